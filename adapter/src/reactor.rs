@@ -47,7 +47,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use dat_core::nesting;
-use dat_core::wake::{Slept, Wake, trace};
+use dat_core::wake::{Wake, WakeReason, trace};
 use mio::{Events, Poll, Token};
 
 pub use self::progress_thread::abort_on_panic;
@@ -177,9 +177,9 @@ impl<E: Engine> Reactor<E> {
     }
 
     /// Makes progress until `wake` is signalled, asleep in between.
-    pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         if self.spin(wake, deadline) {
-            return Slept::Woken;
+            return WakeReason::Woken;
         }
         let asleep_since = (!self.spin.max.is_zero()).then(Instant::now);
         let slept = self.lead_or_follow(wake, deadline);
@@ -189,8 +189,8 @@ impl<E: Engine> Reactor<E> {
         slept
     }
 
-    /// See [`Transport::attend`](dat_core::provider::Transport::attend).
-    pub(crate) fn attend(&self, on: bool) {
+    /// See [`Transport::require_progress`](dat_core::provider::Transport::require_progress).
+    pub(crate) fn require_progress(&self, on: bool) {
         match on {
             true => self.progress_thread.fd_waiters.fetch_add(1, Ordering::SeqCst),
             false => self.progress_thread.fd_waiters.fetch_sub(1, Ordering::SeqCst),
@@ -232,7 +232,7 @@ impl<E: Engine> Reactor<E> {
         mut poller: MutexGuard<'a, Poller>,
         wake: &Wake,
         deadline: Option<Instant>,
-    ) -> Slept {
+    ) -> WakeReason {
         self.leader_changes.fetch_add(1, Ordering::SeqCst);
         self.shared.announce_sleep();
         let slept = loop {
@@ -240,12 +240,12 @@ impl<E: Engine> Reactor<E> {
             // publishes the rest when it releases the lock (`SharedState::publish_remaining`).
             let served = self.serve_as_sleeper();
             let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
-                Some(None) if !wake.is_signalled() => break Slept::TimedOut,
+                Some(None) if !wake.is_signalled() => break WakeReason::TimedOut,
                 left => left.flatten(),
             };
             let work = served && self.shared.has_work();
             if !work && !wake.enter_poller() {
-                break Slept::Woken;
+                break WakeReason::Woken;
             }
             let limit = match work {
                 true => Some(Duration::ZERO),
@@ -256,18 +256,18 @@ impl<E: Engine> Reactor<E> {
             if !work && wake.leave_poller() {
                 // The events that were reported must not get lost, because edges are reported once.
                 self.deliver(&mut poller);
-                break Slept::Woken;
+                break WakeReason::Woken;
             }
             self.shared.consumer_made_progress();
             match waited {
                 Ok(()) => drop(self.deliver(&mut poller)),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => break Slept::Interrupted,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => break WakeReason::Interrupted,
                 // Without a poller there is no progress here; the ticks of the progress thread make
                 // some.
                 Err(_) => break wake.park(Some(Instant::now() + DEFAULT_TICK)),
             }
             if wake.is_signalled() {
-                break Slept::Woken;
+                break WakeReason::Woken;
             }
         };
         self.shared.end_sleep();
@@ -337,7 +337,7 @@ impl<E: Engine> Reactor<E> {
     }
 
     /// Sleeps in the poller as the leader or, while another thread leads, on `wake`.
-    fn lead_or_follow(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    fn lead_or_follow(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         if let Some(poller) = self.try_poller() {
             return self.lead(poller, wake, deadline);
         }
@@ -348,7 +348,7 @@ impl<E: Engine> Reactor<E> {
         lock(&self.followers).retain(|f| !std::ptr::eq(f.0, wake));
         match poller {
             Some(poller) => self.lead(poller, wake, deadline),
-            None => slept.unwrap_or(Slept::Woken),
+            None => slept.unwrap_or(WakeReason::Woken),
         }
     }
 

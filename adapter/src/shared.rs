@@ -212,7 +212,7 @@ impl<E: Engine> SharedState<E> {
 
     /// Wakes the thread that sleeps in the poller, or else the next one that enters it.
     pub(crate) fn wake(&self) {
-        trace::ask(POLLER, std::ptr::from_ref(self).addr());
+        trace::log_wake(POLLER, std::ptr::from_ref(self).addr());
         // This fails only if the counter overflows, and then the thread is woken, too.
         self.waker.wake().ok();
     }

@@ -15,7 +15,7 @@ use std::time::Instant;
 use capture::Capture;
 use dat_core::error::no_memory;
 use dat_core::provider::{Access, Attrs, Mem, Port, QpCfg, Transport};
-use dat_core::wake::{Slept, Wake};
+use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::{
     DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_PARAMETER, DAT_RESOURCE_MEMORY,
@@ -219,7 +219,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         // queues of other adapters do not have this type.
         let (qp, mut work) = unsafe { rnic::Qp::new(cfg) }.map_err(no_memory)?;
         work.watch_receives(move || {
-            let exceeded = holding.took();
+            let exceeded = holding.buffer_taken();
             if exceeded.soft {
                 sink.call(Upcall::<E>::HighWatermark);
             }
@@ -260,12 +260,12 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
         self.reactor.poll();
     }
 
-    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         self.reactor.sleep(wake, deadline)
     }
 
-    fn attend(&self, on: bool) {
-        self.reactor.attend(on);
+    fn require_progress(&self, on: bool) {
+        self.reactor.require_progress(on);
     }
 
     fn interrupt(&self) {

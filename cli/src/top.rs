@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use dat_core::stats::{DIRECTORY, lives, sockets_in};
+use dat_core::stats::{DIRECTORY, has_listener, sockets_in};
 use dat_core::user_directory;
 use registry::report::printable;
 use rustix::net::sockopt::socket_peercred;
@@ -118,7 +118,7 @@ fn list(json: bool) -> Result<bool> {
     for directory in directories((!own.is_root()).then_some(own.as_raw())) {
         for path in sockets_in(&directory).into_iter().flatten() {
             if let Some(pid) = pid_of(&path)
-                && lives(&path)?
+                && has_listener(&path)?
             {
                 pids.push(pid);
             }

@@ -119,14 +119,14 @@ fn sleeps_and_who_is_asked_to_wake_up_are_told() {
                 assert!(line["slept_us"].is_u64() && line["waited_us"].is_u64(), "{line}");
                 sleeps += 1;
             }
-            "asks" => asked += 1,
+            "wakes" => asked += 1,
             _ => panic!("{line}"),
         }
     }
     assert!(sleeps > 0 && asked > 0, "{lines:#?}");
     // One thread of each process leaves the poller when its adapter is closed, by being asked.
     assert!(
-        lines.iter().any(|line| line["message"] == "asks" && line["place"] == "poller"),
+        lines.iter().any(|line| line["message"] == "wakes" && line["place"] == "poller"),
         "{lines:#?}"
     );
 }
@@ -260,7 +260,10 @@ fn what_is_wrong_with_the_words_is_said() {
     let output = ping.output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
-    assert!(text.contains("dat: OPENDAT_LOG=degub: degub is no level and no target"), "{text}");
+    assert!(
+        text.contains("dat: OPENDAT_LOG=degub: degub is neither a level nor a target"),
+        "{text}"
+    );
 
     let output = trace(&[], &["/nonexistent/program"]);
     let text = String::from_utf8_lossy(&output.stderr);

@@ -1,6 +1,6 @@
-//! What the semantics cost: one post and the dequeue of its completion, and one registration of 1 GiB,
-//! through the function table, over a transport that does nothing but queue the completion. Prints times for
-//! the plain and the thread-safe table.
+//! The cost of the semantics: one post and the dequeue of its completion, and one registration of 1
+//! GiB, through the function table, over a transport that only queues the completion. Prints times
+//! for the plain and the thread-safe table.
 //!
 //! `cargo bench -p dat-core --bench data_path`
 
@@ -17,13 +17,14 @@ use dat_core::addr::SockAddr;
 use dat_core::error::Result;
 use dat_core::export::{self, Registry};
 use dat_core::provider::*;
-use dat_core::wake::{Slept, Wake};
+use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError};
 use dat_sys::*;
 
 const RING: usize = 64;
 
-/// Completions, written by the poster and read by the taker, who are one thread here.
+/// Completions, written by the posting thread and read by the dequeuing one. In this benchmark
+/// these are the same thread.
 struct Ring(UnsafeCell<[MaybeUninit<Wc>; RING]>, UnsafeCell<(usize, usize)>);
 
 // SAFETY: the benchmark has one thread.
@@ -34,7 +35,7 @@ unsafe impl Send for Ring {}
 impl Ring {
     #[inline]
     fn push(&self, wc: Wc) {
-        // SAFETY: one thread; fewer than RING are outstanding.
+        // SAFETY: there is one thread, and fewer than RING completions are outstanding.
         unsafe {
             let ends = &mut *self.1.get();
             (*self.0.get())[ends.1 % RING].write(wc);
@@ -44,14 +45,14 @@ impl Ring {
 }
 
 #[derive(Default)]
-struct Nothing;
-/// What this adapter has none of.
-struct Absent;
+struct BenchProvider;
+/// An object that this adapter does not support.
+struct UnsupportedObject;
 struct Adapter(Attrs);
 struct Cq(Arc<Ring>);
 struct Qp(Arc<Ring>, Token, Sink<Adapter>);
 
-impl Provider for Nothing {
+impl Provider for BenchProvider {
     type Transport = Adapter;
     type Other = Adapter;
     const NAME: &'static str = "nothing";
@@ -91,13 +92,14 @@ fn absent<T>() -> Result<T> {
     Err(Error::of(DAT_NOT_IMPLEMENTED))
 }
 
-// SAFETY: a queue pair calls its sink in `connect` alone, nobody else calls any, and no region is touched.
+// SAFETY: a queue pair calls its sink only in `connect`, nobody else calls any sink, and no region
+// is accessed.
 unsafe impl Transport for Adapter {
     type Pd = ();
-    type Mr = Absent;
+    type Mr = UnsupportedObject;
     type Mw = std::convert::Infallible;
     type Cq = Cq;
-    type Srq = Absent;
+    type Srq = UnsupportedObject;
     type Qp = Qp;
     type Listener = ();
     type Request = ();
@@ -108,14 +110,14 @@ unsafe impl Transport for Adapter {
     fn pd(&self) -> Result<()> {
         Ok(())
     }
-    unsafe fn mr(&self, _: &(), _: Mem, _: Access) -> Result<Absent> {
-        Ok(Absent)
+    unsafe fn mr(&self, _: &(), _: Mem, _: Access) -> Result<UnsupportedObject> {
+        Ok(UnsupportedObject)
     }
     fn cq(&self, _: usize, _: Sink<Self>) -> Result<Cq> {
         let slots = UnsafeCell::new([MaybeUninit::uninit(); RING]);
         Ok(Cq(Arc::new(Ring(slots, UnsafeCell::new((0, 0))))))
     }
-    fn srq(&self, _: &(), _: usize, _: usize, _: Sink<Self>) -> Result<Absent> {
+    fn srq(&self, _: &(), _: usize, _: usize, _: Sink<Self>) -> Result<UnsupportedObject> {
         absent()
     }
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Qp> {
@@ -130,12 +132,12 @@ unsafe impl Transport for Adapter {
     fn reject(&self, _: (), _: &[u8]) -> Result<()> {
         absent()
     }
-    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         wake.park(deadline)
     }
 }
 
-impl Region for Absent {
+impl Region for UnsupportedObject {
     fn lkey(&self) -> u32 {
         0
     }
@@ -144,7 +146,7 @@ impl Region for Absent {
     }
 }
 
-impl Receives for Absent {
+impl Receives for UnsupportedObject {
     unsafe fn post_recv(&self, _: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         Err(PostError::Unsupported)
     }
@@ -157,11 +159,12 @@ impl Receives for Absent {
     }
 }
 
-// SAFETY: what is between the ends of the ring was pushed, in this order, and all of it is handed out.
+// SAFETY: everything between the ends of the ring was pushed, in this order, and all of it is
+// returned.
 unsafe impl Completions for Cq {
     #[inline]
     unsafe fn poll(&self, out: &mut Polled<'_>) {
-        // SAFETY: one thread; between the ends is what was pushed.
+        // SAFETY: there is one thread, and everything between the ends was pushed.
         unsafe {
             let ends = &mut *self.0.1.get();
             while ends.0 != ends.1 && out.room() > 0 {
@@ -178,8 +181,8 @@ unsafe impl Completions for Cq {
     }
 }
 
-// SAFETY: a request completes where it is posted; receives are refused, and nothing is said to be carried
-// out.
+// SAFETY: a request completes where it is posted. Receives are refused, and no request is reported
+// as carried out.
 unsafe impl Queue<Adapter> for Qp {
     #[inline]
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
@@ -217,7 +220,7 @@ unsafe impl Queue<Adapter> for Qp {
 
 static TABLE: AtomicPtr<DAT_PROVIDER> = AtomicPtr::new(null_mut());
 
-struct One;
+struct BenchRegistry;
 
 unsafe extern "C" fn add(table: *const DAT_PROVIDER, _: *const DAT_PROVIDER_INFO) -> DAT_RETURN {
     TABLE.store(table.cast_mut(), Ordering::SeqCst);
@@ -229,25 +232,26 @@ unsafe extern "C" fn remove(_: *const DAT_PROVIDER, _: *const DAT_PROVIDER_INFO)
 }
 
 unsafe extern "C" fn same(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
-    // SAFETY: a place to write to.
+    // SAFETY: `out` may be written to.
     unsafe { out.write(ia) };
     DAT_SUCCESS
 }
 
-impl Registry for One {
+impl Registry for BenchRegistry {
     const FNS: RegistryFns =
         RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: same };
 }
 
-/// Short, so that some samples are not interrupted by other work on the machine.
+/// The rounds of a sample. Samples are short, so that some of them are not interrupted by other
+/// work on the machine.
 const ROUNDS: u32 = 100_000;
 const SAMPLES: usize = 500;
 
-/// Bytes of the region.
+/// The length of the region in bytes.
 const REGION: usize = 1 << 30;
 const REGISTRATIONS: usize = 10_001;
 
-/// Nanoseconds for a post and a dequeue, the best sample; and for dat_lmr_create, the median.
+/// Nanoseconds for a post and a dequeue (the best sample), and for dat_lmr_create (the median).
 fn measure(thread_safe: bool) -> (f64, f64) {
     let name = CString::new(if thread_safe { "safe" } else { "plain" }).unwrap_or_default();
     let mut info = DAT_PROVIDER_INFO::zeroed();
@@ -255,9 +259,9 @@ fn measure(thread_safe: bool) -> (f64, f64) {
         *to = *from as _;
     }
     (info.dapl_version_major, info.is_thread_safe) = (2, thread_safe.into());
-    // SAFETY: everything as the standard's prototypes say; one thread.
+    // SAFETY: all arguments are as the standard's prototypes say, and there is one thread.
     unsafe {
-        export::init::<Nothing, One>(&info, c"".as_ptr());
+        export::init::<BenchProvider, BenchRegistry>(&info, c"".as_ptr());
         let table = &*TABLE.load(Ordering::SeqCst);
         let (mut ia, mut evd, mut pz, mut ep) = (null_mut(), null_mut(), null_mut(), null_mut());
         let mut async_evd = DAT_HANDLE_NULL;
@@ -286,7 +290,7 @@ fn measure(thread_safe: bool) -> (f64, f64) {
         for _ in 0..SAMPLES {
             let start = Instant::now();
             for i in 0..ROUNDS {
-                // As a consumer does it: through the handle's first word.
+                // This is how a consumer calls: through the first word of the handle.
                 let table = &**ep.cast::<*const DAT_PROVIDER>();
                 let cookie = DAT_DTO_COOKIE { as_64: i.into() };
                 check(table.ep_post_send_func.unwrap()(ep, 0, null_mut(), cookie, 0));
@@ -338,7 +342,8 @@ fn main() {
     for (what, thread_safe) in [("plain", false), ("thread-safe", true)] {
         let (each, registration) = measure(thread_safe);
         println!(
-            "{what:>11}: {each:5.1} ns for a post and a dequeue, {registration:.0} ns to register 1 GiB"
+            "{what:>11}: {each:5.1} ns for a post and a dequeue, \
+             {registration:.0} ns to register 1 GiB"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Socket addresses, as C sees them.
+//! Socket addresses in the form of C.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use crate::error::{Error, Result};
 
-/// An address in C's form; consumers are handed pointers to it.
+/// An address in the form of C. Consumers get pointers to it.
 #[derive(Clone, Copy)]
 pub struct SockAddr(libc::sockaddr_storage);
 
@@ -17,14 +17,14 @@ impl SockAddr {
         SockAddr(unsafe { std::mem::zeroed() })
     }
 
-    /// For C.
+    /// The pointer for C.
     pub fn as_ptr(&self) -> DAT_IA_ADDRESS_PTR {
         std::ptr::from_ref(&self.0).cast_mut().cast()
     }
 
-    /// As Rust has it; none: no address.
+    /// The address in the form of Rust. `None`: there is no address.
     pub fn socket_addr(&self) -> Option<SocketAddr> {
-        // SAFETY: it is an address as long as its family says, or of family 0.
+        // SAFETY: the content is as long as its family says, or of family 0.
         unsafe { parse(self.as_ptr()) }.ok()
     }
 }
@@ -59,7 +59,8 @@ impl From<SocketAddr> for SockAddr {
     }
 }
 
-/// The address a consumer passed, by its family: `DAT_INVALID_ADDRESS` for NULL and for families without RDMA.
+/// The address that a consumer has passed. `DAT_INVALID_ADDRESS`: the pointer is NULL, or its
+/// family does not support RDMA.
 ///
 /// # Safety
 /// A non-NULL pointer leads to an address as long as its family says.
@@ -68,7 +69,8 @@ pub unsafe fn parse(ptr: DAT_IA_ADDRESS_PTR) -> Result<SocketAddr> {
         return Err(Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED));
     }
     let raw: *const libc::sockaddr = ptr.cast_const().cast();
-    // SAFETY: as the caller promised; consumers do not align what they pass.
+    // SAFETY: the caller guarantees that the pointer is valid. Consumers need not align the
+    // address.
     match i32::from(unsafe { (&raw const (*raw).sa_family).read_unaligned() }) {
         libc::AF_INET => {
             // SAFETY: as above.
@@ -101,10 +103,10 @@ mod tests {
         for text in ["127.0.0.1:7", "[::1]:4791", "[fe80::1%3]:1"] {
             let addr: SocketAddr = text.parse().unwrap();
             let c = SockAddr::from(addr);
-            // SAFETY: made by us.
+            // SAFETY: the address was created above.
             assert_eq!(unsafe { parse(c.as_ptr()) }.unwrap(), addr);
         }
-        // SAFETY: NULL and a full storage.
+        // SAFETY: NULL, and a full storage.
         unsafe {
             assert!(parse(std::ptr::null_mut()).is_err());
             assert!(parse(SockAddr::none().as_ptr()).is_err());

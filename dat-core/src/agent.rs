@@ -1,7 +1,7 @@
-//! The proxy agent of a notification object: a function of the consumer's that hears of each trigger.
+//! The proxy agent of a CNO: a function of the consumer that is called at each trigger.
 //!
-//! It is called in a thread of its own. Whoever triggers holds locks, maybe the transport's, and so must not run what may
-//! call any function of DAT.
+//! It is called in a thread of its own. A thread that triggers holds locks, maybe those of the
+//! transport, so it must not call a function that may in turn call any function of DAT.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -13,48 +13,52 @@ use dat_sys::*;
 use crate::error::{Error, Result};
 use crate::threads;
 
-/// An agent, or the place for one. Its drop waits for a call that is under way, unless it is made in that call.
+/// An agent, or the place for one. Its drop waits for a call that is in progress, unless it runs in
+/// that call.
 pub(crate) struct Agent {
     shared: Arc<Shared>,
-    /// Started with the first agent.
+    /// Started when the first agent is set.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
     state: Mutex<State>,
-    news: Condvar,
+    changed: Condvar,
 }
 
 struct State {
     agent: DAT_OS_WAIT_PROXY_AGENT,
-    /// EVDs to tell it of, oldest first, each once; NULL: the end. The handles are hints and may be stale.
+    /// The EVDs to call the agent for, oldest first, each once. NULL stands for the end. The
+    /// handles are hints and may be stale.
     calls: VecDeque<usize>,
-    /// It shall hear of nothing more.
-    over: bool,
+    /// No more calls are added.
+    ended: bool,
 }
 
-// SAFETY: the consumer's pointer is handed to its function, never followed.
+// SAFETY: the consumer's pointer is passed to its function and never followed here.
 unsafe impl Send for State {}
 
 impl Agent {
-    /// `DAT_INSUFFICIENT_RESOURCES`: no thread for it.
+    /// Creates the place and sets the agent. `DAT_INSUFFICIENT_RESOURCES`: its thread cannot be
+    /// started.
     ///
     /// # Safety
-    /// As of [`cno::create`](crate::cno::create).
+    /// As for [`cno::create`](crate::cno::create).
     pub(crate) unsafe fn new(agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<Self> {
         let none =
-            State { agent: DAT_OS_WAIT_PROXY_AGENT_NULL, calls: VecDeque::new(), over: false };
-        let shared = Arc::new(Shared { state: Mutex::new(none), news: Condvar::new() });
+            State { agent: DAT_OS_WAIT_PROXY_AGENT_NULL, calls: VecDeque::new(), ended: false };
+        let shared = Arc::new(Shared { state: Mutex::new(none), changed: Condvar::new() });
         let this = Agent { shared, thread: Mutex::new(None) };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe { this.set(agent) }?;
         Ok(this)
     }
 
-    /// Replaces it. What the one before was not told yet, this one is; a call that is under way goes on.
+    /// Replaces the agent. Calls that the former agent has not got yet go to the new one. A call in
+    /// progress continues.
     ///
     /// # Safety
-    /// As [`Agent::new`].
+    /// As for [`Agent::new`].
     pub(crate) unsafe fn set(&self, agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if agent.proxy_agent_func.is_some() && thread.is_none() {
@@ -71,25 +75,25 @@ impl Agent {
         self.shared.state().agent
     }
 
-    /// It shall hear of an EVD. Allowed inside upcalls.
+    /// Calls the agent for an EVD. May be called in upcalls.
     pub(crate) fn call(&self, evd: usize) {
         let mut state = self.shared.state();
-        if state.agent.proxy_agent_func.is_some() && !state.over && !state.calls.contains(&evd) {
+        if state.agent.proxy_agent_func.is_some() && !state.ended && !state.calls.contains(&evd) {
             state.calls.push_back(evd);
-            self.shared.news.notify_one();
+            self.shared.changed.notify_one();
         }
     }
 
-    /// It shall hear of nothing more but the end, with a NULL EVD (dat_ia_close).
-    pub(crate) fn call_off(&self) {
+    /// Ends the calls. The last one has a NULL EVD (dat_ia_close).
+    pub(crate) fn end(&self) {
         let mut state = self.shared.state();
         state.calls = VecDeque::from([0]);
-        state.over = true;
-        self.shared.news.notify_one();
+        state.ended = true;
+        self.shared.changed.notify_one();
     }
 
-    /// An EVD is being freed.
-    pub(crate) fn forget(&self, evd: usize) {
+    /// Removes the calls for an EVD that is being freed.
+    pub(crate) fn remove_evd(&self, evd: usize) {
         self.shared.state().calls.retain(|call| *call != evd);
     }
 }
@@ -99,21 +103,21 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread.
+    /// The body of the thread.
     fn serve(&self) {
         let mut state = self.state();
         loop {
             let Some(evd) = state.calls.pop_front() else {
-                if state.over {
+                if state.ended {
                     return;
                 }
-                state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             let DAT_OS_WAIT_PROXY_AGENT { instance_data, proxy_agent_func } = state.agent;
             drop(state);
             if let Some(function) = proxy_agent_func {
-                // SAFETY: who set the agent has promised that it may be called so.
+                // SAFETY: the caller of `set` guarantees that the function may be called like this.
                 unsafe { function(instance_data, evd as *mut c_void) };
             }
             state = self.state();
@@ -128,12 +132,12 @@ impl Drop for Agent {
             thread.as_ref().is_some_and(|thread| thread.thread().id() == thread::current().id());
         {
             let mut state = self.shared.state();
-            if !state.over || from_inside {
+            if !state.ended || from_inside {
                 state.calls.clear();
             }
-            state.over = true;
+            state.ended = true;
         }
-        self.shared.news.notify_one();
+        self.shared.changed.notify_one();
         if let Some(thread) = thread.filter(|_| !from_inside) {
             let ended = thread.join();
             debug_assert!(ended.is_ok(), "a panic does not leave a C function");

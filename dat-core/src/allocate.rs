@@ -1,34 +1,36 @@
-//! Memory for what a control call makes: without any, the call answers `DAT_INSUFFICIENT_RESOURCES`. The
-//! standard library's boxes, reference counts and threads end the process where there is none, and many parts
-//! of an object are made of these. So a call that makes something [finds room](find_room) before it begins.
-//! What is larger, or grows with what the consumer asks for, is allocated so that it may fail, and must leave
-//! that room.
+//! Memory for the objects that control calls create. Without memory a call fails with
+//! `DAT_INSUFFICIENT_RESOURCES`.
+//!
+//! The standard library's boxes, reference counts and threads end the process if there is no
+//! memory, and many parts of an object consist of these. So a call that creates an object first
+//! [checks for room](check_room). Parts that are larger, or whose size depends on the consumer's
+//! arguments, are allocated fallibly and must leave that room.
 
 use std::hint::black_box;
 
 use crate::error::Result;
 pub(crate) use crate::error::no_memory;
 
-/// For the parts of any object of an adapter: more than they take, and less than what malloc asks the system
-/// for each time.
-pub(crate) const OBJECT: usize = 32 << 10;
-/// For an adapter: with the buffers of its engine.
-pub(crate) const ADAPTER: usize = 1 << 20;
+/// The room for the parts of any object of an adapter, in bytes: more than they take, and less than
+/// the unit in which malloc requests memory from the system.
+pub(crate) const OBJECT_BYTES: usize = 32 << 10;
+/// The room for an adapter with the buffers of its engine, in bytes.
+pub(crate) const ADAPTER_BYTES: usize = 1 << 20;
 
-/// Whether there is room for so many octets. Another thread may take the last of it a moment later.
-pub(crate) fn find_room(octets: usize) -> Result<()> {
+/// Checks that there is memory for so many octets. Another thread may take it directly afterwards.
+pub(crate) fn check_room(octets: usize) -> Result<()> {
     let mut room: Vec<u8> = Vec::new();
     room.try_reserve_exact(octets).map_err(no_memory)?;
-    // What nobody uses need not be allocated.
+    // Without this use, the compiler could omit the allocation.
     black_box(room.as_mut_ptr());
     Ok(())
 }
 
-/// So many elements. They leave room for the rest of the object that they are a part of.
+/// Allocates a slice. It leaves room for the rest of the object that it is a part of.
 pub(crate) fn slice_of<E>(len: usize, element: impl FnMut() -> E) -> Result<Box<[E]>> {
     let mut elements = Vec::new();
     elements.try_reserve_exact(len).map_err(no_memory)?;
     elements.resize_with(len, element);
-    find_room(OBJECT)?;
+    check_room(OBJECT_BYTES)?;
     Ok(elements.into_boxed_slice())
 }

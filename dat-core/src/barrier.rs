@@ -1,32 +1,36 @@
 //! A fence in every thread of the process, made by one of them.
 //!
-//! Two threads that each write a flag and then read the other's need a fence between the two, so that one of them sees
-//! the other. Where one of the threads is on the data path and the other does something rare, the rare one makes both
-//! fences: membarrier(2) of Linux 4.14 runs one on every processor where this process is. The other thread only keeps
-//! the compiler from changing the order (`compiler_fence`).
+//! Two threads that each write a flag and then read the other's flag need a fence between the two
+//! steps, so that one of them sees the other. If one of the threads is on the data path and the
+//! other does something rare, the rare one executes both fences: membarrier(2) of Linux 4.14
+//! executes one on every processor where this process runs. The other thread only keeps the
+//! compiler from changing the order (`compiler_fence`).
 
 use std::sync::atomic::{Ordering, fence};
 
-/// Announces to the kernel that this process will use [`everywhere`]. False: it cannot.
+/// Announces to the kernel that this process will use [`fence_all_threads`]. Returns false if the
+/// kernel does not support it.
 pub fn prepare() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }
 
-/// What other threads of this process have done before is seen by this one, and the other way round. False: there is no
-/// such call here, and this was a fence of this thread alone.
+/// Makes everything that other threads of this process have done before visible to this thread, and
+/// the other way round. Returns false if the kernel has no such call. Then this was only a fence of
+/// this thread.
 #[must_use]
-pub fn everywhere() -> bool {
+pub fn fence_all_threads() -> bool {
     fence(Ordering::SeqCst);
-    // Miri knows no such call; its threads are told apart by the fence alone.
+    // Miri does not support the call. Its scheduler needs only the fence.
     if cfg!(miri) {
         return true;
     }
-    // An unprepared process is refused, and then is.
+    // The kernel refuses the call in a process that has not registered for it. Register and try
+    // again.
     membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
         || (prepare() && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED))
 }
 
 fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: no memory is involved.
+    // SAFETY: the call involves no memory.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }

@@ -1,4 +1,4 @@
-//! Consumer notification objects: one thing to wait on for many event dispatchers.
+//! Consumer notification objects (CNOs): a thread waits on one of them for many EVDs.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -10,17 +10,17 @@ use dat_sys::*;
 
 use crate::agent::Agent;
 use crate::allocate::no_memory;
-use crate::beacon::Beacon;
 use crate::error::{Error, Result};
+use crate::event_fd::EventFd;
 use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
-use crate::nesting::{self, Doing};
+use crate::nesting::{self, Activity};
 use crate::provider::Transport;
-use crate::wake::{Slept, Wake};
+use crate::wake::{Wake, WakeReason};
 
 /// A consumer notification object.
 pub struct Cno<T: Transport> {
-    /// Its adapter.
+    /// The adapter of the CNO.
     pub ia: Ref<Ia<T>>,
     state: Mutex<State>,
     agent: Agent,
@@ -28,27 +28,28 @@ pub struct Cno<T: Transport> {
 
 #[derive(Default)]
 struct State {
-    /// EVDs that have triggered it and whose trigger no waiter has consumed, oldest first, each once: a consumer that
-    /// serves one of them does not miss the others. The handles are hints and may be stale.
+    /// EVDs whose trigger no waiter has consumed yet, oldest first, each at most once. A consumer
+    /// that serves one of them does not miss the others. The handles are hints and may be stale.
     triggered: VecDeque<usize>,
-    /// Threads in dat_cno_wait, oldest first. The pointers are to their stacks; they leave before they return.
+    /// Threads in dat_cno_wait, oldest first. The pointers lead to the stacks of the threads. Each
+    /// thread removes its pointer before it returns.
     waiters: Vec<*const Wake>,
-    /// How often the last of its EVDs was freed: who waits then leaves with a NULL EVD.
-    bereavements: u64,
-    /// The adapter closes: everyone leaves with a NULL EVD.
+    /// How often the last EVD of the CNO was freed. Each time, the waiters leave with a NULL EVD.
+    releases: u64,
+    /// The adapter closes. All waiters leave with a NULL EVD.
     dead: bool,
-    /// Readable while the next dat_cno_trigger has something to tell.
-    beacon: Option<Beacon>,
+    /// Readable while the next dat_cno_wait returns at once.
+    event_fd: Option<EventFd>,
 }
 
-/// A thread that waits, or is about to.
+/// A thread that waits or is about to wait.
 pub struct Waiter<'a, T: Transport> {
     cno: &'a Cno<T>,
     wake: &'a Wake,
-    bereavements: u64,
+    releases: u64,
 }
 
-// SAFETY: the pointers are only used under the lock, while the waiters they point to are listed.
+// SAFETY: the pointers are only followed under the lock, while the waiters they lead to are listed.
 unsafe impl Send for State {}
 
 impl<T: Transport> Object for Cno<T> {
@@ -59,47 +60,48 @@ impl<T: Transport> Object for Cno<T> {
 /// dat_cno_create.
 ///
 /// # Safety
-/// The agent's function may be called with its instance data and the handle of an EVD, in a thread of the
-/// library, until the agent is replaced or the notification object is freed.
+/// Until the agent is replaced or the CNO is freed, threads of the library may call the agent's
+/// function with its instance data and the handle of an EVD.
 pub unsafe fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     agent: DAT_OS_WAIT_PROXY_AGENT,
 ) -> Result<&'static Node<Cno<T>>> {
     let _control = ia.control();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees this.
     ia.add(|_| {
         Ok(Cno { ia: Ref::new(ia), state: Mutex::default(), agent: unsafe { Agent::new(agent) }? })
     })
 }
 
-/// dat_cno_fd_create (uDAPL 2.0): a notification object whose triggers can be waited for with poll(2) and the
-/// like, on the file descriptor that is returned; it is the object's, and closed with it.
+/// dat_cno_fd_create (uDAPL 2.0): a CNO whose triggers make a file descriptor readable, for poll(2)
+/// and similar calls. The file descriptor belongs to the CNO and is closed with it.
 pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<Cno<T>>, DAT_FD)> {
     let no_fd = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    let beacon = Beacon::new().map_err(no_fd)?;
-    let fd = beacon.as_raw_fd();
+    let event_fd = EventFd::new().map_err(no_fd)?;
+    let fd = event_fd.as_raw_fd();
     // SAFETY: there is no agent.
     let cno = unsafe { create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }?;
-    cno.state().beacon = Some(beacon);
-    ia.transport.attend(true);
+    cno.state().event_fd = Some(event_fd);
+    ia.transport.require_progress(true);
     Ok((cno, fd))
 }
 
-/// dat_cno_free: refused while an EVD refers to it or a thread waits on it, unless it may be this one, in a
-/// signal handler: then that wait ends with `DAT_ABORT`. What is answered is to be dropped without any lock.
+/// dat_cno_free. It is refused while an EVD refers to the CNO or a thread waits on it. If the
+/// waiter may be this very thread, because the call is made in a signal handler, the call succeeds
+/// and that wait ends with `DAT_ABORT`. The caller drops the returned object without holding any
+/// lock.
 ///
-/// # Safety
-/// Nobody uses a reference to it any more, if this succeeds.
+/// If this succeeds, nobody uses a reference to the CNO any more.
 #[must_use = "its drop waits for the agent, which may want any lock"]
 pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<Option<Box<Node<Cno<T>>>>> {
     let (ia, handle) = (cno.ia.clone(), cno.handle());
     let control = ia.control_to_free::<Cno<T>>(handle)?;
-    let nested = nesting::below() != Doing::Nothing;
+    let nested = nesting::interrupted_activity() != Activity::Nothing;
     if cno.in_use() || (cno.has_waiters() && !nested) {
         return Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE));
     }
-    ia.delist(cno);
-    // SAFETY: nobody depends on it, and those who wait on it are waited for.
+    ia.unregister_object(cno);
+    // SAFETY: no object depends on the CNO, and the code below waits for its waiters.
     let Some(retired) = (unsafe { handle::retire(cno) }) else { return Ok(None) };
     drop(control);
     if !retired.has_waiters() {
@@ -107,8 +109,8 @@ pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<Option<Box<Node<C
         return Ok(Some(unsafe { retired.reclaim() }));
     }
     let later = move || {
-        retired.abandon();
-        retired.await_desertion();
+        retired.shut_down();
+        retired.await_no_waiters();
         // SAFETY: as above.
         drop(unsafe { retired.reclaim() });
     };
@@ -118,40 +120,40 @@ pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<Option<Box<Node<C
 impl<T: Transport> Drop for Cno<T> {
     fn drop(&mut self) {
         if self.fd().is_some() {
-            self.ia.transport.attend(false);
+            self.ia.transport.require_progress(false);
         }
     }
 }
 
 impl<T: Transport> Cno<T> {
-    /// The file descriptor of its triggers, if it was made with one.
+    /// The file descriptor of the triggers, if the CNO was created with one.
     pub fn fd(&self) -> Option<DAT_FD> {
-        self.state().beacon.as_ref().map(|beacon| beacon.as_raw_fd())
+        self.state().event_fd.as_ref().map(|event_fd| event_fd.as_raw_fd())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more EVD will trigger it: makes room for that, since an event that comes must not need memory. The
-    /// control lock is held.
-    pub(crate) fn admit(cno: &Node<Self>) -> Result<()> {
+    /// Reserves memory for the triggers of one more EVD, because a trigger must not need memory.
+    /// The caller holds the control lock.
+    pub(crate) fn reserve_trigger(cno: &Node<Self>) -> Result<()> {
         cno.state().triggered.try_reserve(cno.users() as usize + 1).map_err(no_memory)
     }
 
-    /// An event arrived on an enabled EVD nobody waits on. Called inside upcalls.
+    /// An event arrived on an enabled EVD that has no waiter. Called in upcalls.
     pub(crate) fn trigger(&self, evd: usize) {
-        self.remind(evd);
+        self.trigger_without_agent(evd);
         self.agent.call(evd);
     }
 
-    /// Triggers without calling the agent, which may be what takes the events just now.
-    pub(crate) fn remind(&self, evd: usize) {
+    /// Triggers without calling the agent, which may be the one that is taking the events.
+    pub(crate) fn trigger_without_agent(&self, evd: usize) {
         let interrupt = {
             let mut state = self.state();
             if !state.triggered.contains(&evd) {
                 state.triggered.push_back(evd);
-                state.show();
+                state.update_fd();
             }
             state.wake_one()
         };
@@ -160,63 +162,65 @@ impl<T: Transport> Cno<T> {
         }
     }
 
-    /// An EVD was found empty: its trigger, if nobody has consumed it, means nothing any more.
-    pub(crate) fn settle(&self, evd: usize) {
+    /// Withdraws the trigger of an EVD that was found empty.
+    pub(crate) fn withdraw_trigger(&self, evd: usize) {
         let mut state = self.state();
         state.triggered.retain(|triggered| *triggered != evd);
-        state.show();
+        state.update_fd();
     }
 
-    /// An EVD is being freed.
-    pub(crate) fn forget(&self, evd: usize) {
-        self.settle(evd);
-        self.agent.forget(evd);
+    /// Removes an EVD that is being freed.
+    pub(crate) fn remove_evd(&self, evd: usize) {
+        self.withdraw_trigger(evd);
+        self.agent.remove_evd(evd);
     }
 
-    /// dat_cno_wait: the EVD that triggered. A time-out is `DAT_QUEUE_EMPTY` (uDAPL 1.2, dat_cno_wait).
+    /// dat_cno_wait: the EVD that triggered. A time-out is `DAT_QUEUE_EMPTY` (uDAPL 1.2,
+    /// dat_cno_wait).
     pub fn wait(&self, timeout: DAT_TIMEOUT) -> Result<DAT_EVD_HANDLE> {
         let wake = Wake::new();
-        self.attend(&wake)?.wait(timeout)
+        self.begin_wait(&wake)?.wait(timeout)
     }
 
-    /// Makes this thread one of those who wait, on `wake`.
-    pub fn attend<'a>(&'a self, wake: &'a Wake) -> Result<Waiter<'a, T>> {
+    /// Makes this thread one of the waiters. It sleeps on `wake`.
+    pub fn begin_wait<'a>(&'a self, wake: &'a Wake) -> Result<Waiter<'a, T>> {
         let mut state = self.state();
         state.waiters.try_reserve(1).map_err(no_memory)?;
         state.waiters.push(wake);
-        Ok(Waiter { cno: self, wake, bereavements: state.bereavements })
+        Ok(Waiter { cno: self, wake, releases: state.releases })
     }
 
-    fn wait_listed(
+    fn wait_until(
         &self,
         wake: &Wake,
-        bereavements: u64,
+        releases: u64,
         deadline: Option<Instant>,
         poll: bool,
     ) -> Result<DAT_EVD_HANDLE> {
         self.ia.transport.progress();
-        let mut slept = if poll { Slept::TimedOut } else { Slept::Woken };
+        let mut wake_reason = if poll { WakeReason::TimedOut } else { WakeReason::Woken };
         loop {
             wake.reset();
-            // First: an EVD that triggers while everything is flushed is about to be freed.
+            // Check this first: an EVD that triggers because its work requests are flushed is about
+            // to be freed.
             if self.ia.is_closing() {
                 return Err(Error::of(DAT_ABORT));
             }
             let dead = {
                 let mut state = self.state();
                 if let Some(evd) = state.triggered.pop_front() {
-                    state.show();
+                    state.update_fd();
                     return Ok(evd as *mut c_void);
                 }
-                state.dead || state.bereavements != bereavements
+                state.dead || state.releases != releases
             };
             if dead {
                 return Err(Error::of(DAT_ABORT));
             }
-            match slept {
-                Slept::TimedOut => return Err(Error::of(DAT_QUEUE_EMPTY)),
-                Slept::Interrupted => return Err(Error::of(DAT_INTERRUPTED_CALL)),
-                Slept::Woken => slept = self.ia.transport.sleep(wake, deadline),
+            match wake_reason {
+                WakeReason::TimedOut => return Err(Error::of(DAT_QUEUE_EMPTY)),
+                WakeReason::Interrupted => return Err(Error::of(DAT_INTERRUPTED_CALL)),
+                WakeReason::Woken => wake_reason = self.ia.transport.sleep(wake, deadline),
             }
         }
     }
@@ -226,7 +230,7 @@ impl<T: Transport> Cno<T> {
     /// # Safety
     /// As [`create`].
     pub unsafe fn set_agent(&self, agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees this.
         unsafe { self.agent.set(agent) }
     }
 
@@ -235,26 +239,26 @@ impl<T: Transport> Cno<T> {
         self.agent.get()
     }
 
-    /// Every waiter leaves; the agent is told with a NULL EVD (dat_ia_close).
-    pub fn abandon(&self) {
+    /// Ends all waits, and calls the agent with a NULL EVD (dat_ia_close).
+    pub fn shut_down(&self) {
         let interrupt = {
             let mut state = self.state();
             state.dead = true;
-            state.show();
+            state.update_fd();
             state.wake_all()
         };
         if interrupt {
             self.ia.transport.interrupt();
         }
-        self.agent.call_off();
+        self.agent.end();
     }
 
-    /// The last of its EVDs was freed: who waits leaves, and the agent is told, with a NULL EVD (uDAPL 1.2,
-    /// dat_cno_wait). EVDs may be given to it again.
-    pub(crate) fn bereave(&self) {
+    /// The last EVD of the CNO was freed. Waiters leave and the agent is called, both with a NULL
+    /// EVD (uDAPL 1.2, dat_cno_wait). The CNO may get EVDs again.
+    pub(crate) fn release_waiters(&self) {
         let interrupt = {
             let mut state = self.state();
-            state.bereavements += 1;
+            state.releases += 1;
             state.wake_all()
         };
         if interrupt {
@@ -263,13 +267,13 @@ impl<T: Transport> Cno<T> {
         self.agent.call(0);
     }
 
-    /// Whether threads wait on it.
+    /// Whether threads wait on the CNO.
     pub fn has_waiters(&self) -> bool {
         !self.state().waiters.is_empty()
     }
 
-    /// Waits until nobody waits on it.
-    pub fn await_desertion(&self) {
+    /// Blocks until no thread waits on the CNO.
+    pub fn await_no_waiters(&self) {
         while self.has_waiters() {
             std::thread::yield_now();
         }
@@ -283,7 +287,7 @@ impl<T: Transport> Waiter<'_, T> {
             DAT_TIMEOUT_INFINITE => None,
             us => Instant::now().checked_add(Duration::from_micros(us.into())),
         };
-        self.cno.wait_listed(self.wake, self.bereavements, deadline, timeout == 0)
+        self.cno.wait_until(self.wake, self.releases, deadline, timeout == 0)
     }
 }
 
@@ -291,8 +295,8 @@ impl<T: Transport> Drop for Waiter<'_, T> {
     fn drop(&mut self) {
         let mut state = self.cno.state();
         state.waiters.retain(|w| !std::ptr::eq(*w, self.wake));
-        // A trigger meant for this thread that it did not take belongs to the next. Told before the lock goes: then
-        // dat_cno_free may come.
+        // This thread may have been woken by a trigger that it did not take. Pass the trigger on to
+        // the next waiter, while the lock is held: dat_cno_free may follow when it is released.
         if !state.triggered.is_empty() && state.wake_one() {
             self.cno.ia.transport.interrupt();
         }
@@ -301,15 +305,16 @@ impl<T: Transport> Drop for Waiter<'_, T> {
 }
 
 impl State {
-    /// Lights the beacon while there is something to tell.
-    fn show(&mut self) {
-        let lit = self.dead || !self.triggered.is_empty();
-        if let Some(beacon) = &mut self.beacon {
-            beacon.show(lit);
+    /// Makes the file descriptor readable if dat_cno_wait would return at once, otherwise
+    /// unreadable.
+    fn update_fd(&mut self) {
+        let readable = self.dead || !self.triggered.is_empty();
+        if let Some(event_fd) = &mut self.event_fd {
+            event_fd.set_readable(readable);
         }
     }
 
-    /// Wakes everyone. True: one sits in the transport's poller.
+    /// Wakes all waiters. Returns whether one of them is in the transport's poller.
     fn wake_all(&self) -> bool {
         let mut interrupt = false;
         for waiter in &self.waiters {
@@ -319,7 +324,8 @@ impl State {
         interrupt
     }
 
-    /// Wakes the oldest waiter that is not awake yet. True: it sits in the transport's poller.
+    /// Wakes the oldest waiter that is not awake yet. Returns whether it is in the transport's
+    /// poller.
     fn wake_one(&self) -> bool {
         // SAFETY: listed waiters are alive.
         let sleeper = self.waiters.iter().map(|w| unsafe { &**w }).find(|w| !w.is_signalled());

@@ -1,7 +1,9 @@
-//! Counters of the IB extension: what an adapter, an endpoint, or a dispatcher has done since it was made.
+//! Counters of the IB extension: what an adapter, an endpoint or an EVD has done since it was
+//! created.
 //!
-//! They cost the data path an addition to memory that one thread writes at a time: no lock, no atomic read-modify-write.
-//! So a reset leaves the counts alone; it marks where they are, and what is reported is how far they are from there.
+//! On the data path they cost one addition to memory that one thread writes at a time: no lock, and
+//! no atomic read-modify-write. Therefore a reset does not change a counter. It stores the current
+//! value as the baseline, and a query reports the difference to the baseline.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,41 +11,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dat_sys::describe::CONSTANTS;
 use dat_sys::ib::*;
 
-/// How many an adapter has.
+/// The number of an adapter's counters.
 pub const IA: usize = DCNT_IA_ALL_COUNTERS as usize;
-/// How many an endpoint has.
+/// The number of an endpoint's counters in the header.
 pub const EP: usize = DCNT_EP_ALL_COUNTERS as usize;
-/// How many an endpoint has with those that the header lacks: [`EP_OWN`].
-pub const EP_ALL: usize = EP + EP_OWN.len();
-/// Behind the header's: operations that completed with an error, and those that were flushed. For `stats` alone.
-pub const EP_OWN: [&str; 2] = ["failed", "flushed"];
-/// The first of [`EP_OWN`].
+/// The number of an endpoint's counters including those that the header lacks: [`EP_EXTRA`].
+pub const EP_ALL: usize = EP + EP_EXTRA.len();
+/// The counters after those of the header: operations that completed with an error, and those that
+/// were flushed. Only `stats` reports them.
+pub const EP_EXTRA: [&str; 2] = ["failed", "flushed"];
+/// The index of the first of [`EP_EXTRA`].
 pub const EP_FAILED: u32 = EP as u32;
-/// The second.
+/// The index of the second of [`EP_EXTRA`].
 pub const EP_FLUSHED: u32 = EP_FAILED + 1;
-/// How many a dispatcher has.
+/// The number of an EVD's counters.
 pub const EVD: usize = DCNT_EVD_ALL_COUNTERS as usize;
 
-/// Counts, by the header's numbers.
+/// Counters, indexed by the header's numbers.
 #[derive(Debug)]
 #[repr(align(64))]
-pub struct Tally<const N: usize>([AtomicU64; N]);
+pub struct CounterArray<const N: usize>([AtomicU64; N]);
 
-impl<const N: usize> Default for Tally<N> {
+impl<const N: usize> Default for CounterArray<N> {
     fn default() -> Self {
-        Tally(std::array::from_fn(|_| AtomicU64::new(0)))
+        CounterArray(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 }
 
-impl<const N: usize> Tally<N> {
-    /// For a counter that one thread at a time adds to.
+impl<const N: usize> CounterArray<N> {
+    /// Adds to a counter that one thread at a time adds to.
     #[inline(always)]
     pub fn add(&self, counter: u32, n: u64) {
         let count = &self.0[counter as usize];
         count.store(count.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// For one that any thread may count on.
+    /// Increments a counter that any thread may increment.
     pub fn count(&self, counter: u32) {
         self.0[counter as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -53,23 +56,23 @@ impl<const N: usize> Tally<N> {
     }
 }
 
-/// Which counters are asked for, and whether they begin at 0 again.
+/// The counters that a query reads, and whether it resets them.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask {
-    /// One of them, or all.
+pub struct CounterQuery {
+    /// The index of one counter. `None`: all counters.
     pub which: Option<usize>,
-    /// To be reset.
+    /// Whether to reset them.
     pub reset: bool,
 }
 
-impl Ask {
-    /// Where the counts are, seen from the marks, which move if this is a reset.
-    fn since<const N: usize>(self, marks: &mut [u64; N], now: [u64; N]) -> [u64; N] {
-        let counted = std::array::from_fn(|i| now[i].wrapping_sub(marks[i]));
+impl CounterQuery {
+    /// The differences to the baseline. A reset sets the baseline to the current values.
+    fn difference<const N: usize>(self, baselines: &mut [u64; N], now: [u64; N]) -> [u64; N] {
+        let counted = std::array::from_fn(|i| now[i].wrapping_sub(baselines[i]));
         if self.reset {
             match self.which {
-                Some(i) => marks[i] = now[i],
-                None => *marks = now,
+                Some(i) => baselines[i] = now[i],
+                None => *baselines = now,
             }
         }
         counted
@@ -80,57 +83,57 @@ fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An adapter's. They are counted by control calls and upcalls alone.
+/// The counters of an adapter. Only control calls and upcalls increment them.
 #[derive(Debug, Default)]
 pub struct IaCounters {
-    tally: Tally<IA>,
-    marks: Mutex<IaMarks>,
+    tally: CounterArray<IA>,
+    baselines: Mutex<IaBaselines>,
 }
 
 #[derive(Debug)]
-struct IaMarks {
+struct IaBaselines {
     reset: [u64; IA],
-    /// Where those of connection management stopped.
+    /// The values at which the counters of connection management were stopped.
     stopped: Option<[u64; IA]>,
 }
 
-impl Default for IaMarks {
+impl Default for IaBaselines {
     fn default() -> Self {
-        IaMarks { reset: [0; IA], stopped: None }
+        IaBaselines { reset: [0; IA], stopped: None }
     }
 }
 
 impl IaCounters {
-    /// One more of each.
+    /// Increments each of these counters.
     pub fn count(&self, counters: &[DAT_IA_COUNTERS]) {
         counters.iter().for_each(|counter| self.tally.count(*counter));
     }
 
     /// dat_ib_query_counters.
-    pub fn read(&self, ask: Ask) -> [u64; IA] {
-        let mut marks = lock(&self.marks);
-        let now = self.now(&marks);
-        ask.since(&mut marks.reset, now)
+    pub fn read(&self, query: CounterQuery) -> [u64; IA] {
+        let mut baselines = lock(&self.baselines);
+        let now = self.now(&baselines);
+        query.difference(&mut baselines.reset, now)
     }
 
-    /// dat_ib_start_counter: those of connection management count on, from 0.
+    /// dat_ib_start_counter: the counters of connection management continue, from 0.
     pub fn start_cm(&self) {
-        let mut marks = lock(&self.marks);
-        marks.stopped = None;
-        let now = self.now(&marks);
-        marks.reset[CM].copy_from_slice(&now[CM]);
+        let mut baselines = lock(&self.baselines);
+        baselines.stopped = None;
+        let now = self.now(&baselines);
+        baselines.reset[CM].copy_from_slice(&now[CM]);
     }
 
-    /// dat_ib_stop_counter: they stay as they are.
+    /// dat_ib_stop_counter: the counters of connection management keep their values.
     pub fn stop_cm(&self) {
-        let mut marks = lock(&self.marks);
-        let now = self.now(&marks);
-        marks.stopped = Some(now);
+        let mut baselines = lock(&self.baselines);
+        let now = self.now(&baselines);
+        baselines.stopped = Some(now);
     }
 
-    fn now(&self, marks: &IaMarks) -> [u64; IA] {
+    fn now(&self, baselines: &IaBaselines) -> [u64; IA] {
         let mut now = self.tally.now();
-        if let Some(stopped) = &marks.stopped {
+        if let Some(stopped) = &baselines.stopped {
             now[CM].copy_from_slice(&stopped[CM]);
         }
         now
@@ -140,16 +143,17 @@ impl IaCounters {
 /// The counters of connection management (`DCNT_IA_CM_…`).
 const CM: std::ops::Range<usize> = DCNT_IA_CM_LISTEN as usize..DCNT_IA_LNK_ERR_RCV as usize;
 
-/// An endpoint's, through all its incarnations.
+/// The counters of an endpoint, through all its incarnations.
 #[derive(Debug)]
 pub struct EpCounters(Mutex<EpCounts>);
 
 #[derive(Debug)]
 struct EpCounts {
-    /// Of incarnations that are gone, and what is counted for the endpoint itself.
+    /// The sums of incarnations that are gone, and the counts of the endpoint itself.
     past: [u64; EP_ALL],
-    /// One for each incarnation with completions that may still be taken: an event dispatcher of one is another's thread.
-    flows: Vec<Arc<Tally<EP_ALL>>>,
+    /// One tally for each incarnation whose completions may still be taken. Different threads may
+    /// count in them, because the EVDs may differ.
+    flows: Vec<Arc<CounterArray<EP_ALL>>>,
     reset: [u64; EP_ALL],
 }
 
@@ -164,65 +168,67 @@ impl Default for EpCounters {
 }
 
 impl EpCounters {
-    /// One more of what control calls do.
+    /// Increments a counter of control calls.
     pub fn count(&self, counter: DAT_EP_COUNTERS) {
         lock(&self.0).past[counter as usize] += 1;
     }
 
-    /// Where one more incarnation counts.
-    pub fn flow(&self) -> Arc<Tally<EP_ALL>> {
+    /// Adds the counters of one more incarnation.
+    pub fn flow(&self) -> Arc<CounterArray<EP_ALL>> {
         let mut counts = lock(&self.0);
         let EpCounts { past, flows, .. } = &mut *counts;
         flows.retain_mut(|flow| {
-            let Some(gone) = Arc::get_mut(flow) else { return true };
-            past.iter_mut().zip(gone.now()).for_each(|(sum, n)| *sum += n);
+            let Some(unused) = Arc::get_mut(flow) else { return true };
+            past.iter_mut().zip(unused.now()).for_each(|(sum, n)| *sum += n);
             false
         });
-        let flow = Arc::<Tally<EP_ALL>>::default();
+        let flow = Arc::<CounterArray<EP_ALL>>::default();
         flows.push(Arc::clone(&flow));
         flow
     }
 
-    /// dat_ib_query_counters, and behind them [`EP_OWN`].
-    pub fn read(&self, ask: Ask) -> [u64; EP_ALL] {
+    /// dat_ib_query_counters, followed by [`EP_EXTRA`].
+    pub fn read(&self, query: CounterQuery) -> [u64; EP_ALL] {
         let mut counts = lock(&self.0);
         let mut now = counts.past;
         for flow in &counts.flows {
             now.iter_mut().zip(flow.now()).for_each(|(sum, n)| *sum += n);
         }
-        ask.since(&mut counts.reset, now)
+        query.difference(&mut counts.reset, now)
     }
 }
 
-/// A dispatcher's.
+/// The counters of an EVD.
 #[derive(Debug)]
 pub struct EvdCounters {
-    /// Whoever takes the events, or waits for them, counts; callbacks are counted by whoever calls.
-    pub tally: Tally<EVD>,
+    /// The thread that takes events or waits for them counts here. Callbacks are counted by the
+    /// thread that makes them.
+    pub tally: CounterArray<EVD>,
     reset: Mutex<[u64; EVD]>,
 }
 
 impl Default for EvdCounters {
     fn default() -> Self {
-        EvdCounters { tally: Tally::default(), reset: Mutex::new([0; EVD]) }
+        EvdCounters { tally: CounterArray::default(), reset: Mutex::new([0; EVD]) }
     }
 }
 
 impl EvdCounters {
-    /// dat_ib_query_counters. `empties`: how often the completion queue was polled in vain.
-    pub fn read(&self, ask: Ask, empties: u64) -> [u64; EVD] {
+    /// dat_ib_query_counters. `empty_polls`: how often the completion queue was polled and found
+    /// empty.
+    pub fn read(&self, query: CounterQuery, empty_polls: u64) -> [u64; EVD] {
         let mut now = self.tally.now();
         let of = |counter: u32| now[counter as usize];
         let found = of(DCNT_EVD_DEQUEUE_FOUND) + of(DCNT_EVD_DEQUEUE_POLL_FOUND);
         let dequeues = found + of(DCNT_EVD_DEQUEUE_NOT_FOUND);
-        let polls = of(DCNT_EVD_DEQUEUE_POLL_FOUND) + empties;
+        let polls = of(DCNT_EVD_DEQUEUE_POLL_FOUND) + empty_polls;
         now[DCNT_EVD_DEQUEUE as usize] = dequeues;
         now[DCNT_EVD_DEQUEUE_POLL as usize] = polls;
-        ask.since(&mut lock(&self.reset), now)
+        query.difference(&mut lock(&self.reset), now)
     }
 }
 
-/// The names of as many counters as there are of a kind; `first` is that of counter 0.
+/// The names of the counters of one kind. `first` is the name of counter 0.
 pub fn names(first: &'static str) -> impl Iterator<Item = &'static str> {
     CONSTANTS
         .iter()
@@ -236,7 +242,7 @@ pub fn names(first: &'static str) -> impl Iterator<Item = &'static str> {
 mod tests {
     use super::*;
 
-    const ALL: Ask = Ask { which: None, reset: false };
+    const ALL: CounterQuery = CounterQuery { which: None, reset: false };
     const SENDS: usize = DCNT_EP_POST_SEND as usize;
 
     #[test]
@@ -246,10 +252,10 @@ mod tests {
         flow.add(DCNT_EP_POST_SEND, 1);
         flow.add(DCNT_EP_POST_SEND_DATA, 10);
         counters.count(DCNT_EP_CONNECT);
-        assert_eq!(counters.read(Ask { which: Some(SENDS), reset: true })[SENDS], 1);
+        assert_eq!(counters.read(CounterQuery { which: Some(SENDS), reset: true })[SENDS], 1);
         flow.add(DCNT_EP_POST_SEND, 1);
         assert_eq!(counters.read(ALL)[..4], [1, 0, 1, 10]);
-        counters.read(Ask { which: None, reset: true });
+        counters.read(CounterQuery { which: None, reset: true });
         assert_eq!(counters.read(ALL), [0; EP_ALL]);
     }
 
@@ -259,7 +265,7 @@ mod tests {
         let first = counters.flow();
         first.add(DCNT_EP_POST_SEND, 3);
         let second = counters.flow();
-        // A completion of the first may still be taken.
+        // A completion of the first incarnation may still be taken.
         first.add(DCNT_EP_RECV, 1);
         drop(first);
         second.add(DCNT_EP_POST_SEND, 2);
@@ -277,7 +283,7 @@ mod tests {
         counters.count(&[DCNT_IA_CM_LISTEN, DCNT_IA_PZ_CREATE]);
         counters.stop_cm();
         counters.count(&[DCNT_IA_CM_LISTEN, DCNT_IA_PZ_CREATE]);
-        // To stop again is not to catch up.
+        // Stopping again does not update the values.
         counters.stop_cm();
         assert_eq!((read(DCNT_IA_CM_LISTEN), read(DCNT_IA_PZ_CREATE)), (1, 2));
         counters.start_cm();

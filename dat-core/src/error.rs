@@ -1,4 +1,4 @@
-//! Errors: what the standard calls a DAT_RETURN.
+//! Errors. The standard calls them DAT_RETURN.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use dat_sys::*;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Error(DAT_RETURN);
 
-/// What the operations of this crate answer.
+/// The result of the operations of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The error of a call that finds no memory.
@@ -17,14 +17,16 @@ pub fn no_memory<E>(_: E) -> Error {
 }
 
 impl Error {
-    /// The same error; of an invalid handle, with the subtype that says what it was to be for.
-    pub(crate) fn about(self, subtype: DAT_RETURN) -> Error {
+    /// Replaces the subtype of an invalid handle by the one for its role in the call. Other errors
+    /// stay as they are.
+    pub(crate) fn with_subtype(self, subtype: DAT_RETURN) -> Error {
         if self.kind() == DAT_INVALID_HANDLE { Error::handle(subtype) } else { self }
     }
 
     /// An error of a type (`DAT_INVALID_STATE`, …) with a subtype (`DAT_NO_SUBTYPE`, …).
     ///
-    /// `DAT_QUEUE_EMPTY` has no class bit, as OFED's providers answer it: programs compare the whole word (dtest -p).
+    /// `DAT_QUEUE_EMPTY` has no class bit, as in OFED's providers. Programs compare the whole word
+    /// (dtest -p).
     pub const fn new(kind: DAT_RETURN, subtype: DAT_RETURN) -> Self {
         let class = if kind == DAT_QUEUE_EMPTY { DAT_CLASS_SUCCESS } else { DAT_CLASS_ERROR };
         Error(class | kind | subtype)
@@ -84,18 +86,18 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Why an adapter could not be opened: the code for the consumer and the reason for the human.
+/// Why an adapter could not be opened: the code for the consumer and the reason for the user.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct OpenError {
-    /// For the consumer.
+    /// The code for the consumer.
     pub code: Error,
-    /// What happened and what to do about it.
+    /// What happened, and what to do about it.
     pub reason: String,
 }
 
 impl OpenError {
-    /// A reason with its code.
+    /// Creates an error with a code and a reason.
     pub fn new(code: Error, reason: impl Into<String>) -> Self {
         OpenError { code, reason: reason.into() }
     }
@@ -106,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_speak_the_names_of_the_standard() {
+    fn errors_print_the_names_of_the_standard() {
         assert_eq!(
             Error::handle(DAT_INVALID_HANDLE_EP).to_string(),
             "DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP"

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use crate::sync::atomic::AtomicU32;
-use crate::wake::Slept;
+use crate::wake::WakeReason;
 #[cfg(not(loom))]
 use crate::wake::trace;
 
@@ -26,24 +26,25 @@ impl Deref for Futex {
 
 #[cfg(not(loom))]
 impl Futex {
-    /// A word with this value.
+    /// Creates a word with this value.
     pub const fn new(word: u32) -> Self {
         Futex { word: AtomicU32::new(word) }
     }
 
-    /// Sleeps while the word is `expected`. `None`: woken, or the word was another: look again.
-    pub fn wait(&self, expected: u32, left: Option<Duration>) -> Option<Slept> {
-        let ts = left.map(|d| libc::timespec {
+    /// Sleeps while the word is `expected`. `None`: the thread was woken, or the word had another
+    /// value. The caller checks its condition again.
+    pub fn wait(&self, expected: u32, timeout: Option<Duration>) -> Option<WakeReason> {
+        let ts = timeout.map(|d| libc::timespec {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(d.subsec_nanos()),
         });
         let ts = ts.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);
-        let _told = trace::sleep(PLACE, self.key(), left);
-        // SAFETY: `word` and `ts` outlive the call; FUTEX_WAIT reads them only.
+        let _record = trace::sleep(TRACE_NAME, self.key(), timeout);
+        // SAFETY: `word` and `ts` outlive the call. FUTEX_WAIT only reads them.
         let r = unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), WAIT, expected, ts) };
         match (r, std::io::Error::last_os_error().raw_os_error()) {
-            (-1, Some(libc::EINTR)) => Some(Slept::Interrupted),
-            (-1, Some(libc::ETIMEDOUT)) => Some(Slept::TimedOut),
+            (-1, Some(libc::EINTR)) => Some(WakeReason::Interrupted),
+            (-1, Some(libc::ETIMEDOUT)) => Some(WakeReason::TimedOut),
             _ => None,
         }
     }
@@ -52,32 +53,33 @@ impl Futex {
         self.word.as_ptr().addr()
     }
 
-    /// Wakes one thread that sleeps.
+    /// Wakes one sleeping thread.
     pub fn wake_one(&self) {
         self.wake(1);
     }
 
-    /// Wakes all threads that sleep.
+    /// Wakes all sleeping threads.
     pub fn wake_all(&self) {
         self.wake(i32::MAX);
     }
 
     fn wake(&self, threads: i32) {
-        trace::ask(PLACE, self.key());
-        // SAFETY: FUTEX_WAKE uses the address as a key only; waking nobody is harmless.
+        trace::log_wake(TRACE_NAME, self.key());
+        // SAFETY: FUTEX_WAKE uses the address only as a key. Waking no thread is harmless.
         unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), WAKE, threads) };
     }
 }
 
-/// What the trace of wake-ups calls it.
+/// The name of a futex in the trace of wake-ups.
 #[cfg(not(loom))]
-const PLACE: &str = "futex";
+const TRACE_NAME: &str = "futex";
 #[cfg(not(loom))]
 const WAIT: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
 #[cfg(not(loom))]
 const WAKE: i32 = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
 
-/// What the kernel promises, for loom: it looks at the word and puts the thread to sleep under the lock that a wake takes.
+/// What the kernel guarantees, for loom: it checks the word and puts the thread to sleep under a
+/// lock that a wake-up also takes.
 #[cfg(loom)]
 mod modelled {
     use loom::sync::{Condvar, Mutex};
@@ -97,7 +99,7 @@ mod modelled {
             Futex { word: AtomicU32::new(word), kernel: Kernel::default() }
         }
 
-        pub fn wait(&self, expected: u32, _: Option<Duration>) -> Option<Slept> {
+        pub fn wait(&self, expected: u32, _: Option<Duration>) -> Option<WakeReason> {
             let lock = self.kernel.lock.lock().unwrap();
             if self.word.load(Ordering::SeqCst) == expected {
                 drop(self.kernel.sleepers.wait(lock).unwrap());

@@ -1,15 +1,18 @@
 //! Handles: what a consumer holds, and every cast from it.
 //!
-//! A handle is the address of a [`Slot`]: its first word is the provider table, because consumers call through it
-//! (uDAPL, DAT_HANDLE). All slots lie in one reserved region that is never unmapped, so that any word a consumer passes
-//! can be judged by arithmetic and one load, without touching memory that might not be there: a NULL, garbage, foreign
-//! or stale handle is an error, not a crash. Slots are reused oldest first, to keep stale handles stale for long.
-//! In a child of fork(2) all handles of the parent are stale.
+//! A handle is the address of a [`Slot`]. The first word of a slot is the provider table, because
+//! consumers call through it (uDAPL, DAT_HANDLE). All slots lie in one reserved region that is
+//! never unmapped. So arithmetic and one load decide whether any word is a handle, without access
+//! to memory that may not exist: a NULL, garbage, foreign or stale handle is an error, not a crash.
 //!
-//! An object lives in a [`Node`] behind its slot. Other objects that depend on it hold a counted [`Ref`]. On
-//! a thread-safe adapter each call keeps the objects that it uses there while it runs (`gate`).
+//! Slots are reused oldest first, so that stale handles are recognised as long as possible. In a
+//! child of fork(2) all handles of the parent are stale.
+//!
+//! An object lives in a [`Node`] behind its slot. Other objects that depend on it hold a counted
+//! [`Ref`]. On a thread-safe adapter each call keeps the objects that it uses alive while it runs
+//! (module `lock`).
 
-mod gate;
+mod lock;
 mod pool;
 
 use std::any::TypeId;
@@ -22,35 +25,36 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use dat_sys::*;
 
-use self::gate::Gate;
+use self::lock::HandleLock;
 use self::pool::pool;
 pub use self::pool::slot;
 use crate::allocate::no_memory;
 use crate::error::{Error, Result};
 
-/// Handles that exist at one time in a process.
+/// The number of handles that can exist in a process at one time.
 pub const MAX_HANDLES: usize = 1 << 20;
 
 /// What a handle points to.
 #[repr(C, align(64))]
 pub struct Slot {
-    /// First: consumers read it.
+    /// Must be the first field, because consumers read it.
     table: AtomicPtr<DAT_PROVIDER>,
-    /// Whether an object lives here, of which type ([`tag`]), and who uses it.
-    gate: Gate,
+    /// Whether an object lives here, its type ([`tag`]), and which calls use it.
+    lock: HandleLock,
     /// The `Node<O>`.
     node: AtomicPtr<()>,
-    /// Consumer context, all 64 bits.
+    /// The consumer's context, all 64 bits.
     context: AtomicU64,
     /// `DAT_HANDLE_TYPE`.
     kind: AtomicU32,
-    /// While it is free: the slot that was given back after it.
+    /// While the slot is free: the index of the slot that was released after it.
     next: AtomicU32,
 }
 
-/// An object with its handle and the count of those who depend on it. In a cell as a whole, because what
-/// frees an object has been given a reference to it: such a one promises nothing about memory that is all in
-/// a cell.
+/// An object with its handle and the number of its dependants.
+///
+/// The whole content is in a cell, because the functions that free an object have a reference to it
+/// as an argument. Only memory in a cell may be freed while such a reference exists.
 pub struct Node<O: Object> {
     cell: UnsafeCell<Inner<O>>,
 }
@@ -61,80 +65,83 @@ struct Inner<O> {
     body: O,
 }
 
-/// What a handle can stand for.
+/// An object that a handle can refer to.
 pub trait Object: Send + Sync + 'static {
     /// `DAT_HANDLE_TYPE_…`.
     const KIND: DAT_HANDLE_TYPE;
-    /// Subtype of `DAT_INVALID_HANDLE` when a handle is not one of these.
+    /// The subtype of `DAT_INVALID_HANDLE` for a handle that does not refer to such an object.
     const INVALID: DAT_RETURN;
 }
 
-/// A counted dependency: while it exists, [`Node::in_use`] is true. Made and dropped under the IA's control lock.
+/// A counted dependency: while it exists, [`Node::in_use`] is true. Created and dropped under the
+/// IA's control lock.
 pub struct Ref<O: Object>(NonNull<Node<O>>);
 
-/// An object that a call uses: who frees it waits until this is dropped.
+/// An object that a call uses. A thread that frees the object waits until all pins are dropped.
 pub struct Pin<O: Object> {
     slot: &'static Slot,
     node: NonNull<Node<O>>,
 }
 
-/// An object whose handle is stale: whoever has this is to free it.
+/// An object whose handle is stale. The owner of this value must free the object.
 pub struct Retired<O: Object>(NonNull<Node<O>>);
 
-/// Puts an object behind a new handle. The node lives until [`remove`]. `thread_safe`: its adapter is; then
-/// the node is pinned, since another thread may have guessed the handle, until [`made`] has taken the pin
-/// over. `make` builds it and knows the handle it will have.
+/// Puts an object behind a new handle. The node lives until [`remove`].
+///
+/// `thread_safe`: the adapter is thread-safe. The node is then created with one pin, since another
+/// thread may guess the handle; [`pin_created`] takes over that pin. `make` builds the object and
+/// gets its future handle.
 pub fn insert<O: Object>(
     table: *const DAT_PROVIDER,
     thread_safe: bool,
     make: impl FnOnce(*mut c_void) -> Result<O>,
 ) -> Result<&'static Node<O>> {
-    let slot = pool().take().ok_or_else(|| no_memory(()))?;
-    // Before the object is made, so that nothing has to be undone where there is no memory.
-    let Some(place) = Place::<Node<O>>::new() else {
-        pool().give(slot);
+    let slot = pool().allocate().ok_or_else(|| no_memory(()))?;
+    // Allocate before the object is made, so that nothing must be undone if there is no memory.
+    let Some(memory) = BoxMemory::<Node<O>>::new() else {
+        pool().release(slot);
         return Err(no_memory(()));
     };
     let body =
-        make(std::ptr::from_ref(slot).cast_mut().cast()).inspect_err(|_| pool().give(slot))?;
+        make(std::ptr::from_ref(slot).cast_mut().cast()).inspect_err(|_| pool().release(slot))?;
     let node =
-        place.fill(Node { cell: UnsafeCell::new(Inner { slot, users: AtomicU32::new(0), body }) });
+        memory.fill(Node { cell: UnsafeCell::new(Inner { slot, users: AtomicU32::new(0), body }) });
     slot.table.store(table.cast_mut(), Ordering::Relaxed);
     slot.context.store(0, Ordering::Relaxed);
     slot.kind.store(O::KIND, Ordering::Relaxed);
     slot.node.store(node.cast(), Ordering::Relaxed);
     if thread_safe {
-        slot.gate.pin();
+        slot.lock.pin();
     }
-    slot.gate.open(tag::<O>(), thread_safe);
-    // SAFETY: alive until `remove`.
+    slot.lock.make_live(tag::<O>(), thread_safe);
+    // SAFETY: the node is alive until `remove`.
     Ok(unsafe { &*node })
 }
 
-/// Memory for a box, before there is anything to put into it. The standard library's boxes end the process
-/// where there is no memory.
-struct Place<T>(*mut T);
+/// Memory for a box that has no value yet. Allocation can fail, unlike that of the standard
+/// library's boxes, which ends the process.
+struct BoxMemory<T>(*mut T);
 
-impl<T> Place<T> {
+impl<T> BoxMemory<T> {
     fn new() -> Option<Self> {
         const { assert!(size_of::<T>() > 0) };
         // SAFETY: the size is not zero.
-        let place = unsafe { std::alloc::alloc(std::alloc::Layout::new::<T>()) };
-        (!place.is_null()).then_some(Place(place.cast()))
+        let memory = unsafe { std::alloc::alloc(std::alloc::Layout::new::<T>()) };
+        (!memory.is_null()).then_some(BoxMemory(memory.cast()))
     }
 
-    /// What [`Box::from_raw`] takes.
+    /// Writes the value. The result is for [`Box::from_raw`].
     fn fill(self, value: T) -> *mut T {
-        let place = std::mem::ManuallyDrop::new(self).0;
-        // SAFETY: allocated in `new`, and nobody else has it.
-        unsafe { place.write(value) };
-        place
+        let memory = std::mem::ManuallyDrop::new(self).0;
+        // SAFETY: the memory was allocated in `new`, and nobody else has it.
+        unsafe { memory.write(value) };
+        memory
     }
 }
 
-impl<T> Drop for Place<T> {
+impl<T> Drop for BoxMemory<T> {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, and not filled.
+        // SAFETY: the memory was allocated in `new` with this layout and holds no value.
         unsafe { std::alloc::dealloc(self.0.cast(), std::alloc::Layout::new::<T>()) };
     }
 }
@@ -142,102 +149,107 @@ impl<T> Drop for Place<T> {
 /// The object behind a handle.
 ///
 /// # Safety
-/// No other thread removes the object while the reference is used. On a thread-safe adapter the lock of the
-/// handle, a [`Pin`], or the adapter's control lock sees to it; elsewhere the consumer does, as the standard
-/// demands.
+/// No other thread removes the object while the reference is in use. On a thread-safe adapter the
+/// lock of the handle, a [`Pin`] or the adapter's control lock ensures that. Elsewhere the consumer
+/// does, as the standard demands.
 #[inline]
 pub unsafe fn get<'a, O: Object>(handle: *mut c_void) -> Result<&'a Node<O>> {
     match slot(handle) {
-        Some(slot) if slot.gate.is_open_for(tag::<O>()) => {
-            // SAFETY: a live slot with the tag of `O` points to a `Node<O>`, which `Retired::reclaim` alone frees.
+        Some(slot) if slot.lock.is_live_as(tag::<O>()) => {
+            // SAFETY: a live slot with the tag of `O` points to a `Node<O>`, which only
+            // `Retired::reclaim` frees.
             Ok(unsafe { &*slot.node.load(Ordering::Relaxed).cast::<Node<O>>() })
         }
         _ => Err(Error::handle(O::INVALID)),
     }
 }
 
-/// The pin of an object that was just made, which is taken over once.
-pub fn made<O: Object>(node: &Node<O>) -> Pin<O> {
+/// The pin of an object that was just created. Called at most once for each object.
+pub fn pin_created<O: Object>(node: &Node<O>) -> Pin<O> {
     let slot = node.slot();
-    if !slot.gate.is_shared() {
-        slot.gate.pin();
+    if !slot.lock.is_thread_safe() {
+        slot.lock.pin();
     }
     Pin { slot, node: NonNull::from(node) }
 }
 
-/// Whether the handle stands for an object of this type now.
+/// Checks that the handle refers to an object of this type now.
 pub fn check<O: Object>(handle: *mut c_void) -> Result<()> {
-    let is_one = slot(handle).is_some_and(|slot| slot.gate.is_open_for(tag::<O>()));
+    let is_one = slot(handle).is_some_and(|slot| slot.lock.is_live_as(tag::<O>()));
     if is_one { Ok(()) } else { Err(Error::handle(O::INVALID)) }
 }
 
-/// Runs `f` while no other thread is in a call on this handle, if its adapter is thread-safe. `DAT_ABORT`:
-/// this thread is, below a signal handler.
-pub fn alone<V>(handle: *mut c_void, f: impl FnOnce() -> Result<V>) -> Result<V> {
+/// Runs `f` while no other thread is in a call on this handle, if its adapter is thread-safe.
+/// `DAT_ABORT`: this thread itself is in such a call, which a signal handler has interrupted.
+pub fn with_lock<V>(handle: *mut c_void, f: impl FnOnce() -> Result<V>) -> Result<V> {
     match slot(handle) {
-        Some(slot) if slot.gate.is_shared() => slot.gate.locked(f),
+        Some(slot) if slot.lock.is_thread_safe() => slot.lock.locked(f),
         _ => f(),
     }
 }
 
-/// Runs `f` on the object behind a handle. If the adapter is thread-safe, the object stays meanwhile.
+/// Runs `f` on the object behind a handle. If the adapter is thread-safe, the object stays alive
+/// meanwhile.
 ///
 /// # Safety
-/// If the adapter is not thread-safe: as [`get`].
-pub unsafe fn on<'a, O: Object, V>(
+/// If the adapter is not thread-safe: as for [`get`].
+pub unsafe fn with_object<'a, O: Object, V>(
     handle: *mut c_void,
     f: impl FnOnce(&'a Node<O>) -> Result<V>,
 ) -> Result<V> {
-    // A lock of another kind would be taken out of order.
+    // Check the type first: locking an object of another type would violate the lock order.
     check::<O>(handle)?;
-    // SAFETY: whoever removes the object has the lock of its handle, or no call is under way.
-    alone(handle, || f(unsafe { get::<O>(handle) }?))
+    // SAFETY: a thread that removes the object holds the lock of its handle, or no call is in
+    // progress.
+    with_lock(handle, || f(unsafe { get::<O>(handle) }?))
 }
 
-/// Runs `f`, which may free the object, when no other call uses it, if the adapter is thread-safe.
+/// Runs `f`, which may free the object. If the adapter is thread-safe, no other call uses the
+/// object meanwhile.
 ///
 /// # Safety
-/// If the adapter is not thread-safe: nobody uses a reference to the object any more, if `f` frees it.
-pub unsafe fn free<'a, O: Object, V>(
+/// If the adapter is not thread-safe and `f` frees the object: nobody uses a reference to it any
+/// more.
+pub unsafe fn with_exclusive<'a, O: Object, V>(
     handle: *mut c_void,
     f: impl FnOnce(&'a Node<O>) -> Result<V>,
 ) -> Result<V> {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     unsafe {
-        on::<O, V>(handle, |node| {
-            node.slot().gate.await_unpinned();
+        with_object::<O, V>(handle, |node| {
+            node.slot().lock.await_unpinned();
             f(node)
         })
     }
 }
 
-/// The object behind a handle that a call names beside the one it is on. If the adapter is thread-safe, it
-/// stays until the pin is dropped. A call pins in the order that `gate` gives, before it takes the lock of
-/// the handle that it is on.
+/// Pins an object that a call names besides the one it is made on. If the adapter is thread-safe,
+/// the object stays alive until the pin is dropped. A call pins in the order that module `lock`
+/// gives, before it locks the handle that it is made on.
 ///
 /// # Safety
-/// If the adapter is not thread-safe: as [`get`].
+/// If the adapter is not thread-safe: as for [`get`].
 pub unsafe fn pin<O: Object>(handle: *mut c_void) -> Result<Pin<O>> {
-    // SAFETY: as the caller promised.
-    unsafe { on::<O, _>(handle, |node| Ok(Pin::new(node))) }
+    // SAFETY: the caller guarantees this.
+    unsafe { with_object::<O, _>(handle, |node| Ok(Pin::new(node))) }
 }
 
-/// As [`pin`], of a handle that may be NULL.
+/// As [`pin`], but the handle may be NULL.
 ///
 /// # Safety
-/// As [`pin`].
+/// As for [`pin`].
 pub unsafe fn pin_or_null<O: Object>(handle: *mut c_void) -> Result<Option<Pin<O>>> {
     match handle.is_null() {
         true => Ok(None),
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         false => unsafe { pin(handle) }.map(Some),
     }
 }
 
-/// As [`pin_or_null`], of several handles of a kind; some may be the same.
+/// As [`pin_or_null`], for several handles of one type, some of which may be equal.
 ///
 /// # Safety
-/// As [`pin`].
+/// As for [`pin`].
 pub unsafe fn pin_all<O: Object, const N: usize>(
     handles: [*mut c_void; N],
 ) -> [Result<Option<Pin<O>>>; N] {
@@ -247,51 +259,55 @@ pub unsafe fn pin_all<O: Object, const N: usize>(
     for at in 0..N {
         pins[order[at]] = match at.checked_sub(1) {
             Some(last) if handles[order[last]] == handles[order[at]] => pins[order[last]].clone(),
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller guarantees this.
             _ => unsafe { pin_or_null(handles[order[at]]) },
         };
     }
     pins
 }
 
-/// Makes the handle stale. The object stays until it is reclaimed. `None`: the handle is stale already.
+/// Makes the handle stale. The object stays alive until it is reclaimed. `None`: the handle is
+/// stale already.
 ///
 /// # Safety
-/// Nobody uses a reference from [`get`] any more, nor will, when the object is reclaimed.
+/// When the object is reclaimed, nobody uses a reference from [`get`] any more.
 pub unsafe fn retire<O: Object>(node: &Node<O>) -> Option<Retired<O>> {
-    node.slot().gate.close(tag::<O>()).then(|| Retired(NonNull::from(node)))
+    node.slot().lock.make_stale(tag::<O>()).then(|| Retired(NonNull::from(node)))
 }
 
-/// Makes the handle stale and gives the object back. `None`: it is stale already.
+/// Makes the handle stale and returns the object. `None`: the handle is stale already.
 ///
 /// # Safety
-/// Nobody uses a reference from [`get`] any more, nor will.
+/// Nobody uses a reference from [`get`] any more.
 pub unsafe fn remove<O: Object>(node: &Node<O>) -> Option<Box<Node<O>>> {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     unsafe { retire(node).map(|retired| retired.reclaim()) }
 }
 
-/// As [`retire`], of an object that the consumer has not been told of, by whoever has made it, in an upcall,
-/// where no lock of a handle may be waited for. `None`: another thread has guessed the handle, and is in a
-/// call on the object or has made another one depend on it. Then the object stays.
+/// As [`retire`], for an object that was created in an upcall and that the consumer has not been
+/// told of. In an upcall no thread may wait for the lock of a handle.
+///
+/// `None`: another thread has guessed the handle, and either is in a call on the object or has made
+/// another object depend on it. Then the object stays.
 ///
 /// # Safety
-/// If the adapter is not thread-safe: as [`retire`].
-pub unsafe fn retire_untold<O: Object>(made: Pin<O>) -> Option<Retired<O>> {
-    let gate = &made.slot.gate;
-    let is_used = || gate.pins() > 1 || made.in_use();
-    // SAFETY: as the caller promised; or nobody else has the lock or a pin, nor will.
-    gate.try_locked(|| if is_used() { None } else { unsafe { retire(&made) } }).flatten()
+/// If the adapter is not thread-safe: as for [`retire`].
+pub unsafe fn retire_unreported<O: Object>(created: Pin<O>) -> Option<Retired<O>> {
+    let lock = &created.slot.lock;
+    let is_used = || lock.pins() > 1 || created.in_use();
+    // SAFETY: the caller guarantees it, or nobody else has the lock or a pin, and nobody can get
+    // one.
+    lock.try_locked(|| if is_used() { None } else { unsafe { retire(&created) } }).flatten()
 }
 
 /// The slot of any live handle, whatever its type.
 #[inline]
-pub fn live(handle: *mut c_void) -> Result<&'static Slot> {
-    slot(handle).filter(|slot| slot.gate.is_open()).ok_or(Error::handle(DAT_INVALID_HANDLE1))
+pub fn live_slot(handle: *mut c_void) -> Result<&'static Slot> {
+    slot(handle).filter(|slot| slot.lock.is_live()).ok_or(Error::handle(DAT_INVALID_HANDLE1))
 }
 
-/// Live handles in this process.
-pub fn count() -> usize {
+/// The number of live handles in this process.
+pub fn live_count() -> usize {
     pool().live.load(Ordering::Relaxed)
 }
 
@@ -311,16 +327,16 @@ impl Slot {
         self.context.store(context, Ordering::Relaxed);
     }
 
-    /// Runs `f` while no other thread is in a `locked` call on this handle. `DAT_ABORT`: this one is, below a
-    /// signal handler.
+    /// Runs `f` while no other thread is in a `locked` call on this handle. `DAT_ABORT`: this
+    /// thread itself is in such a call, which a signal handler has interrupted.
     #[inline]
     pub fn locked<V>(&self, f: impl FnOnce() -> Result<V>) -> Result<V> {
-        self.gate.locked(f)
+        self.lock.locked(f)
     }
 
-    /// As [`Slot::locked`], unless another call has the lock: then `f` does not run.
+    /// As [`Slot::locked`], but does not run `f` if another call has the lock.
     pub(crate) fn try_locked<V>(&self, f: impl FnOnce() -> V) -> Option<V> {
-        self.gate.try_locked(f)
+        self.lock.try_locked(f)
     }
 }
 
@@ -341,23 +357,23 @@ impl<O: Object> Node<O> {
         self.inner().slot
     }
 
-    /// The object alone, its handle being stale already.
+    /// The object without its node. The handle is stale already.
     pub fn into_body(self) -> O {
         self.cell.into_inner().body
     }
 
-    /// Whether others depend on the object.
+    /// Whether other objects depend on this one.
     pub fn in_use(&self) -> bool {
         self.users() != 0
     }
 
-    /// How many objects do.
+    /// The number of objects that depend on this one.
     pub(crate) fn users(&self) -> u32 {
         self.inner().users.load(Ordering::Acquire)
     }
 }
 
-// SAFETY: the cell is only read, and what is in it is Sync.
+// SAFETY: the cell is only read, and its content is `Sync`.
 unsafe impl<O: Object> Sync for Node<O> {}
 
 impl<O: Object> Deref for Node<O> {
@@ -370,7 +386,7 @@ impl<O: Object> Deref for Node<O> {
 
 impl<O: Object> Pin<O> {
     fn new(node: &Node<O>) -> Self {
-        node.slot().gate.pin();
+        node.slot().lock.pin();
         Pin { slot: node.slot(), node: NonNull::from(node) }
     }
 }
@@ -391,43 +407,44 @@ impl<O: Object> Deref for Pin<O> {
 
 impl<O: Object> Drop for Pin<O> {
     fn drop(&mut self) {
-        self.slot.gate.unpin();
+        self.slot.lock.unpin();
     }
 }
 
 impl<O: Object> Retired<O> {
-    /// Gives the object back, and its place to others.
+    /// Returns the object and releases its slot.
     ///
     /// # Safety
-    /// Nobody uses a reference to it any more, nor will.
+    /// Nobody uses a reference to the object any more.
     pub unsafe fn reclaim(self) -> Box<Node<O>> {
         let slot = self.slot();
         let raw = slot.node.swap(std::ptr::null_mut(), Ordering::AcqRel);
-        pool().give(slot);
-        // SAFETY: `insert` leaked this box; whoever has closed the gate is the only one to take it back.
+        pool().release(slot);
+        // SAFETY: `insert` leaked this box, and only the thread that has made the handle stale
+        // takes it back.
         unsafe { Box::from_raw(raw.cast::<Node<O>>()) }
     }
 
-    /// The handle stands for the object again.
+    /// Makes the handle refer to the object again.
     pub fn restore(self) {
         let slot = self.slot();
-        slot.gate.open(tag::<O>(), slot.gate.is_shared());
+        slot.lock.make_live(tag::<O>(), slot.lock.is_thread_safe());
     }
 }
 
 impl<O: Object> Deref for Retired<O> {
     type Target = Node<O>;
     fn deref(&self) -> &Node<O> {
-        // SAFETY: it is alive until it is reclaimed.
+        // SAFETY: the object is alive until it is reclaimed.
         unsafe { self.0.as_ref() }
     }
 }
 
-// SAFETY: the only one to free a Sync object.
+// SAFETY: this is the only value that frees the object, which is `Sync`.
 unsafe impl<O: Object> Send for Retired<O> {}
 
 impl<O: Object> Ref<O> {
-    /// Depends on `node`.
+    /// Creates a dependency on `node`.
     pub fn new(node: &Node<O>) -> Self {
         node.inner().users.fetch_add(1, Ordering::AcqRel);
         Ref(NonNull::from(node))
@@ -461,16 +478,17 @@ impl<O: Object> Drop for Ref<O> {
     }
 }
 
-// SAFETY: a shared, counted pointer to a Sync object.
+// SAFETY: this is a shared, counted pointer to a `Sync` object.
 unsafe impl<O: Object> Send for Ref<O> {}
 // SAFETY: as above.
 unsafe impl<O: Object> Sync for Ref<O> {}
 
-/// Distinguishes types of objects, generic ones of different transports included. Folds to a constant.
+/// Distinguishes the types of objects, including generic types of different transports. The
+/// compiler folds it to a constant.
 #[inline]
 fn tag<O: Object>() -> u64 {
-    struct Take(u64);
-    impl Hasher for Take {
+    struct IdHasher(u64);
+    impl Hasher for IdHasher {
         fn write(&mut self, bytes: &[u8]) {
             for b in bytes {
                 self.0 = self.0.rotate_left(8) ^ u64::from(*b);
@@ -483,14 +501,14 @@ fn tag<O: Object>() -> u64 {
             self.0 | 1
         }
     }
-    let mut hasher = Take(0);
+    let mut hasher = IdHasher(0);
     TypeId::of::<O>().hash(&mut hasher);
     hasher.finish()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::pool::COOLING;
+    use super::pool::MIN_FREE_SLOTS;
     use super::*;
 
     struct Apple(u8);
@@ -526,7 +544,7 @@ mod tests {
             }
             assert!(remove(apple).is_some());
             assert_eq!(get::<Apple>(handle).err(), Some(Error::handle(DAT_INVALID_HANDLE_PZ)));
-            assert!(live(handle).is_err());
+            assert!(live_slot(handle).is_err());
         }
     }
 
@@ -538,8 +556,8 @@ mod tests {
         // SAFETY: single owner.
         unsafe {
             remove(first);
-            // Other tests of this process free a few, too.
-            for _ in 0..COOLING - 4096 {
+            // Other tests of this process free some slots, too.
+            for _ in 0..MIN_FREE_SLOTS - 4096 {
                 let node = insert(std::ptr::null(), false, |_| Ok(Pear)).unwrap();
                 assert_ne!(node.handle(), stale);
                 remove(node);
@@ -549,29 +567,29 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "not a test: Miri has no fork")]
-    fn a_child_has_no_handles_of_its_parent() {
+    fn handles_of_the_parent_are_stale_in_a_child() {
         let apple = insert(std::ptr::null(), false, |_| Ok(Apple(7))).unwrap();
         let stale: Vec<_> =
             (0..100).map(|_| insert(std::ptr::null(), false, |_| Ok(Pear)).unwrap()).collect();
         // SAFETY: single owner.
         stale.into_iter().for_each(|pear| drop(unsafe { remove(pear) }));
-        // SAFETY: the child looks at handles, and ends without running anything else.
+        // SAFETY: the child only checks handles and then ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: the one thread of this process.
-            let of_parent =
-                unsafe { get::<Apple>(apple.handle()) }.is_ok() || live(apple.handle()).is_ok();
+            // SAFETY: the child has only this thread.
+            let of_parent = unsafe { get::<Apple>(apple.handle()) }.is_ok()
+                || live_slot(apple.handle()).is_ok();
             // SAFETY: as above.
             let own = insert(std::ptr::null(), false, |_| Ok(Apple(8))).is_ok_and(|own| unsafe {
                 let fresh = own.handle() != apple.handle();
                 let of_own = get::<Apple>(own.handle()).is_ok_and(|own| own.0 == 8);
                 remove(own).is_some() && fresh && of_own
             });
-            // SAFETY: ends this process.
+            // SAFETY: this ends the process.
             unsafe { libc::_exit(i32::from(of_parent || !own)) };
         }
         let mut status = -1;
-        // SAFETY: the child just made.
+        // SAFETY: `child` was just forked.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         assert_eq!(status, 0, "the child has seen something else");
         // SAFETY: single owner.

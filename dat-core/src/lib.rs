@@ -1,7 +1,7 @@
 //! The semantics of Direct Access Transport, once, generic over a [`provider::Transport`].
 //!
-//! A provider supplies a transport; this crate supplies everything the standard says about adapters, endpoints, event
-//! dispatchers, memory and connections.
+//! A provider supplies a transport; this crate supplies everything the standard says about
+//! adapters, endpoints, event dispatchers, memory and connections.
 
 pub mod export;
 pub mod provider;
@@ -18,11 +18,11 @@ pub mod addr;
 mod agent;
 mod allocate;
 pub mod barrier;
-mod beacon;
 pub mod cno;
 pub mod counters;
 pub mod environment;
 pub mod error;
+mod event_fd;
 pub mod futex;
 pub mod handle;
 pub mod log;

@@ -1,24 +1,29 @@
-//! What happens, told to whoever asks: events of the crate `tracing`. A program with a subscriber of its own gets them; for
-//! any other [`start`] makes one if the environment asks for it. Only control operations and failures are told: an operation
-//! that is posted and completes with success says nothing.
+//! Log events, through the crate `tracing`. A program with a subscriber of its own gets them. For
+//! other programs [`start`] installs a subscriber if the environment asks for it. Only control
+//! operations and failures are logged. An operation that is posted and completes successfully is
+//! not.
 //!
 //! | target | level | what |
 //! |---|---|---|
-//! | `dat::ia` | info | an adapter is opened, closed |
+//! | `dat::ia` | info | an adapter is opened or closed |
 //! | | warn | an asynchronous error |
-//! | `dat::cm` | debug | a connection is asked for, a request arrives, is accepted, rejected, handed off |
-//! | | info | a connection is established, disconnected |
-//! | | warn | an attempt fails; a connection breaks, `because` of what |
-//! | `dat::ep` | debug | an endpoint goes from one state to another |
+//! | `dat::cm` | debug | a connection is requested; a request arrives or is answered |
+//! | | info | a connection is established or disconnected |
+//! | | warn | an attempt fails; a connection breaks, with the cause in `because` |
+//! | `dat::ep` | debug | an endpoint changes its state |
 //! | `dat::dto` | warn | an operation completes with an error; `debug` if it was flushed |
-//! | | info | a message waits for a receive; once for each that does |
-//! | `dat::evd` | warn | an event finds no room |
-//! | `dat::api` | debug | a call is refused; `trace`: each control call that is not |
-//! | `dat::wake` | trace | a thread falls asleep, is asked to wake up, is awake ([`trace`](crate::wake::trace)) |
+//! | | info | a message waits for a receive; once for each such message |
+//! | `dat::evd` | warn | there is no room for an event |
+//! | `dat::api` | debug | a call is refused; `trace`: each other control call |
+//! | `dat::wake` | trace | a thread falls asleep, is woken, wakes ([`trace`](crate::wake::trace)) |
 //!
-//! Fields: `ia`, the adapter's name; `ep`, `cr`, the handles that the consumer has, for `dat::api` that of the call, `handle`;
-//! `connection`, a number for each connection of an endpoint, and attempt at one, which counts through the process; `local` and
-//! `peer`, its ends.
+//! Fields:
+//!
+//! - `ia`: the name of the adapter.
+//! - `ep`, `cr`: the handles that the consumer has. For `dat::api`, `handle` is that of the call.
+//! - `connection`: a number for each connection of an endpoint and each attempt at one, counted
+//!   through the process.
+//! - `local` and `peer`: the ends of the connection.
 
 use std::ffi::CString;
 use std::fmt;
@@ -44,26 +49,27 @@ use tracing_subscriber::registry::{LookupSpan, Registry};
 use crate::environment;
 use crate::error::Result;
 
-/// Makes a subscriber, the first time, if `OPENDAT_LOG` or `DAPL_DBG_TYPE` asks for one and the program has none.
+/// Installs a subscriber, on the first call, if `OPENDAT_LOG` or `DAPL_DBG_TYPE` asks for one and
+/// the program has none.
 pub fn start() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| match Settings::of(environment::variable) {
+    ONCE.call_once(|| match Settings::from_variables(environment::variable) {
         Ok(None) => {}
         Ok(Some(settings)) => settings.apply(),
-        // A closed standard error is not worth failing for.
-        Err(why) => drop(writeln!(io::stderr(), "dat: {why}; nothing is logged")),
+        // A closed standard error is no reason to fail.
+        Err(why) => drop(writeln!(io::stderr(), "dat: {why}; logging is off")),
     });
 }
 
-/// What is told, how, and to whom.
+/// What is logged, in which format, and where to.
 #[derive(Debug)]
 struct Settings {
-    what: Targets,
+    targets: Targets,
     json: bool,
-    to: Destination,
+    destination: Destination,
 }
 
-/// As `DAPL_DBG_DEST` says.
+/// The destination according to `DAPL_DBG_DEST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Destination {
     Stderr,
@@ -71,7 +77,8 @@ enum Destination {
     Syslog,
 }
 
-/// Bits of `DAPL_DBG_TYPE`, as OFED's providers have them, and what answers them here. The others have no counterpart.
+/// Bits of `DAPL_DBG_TYPE`, as OFED's providers define them, and the corresponding targets here.
+/// The other bits have no counterpart.
 const BITS: &[(u32, &str, LevelFilter)] = &[
     (0x1, "dat", LevelFilter::WARN),          // ERR
     (0x2, "dat", LevelFilter::WARN),          // WARN
@@ -88,98 +95,106 @@ const BITS: &[(u32, &str, LevelFilter)] = &[
 ];
 
 impl Settings {
-    fn of(variable: impl Fn(&str) -> Option<String>) -> std::result::Result<Option<Self>, String> {
+    fn from_variables(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> std::result::Result<Option<Self>, String> {
         let given = |name| variable(name).filter(|value| !value.trim().is_empty());
         let number = |name| match given(name) {
             None => Ok(None),
             Some(text) => environment::number(&text).map(Some).ok_or_else(|| {
-                format!("{name}={text}: a number is needed, decimal or 0x and hexadecimal")
+                format!("{name}={text}: not a number, which is decimal, or hexadecimal after 0x")
             }),
         };
-        let what = match given("OPENDAT_LOG") {
-            Some(text) => words(&text).map_err(|why| format!("OPENDAT_LOG={text}: {why}"))?,
+        let targets = match given("OPENDAT_LOG") {
+            Some(text) => {
+                parse_targets(&text).map_err(|why| format!("OPENDAT_LOG={text}: {why}"))?
+            }
             None => match number("DAPL_DBG_TYPE")? {
                 None | Some(0) => return Ok(None),
-                Some(bits) => of_bits(bits),
+                Some(bits) => targets_of_bits(bits),
             },
         };
         let json = match given("OPENDAT_LOG_FORMAT").as_deref() {
             None | Some("text") => false,
             Some("json") => true,
             Some(other) => {
-                return Err(format!("OPENDAT_LOG_FORMAT={other}: text or json is needed"));
+                return Err(format!("OPENDAT_LOG_FORMAT={other}: neither text nor json"));
             }
         };
-        let to = match number("DAPL_DBG_DEST")?.unwrap_or(0) {
+        let destination = match number("DAPL_DBG_DEST")?.unwrap_or(0) {
             bits if bits & 2 != 0 => Destination::Syslog,
             bits if bits & 1 != 0 => Destination::Stdout,
             _ => Destination::Stderr,
         };
-        Ok(Some(Settings { what, json, to }))
+        Ok(Some(Settings { targets, json, destination }))
     }
 
     fn apply(self) {
-        let format = Lines { began: Instant::now(), json: self.json };
-        // What cannot be written is lost. Telling that on standard error could panic, below a C function.
-        let lines =
-            show::layer().with_writer(self.to).event_format(format).log_internal_errors(false);
-        let lines = lines.with_filter(self.what);
+        let format = LineFormat { start: Instant::now(), json: self.json };
+        // Text that cannot be written is lost. Reporting that on standard error could panic below a
+        // C function.
+        let lines = show::layer()
+            .with_writer(self.destination)
+            .event_format(format)
+            .log_internal_errors(false);
+        let lines = lines.with_filter(self.targets);
         // A program that has a subscriber of its own keeps it.
         let _ = set_global_default(Registry::default().with(lines));
     }
 }
 
-/// Whether the variables that [`start`] heeds can be understood.
+/// Checks that the variables that [`start`] reads are valid.
 ///
 /// # Errors
 ///
-/// The first that cannot, with what is wrong with it.
+/// What is wrong with the first invalid variable.
 pub fn check_environment(
     variable: impl Fn(&str) -> Option<String>,
 ) -> std::result::Result<(), String> {
-    Settings::of(variable).map(drop)
+    Settings::from_variables(variable).map(drop)
 }
 
-/// Whether `OPENDAT_LOG` may be this: the text again.
+/// Checks a value of `OPENDAT_LOG`. Returns the same text.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// What is wrong with the value.
 pub fn check(text: &str) -> std::result::Result<String, String> {
-    words(text).map(|_| text.to_owned())
+    parse_targets(text).map(|_| text.to_owned())
 }
 
-/// What events there are.
+/// The targets of events.
 const TARGETS: [&str; 8] =
     ["dat", "dat::ia", "dat::cm", "dat::ep", "dat::dto", "dat::evd", "dat::api", "dat::wake"];
 
-fn words(text: &str) -> std::result::Result<Targets, String> {
+fn parse_targets(text: &str) -> std::result::Result<Targets, String> {
     const EXAMPLE: &str = "for example debug, or dat::cm=debug,dat::ep=trace";
-    let what: Targets = text.trim().parse().map_err(|error| format!("{error}; {EXAMPLE}"))?;
-    match what.iter().find(|(target, _)| !TARGETS.contains(target)) {
-        Some((target, _)) => Err(format!("{target} is no level and no target; {EXAMPLE}")),
-        None => Ok(what),
+    let targets: Targets = text.trim().parse().map_err(|error| format!("{error}; {EXAMPLE}"))?;
+    match targets.iter().find(|(target, _)| !TARGETS.contains(target)) {
+        Some((target, _)) => Err(format!("{target} is neither a level nor a target; {EXAMPLE}")),
+        None => Ok(targets),
     }
 }
 
-/// Of two bits for one target the one that says more counts.
-fn of_bits(bits: u32) -> Targets {
-    let mut what = Targets::new();
+/// If several bits have the same target, the most verbose level counts.
+fn targets_of_bits(bits: u32) -> Targets {
+    let mut targets = Targets::new();
     let mut asked: Vec<_> = BITS.iter().filter(|(bit, ..)| bits & bit != 0).collect();
     asked.sort_by_key(|(.., level)| *level);
     for (_, target, level) in asked {
-        what = what.with_target(*target, *level);
+        targets = targets.with_target(*target, *level);
     }
-    what
+    targets
 }
 
-/// A line for each event, with the process, since several may write to one terminal, and the seconds since it loaded us.
-struct Lines {
-    began: Instant,
+/// Formats each event as one line, with the process id, since several processes may write to one
+/// terminal, and with the seconds since this library was loaded.
+struct LineFormat {
+    start: Instant,
     json: bool,
 }
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -190,7 +205,7 @@ where
         mut out: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let (process, seconds) = (std::process::id(), self.began.elapsed().as_secs_f64());
+        let (process, seconds) = (std::process::id(), self.start.elapsed().as_secs_f64());
         let (level, target) = (event.metadata().level(), event.metadata().target());
         let mut fields = Fields::default();
         event.record(&mut fields);
@@ -198,7 +213,8 @@ where
         if self.json {
             let level = level.as_str().to_ascii_lowercase();
             let mut line = json!({
-                "process": process, "seconds": seconds, "level": level, "target": target, "message": message
+                "process": process, "seconds": seconds, "level": level, "target": target,
+                "message": message
             });
             for (name, value) in others {
                 line[name] = value;
@@ -216,7 +232,7 @@ where
     }
 }
 
-/// What an event says, in its order.
+/// The fields of an event, in their order.
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -252,7 +268,7 @@ impl<'a> MakeWriter<'a> for Destination {
     }
 }
 
-/// What is written at once is one line.
+/// Each write is one line.
 impl Write for Destination {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match self {
@@ -260,7 +276,8 @@ impl Write for Destination {
             Destination::Stdout => io::stdout().write(line),
             Destination::Syslog => {
                 let text = CString::new(line.trim_ascii_end()).map_err(io::Error::other)?;
-                // SAFETY: both strings are NUL-terminated, and the format takes one of them.
+                // SAFETY: both strings are NUL-terminated, and the format contains one string
+                // argument.
                 unsafe {
                     libc::syslog(libc::LOG_USER | libc::LOG_INFO, c"%s".as_ptr(), text.as_ptr())
                 };
@@ -277,13 +294,14 @@ impl Write for Destination {
     }
 }
 
-/// A control call has ended, or one of the data path was refused. `handle` is its first argument.
-pub(crate) fn called(name: &str, handle: usize, result: Result<()>) {
+/// Logs the end of a control call, or a refused call on the data path. `handle` is the first
+/// argument of the call.
+pub(crate) fn log_call(name: &str, handle: usize, result: Result<()>) {
     match result {
         Err(error)
             if let DAT_TIMEOUT_EXPIRED | DAT_INTERRUPTED_CALL | DAT_QUEUE_EMPTY = error.kind() =>
         {
-            trace!(target: "dat::api", handle = %Hex(handle), %error, "dat_{name} has nothing");
+            trace!(target: "dat::api", handle = %Hex(handle), %error, "dat_{name} finds no event");
         }
         Ok(()) => trace!(target: "dat::api", handle = %Hex(handle), "dat_{name}"),
         Err(error) => {
@@ -292,29 +310,40 @@ pub(crate) fn called(name: &str, handle: usize, result: Result<()>) {
     }
 }
 
-/// A number for one more connection, or attempt at one, of this process.
-pub(crate) fn connection() -> u64 {
+/// A new number for a connection, or an attempt at one, of this process.
+pub(crate) fn next_connection_number() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// An operation has completed, and not with success.
-pub(crate) fn failed(ia: &str, ep: usize, connection: u64, dto: &DAT_DTO_COMPLETION_EVENT_DATA) {
-    // SAFETY: a word, whatever it is read as.
+/// Logs an operation that has completed without success.
+pub(crate) fn log_failed_dto(
+    ia: &str,
+    ep: usize,
+    connection: u64,
+    dto: &DAT_DTO_COMPLETION_EVENT_DATA,
+) {
+    // SAFETY: all variants of the union are one word, which has no invalid values.
     let cookie = unsafe { dto.user_cookie.as_64 };
     let operation = operation_name(dto.operation);
     let status = completion_name(dto.status);
     match dto.status {
         DAT_DTO_ERR_FLUSHED => {
-            debug!(target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status, "flushed")
+            debug!(
+                target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status,
+                "flushed"
+            )
         }
         _ => {
-            warn!(target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status, "failed")
+            warn!(
+                target: "dat::dto", ia, ep = %Hex(ep), connection, operation, cookie, status,
+                "failed"
+            )
         }
     }
 }
 
-/// A handle, as programs print it.
+/// A handle, formatted in hexadecimal as programs print it.
 pub(crate) struct Hex(pub(crate) usize);
 
 impl fmt::Display for Hex {
@@ -331,19 +360,19 @@ mod tests {
         let found = |name: &str| {
             given.iter().find(|(given, _)| *given == name).map(|(_, value)| value.to_string())
         };
-        Settings::of(found)
+        Settings::from_variables(found)
     }
 
-    fn told(given: &[(&str, &str)]) -> Vec<String> {
+    fn parsed_targets(given: &[(&str, &str)]) -> Vec<String> {
         let settings = settings(given).expect("they are right").expect("something is asked for");
-        let mut told: Vec<_> =
-            settings.what.iter().map(|(target, level)| format!("{target}={level}")).collect();
-        told.sort();
-        told
+        let mut parsed_targets: Vec<_> =
+            settings.targets.iter().map(|(target, level)| format!("{target}={level}")).collect();
+        parsed_targets.sort();
+        parsed_targets
     }
 
     #[test]
-    fn nothing_is_told_unasked() {
+    fn nothing_is_logged_by_default() {
         for given in
             [&[][..], &[("OPENDAT_LOG", "")], &[("DAPL_DBG_TYPE", "0")], &[("DAPL_DBG_DEST", "1")]]
         {
@@ -353,22 +382,22 @@ mod tests {
 
     #[test]
     fn bits_of_ofed_stand_for_targets() {
-        assert_eq!(told(&[("DAPL_DBG_TYPE", "0x3")]), ["dat=warn"]);
+        assert_eq!(parsed_targets(&[("DAPL_DBG_TYPE", "0x3")]), ["dat=warn"]);
         assert_eq!(
-            told(&[("DAPL_DBG_TYPE", "0x8109")]),
+            parsed_targets(&[("DAPL_DBG_TYPE", "0x8109")]),
             ["dat::api=trace", "dat::cm=trace", "dat=warn"]
         );
-        // Bits without a counterpart ask for nothing.
-        assert!(told(&[("DAPL_DBG_TYPE", "0x4000")]).is_empty());
+        // Bits without a counterpart have no effect.
+        assert!(parsed_targets(&[("DAPL_DBG_TYPE", "0x4000")]).is_empty());
     }
 
     #[test]
-    fn what_is_asked_for_by_name_counts() {
+    fn opendat_log_takes_precedence() {
         let given = [("OPENDAT_LOG", "dat::ep=debug,warn"), ("DAPL_DBG_TYPE", "all")];
         let settings = settings(&given).expect("they are right").expect("it is asked for");
-        assert!(settings.what.would_enable("dat::ep", &tracing::Level::DEBUG));
-        assert!(!settings.what.would_enable("dat::cm", &tracing::Level::INFO));
-        assert!(settings.what.would_enable("dat::cm", &tracing::Level::WARN));
+        assert!(settings.targets.would_enable("dat::ep", &tracing::Level::DEBUG));
+        assert!(!settings.targets.would_enable("dat::cm", &tracing::Level::INFO));
+        assert!(settings.targets.would_enable("dat::cm", &tracing::Level::WARN));
     }
 
     #[test]
@@ -376,23 +405,24 @@ mod tests {
         let why = |given| settings(given).expect_err("it is wrong");
         assert_eq!(
             why(&[("DAPL_DBG_TYPE", "all")]),
-            "DAPL_DBG_TYPE=all: a number is needed, decimal or 0x and hexadecimal"
+            "DAPL_DBG_TYPE=all: not a number, which is decimal, or hexadecimal after 0x"
         );
         assert!(why(&[("OPENDAT_LOG", "dat::ep=loud")]).starts_with("OPENDAT_LOG=dat::ep=loud: "));
         assert_eq!(
             why(&[("OPENDAT_LOG", "degub")]),
-            "OPENDAT_LOG=degub: degub is no level and no target; for example debug, or dat::cm=debug,dat::ep=trace"
+            "OPENDAT_LOG=degub: degub is neither a level nor a target; \
+             for example debug, or dat::cm=debug,dat::ep=trace"
         );
         assert_eq!(
             why(&[("OPENDAT_LOG", "debug"), ("OPENDAT_LOG_FORMAT", "xml")]),
-            "OPENDAT_LOG_FORMAT=xml: text or json is needed"
+            "OPENDAT_LOG_FORMAT=xml: neither text nor json"
         );
     }
 
     #[test]
     fn destinations_are_those_of_ofed() {
         let to = |dest| settings(&[("OPENDAT_LOG", "info"), ("DAPL_DBG_DEST", dest)]);
-        let to = |dest| to(dest).expect("it is right").expect("something is asked for").to;
+        let to = |dest| to(dest).expect("it is right").expect("something is asked for").destination;
         assert_eq!(
             [to("0"), to("1"), to("2")],
             [Destination::Stderr, Destination::Stdout, Destination::Syslog]

@@ -1,11 +1,14 @@
 //! Calls in a signal handler that has interrupted another call of its own thread.
 //!
-//! A handler that ends the process (`exit`, and what is registered with `atexit`) closes adapters while dat_evd_wait of its own thread
-//! sleeps below it, and that wait goes on only when the handler returns, which may be never. So what must wait for the thread to
-//! leave is done by `later`, in a thread of its own: at once if the handler returns, or never if the process ends first.
+//! A handler that ends the process (by `exit`, with the functions registered by `atexit`) closes
+//! adapters while dat_evd_wait of its own thread sleeps below it. That wait continues only when the
+//! handler returns, which may be never. So everything that must wait for the thread to leave is
+//! done in a thread of its own (`in_other_thread`): at once if the handler returns, or never if the
+//! process ends first.
 //!
-//! Each thread says when it sleeps, and when it is at work in something that no second call may enter: a control call, or a provider's
-//! engine. What it holds on the data path is known by its place on the stack.
+//! Each thread records when it sleeps, and when it works in code that no second call may enter: a
+//! control call, or a provider's engine. Locks of the data path are recognised by an address on the
+//! stack of their holder.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -18,63 +21,67 @@ use crate::error::{Error, Result};
 use crate::threads;
 
 thread_local! {
-    /// One cell, so that a shared library, which has to ask where its thread's variables are, asks once for each guard.
-    static MARKS: Cell<Marks> = const { Cell::new(Marks { doing: Doing::Nothing, below: Doing::Nothing }) };
+    /// One cell for both values: a shared library must look up the address of thread-local
+    /// variables, and this way it does so once for each guard.
+    static ACTIVITY: Cell<ThreadActivity> = const {
+        Cell::new(ThreadActivity { current: Activity::Nothing, interrupted: Activity::Nothing })
+    };
 }
 
 #[derive(Clone, Copy)]
-struct Marks {
-    doing: Doing,
-    /// What the thread did when its last control call began.
-    below: Doing,
+struct ThreadActivity {
+    current: Activity,
+    /// What the thread was doing when its last control call began.
+    interrupted: Activity,
 }
 
-/// What a thread does.
+/// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
-    /// Nothing that another call could meet.
+pub enum Activity {
+    /// Nothing that another call could disturb.
     Nothing,
-    /// It sleeps, and holds nothing.
+    /// It sleeps and holds nothing.
     Sleep,
-    /// It holds what others wait for.
+    /// It holds something that others may wait for.
     Work,
 }
 
-/// While it exists, the thread does what it was made for.
+/// Marks the activity of the thread while it exists.
 pub struct Guard {
-    before: Marks,
-    /// The thread's own, so that a guard does not leave its thread.
-    marks: *const Cell<Marks>,
+    before: ThreadActivity,
+    /// The cell of this thread. A pointer, so that a guard cannot be sent to another thread.
+    cell: *const Cell<ThreadActivity>,
 }
 
-/// What this thread does below the handler that the control call is made in. Nothing: in no handler.
-pub(crate) fn below() -> Doing {
-    MARKS.get().below
+/// What this thread was doing when the signal handler in which the control call is made interrupted
+/// it. Nothing: the call is made in no handler.
+pub(crate) fn interrupted_activity() -> Activity {
+    ACTIVITY.get().interrupted
 }
 
-/// A control call begins.
+/// Marks the beginning of a control call.
 pub(crate) fn enter() -> Guard {
-    begin(|before| Marks { doing: Doing::Work, below: before.doing })
+    begin(|before| ThreadActivity { current: Activity::Work, interrupted: before.current })
 }
 
-/// This thread sleeps now.
+/// Marks that this thread sleeps.
 pub fn sleep() -> Guard {
-    begin(|before| Marks { doing: Doing::Sleep, ..before })
+    begin(|before| ThreadActivity { current: Activity::Sleep, ..before })
 }
 
-/// This thread is at work now.
+/// Marks that this thread works.
 #[inline]
 pub fn work() -> Guard {
-    begin(|before| Marks { doing: Doing::Work, ..before })
+    begin(|before| ThreadActivity { current: Activity::Work, ..before })
 }
 
 #[inline]
-fn begin(now: impl FnOnce(Marks) -> Marks) -> Guard {
-    MARKS.with(|marks| {
-        let before = marks.get();
-        marks.set(now(before));
+fn begin(now: impl FnOnce(ThreadActivity) -> ThreadActivity) -> Guard {
+    ACTIVITY.with(|cell| {
+        let before = cell.get();
+        cell.set(now(before));
         compiler_fence(Ordering::SeqCst);
-        Guard { before, marks }
+        Guard { before, cell }
     })
 }
 
@@ -82,51 +89,54 @@ impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: it is of this thread, since a guard is not `Send`, and is there until the thread ends: nothing drops it before.
-        unsafe { &*self.marks }.set(self.before);
+        // SAFETY: the cell belongs to this thread, since a guard is not `Send`. It exists until the
+        // thread ends, and nothing drops it before.
+        unsafe { &*self.cell }.set(self.before);
     }
 }
 
-/// A number of this thread that no other living one has; never 0.
+/// A number for this thread that no other living thread has. Never 0.
 pub fn thread() -> usize {
-    MARKS.with(|marks| std::ptr::from_ref(marks).addr())
+    ACTIVITY.with(|cell| std::ptr::from_ref(cell).addr())
 }
 
-/// Does `f` in another thread. What `f` is given it may drop: the caller, if its thread sleeps below the handler that it is called in,
-/// waits for that. `DAT_INSUFFICIENT_RESOURCES`: there is no thread.
-pub(crate) fn later(f: impl FnOnce(Sender<()>) + Send + 'static) -> Result<()> {
+/// Runs `f` in another thread. If this thread sleeps below the handler that makes this call, the
+/// call waits until `f` drops the sender that it gets. `DAT_INSUFFICIENT_RESOURCES`: no thread
+/// could be started.
+pub(crate) fn in_other_thread(f: impl FnOnce(Sender<()>) + Send + 'static) -> Result<()> {
     keep_this_library();
-    let (dropped, told) = channel();
+    let (sender, receiver) = channel();
     let no_thread = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-    threads::spawn("dat-later", move || f(dropped)).map_err(no_thread)?;
-    if below() == Doing::Sleep {
-        let dropped = told.recv();
+    threads::spawn("dat-later", move || f(sender)).map_err(no_thread)?;
+    if interrupted_activity() == Activity::Sleep {
+        let dropped = receiver.recv();
         debug_assert!(dropped.is_err(), "nothing is ever sent");
     }
     Ok(())
 }
 
-/// Frees or closes what the handle stands for: later, if this thread is at work below the handler that this is called in.
-pub(crate) fn unless_at_work(
+/// Runs `f` on the handle, to free or close its object. If this thread works below the handler that
+/// makes this call, `f` runs in another thread.
+pub(crate) fn defer_if_working(
     handle: *mut c_void,
     f: impl FnOnce(*mut c_void) -> Result<()> + Send + 'static,
 ) -> Result<()> {
-    if below() != Doing::Work {
+    if interrupted_activity() != Activity::Work {
         return f(handle);
     }
     let handle = handle as usize;
-    // Nobody is left to hear that it is refused.
-    later(move |_| {
+    // Nobody is left to return an error to.
+    in_other_thread(move |_| {
         let _ = f(handle as *mut c_void);
     })
 }
 
-/// Whether an address is of this thread's stack.
+/// Whether an address is on this thread's stack.
 pub(crate) fn is_on_this_stack(address: usize) -> bool {
     if cfg!(miri) {
         return false;
     }
-    // SAFETY: all zeroes are a value of it; it is filled in, asked and given back.
+    // SAFETY: all zeroes are a valid value of `attr`. It is initialised, read and destroyed here.
     unsafe {
         let mut attr: libc::pthread_attr_t = std::mem::zeroed();
         if libc::pthread_getattr_np(libc::pthread_self(), &mut attr) != 0 {
@@ -139,15 +149,16 @@ pub(crate) fn is_on_this_stack(address: usize) -> bool {
     }
 }
 
-/// The calls below the handler return into this library, so it stays when the last adapter is closed.
+/// Keeps this library loaded when the last adapter is closed, because the interrupted calls return
+/// into it.
 fn keep_this_library() {
     if cfg!(miri) {
         return;
     }
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     let here = keep_this_library as fn() as *const c_void;
-    // SAFETY: dladdr takes any address, and fills `info` if it knows it; the name is a string that the linker keeps. Nothing new
-    // is loaded.
+    // SAFETY: dladdr accepts any address, and initialises `info` if it knows the address. The name
+    // is a string that the linker keeps. RTLD_NOLOAD loads nothing new.
     unsafe {
         if libc::dladdr(here, info.as_mut_ptr()) != 0 && !(*info.as_ptr()).dli_fname.is_null() {
             libc::dlopen(
@@ -164,40 +175,40 @@ mod tests {
 
     #[test]
     fn a_call_knows_what_its_thread_did_before() {
-        assert_eq!(below(), Doing::Nothing);
+        assert_eq!(interrupted_activity(), Activity::Nothing);
         let outer = enter();
-        assert_eq!(below(), Doing::Nothing, "no handler");
+        assert_eq!(interrupted_activity(), Activity::Nothing, "no handler");
         {
             let _inner = enter();
-            assert_eq!(below(), Doing::Work);
+            assert_eq!(interrupted_activity(), Activity::Work);
         }
-        assert_eq!(below(), Doing::Nothing);
+        assert_eq!(interrupted_activity(), Activity::Nothing);
         {
             let _asleep = sleep();
             let _inner = enter();
-            assert_eq!(below(), Doing::Sleep);
+            assert_eq!(interrupted_activity(), Activity::Sleep);
             let of_another = std::thread::spawn(|| {
                 let _call = enter();
-                (below(), thread())
+                (interrupted_activity(), thread())
             });
             let (below_of_another, another) = of_another.join().unwrap();
-            assert_eq!(below_of_another, Doing::Nothing);
+            assert_eq!(below_of_another, Activity::Nothing);
             assert_ne!(another, thread());
         }
         drop(outer);
         let _call = enter();
-        assert_eq!(below(), Doing::Nothing);
+        assert_eq!(interrupted_activity(), Activity::Nothing);
     }
 
     #[test]
-    fn who_sleeps_waits_for_the_first_part() {
+    fn a_sleeping_thread_waits_until_the_sender_is_dropped() {
         let (go, wait) = channel::<()>();
         let (say, hear) = channel();
         let _asleep = sleep();
         let _call = enter();
-        later(move |told| {
+        in_other_thread(move |done| {
             say.send("first").unwrap();
-            drop(told);
+            drop(done);
             wait.recv().unwrap();
             say.send("second").unwrap();
         })
@@ -209,7 +220,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "not a test: Miri cannot tell where a stack is")]
-    fn a_stack_is_known() {
+    fn an_address_on_the_stack_is_recognised() {
         let here = 0u8;
         let address = (&raw const here).addr();
         assert!(is_on_this_stack(address));

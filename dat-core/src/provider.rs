@@ -1,21 +1,25 @@
-//! What a provider supplies: the transport under the semantics.
+//! What a provider supplies: the transport below the semantics of the standard.
 //!
-//! dat-core decides *what is legal*; a transport *moves data*. It is called only when the standard allows the
-//! call, it knows nothing of DAT states, events or handles, and it reports what the network did through one
-//! [`Upcall`] enum. A transport must uphold five promises. [`Transport`], [`Queue`] and [`Completions`] are
-//! unsafe traits: their `# Safety` sections say which parts of these promises, and what else, dat-core's
-//! unsafe code relies on.
+//! dat-core decides *what is legal*, and a transport *moves data*. A transport is called only when
+//! the standard allows the call. It knows nothing of DAT states, events or handles, and it reports
+//! what the network did through the enum [`Upcall`].
 //!
-//! 1. Completions of one queue (requests, or receives) of one endpoint come in posting order.
-//! 2. When a connection ends, for whatever reason, every posted work request of the endpoint completes, first those
-//!    that had succeeded, then the rest as [`WcStatus::Flushed`]; only then comes the upcall that says so.
+//! A transport must keep five promises. [`Transport`], [`Queue`] and [`Completions`] are unsafe
+//! traits: their `# Safety` sections say on which parts of these promises, and on what else,
+//! dat-core's unsafe code relies.
+//!
+//! 1. Completions of one queue (requests or receives) of one endpoint arrive in posting order.
+//! 2. When a connection ends, for whatever reason, every posted work request of the endpoint
+//!    completes: first those that had succeeded, then the others as [`WcStatus::Flushed`]. The
+//!    upcall that reports the end comes after that.
 //! 3. After the `drop` of an object has returned, its [`Sink`] is not called any more.
-//! 4. An upcall is made without holding a lock that any method of these traits takes on the same thread, except
-//!    the transport's own engine lock; dat-core takes only leaf locks inside an upcall and calls
-//!    [`Transport::interrupt`] at most.
-//! 5. A queue pair takes receives before it is connected and keeps them. Once its connection has ended it takes
-//!    requests and receives too, and completes each at once as [`WcStatus::Flushed`]. It is connected at most once:
-//!    for a new connection dat-core makes a new queue pair.
+//! 4. While an upcall is made, its thread holds no lock that any method of these traits takes,
+//!    except the transport's own engine lock. In an upcall, dat-core takes only leaf locks and
+//!    calls no method of the transport except [`Transport::interrupt`].
+//! 5. A queue pair accepts receives before it is connected and keeps them. After its connection has
+//!    ended it accepts requests and receives, too, and completes each at once as
+//!    [`WcStatus::Flushed`]. It is connected at most once: for a new connection dat-core creates a
+//!    new queue pair.
 
 mod polled;
 mod upcall;
@@ -32,22 +36,24 @@ use dat_sys::DAT_MODEL_NOT_SUPPORTED;
 pub use self::polled::{Polled, Token};
 pub use self::upcall::{Receiver, Sink, Upcall};
 pub use self::work::*;
-pub use crate::ep::{Exceeded, Holding};
+pub use crate::ep::{Exceeded, HeldBuffers};
 use crate::error::{Error, OpenError, Result};
-use crate::wake::{Slept, Wake};
+use crate::wake::{Wake, WakeReason};
 
-/// One line of dat.conf, made callable: opens interface adapters.
+/// A provider as a line of dat.conf names it: it opens interface adapters.
 pub trait Provider: Send + Sync + 'static {
-    /// What an opened adapter is made of.
+    /// The transport of an opened adapter.
     type Transport: Transport;
-    /// What it may be made of instead, where [`Provider::open_either`] says so; where there is no choice, the same.
+    /// The other transport that [`Provider::open_either`] may choose. If there is no choice, the
+    /// same type.
     type Other: Transport;
     /// The provider's name as `dat_ia_query` reports it.
     const NAME: &'static str;
-    /// Opens the adapter `ia` (the registry's IA name) with `params`, the ia_params field of the entry.
+    /// Opens the adapter `ia` (the registry's IA name) with `params`, the ia_params field of the
+    /// entry.
     fn open(&self, ia: &str, params: &str) -> std::result::Result<Self::Transport, OpenError>;
-    /// As [`Provider::open`], by whichever of the two serves this entry. Each has a function table of its
-    /// own, so no call has to choose between them.
+    /// As [`Provider::open`], but chooses the transport that serves this entry. Each of the two has
+    /// a function table of its own, so no call has to choose between them.
     fn open_either(
         &self,
         ia: &str,
@@ -57,30 +63,30 @@ pub trait Provider: Send + Sync + 'static {
     }
 }
 
-/// What a provider has opened.
+/// The transport that a provider has opened.
 pub enum Either<T, O> {
-    /// What it usually does.
+    /// The usual transport.
     Own(T),
-    /// The other one.
+    /// The other transport.
     Other(O),
 }
 
-/// An open adapter: makes the objects that move data.
+/// An open adapter: creates the objects that move data.
 ///
 /// # Safety
-/// 1. Sinks: after the `drop` of an object has returned, nobody calls the [`Sink`] that was given for it.
-///    After [`Transport::watch`] has returned, nobody calls a sink that an earlier call of it gave. (A sink
-///    follows a pointer to memory that dat-core may free then.)
-/// 2. Memory of the consumer: a transport reads and writes it only inside a registered region that is not
-///    dropped yet, only as the [`Access`] of that region or of a window to it permits, and only for work
-///    requests that have not completed and for peers. It forms no reference to it, since others may write
-///    there at any time.
+/// 1. Sinks: after the `drop` of an object has returned, nobody calls the [`Sink`] that was given
+///    for it. After [`Transport::watch`] has returned, nobody calls a sink that was given by an
+///    earlier call of it. (A sink follows a pointer to memory that dat-core may free then.)
+/// 2. Memory of the consumer: a transport accesses it only inside a registered region that is not
+///    dropped yet, only as the [`Access`] of that region or of a window to it permits, and only for
+///    peers and for work requests that have not completed. It creates no reference to this memory,
+///    since other threads may write to it at any time.
 pub unsafe trait Transport: Send + Sync + Sized + 'static {
     /// Protection domain.
     type Pd: Send + Sync;
     /// Registered memory.
     type Mr: Region;
-    /// Memory window; [`Infallible`] where there are none.
+    /// Memory window. [`Infallible`] if the transport has none.
     type Mw: Window;
     /// Completion queue.
     type Cq: Completions;
@@ -88,23 +94,24 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     type Srq: Receives;
     /// Queue pair.
     type Qp: Queue<Self>;
-    /// A service point on which connection requests arrive; closed by `drop`.
+    /// A listener for connection requests. Its `drop` closes it.
     type Listener: Send + Sync;
-    /// A connection request nobody has answered; `drop` refuses it (the peer sees a non-peer reject).
+    /// A connection request that was not answered. Its `drop` refuses it, and the peer sees a
+    /// non-peer reject.
     type Request: Send;
 
-    /// Limits and names; constant for the life of the adapter.
+    /// Limits and names. They are constant for the life of the adapter.
     fn attrs(&self) -> &Attrs;
     /// Creates a protection domain.
     fn pd(&self) -> Result<Self::Pd>;
     /// Registers memory.
     ///
     /// # Safety
-    /// `mem` stays mapped until the region is dropped, and the consumer accepts that peers write to it as
-    /// `access` says.
+    /// `mem` stays mapped until the region is dropped, and the consumer accepts that peers write to
+    /// it as `access` permits.
     unsafe fn mr(&self, pd: &Self::Pd, mem: Mem, access: Access) -> Result<Self::Mr>;
-    /// Creates an unbound memory window. `scoped`: it lets in the peer of the queue pair that a bind is
-    /// posted to; else the peers of all queue pairs in the domain.
+    /// Creates an unbound memory window. If `scoped`, only the peer of the queue pair that a bind
+    /// is posted to may use it. Otherwise the peers of all queue pairs in the domain may.
     fn mw(&self, _pd: &Self::Pd, _scoped: bool) -> Result<Self::Mw> {
         Err(Error::of(DAT_MODEL_NOT_SUPPORTED))
     }
@@ -120,75 +127,83 @@ pub unsafe trait Transport: Send + Sync + Sized + 'static {
     ) -> Result<Self::Srq>;
     /// Creates an unconnected queue pair.
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Self::Qp>;
-    /// Listens for connection requests on a connection qualifier; errors: `DAT_CONN_QUAL_IN_USE`,
-    /// `DAT_CONN_QUAL_UNAVAILABLE`. At most `backlog` requests wait unanswered; the peer of one more is refused.
+    /// Listens for connection requests on a connection qualifier. At most `backlog` requests wait
+    /// for an answer; further peers are refused. Errors: `DAT_CONN_QUAL_IN_USE`,
+    /// `DAT_CONN_QUAL_UNAVAILABLE`.
     fn listen(&self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<Self::Listener>;
-    /// The connection qualifier a listener really has (asked of one opened with [`Port::Any`]).
+    /// The actual connection qualifier of a listener that was opened with [`Port::Any`].
     fn port(&self, listener: &Self::Listener) -> u64;
-    /// Refuses a connection request with private data.
+    /// Refuses a connection request, with private data.
     fn reject(&self, request: Self::Request, private: &[u8]) -> Result<()>;
 
-    /// What the wire has done since the adapter was opened, by names of the transport's own: packets sent
-    /// again, octets on the wire. A name has no blanks. Any thread may ask at any time.
+    /// Counters of the wire since the adapter was opened, with names that the transport chooses:
+    /// for example packets sent again, or octets on the wire. A name contains no blanks. Any thread
+    /// may call this at any time.
     fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {
         Vec::new()
     }
 
-    /// Where to tell what concerns the whole adapter; `None`: nowhere any more, once this has returned.
+    /// Sets the sink for upcalls that concern the whole adapter. `None`: once this has returned,
+    /// there are no more such upcalls.
     fn watch(&self, sink: Option<Sink<Self>>) {
         let _ = sink;
     }
-    /// One non-blocking pass over whatever moves data. Called by a consumer thread that found its queue empty.
+    /// Makes one non-blocking pass of progress. A consumer thread that found its queue empty calls
+    /// this.
     fn progress(&self) {}
-    /// How long who waits for completions looks for them before it sleeps, where [`Transport::sleep_on`] does
-    /// not do that itself.
+    /// How long a thread that waits for completions polls before it sleeps, if
+    /// [`Transport::sleep_on`] does not poll itself.
     fn spin(&self) -> Duration {
         Duration::ZERO
     }
-    /// Sleeps until `wake` is signalled or the deadline has passed, making progress meanwhile.
-    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    /// Sleeps until `wake` is signalled or the deadline has passed. Makes progress meanwhile.
+    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         wake.park(deadline)
     }
-    /// The same; what is waited for is most likely a completion, which would come to this queue.
-    fn sleep_on(&self, _cq: &Self::Cq, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    /// The same, for a thread that most likely waits for a completion in this queue.
+    fn sleep_on(&self, _cq: &Self::Cq, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         self.sleep(wake, deadline)
     }
-    /// A consumer sleeps elsewhere, on a file descriptor of its own (dat_cno_fd_create): from now on there is progress
-    /// without any call, at once; until as many calls with false.
-    fn attend(&self, on: bool) {
+    /// Requires progress without any call of the consumer, which sleeps on a file descriptor
+    /// (dat_cno_fd_create). Progress starts at once and continues until this was called as often
+    /// with `false` as with `true`.
+    fn require_progress(&self, on: bool) {
         let _ = on;
     }
-    /// Makes a thread that sleeps in [`Transport::sleep`] with a [`Wake`] marked as polling look at it again.
+    /// Makes a thread that sleeps in [`Transport::sleep`] check its [`Wake`] again, which is marked
+    /// as polling.
     fn interrupt(&self) {}
 }
 
-/// A queue pair. Posting: one thread at a time for each of the two queues (dat-core serialises where the
-/// consumer need not).
+/// A queue pair. One thread at a time posts to each of its two queues. dat-core serialises the
+/// posts if the consumer need not.
 ///
 /// # Safety
-/// Each completion carries the queue pair's [`Token`], the address of memory that dat-core frees once it has
-/// counted the last completion. So what dat-core counts with must be right:
+/// Each completion carries the queue pair's [`Token`], the address of memory that dat-core frees
+/// once it has counted the last completion. So the counts must be right:
 ///
-/// 1. Each request and each receive that was posted, and each buffer of a shared receive queue that a message
-///    of this queue pair has taken, completes at most once, with the id that it was posted with. Nothing else
-///    completes with this token. Completions go to the queues that [`QpCfg`] names, those of requests and
-///    those of receives each in posting order.
+/// 1. Each posted request, each posted receive, and each buffer of a shared receive queue that a
+///    message of this queue pair has taken completes at most once, with the id that it was posted
+///    with. Nothing else completes with this token. Completions go to the queues that [`QpCfg`]
+///    names, those of requests and those of receives each in posting order.
 /// 2. After `drop` has returned, nothing more completes with this token.
-/// 3. A request that [`Queue::carried_out`] counts completes only if it was `signalled`. A receive that
-///    [`Queue::withdrawn`] counts does not complete once the queue pair has been dropped.
-/// 4. [`Holding::took`] is called once for each buffer that a message takes, by one thread at a time, before
-///    that buffer completes. A buffer of a shared receive queue does not complete unless a message has taken
-///    it.
+/// 3. A request that [`Queue::carried_out`] counts completes only if it was `signalled`. A receive
+///    that [`Queue::withdrawn`] counts does not complete once the queue pair has been dropped.
+/// 4. [`HeldBuffers::buffer_taken`] is called once for each buffer that a message takes, by one
+///    thread at a time, before that buffer completes. A buffer of a shared receive queue completes
+///    only if a message has taken it.
 pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// Queues a request.
     ///
     /// # Safety
-    /// The segments' memory stays valid until the request completes. One thread at a time posts requests.
+    /// The segments' memory stays valid until the request completes. One thread at a time posts
+    /// requests.
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError>;
-    /// Queues the bind of a window; answers its new remote key, or 0 if it unbinds. It starts when all
-    /// earlier requests are done, and later ones start when it is; then the new key is valid and the old one
-    /// is not. A bind that fails ends the connection; one that fails or is flushed leaves the window as it
-    /// was.
+    /// Queues the bind of a window. Returns the new remote key, or 0 if the window is unbound.
+    ///
+    /// The bind starts when all earlier requests are done, and later requests start when the bind
+    /// is done. Then the new key is valid and the old one is not. A bind that fails ends the
+    /// connection. A bind that fails or is flushed leaves the window unchanged.
     ///
     /// # Safety
     /// One thread at a time posts requests.
@@ -198,92 +213,104 @@ pub unsafe trait Queue<T: Transport>: Send + Sync {
     /// Queues a receive buffer.
     ///
     /// # Safety
-    /// The segments' memory stays valid until the receive completes. One thread at a time posts receives.
+    /// The segments' memory stays valid until the receive completes. One thread at a time posts
+    /// receives.
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError>;
-    /// Starts a connection; ends in `Established`, `Rejected`, `Unreachable` or `TimedOut`. Until then and after a
-    /// failure receives stay posted or are flushed as promise 2 says.
+    /// Starts a connection attempt. It ends in `Established`, `Rejected`, `Unreachable` or
+    /// `TimedOut`. Until then, and after a failure, receives stay posted or are flushed as promise
+    /// 2 says.
     fn connect(&self, to: &Connect<'_>) -> Result<()>;
-    /// Answers a request with this queue pair; ends in `Established` or `AcceptFailed`.
+    /// Accepts a connection request with this queue pair. Ends in `Established` or `AcceptFailed`.
     fn accept(&self, request: T::Request, private: &[u8], depth: ReadDepth) -> Result<()>;
-    /// Ends the connection or the attempt to make one. Graceful: requests already posted are carried out first.
-    /// Ends in `Disconnected` (also where the peer was faster), possibly before this call returns.
+    /// Ends the connection or the attempt to make one. Graceful: requests that are already posted
+    /// are carried out first. Ends in `Disconnected`, also if the peer has disconnected first,
+    /// possibly before this call returns.
     fn disconnect(&self, how: Close);
-    /// The receive buffers allocated to the queue pair, in one look and not while a message is being taken in.
+    /// The receive buffers that are allocated to the queue pair. The count is consistent: it is not
+    /// taken while a message is being processed.
     fn allocated(&self) -> Allocated;
-    /// How many requests, from the first one on, were carried out with success: what completes of them is in
-    /// the completion queue. Where nobody is told of completions, those that were flushed count, too.
+    /// How many requests, from the first one on, were carried out successfully. Their completions
+    /// are in the completion queue. If completions are not reported, flushed requests count, too.
     ///
     /// # Safety
     /// No other thread posts requests meanwhile.
     unsafe fn carried_out(&self) -> u64;
-    /// Receive buffers that have not completed and, if it is dropped now, never will. As few as it is sure of.
+    /// The number of receive buffers that have not completed and, if the queue pair is dropped now,
+    /// never will. If the transport is not sure of some, it does not count them.
     fn withdrawn(&self) -> usize {
         0
     }
 }
 
-/// Completion queue: single consumer (dat-core serialises).
+/// A completion queue. It has a single consumer, since dat-core serialises the calls.
 ///
 /// # Safety
 /// dat-core follows the [`Token`] of each completion that it polls:
 ///
-/// 1. [`Completions::poll`] hands out only what completed here ([`Queue`] says what may), each completion
-///    once, and the completions of each queue of a queue pair in their order.
-/// 2. A poll that leaves room has handed out all completions of queue pairs that were dropped before it
-///    began.
+/// 1. [`Completions::poll`] returns only what completed here (see [`Queue`]), each completion once,
+///    and the completions of each queue of a queue pair in their order.
+/// 2. A poll that leaves room has returned all completions of queue pairs that were dropped before
+///    it began.
 pub unsafe trait Completions: Send + Sync {
-    /// Moves completions out, the oldest first, until there is no more room. Does not make progress.
+    /// Moves completions to `out`, the oldest first, until there is no more room. Does not make
+    /// progress.
     ///
     /// # Safety
     /// One thread at a time calls `poll`, `arm` and `resize` of a queue.
     unsafe fn poll(&self, out: &mut Polled<'_>);
-    /// Asks for one `CqReady` upcall at the next completion. `solicited`: at the next that failed or is solicited, as
-    /// requests are that were not posted quiet, and receives as [`QpCfg::sender_wakes`] says. Of two wishes the
-    /// last one holds.
-    /// False: the queue is not empty (or may not be), poll again; nothing was armed.
+    /// Requests one `CqReady` upcall at the next completion. If `solicited`, at the next one that
+    /// has failed or is solicited: a request is solicited unless it was posted quiet, a receive as
+    /// [`QpCfg::sender_wakes`] says. The latest call wins.
+    ///
+    /// Returns false if the queue is not empty or may not be. Then nothing was armed, and the
+    /// caller polls again.
     ///
     /// # Safety
     /// As [`Completions::poll`].
     unsafe fn arm(&self, solicited: bool) -> bool;
-    /// A notification object wants to hear of it: once armed the upcall comes without any call of the consumer's; until
-    /// `false`. Else who arms it sleeps on it ([`Transport::sleep_on`]).
-    fn attend(&self, on: bool) {
+    /// Sets whether the upcall of an armed queue must come without any call of the consumer,
+    /// because a CNO needs it. Otherwise the thread that arms the queue sleeps on it
+    /// ([`Transport::sleep_on`]).
+    fn require_upcalls(&self, on: bool) {
         let _ = on;
     }
-    /// Changes the depth; nothing queued is lost. `DAT_INVALID_STATE` when more completions are queued than fit.
+    /// Changes the depth. Queued completions are kept. `DAT_INVALID_STATE`: more completions are
+    /// queued than fit.
     ///
     /// # Safety
     /// As [`Completions::poll`].
     unsafe fn resize(&self, depth: usize) -> Result<()>;
 }
 
-/// Shared receive queue.
+/// A shared receive queue.
 pub trait Receives: Send + Sync {
     /// Queues a receive buffer.
     ///
     /// # Safety
     /// The segments' memory stays valid until the receive completes. One thread at a time posts.
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError>;
-    /// Asks for one `LowWatermark` upcall when fewer than `mark` buffers are left, which may be now. At most the depth.
+    /// Requests one `LowWatermark` upcall when fewer than `mark` buffers are left, which may be
+    /// now. `mark` is at most the depth.
     fn set_low_watermark(&self, mark: usize);
-    /// Changes the depth; not below the mark. `DAT_INVALID_STATE` when more buffers are queued than fit.
+    /// Changes the depth, which is at least the low watermark. `DAT_INVALID_STATE`: more buffers
+    /// are queued than fit.
     fn resize(&self, depth: usize) -> Result<()>;
-    /// Receive buffers posted and not yet taken by a message.
+    /// The number of receive buffers that were posted and that no message has taken yet.
     fn available(&self) -> usize;
 }
 
-/// Registered memory; deregistered by `drop`.
+/// Registered memory. Its `drop` deregisters it.
 pub trait Region: Send + Sync {
-    /// Names the region in local segments (the LMR context).
+    /// The key of the region for local segments (the LMR context).
     fn lkey(&self) -> u32;
-    /// Names the region to peers (the RMR context); 0 when it grants no remote access.
+    /// The key of the region for peers (the RMR context), or 0 if it grants no remote access.
     fn rkey(&self) -> u32;
 }
 
-/// Memory window; unbound by `drop`: from then on its keys name nothing, and binds that are still queued do
-/// nothing, or nothing that lasts longer than until they complete.
+/// A memory window. Its `drop` unbinds it: from then on its keys are invalid. Binds that are still
+/// queued then have no effect, or none that lasts longer than until they complete.
 pub trait Window: Send + Sync {
-    /// What became of the bind for which [`Queue::post_bind`] answered this key.
+    /// The state of the bind for which [`Queue::post_bind`] has returned this key.
     fn state(&self, rkey: u32) -> BindState;
 }
 
@@ -293,131 +320,135 @@ impl Window for Infallible {
     }
 }
 
-/// Configuration of a queue pair.
+/// The configuration of a queue pair.
 pub struct QpCfg<'a, T: Transport> {
-    /// Protection domain of its requests and of remote access through it.
+    /// The protection domain of its requests and of remote access through it.
     pub pd: &'a T::Pd,
-    /// Where requests complete; none: nobody wants to know.
+    /// The queue for completions of requests. `None`: they are not reported.
     pub request_cq: Option<&'a T::Cq>,
-    /// Where receives complete.
+    /// The queue for completions of receives. `None`: they are not reported.
     pub recv_cq: Option<&'a T::Cq>,
-    /// Shared receive queue instead of its own.
+    /// The shared receive queue, if it has none of its own.
     pub srq: Option<&'a T::Srq>,
-    /// Comes back in [`Wc::qp`].
+    /// Returned in [`Wc::qp`].
     pub token: Token,
-    /// Told of each receive buffer that a message takes ([`Holding::took`]). If that exceeds the hard
-    /// watermark, the buffer is flushed and the connection ends as [`Upcall::Broken`]; of the soft one,
-    /// [`Upcall::HighWatermark`] tells.
-    pub holding: Arc<Holding>,
-    /// A receive is a solicited completion if its sender says so; else, if it was not posted quiet.
+    /// Counts each receive buffer that a message takes ([`HeldBuffers::buffer_taken`]). If that
+    /// exceeds the hard watermark, the buffer is flushed and the connection ends as
+    /// [`Upcall::Broken`]. If it exceeds the soft one, the transport calls
+    /// [`Upcall::HighWatermark`].
+    pub holding: Arc<HeldBuffers>,
+    /// Whether the sender decides if a receive is a solicited completion. Otherwise a receive is
+    /// solicited unless it was posted quiet.
     pub sender_wakes: bool,
-    /// Requests outstanding at most.
+    /// The maximum number of outstanding requests.
     pub max_requests: usize,
-    /// Receives outstanding at most.
+    /// The maximum number of outstanding receives.
     pub max_recvs: usize,
-    /// Segments of one request at most.
+    /// The maximum number of segments of a request.
     pub max_request_segments: usize,
-    /// Segments of one receive at most.
+    /// The maximum number of segments of a receive.
     pub max_recv_segments: usize,
 }
 
-/// RDMA reads in flight.
+/// The numbers of RDMA reads in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadDepth {
-    /// Reads from the peer that this side holds at most.
+    /// The maximum number of reads from the peer that this side accepts.
     pub incoming: u32,
-    /// Reads that this side has outstanding at most.
+    /// The maximum number of outstanding reads of this side.
     pub outgoing: u32,
 }
 
-/// Where and how to connect.
+/// The target of a connection, and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Connect<'a> {
-    /// The peer's address; its port number is not used.
+    /// The peer's address. Its port number is not used.
     pub addr: SocketAddr,
     /// The peer's connection qualifier.
     pub port: u64,
     /// Private data for the peer.
     pub private: &'a [u8],
-    /// Give up after this long; none: the transport's own limit.
+    /// The time limit of the attempt. `None`: the transport's own limit.
     pub timeout: Option<Duration>,
-    /// RDMA read depths wanted.
+    /// The requested RDMA read depths.
     pub depth: ReadDepth,
 }
 
-/// Which connection qualifier to listen on.
+/// The connection qualifier to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
-    /// This one, shared by nobody.
+    /// This qualifier, exclusively.
     Qualifier(u64),
-    /// Any free, non-privileged one.
+    /// Any free, unprivileged qualifier.
     Any,
 }
 
 /// How to end a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// Carry out the requests already posted, then end.
+    /// Carry out the requests that are posted, then end.
     Graceful,
-    /// End now, flushing everything.
+    /// End now and flush all work requests.
     Abrupt,
 }
 
 /// Limits and names of an adapter, as `dat_ia_query` reports them.
 #[derive(Clone, Debug)]
 pub struct Attrs {
-    /// Adapter name: the device or engine behind it.
+    /// The name of the device or engine behind the adapter.
     pub adapter: String,
-    /// Vendor name.
+    /// The name of the vendor.
     pub vendor: String,
     /// The adapter's own address.
     pub address: SocketAddr,
-    /// Endpoints.
+    /// The maximum number of endpoints.
     pub max_eps: usize,
-    /// Work requests in each queue of an endpoint.
+    /// The maximum number of work requests in each queue of an endpoint.
     pub max_dtos: usize,
-    /// Segments of a work request.
+    /// The maximum number of segments of a work request.
     pub max_segments: usize,
-    /// Segments of an RDMA read's sink.
+    /// The maximum number of segments of an RDMA read's sink.
     pub max_read_segments: usize,
-    /// RDMA reads in flight for each endpoint, either direction.
+    /// The maximum number of RDMA reads in progress for each endpoint, in each direction.
     pub max_read_depth: u32,
-    /// Event dispatchers.
+    /// The maximum number of EVDs.
     pub max_evds: usize,
-    /// Events in one dispatcher.
+    /// The maximum number of events in an EVD.
     pub max_evd_depth: usize,
-    /// Registered regions.
+    /// The maximum number of registered regions.
     pub max_regions: usize,
-    /// Memory windows; 0: none.
+    /// The maximum number of memory windows. 0: the adapter has none.
     pub max_windows: usize,
-    /// Immediate data and atomic operations are there, towards peers that can do them.
+    /// Immediate data and atomic operations are supported, with peers that support them.
     pub extended: bool,
-    /// Bytes of one region.
+    /// The maximum length of a region in bytes.
     pub max_region_size: u64,
-    /// Protection zones.
+    /// The maximum number of protection zones.
     pub max_pds: usize,
-    /// Bytes of one message or RDMA operation.
+    /// The maximum length of a message or RDMA operation in bytes.
     pub max_message: u32,
-    /// Bytes of private data.
+    /// The maximum length of private data in bytes.
     pub max_private: usize,
-    /// Shared receive queues; 0: none.
+    /// The maximum number of shared receive queues. 0: the adapter has none.
     pub max_srqs: usize,
-    /// Receive buffers in a shared receive queue.
+    /// The maximum number of receive buffers in a shared receive queue.
     pub max_srq_depth: usize,
-    /// Queue pairs of other domains may draw from a shared receive queue.
+    /// Queue pairs of other domains may use a shared receive queue.
     pub srq_across_pds: bool,
-    /// Regions may count from zero ([`Mem::zero_based`]).
+    /// Regions may be addressed by offsets from 0 ([`Mem::zero_based`]).
     pub zero_based: bool,
-    /// Memory that cannot be used as asked is refused when it is registered, as by a device that pins it, and
-    /// which may know memory that this process cannot touch. Where not, dat-core looks at its mappings.
+    /// The transport itself refuses memory that cannot be used as requested, as devices that pin
+    /// memory do. It may also know memory that this process cannot access. If false, dat-core
+    /// checks the mappings of the process.
     pub pins: bool,
-    /// A queue that is armed for solicited completions wakes for each completion but those that were posted quiet, as
-    /// [`Completions::arm`] says. Not so for devices that know only what the sender solicited.
+    /// A queue that is armed for solicited completions wakes for each completion except those that
+    /// were posted quiet (see [`Completions::arm`]). False for devices that only know what the
+    /// sender solicited.
     pub quiet: bool,
-    /// The consumer wants the letter of the standard (`strict=on` in ia_params): what the standard forbids is
-    /// refused, also where OFED's library has always let programs do it.
+    /// The consumer requires the letter of the standard (`strict=on` in ia_params): what the
+    /// standard forbids is refused, even if OFED's library has always permitted it.
     pub strict: bool,
-    /// Bytes to which buffers are best aligned.
+    /// The recommended alignment of buffers in bytes.
     pub optimal_alignment: u32,
     /// Transport-specific named attributes.
     pub named: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! Shared receive queues: receive buffers that several endpoints draw from.
+//! Shared receive queues (SRQs): receive buffers for several endpoints.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,49 +15,51 @@ use crate::provider::{Receiver, Receives, RecvWr, Segment, Sink, Transport, Upca
 
 /// A shared receive queue.
 pub struct Srq<T: Transport> {
-    /// What the transport calls it.
+    /// The transport's object.
     pub srq: T::Srq,
-    /// How many of its buffers are outstanding.
+    /// Counters of its buffers.
     pub counts: Arc<SrqCounts>,
-    /// Segments of one buffer.
+    /// The maximum number of segments of a buffer.
     pub max_recv_iov: usize,
-    /// Its protection zone.
+    /// The protection zone of the queue.
     pub pz: Ref<Pz<T>>,
-    /// Its adapter.
+    /// The adapter of the queue.
     pub ia: Ref<Ia<T>>,
     max_recv_dtos: AtomicUsize,
     low_watermark: AtomicUsize,
-    /// After `srq`, which calls it until it is dropped.
-    _alarm: Arc<Alarm<T>>,
+    /// Declared after `srq`, which calls it until it is dropped.
+    _upcalls: Arc<SrqUpcalls<T>>,
 }
 
-/// How many buffers were posted and how many of them the consumer has got back.
+/// How many buffers were posted, and how many of them the consumer has got back.
 #[derive(Debug, Default)]
 pub struct SrqCounts {
-    /// Written by the poster: one thread at a time.
+    /// Written by the posting thread. One thread at a time posts.
     posted: AtomicU64,
-    retired: Mutex<Retired>,
+    retired: Mutex<ReturnedBuffers>,
 }
 
-/// Buffers that were given back, counted where they are: a count of all would have many writers.
+/// The number of buffers that were returned. Each flow has its own counter, because a common one
+/// would have many writers.
 #[derive(Debug, Default)]
-struct Retired {
-    /// Through flows that are gone.
-    past: u64,
-    /// Through each of the others.
+struct ReturnedBuffers {
+    /// The buffers that were returned through flows that are gone.
+    of_gone_flows: u64,
+    /// The counters of the existing flows.
     flows: Vec<Arc<AtomicU64>>,
 }
 
-/// What one endpoint's flow gives back of a queue's buffers.
+/// One endpoint's counter of the buffers that it has returned to the queue.
 #[derive(Debug)]
 pub struct SrqShare {
     counts: Arc<SrqCounts>,
-    /// Written by whoever takes the events of the flow's receives, or by the transport if nobody does: one thread at a time.
+    /// Written by the thread that takes the events of the flow's receives, or by the transport if
+    /// these are not reported. One thread at a time.
     retired: Arc<AtomicU64>,
 }
 
-/// Who hears that the queue runs low.
-struct Alarm<T: Transport> {
+/// Receives the upcalls of the queue: it has run low or failed.
+struct SrqUpcalls<T: Transport> {
     ia: Ref<Ia<T>>,
     srq: usize,
 }
@@ -67,7 +69,7 @@ impl<T: Transport> Object for Srq<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_SRQ;
 }
 
-/// dat_srq_create. The attributes are minima.
+/// dat_srq_create. The attributes are minimum values.
 pub fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     pz: &Node<Pz<T>>,
@@ -91,12 +93,13 @@ pub fn create<T: Transport>(
     }
     let _control = ia.control();
     ia.add(|handle| {
-        let alarm = Arc::new(Alarm { ia: Ref::new(ia), srq: handle as usize });
-        // SAFETY: the alarm is dropped after the transport's queue (field order in `Srq`).
-        let sink = unsafe { Sink::new(&*alarm) };
+        let upcalls = Arc::new(SrqUpcalls { ia: Ref::new(ia), srq: handle as usize });
+        // SAFETY: the receiver is dropped after the transport's queue (field order in `Srq`).
+        let sink = unsafe { Sink::new(&*upcalls) };
         let srq = ia.transport.srq(&pz.pd, depth, iov, sink)?;
         if mark != DAT_SRQ_LW_DEFAULT as usize {
-            // uDAPL 1.2, dat_srq_create: the queue is empty, so any other mark raises the event at once.
+            // The queue is empty, so any mark except the default causes the event at once (uDAPL
+            // 1.2, dat_srq_create).
             srq.set_low_watermark(mark);
         }
         Ok(Srq {
@@ -107,25 +110,25 @@ pub fn create<T: Transport>(
             ia: Ref::new(ia),
             max_recv_dtos: AtomicUsize::new(depth),
             low_watermark: AtomicUsize::new(mark),
-            _alarm: alarm,
+            _upcalls: upcalls,
         })
     })
 }
 
-/// dat_srq_free: refused while an endpoint draws from it.
+/// dat_srq_free. It is refused while an endpoint uses the queue.
 ///
 /// # Safety
-/// Nobody uses a reference to it any more, if this succeeds.
+/// If this succeeds, nobody uses a reference to the queue any more.
 pub unsafe fn free<T: Transport>(srq: &Node<Srq<T>>) -> Result<()> {
     let (ia, handle) = (srq.ia.clone(), srq.handle());
     let control = ia.control_to_free::<Srq<T>>(handle)?;
     if srq.in_use() {
         return Err(Error::state(DAT_INVALID_STATE_SRQ_IN_USE));
     }
-    ia.delist(srq);
-    // SAFETY: nobody depends on it.
-    let gone = unsafe { handle::remove(srq) };
-    drop(gone);
+    ia.unregister_object(srq);
+    // SAFETY: no object depends on the queue.
+    let removed = unsafe { handle::remove(srq) };
+    drop(removed);
     drop(control);
     Ok(())
 }
@@ -134,25 +137,26 @@ impl<T: Transport> Srq<T> {
     /// dat_srq_post_recv.
     ///
     /// # Safety
-    /// The segments' memory stays valid until the receive completes, and one thread at a time posts to a queue
-    /// (thread-safe tables see to it).
+    /// The segments' memory stays valid until the receive completes. One thread at a time posts to
+    /// a queue. Thread-safe tables ensure that.
     #[inline]
     pub unsafe fn post_recv(&self, segments: &[Segment], cookie: u64) -> Result<()> {
         if segments.len() > self.max_recv_iov {
             return Err(Error::arg(2));
         }
         let posted = self.counts.posted.load(Ordering::Relaxed);
-        // Counted before it is posted: it may complete, and be retired, before `post_recv` returns.
+        // Count the buffer before it is posted: it may complete and be retired before `post_recv`
+        // returns.
         self.counts.posted.store(posted + 1, Ordering::Release);
-        // The transport sees whether there is room, among buffers that no message has taken yet.
-        // SAFETY: as the caller promised.
+        // The transport checks whether there is room, among buffers that no message has taken yet.
+        // SAFETY: the caller guarantees this.
         unsafe { self.srq.post_recv(&RecvWr { id: cookie, segments, quiet: false }) }.map_err(|e| {
             self.counts.posted.store(posted, Ordering::Release);
-            post::refused(e)
+            post::post_error(e)
         })
     }
 
-    /// Buffers that may be outstanding.
+    /// The maximum number of outstanding buffers.
     #[inline]
     pub fn max_recv_dtos(&self) -> usize {
         self.max_recv_dtos.load(Ordering::Relaxed)
@@ -173,7 +177,8 @@ impl<T: Transport> Srq<T> {
         };
     }
 
-    /// dat_srq_set_lw: one event when fewer than `mark` buffers are left, which may be now.
+    /// dat_srq_set_lw: requests one event when fewer than `mark` buffers are left, which may be
+    /// now.
     pub fn set_low_watermark(&self, mark: DAT_COUNT) -> Result<()> {
         let _control = self.ia.control();
         let mark = usize::try_from(mark).map_err(|_| Error::arg(2))?;
@@ -207,31 +212,31 @@ impl<T: Transport> Srq<T> {
 }
 
 impl SrqCounts {
-    /// Of one more flow.
+    /// Adds a counter for one more flow.
     pub fn share(self: &Arc<Self>) -> SrqShare {
         let retired = Arc::<AtomicU64>::default();
         self.retired().flows.push(Arc::clone(&retired));
         SrqShare { counts: Arc::clone(self), retired }
     }
 
-    /// Buffers posted and not yet given back.
+    /// The number of buffers that were posted and not returned yet.
     pub fn outstanding(&self) -> u64 {
-        // In this order: what is retired has been posted.
+        // Read in this order: every retired buffer was posted before.
         let retired = {
             let retired = self.retired();
-            retired.past
+            retired.of_gone_flows
                 + retired.flows.iter().map(|flow| flow.load(Ordering::Acquire)).sum::<u64>()
         };
         self.posted.load(Ordering::Acquire) - retired
     }
 
-    fn retired(&self) -> MutexGuard<'_, Retired> {
+    fn retired(&self) -> MutexGuard<'_, ReturnedBuffers> {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SrqShare {
-    /// A receive that took one of the buffers was dequeued.
+    /// Counts a dequeued receive that had taken one of the buffers.
     #[inline]
     pub fn retire(&self) {
         self.retired.store(self.retired.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -242,18 +247,18 @@ impl Drop for SrqShare {
     fn drop(&mut self) {
         let mut retired = self.counts.retired();
         retired.flows.retain(|flow| !Arc::ptr_eq(flow, &self.retired));
-        retired.past += self.retired.load(Ordering::Acquire);
+        retired.of_gone_flows += self.retired.load(Ordering::Acquire);
     }
 }
 
-impl<T: Transport> Receiver<T> for Alarm<T> {
+impl<T: Transport> Receiver<T> for SrqUpcalls<T> {
     fn upcall(&self, up: Upcall<'_, T>) {
         let reason = match up {
             Upcall::LowWatermark => DAT_SRQ_LOW_WATERMARK_EVENT,
             Upcall::Failed => DAT_SRQ_TRANSFER_TO_ERROR,
             _ => return,
         };
-        // The standard gives the reason and no event number of its own; the handle says what it is about.
+        // The standard gives the reason but no event number of its own. The handle names the queue.
         self.ia.report(DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, self.srq as *mut c_void, reason);
     }
 }
@@ -263,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_endpoint_gave_back_stays_counted_when_it_is_gone() {
+    fn returned_buffers_stay_counted_when_the_endpoint_is_freed() {
         let counts = Arc::new(SrqCounts::default());
         counts.posted.store(10, Ordering::Relaxed);
         for left in (5..10).rev() {

@@ -1,14 +1,19 @@
-//! What the adapters of this process have done, for whoever asks while it runs: with `OPENDAT_STATS=1` a
-//! thread answers on a Unix socket in the [directory of the user](UserDirectory), which only the user and
-//! root can enter: `NETNS/stats/PID-COPY`, since several copies of this code may be in one process, each with
-//! adapters of its own. It costs the data path nothing: the counters are there anyway ([`crate::counters`]),
-//! and are read when somebody asks.
+//! Statistics of the adapters of this process, for other programs.
 //!
-//! A socket's file outlives a process that is killed. The next process of the user removes it.
+//! With `OPENDAT_STATS=1` a thread serves them on a Unix socket in the [directory of the
+//! user](UserDirectory), which only the user and root can enter. The name is
+//! `NETNS/stats/PID-COPY`, because several copies of this code may be in one process, each with
+//! adapters of its own. The data path has no extra cost: the counters exist anyway
+//! ([`crate::counters`]) and are read on request.
 //!
-//! The answer is lines of words: `ia NAME PROVIDER HANDLE`, then what counts for it, `COUNTER NUMBER`, those
-//! that are not 0; `ep HANDLE STATE` and what counts for that; `sum ep` and `sum evd`, and what all of them
-//! come to.
+//! The socket's file outlives a process that is killed. The next process of the user removes it.
+//!
+//! The answer consists of lines of words:
+//!
+//! - `ia NAME PROVIDER HANDLE`, followed by the adapter's counters that are not 0, as `COUNTER
+//!   NUMBER`;
+//! - `ep HANDLE STATE`, followed by the endpoint's counters;
+//! - `sum ep` and `sum evd`, followed by the sums of all endpoints and EVDs.
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File};
@@ -25,7 +30,7 @@ use std::time::Duration;
 use dat_sys::*;
 use tracing::warn;
 
-use crate::counters::{Ask, EP, EP_ALL, EP_OWN, EVD, names};
+use crate::counters::{CounterQuery, EP, EP_ALL, EP_EXTRA, EVD, names};
 use crate::environment;
 use crate::ep::Ep;
 use crate::evd::Evd;
@@ -35,141 +40,149 @@ use crate::provider::Transport;
 use crate::threads;
 use crate::user_directory::{NoDirectory, UserDirectory};
 
-/// Adds what an adapter has done.
+/// Appends the statistics of one adapter to a text.
 type Report = Box<dyn Fn(&mut String) + Send>;
 
-/// The adapters that are open, by their handles, and who answers for them.
+/// The open adapters, by their handles, and the server.
 #[derive(Default)]
-struct Office {
-    /// Whose they are.
+struct ServedAdapters {
+    /// The process that the adapters belong to.
     process: u32,
     adapters: Vec<(usize, Report)>,
-    clerk: Option<Clerk>,
+    server: Option<StatsServer>,
 }
 
-struct Clerk {
+struct StatsServer {
     stop: Arc<AtomicBool>,
     file: SocketFile,
     listener: UnixListener,
     thread: JoinHandle<()>,
 }
 
-/// The name of a socket, until this is dropped.
+/// The file name of a socket. Its drop removes the file.
 struct SocketFile {
     path: PathBuf,
-    /// systemd-tmpfiles removes no file, however old, from a directory that somebody has locked.
+    /// systemd-tmpfiles does not remove files, however old, from a locked directory.
     _lock: File,
 }
 
-static OFFICE: Mutex<Office> = Mutex::new(Office { process: 0, adapters: Vec::new(), clerk: None });
+static SERVED_ADAPTERS: Mutex<ServedAdapters> =
+    Mutex::new(ServedAdapters { process: 0, adapters: Vec::new(), server: None });
 
-/// The sockets' directory, in that of the network namespace.
+/// The directory of the sockets, below that of the network namespace.
 pub const DIRECTORY: &str = "stats";
-/// The end of a socket's name until its process listens there.
-const UNREADY: &str = ".new";
-/// So often the directory is made again, where the last one of others who have left removes it meanwhile.
-const ATTEMPTS: usize = 100;
-/// Until the next caller, when one could not be let in.
-const PAUSE: Duration = Duration::from_millis(100);
-/// Who asks takes the answer, or leaves.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The suffix of a socket's name until its process listens.
+const UNREADY_SUFFIX: &str = ".new";
+/// How often the directory is created again, if other processes that end remove it meanwhile.
+const CREATE_ATTEMPT_COUNT: usize = 100;
+/// The delay before the next accept after one has failed.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+/// A client that does not read the answer within this time is disconnected.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
-fn office() -> MutexGuard<'static, Office> {
-    OFFICE.lock().unwrap_or_else(PoisonError::into_inner)
+fn served_adapters() -> MutexGuard<'static, ServedAdapters> {
+    SERVED_ADAPTERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An adapter was opened.
-pub(crate) fn enter<T: Transport>(ia: &'static Node<Ia<T>>) {
+/// Adds an adapter that was opened.
+pub(crate) fn add_adapter<T: Transport>(ia: &'static Node<Ia<T>>) {
     if environment::variable("OPENDAT_STATS").is_none_or(|value| value.is_empty() || value == "0") {
         return;
     }
-    let mut office = office();
-    if office.process != std::process::id() {
-        // What a child of fork has from its parent: adapters that are not its own, and a thread that is not there.
-        let of_parent = std::mem::take(&mut *office);
+    let mut served_adapters = served_adapters();
+    if served_adapters.process != std::process::id() {
+        // In a child of fork(2), the entries are the parent's adapters, and the thread does not
+        // exist.
+        let of_parent = std::mem::take(&mut *served_adapters);
         std::mem::forget(of_parent);
-        office.process = std::process::id();
+        served_adapters.process = std::process::id();
     }
-    office.adapters.push((ia.handle() as usize, Box::new(|text| report(ia, text))));
-    if office.clerk.is_none() {
-        // Without an answer the program works all the same.
-        office.clerk = Clerk::start();
+    served_adapters.adapters.push((ia.handle() as usize, Box::new(|text| report(ia, text))));
+    if served_adapters.server.is_none() {
+        // The program works without the server as well.
+        served_adapters.server = StatsServer::start();
     }
 }
 
-/// An adapter is about to be closed: nobody looks at it any more when this returns.
-pub(crate) fn leave<T: Transport>(ia: &Node<Ia<T>>) {
-    let mut office = office();
-    if office.process != std::process::id() {
+/// Removes an adapter that is about to be closed. When this returns, the server does not use it any
+/// more.
+pub(crate) fn remove_adapter<T: Transport>(ia: &Node<Ia<T>>) {
+    let mut served_adapters = served_adapters();
+    if served_adapters.process != std::process::id() {
         return;
     }
-    office.adapters.retain(|(handle, _)| *handle != ia.handle() as usize);
-    if office.adapters.is_empty()
-        && let Some(clerk) = office.clerk.take()
+    served_adapters.adapters.retain(|(handle, _)| *handle != ia.handle() as usize);
+    if served_adapters.adapters.is_empty()
+        && let Some(server) = served_adapters.server.take()
     {
-        drop(office);
-        clerk.end();
+        drop(served_adapters);
+        server.shut_down();
     }
 }
 
-impl Clerk {
-    fn start() -> Option<Clerk> {
+impl StatsServer {
+    fn start() -> Option<StatsServer> {
         let (listener, file) = match listen() {
             Ok(both) => both,
             Err((path, error)) => {
                 let path = path.display();
-                warn!(target: "dat::ia", "dat top cannot ask this process: {path}: {error}");
+                warn!(
+                    target: "dat::ia",
+                    "dat top cannot read the counters of this process: {path}: {error}"
+                );
                 return None;
             }
         };
-        let calls = listener.try_clone().ok()?;
+        let accepting = listener.try_clone().ok()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let answer = move || {
-            for caller in calls.incoming() {
+            for client in accepting.incoming() {
                 if stopped.load(Ordering::Acquire) {
                     return;
                 }
-                match caller {
-                    Ok(caller) => drop(serve(&caller)),
-                    // No descriptor is left, say, and there will be none at once.
-                    Err(_) => std::thread::sleep(PAUSE),
+                match client {
+                    Ok(client) => drop(serve(&client)),
+                    // There may be no file descriptor left, and it may take a while until there is
+                    // one.
+                    Err(_) => std::thread::sleep(ACCEPT_RETRY_DELAY),
                 }
             }
         };
         let thread = threads::spawn("dat-stats", answer).ok()?;
-        Some(Clerk { stop, file, listener, thread })
+        Some(StatsServer { stop, file, listener, thread })
     }
 
-    fn end(self) {
+    fn shut_down(self) {
         drop(self.file);
         self.stop.store(true, Ordering::Release);
-        // SAFETY: a socket that is open. Who waits for callers there is told that none will come.
+        // SAFETY: the socket is open. The shutdown ends the accept of the server's thread.
         unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
         let _ = self.thread.join();
     }
 }
 
 impl Drop for SocketFile {
-    /// The last one removes the directories, too.
+    /// Removes the file, and the directories if they are empty.
     fn drop(&mut self) {
         fs::remove_file(&self.path).ok();
         self.path.ancestors().skip(1).take(2).for_each(|directory| drop(fs::remove_dir(directory)));
     }
 }
 
-/// Makes the socket of this copy, in its directory.
+/// Creates the socket of this copy, in its directory.
 fn listen() -> Result<(UnixListener, SocketFile), NoDirectory> {
     let of_user = UserDirectory::find()?;
     let directory = of_user.of_network_namespace()?.join(DIRECTORY);
     let mut attempt = Err(io::ErrorKind::NotFound.into());
-    for _ in 0..ATTEMPTS {
+    for _ in 0..CREATE_ATTEMPT_COUNT {
         attempt = listen_in(&directory);
         if !attempt.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             break;
         }
     }
-    // Somebody may have removed it meanwhile, and another user may have made it.
+    // Another process may have removed the directory meanwhile, and another user may have created
+    // it.
     of_user.check()?;
     attempt.map_err(|error| (directory, error))
 }
@@ -177,11 +190,11 @@ fn listen() -> Result<(UnixListener, SocketFile), NoDirectory> {
 fn listen_in(directory: &Path) -> io::Result<(UnixListener, SocketFile)> {
     DirBuilder::new().mode(0o700).recursive(true).create(directory)?;
     let lock = File::open(directory)?;
-    // Who holds it alone is about to remove old files. That ends, and hinders nobody.
+    // A process with the exclusive lock is about to remove old files. That does no harm here.
     let _ = lock.try_lock_shared();
-    remove_files_of_the_dead(directory)?;
-    let name = format!("{}-{:x}", std::process::id(), (&raw const OFFICE).addr());
-    let (path, unready) = (directory.join(&name), directory.join(name + UNREADY));
+    remove_stale_sockets(directory)?;
+    let name = format!("{}-{:x}", std::process::id(), (&raw const SERVED_ADAPTERS).addr());
+    let (path, unready) = (directory.join(&name), directory.join(name + UNREADY_SUFFIX));
     // A process that was killed may have had the same number.
     fs::remove_file(&unready).ok();
     let listener = UnixListener::bind(&unready)?;
@@ -189,55 +202,61 @@ fn listen_in(directory: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, SocketFile { path, _lock: lock }))
 }
 
-fn remove_files_of_the_dead(directory: &Path) -> io::Result<()> {
+fn remove_stale_sockets(directory: &Path) -> io::Result<()> {
     for path in sockets_in(directory)? {
-        if !lives(&path)? {
+        if !has_listener(&path)? {
             fs::remove_file(&path).ok();
         }
     }
     Ok(())
 }
 
-/// The sockets in one directory of them, also those of processes that were killed.
+/// The sockets in a directory, including those of processes that were killed.
 ///
 /// # Errors
 ///
 /// The directory cannot be read.
 pub fn sockets_in(directory: &Path) -> io::Result<impl Iterator<Item = PathBuf> + use<>> {
     let paths = fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path()));
-    Ok(paths.filter(|path| path.to_str().is_some_and(|path| !path.ends_with(UNREADY))))
+    Ok(paths.filter(|path| path.to_str().is_some_and(|path| !path.ends_with(UNREADY_SUFFIX))))
 }
 
-/// Whether somebody has the socket of this name. Only the kernel's refusal means that nobody has it: a datagram socket
-/// cannot be connected to it in any case, and so disturbs nobody.
+/// Whether a process has the socket with this name. Only if the kernel refuses the connection,
+/// nobody has it. A datagram socket can never be connected to it, so the check does not disturb its
+/// owner.
 ///
 /// # Errors
 ///
-/// There is no descriptor to ask with.
-pub fn lives(path: &Path) -> io::Result<bool> {
+/// There is no file descriptor left for the check.
+pub fn has_listener(path: &Path) -> io::Result<bool> {
     let answer = UnixDatagram::unbound()?.connect(path);
     Ok(!answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
 }
 
-/// Answers. An error means that the caller has left, and does not want to know.
-fn serve(mut caller: &UnixStream) -> std::io::Result<()> {
-    caller.set_write_timeout(Some(PATIENCE))?;
+/// Sends the statistics to a client. An error means that the client has left, so it can be ignored.
+fn serve(mut client: &UnixStream) -> std::io::Result<()> {
+    client.set_write_timeout(Some(WRITE_TIMEOUT))?;
     let mut text = String::new();
-    for (_, report) in &office().adapters {
+    for (_, report) in &served_adapters().adapters {
         report(&mut text);
     }
-    caller.write_all(text.as_bytes())
+    client.write_all(text.as_bytes())
 }
 
 fn report<T: Transport>(ia: &Node<Ia<T>>, text: &mut String) {
-    const ALL: Ask = Ask { which: None, reset: false };
-    let _ =
-        writeln!(text, "ia {} {} {:#x}", word(&ia.name), word(ia.provider), ia.handle() as usize);
+    const ALL: CounterQuery = CounterQuery { which: None, reset: false };
+    let _ = writeln!(
+        text,
+        "ia {} {} {:#x}",
+        to_word(&ia.name),
+        to_word(ia.provider),
+        ia.handle() as usize
+    );
     count(text, "DCNT_IA_PZ_CREATE", &ia.counters.read(ALL));
     for (name, value) in ia.transport.counters() {
         let _ = writeln!(text, "{name} {value}");
     }
-    // Under this lock none of its objects goes away.
+    // While this lock is held, no object of the adapter is freed.
     let _control = ia.control();
     let mut sum = [0u64; EP_ALL];
     for handle in ia.objects(DAT_HANDLE_TYPE_EP) {
@@ -269,13 +288,13 @@ fn count(text: &mut String, first: &'static str, counters: &[u64]) {
 fn count_ep(text: &mut String, counters: &[u64; EP_ALL]) {
     let (of_the_header, own) = counters.split_at(EP);
     count(text, "DCNT_EP_CONNECT", of_the_header);
-    for (name, value) in EP_OWN.iter().zip(own).filter(|(_, value)| **value > 0) {
+    for (name, value) in EP_EXTRA.iter().zip(own).filter(|(_, value)| **value > 0) {
         let _ = writeln!(text, "{name} {value}");
     }
 }
 
-/// A name without what would end it.
-fn word(name: &str) -> String {
+/// A name without the blanks that would end the word.
+fn to_word(name: &str) -> String {
     name.split_whitespace().collect::<Vec<_>>().join("_")
 }
 
@@ -288,21 +307,21 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         let directory = place.path().join("4").join(DIRECTORY);
         let (first, of_first) = listen_in(&directory).expect("made");
-        assert!(lives(&of_first.path).expect("a descriptor"));
+        assert!(has_listener(&of_first.path).expect("a descriptor"));
         drop((of_first, first));
         assert!(!place.path().join("4").exists(), "the last one removes the directories");
     }
 
     #[test]
-    fn what_a_killed_process_leaves_is_removed() {
+    fn sockets_of_killed_processes_are_removed() {
         let place = tempfile::tempdir().expect("a directory");
         let of_killed = place.path().join("1-a");
         drop(UnixListener::bind(&of_killed).expect("bound"));
-        assert!(!lives(&of_killed).expect("a descriptor"));
+        assert!(!has_listener(&of_killed).expect("a descriptor"));
         let of_other = place.path().join("2-b");
         let _other = UnixListener::bind(&of_other).expect("bound");
-        // One who is about to listen has another name, which nobody removes.
-        let unready = place.path().join(format!("3-c{UNREADY}"));
+        // A process that is about to listen uses another name, which nobody removes.
+        let unready = place.path().join(format!("3-c{UNREADY_SUFFIX}"));
         fs::write(&unready, "").expect("written");
         let (_listener, own) = listen_in(place.path()).expect("made");
         let mut sockets: Vec<_> = sockets_in(place.path()).expect("read").collect();

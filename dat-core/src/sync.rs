@@ -1,4 +1,5 @@
-//! The atomics of the lock-free parts; under `--cfg loom` those of loom, which tries every interleaving.
+//! The atomics of the lock-free parts. Under `--cfg loom` they are those of loom, which explores
+//! every interleaving.
 
 #[cfg(loom)]
 pub(crate) use loom::{sync::atomic, thread::yield_now};

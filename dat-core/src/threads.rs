@@ -4,68 +4,70 @@ use std::io;
 use std::marker::PhantomData;
 use std::thread::{Builder, JoinHandle};
 
-/// The signals of this thread's own faults, which are never blocked.
-const FAULTS: [libc::c_int; 6] =
+/// The signals of this thread's own faults. They are never blocked.
+const FAULT_SIGNALS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
-/// The signals by which a person ends or stops a program.
-const BY_HAND: [libc::c_int; 5] =
+/// The signals by which a user ends or stops a program.
+const USER_SIGNALS: [libc::c_int; 5] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP];
 
-/// Starts a thread that takes none of the process's signals: their handlers are the program's, and may end
-/// the process, or close what this thread works on.
+/// Starts a thread that gets none of the process's signals. Their handlers belong to the program,
+/// and may end the process or close what this thread works on.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    let _blocked = BlockedSignals::all_but(&FAULTS);
+    let _blocked = BlockedSignals::all_except(&FAULT_SIGNALS);
     unblock_faults();
     Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// A thread with blocked faults would be killed without its program's handler.
+/// Unblocks the signals of faults. A thread that has them blocked would be killed without the
+/// program's handler.
 fn unblock_faults() {
     if cfg!(miri) {
         return;
     }
-    // SAFETY: all zeroes are a value of the set; it is filled in before it is used.
+    // SAFETY: all zeroes are a valid value of the set. It is initialised before it is used.
     unsafe {
         let mut faults: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut faults);
-        for signal in FAULTS {
+        for signal in FAULT_SIGNALS {
             libc::sigaddset(&mut faults, signal);
         }
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &faults, std::ptr::null_mut());
     }
 }
 
-/// While this value exists, the thread that made it runs no signal handlers, except for faults and for the
-/// signals by which a person ends a program. A signal that arrives meanwhile is handled when the value is
-/// dropped. Several system calls start anew after each handler, so a timer that fires often enough would keep
-/// them from ending.
+/// While this value exists, the thread that created it runs no signal handlers, except for faults
+/// and for the signals by which a user ends a program. A signal that arrives meanwhile is handled
+/// when the value is dropped. Several system calls start again after each handler, so a timer that
+/// fires often enough would keep them from ending.
 pub(crate) struct BlockedSignals {
-    /// What was blocked before; nothing if the mask could not be changed.
+    /// The mask before. `None` if the mask could not be changed.
     before: Option<libc::sigset_t>,
     /// The mask belongs to this thread.
     not_send: PhantomData<*const ()>,
 }
 
 impl BlockedSignals {
-    /// For a control call that is made of many system calls.
+    /// For a control call that consists of many system calls.
     pub(crate) fn during_a_call() -> Self {
-        Self::all_but(&[FAULTS.as_slice(), &BY_HAND].concat())
+        Self::all_except(&[FAULT_SIGNALS.as_slice(), &USER_SIGNALS].concat())
     }
 
-    /// Blocks all signals but these. Those that are blocked already stay blocked.
-    fn all_but(these: &[libc::c_int]) -> Self {
+    /// Blocks all signals except `signals`. Signals that are blocked already stay blocked.
+    fn all_except(signals: &[libc::c_int]) -> Self {
         let before = if cfg!(miri) {
             None
         } else {
-            // SAFETY: all zeroes are a value of the set; both sets are filled in before they are used.
+            // SAFETY: all zeroes are a valid value of the set. Both sets are initialised before
+            // they are used.
             unsafe {
                 let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
                     (std::mem::zeroed(), std::mem::zeroed());
                 libc::sigfillset(&mut all);
-                for &signal in these {
+                for &signal in signals {
                     libc::sigdelset(&mut all, signal);
                 }
                 (libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before) == 0).then_some(before)
@@ -78,7 +80,7 @@ impl BlockedSignals {
 impl Drop for BlockedSignals {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
-            // SAFETY: a mask that this thread had.
+            // SAFETY: the mask is one that this thread had.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
         }
     }
@@ -89,7 +91,7 @@ mod tests {
     use super::*;
 
     fn is_blocked(signal: i32) -> bool {
-        // SAFETY: the set is filled in before it is asked.
+        // SAFETY: the set is initialised before it is read.
         unsafe {
             let mut now: libc::sigset_t = std::mem::zeroed();
             libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &mut now);
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_are_left_to_the_programs_threads() {
+    fn library_threads_block_signals() {
         let inside =
             spawn("a-thread", || (is_blocked(libc::SIGINT), is_blocked(libc::SIGSEGV))).unwrap();
         assert_eq!(inside.join().unwrap(), (true, false));
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_not_interrupted_but_by_hand() {
+    fn only_user_signals_interrupt_a_call() {
         {
             let _blocked = BlockedSignals::during_a_call();
             for signal in

@@ -1,4 +1,4 @@
-//! What a sleeping thread and the one that wakes it share.
+//! The state that a sleeping thread shares with the thread that wakes it.
 
 pub mod trace;
 
@@ -8,7 +8,8 @@ use crate::futex::Futex;
 use crate::nesting;
 use crate::sync::atomic::Ordering;
 
-/// A one-shot signal that a thread can sleep on: on a futex, or, while it drives a transport, inside the transport's poller.
+/// A one-shot signal that a thread can sleep on: on a futex or, while the thread drives a
+/// transport, in the transport's poller.
 #[derive(Debug, Default)]
 pub struct Wake {
     state: Futex,
@@ -21,22 +22,23 @@ const POLLING: u32 = 3;
 
 /// Why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slept {
-    /// Signalled (or spuriously: look again).
+pub enum WakeReason {
+    /// The thread was signalled. This may be spurious, so the thread must check its condition
+    /// again.
     Woken,
-    /// The deadline passed.
+    /// The deadline has passed.
     TimedOut,
     /// A signal handler ran.
     Interrupted,
 }
 
 impl Wake {
-    /// Not signalled.
+    /// Creates a `Wake` that is not signalled.
     pub fn new() -> Self {
         Wake { state: Futex::new(AWAKE) }
     }
 
-    /// Forgets a signal; to be called before the condition is checked for the last time.
+    /// Forgets a signal. The sleeper calls this before it checks its condition for the last time.
     pub fn reset(&self) {
         self.state.swap(AWAKE, Ordering::AcqRel);
     }
@@ -46,7 +48,8 @@ impl Wake {
         self.state.load(Ordering::Acquire) == SIGNALLED
     }
 
-    /// Signals. True: the sleeper sits in a transport's poller, the caller must `interrupt` the transport.
+    /// Signals. Returns true if the sleeper is in a transport's poller: the caller must then call
+    /// `interrupt` of the transport.
     #[must_use]
     pub fn signal(&self) -> bool {
         match self.state.swap(SIGNALLED, Ordering::AcqRel) {
@@ -59,40 +62,41 @@ impl Wake {
         }
     }
 
-    /// Announces that the sleeper is about to block in a poller. False: signalled already, do not block.
+    /// Announces that the sleeper is about to block in a poller. Returns false if it was signalled
+    /// already: the sleeper must then not block.
     #[must_use]
     pub fn enter_poller(&self) -> bool {
         self.state.compare_exchange(AWAKE, POLLING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The sleeper is out of the poller. True: it was signalled meanwhile.
+    /// Announces that the sleeper has left the poller. Returns whether it was signalled meanwhile.
     pub fn leave_poller(&self) -> bool {
         self.state.compare_exchange(POLLING, AWAKE, Ordering::AcqRel, Ordering::Acquire).is_err()
     }
 
-    /// Sleeps on a futex until signalled or the deadline.
-    pub fn park(&self, deadline: Option<Instant>) -> Slept {
+    /// Sleeps on a futex until a signal or the deadline.
+    pub fn park(&self, deadline: Option<Instant>) -> WakeReason {
         if self.state.compare_exchange(AWAKE, PARKED, Ordering::AcqRel, Ordering::Acquire).is_err()
         {
-            return Slept::Woken;
+            return WakeReason::Woken;
         }
         let asleep = nesting::sleep();
         let slept = loop {
             let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
-                Some(None) => break Slept::TimedOut,
+                Some(None) => break WakeReason::TimedOut,
                 Some(left) => left,
                 None => None,
             };
             match self.state.wait(PARKED, left) {
                 Some(slept) => break slept,
-                None if self.is_signalled() => return Slept::Woken,
+                None if self.is_signalled() => return WakeReason::Woken,
                 None => {}
             }
         };
         drop(asleep);
         match self.state.compare_exchange(PARKED, AWAKE, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => slept,
-            Err(_) => Slept::Woken,
+            Err(_) => WakeReason::Woken,
         }
     }
 }
@@ -105,9 +109,9 @@ mod tests {
     fn a_signal_before_the_sleep_is_not_lost() {
         let wake = Wake::new();
         assert!(!wake.signal());
-        assert_eq!(wake.park(None), Slept::Woken);
+        assert_eq!(wake.park(None), WakeReason::Woken);
         wake.reset();
-        assert_eq!(wake.park(Some(Instant::now())), Slept::TimedOut);
+        assert_eq!(wake.park(Some(Instant::now())), WakeReason::TimedOut);
     }
 
     #[test]
@@ -119,7 +123,7 @@ mod tests {
                 std::hint::spin_loop();
             }
             assert!(!wake.signal());
-            assert_eq!(sleeper.join().unwrap(), Slept::Woken);
+            assert_eq!(sleeper.join().unwrap(), WakeReason::Woken);
         });
     }
 

@@ -3,7 +3,7 @@
 mod support;
 
 use dat_core::conn::{cr, rsp};
-use dat_core::ep::{self, Named, state::State};
+use dat_core::ep::{self, PinnedParams, state::State};
 use dat_core::error::Error;
 use dat_core::provider::{Port, Region, Remote, Segment};
 use dat_sys::*;
@@ -34,22 +34,23 @@ fn a_message_arrives_with_cookie_length_and_operation() {
 }
 
 #[test]
-fn the_local_segments_say_how_much_is_transferred_at_most() {
+fn the_local_segments_limit_the_transfer() {
     let (a, x, b, _) = connected();
     let (mut near, mut far) = ([1u8; 64], [2u8; 64]);
     let (near_mr, far_mr) = (a.register(&mut near), b.register(&mut far));
     let remote = Remote { addr: far_mr.addr, key: far_mr.mr.rkey() };
     // SAFETY: the buffers outlive the test.
     unsafe {
-        // A remote segment that is too short for a write, or longer than the room for a read, is an error only by the letter
-        // of the standard, which the conformance suite asks for.
+        // If the remote segment is too short for a write, or longer than the local buffer of a
+        // read, that is an error only by the letter of the standard. The conformance suite checks
+        // that.
         x.post_rdma_write(&[near_mr.segment()], 5, remote, 63, 0).unwrap();
         x.post_rdma_read(&[near_mr.segment()], 6, remote, 65, 0).unwrap();
         assert_eq!(a.completion(a.request).transfered_length, 64);
         assert_eq!(a.completion(a.request).transfered_length, 64);
         assert_eq!((near, far), ([1; 64], [1; 64]));
         far.fill(2);
-        // A read takes as much as the remote segment says, not as the local buffer holds.
+        // A read transfers the length of the remote segment, not that of the local buffer.
         x.post_rdma_read(&[near_mr.segment()], 7, remote, 10, 0).unwrap();
     }
     assert_eq!(a.completion(a.request).transfered_length, 10);
@@ -64,7 +65,7 @@ fn depth_counts_until_completions_are_dequeued() {
     let mut small = DAT_EP_PARAM::zeroed();
     x.query(&mut small);
     let depth = small.ep_attr.max_request_dtos as u64;
-    // SAFETY: zero-length sends and a buffer that outlives the test.
+    // SAFETY: the sends have length zero, and the buffer outlives the test.
     unsafe {
         for i in 0..depth {
             y.post_recv(&[mr.segment()], i, 0).unwrap();
@@ -99,8 +100,8 @@ fn abrupt_disconnect_flushes_and_reports_once_on_each_side() {
     assert_eq!(b.completion(b.recv).status, DAT_DTO_ERR_FLUSHED);
     assert!(a.empty(a.connect) && b.empty(b.connect));
     assert_eq!((x.state(), y.state()), (State::Disconnected, State::Disconnected));
-    // uDAPL 1.2, dat_ep_post_send: in Disconnected a post is flushed at once.
-    // SAFETY: no segments.
+    // In the state Disconnected a post is flushed at once (uDAPL 1.2, dat_ep_post_send).
+    // SAFETY: the post has no segments.
     unsafe { x.post_send(&[], 9, 0).unwrap() };
     assert_eq!(a.completion(a.request).status, DAT_DTO_ERR_FLUSHED);
 }
@@ -122,7 +123,7 @@ fn a_reset_endpoint_connects_again() {
 #[test]
 fn completions_survive_the_endpoint() {
     let (a, x, _b, _y) = connected();
-    // SAFETY: no segments; nothing is received, so the sends stay outstanding.
+    // SAFETY: the posts have no segments. Nothing is received, so the sends stay outstanding.
     unsafe {
         x.post_send(&[], 1, 0).unwrap();
         x.post_send(&[], 2, 0).unwrap();
@@ -139,7 +140,7 @@ fn completions_survive_the_endpoint() {
 }
 
 #[test]
-fn a_reject_carries_private_data_and_kills_the_request() {
+fn a_reject_carries_private_data_and_frees_the_request() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
     let psp = dat_core::conn::psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
@@ -152,12 +153,12 @@ fn a_reject_carries_private_data_and_kills_the_request() {
     request.query(&mut param);
     assert_eq!(param.private_data_size, 6);
     // SAFETY: nobody uses the request any more.
-    unsafe { cr::to_reject(request, b"no") }.unwrap().reject(b"no").unwrap();
+    unsafe { cr::begin_reject(request, b"no") }.unwrap().reject(b"no").unwrap();
     // SAFETY: a stale handle is an error.
     assert!(unsafe { dat_core::handle::get::<cr::Cr<T>>(handle) }.is_err());
     let event = a.next(a.connect);
     assert_eq!(event.event_number, DAT_CONNECTION_EVENT_PEER_REJECTED);
-    // SAFETY: the number says which member; the data is the endpoint's.
+    // SAFETY: the event number selects the member, and the data belongs to the endpoint.
     let private = unsafe {
         let data = event.event_data.connect_event_data;
         std::slice::from_raw_parts(data.private_data.cast::<u8>(), data.private_data_size as usize)
@@ -193,8 +194,9 @@ fn a_reserved_endpoint_takes_one_request() {
     let mut seen = [a.next(a.connect).event_number, a.next(a.connect).event_number];
     seen.sort_unstable();
     assert_eq!(seen, [DAT_CONNECTION_EVENT_ESTABLISHED, DAT_CONNECTION_EVENT_NON_PEER_REJECTED]);
-    // Its service point is spent: the endpoint goes like any connected one.
-    // SAFETY: nobody uses it any more.
+    // The service point has handled its only request, so the endpoint is freed like any connected
+    // one.
+    // SAFETY: nobody uses the endpoint any more.
     unsafe { ep::free(y) }.unwrap();
 }
 
@@ -221,7 +223,7 @@ fn a_tentative_endpoint_is_configured_and_accepted() {
         | DAT_EP_FIELD_REQUEST_EVD_HANDLE
         | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
     // SAFETY: live handles.
-    unsafe { y.modify(mask, &given, Named::pin(mask, &given)).unwrap() };
+    unsafe { y.modify(mask, &given, PinnedParams::pin(mask, &given)).unwrap() };
     // SAFETY: nobody uses the request any more.
     unsafe { cr::accept(request, None, &[]) }.unwrap();
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
@@ -229,7 +231,7 @@ fn a_tentative_endpoint_is_configured_and_accepted() {
 }
 
 #[test]
-fn modify_keeps_early_receives() {
+fn modify_keeps_posted_receives() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
     let (x, y) = (a.ep(), b.ep());
@@ -241,7 +243,7 @@ fn modify_keeps_early_receives() {
     param.ep_attr.max_request_dtos = 3;
     let mask = DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS;
     // SAFETY: no handles.
-    unsafe { y.modify(mask, &param, Named::pin(mask, &param)).unwrap() };
+    unsafe { y.modify(mask, &param, PinnedParams::pin(mask, &param)).unwrap() };
     connect(&a, x, &b, y);
     // SAFETY: no segments.
     unsafe { x.post_send(&[], 1, 0).unwrap() };
@@ -249,14 +251,14 @@ fn modify_keeps_early_receives() {
     assert_eq!(unsafe { b.completion(b.recv).user_cookie.as_64 }, 77);
 }
 
-/// What dat_ia_query tells as the largest message is what a post takes: one byte more is refused at once.
+/// The largest message that dat_ia_query reports can be posted. One byte more is refused at once.
 #[test]
-fn a_post_takes_no_more_than_the_adapter_tells() {
+fn a_post_is_limited_to_the_reported_maximum() {
     let (a, x, _b, _) = connected();
     let mut buffer = [0u8; 1];
     let src = a.register(&mut buffer);
     let most = Segment { len: u32::MAX, ..src.segment() };
-    // SAFETY: nothing of it is carried out.
+    // SAFETY: none of these posts is carried out.
     let post = |segments: &[Segment]| unsafe { x.post_send(segments, 1, 0) };
     assert_eq!(post(&[most]), Err(Error::arg(3)), "as long as it may be, and not in the region");
     assert_eq!(post(&[most, src.segment()]), Err(Error::of(DAT_LENGTH_ERROR)));

@@ -1,4 +1,4 @@
-//! Event dispatchers and notification objects over the loopback transport.
+//! EVDs and CNOs over the loopback transport.
 
 mod support;
 
@@ -65,7 +65,7 @@ fn one_waiter_owns_the_evd_until_it_is_unwaitable() {
         // SAFETY: nobody dequeues meanwhile.
         let waiter = s.spawn(|| unsafe { evd.wait(DAT_TIMEOUT_INFINITE, 1) }.err());
         let refused = Some(Error::state(DAT_INVALID_STATE_EVD_WAITER));
-        // SAFETY: no other thread dequeues; refused as soon as one waits.
+        // SAFETY: no other thread dequeues. Dequeuing is refused as soon as a thread waits.
         while unsafe { evd.dequeue() }.err() != refused {
             std::thread::yield_now();
         }
@@ -86,13 +86,13 @@ fn one_waiter_owns_the_evd_until_it_is_unwaitable() {
 }
 
 #[test]
-fn freeing_an_evd_sends_its_waiter_away() {
+fn freeing_an_evd_ends_the_wait_on_it() {
     let ia = open(&fabric());
     let evd = evd::create(ia, 4, None, DAT_EVD_SOFTWARE_FLAG).unwrap();
     std::thread::scope(|s| {
         // SAFETY: nobody dequeues meanwhile.
         let waiter = s.spawn(|| unsafe { evd.wait(DAT_TIMEOUT_INFINITE, 1) }.err());
-        // SAFETY: no other thread dequeues; refused as soon as one waits.
+        // SAFETY: no other thread dequeues. Dequeuing is refused as soon as a thread waits.
         while unsafe { evd.dequeue() }.err() != Some(Error::state(DAT_INVALID_STATE_EVD_WAITER)) {
             std::thread::yield_now();
         }
@@ -103,7 +103,7 @@ fn freeing_an_evd_sends_its_waiter_away() {
 }
 
 #[test]
-fn a_cno_hears_of_enabled_evds_only() {
+fn only_enabled_evds_trigger_a_cno() {
     let ia = open(&fabric());
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
@@ -127,7 +127,7 @@ fn a_cno_hears_of_enabled_evds_only() {
 }
 
 #[test]
-fn a_cno_is_reminded_of_what_is_left() {
+fn a_cno_is_triggered_again_while_events_remain() {
     let ia = open(&fabric());
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
@@ -143,15 +143,15 @@ fn a_cno_is_reminded_of_what_is_left() {
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
 }
 
-/// Who keeps what freed endpoints have left there goes by it.
+/// The record of the flows that freed endpoints have left on the EVD depends on this count.
 #[test]
 fn an_evd_counts_how_often_it_was_seen_empty() {
     let side = Side::new(&fabric());
-    let empties = side.recv.empties();
+    let empty_polls = side.recv.empty_polls();
     for _ in 0..3 {
-        let before = empties.load(Ordering::Relaxed);
+        let before = empty_polls.load(Ordering::Relaxed);
         assert!(side.empty(side.recv));
-        assert!(empties.load(Ordering::Relaxed) > before);
+        assert!(empty_polls.load(Ordering::Relaxed) > before);
     }
 }
 
@@ -199,11 +199,11 @@ fn a_cno_stays_triggered_until_the_queue_is_empty() {
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
 }
 
-/// An agent that calls `f` with each EVD; the closure lives as long as the test program.
+/// An agent that calls `f` with each EVD. The closure lives as long as the test program.
 fn agent(f: impl Fn(DAT_EVD_HANDLE) + Send + Sync + 'static) -> DAT_OS_WAIT_PROXY_AGENT {
     type Call = Box<dyn Fn(DAT_EVD_HANDLE) + Send + Sync>;
     unsafe extern "C" fn call(instance: DAT_PVOID, evd: DAT_EVD_HANDLE) {
-        // SAFETY: the leaked closure below.
+        // SAFETY: `instance` is the closure that is leaked below.
         let f = unsafe { &*instance.cast::<Call>() };
         f(evd);
     }
@@ -212,29 +212,29 @@ fn agent(f: impl Fn(DAT_EVD_HANDLE) + Send + Sync + 'static) -> DAT_OS_WAIT_PROX
     DAT_OS_WAIT_PROXY_AGENT { instance_data, proxy_agent_func: Some(call) }
 }
 
-/// An agent that says which EVD it was told of.
-fn witness() -> (DAT_OS_WAIT_PROXY_AGENT, Receiver<usize>) {
+/// An agent that reports the EVDs that it is called with.
+fn recording_agent() -> (DAT_OS_WAIT_PROXY_AGENT, Receiver<usize>) {
     let (tell, told) = channel();
     (agent(move |evd| tell.send(evd as usize).unwrap()), told)
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn an_agent_is_called_besides_waiters() {
-    let (agent, told) = witness();
+    let (agent, told) = recording_agent();
     let ia = open(&fabric());
     // SAFETY: the agent may be called.
     let cno = unsafe { cno::create(ia, agent) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     evd.post_software(&software(0)).unwrap();
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(evd.handle() as usize));
+    assert_eq!(told.recv_timeout(AGENT_TIMEOUT), Ok(evd.handle() as usize));
     assert_eq!(cno.wait(0), Ok(evd.handle()));
 }
 
 #[test]
-fn an_agent_may_be_changed_and_taken_away() {
-    let ((one, told_one), (two, told_two)) = (witness(), witness());
+fn an_agent_may_be_changed_and_removed() {
+    let ((one, told_one), (two, told_two)) = (recording_agent(), recording_agent());
     let ia = open(&fabric());
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
@@ -243,26 +243,26 @@ fn an_agent_may_be_changed_and_taken_away() {
     // SAFETY: the agent may be called.
     unsafe { cno.set_agent(one) }.unwrap();
     evd.post_software(&software(1)).unwrap();
-    assert_eq!(told_one.recv_timeout(PATIENCE), Ok(evd.handle() as usize));
+    assert_eq!(told_one.recv_timeout(AGENT_TIMEOUT), Ok(evd.handle() as usize));
     // SAFETY: the agent may be called.
     unsafe { cno.set_agent(two) }.unwrap();
     evd.post_software(&software(2)).unwrap();
-    assert_eq!(told_two.recv_timeout(PATIENCE), Ok(evd.handle() as usize));
+    assert_eq!(told_two.recv_timeout(AGENT_TIMEOUT), Ok(evd.handle() as usize));
     // SAFETY: there is no agent.
     unsafe { cno.set_agent(DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     evd.post_software(&software(3)).unwrap();
     // SAFETY: nobody uses it any more.
     unsafe { evd::free(evd) }.unwrap();
-    // Its thread ends here, so nobody is told of anything later.
-    // SAFETY: nobody uses it any more.
+    // The thread of the agent ends here, so it is not called later.
+    // SAFETY: nobody uses the CNO any more.
     unsafe { cno::free(cno) }.map(drop).unwrap();
     assert!(told_one.try_recv().is_err() && told_two.try_recv().is_err());
 }
 
-/// uDAPL 1.2, dat_cno_wait: when the last EVD of a CNO is freed, who waits is told.
+/// When the last EVD of a CNO is freed, its waiters leave (uDAPL 1.2, dat_cno_wait).
 #[test]
-fn the_last_evd_of_a_cno_takes_its_waiters_along() {
-    let (agent, told) = witness();
+fn freeing_the_last_evd_of_a_cno_ends_the_waits_on_it() {
+    let (agent, told) = recording_agent();
     let ia = open(&fabric());
     // SAFETY: the agent may be called.
     let cno = unsafe { cno::create(ia, agent) }.unwrap();
@@ -272,12 +272,13 @@ fn the_last_evd_of_a_cno_takes_its_waiters_along() {
         while !cno.has_waiters() {
             std::thread::yield_now();
         }
-        // The other one has an event: a waiter that the first sent away would not have told of it.
-        // SAFETY: nobody uses it any more.
+        // The other EVD gets an event. A waiter that had left with the first EVD would not report
+        // it.
+        // SAFETY: nobody uses the EVD any more.
         unsafe { evd::free(evds[0]) }.unwrap();
         evds[1].post_software(&software(0)).unwrap();
         assert_eq!(waiter.join().unwrap(), Ok(evds[1].handle() as usize));
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(evds[1].handle() as usize));
+        assert_eq!(told.recv_timeout(AGENT_TIMEOUT), Ok(evds[1].handle() as usize));
 
         let waiter = s.spawn(|| cno.wait(DAT_TIMEOUT_INFINITE).map(|evd| evd as usize));
         while !cno.has_waiters() {
@@ -286,15 +287,15 @@ fn the_last_evd_of_a_cno_takes_its_waiters_along() {
         // SAFETY: nobody uses it any more.
         unsafe { evd::free(evds[1]) }.unwrap();
         assert_eq!(waiter.join().unwrap(), Err(Error::of(DAT_ABORT)));
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(0));
+        assert_eq!(told.recv_timeout(AGENT_TIMEOUT), Ok(0));
     });
     // SAFETY: nobody uses it any more.
     unsafe { cno::free(cno) }.map(drop).unwrap();
 }
 
 #[test]
-fn an_agent_hears_of_an_abrupt_close_last() {
-    let (agent, told) = witness();
+fn an_abrupt_close_is_the_last_call_of_an_agent() {
+    let (agent, told) = recording_agent();
     let ia = open(&fabric());
     // SAFETY: the agent may be called.
     let cno = unsafe { cno::create(ia, agent) }.unwrap();
@@ -304,9 +305,9 @@ fn an_agent_hears_of_an_abrupt_close_last() {
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [0]);
 }
 
-/// What triggers in the course of it is about to be freed.
+/// An EVD that triggers during the close is about to be freed.
 #[test]
-fn a_wait_during_an_abrupt_close_tells_of_no_evd() {
+fn a_wait_during_an_abrupt_close_returns_no_evd() {
     let ia = open(&fabric());
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
@@ -320,7 +321,7 @@ fn a_wait_during_an_abrupt_close_tells_of_no_evd() {
     unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
 }
 
-/// No lock of ours is held while it runs.
+/// The library holds no lock while an agent runs.
 #[test]
 fn an_agent_may_call_any_function_and_free_its_own_object() {
     let (a, x, b, y) = connected();
@@ -340,8 +341,7 @@ fn an_agent_may_call_any_function_and_free_its_own_object() {
             unsafe { evd::free(evd) }.unwrap();
         }
         let own = own.load(Ordering::Relaxed) as DAT_CNO_HANDLE;
-        // SAFETY: the test keeps its hands off it.
-        // SAFETY: nobody uses it any more.
+        // SAFETY: the test does not use the CNO any more.
         unsafe { cno::free(handle::get::<Cno<T>>(own).unwrap()) }.map(drop).unwrap();
         tell.send(event.event_number).unwrap();
     });
@@ -354,7 +354,7 @@ fn an_agent_may_call_any_function_and_free_its_own_object() {
     unsafe { recv.set_cno(Some(cno)) }.unwrap();
     // SAFETY: as above.
     unsafe { x.post_send(&[], 0, 0) }.unwrap();
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(DAT_DTO_COMPLETION_EVENT));
+    assert_eq!(told.recv_timeout(AGENT_TIMEOUT), Ok(DAT_DTO_COMPLETION_EVENT));
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 

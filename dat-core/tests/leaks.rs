@@ -1,29 +1,30 @@
-//! Nothing is left of what was closed: no handle and no memory. Alone in its process, because both are counted.
+//! Closing leaves nothing behind: no handle and no memory. This test is alone in its process,
+//! because it counts both.
 
 #[path = "table/client.rs"]
 #[allow(dead_code)] // its other part is used in `table`
 mod client;
-#[path = "table/crowd.rs"]
-mod crowd;
+#[path = "table/one_of_everything.rs"]
+mod one_of_everything;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-/// The system's allocator, counting bytes in use.
+/// The system's allocator, which also counts the bytes in use.
 struct Counting;
 
-static BYTES: AtomicIsize = AtomicIsize::new(0);
+static ALLOCATED_BYTES: AtomicIsize = AtomicIsize::new(0);
 
-// SAFETY: every call goes to the system's allocator as it is.
+// SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        ALLOCATED_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        ALLOCATED_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { System.dealloc(ptr, layout) }
     }
@@ -36,19 +37,19 @@ static ALLOCATOR: Counting = Counting;
 fn closed_adapters_leave_nothing() {
     for thread_safe in [false, true] {
         let (table, name) = client::loopback(thread_safe);
-        let handles = dat_core::handle::count();
+        let handles = dat_core::handle::live_count();
         let mut bytes = 0;
-        // Until the pool of handles has grown as far as it does before it reuses them.
+        // The number of rounds until the pool of handles has grown so far that it reuses handles.
         let warm = 40;
         for round in 0..2 * warm {
-            drop(crowd::crowd(table, &name));
-            assert_eq!(dat_core::handle::count(), handles, "handles after round {round}");
+            drop(one_of_everything::one_of_everything(table, &name));
+            assert_eq!(dat_core::handle::live_count(), handles, "handles after round {round}");
             if round == warm {
-                bytes = BYTES.load(Ordering::Relaxed);
+                bytes = ALLOCATED_BYTES.load(Ordering::Relaxed);
             }
         }
-        // The test harness has a thread of its own, which may free what it had.
-        let grown = BYTES.load(Ordering::Relaxed) - bytes;
+        // The test harness has a thread of its own, which may free memory meanwhile.
+        let grown = ALLOCATED_BYTES.load(Ordering::Relaxed) - bytes;
         assert!(grown <= 0, "{grown} more bytes in use, from round {warm} on");
     }
 }

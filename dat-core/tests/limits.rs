@@ -1,8 +1,8 @@
-//! As many objects as the adapter's attributes promise, and not one more.
+//! An adapter has as many objects as its attributes say, and not one more.
 
 mod support;
 
-use dat_core::ep::{self, Handles, Named};
+use dat_core::ep::{self, Handles, PinnedParams};
 use dat_core::error::{Error, OpenError, Result};
 use dat_core::handle::{Node, Object};
 use dat_core::ia::{self, AsyncEvd, Ia};
@@ -15,9 +15,9 @@ use provider_loopback::{Adapter, Mem};
 use support::*;
 
 /// The loopback transport with room for few objects.
-struct Small;
+struct SmallProvider;
 
-impl Provider for Small {
+impl Provider for SmallProvider {
     type Transport = Adapter;
     type Other = Adapter;
     const NAME: &'static str = "small";
@@ -32,11 +32,11 @@ impl Provider for Small {
 }
 
 fn open_small() -> &'static Node<Ia<T>> {
-    // SAFETY: no dispatcher is given.
-    unsafe { ia::open(&Small, &fabric(), entry("small"), AsyncEvd::Create(8)) }.unwrap()
+    // SAFETY: no EVD is given.
+    unsafe { ia::open(&SmallProvider, &fabric(), entry("small"), AsyncEvd::Create(8)) }.unwrap()
 }
 
-/// Makes objects until one is refused; frees one, and there is room for one again.
+/// Creates objects until one is refused. Then frees one, after which one can be created again.
 fn fill<O: Object>(
     count: usize,
     resource: DAT_RETURN,
@@ -57,7 +57,7 @@ fn fill<O: Object>(
 #[test]
 fn one_object_more_than_promised_is_refused() {
     let ia = open_small();
-    // The dispatcher of asynchronous errors is one of the three.
+    // The EVD of asynchronous errors is one of the three.
     fill(2, DAT_RESOURCE_TEVD, || evd::create(ia, 1, None, DAT_EVD_SOFTWARE_FLAG), evd::free);
     fill(2, DAT_RESOURCE_PROTECTION_DOMAIN, || pz::create(ia), pz::free);
 
@@ -81,13 +81,13 @@ fn one_object_more_than_promised_is_refused() {
 
     // SAFETY: nobody uses it any more.
     unsafe { pz::free(zone) }.unwrap();
-    // Nothing that was refused is still counted.
-    // SAFETY: nobody uses it any more.
+    // Objects whose creation was refused are not counted.
+    // SAFETY: nobody uses the adapter any more.
     unsafe { ia::close(ia, DAT_CLOSE_GRACEFUL_FLAG) }.unwrap();
 }
 
 #[test]
-fn an_ep_draws_from_an_srq_of_its_own_zone_where_the_transport_has_it_so() {
+fn an_srq_of_another_zone_needs_support_of_the_transport() {
     let ia = open_small();
     let (own, other) = (pz::create(ia).unwrap(), pz::create(ia).unwrap());
     let attr = DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 0 };
@@ -98,13 +98,17 @@ fn an_ep_draws_from_an_srq_of_its_own_zone_where_the_transport_has_it_so() {
     };
     assert_eq!(ep_in(Some(other)).err(), Some(Error::arg(6)));
     ep_in(Some(own)).unwrap();
-    // Its zone comes later.
+    // This endpoint gets its zone later.
     let ep = ep_in(None).unwrap();
     let into = |zone: &Node<Pz<T>>| {
         let param = DAT_EP_PARAM { pz_handle: zone.handle(), ..DAT_EP_PARAM::zeroed() };
         // SAFETY: live handles.
         unsafe {
-            ep.modify(DAT_EP_FIELD_PZ_HANDLE, &param, Named::pin(DAT_EP_FIELD_PZ_HANDLE, &param))
+            ep.modify(
+                DAT_EP_FIELD_PZ_HANDLE,
+                &param,
+                PinnedParams::pin(DAT_EP_FIELD_PZ_HANDLE, &param),
+            )
         }
     };
     assert_eq!(into(other), Err(Error::arg(3)));
@@ -114,7 +118,7 @@ fn an_ep_draws_from_an_srq_of_its_own_zone_where_the_transport_has_it_so() {
 }
 
 #[test]
-fn a_region_counts_from_zero_where_the_transport_has_it_so() {
+fn zero_based_regions_need_support_of_the_transport() {
     let ia = open_small();
     let zone = pz::create(ia).unwrap();
     let mut buffer = [0u8; 16];

@@ -1,5 +1,5 @@
-//! Service points of uDAPL 2.0, requests that are handed from one service point to another, and notification objects that
-//! are polled.
+//! Service points of uDAPL 2.0, requests that one service point hands off to another, and CNOs with
+//! a file descriptor.
 
 mod support;
 
@@ -22,18 +22,18 @@ fn address(port: u64) -> std::net::SocketAddr {
 /// dat_cr_handoff.
 fn hand_off(request: &Node<cr::Cr<Adapter>>, qualifier: DAT_CONN_QUAL) {
     // SAFETY: nobody uses it any more.
-    unsafe { cr::to_hand_off(request, qualifier) }.unwrap().hand_off(qualifier);
+    unsafe { cr::begin_hand_off(request, qualifier) }.unwrap().hand_off(qualifier);
 }
 
 #[test]
-fn a_common_service_point_is_called_by_its_address() {
+fn a_common_service_point_is_reached_by_its_address() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
     let (x, y) = (a.ep(), b.ep());
     let csp = csp::create(b.ia, &TCP, address(0), b.cr).unwrap();
     let mut param = DAT_CSP_PARAM { ..zeroed_csp() };
     csp.query(&mut param);
-    // SAFETY: valid as long as the service point.
+    // SAFETY: the pointer is valid as long as the service point.
     assert_eq!(unsafe { *param.comm }, TCP);
     assert_eq!(param.evd_handle, b.cr.handle());
     // SAFETY: as above.
@@ -42,12 +42,12 @@ fn a_common_service_point_is_called_by_its_address() {
 
     x.common_connect(listens_at, 10_000_000, b"hello").unwrap();
     let event = b.next(b.cr);
-    // SAFETY: a connection request, as `arrival` will say.
+    // SAFETY: this is a connection request, as `arrival` asserts below.
     let request = unsafe { event.event_data.cr_arrival_event_data };
-    // SAFETY: the members are one word.
+    // SAFETY: all members are the same word.
     assert_eq!(unsafe { request.sp_handle.csp_handle }, csp.handle());
     assert_eq!(request.conn_qual, csp.qualifier());
-    // SAFETY: live until it is answered.
+    // SAFETY: the handle is live until the request is answered.
     let request = unsafe { dat_core::handle::get(request.cr_handle) }.unwrap();
     // SAFETY: nobody uses the request any more.
     unsafe { cr::accept(request, Some(y), b"") }.unwrap();
@@ -66,7 +66,7 @@ fn zeroed_csp() -> DAT_CSP_PARAM {
 }
 
 #[test]
-fn a_common_service_point_is_judged() {
+fn arguments_of_a_common_service_point_are_checked() {
     let fabric = fabric();
     let a = Side::new(&fabric);
     let refusal = |comm: DAT_COMM, to: &str| {
@@ -83,7 +83,7 @@ fn a_common_service_point_is_judged() {
     let again = csp::create(a.ia, &TCP, address(first.qualifier()), a.cr).err();
     assert_eq!(again, Some(Error::of(DAT_PORT_IN_USE)));
 
-    // It takes calls to its own address only: the adapter's is another.
+    // The service point accepts only requests to its own address, which is not the adapter's.
     let port = first.qualifier();
     // SAFETY: nobody uses it any more.
     unsafe { csp::free(first) }.unwrap();
@@ -93,18 +93,18 @@ fn a_common_service_point_is_judged() {
     ep.common_connect(address(port), 10_000_000, b"").unwrap();
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 
-    // Where the positions of arguments are not those of dat_ep_connect.
+    // The positions of these arguments differ from those in dat_ep_connect.
     let ep = b.ep();
     assert_eq!(ep.common_connect(address(port), 1, &[0; 1 << 16]), Err(Error::arg(4)));
     assert_eq!(ep.common_connect(address(0), 1, b"").unwrap_err().kind(), DAT_INVALID_ADDRESS);
     assert_eq!(
-        ep.dup_connect(a.ep().model(), 1, b"", DAT_QOS_BEST_EFFORT).unwrap_err().kind(),
+        ep.dup_connect(a.ep().dup_source(), 1, b"", DAT_QOS_BEST_EFFORT).unwrap_err().kind(),
         DAT_INVALID_STATE
     );
 }
 
 #[test]
-fn a_request_is_handed_to_another_service_point() {
+fn a_request_is_handed_off_to_another_service_point() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
     let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
@@ -115,23 +115,23 @@ fn a_request_is_handed_to_another_service_point() {
     let request = arrival(&b);
     let stale = request.handle();
     // SAFETY: it is refused.
-    assert_eq!(unsafe { cr::to_hand_off(request, 0) }.err(), Some(Error::arg(2)));
+    assert_eq!(unsafe { cr::begin_hand_off(request, 0) }.err(), Some(Error::arg(2)));
     hand_off(request, back.qualifier());
-    // SAFETY: any word may be asked about.
+    // SAFETY: any word may be checked.
     assert!(unsafe { dat_core::handle::get::<cr::Cr<T>>(stale) }.is_err(), "the handle is dead");
 
     let event = b.next(second_desk);
-    // SAFETY: the number says which member.
+    // SAFETY: the event number selects the member.
     let data = unsafe { event.event_data.cr_arrival_event_data };
     assert_eq!(
         (event.event_number, data.conn_qual),
         (DAT_CONNECTION_REQUEST_EVENT, back.qualifier())
     );
-    // SAFETY: live until it is answered.
+    // SAFETY: the handle is live until the request is answered.
     let request = unsafe { dat_core::handle::get::<cr::Cr<T>>(data.cr_handle) }.unwrap();
     let mut param = DAT_CR_PARAM::zeroed();
     request.query(&mut param);
-    // SAFETY: the request's own octets.
+    // SAFETY: the private data belongs to the request.
     let private = unsafe { std::slice::from_raw_parts(param.private_data.cast::<u8>(), 5) };
     assert_eq!((param.private_data_size, private), (5, &b"hello"[..]));
     // SAFETY: nobody uses the request any more.
@@ -141,7 +141,7 @@ fn a_request_is_handed_to_another_service_point() {
 }
 
 #[test]
-fn a_request_for_a_reserved_endpoint_is_handed_on_and_back() {
+fn a_request_for_a_reserved_endpoint_is_handed_off_and_back() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
     let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
@@ -151,7 +151,7 @@ fn a_request_for_a_reserved_endpoint_is_handed_on_and_back() {
     // SAFETY: nobody uses the request any more.
     hand_off(arrival(&b), reserved.qualifier());
     assert_eq!(y.state(), State::PassivePending);
-    // And on to the first: the endpoint is its consumer's again.
+    // The request is handed off to the first service point, so its consumer gets the endpoint back.
     // SAFETY: nobody uses the request any more.
     hand_off(arrival(&b), front.qualifier());
     assert_eq!(y.state(), State::Unconnected);
@@ -161,7 +161,7 @@ fn a_request_for_a_reserved_endpoint_is_handed_on_and_back() {
 }
 
 #[test]
-fn a_request_handed_to_nobody_is_refused_by_no_consumer() {
+fn a_request_handed_off_to_no_service_point_is_a_non_peer_reject() {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
     let front = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
@@ -172,7 +172,7 @@ fn a_request_handed_to_nobody_is_refused_by_no_consumer() {
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }
 
-/// Whether poll(2) finds the file descriptor readable, at once.
+/// Whether poll(2) reports the file descriptor as readable, without waiting.
 fn readable(fd: DAT_FD) -> bool {
     let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one element, which outlives the call.
@@ -198,26 +198,27 @@ fn a_file_descriptor_is_readable_while_there_are_triggers() {
     assert_eq!(cno.wait(0), Ok(second.handle()));
     assert!(!readable(fd));
 
-    // An EVD that is emptied by somebody who looked without having been told takes its trigger back.
+    // If the consumer empties an EVD without having been notified, the trigger of the EVD is
+    // withdrawn.
     first.post_software(&event).unwrap();
     // SAFETY: one thread takes events.
     while unsafe { first.dequeue() }.is_ok() {}
     assert!(!readable(fd));
 
-    // The end of the adapter is something to tell, and the descriptor is the object's.
+    // The file descriptor belongs to the CNO and is closed with it.
     for evd in [first, second] {
         // SAFETY: nobody uses it any more.
         unsafe { evd::free(evd) }.unwrap();
     }
     // SAFETY: nobody uses it any more.
     unsafe { cno::free(cno) }.unwrap();
-    // SAFETY: asks only whether it is open.
+    // SAFETY: the call only checks whether the descriptor is open.
     assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, -1);
 }
 
-/// uDAPL 1.2, dat_ep_connect: timeout values must be positive. For OFED's library 0 means that there is no limit.
+/// A timeout must be positive (uDAPL 1.2, dat_ep_connect). For OFED's library 0 means no limit.
 #[test]
-fn a_limit_of_nothing_is_no_limit_unless_the_adapter_is_strict() {
+fn a_timeout_of_0_is_no_limit_unless_the_adapter_is_strict() {
     let fabric = fabric();
     for (params, refused) in [(fabric.clone(), false), (format!("{fabric} strict=on"), true)] {
         let side = Side::new(&params);

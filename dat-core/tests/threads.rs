@@ -1,4 +1,4 @@
-//! Two threads on a thread-safe adapter, at moments that random calls seldom meet.
+//! Two threads on a thread-safe adapter, at moments that random calls rarely reach.
 
 #[path = "table/client.rs"]
 #[allow(dead_code)] // the other tests' part
@@ -10,22 +10,22 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use client::{Shelf, Side, Table, dat, info, loopback, open, table, unique};
+use client::{Side, Table, TestRegistry, dat, info, loopback, open, table, unique};
 use dat_core::Error;
 use dat_core::export::{self, Registry};
 use dat_core::handle;
 use dat_sys::*;
 use provider_loopback::Mem;
 
-/// A registry that is asked for the consumer's handle of an adapter in the middle of dat_lmr_create, when the
-/// region is there already.
-struct Asked;
+/// A registry that is asked for the consumer's handle of an adapter in the middle of
+/// dat_lmr_create, when the region exists already.
+struct QueriedRegistry;
 
-impl Registry for Asked {
-    const FNS: RegistryFns = RegistryFns { get_ia_handle: ask, ..Shelf::FNS };
+impl Registry for QueriedRegistry {
+    const FNS: RegistryFns = RegistryFns { get_ia_handle: ask, ..TestRegistry::FNS };
 }
 
-/// What is done when the registry is asked next.
+/// What the registry does when it is asked next.
 static NEXT: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
 unsafe extern "C" fn ask(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
@@ -44,33 +44,34 @@ fn query(table: Table, ia: DAT_IA_HANDLE) -> Result<(), Error> {
     dat!(table, ia_query_func(ia, &mut evd, 0, &mut attr, 0, &mut provider))
 }
 
-/// The thread that closes has the adapter's lock and waits for the call that makes the object. A signal
-/// handler on that call's thread that asks about the adapter does not wait for the lock for ever.
+/// The closing thread has the adapter's lock and waits for the call that creates the object. If a
+/// signal handler in the thread of that call queries the adapter, it must not wait for the lock for
+/// ever.
 #[test]
-fn an_adapter_is_closed_when_its_new_object_is_told_of() {
+fn an_adapter_is_closed_while_an_object_is_created() {
     let name = unique("mem");
     let params = CString::new(name.as_str()).unwrap();
     // SAFETY: both are complete.
-    unsafe { export::init::<Mem, Asked>(&info(&name, 2, 0, true), params.as_ptr()) };
+    unsafe { export::init::<Mem, QueriedRegistry>(&info(&name, 2, 0, true), params.as_ptr()) };
     let table = table(&name).expect("registered");
     let (ia, _) = open(table, &name);
     let mut pz = null_mut();
     dat!(table, pz_create_func(ia, &mut pz)).unwrap();
     let mut memory = vec![0u8; 4096];
     let (mut lmr, mut context, mut remote) = (null_mut(), 0, 0);
-    static GO: Barrier = Barrier::new(2);
-    static SEEN: Mutex<Option<Error>> = Mutex::new(None);
+    static START: Barrier = Barrier::new(2);
+    static REFUSAL: Mutex<Option<Error>> = Mutex::new(None);
     let address = ia as usize;
     *NEXT.lock().unwrap() = Some(Box::new(move || {
-        GO.wait();
-        // A call in a call: as in a signal handler.
+        START.wait();
+        // This call is made within a call, as in a signal handler.
         let refused =
             std::iter::repeat_with(|| query(table, address as DAT_IA_HANDLE).err()).find_map(|e| e);
-        *SEEN.lock().unwrap() = refused;
+        *REFUSAL.lock().unwrap() = refused;
     }));
     thread::scope(|s| {
         let closer = s.spawn(move || {
-            GO.wait();
+            START.wait();
             dat!(table, ia_close_func(address as DAT_IA_HANDLE, DAT_CLOSE_ABRUPT_FLAG))
         });
         let made = dat!(
@@ -94,45 +95,46 @@ fn an_adapter_is_closed_when_its_new_object_is_told_of() {
         assert_eq!(closer.join().expect("no panic"), Ok(()));
     });
     assert_eq!(
-        *SEEN.lock().unwrap(),
+        *REFUSAL.lock().unwrap(),
         Some(Error::of(DAT_ABORT)),
         "the adapter was being closed, and still open"
     );
     assert!(handle::slot(lmr).is_some(), "{lmr:p} is a handle");
-    assert!(handle::live(lmr).is_err(), "it went with its adapter");
+    assert!(handle::live_slot(lmr).is_err(), "it went with its adapter");
 }
 
 static TABLE: AtomicPtr<DAT_PROVIDER> = AtomicPtr::new(null_mut());
 static EVD: AtomicUsize = AtomicUsize::new(0);
-/// What the handler was answered; before that one of these.
-static ANSWER: AtomicU32 = AtomicU32::new(NOT_CALLED);
+/// The status that the handler got, or NOT_CALLED before that.
+static STATUS: AtomicU32 = AtomicU32::new(NOT_CALLED);
 const NOT_CALLED: u32 = u32::MAX;
 const CALLED: u32 = u32::MAX - 1;
 
-extern "C" fn use_it_when_it_is_freed(_: c_int) {
-    ANSWER.store(CALLED, Ordering::SeqCst);
+extern "C" fn post_to_the_freed_evd(_: c_int) {
+    STATUS.store(CALLED, Ordering::SeqCst);
     let evd = EVD.load(Ordering::SeqCst) as DAT_EVD_HANDLE;
-    while handle::live(evd).is_ok() {
+    while handle::live_slot(evd).is_ok() {
         thread::yield_now();
     }
     let event = DAT_EVENT { event_number: DAT_SOFTWARE_EVENT, ..DAT_EVENT::zeroed() };
-    // SAFETY: a table of the test's, which is never freed.
+    // SAFETY: the table belongs to the test and is never freed.
     let post =
         unsafe { (*TABLE.load(Ordering::SeqCst)).evd_post_se_func }.expect("evd_post_se_func");
-    // SAFETY: any handle, and an event.
-    ANSWER.store(unsafe { post(evd, &event) }, Ordering::SeqCst);
+    // SAFETY: any word may be the handle, and the event is complete.
+    STATUS.store(unsafe { post(evd, &event) }, Ordering::SeqCst);
 }
 
-/// dat_evd_free waits for the thread in dat_evd_wait, and that is in a signal handler, which wants the dispatcher, too.
+/// dat_evd_free waits for the thread in dat_evd_wait. That thread is in a signal handler that uses
+/// the EVD, too.
 #[test]
-fn a_waiter_in_a_signal_handler_uses_the_dispatcher_that_is_freed() {
+fn a_waiter_in_a_signal_handler_uses_the_evd_that_is_freed() {
     let (table, name) = loopback(true);
     let side = Side::new(table, &name);
     let evd = side.new_evd(DAT_EVD_SOFTWARE_FLAG);
     TABLE.store(std::ptr::from_ref(table).cast_mut(), Ordering::SeqCst);
     EVD.store(evd as usize, Ordering::SeqCst);
-    let handler = use_it_when_it_is_freed as extern "C" fn(c_int);
-    // SAFETY: the handler keeps to what such a one may do here: it interrupts no allocation.
+    let handler = post_to_the_freed_evd as extern "C" fn(c_int);
+    // SAFETY: the handler may do what it does here, because it interrupts no allocation.
     unsafe { libc::signal(libc::SIGUSR1, handler as libc::sighandler_t) };
     let wait = |evd: usize, timeout| {
         let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
@@ -142,12 +144,12 @@ fn a_waiter_in_a_signal_handler_uses_the_dispatcher_that_is_freed() {
         let address = evd as usize;
         let (tell, told) = std::sync::mpsc::channel();
         let waiter = s.spawn(move || {
-            // SAFETY: asks for this thread.
+            // SAFETY: the call returns the identity of this thread.
             tell.send(unsafe { libc::pthread_self() }).unwrap();
             wait(address, DAT_TIMEOUT_INFINITE)
         });
         let thread = told.recv().unwrap();
-        // Once it waits, the events are its own.
+        // Once the thread waits, only it can take events.
         let mut event = DAT_EVENT::zeroed();
         let mut dequeue = || dat!(table, evd_dequeue_func(evd, &mut event)).unwrap_err();
         while dequeue() != Error::state(DAT_INVALID_STATE_EVD_WAITER) {
@@ -155,13 +157,13 @@ fn a_waiter_in_a_signal_handler_uses_the_dispatcher_that_is_freed() {
         }
         // SAFETY: the thread has not ended, since nothing has ended its wait.
         assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
-        while ANSWER.load(Ordering::SeqCst) == NOT_CALLED {
+        while STATUS.load(Ordering::SeqCst) == NOT_CALLED {
             thread::yield_now();
         }
         dat!(table, evd_free_func(evd)).unwrap();
         assert_eq!(waiter.join().expect("no panic"), Err(Error::of(DAT_ABORT)));
     });
-    let answer = client::result(ANSWER.load(Ordering::SeqCst)).unwrap_err();
+    let answer = client::result(STATUS.load(Ordering::SeqCst)).unwrap_err();
     assert_eq!(answer.kind(), DAT_INVALID_HANDLE);
     dat!(table, ia_close_func(side.ia, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
 }

@@ -1,5 +1,5 @@
-//! What a transport is asked for, and what it tells of. The transport here moves nothing: it keeps what it is asked for, and the
-//! tests make its upcalls.
+//! The requests that a transport gets, and the upcalls that it makes. The transport here moves no
+//! data: it records its requests, and the tests make its upcalls.
 
 mod support;
 
@@ -19,41 +19,41 @@ use dat_core::{cno, srq};
 use dat_sys::*;
 use provider_loopback::Mem;
 
-/// What the transport was asked for.
+/// A request to the transport.
 #[derive(Debug, PartialEq)]
-enum Asked {
-    /// A notification object is told of a completion queue's completions, or no longer.
-    Attend(bool),
-    /// One upcall, at the next completion or at the next solicited one.
+enum TransportCall {
+    /// Whether a CNO needs the upcalls of a completion queue.
+    RequireUpcalls(bool),
+    /// One upcall is requested, at the next completion or at the next solicited one.
     Arm { solicited: bool },
 }
 
-/// See above. The objects of each kind that were made last are kept.
-struct Told {
+/// The transport. The latest objects of each kind are kept.
+struct RecordingTransport {
     attrs: Attrs,
-    asked: &'static Mutex<Vec<Asked>>,
-    qp: Mutex<Option<Sink<Told>>>,
-    srq: Mutex<Option<Sink<Told>>>,
-    listener: Mutex<Option<Sink<Told>>>,
+    calls: &'static Mutex<Vec<TransportCall>>,
+    qp: Mutex<Option<Sink<RecordingTransport>>>,
+    srq: Mutex<Option<Sink<RecordingTransport>>>,
+    listener: Mutex<Option<Sink<RecordingTransport>>>,
 }
 
-/// Opens one.
-struct Opens {
+/// The provider that opens the transport.
+struct RecordingProvider {
     quiet: bool,
 }
 
-struct Cq(&'static Mutex<Vec<Asked>>);
+struct Cq(&'static Mutex<Vec<TransportCall>>);
 struct Nothing;
 
-impl Provider for Opens {
-    type Transport = Told;
-    type Other = Told;
+impl Provider for RecordingProvider {
+    type Transport = RecordingTransport;
+    type Other = RecordingTransport;
     const NAME: &'static str = "told";
-    fn open(&self, ia: &str, params: &str) -> std::result::Result<Told, OpenError> {
+    fn open(&self, ia: &str, params: &str) -> std::result::Result<RecordingTransport, OpenError> {
         let attrs = Attrs { quiet: self.quiet, ..Mem.open(ia, params)?.attrs().clone() };
-        Ok(Told {
+        Ok(RecordingTransport {
             attrs,
-            asked: Box::leak(Box::default()),
+            calls: Box::leak(Box::default()),
             qp: Mutex::default(),
             srq: Mutex::default(),
             listener: Mutex::default(),
@@ -61,8 +61,8 @@ impl Provider for Opens {
     }
 }
 
-// SAFETY: the tests call the sinks, and only while their objects live; no memory is touched.
-unsafe impl Transport for Told {
+// SAFETY: the tests call the sinks only while their objects live. No memory is accessed.
+unsafe impl Transport for RecordingTransport {
     type Pd = Nothing;
     type Mr = Nothing;
     type Mw = std::convert::Infallible;
@@ -81,18 +81,28 @@ unsafe impl Transport for Told {
     unsafe fn mr(&self, _: &Nothing, _: dat_core::provider::Mem, _: Access) -> Result<Nothing> {
         Ok(Nothing)
     }
-    fn cq(&self, _: usize, _: Sink<Told>) -> Result<Cq> {
-        Ok(Cq(self.asked))
+    fn cq(&self, _: usize, _: Sink<RecordingTransport>) -> Result<Cq> {
+        Ok(Cq(self.calls))
     }
-    fn srq(&self, _: &Nothing, _: usize, _: usize, sink: Sink<Told>) -> Result<Nothing> {
+    fn srq(
+        &self,
+        _: &Nothing,
+        _: usize,
+        _: usize,
+        sink: Sink<RecordingTransport>,
+    ) -> Result<Nothing> {
         *self.srq.lock().unwrap() = Some(sink);
         Ok(Nothing)
     }
-    fn qp(&self, _: QpCfg<'_, Told>, sink: Sink<Told>) -> Result<Nothing> {
+    fn qp(
+        &self,
+        _: QpCfg<'_, RecordingTransport>,
+        sink: Sink<RecordingTransport>,
+    ) -> Result<Nothing> {
         *self.qp.lock().unwrap() = Some(sink);
         Ok(Nothing)
     }
-    fn listen(&self, _: Port, _: usize, sink: Sink<Told>) -> Result<Nothing> {
+    fn listen(&self, _: Port, _: usize, sink: Sink<RecordingTransport>) -> Result<Nothing> {
         *self.listener.lock().unwrap() = Some(sink);
         Ok(Nothing)
     }
@@ -108,11 +118,11 @@ unsafe impl Transport for Told {
 unsafe impl Completions for Cq {
     unsafe fn poll(&self, _: &mut Polled<'_>) {}
     unsafe fn arm(&self, solicited: bool) -> bool {
-        self.0.lock().unwrap().push(Asked::Arm { solicited });
+        self.0.lock().unwrap().push(TransportCall::Arm { solicited });
         true
     }
-    fn attend(&self, on: bool) {
-        self.0.lock().unwrap().push(Asked::Attend(on));
+    fn require_upcalls(&self, on: bool) {
+        self.0.lock().unwrap().push(TransportCall::RequireUpcalls(on));
     }
     unsafe fn resize(&self, _: usize) -> Result<()> {
         Ok(())
@@ -142,7 +152,7 @@ impl Receives for Nothing {
 }
 
 // SAFETY: as above.
-unsafe impl Queue<Told> for Nothing {
+unsafe impl Queue<RecordingTransport> for Nothing {
     unsafe fn post_send(&self, _: &SendWr<'_>) -> std::result::Result<(), PostError> {
         Ok(())
     }
@@ -164,19 +174,21 @@ unsafe impl Queue<Told> for Nothing {
     }
 }
 
-fn open(quiet: bool) -> &'static Node<Ia<Told>> {
-    // SAFETY: no dispatcher is given.
-    unsafe { ia::open(&Opens { quiet }, "told", support::entry("told"), AsyncEvd::Create(8)) }
-        .unwrap()
+fn open(quiet: bool) -> &'static Node<Ia<RecordingTransport>> {
+    // SAFETY: no EVD is given.
+    unsafe {
+        ia::open(&RecordingProvider { quiet }, "told", support::entry("told"), AsyncEvd::Create(8))
+    }
+    .unwrap()
 }
 
-impl Told {
-    /// What it was asked for since the last time.
-    fn asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+impl RecordingTransport {
+    /// The requests since the last call.
+    fn calls(&self) -> Vec<TransportCall> {
+        std::mem::take(&mut *self.calls.lock().unwrap())
     }
 
-    fn tells_qp(&self, up: Upcall<'_, Told>) {
+    fn report_to_qp(&self, up: Upcall<'_, RecordingTransport>) {
         let sink = self.qp.lock().unwrap().expect("there is a queue pair");
         sink.call(up);
     }
@@ -186,17 +198,21 @@ fn address() -> SocketAddr {
     "127.0.0.1:9".parse().unwrap()
 }
 
-fn evd(ia: &Node<Ia<Told>>, flags: DAT_EVD_FLAGS) -> &'static Node<Evd<Told>> {
+fn evd(
+    ia: &Node<Ia<RecordingTransport>>,
+    flags: DAT_EVD_FLAGS,
+) -> &'static Node<Evd<RecordingTransport>> {
     evd::create(ia, 8, None, flags).unwrap()
 }
 
-/// An endpoint that sends completions to `dto`, with these flags, and connection events to the other.
+/// An endpoint that sends completions to `dto`, with these flags, and connection events to
+/// `connect`.
 fn endpoint(
-    ia: &Node<Ia<Told>>,
+    ia: &Node<Ia<RecordingTransport>>,
     flags: DAT_COMPLETION_FLAGS,
-    dto: &Node<Evd<Told>>,
-    connect: &Node<Evd<Told>>,
-) -> &'static Node<Ep<Told>> {
+    dto: &Node<Evd<RecordingTransport>>,
+    connect: &Node<Evd<RecordingTransport>>,
+) -> &'static Node<Ep<RecordingTransport>> {
     let pz = pz::create(ia).unwrap();
     let handles =
         Handles { pz: Some(pz), recv: None, request: Some(dto), connect: Some(connect), srq: None };
@@ -210,23 +226,23 @@ fn endpoint(
     ep::create(ia, handles, Some(&attr)).unwrap()
 }
 
-fn number(evd: &Node<Evd<Told>>) -> DAT_EVENT_NUMBER {
+fn number(evd: &Node<Evd<RecordingTransport>>) -> DAT_EVENT_NUMBER {
     // SAFETY: nobody dequeues meanwhile.
     unsafe { evd.wait(0, 1) }.unwrap().event.unwrap().event_number
 }
 
-/// The next event about this object, and why.
-fn reason(evd: &Node<Evd<Told>>, about: DAT_HANDLE) -> (DAT_EVENT_NUMBER, DAT_COUNT) {
+/// The next event about this object, and its reason.
+fn reason(evd: &Node<Evd<RecordingTransport>>, about: DAT_HANDLE) -> (DAT_EVENT_NUMBER, DAT_COUNT) {
     // SAFETY: nobody dequeues meanwhile.
     let event = unsafe { evd.wait(0, 1) }.unwrap().event.unwrap();
-    // SAFETY: an asynchronous error.
+    // SAFETY: this is an asynchronous error.
     let data = unsafe { event.event_data.asynch_error_event_data };
     assert_eq!(data.dat_handle, about);
     (event.event_number, data.reason)
 }
 
 #[test]
-fn a_shared_queue_that_has_failed_is_told_of() {
+fn a_failed_shared_queue_is_reported() {
     let ia = open(true);
     let pz = pz::create(ia).unwrap();
     let attr =
@@ -243,63 +259,68 @@ fn a_shared_queue_that_has_failed_is_told_of() {
 }
 
 #[test]
-fn a_completion_queue_is_attended_as_long_as_a_notification_object_wants_it() {
+fn a_completion_queue_makes_upcalls_while_a_cno_needs_them() {
     let ia = open(true);
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 8, Some(cno), DAT_EVD_DTO_FLAG).unwrap();
-    assert_eq!(ia.transport.asked(), [Asked::Attend(true), Asked::Arm { solicited: false }]);
+    assert_eq!(
+        ia.transport.calls(),
+        [TransportCall::RequireUpcalls(true), TransportCall::Arm { solicited: false }]
+    );
     // SAFETY: nobody dequeues meanwhile.
     unsafe { evd.set_cno(None) }.unwrap();
-    assert_eq!(ia.transport.asked()[0], Asked::Attend(false));
+    assert_eq!(ia.transport.calls()[0], TransportCall::RequireUpcalls(false));
     // SAFETY: nobody dequeues meanwhile.
     unsafe { evd.set_cno(Some(cno)) }.unwrap();
-    assert_eq!(ia.transport.asked()[0], Asked::Attend(true));
+    assert_eq!(ia.transport.calls()[0], TransportCall::RequireUpcalls(true));
 }
 
-/// One thread at a time uses a completion queue. An endpoint that is made beside a call on its EVD, and
-/// changes which completions wake, leaves the queue alone and tells the notification object, whose consumer
-/// looks then; else it arms the queue anew.
+/// One thread at a time uses a completion queue. If an endpoint is created concurrently with a call
+/// on its EVD, and changes which completions wake, it does not touch the queue but notifies the
+/// CNO, whose consumer then dequeues. Otherwise it arms the queue again.
 #[test]
-fn a_stream_that_joins_beside_a_call_on_its_evd_does_not_touch_the_queue() {
+fn a_stream_added_during_a_call_on_its_evd_does_not_touch_the_queue() {
     let entry = Entry { thread_safe: true, ..support::entry("told") };
-    // SAFETY: no dispatcher is given.
+    // SAFETY: no EVD is given.
     let ia =
-        unsafe { ia::open(&Opens { quiet: true }, "told", entry, AsyncEvd::Create(8)) }.unwrap();
+        unsafe { ia::open(&RecordingProvider { quiet: true }, "told", entry, AsyncEvd::Create(8)) }
+            .unwrap();
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
     // SAFETY: nobody dequeues meanwhile.
     unsafe { dto.set_cno(Some(cno)) }.unwrap();
-    ia.transport.asked();
+    ia.transport.calls();
 
     let join = || endpoint(ia, DAT_COMPLETION_UNSIGNALLED_FLAG, dto, connect);
     let ep = dto.slot().locked(|| Ok(join())).unwrap();
-    assert_eq!(ia.transport.asked(), []);
+    assert_eq!(ia.transport.calls(), []);
     assert_eq!(cno.wait(0), Ok(dto.handle()));
     // SAFETY: nobody uses it any more.
     unsafe { ep::free(ep) }.unwrap();
-    assert_eq!(ia.transport.asked(), [Asked::Arm { solicited: false }]);
+    assert_eq!(ia.transport.calls(), [TransportCall::Arm { solicited: false }]);
     join();
-    assert_eq!(ia.transport.asked(), [Asked::Arm { solicited: true }]);
+    assert_eq!(ia.transport.calls(), [TransportCall::Arm { solicited: true }]);
     assert_eq!(cno.wait(0).unwrap_err().kind(), DAT_QUEUE_EMPTY);
 
-    // Without that lock nobody knows whether there is a call.
+    // Without that lock, it is unknown whether a call is in progress.
     let ia = open(true);
     // SAFETY: there is no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
     // SAFETY: nobody dequeues meanwhile.
     unsafe { dto.set_cno(Some(cno)) }.unwrap();
-    ia.transport.asked();
+    ia.transport.calls();
     endpoint(ia, DAT_COMPLETION_UNSIGNALLED_FLAG, dto, connect);
-    assert_eq!(ia.transport.asked(), []);
+    assert_eq!(ia.transport.calls(), []);
     assert_eq!(cno.wait(0), Ok(dto.handle()));
 }
 
-/// `quiet`: the transport tells completions that were posted quiet from others, so that it can be asked for all others.
+/// `quiet`: the transport distinguishes completions that were posted quiet, so it can be asked for
+/// all others.
 #[test]
-fn a_wait_asks_for_the_completions_that_wake() {
+fn a_wait_arms_for_the_completions_that_wake() {
     use DAT_COMPLETION_DEFAULT_FLAG as DEFAULT;
     use DAT_COMPLETION_SOLICITED_WAIT_FLAG as SOLICITED;
     use DAT_COMPLETION_UNSIGNALLED_FLAG as UNSIGNALLED;
@@ -316,12 +337,15 @@ fn a_wait_asks_for_the_completions_that_wake() {
         for &flags in flags {
             endpoint(ia, flags, dto, connect);
         }
-        ia.transport.asked();
+        ia.transport.calls();
         // SAFETY: nobody dequeues meanwhile.
         unsafe { dto.wait(1, 1) }.unwrap();
-        assert!(ia.transport.asked().contains(&Asked::Arm { solicited }), "{quiet} {flags:?}");
+        assert!(
+            ia.transport.calls().contains(&TransportCall::Arm { solicited }),
+            "{quiet} {flags:?}"
+        );
     }
-    // Receives alone may have the solicited flag.
+    // Only receives may have the solicited flag.
     for (quiet, others, solicited) in
         [(true, &[][..], true), (false, &[], true), (false, &[DEFAULT], false)]
     {
@@ -339,54 +363,54 @@ fn a_wait_asks_for_the_completions_that_wake() {
         let handles =
             Handles { pz, recv: Some(dto), request: None, connect: Some(connect), srq: None };
         ep::create(ia, handles, Some(&attr)).unwrap();
-        ia.transport.asked();
+        ia.transport.calls();
         // SAFETY: nobody dequeues meanwhile.
         unsafe { dto.wait(1, 1) }.unwrap();
-        assert_eq!(ia.transport.asked(), [Asked::Arm { solicited }], "{quiet} {others:?}");
+        assert_eq!(ia.transport.calls(), [TransportCall::Arm { solicited }], "{quiet} {others:?}");
     }
 }
 
-const ENDS: [fn(&Told); 2] = [
-    |transport| transport.tells_qp(Upcall::Disconnected),
-    |transport| transport.tells_qp(Upcall::Broken { because: &"the test says so" }),
+const CONNECTION_ENDS: [fn(&RecordingTransport); 2] = [
+    |transport| transport.report_to_qp(Upcall::Disconnected),
+    |transport| transport.report_to_qp(Upcall::Broken { because: &"the test says so" }),
 ];
 
 #[test]
-fn a_connection_that_is_lost_while_it_is_made_or_ended_ends_with_one_event() {
-    for (end, tell) in ENDS.into_iter().enumerate() {
-        // While it is called.
+fn a_connection_lost_while_connecting_or_disconnecting_causes_one_event() {
+    for (end, report) in CONNECTION_ENDS.into_iter().enumerate() {
+        // The connection fails while it is being established.
         let ia = open(true);
         let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
         let ep = endpoint(ia, DAT_COMPLETION_DEFAULT_FLAG, dto, connect);
-        let call = |ep: &Node<Ep<Told>>| {
+        let call = |ep: &Node<Ep<RecordingTransport>>| {
             let (limit, flags) = (DAT_TIMEOUT_INFINITE, DAT_CONNECT_DEFAULT_FLAG);
             ep.connect(address(), 7, limit, b"", DAT_QOS_BEST_EFFORT, flags).unwrap();
         };
         call(ep);
-        tell(&ia.transport);
+        report(&ia.transport);
         assert_eq!(number(connect), DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 
-        // While this side ends it in order.
+        // The connection fails while this side disconnects gracefully.
         let ep = endpoint(ia, DAT_COMPLETION_DEFAULT_FLAG, dto, connect);
         call(ep);
         let depth = ReadDepth { incoming: 0, outgoing: 0 };
         let [peer, local] = [address(); 2];
-        ia.transport.tells_qp(Upcall::Established { private: b"", peer, local, depth });
+        ia.transport.report_to_qp(Upcall::Established { private: b"", peer, local, depth });
         assert_eq!(number(connect), DAT_CONNECTION_EVENT_ESTABLISHED);
         ep.disconnect(DAT_CLOSE_GRACEFUL_FLAG).unwrap();
-        tell(&ia.transport);
+        report(&ia.transport);
         assert_eq!(number(connect), DAT_CONNECTION_EVENT_DISCONNECTED);
 
-        // When it is up.
+        // The connection fails after it was established.
         let ep = endpoint(ia, DAT_COMPLETION_DEFAULT_FLAG, dto, connect);
         call(ep);
-        ia.transport.tells_qp(Upcall::Established { private: b"", peer, local, depth });
+        ia.transport.report_to_qp(Upcall::Established { private: b"", peer, local, depth });
         assert_eq!(number(connect), DAT_CONNECTION_EVENT_ESTABLISHED);
-        tell(&ia.transport);
+        report(&ia.transport);
         let expected = [DAT_CONNECTION_EVENT_DISCONNECTED, DAT_CONNECTION_EVENT_BROKEN][end];
         assert_eq!(number(connect), expected);
 
-        // While it is accepted.
+        // The connection fails while the request is being accepted.
         let ep = endpoint(ia, DAT_COMPLETION_DEFAULT_FLAG, dto, connect);
         let requests = evd(ia, DAT_EVD_CR_FLAG);
         psp::create(ia, Port::Qualifier(7), requests, DAT_PSP_CONSUMER_FLAG).unwrap();
@@ -395,12 +419,12 @@ fn a_connection_that_is_lost_while_it_is_made_or_ended_ends_with_one_event() {
         listener.call(Upcall::Request { request: Nothing, from, to, private: b"" });
         // SAFETY: nobody dequeues meanwhile.
         let event = unsafe { requests.wait(0, 1) }.unwrap().event.unwrap();
-        // SAFETY: a connection request that nobody has answered.
-        let request: &Node<Cr<Told>> =
+        // SAFETY: this is a connection request that was not answered.
+        let request: &Node<Cr<RecordingTransport>> =
             unsafe { handle::get(event.event_data.cr_arrival_event_data.cr_handle) }.unwrap();
         // SAFETY: nobody uses the request any more.
         unsafe { cr::accept(request, Some(ep), b"") }.unwrap();
-        tell(&ia.transport);
+        report(&ia.transport);
         assert_eq!(number(connect), DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
         // SAFETY: nobody dequeues meanwhile.
         assert!(unsafe { connect.wait(0, 1) }.unwrap().event.is_err(), "one event");

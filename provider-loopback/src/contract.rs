@@ -1,9 +1,10 @@
-//! The contract of [`Transport`](dat_core::provider::Transport) as test cases, for any transport.
+//! The contract of [`Transport`](dat_core::provider::Transport) as test cases for any transport.
 //!
-//! A case takes two adapters that reach each other (or the same one twice), panics where a promise is broken, and
-//! does not know the transport. [`transport_contract!`](crate::transport_contract) makes one `#[test]` of each.
-//! A wire may report a remote failure at the requester only as the end of the connection; the cases allow that.
-//! Nothing sleeps but to wait for something, and that for [`rig::PATIENCE`] at most.
+//! A case gets two adapters that reach each other (or the same one twice) and panics if a promise
+//! is broken. It does not know the transport. [`transport_contract!`](crate::transport_contract)
+//! makes one `#[test]` of each case. A wire may report a remote failure to the requester only as
+//! the end of the connection. The cases allow that. No case sleeps except to wait for an event, for
+//! at most [`rig::EVENT_TIMEOUT`].
 
 mod connections;
 mod data;
@@ -20,7 +21,8 @@ pub use not_ready::*;
 pub use queues::*;
 pub use windows::*;
 
-/// Makes a test of each contract case; the argument opens two adapters that reach each other: `|| (a, b)`.
+/// Makes a test of each contract case. The argument opens two adapters that reach each other: `||
+/// (a, b)`.
 #[macro_export]
 macro_rules! transport_contract {
     ($open:expr) => {
@@ -39,32 +41,32 @@ macro_rules! transport_contract {
             posts_are_checked
             // Messages without a receive.
             a_message_waits_for_its_receive
-            each_message_that_waits_is_told_of_once
+            each_message_that_waits_is_reported_once
             a_sender_is_stopped_until_there_are_receives
             messages_wait_for_buffers_of_a_shared_queue
             a_connection_ends_while_a_message_waits
             // Windows.
-            a_window_lets_peers_in_until_it_is_bound_anew
-            a_bind_takes_its_turn
-            windows_are_checked_where_regions_are
+            a_window_permits_access_until_it_is_bound_again
+            a_bind_is_carried_out_in_order
+            windows_are_checked_like_regions
             a_scoped_window_is_for_one_connection
             addresses_may_count_from_zero
             a_send_invalidates_a_window
             a_send_does_not_invalidate_a_region
-            a_read_may_end_in_a_window
+            the_sink_of_a_read_may_be_a_window
             binds_are_checked
-            a_flushed_bind_leaves_the_window_as_it_was
+            a_flushed_bind_leaves_the_window_unchanged
             a_dropped_window_is_unbound
             // Immediate data and atomic operations.
-            what_is_not_offered_is_refused
+            unsupported_operations_are_refused
             a_write_with_immediate_data_is_one_operation
-            atomic_operations_tell_what_was_there
+            atomic_operations_return_the_old_value
             atomic_operations_are_checked
             // Queues.
             unsignalled_requests_complete_silently
-            an_armed_queue_calls_once
-            solicited_waits_ignore_the_rest
-            solicited_waits_ignore_what_is_posted_quiet
+            an_armed_queue_makes_one_upcall
+            solicited_waits_ignore_other_completions
+            solicited_waits_ignore_quiet_posts
             a_full_completion_queue_overflows
             resizing_loses_nothing
             a_shared_queue_serves_all_its_endpoints
@@ -80,8 +82,8 @@ macro_rules! transport_contract {
             a_dropped_request_is_a_rejection
             a_full_backlog_is_a_rejection
             ports_are_exclusive
-            an_unanswered_call_times_out
-            a_graceful_close_carries_out_what_is_posted
+            an_unanswered_request_times_out
+            a_graceful_close_carries_out_posted_requests
             an_abrupt_close_flushes
             posts_after_the_end_are_flushed
             both_may_close_at_once

@@ -1,7 +1,7 @@
-//! The rules: every object of a fabric, what each operation does to them, and which upcalls follow.
+//! The rules: all objects of a fabric, what each operation does to them, and which upcalls follow.
 //!
-//! No locks, no threads, no clock but the one asked in `expire`: an operation runs to its end, and what could go on
-//! because of it goes on before it returns.
+//! The engine has no locks and no threads. Only `connect` and `expire` read the clock. An operation
+//! completes before it returns, with everything that it makes possible.
 
 mod connection;
 mod transfer;
@@ -18,11 +18,11 @@ use super::Adapter;
 use super::memory::{Memory, length};
 use dat_core::error::{Error, Result};
 use dat_core::provider::{
-    Allocated, Holding, Polled, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Token, Wc,
+    Allocated, HeldBuffers, Polled, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Token, Wc,
     WcOp, WcStatus,
 };
 
-/// Names an object; never used twice in a process.
+/// The number of an object. It is never used twice in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Id(u64);
 
@@ -36,26 +36,26 @@ impl Id {
 #[derive(Default)]
 pub(super) struct Engine {
     pub(super) memory: Memory,
-    /// Upcalls to make, oldest first.
-    pub(super) upcalls: VecDeque<Pending>,
+    /// The upcalls to make, oldest first.
+    pub(super) upcalls: VecDeque<PendingUpcall>,
     cqs: BTreeMap<Id, Cq>,
     srqs: BTreeMap<Id, Srq>,
     qps: BTreeMap<Id, Qp>,
     listeners: BTreeMap<Id, Listener>,
-    calls: BTreeMap<Id, Call>,
+    calls: BTreeMap<Id, ConnectRequest>,
     last_port: u16,
 }
 
 /// An upcall to make.
-pub(super) struct Pending {
+pub(super) struct PendingUpcall {
     pub(super) object: Id,
     pub(super) sink: Sink<Adapter>,
-    pub(super) note: Note,
+    pub(super) upcall: OwnedUpcall,
 }
 
-/// An [`dat_core::provider::Upcall`] that owns what it says.
+/// An [`dat_core::provider::Upcall`] that owns its data.
 #[derive(Clone)]
-pub(super) enum Note {
+pub(super) enum OwnedUpcall {
     CqReady,
     CqOverflow,
     Request {
@@ -81,7 +81,7 @@ pub(super) enum Note {
     Broken,
     LowWatermark,
     HighWatermark,
-    /// A message of so many octets waits for a receive.
+    /// A message with this number of octets waits for a receive.
     ReceiverNotReady(u32),
 }
 
@@ -89,7 +89,7 @@ struct Cq {
     sink: Sink<Adapter>,
     depth: usize,
     queue: VecDeque<Wc>,
-    /// Armed; `true`: for solicited and failed completions only.
+    /// Whether the queue is armed. `Some(true)`: only for solicited and failed completions.
     armed: Option<bool>,
     overflowed: bool,
 }
@@ -100,22 +100,22 @@ struct Srq {
     depth: usize,
     max_segments: usize,
     recvs: VecDeque<Recv>,
-    /// Report once that fewer than this are left.
+    /// When fewer buffers than this are left, one report is made.
     watermark: Option<usize>,
-    /// Senders that found it empty, longest waiting first.
+    /// The senders that found the queue empty, the longest waiting one first.
     starved: VecDeque<Id>,
 }
 
 struct Qp {
     core: QpCore,
     sink: Sink<Adapter>,
-    link: Link,
+    link: LinkState,
     requests: VecDeque<Request>,
     recvs: VecDeque<Recv>,
     carried_out: u64,
 }
 
-/// What a queue pair was created with.
+/// The configuration of a queue pair.
 #[derive(Clone)]
 pub(super) struct QpCore {
     pub(super) pd: Id,
@@ -123,7 +123,7 @@ pub(super) struct QpCore {
     pub(super) recv_cq: Option<Id>,
     pub(super) srq: Option<Id>,
     pub(super) token: Token,
-    pub(super) holding: Arc<Holding>,
+    pub(super) holding: Arc<HeldBuffers>,
     pub(super) sender_wakes: bool,
     pub(super) max_requests: usize,
     pub(super) max_recvs: usize,
@@ -131,24 +131,26 @@ pub(super) struct QpCore {
     pub(super) max_recv_segments: usize,
 }
 
-/// A queue pair connects once in its life.
+/// The state of a queue pair's connection. A queue pair connects once in its life.
 #[derive(Clone, Copy)]
-enum Link {
+enum LinkState {
     Idle,
-    Calling(Id),
-    Up(Up),
+    Connecting(Id),
+    Connected(Connection),
     Ended,
 }
 
 /// A connection, as one of its two ends sees it.
 #[derive(Clone, Copy)]
-struct Up {
+struct Connection {
     peer: Id,
-    /// Its `Established` has been delivered. No data moves before both were, so that no completion overtakes them.
+    /// Whether the upcall `Established` was delivered. No data moves before both ends have got it,
+    /// so that no completion precedes it.
     announced: bool,
-    /// Requests to carry out before a graceful close ends the connection.
+    /// The number of requests to carry out before a graceful close ends the connection.
     closing: Option<usize>,
-    /// RDMA reads this end may have outstanding. (They complete at once here, so only zero is a limit.)
+    /// The number of RDMA reads that this end may have outstanding. (They complete at once here, so
+    /// only zero is a limit.)
     reads: u32,
 }
 
@@ -160,14 +162,14 @@ struct Request {
     signalled: bool,
     solicited: bool,
     quiet: bool,
-    /// It found no receive at the peer, who has been told.
+    /// Whether it found no receive at the peer, and the peer was told.
     starved: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Task {
     Transfer(SendOp),
-    /// Carries out the bind that makes this key.
+    /// Carries out the bind that creates this key.
     Bind(u32),
 }
 
@@ -185,8 +187,9 @@ struct Listener {
     backlog: usize,
 }
 
-/// A connection request that nobody has answered. It outlives its caller's patience: then answering it fails.
-struct Call {
+/// A connection request that was not answered. It stays when its attempt times out. Accepting it
+/// fails then.
+struct ConnectRequest {
     caller: Id,
     listener: Id,
     from: SocketAddr,
@@ -236,7 +239,11 @@ impl Engine {
         };
         if cq.overflowed || cq.queue.len() >= cq.depth {
             if !std::mem::replace(&mut cq.overflowed, true) {
-                self.upcalls.push_back(Pending { object, sink: cq.sink, note: Note::CqOverflow });
+                self.upcalls.push_back(PendingUpcall {
+                    object,
+                    sink: cq.sink,
+                    upcall: OwnedUpcall::CqOverflow,
+                });
             }
             return;
         }
@@ -244,7 +251,11 @@ impl Engine {
         let wakes = solicited || wc.status != WcStatus::Success;
         if cq.armed.is_some_and(|only_solicited| wakes || !only_solicited) {
             cq.armed = None;
-            self.upcalls.push_back(Pending { object, sink: cq.sink, note: Note::CqReady });
+            self.upcalls.push_back(PendingUpcall {
+                object,
+                sink: cq.sink,
+                upcall: OwnedUpcall::CqReady,
+            });
         }
     }
 }
@@ -280,14 +291,15 @@ impl Engine {
             return Err(PostError::Full);
         }
         srq.recvs.push_back(recv);
-        // Each sender that waits may take as many as there are; one that is starved again queues up behind the others.
+        // Each waiting sender may take all buffers that are there. If it needs more, it is queued
+        // behind the others.
         while let Some(sender) = self
             .srqs
             .get_mut(&id)
             .filter(|srq| !srq.recvs.is_empty())
             .and_then(|srq| srq.starved.pop_front())
         {
-            self.pump(sender);
+            self.carry_out_requests(sender);
         }
         Ok(())
     }
@@ -325,22 +337,23 @@ impl Engine {
             .ok_or(PostError::Unsupported)?;
         let recv = Recv::new(&self.memory, qp.core.pd, qp.core.max_recv_segments, wr)?;
         match qp.link {
-            Link::Ended => {
+            LinkState::Ended => {
                 let wc = qp.core.wc(recv.id, WcOp::Recv, WcStatus::Flushed);
                 let cq = qp.core.recv_cq;
                 self.complete(cq, wc, false);
             }
             _ if qp.recvs.len() >= qp.core.max_recvs => return Err(PostError::Full),
-            Link::Up(Up { peer, .. }) => {
+            LinkState::Connected(Connection { peer, .. }) => {
                 qp.recvs.push_back(recv);
-                self.pump(peer);
+                self.carry_out_requests(peer);
             }
-            Link::Idle | Link::Calling(_) => qp.recvs.push_back(recv),
+            LinkState::Idle | LinkState::Connecting(_) => qp.recvs.push_back(recv),
         }
         Ok(())
     }
 
-    /// Receives are carried out at once and in order: what is allocated is what is posted to the queue pair itself.
+    /// Receives are carried out at once and in order, so only the receives that are posted to the
+    /// queue pair itself are allocated.
     pub(super) fn allocated(&self, id: Id) -> Allocated {
         let buffers = self.qps.get(&id).map_or(0, |qp| qp.recvs.len());
         Allocated { buffers, span: buffers }
@@ -351,10 +364,13 @@ impl Engine {
     }
 
     pub(super) fn withdrawn(&self, id: Id) -> usize {
-        self.qps.get(&id).filter(|qp| matches!(qp.link, Link::Idle)).map_or(0, |qp| qp.recvs.len())
+        self.qps
+            .get(&id)
+            .filter(|qp| matches!(qp.link, LinkState::Idle))
+            .map_or(0, |qp| qp.recvs.len())
     }
 
-    /// Takes the buffer for a message to `id` out of its queue; `sender` waits where there is none.
+    /// Takes the buffer for a message to `id` from its queue. If there is none, `sender` waits.
     fn take_recv(&mut self, id: Id, sender: Id) -> Option<Recv> {
         let qp = self.qps.get_mut(&id)?;
         let Some(srq_id) = qp.core.srq else { return qp.recvs.pop_front() };
@@ -372,7 +388,11 @@ impl Engine {
         let Some(srq) = self.srqs.get_mut(&object) else { return };
         if srq.watermark.is_some_and(|mark| srq.recvs.len() < mark) {
             srq.watermark = None;
-            self.upcalls.push_back(Pending { object, sink: srq.sink, note: Note::LowWatermark });
+            self.upcalls.push_back(PendingUpcall {
+                object,
+                sink: srq.sink,
+                upcall: OwnedUpcall::LowWatermark,
+            });
         }
     }
 }

@@ -1,18 +1,19 @@
-//! A fabric: the engine under its lock, and the way upcalls leave it.
+//! A fabric: the engine with its lock, and the delivery of upcalls.
 //!
-//! The engine queues upcalls while the lock is held. Whoever unlocks it delivers them, unlocked, one at a time: one
-//! thread has the delivery right, the others (and calls made from inside an upcall) leave theirs in the queue for it.
-//! So upcalls come in the order of what they report, and a method may return before its upcall was made.
+//! The engine queues upcalls while the lock is held. The thread that unlocks it delivers them
+//! without the lock, one at a time. One thread has the right to deliver; other threads, and calls
+//! from inside an upcall, leave their upcalls in the queue for it. So upcalls arrive in the order
+//! of what they report, and a method may return before its upcall was made.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
-use super::engine::{Engine, Id, Note, Pending};
+use super::engine::{Engine, Id, OwnedUpcall, PendingUpcall};
 use super::{Adapter, Object, Request};
 use dat_core::provider::{Sink, Upcall};
-use dat_core::wake::{Slept, Wake};
+use dat_core::wake::{Wake, WakeReason};
 
 static FABRICS: LazyLock<Mutex<HashMap<String, Weak<Fabric>>>> = LazyLock::new(Mutex::default);
 
@@ -25,12 +26,14 @@ pub(super) struct Fabric {
 #[derive(Default)]
 struct State {
     engine: Engine,
-    /// Whom the upcall in flight is about, and the thread that makes it: the holder of the delivery right.
+    /// The object of the upcall that is being made, and the thread that makes it: this thread has
+    /// the right to deliver.
     in_flight: Option<(Id, ThreadId)>,
     sleepers: Vec<Sleeper>,
 }
 
-/// The `Wake` of a thread inside `Fabric::sleep`, which takes it out of the list before it returns.
+/// The `Wake` of a thread inside `Fabric::sleep`. The thread removes it from the list before it
+/// returns.
 #[derive(PartialEq, Eq)]
 struct Sleeper(*const Wake);
 // SAFETY: a `Wake` may be signalled from any thread.
@@ -52,15 +55,15 @@ impl Fabric {
         lock(&FABRICS).get(name).and_then(Weak::upgrade)
     }
 
-    /// Does something to the engine, then delivers what came of it.
+    /// Runs `f` on the engine, then delivers the upcalls.
     pub(super) fn with<R>(self: &Arc<Self>, f: impl FnOnce(&mut Engine) -> R) -> R {
         let mut state = lock(&self.state);
         let timer = state.engine.next_timer();
         let result = f(&mut state.engine);
         if state.engine.next_timer().is_some_and(|new| timer.is_none_or(|old| new < old)) {
-            // Whoever sleeps knows only the old one.
+            // The sleeping threads only know the old timer.
             for sleeper in &state.sleepers {
-                // SAFETY: it is in the list, so its thread is still inside `sleep`.
+                // SAFETY: the entry is in the list, so its thread is still inside `sleep`.
                 let _futex = unsafe { &*sleeper.0 }.signal();
             }
         }
@@ -68,20 +71,22 @@ impl Fabric {
         result
     }
 
-    /// The same to remove an object, which gets no upcall any more once this returns (promise 3).
+    /// Runs `f` to remove an object. When this returns, the object gets no more upcalls (promise
+    /// 3).
     pub(super) fn retire(self: &Arc<Self>, object: Id, f: impl FnOnce(&mut Engine)) {
         let mut state = lock(&self.state);
         f(&mut state.engine);
         state.engine.upcalls.retain(|pending| pending.object != object);
         let me = thread::current().id();
-        while state.in_flight.is_some_and(|(whom, by)| whom == object && by != me) {
+        while state.in_flight.is_some_and(|(target, by)| target == object && by != me) {
             state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         self.deliver(state);
     }
 
-    /// Sleeps as [`dat_core::provider::Transport::sleep`] says; connection attempts time out meanwhile.
-    pub(super) fn sleep(self: &Arc<Self>, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    /// Sleeps as [`dat_core::provider::Transport::sleep`] specifies. Connection attempts time out
+    /// meanwhile.
+    pub(super) fn sleep(self: &Arc<Self>, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         loop {
             self.with(Engine::expire);
             let mut state = lock(&self.state);
@@ -89,20 +94,22 @@ impl Fabric {
             state.sleepers.push(Sleeper(wake));
             drop(state);
 
-            let slept = wake.park(deadline.into_iter().chain(timer).min());
+            let wake_reason = wake.park(deadline.into_iter().chain(timer).min());
 
             let mut state = lock(&self.state);
             state.sleepers.retain(|s| *s != Sleeper(wake));
             drop(state);
-            if slept != Slept::TimedOut || deadline.is_some_and(|d| d <= Instant::now()) {
-                return slept;
+            if wake_reason != WakeReason::TimedOut || deadline.is_some_and(|d| d <= Instant::now())
+            {
+                return wake_reason;
             }
         }
     }
 
     fn deliver<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>) {
         while state.in_flight.is_none() {
-            let Some(Pending { object, sink, note }) = state.engine.upcalls.pop_front() else {
+            let Some(PendingUpcall { object, sink, upcall }) = state.engine.upcalls.pop_front()
+            else {
                 return;
             };
             state.in_flight = Some((object, thread::current().id()));
@@ -110,41 +117,45 @@ impl Fabric {
             let flight = InFlight {
                 fabric: self,
                 object,
-                established: matches!(note, Note::Established { .. }),
+                established: matches!(upcall, OwnedUpcall::Established { .. }),
             };
-            self.call(sink, note);
+            self.call(sink, upcall);
             drop(flight);
             state = lock(&self.state);
         }
     }
 
-    fn call(self: &Arc<Self>, sink: Sink<Adapter>, note: Note) {
-        sink.call(match &note {
-            Note::CqReady => Upcall::CqReady,
-            Note::CqOverflow => Upcall::CqOverflow,
-            Note::Request { call, from, to, private } => Upcall::Request {
+    fn call(self: &Arc<Self>, sink: Sink<Adapter>, upcall: OwnedUpcall) {
+        sink.call(match &upcall {
+            OwnedUpcall::CqReady => Upcall::CqReady,
+            OwnedUpcall::CqOverflow => Upcall::CqOverflow,
+            OwnedUpcall::Request { call, from, to, private } => Upcall::Request {
                 request: Request(Object { fabric: self.clone(), id: *call }),
                 from: *from,
                 to: *to,
                 private,
             },
-            Note::Established { private, peer, local, depth } => {
+            OwnedUpcall::Established { private, peer, local, depth } => {
                 Upcall::Established { private, peer: *peer, local: *local, depth: *depth }
             }
-            Note::Rejected { by_peer, private } => Upcall::Rejected { by_peer: *by_peer, private },
-            Note::Unreachable => Upcall::Unreachable { because: None },
-            Note::TimedOut => Upcall::TimedOut,
-            Note::AcceptFailed => Upcall::AcceptFailed,
-            Note::Disconnected => Upcall::Disconnected,
-            Note::Broken => Upcall::Broken { because: &"a request failed" },
-            Note::LowWatermark => Upcall::LowWatermark,
-            Note::HighWatermark => Upcall::HighWatermark,
-            &Note::ReceiverNotReady(octets) => Upcall::ReceiverNotReady { octets, whole: true },
+            OwnedUpcall::Rejected { by_peer, private } => {
+                Upcall::Rejected { by_peer: *by_peer, private }
+            }
+            OwnedUpcall::Unreachable => Upcall::Unreachable { because: None },
+            OwnedUpcall::TimedOut => Upcall::TimedOut,
+            OwnedUpcall::AcceptFailed => Upcall::AcceptFailed,
+            OwnedUpcall::Disconnected => Upcall::Disconnected,
+            OwnedUpcall::Broken => Upcall::Broken { because: &"a request failed" },
+            OwnedUpcall::LowWatermark => Upcall::LowWatermark,
+            OwnedUpcall::HighWatermark => Upcall::HighWatermark,
+            &OwnedUpcall::ReceiverNotReady(octets) => {
+                Upcall::ReceiverNotReady { octets, whole: true }
+            }
         });
     }
 }
 
-/// Gives the delivery right back, also when the receiver panics.
+/// Releases the right to deliver, also if the receiver panics.
 struct InFlight<'a> {
     fabric: &'a Fabric,
     object: Id,
@@ -156,7 +167,7 @@ impl Drop for InFlight<'_> {
         let mut state = lock(&self.fabric.state);
         state.in_flight = None;
         if self.established {
-            state.engine.announced(self.object);
+            state.engine.mark_announced(self.object);
         }
         self.fabric.returned.notify_all();
     }
@@ -176,7 +187,7 @@ mod tests {
     use dat_core::provider::{Provider, Transport};
 
     #[test]
-    fn a_sleeper_learns_of_timers_set_later() {
+    fn a_sleeper_is_notified_of_timers_set_later() {
         const HOUR: Duration = Duration::from_secs(3600);
         let t = Mem.open("mem0", "sleeper").expect("open");
         let service = Service::new(&t, 1);
@@ -200,7 +211,7 @@ mod tests {
             caller.connect(service.port(&t), b"", Some(HOUR));
             asleep();
             advance("sleeper", HOUR - Duration::from_millis(5));
-            // The rest passes by itself, in the sleep.
+            // The remaining time passes while the thread sleeps.
             assert!(matches!(sleeper.join().expect("the sleeper"), Event::TimedOut));
         });
     }

@@ -1,12 +1,15 @@
-//! The in-process loopback transport: the reference for what [`Transport`] means, and the oracle of semantic tests.
+//! The in-process loopback transport: the reference for the meaning of [`Transport`], and the
+//! oracle of semantic tests.
 //!
-//! Adapters opened with the same ia_params (the *fabric*) reach one another. One lock guards a fabric; data moves in
-//! the thread that makes it possible, under that lock; nothing is concurrent, nothing is lost, and time passes only
-//! where [`advance`] or the clock says so. What the rules are is in `engine`, who may touch which memory in `memory`,
-//! how upcalls leave in `fabric`. `contract` is the same promises as a test suite for any transport.
+//! Adapters that are opened with the same ia_params (the *fabric*) reach one another. One lock
+//! guards a fabric. Data moves under that lock, in the thread that makes it possible. There is no
+//! concurrency and no loss, and time passes only by [`advance`] or the clock. The rules are in
+//! `engine`, the access to memory is in `memory`, and the delivery of upcalls is in `fabric`.
+//! `contract` contains the promises as a test suite for any transport.
 //!
-//! Where a wire would be free to choose, this transport does the strict thing: a message waits for a receive
-//! buffer as long as it takes, a failed request says what the peer found, both ends learn that a connection broke.
+//! If a wire may choose, this transport does the strict thing: a message waits for a receive buffer
+//! for any length of time, a failed request reports what the peer found, and both ends learn that a
+//! connection broke.
 
 #[doc(hidden)]
 pub mod contract;
@@ -30,13 +33,13 @@ use dat_core::provider::{
     PostError, Provider, Queue, ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport,
     Window,
 };
-use dat_core::wake::{Slept, Wake};
+use dat_core::wake::{Wake, WakeReason};
 
-/// The provider; ia_params name the fabric, and may add `strict=on`.
+/// The provider. ia_params is the name of the fabric, optionally followed by `strict=on`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mem;
 
-/// Lets time pass on a fabric: what times out meanwhile does so now.
+/// Advances the clock of a fabric. Attempts whose time has passed time out at once.
 pub fn advance(fabric: &str, by: Duration) {
     if let Some(fabric) = Fabric::find(fabric) {
         fabric.with(|engine| engine.advance(by));
@@ -55,7 +58,7 @@ impl Provider for Mem {
     }
 }
 
-/// As in the ia_params of other providers.
+/// The same text as in the ia_params of other providers.
 const STRICT: &str = "strict=on";
 
 const MAX_PRIVATE: usize = 256;
@@ -77,7 +80,7 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         extended: true,
         max_region_size: u64::MAX,
         max_pds: 1 << 16,
-        // What a `Wc` can count.
+        // The largest length that fits into a `Wc`.
         max_message: u32::MAX,
         max_private: MAX_PRIVATE,
         max_srqs: 1 << 12,
@@ -99,7 +102,7 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// With other limits: only dat-core keeps to them.
+    /// Changes the limits. Only dat-core enforces them.
     pub fn with_attrs(mut self, change: impl FnOnce(&mut Attrs)) -> Self {
         change(&mut self.attrs);
         self
@@ -111,10 +114,10 @@ impl Adapter {
 }
 
 // SAFETY: by the number of the promise:
-// 1. `Object::retire` takes the object's upcalls out of the queue and waits for one that is being made; there
-//    are none of the adapter.
-// 2. `memory` looks each region up under the fabric's lock, which `Mr::drop` takes as well, copies through
-//    raw pointers, and the engine forgets requests and receives when they complete.
+// 1. `Object::retire` removes the object's upcalls from the queue and waits for one that is being
+//    made. The adapter itself makes none.
+// 2. `memory` looks up each region under the fabric's lock, which `Mr::drop` also takes. It copies
+//    through raw pointers, and the engine forgets requests and receives when they complete.
 unsafe impl Transport for Adapter {
     type Pd = Pd;
     type Mr = Mr;
@@ -134,7 +137,7 @@ unsafe impl Transport for Adapter {
     }
 
     unsafe fn mr(&self, pd: &Pd, mem: provider::Mem, access: Access) -> Result<Mr> {
-        // SAFETY: the caller's promise; `Mr::drop` deregisters.
+        // SAFETY: the caller guarantees this, and `Mr::drop` deregisters.
         let keys = self.fabric.with(|e| unsafe { e.memory.register(pd.0, mem, access) })?;
         Ok(Mr { fabric: self.fabric.clone(), lkey: keys.0, rkey: keys.1 })
     }
@@ -189,7 +192,7 @@ unsafe impl Transport for Adapter {
         self.fabric.with(Engine::expire);
     }
 
-    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         self.fabric.sleep(wake, deadline)
     }
 }
@@ -201,7 +204,7 @@ fn check_private(private: &[u8]) -> Result<()> {
     }
 }
 
-/// What every handle is: the fabric and the object's number there.
+/// The content of every handle: the fabric, and the number of the object.
 struct Object {
     fabric: Arc<Fabric>,
     id: Id,
@@ -264,7 +267,8 @@ impl Drop for Mw {
 /// Completion queue.
 pub struct Cq(Object);
 
-// SAFETY: the engine queues completions in their order, and hands all out that fit, under the fabric's lock.
+// SAFETY: the engine queues completions in order, and returns all that fit, under the fabric's
+// lock.
 unsafe impl Completions for Cq {
     unsafe fn poll(&self, out: &mut Polled<'_>) {
         self.0.with(|e, id| e.poll(id, out));
@@ -312,16 +316,17 @@ impl Drop for Srq {
     }
 }
 
-/// Queue pair. Its completions that nobody has polled when it is dropped stay in the completion queue; what had
-/// not completed never does, and the peer sees an abrupt disconnect.
+/// Queue pair. When it is dropped, its completions stay in the completion queue until they are
+/// polled. Work requests that have not completed never will, and the peer sees an abrupt
+/// disconnect.
 pub struct Qp(Object);
 
 // SAFETY: by the number of the promise:
-// 1. A request or receive is taken out of the engine's queue when it completes, the oldest first.
-// 2. `Engine::remove_qp` takes what is left with it.
-// 3. `carried_out` counts what has succeeded, up to the first that has not; `withdrawn` what `remove_qp`
-//    would take with it.
-// 4. The engine calls `took` where a message takes a buffer, under the fabric's lock.
+// 1. A request or receive is removed from the engine's queue when it completes, the oldest first.
+// 2. `Engine::remove_qp` removes all others.
+// 3. `carried_out` counts the successful requests up to the first one that has not succeeded.
+//    `withdrawn` counts those that `remove_qp` would remove.
+// 4. The engine calls `buffer_taken` when a message takes a buffer, under the fabric's lock.
 unsafe impl Queue<Adapter> for Qp {
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         self.0.with(|e, id| e.post_send(id, wr))
@@ -393,7 +398,7 @@ pub struct Request(Object);
 
 impl Drop for Request {
     fn drop(&mut self) {
-        // Nothing to refuse where it was answered.
+        // Nothing is refused if the request was answered.
         self.0.with(|e, id| e.refuse(id, false, &[]));
     }
 }

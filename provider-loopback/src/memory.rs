@@ -1,4 +1,4 @@
-//! Registered memory: keys, what they allow, and the copy itself.
+//! Registered memory: keys, the accesses that they permit, and copying.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -10,27 +10,28 @@ use dat_core::error::no_memory;
 use dat_core::error::{Error, Result};
 use dat_core::provider::{Access, BindState, Mem, PostError, Remote, Segment, WcStatus};
 
-/// The regions of a fabric by local and by remote key, and windows by remote key. No number is ever both.
+/// The regions of a fabric by local and by remote key, and the windows by remote key. No number is
+/// both a local and a remote key.
 #[derive(Default)]
 pub(super) struct Memory {
     local: HashMap<u32, Region>,
     remote: HashMap<u32, Region>,
-    /// Binds that are queued or hold, by the key they make.
+    /// The binds that are queued or current, by the key that they create.
     binds: HashMap<u32, Bind>,
-    /// Windows, and the keys they are bound by.
+    /// The windows, and the keys that they are bound by.
     bound: HashMap<Id, Option<u32>>,
     last: u32,
 }
 
-/// What a key names.
+/// The memory that a key names.
 #[derive(Clone, Copy)]
 struct Region {
     pd: Id,
-    /// Only peers of this queue pair may use it.
+    /// If set, only the peer of this queue pair may use it.
     qp: Option<Id>,
     addr: u64,
     len: u64,
-    /// By what the first byte is named: its address or 0.
+    /// The name of the first byte: its address, or 0.
     base: u64,
     access: Access,
 }
@@ -38,11 +39,12 @@ struct Region {
 #[derive(Clone, Copy)]
 struct Bind {
     window: Id,
-    /// What the key will name, as part of the region with this local key; none: it unbinds.
+    /// The memory that the key will name, and the local key of its region. `None`: the bind unbinds
+    /// the window.
     view: Option<(u32, Region)>,
 }
 
-/// What a consumer wants a window to show.
+/// The memory that a window shall give access to, as the consumer requests it.
 #[derive(Clone, Copy)]
 pub(super) struct View {
     pub(super) lkey: u32,
@@ -52,7 +54,7 @@ pub(super) struct View {
     pub(super) zero_based: bool,
 }
 
-/// A window as its handle knows it.
+/// The data of a window's handle.
 #[derive(Clone, Copy)]
 pub(super) struct Window {
     pub(super) id: Id,
@@ -61,11 +63,11 @@ pub(super) struct Window {
 }
 
 impl Memory {
-    /// Registers memory; answers the local and the remote key.
+    /// Registers memory. Returns the local and the remote key.
     ///
     /// # Safety
-    /// As [`Transport::mr`](dat_core::provider::Transport::mr): the memory stays mapped until the keys are
-    /// deregistered.
+    /// As for [`Transport::mr`](dat_core::provider::Transport::mr): the memory stays mapped until the
+    /// keys are deregistered.
     pub(super) unsafe fn register(
         &mut self,
         pd: Id,
@@ -89,32 +91,32 @@ impl Memory {
         Ok((lkey, rkey))
     }
 
-    /// Ends both keys, and those of windows that show the region; binds to it that are queued will fail.
+    /// Ends both keys and those of windows on the region. Queued binds to the region will fail.
     pub(super) fn deregister(&mut self, lkey: u32, rkey: u32) {
         self.local.remove(&lkey);
         self.remote.remove(&rkey);
-        let shown = |key: &&mut Option<u32>| {
+        let is_on_region = |key: &&mut Option<u32>| {
             let bind = (**key).and_then(|key| self.binds.get(&key));
             bind.is_some_and(|bind| bind.view.is_some_and(|(region, _)| region == lkey))
         };
         let keys: Vec<u32> =
-            self.bound.values_mut().filter(shown).filter_map(Option::take).collect();
+            self.bound.values_mut().filter(is_on_region).filter_map(Option::take).collect();
         for key in keys {
             self.end(key);
         }
     }
 
-    /// Takes a window's key away from the peers of a queue pair. False: they have no such key, or it is a region's, which
-    /// only its owner takes back.
+    /// Ends a window's key that the peer of a queue pair may use. Returns false if the peer has no
+    /// such key, or if it is the key of a region, which only the owner can end.
     pub(super) fn invalidate(&mut self, pd: Id, qp: Id, rkey: u32) -> bool {
-        let theirs = self.remote.get(&rkey).is_some_and(|r| r.admits(pd, qp));
+        let theirs = self.remote.get(&rkey).is_some_and(|r| r.permits(pd, qp));
         let Some(bind) = self.binds.get(&rkey).filter(|_| theirs) else { return false };
         self.bound.insert(bind.window, None);
         self.end(rkey);
         true
     }
 
-    /// Checks segments for a local access; answers where they are.
+    /// Checks segments for a local access. Returns their addresses.
     pub(super) fn local(
         &self,
         pd: Id,
@@ -127,8 +129,8 @@ impl Memory {
         })
     }
 
-    /// The same for segments that name the sink of a read by remote keys of its own side.
-    pub(super) fn exposed(
+    /// The same for segments that name the sink of a read by remote keys of this side.
+    pub(super) fn locate_sink(
         &self,
         pd: Id,
         qp: Id,
@@ -136,7 +138,7 @@ impl Memory {
     ) -> std::result::Result<Vec<Segment>, PostError> {
         locate(segments, |segment| {
             let region = self.remote.get(&segment.key).ok_or(PostError::Key)?;
-            match region.admits(pd, qp) {
+            match region.permits(pd, qp) {
                 false => Err(PostError::Domain),
                 true if !region.access.remote_write => Err(PostError::Access { write: true }),
                 true => region.locate(segment.addr, segment.len.into()).ok_or(PostError::Bounds),
@@ -144,7 +146,8 @@ impl Memory {
         })
     }
 
-    /// Checks the access of a queue pair's peer to `len` bytes; answers where they are. `None`: refused.
+    /// Checks an access of a queue pair's peer to `len` bytes. Returns their address, or `None` if
+    /// the access is refused.
     pub(super) fn remote(
         &self,
         pd: Id,
@@ -153,21 +156,21 @@ impl Memory {
         len: u32,
         write: bool,
     ) -> Option<Segment> {
-        // RFC 5040, 5.1 and 5.2.1: the STag of an empty access is not looked at.
+        // The STag of an empty access is not checked (RFC 5040, 5.1 and 5.2.1).
         if len == 0 {
             return Some(Segment::default());
         }
         let region = self.remote.get(&at.key)?;
         let allowed = if write { region.access.remote_write } else { region.access.remote_read };
         let addr =
-            region.locate(at.addr, len.into()).filter(|_| allowed && region.admits(pd, qp))?;
+            region.locate(at.addr, len.into()).filter(|_| allowed && region.permits(pd, qp))?;
         Some(Segment { addr, len, key: at.key })
     }
 
-    /// The same for an atomic operation on 64 bits. `Err`: they are not aligned.
+    /// The same for an atomic operation on 64 bits. They must be aligned.
     pub(super) fn atomic(&self, pd: Id, qp: Id, at: Remote) -> std::result::Result<u64, WcStatus> {
         let region =
-            self.remote.get(&at.key).filter(|r| r.access.remote_atomic && r.admits(pd, qp));
+            self.remote.get(&at.key).filter(|r| r.access.remote_atomic && r.permits(pd, qp));
         let addr = region
             .and_then(|r| r.locate(at.addr, size_of::<u64>() as u64))
             .ok_or(WcStatus::RemoteAccess)?;
@@ -180,7 +183,8 @@ impl Memory {
 
     fn key(&mut self) -> u32 {
         loop {
-            // An odd step visits every number, and neighbours are far apart: an off-by-one is never valid by chance.
+            // An odd step visits every number. Successive keys are far apart, so an off-by-one is
+            // not valid by chance.
             self.last = self.last.wrapping_add(0x9e37_79b1);
             let taken = self.local.contains_key(&self.last)
                 || self.remote.contains_key(&self.last)
@@ -204,7 +208,7 @@ impl Memory {
         }
     }
 
-    /// Takes a key for a bind that is about to be queued at `qp`.
+    /// Reserves a key for a bind that is about to be queued at `qp`.
     pub(super) fn reserve(
         &mut self,
         window: Window,
@@ -215,7 +219,7 @@ impl Memory {
         if window.pd != pd {
             return Err(PostError::Domain);
         }
-        let shown = match view {
+        let bound_view = match view {
             None => None,
             Some(View { lkey, addr, len, access, zero_based }) => {
                 let region = self.local.get(&lkey).ok_or(PostError::Key)?;
@@ -231,11 +235,11 @@ impl Memory {
             }
         };
         let key = self.key();
-        self.binds.insert(key, Bind { window: window.id, view: shown });
+        self.binds.insert(key, Bind { window: window.id, view: bound_view });
         Ok(key)
     }
 
-    /// Carries out the bind that made `key`. False: its region is gone.
+    /// Carries out the bind that created `key`. Returns false if its region is gone.
     pub(super) fn bind(&mut self, key: u32) -> bool {
         let Some(&Bind { window, view }) = self.binds.get(&key) else { return false };
         if view.is_some_and(|(lkey, _)| !self.local.contains_key(&lkey)) {
@@ -259,7 +263,7 @@ impl Memory {
         true
     }
 
-    /// What became of the bind of a window that made `key`.
+    /// The state of the window's bind that created `key`.
     pub(super) fn state(&self, window: Id, key: u32) -> BindState {
         match self.binds.get(&key) {
             Some(bind) if bind.window != window => BindState::Over,
@@ -269,7 +273,7 @@ impl Memory {
         }
     }
 
-    /// Ends a bind, carried out or not, and its key.
+    /// Ends a bind, whether it was carried out or not, and its key.
     pub(super) fn end(&mut self, key: u32) {
         if self.binds.remove(&key).is_some() {
             self.remote.remove(&key);
@@ -278,11 +282,11 @@ impl Memory {
 }
 
 impl Region {
-    fn admits(&self, pd: Id, qp: Id) -> bool {
+    fn permits(&self, pd: Id, qp: Id) -> bool {
         self.pd == pd && self.qp.is_none_or(|only| only == qp)
     }
 
-    /// Checks a local access; answers where it is.
+    /// Checks a local access. Returns its address.
     fn check(&self, pd: Id, at: u64, len: u64, write: bool) -> std::result::Result<u64, PostError> {
         let allowed = if write { self.access.local_write } else { self.access.local_read };
         match self.locate(at, len) {
@@ -293,33 +297,33 @@ impl Region {
         }
     }
 
-    /// The address of `len` bytes, if they are in it.
+    /// The address of `len` bytes, if they are inside the region.
     fn locate(&self, at: u64, len: u64) -> Option<u64> {
         let offset = at.checked_sub(self.base)?;
         (offset.checked_add(len)? <= self.len).then(|| self.addr + offset)
     }
 }
 
-/// Puts addresses where `find` says into the segments that are not empty.
+/// Replaces the addresses of non-empty segments by those that `find` returns. Drops empty segments.
 fn locate(
     segments: &[Segment],
     find: impl Fn(&Segment) -> std::result::Result<u64, PostError>,
 ) -> std::result::Result<Vec<Segment>, PostError> {
-    // An empty segment names no byte, so nothing about it can be wrong (InfiniBand 1.3, 9.4.1 treats keys so).
+    // An empty segment names no byte, so it cannot be wrong (InfiniBand 1.3, 9.4.1 treats keys so).
     let named = segments.iter().filter(|s| s.len != 0);
     named.map(|s| Ok(Segment { addr: find(s)?, ..*s })).collect()
 }
 
-/// Bytes in all.
+/// The total length.
 pub(super) fn length(segments: &[Segment]) -> std::result::Result<u32, PostError> {
     let total: u64 = segments.iter().map(|s| u64::from(s.len)).sum();
     u32::try_from(total).map_err(|_| PostError::Unsupported)
 }
 
-/// Copies `from` to `to`, both in order, until either ends. Overlaps are allowed.
+/// Copies `from` to `to`, both in order, until either ends. Overlaps are permitted.
 ///
 /// # Safety
-/// Every non-empty segment lies in memory that is mapped and that its owner has opened to this access.
+/// Every non-empty segment is in memory that is mapped, and whose owner permits this access.
 pub(super) unsafe fn copy(from: &[Segment], to: &[Segment]) {
     let mut from = from.iter().filter(|s| s.len != 0);
     let mut to = to.iter().filter(|s| s.len != 0);
@@ -336,7 +340,7 @@ pub(super) unsafe fn copy(from: &[Segment], to: &[Segment]) {
             }
         }
         let n = src.len.min(dst.len);
-        // SAFETY: both ranges lie inside segments that the caller vouches for.
+        // SAFETY: the caller guarantees that both ranges are inside valid segments.
         unsafe { std::ptr::copy(src.addr as *const u8, dst.addr as *mut u8, n as usize) };
         for part in [&mut src, &mut dst] {
             part.addr += u64::from(n);

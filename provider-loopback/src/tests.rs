@@ -1,4 +1,4 @@
-//! The contract, and what this transport decides where the contract leaves a choice.
+//! The contract, and the decisions of this transport where the contract leaves a choice.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use dat_core::provider::*;
 mod contract {
     use super::*;
 
-    /// A fabric for each test, named by its thread.
+    /// A separate fabric for each test, named after its thread.
     fn open() -> (Adapter, Adapter) {
         let fabric = format!("{:?}", std::thread::current().id());
         (super::open(&fabric), super::open(&fabric))
@@ -38,13 +38,13 @@ fn one_adapter_reaches_itself() {
 }
 
 #[test]
-fn fabrics_are_worlds_apart() {
+fn fabrics_do_not_reach_each_other() {
     let (here, there) = (open("here"), open("there"));
     let service = Service::new(&there, 1);
     let caller = End::new(&here);
     caller.connect(service.port(&there), b"", None);
     assert!(matches!(caller.log.take(), Some(Event::Rejected { by_peer: false, .. })));
-    // The same port is free here.
+    // The same port is free on this fabric.
     let log = Log::new(&here);
     here.listen(Port::Qualifier(service.port(&there)), 1, log.sink()).expect("listen");
 }
@@ -83,7 +83,7 @@ fn only_loopback_addresses_are_reached() {
 }
 
 #[test]
-fn time_passes_when_told() {
+fn time_passes_by_advance() {
     let fabric = "time";
     let t = open(fabric);
     let service = Service::new(&t, 8);
@@ -107,14 +107,14 @@ fn time_passes_when_told() {
 
 #[test]
 fn a_drop_waits_for_the_upcall_in_flight() {
-    /// Stays in its upcall for a while, and looks whether the drop returns meanwhile.
+    /// Stays in its upcall for a while, and checks whether the drop returns meanwhile.
     #[derive(Default)]
-    struct Slow {
+    struct SlowReceiver {
         inside: AtomicBool,
         dropped: AtomicBool,
         early: AtomicBool,
     }
-    impl Receiver<Adapter> for Slow {
+    impl Receiver<Adapter> for SlowReceiver {
         fn upcall(&self, _: Upcall<'_, Adapter>) {
             self.inside.store(true, Ordering::SeqCst);
             for _ in 0..10_000 {
@@ -124,7 +124,7 @@ fn a_drop_waits_for_the_upcall_in_flight() {
         }
     }
     let t = open("slow");
-    let (slow, end) = (Slow::default(), End::new(&t));
+    let (slow, end) = (SlowReceiver::default(), End::new(&t));
     // SAFETY: `slow` outlives the listener.
     let listener = t.listen(Port::Any, 1, unsafe { Sink::new(&raw const slow) }).expect("listen");
     let port = t.port(&listener);
@@ -160,7 +160,7 @@ fn messages_wait_for_buffers() {
     assert_eq!(b.mem.read(0, 8), b"12345678");
     assert_eq!(b.mem.read(64, 8), b"12345678");
 
-    // The queue holds what it was made for, and no more.
+    // The queue holds as many requests as it was created for, and no more.
     for i in 0..QUEUE as u64 {
         a.send(i, &[]);
     }
@@ -181,7 +181,7 @@ fn a_graceful_close_waits_for_buffers_too() {
     b.recv(1, &[b.mem.segment(0, 4)]);
     assert!(matches!(a.log.take(), Some(Event::Disconnected)));
     assert!(matches!(b.log.take(), Some(Event::Disconnected)));
-    // What was posted after the close was not part of it.
+    // Requests that were posted after the close were not part of it.
     assert_eq!(
         outcomes(&poll::<Adapter>(&a.requests, 4)),
         [(1, WcStatus::Success), (2, WcStatus::Flushed)]
@@ -207,7 +207,7 @@ fn senders_to_a_shared_queue_take_turns() {
         }
     }
     for i in 0..6 {
-        // SAFETY: no memory.
+        // SAFETY: the receive has no memory.
         unsafe { srq.post_recv(&RecvWr { id: i, segments: &[], quiet: false }) }.expect("post");
         assert_eq!(srq.available(), 0);
     }
@@ -218,7 +218,7 @@ fn senders_to_a_shared_queue_take_turns() {
 }
 
 #[test]
-fn failures_are_told_to_both_sides() {
+fn failures_are_reported_to_both_sides() {
     let t = open("failures");
     let rig = Rig { a: &t, b: &t };
 
@@ -236,24 +236,24 @@ fn failures_are_told_to_both_sides() {
     a.post(1, SendOp::Write(Remote { addr: 0, key: 1 }), &[a.mem.segment(0, 2)]);
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::RemoteAccess)]);
 
-    // A buffer that is deregistered while it is posted.
+    // A buffer is deregistered while it is posted.
     let (a, b) = rig.pair();
-    let gone = Buffer::new(&t, &b.pd, 64, ALL);
-    b.recv(1, &[gone.segment(0, 64)]);
-    drop(gone);
+    let dropped_buffer = Buffer::new(&t, &b.pd, 64, ALL);
+    b.recv(1, &[dropped_buffer.segment(0, 64)]);
+    drop(dropped_buffer);
     a.send(1, &[a.mem.segment(0, 2)]);
     assert_eq!(outcomes(&poll::<Adapter>(&b.recvs, 4)), [(1, WcStatus::LocalProtection)]);
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::RemoteResponder)]);
 
     let (a, b) = rig.pair();
-    let gone = Buffer::new(&t, &a.pd, 64, ALL);
-    a.send(1, &[gone.segment(0, 64)]);
-    drop(gone);
+    let dropped_buffer = Buffer::new(&t, &a.pd, 64, ALL);
+    a.send(1, &[dropped_buffer.segment(0, 64)]);
+    drop(dropped_buffer);
     b.recv(1, &[b.mem.segment(0, 64)]);
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::LocalProtection)]);
     assert_eq!(outcomes(&poll::<Adapter>(&b.recvs, 4)), [(1, WcStatus::Flushed)]);
 
-    // A key that is not the peer's to invalidate.
+    // A key that the peer may not invalidate.
     let (a, b) = rig.pair();
     b.recv(1, &[b.mem.segment(0, 64)]);
     a.post(1, SendOp::Send { invalidate: Some(a.mem.mr.rkey()) }, &[]);
@@ -293,19 +293,20 @@ fn a_queue_pair_connects_once() {
     assert_eq!(a.qp.connect(&to).expect_err("connected").kind(), dat_sys::DAT_INVALID_STATE);
     let caller = End::new(&t);
     caller.qp.connect(&to).expect("connect");
-    // A request that cannot be accepted so is refused, as any that is dropped.
+    // If accepting a request fails, the request is refused, like any that is dropped.
     let error = b.qp.accept(service.request(&rig).0, b"", DEPTH).expect_err("connected");
     assert_eq!(error.kind(), dat_sys::DAT_INVALID_STATE);
     assert!(matches!(caller.log.take(), Some(Event::Rejected { by_peer: false, .. })));
-    // The connection did not notice.
+    // The existing connection is not affected.
     b.recv(1, &[]);
     a.send(1, &[]);
     assert_eq!(poll::<Adapter>(&b.recvs, 1).len(), 1);
 }
 
 #[test]
-fn a_closed_service_refuses_what_nobody_saw() {
-    /// Calls and closes the service from inside an upcall: the request is still waiting for its own then.
+fn closing_a_service_refuses_unseen_requests() {
+    /// Connects and closes the service from inside an upcall. The request then still waits for its
+    /// own upcall.
     struct Closing<'t> {
         caller: &'t End<'t, Adapter>,
         port: u64,
@@ -337,12 +338,12 @@ fn a_closed_service_refuses_what_nobody_saw() {
 
 #[test]
 fn no_completion_overtakes_the_connection() {
-    /// Counts the messages that are there when the connection is reported.
-    struct Early<'t> {
+    /// Counts the messages that have completed when the connection is reported.
+    struct CompletionCounter<'t> {
         end: &'t End<'t, Adapter>,
         messages: AtomicUsize,
     }
-    impl Receiver<Adapter> for Early<'_> {
+    impl Receiver<Adapter> for CompletionCounter<'_> {
         fn upcall(&self, up: Upcall<'_, Adapter>) {
             if let Upcall::Established { .. } = up {
                 self.messages
@@ -353,11 +354,11 @@ fn no_completion_overtakes_the_connection() {
     let t = open("early");
     let rig = Rig { a: &t, b: &t };
     let (a, b, service) = (End::new(&t), End::new(&t), Service::new(&t, 1));
-    let early = Early { end: &b, messages: AtomicUsize::new(0) };
+    let early = CompletionCounter { end: &b, messages: AtomicUsize::new(0) };
     // SAFETY: `early` outlives the queue pair.
     let sink = unsafe { Sink::new(&raw const early) };
     let qp = t.qp(cfg::<Adapter>(&b.pd, &b.requests, &b.recvs, None), sink).expect("queue pair");
-    // SAFETY: no memory.
+    // SAFETY: the receive has no memory.
     unsafe { qp.post_recv(&RecvWr { id: 1, segments: &[], quiet: false }) }.expect("post");
     a.connect(service.port(&t), b"", None);
     a.send(1, &[]);

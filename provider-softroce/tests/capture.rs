@@ -70,7 +70,7 @@ fn captured(params: &str, dir: &Path) -> [PathBuf; 2] {
     contract::reads_fetch_what_is_there(&a, &b);
     contract::a_send_invalidates_a_window(&a, &b);
     contract::a_write_with_immediate_data_is_one_operation(&a, &b);
-    contract::atomic_operations_tell_what_was_there(&a, &b);
+    contract::atomic_operations_return_the_old_value(&a, &b);
     contract::a_rejection_carries_private_data(&a, &b);
     contract::forbidden_remote_access_breaks_the_connection(&a, &b);
     files

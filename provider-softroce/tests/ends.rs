@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Close, Connect, Provider, Queue, Transport, WcStatus};
-use provider_loopback::contract::rig::{DEPTH, End, Event, PATIENCE, Rig, Service, outcomes};
+use provider_loopback::contract::rig::{DEPTH, EVENT_TIMEOUT, End, Event, Rig, Service, outcomes};
 use provider_softroce::{Roce, SoftRoce};
 use wire::cm::{Drep, Dreq, IpHeader, Mad, Message, Reason, Rep, Req, Rtu, ServiceId, Timeout};
 use wire::rocev2::{
@@ -577,7 +577,10 @@ fn closes_with(answer: bool) -> u32 {
     std::thread::scope(|scope| {
         let closed = scope.spawn(move || drop(ours));
         while !closed.is_finished() {
-            assert!(start.elapsed() < PATIENCE, "the adapter is not closed after {PATIENCE:?}");
+            assert!(
+                start.elapsed() < EVENT_TIMEOUT,
+                "the adapter is not closed after {EVENT_TIMEOUT:?}"
+            );
             peer.dreq.set(None);
             let Some(heard) = peer.hear() else { continue };
             let Heard::Dreq { transaction } = heard else { panic!("{heard:?}") };

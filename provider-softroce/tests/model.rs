@@ -14,7 +14,7 @@ mod conservation;
 #[allow(dead_code)] // the other tests' part
 mod world;
 
-use conservation::{Place, own_address};
+use conservation::{ProviderUnderTest, own_address};
 
 #[test]
 fn every_request_and_receive_ends_in_exactly_one_place_over_rocev2() {
@@ -24,5 +24,10 @@ fn every_request_and_receive_ends_in_exactly_one_place_over_rocev2() {
         &format!("{address} engine=user"),
         false,
     );
-    conservation::some_sequences(|| Place { table, name: name.into(), address, at_once: false });
+    conservation::some_sequences(|| ProviderUnderTest {
+        table,
+        name: name.into(),
+        address,
+        at_once: false,
+    });
 }

@@ -102,7 +102,7 @@ fn captured(params: &str, dir: &Path) -> [PathBuf; 2] {
     contract::reads_fetch_what_is_there(&a, &b);
     contract::many_requests_in_both_directions(&a, &b);
     contract::a_send_invalidates_a_window(&a, &b);
-    contract::atomic_operations_tell_what_was_there(&a, &b);
+    contract::atomic_operations_return_the_old_value(&a, &b);
     contract::a_rejection_carries_private_data(&a, &b);
     contract::forbidden_remote_access_breaks_the_connection(&a, &b);
     contract::an_abrupt_close_flushes(&a, &b);

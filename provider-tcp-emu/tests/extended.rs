@@ -46,7 +46,7 @@ impl Side {
             thread_safe: false,
         };
         // SAFETY: no dispatcher is given.
-        let ia = unsafe { ia::open(&TcpEmu, params, entry, AsyncEvd::Elsewhere) }.unwrap();
+        let ia = unsafe { ia::open(&TcpEmu, params, entry, AsyncEvd::Exists) }.unwrap();
         let all =
             evd::create(ia, 64, None, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG)
                 .unwrap();

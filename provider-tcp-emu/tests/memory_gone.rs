@@ -105,7 +105,7 @@ impl Side {
             thread_safe: false,
         };
         // SAFETY: no dispatcher is given.
-        let ia = unsafe { ia::open(&TcpEmu, "lo spin=0", entry, AsyncEvd::Elsewhere) }.unwrap();
+        let ia = unsafe { ia::open(&TcpEmu, "lo spin=0", entry, AsyncEvd::Exists) }.unwrap();
         let streams = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG;
         let (all, pz) = (evd::create(ia, 64, None, streams).unwrap(), pz::create(ia).unwrap());
         let handles = Handles {
@@ -193,9 +193,12 @@ fn until_ended(sides: [&Side; 2], style: Style) -> Told {
             let event = unsafe {
                 match style {
                     Style::Polls => side.all.dequeue(),
-                    Style::Waits => {
-                        side.all.attend(1).unwrap().wait(PATIENCE).and_then(|waited| waited.event)
-                    }
+                    Style::Waits => side
+                        .all
+                        .begin_wait(1)
+                        .unwrap()
+                        .wait(PATIENCE)
+                        .and_then(|waited| waited.event),
                 }
             };
             match event {

@@ -14,11 +14,16 @@ mod conservation;
 #[allow(dead_code)] // the other tests' part
 mod world;
 
-use conservation::{Place, own_address};
+use conservation::{ProviderUnderTest, own_address};
 
 #[test]
 fn every_request_and_receive_ends_in_exactly_one_place_over_tcp() {
     let (name, address) = ("model", own_address());
     let table = client::register::<provider_tcp_emu::TcpEmu>(name, &format!("{address}"), false);
-    conservation::some_sequences(|| Place { table, name: name.into(), address, at_once: false });
+    conservation::some_sequences(|| ProviderUnderTest {
+        table,
+        name: name.into(),
+        address,
+        at_once: false,
+    });
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use dat_core::nesting;
 use dat_core::provider::{Completions, Polled, Sink, Upcall, Wc};
-use dat_core::wake::{Slept, Wake};
+use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, Result};
 use dat_sys::{
     DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_STATE, DAT_MODEL_NOT_SUPPORTED, DAT_RESOURCE_MEMORY,
@@ -20,7 +20,7 @@ use rdma_core_sys::*;
 use rustix::event::Timespec;
 
 use crate::Adapter;
-use crate::descriptor::{InterruptibleSleep, WakeReason, set_nonblocking};
+use crate::descriptor::{InterruptibleSleep, SleepEnd, set_nonblocking};
 use crate::gate::Gate;
 use crate::progress::ProgressContext;
 
@@ -179,7 +179,7 @@ unsafe impl Completions for Cq {
         unsafe { self.0.arm(solicited) }
     }
 
-    fn attend(&self, on: bool) {
+    fn require_upcalls(&self, on: bool) {
         if self.0.watched.swap(on, Ordering::AcqRel) != on {
             self.0.progress.wake();
         }
@@ -415,30 +415,30 @@ impl CqShared {
     }
 
     /// A consumer that has armed the queue sleeps until there is a notification.
-    pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         let sleeper = match self.sleeper.get() {
             Some(sleeper) => sleeper,
             None => match InterruptibleSleep::new() {
                 Ok(sleeper) => self.sleeper.get_or_init(|| sleeper),
                 // Without file descriptors there is no sleep; the caller polls again.
-                Err(_) => return Slept::Woken,
+                Err(_) => return WakeReason::Woken,
             },
         };
         if !wake.enter_poller() {
-            return Slept::Woken;
+            return WakeReason::Woken;
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let reason =
             sleeper.sleep(self, left.and_then(|left| Timespec::try_from(left).ok()).as_ref());
         let signalled = wake.leave_poller();
         match reason {
-            WakeReason::Readable => {
+            SleepEnd::Readable => {
                 self.take_notifications();
-                Slept::Woken
+                WakeReason::Woken
             }
-            WakeReason::TimedOut if !signalled => Slept::TimedOut,
-            WakeReason::Signal if !signalled => Slept::Interrupted,
-            _ => Slept::Woken,
+            SleepEnd::TimedOut if !signalled => WakeReason::TimedOut,
+            SleepEnd::Signal if !signalled => WakeReason::Interrupted,
+            _ => WakeReason::Woken,
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) struct InterruptibleSleep {
 }
 
 /// Why a sleep ended.
-pub(crate) enum WakeReason {
+pub(crate) enum SleepEnd {
     /// The other descriptor is readable.
     Readable,
     /// Another thread interrupted the sleep.
@@ -57,9 +57,9 @@ impl InterruptibleSleep {
         Ok(InterruptibleSleep { wakeup: EventFd::new()?, hung_up: AtomicBool::new(false) })
     }
 
-    /// Sleeps until one of the [`WakeReason`]s. A signal without a handler, such as SIGCONT, does
+    /// Sleeps until one of the [`SleepEnd`]s. A signal without a handler, such as SIGCONT, does
     /// not end the sleep: poll(2) continues, unlike epoll_wait(2).
-    pub(crate) fn sleep(&self, other: impl AsFd, limit: Option<&Timespec>) -> WakeReason {
+    pub(crate) fn sleep(&self, other: impl AsFd, limit: Option<&Timespec>) -> SleepEnd {
         let mut fds =
             [PollFd::new(&self.wakeup, PollFlags::IN), PollFd::new(&other, PollFlags::IN)];
         let looked_at = if self.hung_up.load(Ordering::Relaxed) { 1 } else { 2 };
@@ -67,9 +67,9 @@ impl InterruptibleSleep {
         let polled = poll(&mut fds[..looked_at], limit);
         drop(asleep);
         match polled {
-            Ok(0) => return WakeReason::TimedOut,
+            Ok(0) => return SleepEnd::TimedOut,
             Ok(_) => {}
-            Err(_) => return WakeReason::Signal,
+            Err(_) => return SleepEnd::Signal,
         }
         let [wakeup, other] = fds.map(|fd| fd.revents());
         if !wakeup.is_empty() {
@@ -77,7 +77,7 @@ impl InterruptibleSleep {
         }
         self.hung_up
             .fetch_or(!other.is_empty() && !other.contains(PollFlags::IN), Ordering::Relaxed);
-        if other.is_empty() { WakeReason::Interrupted } else { WakeReason::Readable }
+        if other.is_empty() { SleepEnd::Interrupted } else { SleepEnd::Readable }
     }
 
     pub(crate) fn interrupt(&self) {

@@ -34,7 +34,7 @@ impl Gate {
     #[inline]
     pub unsafe fn enter(&self) -> Option<GateHolder<'_>> {
         self.inside.store(true, Ordering::Relaxed);
-        // A compiler fence suffices here: `barrier::everywhere` provides the processor's fence.
+        // A compiler fence suffices here: `barrier::fence_all_threads` provides the processor's fence.
         compiler_fence(Ordering::SeqCst);
         let inside = GateHolder(self);
         (self.closers.load(Ordering::Acquire) == 0).then_some(inside)
@@ -44,7 +44,10 @@ impl Gate {
     /// same time.
     pub fn close(&self) -> GateClosed<'_> {
         self.closers.fetch_add(1, Ordering::SeqCst);
-        assert!(barrier::everywhere(), "membarrier(2) was there when the adapter was opened");
+        assert!(
+            barrier::fence_all_threads(),
+            "membarrier(2) was there when the adapter was opened"
+        );
         while self.inside.load(Ordering::Acquire) {
             std::thread::yield_now();
         }

@@ -57,7 +57,7 @@ pub(crate) struct QpShared {
     withdrawn: AtomicBool,
     inline: usize,
     token: Token,
-    pub(crate) holding: Arc<Holding>,
+    pub(crate) holding: Arc<HeldBuffers>,
     sink: Mutex<Option<Sink<Adapter>>>,
     /// The consumer has no completion queue for requests. Then this is the maximum number of
     /// outstanding ones, and posting discards their completions.
@@ -678,7 +678,7 @@ impl QpShared {
     }
 
     fn count_held_buffer(&self) {
-        let exceeded = self.holding.took();
+        let exceeded = self.holding.buffer_taken();
         if exceeded.soft {
             self.call(Upcall::HighWatermark);
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use adapter::abort_on_panic;
 use dat_core::provider::*;
 use dat_core::threads;
-use dat_core::wake::{Slept, Wake};
+use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
 
@@ -151,7 +151,7 @@ unsafe impl Transport for Adapter {
         self.spin
     }
 
-    fn sleep_on(&self, cq: &Cq, wake: &Wake, deadline: Option<Instant>) -> Slept {
+    fn sleep_on(&self, cq: &Cq, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         cq.0.sleep(wake, deadline)
     }
 

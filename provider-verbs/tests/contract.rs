@@ -29,7 +29,7 @@ use provider_loopback::contract::rig::expect_no_word_of_waits;
 use provider_verbs::{Adapter, Verbs};
 
 fn pair() -> (Adapter, Adapter) {
-    expect_no_word_of_waits(true);
+    expect_unreported_waits(true);
     (open(), open())
 }
 

@@ -69,7 +69,7 @@ impl ProgressThread {
     }
 
     pub(super) fn unpark(&self) {
-        trace::ask(TRACE_NAME, std::ptr::from_ref(self).addr());
+        trace::log_wake(TRACE_NAME, std::ptr::from_ref(self).addr());
         if let Some(thread) = lock(&self.thread).as_ref() {
             thread.thread().unpark();
         }

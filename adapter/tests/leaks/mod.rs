@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Close, Provider, Queue, Transport};
-use provider_loopback::contract::rig::{End, PATIENCE, Rig};
+use provider_loopback::contract::rig::{EVENT_TIMEOUT, End, Rig};
 
 use super::{FDS, NAME, PARAMS, PROVIDER};
 
@@ -86,8 +86,8 @@ fn a_thousand_connections_leave_nothing_behind() {
     // Pollers, wakers and threads end with their adapters; a joined thread stays listed for a
     // moment.
     let since = Instant::now();
-    while footprint() != at_first && since.elapsed() < PATIENCE {
+    while footprint() != at_first && since.elapsed() < EVENT_TIMEOUT {
         std::thread::yield_now();
     }
-    assert_eq!(footprint(), at_first, "both adapters were closed {PATIENCE:?} ago");
+    assert_eq!(footprint(), at_first, "both adapters were closed {EVENT_TIMEOUT:?} ago");
 }

@@ -50,7 +50,7 @@ impl Side {
             thread_safe: false,
         };
         // SAFETY: no dispatcher is passed.
-        let ia = unsafe { ia::open(&PROVIDER, "127.0.0.1", entry, AsyncEvd::Elsewhere) }.unwrap();
+        let ia = unsafe { ia::open(&PROVIDER, "127.0.0.1", entry, AsyncEvd::Exists) }.unwrap();
         let evd = |flags| evd::create(ia, 16, None, flags).unwrap();
         let (recv, connect) = (evd(DAT_EVD_DTO_FLAG), evd(DAT_EVD_CONNECTION_FLAG));
         let handles = Handles {

@@ -50,7 +50,7 @@ impl Side {
             thread_safe: false,
         };
         // SAFETY: no dispatcher is passed.
-        let ia = unsafe { ia::open(&PROVIDER, "127.0.0.1", entry, AsyncEvd::Elsewhere) }.unwrap();
+        let ia = unsafe { ia::open(&PROVIDER, "127.0.0.1", entry, AsyncEvd::Exists) }.unwrap();
         let (cno, fd) = cno::create_with_fd(ia).unwrap();
         let flags = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG;
         let all = evd::create(ia, 64, Some(cno), flags).unwrap();

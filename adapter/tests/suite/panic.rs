@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use dat_core::provider::{Port, Provider, Receiver, Sink, Transport, Upcall};
-use provider_loopback::contract::rig::{End, PATIENCE};
+use provider_loopback::contract::rig::{EVENT_TIMEOUT, End};
 
 use crate::{NAME, PROVIDER, Tested};
 
@@ -46,5 +46,5 @@ fn panic_in_the_progress_thread() {
     caller.connect(tb.port(&listener), b"", None);
     // Nobody calls into the adapters any more, so the progress thread takes the request and ends the
     // process.
-    std::thread::park_timeout(PATIENCE);
+    std::thread::park_timeout(EVENT_TIMEOUT);
 }

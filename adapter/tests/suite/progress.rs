@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::{Provider, Queue, Region, SendOp, Transport, WcStatus};
-use dat_core::wake::Slept;
-use provider_loopback::contract::rig::{End, PATIENCE, Rig, arm, pattern, poll};
+use dat_core::wake::WakeReason;
+use provider_loopback::contract::rig::{EVENT_TIMEOUT, End, Rig, arm, pattern, poll};
 
 use crate::{NAME, PROVIDER, Tested, WIRES};
 
@@ -17,7 +17,7 @@ fn open(params: &str) -> Tested {
 /// Waits like a consumer that blocks.
 fn sleep_for_completion(end: &End<'_, Tested>) -> u64 {
     let wake = &end.recvs_log.wake;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + EVENT_TIMEOUT;
     loop {
         wake.reset();
         if let [wc] = poll::<Tested>(&end.recvs, 1)[..] {
@@ -25,7 +25,7 @@ fn sleep_for_completion(end: &End<'_, Tested>) -> u64 {
             return wc.id;
         }
         if arm::<Tested>(&end.recvs, false) {
-            assert_ne!(end.t.sleep(wake, Some(deadline)), Slept::TimedOut, "no message came");
+            assert_ne!(end.t.sleep(wake, Some(deadline)), WakeReason::TimedOut, "no message came");
         }
     }
 }
@@ -82,8 +82,8 @@ fn a_target_that_computes_serves_one_sided_operations() {
             let mut done = Vec::new();
             while done.len() < 2 {
                 assert!(
-                    start.elapsed() < PATIENCE,
-                    "the target has served {round} rounds in {PATIENCE:?}"
+                    start.elapsed() < EVENT_TIMEOUT,
+                    "the target has served {round} rounds in {EVENT_TIMEOUT:?}"
                 );
                 let wake = &a.requests_log.wake;
                 wake.reset();
@@ -91,7 +91,7 @@ fn a_target_that_computes_serves_one_sided_operations() {
                 if !blocking {
                     ta.progress();
                 } else if done.len() < 2 && arm::<Tested>(&a.requests, false) {
-                    ta.sleep(wake, Some(start + PATIENCE));
+                    ta.sleep(wake, Some(start + EVENT_TIMEOUT));
                 }
             }
             assert!(done.iter().all(|wc| wc.status == WcStatus::Success), "{done:?}");
@@ -206,7 +206,7 @@ fn a_short_deadline_is_kept() {
         let limit = Duration::from_micros(us);
         let start = Instant::now();
         assert!(arm::<Tested>(&a.recvs, false));
-        assert_eq!(t.sleep(wake, Some(start + limit)), Slept::TimedOut);
+        assert_eq!(t.sleep(wake, Some(start + limit)), WakeReason::TimedOut);
         assert!(start.elapsed() >= limit);
     }
 }

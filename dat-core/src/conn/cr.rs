@@ -21,22 +21,23 @@ use crate::ia::Ia;
 use crate::log::Hex;
 use crate::provider::Transport;
 
-/// A connection request that waits for an answer. It outlives its service point (uDAPL 1.2, dat_psp_free).
+/// A connection request that waits for an answer. It outlives its service point (uDAPL 1.2,
+/// dat_psp_free).
 pub struct Cr<T: Transport> {
-    /// Its adapter.
+    /// The adapter of the request.
     pub ia: Ref<Ia<T>>,
     request: Mutex<Option<T::Request>>,
-    /// The endpoint that came with it: reserved, or made by the provider.
+    /// The endpoint that belongs to the request: a reserved one, or one that the provider created.
     ep: Option<Ref<Ep<T>>>,
     from: SocketAddr,
     to: SocketAddr,
-    /// For C: consumers are handed pointers to these.
+    /// The C forms of both addresses. Consumers get pointers to them.
     sockaddrs: (SockAddr, SockAddr),
     private: Vec<u8>,
 }
 
-/// What arrived.
-pub(super) struct Arrival<'a, T: Transport> {
+/// A request as it arrives from the transport.
+pub(super) struct IncomingRequest<'a, T: Transport> {
     pub(super) request: T::Request,
     pub(super) from: SocketAddr,
     pub(super) to: SocketAddr,
@@ -48,25 +49,25 @@ impl<T: Transport> Object for Cr<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_CR;
 }
 
-/// Makes a connection request of an arrival and reports it on the service point's EVD. An error refuses the peer.
-/// Allowed inside upcalls.
-pub(super) fn arrive<T: Transport>(
+/// Creates a connection request and reports it on the service point's EVD. An error refuses the
+/// peer. May be called in upcalls.
+pub(super) fn report_request<T: Transport>(
     ia: &Node<Ia<T>>,
     evd: &Node<Evd<T>>,
     service_point: DAT_SP_HANDLE,
     qualifier: DAT_CONN_QUAL,
     ep: Option<&Node<Ep<T>>>,
-    arrival: Arrival<'_, T>,
+    incoming: IncomingRequest<'_, T>,
 ) -> Result<()> {
-    let made = handle::made(ia.add(|_| {
+    let made = handle::pin_created(ia.add(|_| {
         Ok(Cr {
             ia: Ref::new(ia),
-            request: Mutex::new(Some(arrival.request)),
+            request: Mutex::new(Some(incoming.request)),
             ep: ep.map(Ref::new),
-            from: arrival.from,
-            to: arrival.to,
-            sockaddrs: (arrival.from.into(), arrival.to.into()),
-            private: arrival.private.to_vec(),
+            from: incoming.from,
+            to: incoming.to,
+            sockaddrs: (incoming.from.into(), incoming.to.into()),
+            private: incoming.private.to_vec(),
         })
     })?);
     let (name, cr) = (&ia.name, Hex(made.handle() as usize));
@@ -85,17 +86,18 @@ pub(super) fn arrive<T: Transport>(
         Order::Now,
     );
     posted.inspect_err(|_| {
-        warn!(target: "dat::cm", ia = name, %cr, "refused: its EVD is full");
-        // The backlog is the length of the EVD's queue (uDAPL 1.2, dat_psp_create): one more is refused.
-        discard_untold(made);
+        warn!(target: "dat::cm", ia = name, %cr, "the request is refused, because its EVD is full");
+        // The length of the EVD's queue is the backlog (uDAPL 1.2, dat_psp_create). Further
+        // requests are refused.
+        discard_unreported(made);
     })
 }
 
-/// dat_cr_accept. On an error nothing has happened to request, endpoint or peer.
+/// dat_cr_accept. An error has no effect on the request, the endpoint or the peer.
 ///
 /// # Safety
-/// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened
-/// then).
+/// Nobody uses a reference to the request any more, unless its handle is still live because nothing
+/// has happened.
 pub unsafe fn accept<T: Transport>(
     cr: &Node<Cr<T>>,
     given: Option<&Node<Ep<T>>>,
@@ -107,7 +109,7 @@ pub unsafe fn accept<T: Transport>(
     let ep: &Node<Ep<T>> = match (&cr.ep, given) {
         (Some(own), None) => own,
         (None, Some(given)) if given.ia.handle() == cr.ia.handle() => given,
-        // uDAPL 1.2, dat_cr_accept: NULL exactly when the request brought its own endpoint.
+        // NULL is legal exactly if the request has its own endpoint (uDAPL 1.2, dat_cr_accept).
         _ => return Err(Error::handle(DAT_INVALID_HANDLE_EP)),
     };
     let ia = cr.ia.clone();
@@ -126,7 +128,7 @@ pub unsafe fn accept<T: Transport>(
         ep.apply(Event::Accept)?;
         request
     };
-    // From here on the request is used up: a failure now is the peer's or the network's.
+    // From here on the request is consumed. A later failure comes from the peer or the network.
     let answer = ep.accept(Hex(cr.handle() as usize), request, private);
     if answer.is_err() {
         ep.retract();
@@ -137,12 +139,12 @@ pub unsafe fn accept<T: Transport>(
     answer
 }
 
-/// A request whose handle is stale: it is about to be refused or handed off. Without any lock, since its
-/// endpoint has one of its own.
+/// A request whose handle is stale and that is about to be refused or handed off. The owner holds
+/// no lock, because the endpoint of the request has one of its own.
 #[must_use]
-pub struct Withdrawn<T: Transport> {
+pub struct WithdrawnRequest<T: Transport> {
     ia: Ref<Ia<T>>,
-    /// It is the peer's to be refused; none: it has been answered.
+    /// The transport's request, if it was not answered. Its drop refuses the peer.
     request: Option<T::Request>,
     ep: Option<Ref<Ep<T>>>,
     from: SocketAddr,
@@ -150,12 +152,15 @@ pub struct Withdrawn<T: Transport> {
     private: Vec<u8>,
 }
 
-/// The first half of dat_cr_reject, with private data as of uDAPL 2.0.
+/// The first half of dat_cr_reject, with private data as in uDAPL 2.0.
 ///
 /// # Safety
-/// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened
-/// then).
-pub unsafe fn to_reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Result<Withdrawn<T>> {
+/// Nobody uses a reference to the request any more, unless its handle is still live because nothing
+/// has happened.
+pub unsafe fn begin_reject<T: Transport>(
+    cr: &Node<Cr<T>>,
+    private: &[u8],
+) -> Result<WithdrawnRequest<T>> {
     if private.len() > cr.ia.transport.attrs().max_private {
         return Err(Error::arg(2));
     }
@@ -166,81 +171,87 @@ pub unsafe fn to_reject<T: Transport>(cr: &Node<Cr<T>>, private: &[u8]) -> Resul
     Ok(withdraw(cr, Some(request)))
 }
 
-/// The first half of dat_cr_handoff. `DAT_INVALID_PARAMETER`: no connection qualifier; nothing has happened.
+/// The first half of dat_cr_handoff. `DAT_INVALID_PARAMETER`: this is no connection qualifier. Then
+/// nothing has happened.
 ///
 /// # Safety
-/// Nobody uses a reference to the request any more, unless its handle is still live (nothing has happened
-/// then).
-pub unsafe fn to_hand_off<T: Transport>(
+/// Nobody uses a reference to the request any more, unless its handle is still live because nothing
+/// has happened.
+pub unsafe fn begin_hand_off<T: Transport>(
     cr: &Node<Cr<T>>,
     qualifier: DAT_CONN_QUAL,
-) -> Result<Withdrawn<T>> {
-    // The one that stands for "any" where a service point is made.
+) -> Result<WithdrawnRequest<T>> {
+    // 0 stands for "any" when a service point is created.
     if qualifier == 0 {
         return Err(Error::arg(2));
     }
     let request = cr.take().ok_or(Error::handle(DAT_INVALID_HANDLE_CR))?;
-    debug!(target: "dat::cm", ia = cr.ia.name, cr = %Hex(cr.handle() as usize), qualifier, "handed off");
+    debug!(
+        target: "dat::cm", ia = cr.ia.name, cr = %Hex(cr.handle() as usize), qualifier, "handed off"
+    );
     Ok(withdraw(cr, Some(request)))
 }
 
-/// The first half of what becomes of a request that nobody answers any more (dat_ia_close, abrupt).
+/// The first half of abandoning a request (dat_ia_close, abrupt).
 ///
 /// # Safety
 /// Nobody uses a reference to the request any more.
-pub(crate) unsafe fn to_abandon<T: Transport>(cr: &Node<Cr<T>>) -> Withdrawn<T> {
+pub(crate) unsafe fn begin_abandon<T: Transport>(cr: &Node<Cr<T>>) -> WithdrawnRequest<T> {
     withdraw(cr, cr.take())
 }
 
-fn withdraw<T: Transport>(cr: &Node<Cr<T>>, request: Option<T::Request>) -> Withdrawn<T> {
+fn withdraw<T: Transport>(cr: &Node<Cr<T>>, request: Option<T::Request>) -> WithdrawnRequest<T> {
     let (ia, ep, private) = (cr.ia.clone(), cr.ep.clone(), cr.private.clone());
-    let withdrawn = Withdrawn { ia, request, ep, from: cr.from, to: cr.to, private };
+    let withdrawn = WithdrawnRequest { ia, request, ep, from: cr.from, to: cr.to, private };
     discard(cr);
     withdrawn
 }
 
-impl<T: Transport> Drop for Withdrawn<T> {
-    /// The peer is refused, if nobody has answered it.
+impl<T: Transport> Drop for WithdrawnRequest<T> {
+    /// Refuses the peer, if the request was not answered.
     fn drop(&mut self) {
         drop(self.request.take());
         self.release_ep();
     }
 }
 
-impl<T: Transport> Withdrawn<T> {
-    /// dat_cr_reject: the peer is told.
+impl<T: Transport> WithdrawnRequest<T> {
+    /// dat_cr_reject: sends the rejection.
     pub fn reject(mut self, private: &[u8]) -> Result<()> {
         self.release_ep();
         self.request.take().map_or(Ok(()), |request| self.ia.transport.reject(request, private))
     }
 
-    /// dat_cr_handoff: the request arrives at the service point of another connection qualifier of this
-    /// adapter, as if it had come there in the first place: where there is none, or its EVD is full, the peer
-    /// is refused, not by a consumer.
+    /// dat_cr_handoff: passes the request to the service point of another connection qualifier of
+    /// this adapter, as if it had arrived there. If there is none, or if its EVD is full, the peer
+    /// gets a non-peer reject.
     pub fn hand_off(mut self, qualifier: DAT_CONN_QUAL) {
-        // Before the request is seen elsewhere: its endpoint may be what the consumer accepts it with there.
+        // Release the endpoint before the request is visible elsewhere: the consumer may accept the
+        // request with this endpoint there.
         self.release_ep();
         let Some(request) = self.request.take() else { return };
-        // Under the control lock no service point goes away.
+        // While the control lock is held, no service point is freed.
         let _control = self.ia.control();
         deliver(
             &self.ia,
             qualifier,
-            Arrival { request, from: self.from, to: self.to, private: &self.private },
+            IncomingRequest { request, from: self.from, to: self.to, private: &self.private },
         );
     }
 
-    /// Gives the request's endpoint back: a reserved one to its consumer, a tentative one to the provider.
+    /// Returns the request's endpoint: a reserved one to its consumer, a tentative one to the
+    /// provider.
     fn release_ep(&mut self) {
         let Some(ep) = self.ep.take() else { return };
         match ep.state() {
             State::TentativePending | State::UnconfiguredTentative => {
                 let ia = &self.ia;
-                // Where the endpoint were gone, nothing may be done to it.
+                // If the endpoint were gone, its count of users must not be touched.
                 let ep = ManuallyDrop::new(ep);
-                // SAFETY: it is this request's, and no other call uses it when this one retires it.
+                // SAFETY: the endpoint belongs to this request, and no other call uses it while
+                // this one retires it.
                 let retired = unsafe {
-                    handle::free::<Ep<T>, _>(ep.handle(), move |node| {
+                    handle::with_exclusive::<Ep<T>, _>(ep.handle(), move |node| {
                         let mut control = ia.control();
                         drop(ManuallyDrop::into_inner(ep));
                         ep::retire_tentative(node, &mut control);
@@ -257,10 +268,14 @@ impl<T: Transport> Withdrawn<T> {
     }
 }
 
-/// Hands an arrival to the service point of a qualifier; dropped, and so refused, where there is none. Called
-/// under the control lock.
-fn deliver<T: Transport>(ia: &Node<Ia<T>>, qualifier: DAT_CONN_QUAL, arrival: Arrival<'_, T>) {
-    // SAFETY: the caller has the control lock, under which no service point goes away.
+/// Passes a request to the service point of a qualifier. If there is none, the request is dropped,
+/// which refuses the peer. The caller holds the control lock.
+fn deliver<T: Transport>(
+    ia: &Node<Ia<T>>,
+    qualifier: DAT_CONN_QUAL,
+    incoming: IncomingRequest<'_, T>,
+) {
+    // SAFETY: the caller has the control lock, under which no service point is freed.
     let (psp, csp, rsp) = unsafe {
         (
             ia.find::<Psp<T>>(|psp| psp.qualifier() == qualifier),
@@ -269,40 +284,42 @@ fn deliver<T: Transport>(ia: &Node<Ia<T>>, qualifier: DAT_CONN_QUAL, arrival: Ar
         )
     };
     match (psp, csp, rsp) {
-        (Some(psp), ..) => psp.admit(arrival),
-        (_, Some(csp), _) => csp.admit(arrival),
-        (.., Some(rsp)) => rsp.admit(arrival),
+        (Some(psp), ..) => psp.handle_request(incoming),
+        (_, Some(csp), _) => csp.handle_request(incoming),
+        (.., Some(rsp)) => rsp.handle_request(incoming),
         (None, None, None) => {}
     }
 }
 
-/// The request's handle is dead. An unanswered request is refused by its drop.
+/// Frees the request's handle. If the request was not answered, the drop refuses the peer.
 fn discard<T: Transport>(cr: &Node<Cr<T>>) {
     let ia = cr.ia.clone();
-    ia.delist(cr);
-    // SAFETY: a request has no dependants; the standard leaves concurrent use of a freed handle to the consumer.
+    ia.unregister_object(cr);
+    // SAFETY: nothing depends on a request. The standard makes the consumer responsible for
+    // concurrent uses of a freed handle.
     drop(unsafe { handle::remove(cr) });
 }
 
-/// The same of a request that the consumer was not told of, in an upcall.
-fn discard_untold<T: Transport>(cr: Pin<Cr<T>>) {
+/// The same for a request that the consumer was not told of, in an upcall.
+fn discard_unreported<T: Transport>(cr: Pin<Cr<T>>) {
     let ia = cr.ia.clone();
     drop(cr.take());
-    // SAFETY: nobody else knows of the request, or it stays, unanswerable, until the adapter is closed.
-    if let Some(retired) = unsafe { handle::retire_untold(cr) } {
-        ia.delist(&retired);
+    // SAFETY: nobody else knows of the request. Otherwise it stays, without a possible answer,
+    // until the adapter is closed.
+    if let Some(retired) = unsafe { handle::retire_unreported(cr) } {
+        ia.unregister_object(&retired);
         // SAFETY: as above.
         drop(unsafe { retired.reclaim() });
     }
 }
 
 impl<T: Transport> Cr<T> {
-    /// The transport's request, once.
+    /// Takes the transport's request. Only the first call returns it.
     fn take(&self) -> Option<T::Request> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// dat_cr_query. Pointers are valid until the request is answered.
+    /// dat_cr_query. The pointers are valid until the request is answered.
     pub fn query(&self, param: &mut DAT_CR_PARAM) {
         *param = DAT_CR_PARAM {
             remote_ia_address_ptr: self.sockaddrs.0.as_ptr(),

@@ -1,12 +1,13 @@
-//! Common service points (uDAPL 2.0): a public service point named as a socket is, by an address with its port.
+//! Common service points (CSPs, uDAPL 2.0): public service points that are named by an address with
+//! its port, as a socket is.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use dat_sys::*;
 
-use super::cr::Arrival;
-use super::door::Door;
+use super::cr::IncomingRequest;
+use super::request_handler::RequestHandler;
 use crate::addr::SockAddr;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
@@ -16,14 +17,15 @@ use crate::provider::{Port, Sink, Transport};
 
 /// A common service point.
 pub struct Csp<T: Transport> {
-    /// Its adapter.
+    /// The adapter of the service point.
     pub ia: Ref<Ia<T>>,
-    // Before `door`: no request arrives once it is dropped.
+    // The listener is declared before `handler`, so it is dropped first. No request arrives after
+    // that.
     _listener: T::Listener,
-    door: Arc<Door<T>>,
-    /// With the port it really has.
+    handler: Arc<RequestHandler<T>>,
+    /// The address with the actual port.
     address: SocketAddr,
-    /// For C: consumers are handed pointers to these.
+    /// The C form of the address. Consumers get a pointer to it.
     sockaddr: SockAddr,
     comm: DAT_COMM,
 }
@@ -33,8 +35,11 @@ impl<T: Transport> Object for Csp<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_CSP;
 }
 
-/// dat_csp_create. Port 0: any free one. `DAT_PORT_IN_USE`; `DAT_COMM_NOT_SUPPORTED` unless the communicator is that of a
-/// TCP socket; `DAT_INVALID_ADDRESS` if the address is not this host's.
+/// dat_csp_create. Port 0 stands for any free port. Errors:
+///
+/// - `DAT_PORT_IN_USE`
+/// - `DAT_COMM_NOT_SUPPORTED`: the communicator is not that of a TCP socket.
+/// - `DAT_INVALID_ADDRESS`: this host does not have the address.
 pub fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     comm: &DAT_COMM,
@@ -50,16 +55,16 @@ pub fn create<T: Transport>(
     };
     let _control = ia.control();
     ia.add(|handle| {
-        let door = Arc::new(Door {
+        let handler = Arc::new(RequestHandler {
             ia: Ref::new(ia),
             evd: Ref::new(evd),
-            point: handle as usize,
+            service_point: handle as usize,
             port,
-            only: Some(address.ip()),
-            makes_eps: false,
+            local_address: Some(address.ip()),
+            creates_eps: false,
         });
-        // SAFETY: the door is dropped after the listener (field order in `Csp`).
-        let sink = unsafe { Sink::new(&*door) };
+        // SAFETY: the handler is dropped after the listener (field order in `Csp`).
+        let sink = unsafe { Sink::new(&*handler) };
         let listener = ia.transport.listen(port, evd.depth(), sink).map_err(port_in_use)?;
         let mut address = address;
         if let (Port::Any, Ok(port)) = (port, u16::try_from(ia.transport.port(&listener))) {
@@ -68,7 +73,7 @@ pub fn create<T: Transport>(
         Ok(Csp {
             ia: Ref::new(ia),
             _listener: listener,
-            door,
+            handler,
             address,
             sockaddr: address.into(),
             comm: *comm,
@@ -79,24 +84,25 @@ pub fn create<T: Transport>(
 /// dat_csp_free. Requests that have arrived stay valid.
 ///
 /// # Safety
-/// Nobody uses a reference to it any more, if this succeeds.
+/// If this succeeds, nobody uses a reference to the service point any more.
 pub unsafe fn free<T: Transport>(csp: &Node<Csp<T>>) -> Result<()> {
     let (ia, handle) = (csp.ia.clone(), csp.handle());
     let _control = ia.control_to_free::<Csp<T>>(handle)?;
-    ia.delist(csp);
+    ia.unregister_object(csp);
     // SAFETY: service points have no dependants.
     drop(unsafe { handle::remove(csp) });
     Ok(())
 }
 
-/// The communicator is that of a TCP socket of the address's family: those ports are what transports listen on.
+/// Checks that the communicator is that of a TCP socket of the address's family, because transports
+/// listen on the ports of TCP.
 fn check_comm(comm: &DAT_COMM, address: SocketAddr) -> Result<()> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let tcp = comm.r#type == libc::SOCK_STREAM && [0, libc::IPPROTO_TCP].contains(&comm.protocol);
     if comm.domain == family && tcp { Ok(()) } else { Err(Error::of(DAT_COMM_NOT_SUPPORTED)) }
 }
 
-/// The address is one of this host's, or all of them.
+/// Checks that the address is one of this host's, or stands for all of them.
 fn check_local(ip: IpAddr) -> Result<()> {
     UdpSocket::bind((ip, 0))
         .map(drop)
@@ -108,23 +114,23 @@ fn port_in_use(error: Error) -> Error {
 }
 
 impl<T: Transport> Csp<T> {
-    /// The port it listens on, which is its connection qualifier.
+    /// The port that the service point listens on, which is its connection qualifier.
     pub fn qualifier(&self) -> DAT_CONN_QUAL {
         self.address.port().into()
     }
 
-    /// Takes a request that another service point hands off.
-    pub(super) fn admit(&self, arrival: Arrival<'_, T>) {
-        self.door.admit(self.qualifier(), arrival);
+    /// Handles a request that another service point hands off.
+    pub(super) fn handle_request(&self, incoming: IncomingRequest<'_, T>) {
+        self.handler.handle_request(self.qualifier(), incoming);
     }
 
-    /// dat_csp_query. Pointers are valid until the service point is freed.
+    /// dat_csp_query. The pointers are valid until the service point is freed.
     pub fn query(&self, param: &mut DAT_CSP_PARAM) {
         *param = DAT_CSP_PARAM {
             ia_handle: self.ia.consumer_handle(),
             comm: std::ptr::from_ref(&self.comm).cast_mut(),
             address_ptr: self.sockaddr.as_ptr(),
-            evd_handle: self.door.evd.handle(),
+            evd_handle: self.handler.evd.handle(),
         };
     }
 }

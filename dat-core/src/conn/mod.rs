@@ -2,6 +2,6 @@
 
 pub mod cr;
 pub mod csp;
-mod door;
 pub mod psp;
+mod request_handler;
 pub mod rsp;

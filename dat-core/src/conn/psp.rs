@@ -1,12 +1,13 @@
-//! Public service points: each request makes a connection request, as long as the EVD has room.
+//! Public service points (PSPs): each arrival becomes a connection request, as long as the EVD has
+//! room.
 
 use std::sync::Arc;
 
 use dat_sys::ib::*;
 use dat_sys::*;
 
-use super::cr::Arrival;
-use super::door::Door;
+use super::cr::IncomingRequest;
+use super::request_handler::RequestHandler;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref};
@@ -15,11 +16,12 @@ use crate::provider::{Port, Sink, Transport};
 
 /// A public service point.
 pub struct Psp<T: Transport> {
-    /// Its adapter.
+    /// The adapter of the service point.
     pub ia: Ref<Ia<T>>,
-    // Before `door`: no request arrives once it is dropped.
+    // The listener is declared before `handler`, so it is dropped first. No request arrives after
+    // that.
     listener: T::Listener,
-    door: Arc<Door<T>>,
+    handler: Arc<RequestHandler<T>>,
 }
 
 impl<T: Transport> Object for Psp<T> {
@@ -35,25 +37,25 @@ pub fn create<T: Transport>(
     flags: DAT_PSP_FLAGS,
 ) -> Result<&'static Node<Psp<T>>> {
     super::rsp::check_evd(ia, evd)?;
-    let makes_eps = match flags {
+    let creates_eps = match flags {
         DAT_PSP_CONSUMER_FLAG => false,
         DAT_PSP_PROVIDER_FLAG => true,
         _ => return Err(Error::arg(4)),
     };
     let _control = ia.control();
     ia.add(|handle| {
-        let door = Arc::new(Door {
+        let handler = Arc::new(RequestHandler {
             ia: Ref::new(ia),
             evd: Ref::new(evd),
-            point: handle as usize,
+            service_point: handle as usize,
             port,
-            only: None,
-            makes_eps,
+            local_address: None,
+            creates_eps,
         });
-        // SAFETY: the door is dropped after the listener (field order in `Psp`).
-        let sink = unsafe { Sink::new(&*door) };
+        // SAFETY: the handler is dropped after the listener (field order in `Psp`).
+        let sink = unsafe { Sink::new(&*handler) };
         let listener = ia.transport.listen(port, evd.depth(), sink)?;
-        Ok(Psp { ia: Ref::new(ia), listener, door })
+        Ok(Psp { ia: Ref::new(ia), listener, handler })
     })
     .inspect(|_| {
         ia.counters.count(match port {
@@ -66,28 +68,28 @@ pub fn create<T: Transport>(
 /// dat_psp_free. Requests that have arrived stay valid.
 ///
 /// # Safety
-/// Nobody uses a reference to it any more, if this succeeds.
+/// If this succeeds, nobody uses a reference to the service point any more.
 pub unsafe fn free<T: Transport>(psp: &Node<Psp<T>>) -> Result<()> {
     let (ia, handle) = (psp.ia.clone(), psp.handle());
     let _control = ia.control_to_free::<Psp<T>>(handle)?;
-    ia.delist(psp);
+    ia.unregister_object(psp);
     // SAFETY: service points have no dependants.
     drop(unsafe { handle::remove(psp) });
     Ok(())
 }
 
 impl<T: Transport> Psp<T> {
-    /// The connection qualifier it listens on.
+    /// The connection qualifier that the service point listens on.
     pub fn qualifier(&self) -> DAT_CONN_QUAL {
-        match self.door.port {
+        match self.handler.port {
             Port::Qualifier(qualifier) => qualifier,
             Port::Any => self.ia.transport.port(&self.listener),
         }
     }
 
-    /// Takes a request that another service point hands off.
-    pub(super) fn admit(&self, arrival: Arrival<'_, T>) {
-        self.door.admit(self.qualifier(), arrival);
+    /// Handles a request that another service point hands off.
+    pub(super) fn handle_request(&self, incoming: IncomingRequest<'_, T>) {
+        self.handler.handle_request(self.qualifier(), incoming);
     }
 
     /// dat_psp_query.
@@ -95,8 +97,8 @@ impl<T: Transport> Psp<T> {
         *param = DAT_PSP_PARAM {
             ia_handle: self.ia.consumer_handle(),
             conn_qual: self.qualifier(),
-            evd_handle: self.door.evd.handle(),
-            psp_flags: if self.door.makes_eps {
+            evd_handle: self.handler.evd.handle(),
+            psp_flags: if self.handler.creates_eps {
                 DAT_PSP_PROVIDER_FLAG
             } else {
                 DAT_PSP_CONSUMER_FLAG

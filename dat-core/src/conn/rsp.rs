@@ -1,11 +1,11 @@
-//! Reserved service points: one request for one endpoint.
+//! Reserved service points (RSPs): one request for one endpoint.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dat_sys::*;
 
-use super::cr::{self, Arrival};
+use super::cr::{self, IncomingRequest};
 use crate::ep::Ep;
 use crate::ep::state::Event;
 use crate::error::{Error, Result};
@@ -16,17 +16,18 @@ use crate::provider::{Port, Receiver, Sink, Transport, Upcall};
 
 /// A reserved service point.
 pub struct Rsp<T: Transport> {
-    /// Its adapter.
+    /// The adapter of the service point.
     pub ia: Ref<Ia<T>>,
-    // Before `door`: no request arrives once it is dropped.
+    // The listener is declared before `handler`, so it is dropped first. No request arrives after
+    // that.
     listener: T::Listener,
-    door: Arc<Door<T>>,
+    handler: Arc<ReservedRequestHandler<T>>,
 }
 
-struct Door<T: Transport> {
+struct ReservedRequestHandler<T: Transport> {
     ia: Ref<Ia<T>>,
     evd: Ref<Evd<T>>,
-    /// Gone once the request has arrived: then the endpoint is the request's.
+    /// The reserved endpoint. `None` once the request has arrived, which then owns the endpoint.
     reserved: Mutex<Option<Ref<Ep<T>>>>,
     ep: usize,
     rsp: usize,
@@ -38,7 +39,7 @@ impl<T: Transport> Object for Rsp<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_RSP;
 }
 
-/// A service point's EVD takes connection requests and belongs to the same adapter.
+/// Checks that a service point's EVD takes connection requests and belongs to the same adapter.
 pub(super) fn check_evd<T: Transport>(ia: &Node<Ia<T>>, evd: &Node<Evd<T>>) -> Result<()> {
     match evd.flags & DAT_EVD_CR_FLAG != 0 && evd.ia.handle() == ia.handle() {
         true => Ok(()),
@@ -46,7 +47,7 @@ pub(super) fn check_evd<T: Transport>(ia: &Node<Ia<T>>, evd: &Node<Evd<T>>) -> R
     }
 }
 
-/// dat_rsp_create: the endpoint becomes reserved.
+/// dat_rsp_create. The endpoint becomes reserved.
 pub fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     qualifier: DAT_CONN_QUAL,
@@ -60,7 +61,7 @@ pub fn create<T: Transport>(
     let _control = ia.control();
     ep.apply(Event::Reserve)?;
     let made = ia.add(|handle| {
-        let door = Arc::new(Door {
+        let handler = Arc::new(ReservedRequestHandler {
             ia: Ref::new(ia),
             evd: Ref::new(evd),
             reserved: Mutex::new(Some(Ref::new(ep))),
@@ -68,31 +69,31 @@ pub fn create<T: Transport>(
             rsp: handle as usize,
             qualifier,
         });
-        // SAFETY: the door is dropped after the listener (field order in `Rsp`).
-        let sink = unsafe { Sink::new(&*door) };
+        // SAFETY: the handler is dropped after the listener (field order in `Rsp`).
+        let sink = unsafe { Sink::new(&*handler) };
         let listener = ia.transport.listen(Port::Qualifier(qualifier), 1, sink)?;
-        Ok(Rsp { ia: Ref::new(ia), listener, door })
+        Ok(Rsp { ia: Ref::new(ia), listener, handler })
     });
     made.inspect_err(|_| {
         let _ = ep.apply(Event::Unreserve);
     })
 }
 
-/// dat_rsp_free: an endpoint that is still reserved becomes unconnected.
+/// dat_rsp_free. An endpoint that is still reserved becomes unconnected.
 ///
 /// # Safety
-/// Nobody uses a reference to it any more, if this succeeds.
+/// If this succeeds, nobody uses a reference to the service point any more.
 pub unsafe fn free<T: Transport>(rsp: &Node<Rsp<T>>) -> Result<()> {
     let (ia, handle) = (rsp.ia.clone(), rsp.handle());
     let _control = ia.control_to_free::<Rsp<T>>(handle)?;
-    ia.delist(rsp);
+    ia.unregister_object(rsp);
     // SAFETY: service points have no dependants.
-    if let Some(gone) = unsafe { handle::remove(rsp) } {
-        let Rsp { listener, door, .. } = gone.into_body();
-        // No request can arrive any more; one that came first has taken the endpoint.
+    if let Some(removed) = unsafe { handle::remove(rsp) } {
+        let Rsp { listener, handler, .. } = removed.into_body();
+        // No request can arrive any more. One that has arrived before has taken the endpoint.
         drop(listener);
-        if let Some(ep) = door.take() {
-            // It is reserved, unless an abrupt close was faster.
+        if let Some(ep) = handler.take() {
+            // The endpoint is reserved, unless an abrupt close has preceded this call.
             let _ = ep.apply(Event::Unreserve);
         }
     }
@@ -100,37 +101,40 @@ pub unsafe fn free<T: Transport>(rsp: &Node<Rsp<T>>) -> Result<()> {
 }
 
 impl<T: Transport> Rsp<T> {
-    /// The connection qualifier it listens on.
+    /// The connection qualifier that the service point listens on.
     pub fn qualifier(&self) -> DAT_CONN_QUAL {
-        self.door.qualifier
+        self.handler.qualifier
     }
 
-    /// Takes a request that another service point hands off.
-    pub(super) fn admit(&self, arrival: Arrival<'_, T>) {
-        self.door.admit(arrival);
+    /// Handles a request that another service point hands off.
+    pub(super) fn handle_request(&self, incoming: IncomingRequest<'_, T>) {
+        self.handler.handle_request(incoming);
     }
 
     /// dat_rsp_query.
     pub fn query(&self, param: &mut DAT_RSP_PARAM) {
         *param = DAT_RSP_PARAM {
             ia_handle: self.ia.consumer_handle(),
-            conn_qual: self.door.qualifier,
-            evd_handle: self.door.evd.handle(),
-            ep_handle: self.door.ep as *mut c_void,
+            conn_qual: self.handler.qualifier,
+            evd_handle: self.handler.evd.handle(),
+            ep_handle: self.handler.ep as *mut c_void,
         };
     }
 }
 
-impl<T: Transport> Door<T> {
-    /// Makes the connection request of the one arrival that it is for. Allowed inside upcalls.
-    fn admit(&self, arrival: Arrival<'_, T>) {
-        // At most one request (uDAPL 1.2, dat_rsp_create): the drop of any other refuses the peer.
+impl<T: Transport> ReservedRequestHandler<T> {
+    /// Creates the only connection request of this service point. May be called in upcalls.
+    fn handle_request(&self, incoming: IncomingRequest<'_, T>) {
+        // There is at most one request (uDAPL 1.2, dat_rsp_create). The drop of any other refuses
+        // the peer.
         let Some(ep) = self.take() else { return };
         if ep.apply(Event::Request).is_err() {
             return;
         }
         let rsp = DAT_SP_HANDLE { rsp_handle: self.rsp as *mut c_void };
-        if cr::arrive(&self.ia, &self.evd, rsp, self.qualifier, Some(&ep), arrival).is_err() {
+        if cr::report_request(&self.ia, &self.evd, rsp, self.qualifier, Some(&ep), incoming)
+            .is_err()
+        {
             ep.retract();
         }
     }
@@ -140,9 +144,9 @@ impl<T: Transport> Door<T> {
     }
 }
 
-impl<T: Transport> Receiver<T> for Door<T> {
+impl<T: Transport> Receiver<T> for ReservedRequestHandler<T> {
     fn upcall(&self, up: Upcall<'_, T>) {
         let Upcall::Request { request, from, to, private } = up else { return };
-        self.admit(Arrival { request, from, to, private });
+        self.handle_request(IncomingRequest { request, from, to, private });
     }
 }

@@ -1,4 +1,4 @@
-//! Connecting, accepting, disconnecting.
+//! Connecting, accepting and disconnecting.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use dat_sys::ib::*;
 use dat_sys::*;
 use tracing::debug;
 
-use super::link::Link;
+use super::bound_qp::BoundQp;
 use super::network::Address;
 use super::state::{Effect, Event, State};
 use super::{Ep, Setup, params};
@@ -16,15 +16,15 @@ use crate::error::{Error, Result};
 use crate::log::{self, Hex};
 use crate::provider::{Close, Connect, Queue, ReadDepth, Transport};
 
-/// Where an endpoint is connected, if it is.
+/// The connection of one endpoint, for dat_ep_dup_connect of another one.
 #[derive(Clone, Copy, Debug)]
-pub struct Model {
+pub struct DupSource {
     state: State,
     peer: Option<(SocketAddr, DAT_CONN_QUAL)>,
 }
 
 impl<T: Transport> Ep<T> {
-    /// dat_ep_connect. `timeout` in microseconds.
+    /// dat_ep_connect. `timeout` is in microseconds.
     pub fn connect(
         &self,
         addr: SocketAddr,
@@ -42,10 +42,11 @@ impl<T: Transport> Ep<T> {
             _ => return Err(Error::arg(8)),
         }
         params::check_qos(qos)?;
-        self.dial(addr, qualifier, timeout, private, 4)
+        self.start_connect(addr, qualifier, timeout, private, 4)
     }
 
-    /// dat_ep_common_connect (uDAPL 2.0): to a service point named as a socket is, by an address with its port.
+    /// dat_ep_common_connect (uDAPL 2.0): connects to a service point that is named by an address
+    /// with its port, as a socket is.
     pub fn common_connect(
         &self,
         addr: SocketAddr,
@@ -55,11 +56,12 @@ impl<T: Transport> Ep<T> {
         if addr.port() == 0 {
             return Err(Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED));
         }
-        self.dial(addr, addr.port().into(), timeout, private, 3)
+        self.start_connect(addr, addr.port().into(), timeout, private, 3)
     }
 
-    /// `arg`: the position of the timeout in the call; the size of the private data is behind it.
-    fn dial(
+    /// Connects. `arg` is the position of the timeout in the call. The size of the private data
+    /// follows it.
+    fn start_connect(
         &self,
         addr: SocketAddr,
         qualifier: DAT_CONN_QUAL,
@@ -68,7 +70,8 @@ impl<T: Transport> Ep<T> {
         arg: u32,
     ) -> Result<()> {
         let limits = self.ia.transport.attrs();
-        // uDAPL 1.2, dat_ep_connect: timeout values must be positive. For OFED's library 0 means that there is no limit.
+        // A timeout must be positive (uDAPL 1.2, dat_ep_connect). For OFED's library 0 means no
+        // limit.
         let limit = match timeout {
             DAT_TIMEOUT_INFINITE => None,
             0 if limits.strict => return Err(Error::arg(arg)),
@@ -79,15 +82,18 @@ impl<T: Transport> Ep<T> {
             return Err(Error::arg(arg + 1));
         }
         let mut setup = self.setup();
-        let link = self.ready(&setup)?;
+        let bound = self.qp_if_ready(&setup)?;
         self.shared.apply(Event::Connect)?;
         self.shared.conn().remote = Address { sockaddr: addr.into(), port: qualifier };
-        let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.number(link));
+        let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.assign_number(bound));
         let private_size = private.len();
-        debug!(target: "dat::cm", ia, %ep, connection, to = %addr.ip(), qualifier, private = private_size, "connecting");
+        debug!(
+            target: "dat::cm", ia, %ep, connection, to = %addr.ip(), qualifier,
+            private = private_size, "connecting"
+        );
         let to =
             Connect { addr, port: qualifier, private, timeout: limit, depth: setup.read_depth() };
-        let begun = link.qp.connect(&to).inspect_err(|_| self.retract());
+        let begun = bound.qp.connect(&to).inspect_err(|_| self.retract());
         setup.peer = Some((addr, qualifier));
         begun?;
         self.counters.count(DCNT_EP_CONNECT);
@@ -95,66 +101,68 @@ impl<T: Transport> Ep<T> {
         Ok(())
     }
 
-    /// What another endpoint is told that shall connect to where this one is.
-    pub fn model(&self) -> Model {
+    /// What dat_ep_dup_connect of another endpoint needs to connect to the peer of this one.
+    pub fn dup_source(&self) -> DupSource {
         let setup = self.setup();
-        Model { state: self.state(), peer: setup.peer }
+        DupSource { state: self.state(), peer: setup.peer }
     }
 
-    /// dat_ep_dup_connect: to where `model` is connected.
+    /// dat_ep_dup_connect: connects to the peer of the endpoint that `source` describes.
     pub fn dup_connect(
         &self,
-        model: Model,
+        source: DupSource,
         timeout: DAT_TIMEOUT,
         private: &[u8],
         qos: DAT_QOS,
     ) -> Result<()> {
-        match (model.state, model.peer) {
+        match (source.state, source.peer) {
             (State::Connected, Some((addr, qualifier))) => {
                 params::check_qos(qos)?;
-                self.dial(addr, qualifier, timeout, private, 3)
+                self.start_connect(addr, qualifier, timeout, private, 3)
             }
             (state, _) => Err(state.refusal()),
         }
     }
 
-    /// dat_cr_accept on this endpoint, whose state has been checked by the caller's `Accept`.
+    /// dat_cr_accept on this endpoint. The caller has applied
+    /// [`Event::Accept`](super::state::Event::Accept), which checks the state.
     pub(crate) fn accept(&self, cr: Hex, request: T::Request, private: &[u8]) -> Result<()> {
         let setup = self.setup();
-        let link = self.ready(&setup)?;
-        let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.number(link));
+        let bound = self.qp_if_ready(&setup)?;
+        let (ia, ep, connection) = (&self.ia.name, Hex(self.shared.ep), self.assign_number(bound));
         debug!(target: "dat::cm", ia, %cr, %ep, connection, private = private.len(), "accepted");
-        link.qp.accept(request, private, setup.read_depth())
+        bound.qp.accept(request, private, setup.read_depth())
     }
 
-    /// Whether it could accept: it has a protection zone and a connection EVD.
+    /// Checks whether the endpoint could accept: it has a protection zone and a connection EVD.
     pub(crate) fn check_ready(&self) -> Result<()> {
-        self.ready(&self.setup()).map(drop)
+        self.qp_if_ready(&self.setup()).map(drop)
     }
 
-    /// A number for the connection that begins.
-    fn number(&self, link: &Link<T>) -> u64 {
-        let number = log::connection();
+    /// Assigns a number to the connection that begins.
+    fn assign_number(&self, bound: &BoundQp<T>) -> u64 {
+        let number = log::next_connection_number();
         self.shared.conn().number = number;
-        link.flow.connection.store(number, Ordering::Relaxed);
+        bound.flow.connection.store(number, Ordering::Relaxed);
         number
     }
 
-    /// A connect or accept that failed before it began.
+    /// Takes back a connect or accept that has failed before it began.
     pub(crate) fn retract(&self) {
-        // Whatever else happened meanwhile has the last word.
+        // If another event has changed the state meanwhile, that change stays.
         let _ = self.shared.apply(Event::Retract);
     }
 
-    /// The parts that a connection needs (uDAPL 1.2, dat_ep_connect: otherwise an invalid state).
-    fn ready<'a>(&'a self, setup: &'a Setup<T>) -> Result<&'a Link<T>> {
+    /// The queue pair, if the endpoint has all the parts that a connection needs (uDAPL 1.2,
+    /// dat_ep_connect: otherwise an invalid state).
+    fn qp_if_ready<'a>(&'a self, setup: &'a Setup<T>) -> Result<&'a BoundQp<T>> {
         if setup.pz.is_none() {
             return Err(Error::state(DAT_INVALID_STATE_EP_PZ));
         }
         if self.shared.conn().evd.is_none() {
             return Err(Error::state(DAT_INVALID_STATE_EP_EVD_CONNECT));
         }
-        self.linked(setup).ok_or(Error::state(DAT_INVALID_STATE_EP_NOTREADY))
+        self.current_qp(setup).ok_or(Error::state(DAT_INVALID_STATE_EP_NOTREADY))
     }
 
     /// dat_ep_disconnect.
@@ -164,18 +172,19 @@ impl<T: Transport> Ep<T> {
             DAT_CLOSE_GRACEFUL_FLAG => (Event::DisconnectGracefully, Close::Graceful),
             _ => return Err(Error::arg(2)),
         };
-        let moved = self.shared.apply(event)?;
+        let transition = self.shared.apply(event)?;
         self.counters.count(DCNT_EP_DISCONNECT);
-        if moved.effect == Effect::Nothing {
+        if transition.effect == Effect::Nothing {
             return Ok(());
         }
-        // uDAPL 1.2, dat_ep_disconnect: unless connected, both flags mean the same.
-        let how = if moved.from == State::Connected { how } else { Close::Abrupt };
-        if moved.from == State::Connected {
+        // Unless the endpoint is connected, both flags mean the same (uDAPL 1.2,
+        // dat_ep_disconnect).
+        let how = if transition.from == State::Connected { how } else { Close::Abrupt };
+        if transition.from == State::Connected {
             self.ia.counters.count(&[DCNT_IA_CM_DREQ_TX]);
         }
-        if let Some(link) = self.linked(&self.setup()) {
-            link.qp.disconnect(how);
+        if let Some(bound) = self.current_qp(&self.setup()) {
+            bound.qp.disconnect(how);
         }
         Ok(())
     }

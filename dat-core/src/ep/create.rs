@@ -1,33 +1,33 @@
-//! Endpoints come and go.
+//! Creating and freeing endpoints.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 
 use dat_sys::*;
 
-use super::network::Shared;
+use super::network::EpShared;
 use super::state::{Event, State};
-use super::{Ep, Orphans, Setup, params};
+use super::{Ep, FreedFlows, Setup, params};
 use crate::counters::EpCounters;
 use crate::error::{Error, Result};
-use crate::evd::{Evd, Feed};
+use crate::evd::{CompletionStream, Evd};
 use crate::handle::{self, Node, Pin, Ref};
 use crate::ia::Ia;
 use crate::mem::Pz;
 use crate::provider::{Close, Queue, Transport};
 use crate::srq::Srq;
 
-/// The objects an endpoint is made of; each may be NULL.
+/// The objects of an endpoint. Each may be absent.
 pub struct Handles<'a, T: Transport> {
-    /// Protection zone.
+    /// The protection zone.
     pub pz: Option<&'a Node<Pz<T>>>,
-    /// Event dispatcher of receives.
+    /// The EVD of receives.
     pub recv: Option<&'a Node<Evd<T>>>,
-    /// Event dispatcher of requests.
+    /// The EVD of requests.
     pub request: Option<&'a Node<Evd<T>>>,
-    /// Event dispatcher of the connection.
+    /// The EVD of the connection.
     pub connect: Option<&'a Node<Evd<T>>>,
-    /// Shared receive queue.
+    /// The shared receive queue.
     pub srq: Option<&'a Node<Srq<T>>>,
 }
 
@@ -45,23 +45,23 @@ pub fn create<T: Transport>(
         None => params::defaults(limits),
     };
     params::check(&attr, limits, handles.srq.is_some(), attr_arg)?;
-    let attr = params::kept(&attr);
+    let attr = params::without_named_attrs(&attr);
     handles.check(ia)?;
-    if !may_draw(handles.pz, handles.srq) {
+    if !pz_permits_srq(handles.pz, handles.srq) {
         return Err(Error::arg(6));
     }
     let _control = ia.control();
     let setup = Setup {
         pz: handles.pz.map(Ref::new),
-        recv_evd: feed(handles.recv, params::recv_stream_flags(&attr))
+        recv_evd: open_stream(handles.recv, params::recv_stream_flags(&attr))
             .ok_or(Error::arg(attr_arg))?,
-        request_evd: feed(handles.request, params::request_stream_flags(&attr))
+        request_evd: open_stream(handles.request, params::request_stream_flags(&attr))
             .ok_or(Error::arg(attr_arg))?,
         srq: handles.srq.map(Ref::new),
         attr,
         holding: Arc::default(),
         peer: None,
-        early: Vec::new(),
+        movable_recvs: Vec::new(),
     };
     setup.holding.set_soft(params::soft_watermark(&setup.attr, limits.strict));
     let state =
@@ -69,25 +69,30 @@ pub fn create<T: Transport>(
     build(ia, setup, handles.connect.map(Ref::new), state)
 }
 
-/// uDAPL 1.2, dat_ep_create_with_srq: an endpoint is of another zone than its SRQ only where an attribute says so.
-pub(super) fn may_draw<T: Transport>(pz: Option<&Node<Pz<T>>>, srq: Option<&Node<Srq<T>>>) -> bool {
+/// Whether an endpoint of this zone may use this SRQ. The zones may differ only if an attribute of
+/// the adapter permits it (uDAPL 1.2, dat_ep_create_with_srq).
+pub(super) fn pz_permits_srq<T: Transport>(
+    pz: Option<&Node<Pz<T>>>,
+    srq: Option<&Node<Srq<T>>>,
+) -> bool {
     let (Some(pz), Some(srq)) = (pz, srq) else { return true };
     srq.ia.transport.attrs().srq_across_pds || srq.pz.handle() == pz.handle()
 }
 
-/// A completion stream to an EVD, if there is one. `None`: the flags do not match those of its other streams.
-pub(super) fn feed<T: Transport>(
+/// A completion stream to an EVD, if there is an EVD. `None`: the flags do not match those of the
+/// EVD's other streams.
+pub(super) fn open_stream<T: Transport>(
     evd: Option<&Node<Evd<T>>>,
     flags: DAT_COMPLETION_FLAGS,
-) -> Option<Option<Feed<T>>> {
+) -> Option<Option<CompletionStream<T>>> {
     match evd {
-        Some(evd) => Feed::new(evd, flags).map(Some),
+        Some(evd) => CompletionStream::new(evd, flags).map(Some),
         None => Some(None),
     }
 }
 
-/// An endpoint that the provider makes for a connection request (PSP with `DAT_PSP_PROVIDER_FLAG`): the consumer
-/// configures it before it accepts. Allowed inside upcalls.
+/// Creates an endpoint for a connection request (PSP with `DAT_PSP_PROVIDER_FLAG`). The consumer
+/// configures it before it accepts. May be called in upcalls.
 pub fn create_tentative<T: Transport>(ia: &Node<Ia<T>>) -> Result<&'static Node<Ep<T>>> {
     let attr = params::defaults(ia.transport.attrs());
     let setup = Setup {
@@ -98,7 +103,7 @@ pub fn create_tentative<T: Transport>(ia: &Node<Ia<T>>) -> Result<&'static Node<
         attr,
         holding: Arc::default(),
         peer: None,
-        early: Vec::new(),
+        movable_recvs: Vec::new(),
     };
     build(ia, setup, None, State::UnconfiguredTentative)
 }
@@ -113,21 +118,21 @@ fn build<T: Transport>(
     ia.add(|handle| {
         let ep = Ep {
             ia: Ref::new(ia),
-            link: AtomicPtr::new(std::ptr::null_mut()),
+            bound_qp: AtomicPtr::new(std::ptr::null_mut()),
             setup: Mutex::new(setup),
-            shared: Arc::new(Shared::new(handle, Ref::new(ia), on_srq, state, connect_evd)),
+            shared: Arc::new(EpShared::new(handle, Ref::new(ia), on_srq, state, connect_evd)),
             counters: EpCounters::default(),
         };
-        let link = ep.new_link(&mut ep.setup())?;
-        ep.link.store(link, Ordering::Release);
+        let bound = ep.new_bound_qp(&mut ep.setup())?;
+        ep.bound_qp.store(bound, Ordering::Release);
         Ok(ep)
     })
 }
 
-/// dat_ep_free. A connection is ended abruptly; completions not yet taken stay on their EVDs.
+/// dat_ep_free. Ends a connection abruptly. Completions that were not taken yet stay on their EVDs.
 ///
 /// # Safety
-/// Nobody uses a reference to it any more, if this succeeds.
+/// If this succeeds, nobody uses a reference to the endpoint any more.
 pub unsafe fn free<T: Transport>(ep: &Node<Ep<T>>) -> Result<()> {
     let (ia, handle) = (ep.ia.clone(), ep.handle());
     let mut control = ia.control_to_free::<Ep<T>>(handle)?;
@@ -139,27 +144,27 @@ pub unsafe fn free<T: Transport>(ep: &Node<Ep<T>>) -> Result<()> {
     Ok(())
 }
 
-/// Takes a tentative endpoint back from the consumer (dat_cr_reject). Called under the control lock, when no
-/// other call uses the endpoint.
-pub(crate) fn retire_tentative<T: Transport>(ep: &Node<Ep<T>>, control: &mut Orphans) {
+/// Takes back a tentative endpoint from the consumer (dat_cr_reject). The caller holds the control
+/// lock, and no other call uses the endpoint.
+pub(crate) fn retire_tentative<T: Transport>(ep: &Node<Ep<T>>, control: &mut FreedFlows) {
     destroy(ep, State::TentativePending, control);
 }
 
-/// Takes a tentative endpoint back that the consumer was not told of. It has no queue pair yet whose
-/// completions could be queued. In an upcall.
-pub(crate) fn retire_untold<T: Transport>(ep: Pin<Ep<T>>) {
+/// Takes back a tentative endpoint that the consumer was not told of. It has no queue pair yet, so
+/// no completions of it can be queued. Called in an upcall.
+pub(crate) fn retire_unreported<T: Transport>(ep: Pin<Ep<T>>) {
     let ia = ep.ia.clone();
-    // SAFETY: nobody else knows of the endpoint, or it stays until the adapter is closed.
-    if let Some(retired) = unsafe { handle::retire_untold(ep) } {
-        ia.delist(&retired);
-        retired.unlink(&mut Orphans::default(), retired.setup().evds());
+    // SAFETY: nobody else knows of the endpoint. Otherwise it stays until the adapter is closed.
+    if let Some(retired) = unsafe { handle::retire_unreported(ep) } {
+        ia.unregister_object(&retired);
+        retired.drop_bound_qp(&mut FreedFlows::default(), retired.setup().evds());
         // SAFETY: as above.
         drop(unsafe { retired.reclaim() });
     }
 }
 
-/// Called under the control lock, by whom nobody precedes.
-fn destroy<T: Transport>(ep: &Node<Ep<T>>, was: State, control: &mut Orphans) {
+/// The caller must hold the control lock.
+fn destroy<T: Transport>(ep: &Node<Ep<T>>, was: State, control: &mut FreedFlows) {
     let ia = ep.ia.clone();
     let live = [
         State::Connected,
@@ -167,23 +172,24 @@ fn destroy<T: Transport>(ep: &Node<Ep<T>>, was: State, control: &mut Orphans) {
         State::ActivePending,
         State::CompletionPending,
     ];
-    // SAFETY: the link is ours until it is dropped below.
-    if let Some(link) = unsafe { ep.link_ptr().as_ref() }
+    // SAFETY: the queue pair belongs to this function until it is dropped below.
+    if let Some(bound) = unsafe { ep.bound_qp_ptr().as_ref() }
         && live.contains(&was)
     {
-        // The state says Disconnected already, so no event comes of it; but what was posted is flushed.
-        link.qp.disconnect(Close::Abrupt);
+        // The state is Disconnected already, so this causes no event. It flushes what was posted.
+        bound.qp.disconnect(Close::Abrupt);
     }
-    ia.delist(ep);
-    // SAFETY: the caller made sure that nobody depends on the endpoint.
-    if let Some(gone) = unsafe { handle::remove(ep) } {
-        gone.unlink(control, gone.setup().evds());
-        drop(gone);
+    ia.unregister_object(ep);
+    // SAFETY: the caller guarantees that nobody depends on the endpoint.
+    if let Some(removed) = unsafe { handle::remove(ep) } {
+        removed.drop_bound_qp(control, removed.setup().evds());
+        drop(removed);
     }
 }
 
 impl<T: Transport> Handles<'_, T> {
-    /// All of one adapter, and each EVD fed by the stream it is named for.
+    /// Checks that all objects belong to one adapter, and that each EVD takes the stream it is
+    /// named for.
     pub(super) fn check(&self, ia: &Node<Ia<T>>) -> Result<()> {
         check_evd(ia, self.recv, DAT_EVD_DTO_FLAG, DAT_INVALID_HANDLE_EVD_RECV)?;
         check_evd(ia, self.request, DAT_EVD_DTO_FLAG, DAT_INVALID_HANDLE_EVD_REQUEST)?;

@@ -1,5 +1,5 @@
-//! The IB extension's operations on an endpoint. They are posted as all requests are; only the positions of their
-//! arguments are others.
+//! The IB extension's operations on an endpoint. They are posted as other requests are. Only the
+//! positions of their arguments differ.
 
 use dat_sys::*;
 
@@ -9,17 +9,17 @@ use crate::error::{Error, Result};
 use crate::handle::Node;
 use crate::provider::{Remote, Segment, SendOp, Transport};
 
-/// Bytes that an atomic operation works on.
+/// The number of bytes that an atomic operation works on.
 const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
 
-/// What an atomic operation does.
+/// An atomic operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Atomic {
-    /// Adds.
+    /// Adds the value.
     FetchAdd(u64),
-    /// Replaces what is as expected.
+    /// Replaces the old value if it equals the expected one.
     CompareSwap {
-        /// What is expected.
+        /// The expected value.
         compare: u64,
         /// The replacement.
         swap: u64,
@@ -27,9 +27,9 @@ pub enum Atomic {
 }
 
 /// # Safety of all posts
-/// As of those in [`post`](super::post).
+/// As for those in [`post`](super::post).
 impl<T: Transport> Node<Ep<T>> {
-    /// dat_ib_post_rdma_write_immed. `room`: bytes of the remote segment.
+    /// dat_ib_post_rdma_write_immed. `room`: the length of the remote segment in bytes.
     ///
     /// # Safety
     /// As above.
@@ -45,13 +45,13 @@ impl<T: Transport> Node<Ep<T>> {
             self.refuse_if_strict()?;
         }
         let op = SendOp::WriteImm { to, immediate };
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         unsafe { self.post_request(op, segments, cookie, flags, 8) }
-            .map_err(|error| moved(error, 3, 4))
+            .map_err(|error| renumber_arguments(error, 3, 4))
     }
 
-    /// dat_ib_post_fetch_and_add and dat_ib_post_cmp_and_swap: what the target held goes to the first eight bytes of `sink`.
-    /// `size`: bytes of the remote segment.
+    /// dat_ib_post_fetch_and_add and dat_ib_post_cmp_and_swap. The old value of the target goes to
+    /// the first eight bytes of `sink`. `size`: the length of the remote segment in bytes.
     ///
     /// # Safety
     /// As above.
@@ -63,7 +63,7 @@ impl<T: Transport> Node<Ep<T>> {
         (at, size): (Remote, u32),
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
-        // What a shorter sink names would be written past its end.
+        // The value would be written past the end of a shorter sink.
         if sink.len < ATOMIC_SIZE {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
@@ -75,15 +75,16 @@ impl<T: Transport> Node<Ep<T>> {
             Atomic::FetchAdd(add) => (SendOp::FetchAdd { at, add }, 4),
             Atomic::CompareSwap { compare, swap } => (SendOp::CompareSwap { at, compare, swap }, 5),
         };
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         unsafe { self.post_request(op, &sink, cookie, flags, sink_arg + 3) }
-            .map_err(|error| moved(error, sink_arg, sink_arg))
+            .map_err(|error| renumber_arguments(error, sink_arg, sink_arg))
     }
 }
 
-/// An error about the number of segments or about a segment, at the positions that these have in dat_extension_op.
+/// Changes the argument position of an error about the number of segments or about a segment to the
+/// one in dat_extension_op.
 #[cold]
-fn moved(error: Error, count_arg: u32, segments_arg: u32) -> Error {
+fn renumber_arguments(error: Error, count_arg: u32, segments_arg: u32) -> Error {
     match error {
         _ if error == Error::arg(2) => Error::arg(count_arg),
         _ if error == Error::arg(3) => Error::arg(segments_arg),

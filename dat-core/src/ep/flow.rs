@@ -9,10 +9,10 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::requests::Requests;
-use super::watermark::Holding;
+use super::watermark::HeldBuffers;
 use crate::allocate::slice_of;
 use crate::barrier;
-use crate::counters::{self, Tally};
+use crate::counters::{self, CounterArray};
 use crate::error::Result;
 use crate::evd::Evd;
 use crate::handle::Node;
@@ -20,39 +20,42 @@ use crate::log;
 use crate::provider::{Queue, Transport, Wc, WcOp, WcStatus};
 use crate::srq::SrqShare;
 
-/// Both queues of one incarnation of an endpoint. Its address is the `token` of the queue pair, so it must stay
-/// until the last completion has been taken: see [`Orphans`].
+/// Both queues of one incarnation of an endpoint. Its address is the `token` of the queue pair, so
+/// it must stay allocated until the last completion has been taken: see [`FreedFlows`].
 pub struct Flow {
     ep: usize,
-    /// Of its adapter.
+    /// The name of the adapter.
     ia: String,
-    /// The connection, or 0: see [`log::connection`].
+    /// The number of the connection, or 0: see [`log::next_connection_number`].
     pub(super) connection: AtomicU64,
     pub(super) requests: Requests,
-    /// Their cookies need no cells: the cookie is the id.
-    pub(super) receives: Depth,
-    /// The RMRs of binds, by the cells of the requests; made by the first one.
+    /// The cookies of receives need no cells, because the cookie is the id.
+    pub(super) receives: ReceiveCounters,
+    /// The RMRs of binds, by the cells of the requests. Allocated by the first bind.
     rmrs: OnceLock<Box<[AtomicUsize]>>,
     srq: Option<SrqShare>,
-    /// The EVDs of its receives and of its requests had overflowed before there was a completion: none of them is ever queued.
+    /// Whether the EVD of receives or of requests had overflowed before this flow existed. Its
+    /// completions are then never queued.
     lost: [bool; 2],
-    pub(super) holding: Arc<Holding>,
-    /// Posts are counted by whoever posts to each queue, receives by whoever takes their completions.
-    pub(super) tally: Arc<Tally<{ counters::EP_ALL }>>,
+    pub(super) holding: Arc<HeldBuffers>,
+    /// Counters of posts are incremented by the thread that posts to each queue, those of receives
+    /// by the thread that takes their completions.
+    pub(super) tally: Arc<CounterArray<{ counters::EP_ALL }>>,
 }
 
-/// How many receives are outstanding: two counters, each with one writer.
-pub(super) struct Depth {
+/// The number of outstanding receives: two counters with one writer each.
+pub(super) struct ReceiveCounters {
     posted: AtomicU64,
     retired: AtomicU64,
     max: u64,
-    /// Once the queue pair is gone: so many of them complete.
-    due: AtomicU64,
+    /// The number of receives that complete in total. Set when the queue pair is about to be
+    /// dropped.
+    expected: AtomicU64,
 }
 
 /// One of the two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum QueueKind {
     Receives = 0,
     Requests = 1,
 }
@@ -64,15 +67,15 @@ impl Flow {
         max_requests: usize,
         max_recvs: usize,
         srq: Option<SrqShare>,
-        holding: Arc<Holding>,
-        tally: Arc<Tally<{ counters::EP_ALL }>>,
+        holding: Arc<HeldBuffers>,
+        tally: Arc<CounterArray<{ counters::EP_ALL }>>,
     ) -> Result<Self> {
         Ok(Flow {
             ep: ep as usize,
             ia: ia.to_owned(),
             connection: AtomicU64::new(0),
             requests: Requests::new(max_requests)?,
-            receives: Depth::new(max_recvs),
+            receives: ReceiveCounters::new(max_recvs),
             rmrs: OnceLock::new(),
             srq,
             lost: [false; 2],
@@ -81,27 +84,25 @@ impl Flow {
         })
     }
 
-    /// Completions of a side are lost where its EVD has lost others.
-    pub(super) fn expect_nothing_of_dead<T: Transport>(
-        &mut self,
-        evds: [Option<&Node<Evd<T>>>; 2],
-    ) {
-        self.lost = evds.map(|evd| evd.is_some_and(|evd| evd.takes_no_more_completions()));
+    /// Marks the completions of a queue as lost if its EVD has lost other completions.
+    pub(super) fn mark_lost<T: Transport>(&mut self, evds: [Option<&Node<Evd<T>>>; 2]) {
+        self.lost = evds.map(|evd| evd.is_some_and(|evd| evd.has_lost_completions()));
     }
 
-    /// Without an EVD nobody learns of completions, so that nothing is counted back here: then the transport's own queue is
-    /// the limit (uDAPL 1.2, dat_ep_create: a NULL EVD, the consumer is not interested in completions).
-    pub(super) fn count_only_reported(&mut self, requests: bool, receives: bool) {
+    /// Removes the limit of a queue without an EVD. No completion of it is taken, so nothing
+    /// decrements the count here. The transport's own queue is then the limit (uDAPL 1.2,
+    /// dat_ep_create: with a NULL EVD the consumer is not interested in completions).
+    pub(super) fn lift_unreported_limits(&mut self, requests: bool, receives: bool) {
         if !requests {
-            self.requests.report_nothing();
+            self.requests.set_unreported();
         }
         if !receives {
             self.receives.max = u64::MAX;
         }
     }
 
-    /// No receive is outstanding: of an endpoint on a shared queue, those that it has taken count. Where nobody is told of
-    /// completions, those that the transport has.
+    /// Whether no receive is outstanding. On a shared receive queue, the receives that the endpoint
+    /// has taken count. Without an EVD, those that the transport reports count.
     pub(super) fn receives_idle<T: Transport>(&self, qp: &T::Qp) -> bool {
         match &self.srq {
             Some(_) => self.holding.held() == 0,
@@ -110,33 +111,38 @@ impl Flow {
         }
     }
 
-    /// The queue pair is about to be dropped, and nothing happens to it until then: what completes is settled now.
+    /// Computes how many completions there will be in total. The queue pair is about to be dropped,
+    /// and nothing happens to it until then.
     ///
     /// # Safety
     /// Nobody posts to the queue pair any more.
-    pub(super) unsafe fn settle<T: Transport>(&self, qp: &T::Qp) {
-        // SAFETY: as the caller promised.
-        self.requests.settle(unsafe { qp.carried_out() });
+    pub(super) unsafe fn set_expected<T: Transport>(&self, qp: &T::Qp) {
+        // SAFETY: the caller guarantees this.
+        self.requests.set_expected(unsafe { qp.carried_out() });
         let posted = self.receives.posted.load(Ordering::Acquire);
-        self.receives.due.store(posted.saturating_sub(qp.withdrawn() as u64), Ordering::Release);
+        self.receives
+            .expected
+            .store(posted.saturating_sub(qp.withdrawn() as u64), Ordering::Release);
     }
 
-    /// After [`Flow::settle`] and the drop of the queue pair: the consumer has taken all completions of one side, and whoever
-    /// took the last one has left the flow.
-    fn is_over(&self, side: Side) -> bool {
-        if self.lost[side as usize] {
+    /// Whether the consumer has taken all completions of one queue, and the thread that took the
+    /// last one has finished with the flow. Valid after [`Flow::set_expected`] and the drop of the
+    /// queue pair.
+    fn is_drained(&self, kind: QueueKind) -> bool {
+        if self.lost[kind as usize] {
             return true;
         }
-        match (side, &self.srq) {
-            (Side::Requests, _) => self.requests.is_over(),
-            (Side::Receives, Some(_)) => self.holding.held() == 0,
-            (Side::Receives, None) => {
-                self.receives.retired() >= self.receives.due.load(Ordering::Acquire)
+        match (kind, &self.srq) {
+            (QueueKind::Requests, _) => self.requests.is_drained(),
+            (QueueKind::Receives, Some(_)) => self.holding.held() == 0,
+            (QueueKind::Receives, None) => {
+                self.receives.retired() >= self.receives.expected.load(Ordering::Acquire)
             }
         }
     }
 
-    /// Makes the table of RMRs, if this is the first bind. `DAT_INSUFFICIENT_RESOURCES`: there is no memory for it.
+    /// Allocates the table of RMRs for the first bind. `DAT_INSUFFICIENT_RESOURCES`: there is no
+    /// memory for it.
     #[inline]
     pub(super) fn prepare_binds(&self) -> Result<()> {
         if self.rmrs.get().is_none() {
@@ -146,7 +152,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Remembers the RMR that the request in this cell binds, once [they are prepared](Self::prepare_binds).
+    /// Records the RMR that the request in this cell binds, after [`Flow::prepare_binds`].
     pub(super) fn set_rmr(&self, cell: usize, rmr: *mut c_void) {
         if let Some(place) = self.rmrs.get().and_then(|rmrs| rmrs.get(cell)) {
             place.store(rmr as usize, Ordering::Relaxed);
@@ -166,13 +172,13 @@ impl Flow {
         }
     }
 
-    /// Turns a completion into the event's data and gives its place in the queue back. That comes last: after it, a flow
-    /// whose queue pair is gone may be gone, too.
+    /// Converts a completion to the event's data and releases its place in the queue. The release
+    /// comes last: after it, a flow whose queue pair is gone may be freed.
     #[inline]
     pub fn retire(&self, wc: &Wc) -> DAT_DTO_COMPLETION_EVENT_DATA {
         let is_recv = wc.op == WcOp::Recv;
         let (cookie, number) =
-            if is_recv { (wc.id, 0) } else { self.requests.look(wc.id as usize) };
+            if is_recv { (wc.id, 0) } else { self.requests.cookie_and_number(wc.id as usize) };
         let event = DAT_DTO_COMPLETION_EVENT_DATA {
             ep_handle: self.ep as *mut c_void,
             user_cookie: DAT_DTO_COOKIE { as_64: cookie },
@@ -216,32 +222,33 @@ impl Flow {
         match &self.srq {
             Some(srq) => {
                 srq.retire();
-                self.holding.gave_back();
+                self.holding.buffer_returned();
             }
             None => {
-                // One that was flushed from the queue was no message's, and after it there will be none.
+                // A receive that was flushed from the queue held no message.
                 if wc.status != WcStatus::Flushed {
-                    self.holding.gave_back();
+                    self.holding.buffer_returned();
                 }
                 self.receives.retire(self.receives.retired() + 1);
             }
         }
     }
 
-    /// An operation has completed, and not with success.
+    /// Counts and logs an operation that has completed without success.
     #[cold]
     fn failed(&self, event: &DAT_DTO_COMPLETION_EVENT_DATA) {
-        // Two dispatchers, two threads.
+        // Two threads may count here, because the queues may have different EVDs.
         self.tally.count(match event.status {
             DAT_DTO_ERR_FLUSHED => counters::EP_FLUSHED,
             _ => counters::EP_FAILED,
         });
-        log::failed(&self.ia, self.ep, self.connection.load(Ordering::Relaxed), event);
+        log::log_failed_dto(&self.ia, self.ep, self.connection.load(Ordering::Relaxed), event);
     }
 }
 
 impl Drop for Flow {
-    /// Completions that were lost when their EVD overflowed are never taken; the shared queue's buffers are given back now.
+    /// Completions that were lost when their EVD overflowed are never taken. Releases the buffers
+    /// of the shared receive queue that belong to them.
     fn drop(&mut self) {
         if let Some(srq) = &self.srq {
             (0..self.holding.held()).for_each(|_| srq.retire());
@@ -249,13 +256,13 @@ impl Drop for Flow {
     }
 }
 
-impl Depth {
+impl ReceiveCounters {
     fn new(max: usize) -> Self {
         let zero = || AtomicU64::new(0);
-        Depth { posted: zero(), retired: zero(), max: max as u64, due: zero() }
+        ReceiveCounters { posted: zero(), retired: zero(), max: max as u64, expected: zero() }
     }
 
-    /// The number of the next receive, or none if all are outstanding.
+    /// The number of the next receive. `None` if the maximum is outstanding.
     #[inline]
     pub(super) fn next(&self) -> Option<u64> {
         let posted = self.posted.load(Ordering::Relaxed);
@@ -267,7 +274,7 @@ impl Depth {
         self.posted.store(count, Ordering::Release);
     }
 
-    /// One more, beside nobody.
+    /// Counts one more receive, while no other thread posts.
     pub(super) fn posted_one(&self) {
         self.posted(self.posted.load(Ordering::Relaxed) + 1);
     }
@@ -282,7 +289,7 @@ impl Depth {
         self.retired.store(count, Ordering::Release);
     }
 
-    /// Nothing is outstanding.
+    /// Whether no receive is outstanding.
     pub(super) fn is_idle(&self) -> bool {
         self.posted.load(Ordering::Acquire) == self.retired()
     }
@@ -304,93 +311,108 @@ const fn status(status: WcStatus) -> DAT_DTO_COMPLETION_STATUS {
     }
 }
 
-/// Flows whose queue pair is gone (dat_ep_free, dat_ep_reset) while completions of it are still queued. The consumer gets
-/// those (dat_ep_free: they may still be on the EVD), so each flow is kept for each EVD until its completions there have been
-/// taken, or the EVD has been seen empty, or is gone. One that has nothing left on an EVD is not kept for it.
+/// Flows whose queue pair is gone (dat_ep_free, dat_ep_reset) while completions of it are still
+/// queued.
+///
+/// The consumer gets these completions (dat_ep_free: they may still be on the EVD). So each flow is
+/// kept for each EVD until one of these holds:
+///
+/// - Its completions on the EVD have been taken.
+/// - The EVD has been seen empty.
+/// - The EVD is gone.
+///
+/// A flow without completions on an EVD is not kept for it.
 #[derive(Default)]
-pub struct Orphans {
-    evds: BTreeMap<usize, Leftovers>,
-    /// Flows that were looked at, ever.
+pub struct FreedFlows {
+    evds: BTreeMap<usize, FreedFlowsOfEvd>,
+    /// How many flows were inspected in total.
     #[cfg(test)]
-    looks: u64,
+    inspections: u64,
 }
 
-/// What freed endpoints have left on one EVD.
-struct Leftovers {
+/// The flows that are kept for one EVD.
+struct FreedFlowsOfEvd {
     /// How often the EVD was seen empty.
-    empties: Arc<AtomicU64>,
-    flows: Vec<Leftover>,
-    /// They are looked through when there are so many: so seldom that each costs as much as a few looks.
-    full: usize,
+    empty_polls: Arc<AtomicU64>,
+    flows: Vec<FreedFlow>,
+    /// The flows are inspected when there are this many. The limit doubles with the number of flows
+    /// that stay, so each flow costs a constant number of inspections on average.
+    inspect_at: usize,
 }
 
-struct Leftover {
+struct FreedFlow {
     flow: Arc<Flow>,
-    side: Side,
-    /// The flow's completions have been taken when the EVD has been seen empty so often.
+    kind: QueueKind,
+    /// All completions of the flow have been taken when the EVD has been seen empty this often.
     until: u64,
 }
 
-/// Fewer leftovers of one EVD are not looked through.
-const FEW: usize = 16;
+/// The number of flows of one EVD below which they are not inspected.
+const MIN_INSPECTED_FLOWS: usize = 16;
 
-impl Orphans {
-    /// Takes over a flow that was settled and whose queue pair has just been dropped, with the EVDs of its receives and
-    /// requests.
+impl FreedFlows {
+    /// Takes over a flow whose expected completions are known and whose queue pair has just been
+    /// dropped, with the EVDs of its receives and requests.
     pub(super) fn adopt<T: Transport>(
         &mut self,
         flow: &Arc<Flow>,
         evds: [Option<&Node<Evd<T>>>; 2],
     ) {
-        for (evd, side) in evds.into_iter().zip([Side::Receives, Side::Requests]) {
+        for (evd, kind) in evds.into_iter().zip([QueueKind::Receives, QueueKind::Requests]) {
             if let Some(evd) = evd {
-                self.add((evd.handle() as usize, evd.empties()), flow, side);
+                self.add((evd.handle() as usize, evd.empty_polls()), flow, kind);
             }
         }
     }
 
-    fn add(&mut self, (evd, empties): (usize, Arc<AtomicU64>), flow: &Arc<Flow>, side: Side) {
-        if flow.is_over(side) {
+    fn add(
+        &mut self,
+        (evd, empty_polls): (usize, Arc<AtomicU64>),
+        flow: &Arc<Flow>,
+        kind: QueueKind,
+    ) {
+        if flow.is_drained(kind) {
             return;
         }
-        // A look at the queue that begins after this fence sees what the queue pair has left there, and all looks
-        // that ended before it are counted. One look may be under way and have begun too early; the second one is
-        // the first that is sure. Without such a fence, how often the queue was empty tells nothing.
-        let fenced = barrier::everywhere();
-        let until = if fenced { empties.load(Ordering::Acquire) + 2 } else { u64::MAX };
-        let left = self.evds.entry(evd).or_insert_with(|| Leftovers {
-            empties,
+        // A poll that begins after this fence sees what the queue pair has left in the queue, and
+        // all polls that ended before it are counted. One poll may be in progress and have begun
+        // too early, so only the second one is certain. Without such a fence, the number of empty
+        // polls tells nothing.
+        let fenced = barrier::fence_all_threads();
+        let until = if fenced { empty_polls.load(Ordering::Acquire) + 2 } else { u64::MAX };
+        let of_evd = self.evds.entry(evd).or_insert_with(|| FreedFlowsOfEvd {
+            empty_polls,
             flows: Vec::new(),
-            full: FEW,
+            inspect_at: MIN_INSPECTED_FLOWS,
         });
-        if left.flows.len() >= left.full {
+        if of_evd.flows.len() >= of_evd.inspect_at {
             #[cfg(test)]
             {
-                self.looks += left.flows.len() as u64;
+                self.inspections += of_evd.flows.len() as u64;
             }
-            left.reap();
+            of_evd.drop_drained();
         }
-        left.flows.push(Leftover { flow: Arc::clone(flow), side, until });
+        of_evd.flows.push(FreedFlow { flow: Arc::clone(flow), kind, until });
     }
 
-    /// An EVD is being freed: what it still holds is never taken.
+    /// Drops the flows of an EVD that is being freed: its completions are never taken.
     pub fn forget_evd(&mut self, evd: usize) {
         self.evds.remove(&evd);
     }
 
-    /// Flows that are kept.
+    /// The number of flows that are kept.
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.evds.values().map(|left| left.flows.len()).sum()
+        self.evds.values().map(|of_evd| of_evd.flows.len()).sum()
     }
 }
 
-impl Leftovers {
-    fn reap(&mut self) {
-        let empties = self.empties.load(Ordering::Acquire);
-        self.flows.retain(|left| empties < left.until && !left.flow.is_over(left.side));
+impl FreedFlowsOfEvd {
+    fn drop_drained(&mut self) {
+        let empty_polls = self.empty_polls.load(Ordering::Acquire);
+        self.flows.retain(|freed| empty_polls < freed.until && !freed.flow.is_drained(freed.kind));
         self.flows.shrink_to(2 * self.flows.len());
-        self.full = FEW.max(2 * self.flows.len());
+        self.inspect_at = MIN_INSPECTED_FLOWS.max(2 * self.flows.len());
     }
 }
 
@@ -398,10 +420,10 @@ impl Leftovers {
 mod tests {
     use super::*;
 
-    /// Endpoints that are freed. Miri would take minutes for as many.
-    const MANY: u64 = if cfg!(miri) { 1_000 } else { 200_000 };
+    /// The number of endpoints that are freed. Miri would take minutes for the larger number.
+    const FREED_ENDPOINT_COUNT: u64 = if cfg!(miri) { 1_000 } else { 200_000 };
 
-    /// A flow without a queue pair, of whose requests so many were posted, and all were carried out.
+    /// A flow without a queue pair, with this many posted requests, all of which were carried out.
     fn flow(posted: u64, suppressed: bool) -> Arc<Flow> {
         let (holding, tally) = Default::default();
         let flow =
@@ -409,7 +431,7 @@ mod tests {
         for cookie in 0..posted {
             flow.requests.claim(cookie, suppressed, |_| 0).expect("there is room");
         }
-        flow.requests.settle(posted);
+        flow.requests.set_expected(posted);
         Arc::new(flow)
     }
 
@@ -429,41 +451,43 @@ mod tests {
         );
     }
 
-    /// Nothing is left of an endpoint whose completions were suppressed, that never posted, or whose EVD was dead.
+    /// A flow is not kept if its completions were suppressed, if it never posted, or if its EVD had
+    /// overflowed.
     #[test]
-    fn what_is_over_is_not_kept() {
-        let (mut orphans, empties) = (Orphans::default(), Arc::<AtomicU64>::default());
-        for n in 0..MANY {
-            orphans.add((7, Arc::clone(&empties)), &flow(n % 3, true), Side::Requests);
-            orphans.add((7, Arc::clone(&empties)), &flow(0, true), Side::Receives);
+    fn drained_flows_are_not_kept() {
+        let (mut freed, empty_polls) = (FreedFlows::default(), Arc::<AtomicU64>::default());
+        for n in 0..FREED_ENDPOINT_COUNT {
+            freed.add((7, Arc::clone(&empty_polls)), &flow(n % 3, true), QueueKind::Requests);
+            freed.add((7, Arc::clone(&empty_polls)), &flow(0, true), QueueKind::Receives);
             let mut of_a_dead_evd = flow(1, false);
             Arc::get_mut(&mut of_a_dead_evd).expect("it is new").lost = [false, true];
-            orphans.add((7, Arc::clone(&empties)), &of_a_dead_evd, Side::Requests);
+            freed.add((7, Arc::clone(&empty_polls)), &of_a_dead_evd, QueueKind::Requests);
         }
-        assert_eq!((orphans.len(), orphans.looks), (0, 0));
+        assert_eq!((freed.len(), freed.inspections), (0, 0));
     }
 
-    /// On an EVD that is never seen empty, each freed endpoint costs a few looks, however many there were before.
+    /// On an EVD that is never seen empty, each freed endpoint costs few inspections, however many
+    /// were freed before.
     #[test]
-    fn what_is_left_costs_a_few_looks_each() {
-        const ENDPOINTS: u64 = MANY / 10;
-        let (mut orphans, empties) = (Orphans::default(), Arc::<AtomicU64>::default());
+    fn kept_flows_cost_a_few_inspections_each() {
+        const ENDPOINTS: u64 = FREED_ENDPOINT_COUNT / 10;
+        let (mut freed, empty_polls) = (FreedFlows::default(), Arc::<AtomicU64>::default());
         for _ in 0..ENDPOINTS {
-            orphans.add((7, Arc::clone(&empties)), &flow(1, false), Side::Requests);
+            freed.add((7, Arc::clone(&empty_polls)), &flow(1, false), QueueKind::Requests);
         }
-        assert_eq!(orphans.len(), ENDPOINTS as usize, "their completions are still there");
-        assert!(orphans.looks <= 4 * ENDPOINTS, "{} looks", orphans.looks);
+        assert_eq!(freed.len(), ENDPOINTS as usize, "their completions are still there");
+        assert!(freed.inspections <= 4 * ENDPOINTS, "{} inspections", freed.inspections);
 
-        // Taken one after the other: what is kept stays few.
-        let mut orphans = Orphans::default();
+        // The completions are taken one after the other, so few flows are kept.
+        let mut freed = FreedFlows::default();
         for _ in 0..ENDPOINTS {
             let flow = flow(1, false);
-            orphans.add((7, Arc::clone(&empties)), &flow, Side::Requests);
+            freed.add((7, Arc::clone(&empty_polls)), &flow, QueueKind::Requests);
             flow.requests.take(1);
         }
-        assert!(orphans.len() <= 2 * FEW, "{} are kept", orphans.len());
-        assert!(orphans.looks <= 4 * ENDPOINTS, "{} looks", orphans.looks);
-        orphans.forget_evd(7);
-        assert_eq!(orphans.len(), 0);
+        assert!(freed.len() <= 2 * MIN_INSPECTED_FLOWS, "{} are kept", freed.len());
+        assert!(freed.inspections <= 4 * ENDPOINTS, "{} inspections", freed.inspections);
+        freed.forget_evd(7);
+        assert_eq!(freed.len(), 0);
     }
 }

@@ -1,11 +1,11 @@
-//! Endpoints.
+//! Endpoints (EPs).
 
 mod bind;
+mod bound_qp;
 mod connect;
 mod create;
 mod extended;
 mod flow;
-mod link;
 mod modify;
 mod network;
 mod params;
@@ -22,20 +22,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
 
-pub use self::connect::Model;
+use self::bound_qp::BoundQp;
+pub use self::connect::DupSource;
 pub use self::create::{Handles, create, create_tentative, free};
-pub(crate) use self::create::{retire_tentative, retire_untold};
+pub(crate) use self::create::{retire_tentative, retire_unreported};
 pub use self::extended::Atomic;
-pub use self::flow::{Flow, Orphans};
-use self::link::Link;
-use self::modify::EarlyRecv;
-pub use self::modify::Named;
-use self::network::Shared;
+pub use self::flow::{Flow, FreedFlows};
+use self::modify::MovableRecv;
+pub use self::modify::PinnedParams;
+use self::network::EpShared;
 use self::state::{Effect, Event, State};
-pub use self::watermark::{Exceeded, Holding};
+pub use self::watermark::{Exceeded, HeldBuffers};
 use crate::counters::EpCounters;
 use crate::error::{Error, Result};
-use crate::evd::{Evd, Feed};
+use crate::evd::{CompletionStream, Evd};
 use crate::handle::{Node, Object, Ref};
 use crate::ia::Ia;
 use crate::mem::Pz;
@@ -44,32 +44,32 @@ use crate::srq::Srq;
 
 /// An endpoint.
 pub struct Ep<T: Transport> {
-    /// Its adapter.
+    /// The adapter of the endpoint.
     pub ia: Ref<Ia<T>>,
-    /// What is connected; NULL while the endpoint lacks a protection zone.
-    link: AtomicPtr<Link<T>>,
+    /// The queue pair, or NULL while the endpoint has no protection zone.
+    bound_qp: AtomicPtr<BoundQp<T>>,
     setup: Mutex<Setup<T>>,
-    shared: Arc<Shared<T>>,
-    /// What it has done.
+    shared: Arc<EpShared<T>>,
+    /// Counters of the endpoint.
     pub counters: EpCounters,
 }
 
 /// What the consumer configured.
 struct Setup<T: Transport> {
     pz: Option<Ref<Pz<T>>>,
-    recv_evd: Option<Feed<T>>,
-    request_evd: Option<Feed<T>>,
+    recv_evd: Option<CompletionStream<T>>,
+    request_evd: Option<CompletionStream<T>>,
     srq: Option<Ref<Srq<T>>>,
     attr: DAT_EP_ATTR,
-    /// The watermarks, and what the queue pair of now holds.
-    holding: Arc<Holding>,
-    /// Where dat_ep_connect went: dat_ep_dup_connect goes there too.
+    /// The watermarks, and the number of buffers that the current queue pair holds.
+    holding: Arc<HeldBuffers>,
+    /// The target of the last dat_ep_connect, for dat_ep_dup_connect.
     peer: Option<(SocketAddr, DAT_CONN_QUAL)>,
-    /// Receives posted while dat_ep_modify may still replace the queue pair.
-    early: Vec<EarlyRecv>,
+    /// Receives that were posted while dat_ep_modify may still replace the queue pair.
+    movable_recvs: Vec<MovableRecv>,
 }
 
-// SAFETY: the attribute pointers in `attr` are the consumer's; they are only handed back.
+// SAFETY: the pointers in `attr` belong to the consumer and are only returned to it.
 unsafe impl<T: Transport> Send for Setup<T> {}
 
 impl<T: Transport> Object for Ep<T> {
@@ -79,59 +79,64 @@ impl<T: Transport> Object for Ep<T> {
 
 impl<T: Transport> Ep<T> {
     #[inline]
-    fn link_ptr(&self) -> *const Link<T> {
-        self.link.load(Ordering::Acquire)
+    fn bound_qp_ptr(&self) -> *const BoundQp<T> {
+        self.bound_qp.load(Ordering::Acquire)
     }
 
     fn setup(&self) -> MutexGuard<'_, Setup<T>> {
         self.setup.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state now.
+    /// The current state.
     pub fn state(&self) -> State {
         self.shared.state.get()
     }
 
-    /// Applies what a service point or connection request does to the endpoint.
+    /// Applies to the state what a service point or connection request does with the endpoint.
     pub(crate) fn apply(&self, event: Event) -> Result<()> {
         self.shared.apply(event).map(drop)
     }
 
-    /// The queue pair of now.
-    fn linked<'a>(&'a self, _: &'a Setup<T>) -> Option<&'a Link<T>> {
-        // SAFETY: whoever replaces it changes the setup, which is borrowed; who frees the endpoint has
-        // promised that there are no references to it.
-        unsafe { self.link_ptr().as_ref() }
+    /// The current queue pair.
+    fn current_qp<'a>(&'a self, _: &'a Setup<T>) -> Option<&'a BoundQp<T>> {
+        // SAFETY: replacing the queue pair changes the setup, which is borrowed here. Whoever frees
+        // the endpoint guarantees that there are no references to it.
+        unsafe { self.bound_qp_ptr().as_ref() }
     }
 
     /// dat_ep_get_status: the state, and whether each queue is idle.
     ///
     /// # Safety
-    /// No other thread posts requests to the endpoint meanwhile (thread-safe tables see to it).
+    /// No other thread posts requests to the endpoint meanwhile. Thread-safe tables ensure that.
     pub unsafe fn status(&self) -> (DAT_EP_STATE, bool, bool) {
         let setup = self.setup();
-        let link = self.linked(&setup);
-        let receives = match link {
-            Some(link) => link.flow.receives_idle::<T>(&link.qp),
-            None => setup.early.is_empty(),
+        let bound = self.current_qp(&setup);
+        let receives = match bound {
+            Some(bound) => bound.flow.receives_idle::<T>(&bound.qp),
+            None => setup.movable_recvs.is_empty(),
         };
-        // SAFETY: as the caller promised.
-        let carried_out = |link: &Link<T>| unsafe { link.qp.carried_out() };
-        let requests = link.is_none_or(|link| link.flow.requests.is_idle(|| carried_out(link)));
+        // SAFETY: the caller guarantees this.
+        let carried_out = |bound: &BoundQp<T>| unsafe { bound.qp.carried_out() };
+        let requests = bound.is_none_or(|bound| bound.flow.requests.is_idle(|| carried_out(bound)));
         (self.state() as DAT_EP_STATE, receives, requests)
     }
 
-    /// dat_ep_recv_query: the buffers allocated to the endpoint and not completed, and their span.
+    /// dat_ep_recv_query: the buffers that are allocated to the endpoint and have not completed,
+    /// and their span.
     pub fn allocated(&self) -> Allocated {
         let setup = self.setup();
-        match self.linked(&setup) {
-            Some(link) => link.qp.allocated(),
-            // It has lost its protection zone (dat_ep_modify): its receives wait for the next one.
-            None => Allocated { buffers: setup.early.len(), span: setup.early.len() },
+        match self.current_qp(&setup) {
+            Some(bound) => bound.qp.allocated(),
+            // The endpoint has lost its protection zone (dat_ep_modify). Its receives wait for a
+            // new one.
+            None => {
+                Allocated { buffers: setup.movable_recvs.len(), span: setup.movable_recvs.len() }
+            }
         }
     }
 
-    /// dat_ep_set_watermark; legal in every state. What is exceeded already is for [`Ep::exceeds`].
+    /// dat_ep_set_watermark, which is legal in every state. The caller passes the result to
+    /// [`Ep::apply_exceeded`].
     pub fn set_watermarks(&self, soft: DAT_COUNT, hard: DAT_COUNT) -> Result<Exceeded> {
         for (mark, arg) in [(soft, 2), (hard, 3)] {
             if !watermark::is_valid(mark) {
@@ -142,28 +147,29 @@ impl<T: Transport> Ep<T> {
         setup.attr.srq_soft_hw = soft;
         setup.holding.set_soft(soft);
         setup.holding.set_hard(hard);
-        let Some(link) = self.linked(&setup) else { return Ok(Exceeded::default()) };
-        // The transport looks under its own lock: a message either took its buffer before, and is counted below, or
-        // finds the new watermarks.
-        link.qp.allocated();
-        Ok(setup.holding.test())
+        let Some(bound) = self.current_qp(&setup) else { return Ok(Exceeded::default()) };
+        // The transport counts under its own lock. So each message either has taken its buffer
+        // before and is counted below, or sees the new watermarks.
+        bound.qp.allocated();
+        Ok(setup.holding.check())
     }
 
-    /// The other half of dat_ep_set_watermark: reports the soft watermark, breaks the connection for the hard one. Apart
-    /// because upcalls follow, in which the consumer's CNO agent may use the endpoint.
-    pub fn exceeds(&self, exceeded: Exceeded) {
+    /// The second half of dat_ep_set_watermark: reports an exceeded soft watermark, and breaks the
+    /// connection if the hard one is exceeded. It is separate because upcalls follow, in which the
+    /// consumer's CNO agent may use the endpoint.
+    pub fn apply_exceeded(&self, exceeded: Exceeded) {
         if exceeded.soft {
             self.shared.exceeds_soft_watermark();
         }
         if exceeded.hard && matches!(self.state(), State::Connected | State::DisconnectPending) {
-            self.shared.break_off();
-            if let Some(link) = self.linked(&self.setup()) {
-                link.qp.disconnect(Close::Abrupt);
+            self.shared.mark_breaking();
+            if let Some(bound) = self.current_qp(&self.setup()) {
+                bound.qp.disconnect(Close::Abrupt);
             }
         }
     }
 
-    /// dat_ep_query. Addresses point into the endpoint.
+    /// dat_ep_query. The addresses point into the endpoint.
     pub fn query(&self, param: &mut DAT_EP_PARAM) {
         fn raw<O: Object>(object: &Option<impl Deref<Target = Node<O>>>) -> *mut c_void {
             object.as_ref().map_or(std::ptr::null_mut(), |o| o.handle())
@@ -187,7 +193,7 @@ impl<T: Transport> Ep<T> {
         };
     }
 
-    /// dat_ep_reset: ready for the next connection.
+    /// dat_ep_reset: prepares the endpoint for the next connection.
     pub fn reset(&self) -> Result<()> {
         let mut control = self.ia.control();
         match effect_of_reset(self.state())? {
@@ -195,10 +201,10 @@ impl<T: Transport> Ep<T> {
             _ => return Ok(()),
         }
         let mut setup = self.setup();
-        let link = self.new_link(&mut setup)?;
-        self.relink(&mut control, link, setup.evds());
-        setup.early.clear();
-        self.shared.renew();
+        let bound = self.new_bound_qp(&mut setup)?;
+        self.replace_bound_qp(&mut control, bound, setup.evds());
+        setup.movable_recvs.clear();
+        self.shared.prepare_reconnect();
         self.shared.apply(Event::Reset).map(drop)
     }
 }
@@ -215,6 +221,6 @@ type Evds<T> = [Option<Ref<Evd<T>>>; 2];
 
 impl<T: Transport> Setup<T> {
     fn evds(&self) -> Evds<T> {
-        [&self.recv_evd, &self.request_evd].map(|feed| feed.as_ref().map(Feed::evd))
+        [&self.recv_evd, &self.request_evd].map(|stream| stream.as_ref().map(CompletionStream::evd))
     }
 }

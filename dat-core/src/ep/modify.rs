@@ -2,8 +2,8 @@
 
 use dat_sys::*;
 
-use super::create::{Handles, feed, may_draw};
-use super::link::discard;
+use super::bound_qp::discard;
+use super::create::{Handles, open_stream, pz_permits_srq};
 use super::state::Event;
 use super::{Ep, Evds, Setup, params};
 use crate::error::{Error, Result};
@@ -13,41 +13,42 @@ use crate::mem::Pz;
 use crate::provider::{Queue, RecvWr, Segment, Token, Transport, Wc, WcOp, WcStatus};
 
 /// A receive that may have to move to another queue pair.
-pub(super) struct EarlyRecv {
+pub(super) struct MovableRecv {
     segments: Box<[Segment]>,
     cookie: u64,
     quiet: bool,
 }
 
-/// The objects that dat_ep_modify is given, pinned; or what is wrong with a handle, which is told of only if
+/// The pinned objects of a dat_ep_modify call. An error about a handle is kept and returned only if
 /// nothing else is wrong.
-pub struct Named<T: Transport> {
+pub struct PinnedParams<T: Transport> {
     pz: Result<Option<Pin<Pz<T>>>>,
     recv: Result<Option<Pin<Evd<T>>>>,
     request: Result<Option<Pin<Evd<T>>>>,
     connect: Result<Option<Pin<Evd<T>>>>,
 }
 
-impl<T: Transport> Named<T> {
-    /// Those that the mask names.
+impl<T: Transport> PinnedParams<T> {
+    /// Pins the objects that the mask names.
     ///
     /// # Safety
-    /// As [`handle::pin`].
+    /// As for [`handle::pin`].
     pub unsafe fn pin(mask: DAT_EP_PARAM_MASK, param: &DAT_EP_PARAM) -> Self {
-        let named = |bit, handle| if mask & bit != 0 { handle } else { std::ptr::null_mut() };
-        // SAFETY: as the caller promised.
+        let if_named = |bit, handle| if mask & bit != 0 { handle } else { std::ptr::null_mut() };
+        // SAFETY: the caller guarantees this.
         unsafe {
-            let pz = handle::pin_or_null(named(DAT_EP_FIELD_PZ_HANDLE, param.pz_handle));
+            let pz = handle::pin_or_null(if_named(DAT_EP_FIELD_PZ_HANDLE, param.pz_handle));
             let [recv, request, connect] = handle::pin_all([
-                named(DAT_EP_FIELD_RECV_EVD_HANDLE, param.recv_evd_handle),
-                named(DAT_EP_FIELD_REQUEST_EVD_HANDLE, param.request_evd_handle),
-                named(DAT_EP_FIELD_CONNECT_EVD_HANDLE, param.connect_evd_handle),
+                if_named(DAT_EP_FIELD_RECV_EVD_HANDLE, param.recv_evd_handle),
+                if_named(DAT_EP_FIELD_REQUEST_EVD_HANDLE, param.request_evd_handle),
+                if_named(DAT_EP_FIELD_CONNECT_EVD_HANDLE, param.connect_evd_handle),
             ]);
-            Named {
+            PinnedParams {
                 pz,
-                recv: recv.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_RECV)),
-                request: request.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_REQUEST)),
-                connect: connect.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_CONN)),
+                recv: recv.map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_RECV)),
+                request: request
+                    .map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_REQUEST)),
+                connect: connect.map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_CONN)),
             }
         }
     }
@@ -57,34 +58,34 @@ impl<T: Transport> Ep<T> {
     /// dat_ep_modify.
     ///
     /// # Safety
-    /// No other thread posts to the endpoint meanwhile (thread-safe tables see to it).
+    /// No other thread posts to the endpoint meanwhile. Thread-safe tables ensure that.
     pub unsafe fn modify(
         &self,
         mask: DAT_EP_PARAM_MASK,
         param: &DAT_EP_PARAM,
-        named: Named<T>,
+        pinned: PinnedParams<T>,
     ) -> Result<()> {
         let mut control = self.ia.control();
         let state = self.state();
-        params::check_modify(mask, state, !self.setup().early.is_empty())?;
-        let (pz, recv) = (named.pz?, named.recv?);
-        let (request, connect) = (named.request?, named.connect?);
+        params::check_modify(mask, state, !self.setup().movable_recvs.is_empty())?;
+        let (pz, recv) = (pinned.pz?, pinned.recv?);
+        let (request, connect) = (pinned.request?, pinned.connect?);
         let (pz, recv) = (pz.as_deref(), recv.as_deref());
         let (request, connect) = (request.as_deref(), connect.as_deref());
         Handles { pz, recv, request, connect, srq: None }.check(&self.ia)?;
         let mut attr = self.setup().attr;
         params::merge(&mut attr, &param.ep_attr, mask);
         params::check(&attr, self.ia.transport.attrs(), self.setup().srq.is_some(), 3)?;
-        let attr = params::kept(&attr);
-        if !may_draw(pz, self.setup().srq.as_deref()) {
+        let attr = params::without_named_attrs(&attr);
+        if !pz_permits_srq(pz, self.setup().srq.as_deref()) {
             return Err(Error::arg(3));
         }
         if mask & !DAT_EP_FIELD_CONNECT_EVD_HANDLE != 0 {
             let mut setup = self.setup();
-            setup.check_early(&attr)?;
-            let before = setup.before();
+            setup.check_movable_recvs(&attr)?;
+            let before = setup.save();
             let [old_recv, old_request] = setup.evds();
-            setup.feed(
+            setup.open_streams(
                 if mask & DAT_EP_FIELD_RECV_EVD_HANDLE != 0 { recv } else { old_recv.as_deref() },
                 if mask & DAT_EP_FIELD_REQUEST_EVD_HANDLE != 0 {
                     request
@@ -97,22 +98,23 @@ impl<T: Transport> Ep<T> {
                 setup.pz = pz.map(Ref::new);
             }
             let configured = if setup.pz.is_some() { Event::Configure } else { Event::Unconfigure };
-            let link =
-                self.new_link(&mut setup).and_then(|link| match self.shared.apply(configured) {
-                    Ok(_) => Ok(link),
+            let bound = self.new_bound_qp(&mut setup).and_then(|bound| {
+                match self.shared.apply(configured) {
+                    Ok(_) => Ok(bound),
                     Err(error) => {
-                        discard(link);
+                        discard(bound);
                         Err(error)
                     }
-                });
-            // All of it or nothing.
-            let link = link.inspect_err(|_| setup.restore(before))?;
+                }
+            });
+            // On an error nothing is changed.
+            let bound = bound.inspect_err(|_| setup.restore(before))?;
             if mask & DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW != 0 {
                 setup
                     .holding
                     .set_soft(params::soft_watermark(&attr, self.ia.transport.attrs().strict));
             }
-            self.relink(&mut control, link, [old_recv, old_request]);
+            self.replace_bound_qp(&mut control, bound, [old_recv, old_request]);
             self.repost(&mut setup);
         }
         if mask & DAT_EP_FIELD_CONNECT_EVD_HANDLE != 0 {
@@ -121,39 +123,39 @@ impl<T: Transport> Ep<T> {
         Ok(())
     }
 
-    /// Keeps an early receive for the next dat_ep_modify.
+    /// Keeps a receive for the next dat_ep_modify.
     #[cold]
-    pub(super) fn remember(&self, segments: &[Segment], cookie: u64, quiet: bool) {
-        self.setup().early.push(EarlyRecv { segments: segments.into(), cookie, quiet });
+    pub(super) fn keep_movable_recv(&self, segments: &[Segment], cookie: u64, quiet: bool) {
+        self.setup().movable_recvs.push(MovableRecv { segments: segments.into(), cookie, quiet });
     }
 
-    /// Moves the early receives to the new queue pair. One that does not fit the new protection zone fails (uDAPL 1.2,
-    /// dat_ep_modify, protection zone).
+    /// Moves the receives to the new queue pair. A receive whose memory is not in the new
+    /// protection zone fails (uDAPL 1.2, dat_ep_modify, protection zone).
     fn repost(&self, setup: &mut Setup<T>) {
-        // SAFETY: made by the caller, who holds the control lock.
-        let Some(link) = (unsafe { self.link_ptr().as_ref() }) else { return };
-        let Setup { early, recv_evd, .. } = setup;
-        early.retain(|early| {
-            let EarlyRecv { segments, cookie, quiet } = early;
-            // SAFETY: the consumer leaves the memory alone until the receive completes.
+        // SAFETY: the caller made it and holds the control lock.
+        let Some(bound) = (unsafe { self.bound_qp_ptr().as_ref() }) else { return };
+        let Setup { movable_recvs, recv_evd, .. } = setup;
+        movable_recvs.retain(|recv| {
+            let MovableRecv { segments, cookie, quiet } = recv;
+            // SAFETY: the consumer does not touch the memory until the receive completes.
             let posted =
-                unsafe { link.qp.post_recv(&RecvWr { id: *cookie, segments, quiet: *quiet }) };
-            // There is room for all of them: `check_early`.
-            link.flow.receives.posted_one();
+                unsafe { bound.qp.post_recv(&RecvWr { id: *cookie, segments, quiet: *quiet }) };
+            // `check_movable_recvs` has ensured that there is room.
+            bound.flow.receives.posted_one();
             if posted.is_err()
                 && let Some(evd) = recv_evd
             {
                 let failed = Wc {
-                    id: early.cookie,
-                    qp: Token::new(&link.flow),
+                    id: recv.cookie,
+                    qp: Token::new(&bound.flow),
                     bytes: 0,
                     invalidated: None,
                     immediate: None,
                     op: WcOp::Recv,
                     status: WcStatus::LocalProtection,
                 };
-                link.flow.holding.count();
-                let data = DAT_EVENT_DATA { dto_completion_event_data: link.flow.retire(&failed) };
+                bound.flow.holding.count_taken();
+                let data = DAT_EVENT_DATA { dto_completion_event_data: bound.flow.retire(&failed) };
                 evd.post_or_report(DAT_DTO_COMPLETION_EVENT, data, Order::Now);
             }
             posted.is_ok()
@@ -161,52 +163,54 @@ impl<T: Transport> Ep<T> {
     }
 }
 
-/// What dat_ep_modify changes and can take back.
-struct Before<T: Transport> {
+/// The part of the setup that dat_ep_modify changes and restores on an error.
+struct SavedSetup<T: Transport> {
     evds: Evds<T>,
     pz: Option<Ref<Pz<T>>>,
     attr: DAT_EP_ATTR,
 }
 
 impl<T: Transport> Setup<T> {
-    fn before(&self) -> Before<T> {
-        Before { evds: self.evds(), pz: self.pz.clone(), attr: self.attr }
+    fn save(&self) -> SavedSetup<T> {
+        SavedSetup { evds: self.evds(), pz: self.pz.clone(), attr: self.attr }
     }
 
-    fn restore(&mut self, Before { evds: [recv, request], pz, attr }: Before<T>) {
+    fn restore(&mut self, SavedSetup { evds: [recv, request], pz, attr }: SavedSetup<T>) {
         self.pz = pz;
-        // Nobody else has come under the control lock: the flags match as they did.
-        let fed = self.feed(recv.as_deref(), request.as_deref(), attr);
-        debug_assert!(fed.is_ok());
+        // The caller holds the control lock, so no stream was added and the flags match as before.
+        let opened = self.open_streams(recv.as_deref(), request.as_deref(), attr);
+        debug_assert!(opened.is_ok());
     }
 
-    /// uDAPL 1.2, dat_ep_modify: an attribute that is invalid, or cannot be modified, is an invalid parameter. So are those that
-    /// would leave no room for receives that are posted.
-    fn check_early(&self, attr: &DAT_EP_ATTR) -> Result<()> {
+    /// Checks that the attributes leave room for the receives that are posted. Otherwise the
+    /// attributes are an invalid parameter, as are attributes that are invalid or cannot be
+    /// modified (uDAPL 1.2, dat_ep_modify).
+    fn check_movable_recvs(&self, attr: &DAT_EP_ATTR) -> Result<()> {
         let count = |n: DAT_COUNT| usize::try_from(n).unwrap_or(0);
         let lacks = |new: DAT_COUNT, old: DAT_COUNT, used: usize| new < old && count(new) < used;
-        let segments = self.early.iter().map(|early| early.segments.len()).max().unwrap_or(0);
-        let too_small = lacks(attr.max_recv_dtos, self.attr.max_recv_dtos, self.early.len())
-            || lacks(attr.max_recv_iov, self.attr.max_recv_iov, segments);
+        let segments = self.movable_recvs.iter().map(|recv| recv.segments.len()).max().unwrap_or(0);
+        let too_small =
+            lacks(attr.max_recv_dtos, self.attr.max_recv_dtos, self.movable_recvs.len())
+                || lacks(attr.max_recv_iov, self.attr.max_recv_iov, segments);
         if too_small { Err(Error::arg(3)) } else { Ok(()) }
     }
 
-    /// Feeds these EVDs with these attributes from now on; as before, if the attributes' completion flags do not match
-    /// those of the EVDs' other streams.
-    fn feed(
+    /// Feeds these EVDs with these attributes from now on. Changes nothing and fails if the
+    /// completion flags of the attributes do not match those of the EVDs' other streams.
+    fn open_streams(
         &mut self,
         recv: Option<&Node<Evd<T>>>,
         request: Option<&Node<Evd<T>>>,
         attr: DAT_EP_ATTR,
     ) -> Result<()> {
-        let feeds = |[recv, request]: [Option<&Node<Evd<T>>>; 2], attr: &DAT_EP_ATTR| {
-            let recv = feed(recv, params::recv_stream_flags(attr))?;
-            Some((recv, feed(request, params::request_stream_flags(attr))?))
+        let open_both = |[recv, request]: [Option<&Node<Evd<T>>>; 2], attr: &DAT_EP_ATTR| {
+            let recv = open_stream(recv, params::recv_stream_flags(attr))?;
+            Some((recv, open_stream(request, params::request_stream_flags(attr))?))
         };
         let old = self.evds();
-        // The endpoint's own streams are none of the others.
+        // Drop the endpoint's own streams first, so that the new flags are not compared with them.
         (self.recv_evd, self.request_evd) = (None, None);
-        match feeds([recv, request], &attr) {
+        match open_both([recv, request], &attr) {
             Some(new) => {
                 (self.recv_evd, self.request_evd) = new;
                 self.attr = attr;
@@ -214,8 +218,8 @@ impl<T: Transport> Setup<T> {
             }
             None => {
                 let [recv, request] = &old;
-                // Nobody else has come under the control lock.
-                if let Some(old) = feeds([recv.as_deref(), request.as_deref()], &self.attr) {
+                // The caller holds the control lock, so no stream was added meanwhile.
+                if let Some(old) = open_both([recv.as_deref(), request.as_deref()], &self.attr) {
                     (self.recv_evd, self.request_evd) = old;
                 }
                 Err(Error::arg(3))

@@ -1,4 +1,5 @@
-//! What the network does to an endpoint: every transition it causes, and the event that reports it.
+//! How the network changes an endpoint: every transition that it causes, and the event that reports
+//! it.
 
 use std::ffi::c_void;
 use std::fmt::Display;
@@ -12,7 +13,7 @@ use dat_sys::*;
 use tracing::field::display;
 use tracing::{debug, info, warn};
 
-use super::state::{Effect, Event, Moved, State, StateCell};
+use super::state::{Effect, Event, State, StateCell, Transition};
 use crate::addr::SockAddr;
 use crate::error::Result;
 use crate::evd::{Evd, Order};
@@ -21,25 +22,26 @@ use crate::ia::Ia;
 use crate::log::Hex;
 use crate::provider::{Receiver, Transport, Upcall};
 
-/// What the network changes.
-pub(super) struct Shared<T: Transport> {
+/// The part of an endpoint that the network changes.
+pub(super) struct EpShared<T: Transport> {
     pub(super) ep: usize,
     ia: Ref<Ia<T>>,
-    /// It draws from a shared receive queue.
+    /// Whether the endpoint uses a shared receive queue.
     on_srq: bool,
     pub(super) state: StateCell,
-    /// The hard watermark is exceeded: however the connection ends, it is broken.
+    /// The hard watermark is exceeded. However the connection ends, it counts as broken.
     breaking: AtomicBool,
     pub(super) conn: Mutex<Conn<T>>,
 }
 
 pub(super) struct Conn<T: Transport> {
     pub(super) evd: Option<Ref<Evd<T>>>,
-    /// The peer's private data: valid until the endpoint is reset or freed (uDAPL 1.2, dat_evd_wait).
+    /// The peer's private data. It is valid until the endpoint is reset or freed (uDAPL 1.2,
+    /// dat_evd_wait).
     private: Vec<u8>,
     pub(super) local: Address,
     pub(super) remote: Address,
-    /// See [`log::connection`].
+    /// See [`log::next_connection_number`].
     pub(super) number: u64,
 }
 
@@ -71,7 +73,7 @@ impl<T: Transport> Conn<T> {
     }
 }
 
-impl<T: Transport> Shared<T> {
+impl<T: Transport> EpShared<T> {
     pub(super) fn new(
         ep: *mut c_void,
         ia: Ref<Ia<T>>,
@@ -82,7 +84,7 @@ impl<T: Transport> Shared<T> {
         let (local, remote) = (Address::none(), Address::none());
         let conn = Conn { evd, private: Vec::new(), local, remote, number: 0 };
         let (state, breaking) = (StateCell::new(state), AtomicBool::new(false));
-        Shared { ep: ep as usize, ia, on_srq, state, breaking, conn: Mutex::new(conn) }
+        EpShared { ep: ep as usize, ia, on_srq, state, breaking, conn: Mutex::new(conn) }
     }
 
     pub(super) fn conn(&self) -> MutexGuard<'_, Conn<T>> {
@@ -90,16 +92,20 @@ impl<T: Transport> Shared<T> {
     }
 
     /// See [`StateCell::apply`].
-    pub(super) fn apply(&self, event: Event) -> Result<Moved> {
-        let moved = self.state.apply(event)?;
-        if let Effect::To(to) = moved.effect {
+    pub(super) fn apply(&self, event: Event) -> Result<Transition> {
+        let transition = self.state.apply(event)?;
+        if let Effect::To(to) = transition.effect {
             let ia = &self.ia.name;
-            debug!(target: "dat::ep", ia, ep = %Hex(self.ep), from = ?moved.from, ?to, because = ?event, "state");
+            debug!(
+                target: "dat::ep", ia, ep = %Hex(self.ep), from = ?transition.from, ?to,
+                because = ?event, "state"
+            );
         }
-        Ok(moved)
+        Ok(transition)
     }
 
-    /// Reports a connection event. `private` is kept for the consumer until the endpoint is reset or freed.
+    /// Reports a connection event. `private` is kept for the consumer until the endpoint is reset
+    /// or freed.
     fn report(&self, number: DAT_EVENT_NUMBER, private: &[u8], order: Order) {
         let mut data = DAT_CONNECTION_EVENT_DATA {
             ep_handle: self.ep as *mut c_void,
@@ -119,7 +125,7 @@ impl<T: Transport> Shared<T> {
         }
     }
 
-    /// The connection, or the attempt at one, has ended: exactly one event says so.
+    /// Handles the end of a connection or of an attempt at one. Exactly one event reports it.
     fn ended(
         &self,
         event: Event,
@@ -127,25 +133,26 @@ impl<T: Transport> Shared<T> {
         because: Option<&dyn Display>,
         number: impl FnOnce(State) -> DAT_EVENT_NUMBER,
     ) {
-        if let Ok(Moved { from, effect: Effect::To(_) }) = self.apply(event) {
+        if let Ok(Transition { from, effect: Effect::To(_) }) = self.apply(event) {
             let number = number(from);
-            self.count(from, number);
-            self.tell(number, because);
+            self.count_end(from, number);
+            self.log_end(number, because);
             self.report(number, private, Order::AfterCompletions);
             if self.on_srq && matches!(from, State::Connected | State::DisconnectPending) {
-                self.leaves_srq();
+                self.report_srq_left();
             }
         }
     }
 
-    /// The endpoint takes no more buffers of its shared receive queue. No flushed receive says so; OFED's providers send this
-    /// event for it, and programs wait for it (docs/compatibility.md).
-    fn leaves_srq(&self) {
+    /// Reports that the endpoint takes no more buffers of its shared receive queue. There is no
+    /// flushed receive that shows it. OFED's providers send this event for it, and programs wait
+    /// for it (docs/compatibility.md).
+    fn report_srq_left(&self) {
         self.ia.report(DAT_ASYNC_ERROR_EP_BROKEN, self.ep as *mut c_void, DAT_EP_TRANSFER_TO_ERROR);
     }
 
-    /// A message of the peer waits for a receive.
-    fn keeps_waiting(&self, octets: u32, whole: bool) {
+    /// Logs that a message of the peer waits for a receive.
+    fn log_waiting_message(&self, octets: u32, whole: bool) {
         let (ia, ep) = (&self.ia.name, Hex(self.ep));
         let (connection, peer) = {
             let conn = self.conn();
@@ -160,7 +167,7 @@ impl<T: Transport> Shared<T> {
         );
     }
 
-    fn tell(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
+    fn log_end(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
         let (ia, ep, event) = (&self.ia.name, Hex(self.ep), event_name(number));
         let (connection, because) = (self.conn().number, because.map(display));
         match number {
@@ -171,8 +178,8 @@ impl<T: Transport> Shared<T> {
         }
     }
 
-    /// How a connection, or an attempt at one, ended.
-    fn count(&self, from: State, number: DAT_EVENT_NUMBER) {
+    /// Counts how a connection or an attempt at one has ended.
+    fn count_end(&self, from: State, number: DAT_EVENT_NUMBER) {
         let counter = match number {
             DAT_CONNECTION_EVENT_PEER_REJECTED => DCNT_IA_CM_USER_REJ_RX,
             DAT_CONNECTION_EVENT_DISCONNECTED if from == State::Connected => DCNT_IA_CM_DREQ_RX,
@@ -186,18 +193,20 @@ impl<T: Transport> Shared<T> {
     }
 }
 
-impl<T: Transport> Receiver<T> for Shared<T> {
-    /// Every transition that the network causes.
+impl<T: Transport> Receiver<T> for EpShared<T> {
+    /// Handles every transition that the network causes.
     fn upcall(&self, up: Upcall<'_, T>) {
         match up {
             Upcall::Established { private, peer, local, .. } => {
-                let Ok(Moved { from, effect: Effect::To(_) }) = self.apply(Event::Established)
+                let Ok(Transition { from, effect: Effect::To(_) }) = self.apply(Event::Established)
                 else {
                     return;
                 };
                 let passive = from == State::CompletionPending;
                 let (ia, ep, connection) = (&self.ia.name, Hex(self.ep), self.conn().number);
-                info!(target: "dat::cm", ia, %ep, connection, %local, %peer, passive, "established");
+                info!(
+                    target: "dat::cm", ia, %ep, connection, %local, %peer, passive, "established"
+                );
                 {
                     let mut conn = self.conn();
                     conn.local = local.into();
@@ -210,7 +219,7 @@ impl<T: Transport> Receiver<T> for Shared<T> {
                     true => &[DCNT_IA_CM_PASSIVE_EST],
                     false => &[DCNT_IA_CM_REP_RX, DCNT_IA_CM_ACTIVE_EST],
                 });
-                // uDAPL 1.2, dat_evd_wait: no private data on the passive side.
+                // There is no private data on the passive side (uDAPL 1.2, dat_evd_wait).
                 let private = if passive { &[] } else { private };
                 self.report(DAT_CONNECTION_EVENT_ESTABLISHED, private, Order::Now);
             }
@@ -222,14 +231,18 @@ impl<T: Transport> Receiver<T> for Shared<T> {
                 })
             }
             Upcall::Unreachable { because } => {
-                self.failed(DAT_CONNECTION_EVENT_UNREACHABLE, because)
+                self.report_failure(DAT_CONNECTION_EVENT_UNREACHABLE, because)
             }
-            Upcall::TimedOut => self.failed(DAT_CONNECTION_EVENT_TIMED_OUT, None),
-            Upcall::AcceptFailed => self.failed(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, None),
-            Upcall::Disconnected => self.lost(DAT_CONNECTION_EVENT_DISCONNECTED, None),
-            Upcall::Broken { because } => self.lost(DAT_CONNECTION_EVENT_BROKEN, Some(because)),
+            Upcall::TimedOut => self.report_failure(DAT_CONNECTION_EVENT_TIMED_OUT, None),
+            Upcall::AcceptFailed => {
+                self.report_failure(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR, None)
+            }
+            Upcall::Disconnected => self.report_loss(DAT_CONNECTION_EVENT_DISCONNECTED, None),
+            Upcall::Broken { because } => {
+                self.report_loss(DAT_CONNECTION_EVENT_BROKEN, Some(because))
+            }
             Upcall::HighWatermark => self.exceeds_soft_watermark(),
-            Upcall::ReceiverNotReady { octets, whole } => self.keeps_waiting(octets, whole),
+            Upcall::ReceiverNotReady { octets, whole } => self.log_waiting_message(octets, whole),
             Upcall::Failed => self.ia.report(
                 DAT_ASYNC_ERROR_EP_BROKEN,
                 self.ep as *mut c_void,
@@ -244,11 +257,12 @@ impl<T: Transport> Receiver<T> for Shared<T> {
     }
 }
 
-impl<T: Transport> Shared<T> {
-    /// The endpoint holds more receive buffers than its soft watermark says.
+impl<T: Transport> EpShared<T> {
+    /// Reports that the endpoint holds more receive buffers than its soft watermark.
     pub(super) fn exceeds_soft_watermark(&self) {
         let ep = self.ep as *mut c_void;
-        // The standard gives the reason and no event number of its own; the handle says what it is about.
+        // The standard gives the reason but no event number of its own. The handle names the
+        // endpoint.
         self.ia.report(
             DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR,
             ep,
@@ -256,27 +270,27 @@ impl<T: Transport> Shared<T> {
         );
     }
 
-    /// The connection is about to be ended because the hard watermark is exceeded.
-    pub(super) fn break_off(&self) {
+    /// Records that the connection is about to be ended because the hard watermark is exceeded.
+    pub(super) fn mark_breaking(&self) {
         self.breaking.store(true, Ordering::Release);
     }
 
-    /// Ready for the next connection.
-    pub(super) fn renew(&self) {
+    /// Prepares for the next connection.
+    pub(super) fn prepare_reconnect(&self) {
         self.breaking.store(false, Ordering::Release);
         self.conn().clear();
     }
 
-    fn failed(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
+    fn report_failure(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
         self.ended(Event::Failed, &[], because, |from| match from {
             State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
             _ => number,
         });
     }
 
-    fn lost(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
+    fn report_loss(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
         self.ended(Event::Ended, &[], because, |from| match from {
-            // What the consumer asked for, however it came about.
+            // The consumer has asked for the disconnect, so its cause does not matter.
             State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
             State::ActivePending => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
             State::CompletionPending => DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,

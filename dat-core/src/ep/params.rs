@@ -1,4 +1,4 @@
-//! Endpoint attributes: defaults, checks, and which may be modified when.
+//! Endpoint attributes: their defaults, their checks, and in which states they may be modified.
 
 use dat_sys::*;
 
@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::evd::STREAM_FLAGS;
 use crate::provider::Attrs;
 
-/// Attributes for an endpoint created without any (uDAPL 1.2, dat_ep_create: reasonable defaults).
+/// The attributes of an endpoint that is created without any (uDAPL 1.2, dat_ep_create: reasonable
+/// defaults).
 pub(super) fn defaults(limits: &Attrs) -> DAT_EP_ATTR {
     let dtos = limits.max_dtos.min(64) as DAT_COUNT;
     let iov = limits.max_segments.min(4) as DAT_COUNT;
@@ -33,59 +34,67 @@ pub(super) fn defaults(limits: &Attrs) -> DAT_EP_ATTR {
     }
 }
 
-/// The completion flags of the stream of receives. An adapter that is not strict lets any flags pass; then the first of
-/// solicited, unsignalled, and threshold that is among them counts, else the default flag.
+/// The completion flags of the stream of receives. An adapter that is not strict accepts any flags.
+/// Then the first of solicited, unsignalled and threshold that is among them counts, or else the
+/// default flag.
 pub(super) fn recv_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
-    last_of(&STREAM_FLAGS, attr.recv_completion_flags)
+    last_contained(&STREAM_FLAGS, attr.recv_completion_flags)
 }
 
-/// The same of requests, which nobody solicits.
+/// The same for requests, which cannot be solicited.
 pub(super) fn request_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
-    last_of(&STREAM_FLAGS[..STREAM_FLAGS.len() - 1], attr.request_completion_flags)
+    last_contained(&STREAM_FLAGS[..STREAM_FLAGS.len() - 1], attr.request_completion_flags)
 }
 
-/// The last of the list that `flags` contain. The first of the list is the default flag, which is no bit: all contain it.
-fn last_of(list: &[DAT_COMPLETION_FLAGS], flags: DAT_COMPLETION_FLAGS) -> DAT_COMPLETION_FLAGS {
+/// The last flag of the list that `flags` contain. The first of the list is the default flag, which
+/// is 0 and therefore contained in all.
+fn last_contained(
+    list: &[DAT_COMPLETION_FLAGS],
+    flags: DAT_COMPLETION_FLAGS,
+) -> DAT_COMPLETION_FLAGS {
     list.iter()
         .copied()
         .rfind(|of_list| flags & of_list == *of_list)
         .unwrap_or(DAT_COMPLETION_DEFAULT_FLAG)
 }
 
-/// Checks attributes against the adapter's limits; `arg` is the position of the attributes in the call. Of an endpoint on
-/// a shared receive queue max_recv_iov is ignored (uDAPL 1.2, dat_ep_create_with_srq).
+/// Checks attributes against the adapter's limits. `arg` is the position of the attributes in the
+/// call. max_recv_iov is ignored for an endpoint on a shared receive queue (uDAPL 1.2,
+/// dat_ep_create_with_srq).
 pub(super) fn check(attr: &DAT_EP_ATTR, limits: &Attrs, on_srq: bool, arg: u32) -> Result<()> {
     if attr.service_type != DAT_SERVICE_TYPE_RC {
         return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
     }
-    // OFED's library looks neither at the quality of service nor at most of the flags.
+    // OFED's library checks neither the quality of service nor most of the flags.
     if limits.strict {
         check_qos(attr.qos)?;
     }
     let flags_fit = recv_stream_flags(attr) == attr.recv_completion_flags
         && request_stream_flags(attr) == attr.request_completion_flags;
-    let within = |value: DAT_COUNT, limit: usize| usize::try_from(value).is_ok_and(|v| v <= limit);
+    let is_within =
+        |value: DAT_COUNT, limit: usize| usize::try_from(value).is_ok_and(|v| v <= limit);
     let reads = limits.max_read_depth as usize;
     let fits = (flags_fit || !limits.strict)
         && attr.max_message_size <= limits.max_message
         && attr.max_rdma_size <= limits.max_message
-        && within(attr.max_recv_dtos, limits.max_dtos)
-        && within(attr.max_request_dtos, limits.max_dtos)
-        && (on_srq || within(attr.max_recv_iov, limits.max_segments))
-        && within(attr.max_request_iov, limits.max_segments)
-        && within(attr.max_rdma_read_iov, limits.max_read_segments.min(MAX_SEGMENTS))
-        && within(attr.max_rdma_write_iov, limits.max_segments)
-        && within(attr.max_rdma_read_in, reads)
-        && within(attr.max_rdma_read_out, reads)
+        && is_within(attr.max_recv_dtos, limits.max_dtos)
+        && is_within(attr.max_request_dtos, limits.max_dtos)
+        && (on_srq || is_within(attr.max_recv_iov, limits.max_segments))
+        && is_within(attr.max_request_iov, limits.max_segments)
+        && is_within(attr.max_rdma_read_iov, limits.max_read_segments.min(MAX_SEGMENTS))
+        && is_within(attr.max_rdma_write_iov, limits.max_segments)
+        && is_within(attr.max_rdma_read_in, reads)
+        && is_within(attr.max_rdma_read_out, reads)
         && watermark::is_valid(attr.srq_soft_hw)
-        // No named attribute of endpoints is known. OFED's library does not look at them.
-        && within(attr.ep_transport_specific_count, if limits.strict { 0 } else { usize::MAX })
-        && within(attr.ep_provider_specific_count, if limits.strict { 0 } else { usize::MAX });
+        // No named attributes of endpoints are defined. OFED's library does not check them.
+        && is_within(attr.ep_transport_specific_count, if limits.strict { 0 } else { usize::MAX })
+        && is_within(attr.ep_provider_specific_count, if limits.strict { 0 } else { usize::MAX });
     if fits { Ok(()) } else { Err(Error::arg(arg)) }
 }
 
-/// What an endpoint keeps of attributes that were checked: named ones are none of it, and lie in the consumer's memory.
-pub(super) fn kept(attr: &DAT_EP_ATTR) -> DAT_EP_ATTR {
+/// The attributes that an endpoint keeps after the check. Named attributes are not kept, because
+/// they are in the consumer's memory.
+pub(super) fn without_named_attrs(attr: &DAT_EP_ATTR) -> DAT_EP_ATTR {
     let none = DAT_EP_ATTR::zeroed();
     DAT_EP_ATTR {
         ep_transport_specific_count: none.ep_transport_specific_count,
@@ -96,13 +105,14 @@ pub(super) fn kept(attr: &DAT_EP_ATTR) -> DAT_EP_ATTR {
     }
 }
 
-/// The soft high watermark that the attributes ask for. Programs zero them and mean no watermark; by the letter of the standard
-/// 0 is a watermark as any other (uDAPL 1.2, dat_ep_set_watermark).
+/// The soft high watermark that the attributes request. Programs set them to 0 and mean no
+/// watermark. In the standard 0 is a watermark like any other (uDAPL 1.2, dat_ep_set_watermark).
 pub(super) fn soft_watermark(attr: &DAT_EP_ATTR, strict: bool) -> DAT_COUNT {
     if attr.srq_soft_hw == 0 && !strict { DAT_WATERMARK_INFINITE } else { attr.srq_soft_hw }
 }
 
-/// Only best effort is offered (uDAPL 1.2, dat_ep_connect: otherwise `DAT_MODEL_NOT_SUPPORTED`, at once).
+/// Checks the quality of service. Only best effort is supported (uDAPL 1.2, dat_ep_connect:
+/// otherwise `DAT_MODEL_NOT_SUPPORTED`, at once).
 pub(super) fn check_qos(qos: DAT_QOS) -> Result<()> {
     if qos == DAT_QOS_BEST_EFFORT { Ok(()) } else { Err(Error::of(DAT_MODEL_NOT_SUPPORTED)) }
 }
@@ -117,18 +127,18 @@ const FIXED: DAT_EP_PARAM_MASK = DAT_EP_FIELD_IA_HANDLE
     | DAT_EP_FIELD_REMOTE_PORT_QUAL
     | DAT_EP_FIELD_SRQ_HANDLE;
 
-/// Parameters that change only in a quiescent endpoint.
+/// Parameters that can only be changed in a quiescent endpoint.
 const QUIESCENT: DAT_EP_PARAM_MASK = DAT_EP_FIELD_PZ_HANDLE;
 
-/// Parameters that change only in an unconnected endpoint.
+/// Parameters that can only be changed in an unconnected endpoint.
 const UNCONNECTED: DAT_EP_PARAM_MASK = DAT_EP_FIELD_EP_ATTR_NUM_TRANSPORT_ATTR
     | DAT_EP_FIELD_EP_ATTR_TRANSPORT_SPECIFIC_ATTR
     | DAT_EP_FIELD_EP_ATTR_NUM_PROVIDER_ATTR
     | DAT_EP_FIELD_EP_ATTR_PROVIDER_SPECIFIC_ATTR;
 
-/// Whether the parameters of `mask` may be modified in this state (uDAPL 1.2, dat_ep_modify, list of parameters).
-/// Everything else may be until a connection is requested or accepted; `posted`: but the receive flags only before
-/// receives are.
+/// Checks that the parameters of `mask` may be modified in this state (uDAPL 1.2, dat_ep_modify,
+/// list of parameters). All other parameters may be modified until a connection is requested or
+/// accepted, but the receive flags only before receives are `posted`.
 pub(super) fn check_modify(mask: DAT_EP_PARAM_MASK, state: State, posted: bool) -> Result<()> {
     use State::*;
     if mask & FIXED != 0 || mask & !DAT_EP_FIELD_ALL != 0 {
@@ -140,17 +150,21 @@ pub(super) fn check_modify(mask: DAT_EP_PARAM_MASK, state: State, posted: bool) 
             state,
             TentativePending | UnconfiguredTentative | UnconfiguredPassive | UnconfiguredReserved
         );
-    let early = quiescent || matches!(state, Reserved | PassivePending);
-    let early = early && !(posted && mask & DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS != 0);
-    let legal =
-        early && (mask & QUIESCENT == 0 || quiescent) && (mask & UNCONNECTED == 0 || unconnected);
+    let may_change = quiescent || matches!(state, Reserved | PassivePending);
+    let may_change =
+        may_change && !(posted && mask & DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS != 0);
+    let legal = may_change
+        && (mask & QUIESCENT == 0 || quiescent)
+        && (mask & UNCONNECTED == 0 || unconnected);
     if legal { Ok(()) } else { Err(state.refusal()) }
 }
 
 /// Copies the attributes that `mask` names.
 pub(super) fn merge(into: &mut DAT_EP_ATTR, from: &DAT_EP_ATTR, mask: DAT_EP_PARAM_MASK) {
     macro_rules! copy {
-        ($($bit:ident => $field:ident),* $(,)?) => { $(if mask & $bit != 0 { into.$field = from.$field; })* };
+        ($($bit:ident => $field:ident),* $(,)?) => {
+            $(if mask & $bit != 0 { into.$field = from.$field; })*
+        };
     }
     copy! {
         DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE => service_type,
@@ -178,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changes_only_in_some_states_is_refused_in_others() {
+    fn parameters_are_refused_in_states_where_they_cannot_change() {
         let bits = |of: DAT_EP_PARAM_MASK| {
             (0..u32::BITS).map(|bit| 1 << bit).filter(move |bit| of & bit != 0)
         };
@@ -192,7 +206,7 @@ mod tests {
             let answer = check_modify(bit, State::Reserved, false);
             assert_eq!(answer, Err(State::Reserved.refusal()), "{bit:#x}");
         }
-        // Not a parameter.
+        // This bit stands for no parameter.
         assert_eq!(check_modify(!DAT_EP_FIELD_ALL, State::Unconnected, false), Err(Error::arg(2)));
     }
 }

@@ -1,17 +1,18 @@
-//! The data path: posting work requests. One screen; no lock, no allocation.
+//! The data path: posting work requests. It takes no lock and allocates no memory.
 
 use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::requests::Claim;
 use super::state::Event;
-use super::{Ep, Link};
+use super::{BoundQp, Ep};
 use crate::error::{Error, Result};
 use crate::handle::Node;
 use crate::provider::{PostError, Queue, RecvWr, Remote, Segment, SendOp, SendWr, Transport};
 
-/// Segments of one post at most; adapters offer no more. A larger count is refused before anybody looks at the segments,
-/// which may not be there, and an RDMA read of so many can be shortened (see [`trim`]).
+/// The maximum number of segments in one post. Adapters offer no more. A larger count is refused
+/// before any segment is read, because the segments may not exist. The limit also bounds the array
+/// that shortens an RDMA read (see [`shorten`]).
 pub(crate) const MAX_SEGMENTS: usize = 64;
 
 const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
@@ -21,14 +22,14 @@ const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
     | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
 /// # Safety of all posts
-/// The segments' memory stays valid until the work request completes. One thread at a time posts to each
-/// queue of an endpoint, and neither dat_ep_modify nor dat_ep_reset runs on it meanwhile (thread-safe tables
-/// see to it).
+/// The segments' memory stays valid until the work request completes. One thread at a time posts to
+/// each queue of an endpoint, and neither dat_ep_modify nor dat_ep_reset runs on it meanwhile.
+/// Thread-safe tables ensure that.
 impl<T: Transport> Node<Ep<T>> {
     /// dat_ep_post_send.
     ///
     /// # Safety
-    /// As above.
+    /// As for all posts, above.
     #[inline]
     pub unsafe fn post_send(
         &self,
@@ -36,14 +37,14 @@ impl<T: Transport> Node<Ep<T>> {
         cookie: u64,
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         unsafe { self.post_request(SendOp::Send { invalidate: None }, segments, cookie, flags, 5) }
     }
 
-    /// dat_ep_post_send_with_invalidate: the peer loses the access that `context` named.
+    /// dat_ep_post_send_with_invalidate: the peer loses the access that `context` names.
     ///
     /// # Safety
-    /// As above.
+    /// As for all posts, above.
     #[inline]
     pub unsafe fn post_send_with_invalidate(
         &self,
@@ -52,16 +53,16 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
         context: Option<DAT_RMR_CONTEXT>,
     ) -> Result<()> {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         unsafe {
             self.post_request(SendOp::Send { invalidate: context }, segments, cookie, flags, 5)
         }
     }
 
-    /// dat_ep_post_rdma_write. `room`: bytes of the remote segment.
+    /// dat_ep_post_rdma_write. `room`: the length of the remote segment in bytes.
     ///
     /// # Safety
-    /// As above.
+    /// As for all posts, above.
     #[inline]
     pub unsafe fn post_rdma_write(
         &self,
@@ -74,15 +75,15 @@ impl<T: Transport> Node<Ep<T>> {
         if length(segments) > room {
             self.refuse_if_strict()?;
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         unsafe { self.post_request(SendOp::Write(remote), segments, cookie, flags, 6) }
     }
 
-    /// dat_ep_post_rdma_read. `size`: bytes of the remote segment, all of which are read if the local segments have room for
-    /// them.
+    /// dat_ep_post_rdma_read. `size`: the length of the remote segment in bytes. All of it is read
+    /// if the local segments have room for it.
     ///
     /// # Safety
-    /// As above.
+    /// As for all posts, above.
     #[inline]
     pub unsafe fn post_rdma_read(
         &self,
@@ -97,15 +98,17 @@ impl<T: Transport> Node<Ep<T>> {
             self.refuse_if_strict()?;
         }
         let mut shortened = [Segment::default(); MAX_SEGMENTS];
-        let segments = if local <= size { segments } else { trim(segments, size, &mut shortened)? };
-        // SAFETY: as the caller promised.
+        let segments =
+            if local <= size { segments } else { shorten(segments, size, &mut shortened)? };
+        // SAFETY: the caller guarantees this.
         unsafe { self.post_request(SendOp::Read(remote), segments, cookie, flags, 6) }
     }
 
-    /// dat_ep_post_rdma_read_to_rmr. `sink` names memory of this side by an RMR context; `size` bytes are read into it.
+    /// dat_ep_post_rdma_read_to_rmr. `sink` names memory of this side by an RMR context. `size`
+    /// bytes are read into it.
     ///
     /// # Safety
-    /// As above.
+    /// As for all posts, above.
     pub unsafe fn post_rdma_read_to_rmr(
         &self,
         sink: Segment,
@@ -118,12 +121,13 @@ impl<T: Transport> Node<Ep<T>> {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
         let sink = [Segment { len: size, ..sink }];
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         unsafe { self.post_request(SendOp::ReadToWindow(remote), &sink, cookie, flags, 5) }
     }
 
-    /// `flags_arg`: the position of the completion flags in the standard's prototype. Always inline: what is counted is then
-    /// known where it is posted, and costs nothing that the `data_path` benchmark can tell.
+    /// Posts a request. `flags_arg`: the position of the completion flags in the standard's
+    /// prototype. Always inlined: each caller then knows at compile time which counters it
+    /// increments, and the counting has no cost that the `data_path` benchmark can measure.
     #[inline(always)]
     pub(super) unsafe fn post_request(
         &self,
@@ -134,18 +138,22 @@ impl<T: Transport> Node<Ep<T>> {
         flags_arg: u32,
     ) -> Result<()> {
         self.shared.state.check(Event::PostRequest)?;
-        // SAFETY: as the caller promised.
-        let link = unsafe { self.link() }?;
-        // uDAPL 1.2, dat_ep_post_send: unsignalled only if the endpoint was made for it.
-        let known = REQUEST_FLAGS & !DAT_COMPLETION_UNSIGNALLED_FLAG | link.unsignalled;
-        let flags =
-            if flags & !known == 0 { flags } else { self.known_flags(known, flags, flags_arg)? };
+        // SAFETY: the caller guarantees this.
+        let bound = unsafe { self.qp_for_post() }?;
+        // The unsignalled flag is legal only if the endpoint was created with it (uDAPL 1.2,
+        // dat_ep_post_send).
+        let known = REQUEST_FLAGS & !DAT_COMPLETION_UNSIGNALLED_FLAG | bound.unsignalled;
+        let flags = if flags & !known == 0 {
+            flags
+        } else {
+            self.drop_unknown_flags(known, flags, flags_arg)?
+        };
         let (max_segments, max_size) = match op {
-            SendOp::Read(_) | SendOp::ReadToWindow(_) => (link.max_read_iov, link.max_rdma),
-            SendOp::Write(_) | SendOp::WriteImm { .. } => (link.max_write_iov, link.max_rdma),
-            SendOp::Send { .. } => (link.max_send_iov, link.max_message),
-            // It is no message and no RDMA, and its size is given.
-            SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => (link.max_send_iov, u64::MAX),
+            SendOp::Read(_) | SendOp::ReadToWindow(_) => (bound.max_read_iov, bound.max_rdma),
+            SendOp::Write(_) | SendOp::WriteImm { .. } => (bound.max_write_iov, bound.max_rdma),
+            SendOp::Send { .. } => (bound.max_send_iov, bound.max_message),
+            // An atomic operation is neither a message nor an RDMA, and its size is fixed.
+            SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => (bound.max_send_iov, u64::MAX),
         };
         if segments.len() > max_segments {
             return Err(Error::arg(2));
@@ -154,8 +162,8 @@ impl<T: Transport> Node<Ep<T>> {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
         let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
-        // SAFETY: as the caller promised.
-        let claim = unsafe { self.claim(link, cookie, suppressed) }?;
+        // SAFETY: the caller guarantees this.
+        let claim = unsafe { self.claim(bound, cookie, suppressed) }?;
         let wr = SendWr {
             id: claim.cell as u64,
             op,
@@ -165,10 +173,10 @@ impl<T: Transport> Node<Ep<T>> {
             fence: flags & DAT_COMPLETION_BARRIER_FENCE_FLAG != 0,
             quiet: flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0,
         };
-        // SAFETY: as the caller promised.
-        unsafe { link.qp.post_send(&wr) }.map_err(|e| {
-            link.flow.requests.withdraw(&claim);
-            if let SendOp::ReadToWindow(_) = op { sink_refused(e) } else { refused(e) }
+        // SAFETY: the caller guarantees this.
+        unsafe { bound.qp.post_send(&wr) }.map_err(|e| {
+            bound.flow.requests.withdraw(&claim);
+            if let SendOp::ReadToWindow(_) = op { sink_post_error(e) } else { post_error(e) }
         })?;
         let (posts, bytes) = match op {
             SendOp::Send { .. } => (DCNT_EP_POST_SEND, Some(DCNT_EP_POST_SEND_DATA)),
@@ -180,9 +188,9 @@ impl<T: Transport> Node<Ep<T>> {
             SendOp::FetchAdd { .. } => (DCNT_EP_POST_FETCH_ADD, None),
             SendOp::CompareSwap { .. } => (DCNT_EP_POST_CMP_SWAP, None),
         };
-        link.flow.tally.add(posts, 1);
+        bound.flow.tally.add(posts, 1);
         if let Some(bytes) = bytes {
-            link.flow.tally.add(bytes, length(segments));
+            bound.flow.tally.add(bytes, length(segments));
         }
         Ok(())
     }
@@ -190,7 +198,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// dat_ep_post_recv.
     ///
     /// # Safety
-    /// As above.
+    /// As for all posts, above.
     #[inline]
     pub unsafe fn post_recv(
         &self,
@@ -199,48 +207,52 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
         let state = self.shared.state.check(Event::PostRecv)?;
-        // SAFETY: as the caller promised.
-        let link = unsafe { self.link() }?;
-        // uDAPL 1.2, dat_ep_create_with_srq: receive buffers cannot be posted to such an endpoint.
-        if link.on_srq {
+        // SAFETY: the caller guarantees this.
+        let bound = unsafe { self.qp_for_post() }?;
+        // Receive buffers cannot be posted to an endpoint on an SRQ (uDAPL 1.2,
+        // dat_ep_create_with_srq).
+        if bound.on_srq {
             return Err(Error::state(DAT_INVALID_STATE_SRQ_IN_USE));
         }
-        // uDAPL 1.2, dat_ep_post_recv: neither suppression nor fence.
-        let known = DAT_COMPLETION_EVD_THRESHOLD_FLAG | link.recv_unsignalled;
-        let flags = if flags & !known == 0 { flags } else { self.known_flags(known, flags, 5)? };
-        if segments.len() > link.max_recv_iov {
+        // A receive can be neither suppressed nor fenced (uDAPL 1.2, dat_ep_post_recv).
+        let known = DAT_COMPLETION_EVD_THRESHOLD_FLAG | bound.recv_unsignalled;
+        let flags =
+            if flags & !known == 0 { flags } else { self.drop_unknown_flags(known, flags, 5)? };
+        if segments.len() > bound.max_recv_iov {
             return Err(Error::arg(2));
         }
         let quiet = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
-        let Some(seq) = link.flow.receives.next() else {
+        let Some(seq) = bound.flow.receives.next() else {
             return Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
         };
-        link.flow.receives.posted(seq + 1);
-        // SAFETY: as the caller promised.
-        unsafe { link.qp.post_recv(&RecvWr { id: cookie, segments, quiet }) }.map_err(|e| {
-            link.flow.receives.posted(seq);
-            refused(e)
+        bound.flow.receives.posted(seq + 1);
+        // SAFETY: the caller guarantees this.
+        unsafe { bound.qp.post_recv(&RecvWr { id: cookie, segments, quiet }) }.map_err(|e| {
+            bound.flow.receives.posted(seq);
+            post_error(e)
         })?;
-        link.flow.tally.add(DCNT_EP_POST_RECV, 1);
-        link.flow.tally.add(DCNT_EP_POST_RECV_DATA, length(segments));
+        bound.flow.tally.add(DCNT_EP_POST_RECV, 1);
+        bound.flow.tally.add(DCNT_EP_POST_RECV_DATA, length(segments));
         if state.may_be_modified() {
-            self.remember(segments, cookie, quiet);
+            self.keep_movable_recv(segments, cookie, quiet);
         }
         Ok(())
     }
 
-    /// The remote segment and the local ones differ in length in a way that the standard forbids (uDAPL 1.2,
-    /// dat_ep_post_rdma_write and dat_ep_post_rdma_read: `DAT_LENGTH_ERROR`). OFED's library never looks at the length of
-    /// the remote segment: the local segments say how much is transferred, and the peer's region limits it.
+    /// Refuses a length that the standard forbids, on a strict adapter only. The lengths of the
+    /// remote segment and the local ones must match (uDAPL 1.2, dat_ep_post_rdma_write and
+    /// dat_ep_post_rdma_read: `DAT_LENGTH_ERROR`). OFED's library never checks the length of the
+    /// remote segment: the local segments determine how much is transferred, and the peer's region
+    /// limits it.
     #[cold]
     pub(super) fn refuse_if_strict(&self) -> Result<()> {
         if self.ia.transport.attrs().strict { Err(Error::of(DAT_LENGTH_ERROR)) } else { Ok(()) }
     }
 
-    /// The completion flags without those that mean nothing here: OFED's library does not look at these, and programs give
-    /// them. `DAT_INVALID_PARAMETER`: the adapter is strict.
+    /// Removes the completion flags that have no meaning here. OFED's library ignores them, and
+    /// programs set them. `DAT_INVALID_PARAMETER`: the adapter is strict.
     #[cold]
-    pub(super) fn known_flags(
+    pub(super) fn drop_unknown_flags(
         &self,
         known: DAT_COMPLETION_FLAGS,
         flags: DAT_COMPLETION_FLAGS,
@@ -249,14 +261,14 @@ impl<T: Transport> Node<Ep<T>> {
         if self.ia.transport.attrs().strict { Err(Error::arg(arg)) } else { Ok(flags & known) }
     }
 
-    /// A place in the request queue.
+    /// Claims a place in the request queue.
     ///
     /// # Safety
     /// No other thread posts requests to the endpoint meanwhile.
     #[inline(always)]
     pub(super) unsafe fn claim(
         &self,
-        link: &Link<T>,
+        bound: &BoundQp<T>,
         cookie: u64,
         suppressed: bool,
     ) -> Result<Claim> {
@@ -264,19 +276,22 @@ impl<T: Transport> Node<Ep<T>> {
             if progress {
                 self.ia.transport.progress();
             }
-            // SAFETY: the caller's promise.
-            unsafe { link.qp.carried_out() }
+            // SAFETY: the caller guarantees this.
+            unsafe { bound.qp.carried_out() }
         };
-        let claim = link.flow.requests.claim(cookie, suppressed, carried_out);
+        let claim = bound.flow.requests.claim(cookie, suppressed, carried_out);
         claim.ok_or(Error::of(DAT_INSUFFICIENT_RESOURCES))
     }
 
+    /// The queue pair, for a post.
+    ///
     /// # Safety
-    /// As above.
+    /// As for all posts, above.
     #[inline]
-    pub(super) unsafe fn link(&self) -> Result<&Link<T>> {
-        // SAFETY: dat_ep_modify and dat_ep_reset alone replace it.
-        unsafe { self.link_ptr().as_ref() }.ok_or(Error::state(DAT_INVALID_STATE_EP_UNCONFIGURED))
+    pub(super) unsafe fn qp_for_post(&self) -> Result<&BoundQp<T>> {
+        // SAFETY: only dat_ep_modify and dat_ep_reset replace it.
+        unsafe { self.bound_qp_ptr().as_ref() }
+            .ok_or(Error::state(DAT_INVALID_STATE_EP_UNCONFIGURED))
     }
 }
 
@@ -286,7 +301,7 @@ pub(super) fn length(segments: &[Segment]) -> u64 {
 }
 
 /// The first `size` bytes of `segments`.
-fn trim<'a>(
+fn shorten<'a>(
     segments: &[Segment],
     size: u64,
     into: &'a mut [Segment; MAX_SEGMENTS],
@@ -306,12 +321,13 @@ fn trim<'a>(
     Ok(&into[..used])
 }
 
-/// What a post that the transport refused answers (uDAPL 1.2, dat_ep_post_send: return values).
+/// The error of a post that the transport has refused (uDAPL 1.2, dat_ep_post_send: return values).
 #[cold]
-pub fn refused(error: PostError) -> Error {
+pub fn post_error(error: PostError) -> Error {
     match error {
         PostError::Full => Error::of(DAT_INSUFFICIENT_RESOURCES),
-        // uDAPL 1.2, dat_ep_post_rdma_write: an invalid LMR is a privileges violation. No privilege is the missing one.
+        // An invalid LMR context is a privileges violation (uDAPL 1.2, dat_ep_post_rdma_write). No
+        // subtype names a missing privilege here.
         PostError::Key => Error::of(DAT_PRIVILEGES_VIOLATION),
         PostError::Bounds => Error::arg(3),
         PostError::Domain => Error::of(DAT_PROTECTION_VIOLATION),
@@ -325,12 +341,13 @@ pub fn refused(error: PostError) -> Error {
     }
 }
 
-/// The same for a sink that is named by an RMR context, at position 2: it takes the right that peers would need.
+/// The same for a sink that is named by an RMR context, at position 2. Reading into it requires the
+/// privilege that peers need to write.
 #[cold]
-fn sink_refused(error: PostError) -> Error {
+fn sink_post_error(error: PostError) -> Error {
     match error {
         PostError::Bounds => Error::arg(2),
         PostError::Access { .. } => Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_RDMA_WRITE),
-        other => refused(other),
+        other => post_error(other),
     }
 }

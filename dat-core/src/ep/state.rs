@@ -1,4 +1,4 @@
-//! The endpoint state chart (uDAPL 1.2, chapter 6.5; 2.0 adds nothing to it) as one table.
+//! The state chart of endpoints (uDAPL 1.2, chapter 6.5; 2.0 adds nothing to it) as one table.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,12 +26,12 @@ pub enum State {
     CompletionPending = DAT_EP_STATE_COMPLETION_PENDING,
 }
 
-/// What happens to an endpoint.
+/// An event in the life of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// dat_ep_modify gave it what it lacked.
+    /// dat_ep_modify provided the missing protection zone.
     Configure,
-    /// dat_ep_modify took its protection zone away.
+    /// dat_ep_modify removed the protection zone.
     Unconfigure,
     /// dat_ep_connect, dat_ep_dup_connect.
     Connect,
@@ -43,11 +43,11 @@ pub enum Event {
     Request,
     /// dat_cr_accept.
     Accept,
-    /// dat_cr_reject, or a connect or accept that could not even begin.
+    /// dat_cr_reject, or a connect or accept that has failed before it began.
     Retract,
-    /// dat_ep_disconnect, graceful.
+    /// dat_ep_disconnect with the graceful flag.
     DisconnectGracefully,
-    /// dat_ep_disconnect, abrupt.
+    /// dat_ep_disconnect with the abrupt flag.
     DisconnectAbruptly,
     /// dat_ep_reset.
     Reset,
@@ -57,28 +57,28 @@ pub enum Event {
     PostRequest,
     /// A receive is posted.
     PostRecv,
-    /// The transport: the connection is up.
+    /// The transport has established the connection.
     Established,
-    /// The transport: no connection came about.
+    /// The transport could not establish a connection.
     Failed,
-    /// The transport: the connection has ended.
+    /// The transport reports that the connection has ended.
     Ended,
 }
 
-/// What an event does in a state.
+/// The effect of an event in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Legal; the endpoint goes there.
+    /// The event is legal and changes the state.
     To(State),
-    /// Legal; the state stays.
+    /// The event is legal, and the state stays.
     Stay,
-    /// Legal and without any effect.
+    /// The event is legal and does nothing.
     Nothing,
-    /// `DAT_INVALID_STATE`.
+    /// The event is refused with `DAT_INVALID_STATE`.
     Refuse,
 }
 
-/// The table.
+/// The table: the effect of each event in each state.
 pub const fn effect(state: State, event: Event) -> Effect {
     use Effect::*;
     use Event::*;
@@ -105,7 +105,8 @@ pub const fn effect(state: State, event: Event) -> Effect {
         (Reserve, UnconfiguredUnconnected) => To(UnconfiguredReserved),
         (Unreserve, Reserved) => To(Unconnected),
         (Unreserve, UnconfiguredReserved) => To(UnconfiguredUnconnected),
-        // The request that arrived first owns the endpoint; the service point just goes.
+        // A request that arrived before owns the endpoint. Freeing the service point then does not
+        // change it.
         (Unreserve, _) => Nothing,
         (Request, Reserved) => To(PassivePending),
         (Request, UnconfiguredReserved) => To(UnconfiguredPassive),
@@ -128,7 +129,8 @@ pub const fn effect(state: State, event: Event) -> Effect {
         (Free, _) => To(Disconnected),
 
         (PostRequest, Connected | Disconnected) => Stay,
-        // uDAPL 1.2, dat_ep_post_recv: all states; an unconfigured endpoint has nowhere to put the buffer.
+        // Receives may be posted in all states (uDAPL 1.2, dat_ep_post_recv), but an unconfigured
+        // endpoint has no queue for them.
         (
             PostRecv,
             UnconfiguredUnconnected
@@ -142,7 +144,7 @@ pub const fn effect(state: State, event: Event) -> Effect {
         (Failed | Ended, ActivePending | CompletionPending | Connected | DisconnectPending) => {
             To(Disconnected)
         }
-        // A disconnect of our own was faster than what the network says.
+        // A local disconnect has preceded the report of the network.
         (Established | Failed | Ended, _) => Nothing,
 
         _ => Refuse,
@@ -171,7 +173,7 @@ impl State {
         State::ALL[raw as usize]
     }
 
-    /// Whether dat_ep_modify may still make the endpoint anew.
+    /// Whether dat_ep_modify may still replace the queue pair.
     #[inline]
     pub const fn may_be_modified(self) -> bool {
         !matches!(effect(self, Event::Configure), Effect::Refuse)
@@ -197,38 +199,38 @@ impl State {
     }
 }
 
-/// An endpoint's state, changed by the consumer's calls and by the network at the same time.
+/// The state of an endpoint. The consumer's calls and the network may change it concurrently.
 pub struct StateCell(AtomicU32);
 
-/// A transition that was made.
+/// The result of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moved {
-    /// The state before.
+pub struct Transition {
+    /// The state before the event.
     pub from: State,
-    /// What the table said.
+    /// The effect according to the table.
     pub effect: Effect,
 }
 
 impl StateCell {
-    /// A cell in this state.
+    /// Creates a cell in this state.
     pub const fn new(state: State) -> Self {
         StateCell(AtomicU32::new(state as u32))
     }
 
-    /// The state now.
+    /// The current state.
     #[inline]
     pub fn get(&self) -> State {
         State::from_raw(self.0.load(Ordering::Acquire))
     }
 
-    /// Applies an event; of several threads that do so one at a time wins. `Refuse` becomes `DAT_INVALID_STATE`.
-    pub fn apply(&self, event: Event) -> Result<Moved> {
+    /// Applies an event atomically. `Refuse` becomes `DAT_INVALID_STATE`.
+    pub fn apply(&self, event: Event) -> Result<Transition> {
         let mut from = self.get();
         loop {
             let effect = effect(from, event);
             let to = match effect {
                 Effect::To(to) => to,
-                Effect::Stay | Effect::Nothing => return Ok(Moved { from, effect }),
+                Effect::Stay | Effect::Nothing => return Ok(Transition { from, effect }),
                 Effect::Refuse => return Err(from.refusal()),
             };
             match self.0.compare_exchange(
@@ -237,13 +239,14 @@ impl StateCell {
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {
-                Ok(_) => return Ok(Moved { from, effect }),
+                Ok(_) => return Ok(Transition { from, effect }),
                 Err(now) => from = State::from_raw(now),
             }
         }
     }
 
-    /// The state, if an event is legal in it. Does not apply the event; folds to a bit test on the data path.
+    /// The state, if an event is legal in it. Does not apply the event. The compiler reduces this
+    /// to a bit test on the data path.
     #[inline]
     pub fn check(&self, event: Event) -> Result<State> {
         let state = self.get();
@@ -285,7 +288,7 @@ mod tests {
         }
     }
 
-    /// The whole matrix: review a change of this snapshot like code.
+    /// The whole table. Review a change of this snapshot as carefully as code.
     #[test]
     fn matrix() {
         let mut text = String::new();

@@ -1,9 +1,9 @@
 //! High watermarks: how many receive buffers an endpoint may hold.
 //!
-//! An endpoint *holds* the buffers that its messages have taken, from a shared receive queue or its own, until the
-//! consumer has taken their completions (uDAPL 1.2, dat_srq_query: buffers in progress and completed ones on the EVD are
-//! what the watermarks limit). A transport that receives in order has at most one in progress, so counting only those
-//! would limit nothing.
+//! An endpoint *holds* the buffers that its messages have taken, from a shared receive queue or its
+//! own, until the consumer has taken their completions. The watermarks limit buffers in progress
+//! and completed ones on the EVD (uDAPL 1.2, dat_srq_query). A transport that receives in order has
+//! at most one buffer in progress, so counting only those would limit nothing.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -11,58 +11,62 @@ use dat_sys::*;
 
 use crate::srq::SrqShare;
 
-/// The buffers that one queue pair holds, and how many it may. The transport counts what messages take, dat-core what
-/// the consumer gets back: each counter has one writer.
+/// The number of buffers that one queue pair holds, and its limits. The transport counts the
+/// buffers that messages take, and dat-core counts those whose completions the consumer has taken.
+/// Each counter has one writer.
 #[derive(Debug)]
-pub struct Holding {
+pub struct HeldBuffers {
     taken: AtomicU64,
     returned: AtomicU64,
-    /// Armed once for each setting; [`DAT_WATERMARK_INFINITE`] when it has been told of.
+    /// The soft watermark. It is reported once for each setting and is [`DAT_WATERMARK_INFINITE`]
+    /// afterwards.
     soft: AtomicI32,
     hard: AtomicI32,
-    /// Nobody is told of completions.
-    unheard: Option<Unheard>,
+    /// Set if the completions of receives are not reported.
+    unreported: Option<UnreportedReceives>,
 }
 
-/// A buffer ends without an event: it is given back when a message takes it, to its shared receive queue where it is of one.
+/// For receives that complete without an event: a buffer is returned as soon as a message takes it,
+/// and also to its shared receive queue, if there is one.
 #[derive(Debug)]
-struct Unheard(Option<SrqShare>);
+struct UnreportedReceives(Option<SrqShare>);
 
-/// Which watermarks are exceeded. They are independent of each other.
+/// The watermarks that are exceeded. They are independent of each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exceeded {
-    /// For the first time since it was set: to be reported.
+    /// The soft watermark is exceeded for the first time since it was set, and must be reported.
     pub soft: bool,
-    /// The connection is to break.
+    /// The hard watermark is exceeded, and the connection must be broken.
     pub hard: bool,
 }
 
-impl Default for Holding {
-    /// Nothing is held, anything may be.
+impl Default for HeldBuffers {
+    /// No buffers are held, and there are no limits.
     fn default() -> Self {
-        Holding {
+        HeldBuffers {
             taken: AtomicU64::new(0),
             returned: AtomicU64::new(0),
             soft: AtomicI32::new(DAT_WATERMARK_INFINITE),
             hard: AtomicI32::new(DAT_WATERMARK_INFINITE),
-            unheard: None,
+            unreported: None,
         }
     }
 }
 
-impl Holding {
-    /// For the next queue pair of the endpoint: the same watermarks, armed as they are.
-    pub(super) fn successor(&self) -> Self {
+impl HeldBuffers {
+    /// The counters for the next queue pair of the endpoint, with the same watermarks. A soft
+    /// watermark that was reported stays so.
+    pub(super) fn for_next_qp(&self) -> Self {
         let copy = |mark: &AtomicI32| AtomicI32::new(mark.load(Ordering::Relaxed));
-        Holding { soft: copy(&self.soft), hard: copy(&self.hard), ..Holding::default() }
+        HeldBuffers { soft: copy(&self.soft), hard: copy(&self.hard), ..HeldBuffers::default() }
     }
 
-    /// The endpoint has no EVD for receives.
-    pub(super) fn tell_nobody(&mut self, srq: Option<SrqShare>) {
-        self.unheard = Some(Unheard(srq));
+    /// Declares that the endpoint has no EVD for receives.
+    pub(super) fn set_unreported(&mut self, srq: Option<SrqShare>) {
+        self.unreported = Some(UnreportedReceives(srq));
     }
 
-    /// Sets a soft watermark: it is armed, whether or not the last one was exceeded.
+    /// Sets the soft watermark. It will be reported once, whether or not the former one was.
     pub fn set_soft(&self, mark: DAT_COUNT) {
         self.soft.store(mark, Ordering::Relaxed);
     }
@@ -72,32 +76,35 @@ impl Holding {
         self.hard.store(mark, Ordering::Relaxed);
     }
 
-    /// A message has taken a buffer. One thread at a time: the transport, under its engine lock.
+    /// Counts a buffer that a message has taken. One thread at a time calls this: the transport,
+    /// under its engine lock.
     #[inline]
-    pub fn took(&self) -> Exceeded {
-        self.count();
-        let exceeded = self.test();
-        if let Some(Unheard(srq)) = &self.unheard {
-            self.gave_back();
+    pub fn buffer_taken(&self) -> Exceeded {
+        self.count_taken();
+        let exceeded = self.check();
+        if let Some(UnreportedReceives(srq)) = &self.unreported {
+            self.buffer_returned();
             srq.iter().for_each(SrqShare::retire);
         }
         exceeded
     }
 
-    /// Counts a buffer that no message took, but whose completion will be counted back.
-    pub(super) fn count(&self) {
+    /// Counts a buffer that no message has taken, but whose completion will be counted.
+    pub(super) fn count_taken(&self) {
         self.taken.store(self.taken.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// The consumer has the completion of a buffer. One thread at a time: who takes events from the receive EVD.
+    /// Counts a buffer whose completion the consumer has taken. One thread at a time calls this:
+    /// the one that takes events from the receive EVD.
     #[inline]
-    pub(super) fn gave_back(&self) {
+    pub(super) fn buffer_returned(&self) {
         self.returned.store(self.returned.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Compares what is held with the watermarks; tells of the soft one at most once for each setting.
+    /// Compares the number of held buffers with the watermarks. Reports the soft one at most once
+    /// for each setting.
     #[inline]
-    pub(super) fn test(&self) -> Exceeded {
+    pub(super) fn check(&self) -> Exceeded {
         if !self.is_limited() {
             return Exceeded::default();
         }
@@ -106,7 +113,8 @@ impl Holding {
         let held = self.held();
         let above = |mark| u64::try_from(mark).is_ok_and(|mark| held > mark);
         Exceeded {
-            // Of those who see it exceeded one tells, and a new setting is not taken for the old one.
+            // Exactly one thread reports it. The comparison ensures that a new setting is not
+            // reset.
             soft: above(soft)
                 && self
                     .soft
@@ -121,21 +129,21 @@ impl Holding {
         }
     }
 
-    /// There is a watermark: it matters when buffers are counted.
+    /// Whether there is a watermark, so that the time at which buffers are counted matters.
     pub fn is_limited(&self) -> bool {
         let none = |mark: &AtomicI32| mark.load(Ordering::Relaxed) == DAT_WATERMARK_INFINITE;
         !(none(&self.soft) && none(&self.hard))
     }
 
-    /// Buffers held now.
+    /// The number of buffers that are held now.
     pub(super) fn held(&self) -> u64 {
-        // In this order: what is returned has been taken.
+        // Read in this order: every returned buffer was taken before.
         let returned = self.returned.load(Ordering::Acquire);
         self.taken.load(Ordering::Acquire).saturating_sub(returned)
     }
 }
 
-/// Whether dat_ep_set_watermark takes the value.
+/// Whether dat_ep_set_watermark accepts the value.
 pub(super) fn is_valid(mark: DAT_COUNT) -> bool {
     mark >= 0 || mark == DAT_WATERMARK_INFINITE
 }
@@ -144,55 +152,69 @@ pub(super) fn is_valid(mark: DAT_COUNT) -> bool {
 mod tests {
     use super::*;
 
-    const FINE: Exceeded = Exceeded { soft: false, hard: false };
-    const SOFT: Exceeded = Exceeded { soft: true, hard: false };
-    const HARD: Exceeded = Exceeded { soft: false, hard: true };
+    const NONE_EXCEEDED: Exceeded = Exceeded { soft: false, hard: false };
+    const SOFT_EXCEEDED: Exceeded = Exceeded { soft: true, hard: false };
+    const HARD_EXCEEDED: Exceeded = Exceeded { soft: false, hard: true };
 
     #[test]
-    fn a_soft_watermark_is_told_once_for_each_setting() {
-        let holding = Holding::default();
-        assert_eq!(holding.took(), FINE);
+    fn a_soft_watermark_is_reported_once_for_each_setting() {
+        let holding = HeldBuffers::default();
+        assert_eq!(holding.buffer_taken(), NONE_EXCEEDED);
         holding.set_soft(2);
         assert_eq!(
-            [holding.test(), holding.took(), holding.took(), holding.took()],
-            [FINE, FINE, SOFT, FINE]
+            [
+                holding.check(),
+                holding.buffer_taken(),
+                holding.buffer_taken(),
+                holding.buffer_taken()
+            ],
+            [NONE_EXCEEDED, NONE_EXCEEDED, SOFT_EXCEEDED, NONE_EXCEEDED]
         );
         holding.set_soft(5);
-        assert_eq!([holding.test(), holding.took(), holding.took()], [FINE, FINE, SOFT]);
+        assert_eq!(
+            [holding.check(), holding.buffer_taken(), holding.buffer_taken()],
+            [NONE_EXCEEDED, NONE_EXCEEDED, SOFT_EXCEEDED]
+        );
         holding.set_soft(5);
-        assert_eq!([holding.test(), holding.test()], [SOFT, FINE]);
+        assert_eq!([holding.check(), holding.check()], [SOFT_EXCEEDED, NONE_EXCEEDED]);
     }
 
     #[test]
-    fn what_was_given_back_is_not_held() {
-        let holding = Holding::default();
+    fn returned_buffers_are_not_held() {
+        let holding = HeldBuffers::default();
         holding.set_hard(1);
         for _ in 0..4 {
-            assert_eq!(holding.took(), FINE);
-            holding.gave_back();
+            assert_eq!(holding.buffer_taken(), NONE_EXCEEDED);
+            holding.buffer_returned();
         }
-        assert_eq!([holding.took(), holding.took(), holding.test()], [FINE, HARD, HARD]);
+        assert_eq!(
+            [holding.buffer_taken(), holding.buffer_taken(), holding.check()],
+            [NONE_EXCEEDED, HARD_EXCEEDED, HARD_EXCEEDED]
+        );
     }
 
     #[test]
-    fn what_nobody_is_told_of_is_given_back_at_once() {
+    fn unreported_receives_are_returned_at_once() {
         let counts = std::sync::Arc::<crate::srq::SrqCounts>::default();
-        let mut holding = Holding::default();
-        holding.tell_nobody(Some(counts.share()));
+        let mut holding = HeldBuffers::default();
+        holding.set_unreported(Some(counts.share()));
         holding.set_hard(1);
-        assert_eq!([holding.took(), holding.took(), holding.took()], [FINE; 3]);
+        assert_eq!(
+            [holding.buffer_taken(), holding.buffer_taken(), holding.buffer_taken()],
+            [NONE_EXCEEDED; 3]
+        );
         assert_eq!(holding.held(), 0);
         holding.set_hard(0);
-        assert_eq!(holding.took(), HARD);
+        assert_eq!(holding.buffer_taken(), HARD_EXCEEDED);
     }
 
     #[test]
-    fn a_successor_is_armed_as_its_predecessor_and_holds_nothing() {
-        let holding = Holding::default();
+    fn the_next_queue_pair_keeps_the_watermarks_and_holds_nothing() {
+        let holding = HeldBuffers::default();
         holding.set_soft(0);
         holding.set_hard(1);
-        assert_eq!(holding.took(), SOFT);
-        let next = holding.successor();
-        assert_eq!([next.took(), next.took()], [FINE, HARD]);
+        assert_eq!(holding.buffer_taken(), SOFT_EXCEEDED);
+        let next = holding.for_next_qp();
+        assert_eq!([next.buffer_taken(), next.buffer_taken()], [NONE_EXCEEDED, HARD_EXCEEDED]);
     }
 }

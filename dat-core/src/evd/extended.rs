@@ -1,10 +1,11 @@
-//! Completions of the IB extension's operations: events of a number of their own, which say more than others.
+//! Events of completions of the IB extension's operations. They have event numbers of their own and
+//! carry additional data.
 
 use dat_sys::ib::*;
 
 use crate::provider::{Wc, WcOp, WcStatus};
 
-/// Whether the event of a completion carries more than others.
+/// Whether the event of a completion carries extension data.
 #[inline(always)]
 pub(super) fn is_extended(wc: &Wc) -> bool {
     match wc.op {
@@ -14,7 +15,7 @@ pub(super) fn is_extended(wc: &Wc) -> bool {
     }
 }
 
-/// Writes what more it carries.
+/// Writes the extension data of an event.
 ///
 /// # Safety
 /// `data` may be written to.
@@ -28,7 +29,7 @@ pub(super) unsafe fn write(wc: &Wc, data: *mut DAT_IB_EXTENSION_EVENT_DATA) {
             (DAT_IB_RDMA_WRITE_IMMED, 0)
         }
     };
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     unsafe {
         data.write(DAT_IB_EXTENSION_EVENT_DATA {
             r#type: what,

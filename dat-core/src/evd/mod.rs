@@ -1,16 +1,21 @@
-//! Event dispatchers: where a consumer learns what happened.
+//! Event dispatchers (EVDs): where a consumer learns what happened.
 //!
-//! An EVD merges event streams. Data transfer completions come straight from the transport's completion queue and
-//! are turned into events when they are taken. Everything else (connection requests, connections, software events,
-//! asynchronous errors) is queued here, in `soft`. An event that ends a connection waits until the completion queue has
-//! been empty, so that completions come before it (dat_ep_disconnect: all completions precede the disconnect event).
+//! An EVD merges event streams:
+//!
+//! - Completions of data transfers come from the transport's completion queue. They become events
+//!   when the consumer takes them.
+//! - All other events (connection requests, connections, software events, asynchronous errors) are
+//!   queued here, in `queued_events`.
+//!
+//! An event that ends a connection waits until the completion queue has been empty, because all
+//! completions precede the disconnect event (dat_ep_disconnect).
 
-mod attendance;
-mod bell;
 mod extended;
-mod feed;
+mod shared;
+mod stream;
 mod take;
 mod wait;
+mod waiter_slot;
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -22,56 +27,58 @@ use dat_sys::ib::*;
 use dat_sys::*;
 use tracing::warn;
 
-use self::attendance::Attendance;
-use self::bell::Bell;
-pub(crate) use self::feed::{Feed, STREAM_FLAGS};
-use self::take::Taker;
+use self::shared::EvdShared;
+pub(crate) use self::stream::{CompletionStream, STREAM_FLAGS};
+use self::take::StagedCompletions;
+use self::waiter_slot::WaiterSlot;
 use crate::allocate::no_memory;
 use crate::cno::Cno;
-use crate::counters::{self, Ask, EvdCounters};
+use crate::counters::{self, CounterQuery, EvdCounters};
 use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object, Ref, Retired};
 use crate::ia::Ia;
-use crate::nesting::{self, Doing};
+use crate::nesting::{self, Activity};
 use crate::provider::{Completions, Sink, Transport};
 
 /// An event dispatcher.
 pub struct Evd<T: Transport> {
-    /// Its adapter.
+    /// The adapter of the EVD.
     pub ia: Ref<Ia<T>>,
-    /// Which streams may feed it.
+    /// The streams that may feed the EVD.
     pub flags: DAT_EVD_FLAGS,
     cq: Option<T::Cq>,
-    soft: Mutex<VecDeque<Soft>>,
-    soft_len: AtomicUsize,
+    queued_events: Mutex<VecDeque<QueuedEvent>>,
+    queued_len: AtomicUsize,
     depth: AtomicUsize,
-    taker: Taker,
-    /// How often the completion queue was seen empty: completions queued before have all been taken by then.
-    empties: Arc<AtomicU64>,
-    bell: Arc<Bell<T>>,
+    staged: StagedCompletions,
+    /// How often the completion queue was seen empty. Whatever was queued before such a moment has
+    /// been taken by then.
+    empty_polls: Arc<AtomicU64>,
+    shared: Arc<EvdShared<T>>,
 }
 
 /// An event that is not a completion.
-struct Soft {
+struct QueuedEvent {
     event: DAT_EVENT,
     order: Order,
 }
 
-// SAFETY: the event's pointers are handed to the consumer, never followed.
-unsafe impl Send for Soft {}
+// SAFETY: the event's pointers are passed to the consumer and never followed here.
+unsafe impl Send for QueuedEvent {}
 
 /// When an event may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As soon as it is first.
+    /// As soon as it is the first event.
     Now,
-    /// Not before the completions that were queued when it came.
+    /// Only after the completions that were queued when the event arrived.
     AfterCompletions,
 }
 
 impl<T: Transport> Object for Evd<T> {
     const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_EVD;
-    // OFED's answer for a NULL EVD handle, whatever the stream; kept because programs print it.
+    // OFED answers this for a NULL EVD handle of any stream. Programs print the code, so it is
+    // kept.
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_EVD_REQUEST;
 }
 
@@ -96,54 +103,56 @@ pub fn create<T: Transport>(
         return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD));
     }
     let _control = ia.control();
-    cno.map_or(Ok(()), Cno::admit)?;
+    cno.map_or(Ok(()), Cno::reserve_trigger)?;
     ia.add(|handle| {
-        let bell = Arc::new(Bell {
+        let shared = Arc::new(EvdShared {
             ia: Ref::new(ia),
             evd: handle as usize,
-            attendance: Attendance::default(),
+            waiter_slot: WaiterSlot::default(),
             enabled: AtomicBool::new(true),
             waitable: AtomicBool::new(true),
             dead: AtomicBool::new(false),
             cno: Mutex::new(cno.map(Ref::new)),
             has_cno: AtomicBool::new(cno.is_some()),
             counters: EvdCounters::default(),
-            streams: feed::Streams::default(),
+            streams: stream::Streams::default(),
             overflowed: AtomicBool::new(false),
-            completions_end: AtomicBool::new(false),
+            completions_lost: AtomicBool::new(false),
         });
         let completes = flags & (DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG) != 0;
-        // SAFETY: the bell is dropped after the completion queue (field order in `Evd`).
-        let sink = unsafe { Sink::new(&*bell) };
+        // SAFETY: `EvdShared` is dropped after the completion queue (field order in `Evd`).
+        let sink = unsafe { Sink::new(&*shared) };
         let cq = if completes { Some(ia.transport.cq(depth, sink)?) } else { None };
         let evd = Evd {
             ia: Ref::new(ia),
             flags,
             cq,
-            soft: Mutex::new(VecDeque::new()),
-            soft_len: AtomicUsize::new(0),
+            queued_events: Mutex::new(VecDeque::new()),
+            queued_len: AtomicUsize::new(0),
             depth: AtomicUsize::new(depth),
-            taker: Taker::default(),
-            empties: Arc::new(AtomicU64::new(0)),
-            bell,
+            staged: StagedCompletions::default(),
+            empty_polls: Arc::new(AtomicU64::new(0)),
+            shared,
         };
-        evd.tend_for_cno(cno.is_some());
-        // SAFETY: nobody else can use it before there is a handle.
+        evd.require_upcalls_for_cno(cno.is_some());
+        // SAFETY: nobody else can use the EVD before its handle exists.
         unsafe { evd.arm_for_cno() };
         Ok(evd)
     })
 }
 
-/// dat_evd_free. A thread that waits on it leaves with `DAT_ABORT`, and is waited for, unless it may be this one, in a signal handler.
+/// dat_evd_free. A waiter leaves with `DAT_ABORT`, and this call waits until it has left. If the
+/// waiter may be this very thread, because the call is made in a signal handler, another thread
+/// waits instead.
 ///
 /// # Safety
-/// Nobody uses a reference to it any more, if this succeeds.
+/// If this succeeds, nobody uses a reference to the EVD any more.
 pub unsafe fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     end_free(unsafe { begin_free(evd) }?)
 }
 
-/// The first half of dat_evd_free: the handle is stale.
+/// The first half of dat_evd_free: makes the handle stale.
 ///
 /// # Safety
 /// As [`free`].
@@ -153,30 +162,32 @@ pub(crate) unsafe fn begin_free<T: Transport>(evd: &Node<Evd<T>>) -> Result<Reti
     if evd.in_use() {
         return Err(Error::state(DAT_INVALID_STATE_EVD_IN_USE));
     }
-    evd.bell.dead.store(true, Ordering::SeqCst);
-    evd.bell.interrupt_waiter();
-    ia.delist(evd);
+    evd.shared.dead.store(true, Ordering::SeqCst);
+    evd.shared.interrupt_waiter();
+    ia.unregister_object(evd);
     evd.leave_cno();
-    // SAFETY: nobody depends on it, and who waits on it is waited for; the caller has promised the rest.
+    // SAFETY: no object depends on the EVD, and `end_free` waits for its waiter. The caller
+    // guarantees the rest.
     unsafe { handle::retire(evd) }.ok_or(Error::handle(DAT_INVALID_HANDLE_EVD_REQUEST))
 }
 
-/// The second half, without any lock: a thread that waits may be in a signal handler that wants one.
+/// The second half of dat_evd_free. The caller holds no lock, because a waiter may be in a signal
+/// handler that needs one.
 pub(crate) fn end_free<T: Transport>(evd: Retired<Evd<T>>) -> Result<()> {
     let ia = evd.ia.clone();
-    if nesting::below() == Doing::Nothing || evd.bell.attendance.is_deserted() {
-        finish(evd);
+    if nesting::interrupted_activity() == Activity::Nothing || evd.shared.waiter_slot.is_vacant() {
+        finish_free(evd);
         return Ok(());
     }
-    ia.free_later(move || finish(evd))
+    ia.free_later(move || finish_free(evd))
 }
 
-/// Frees what is marked as dead, once it has no waiter.
-pub(crate) fn finish<T: Transport>(evd: Retired<Evd<T>>) {
+/// Frees an EVD that is marked as dead, once it has no waiter.
+pub(crate) fn finish_free<T: Transport>(evd: Retired<Evd<T>>) {
     let ia = evd.ia.clone();
-    evd.await_desertion();
+    evd.await_no_waiter();
     let mut control = ia.control();
-    // SAFETY: no waiter is left, and nobody else uses what is retired.
+    // SAFETY: no waiter is left, and nobody else uses a retired object.
     unsafe { evd.retire_all() };
     control.forget_evd(evd.handle() as usize);
     // SAFETY: as above.
@@ -184,84 +195,92 @@ pub(crate) fn finish<T: Transport>(evd: Retired<Evd<T>>) {
 }
 
 impl<T: Transport> Evd<T> {
-    /// The completion queue, if completions may feed it.
+    /// The completion queue, if completions may feed the EVD.
     pub fn cq(&self) -> Option<&T::Cq> {
         self.cq.as_ref()
     }
 
-    /// At least this many events fit.
+    /// The number of events that fit at least.
     pub fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// It has lost events.
+    /// Whether the EVD has lost events.
     fn has_overflowed(&self) -> bool {
-        self.bell.overflowed.load(Ordering::Acquire)
+        self.shared.overflowed.load(Ordering::Acquire)
     }
 
-    /// It has lost a completion, and queues no more of them.
-    pub(crate) fn takes_no_more_completions(&self) -> bool {
-        self.bell.completions_end.load(Ordering::Acquire)
+    /// Whether the EVD has lost a completion. It then queues no more completions.
+    pub(crate) fn has_lost_completions(&self) -> bool {
+        self.shared.completions_lost.load(Ordering::Acquire)
     }
 
     /// How often the completion queue was seen empty.
-    pub fn empties(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.empties)
+    pub fn empty_polls(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.empty_polls)
     }
 
-    /// The completion flags of the streams that feed it, if they agree: what wakes a waiter. Else the default flag.
+    /// The completion flags of the streams that feed the EVD, which decide what wakes a waiter. If
+    /// the streams differ, the default flag.
     pub fn config(&self) -> DAT_COMPLETION_FLAGS {
-        self.bell.streams.agreed()
+        self.shared.streams.common_flags()
     }
 
-    fn soft(&self) -> MutexGuard<'_, VecDeque<Soft>> {
-        self.soft.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queued_events(&self) -> MutexGuard<'_, VecDeque<QueuedEvent>> {
+        self.queued_events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]
     fn event(&self, number: DAT_EVENT_NUMBER, data: DAT_EVENT_DATA) -> DAT_EVENT {
         DAT_EVENT {
             event_number: number,
-            evd_handle: self.bell.evd as *mut c_void,
+            evd_handle: self.shared.evd as *mut c_void,
             event_data: data,
             event_extension_data: [0; 8],
         }
     }
 
-    /// Queues an event that is not a completion and tells whoever cares. `DAT_QUEUE_FULL`: there was no room;
-    /// `DAT_INVALID_STATE`: nor will there be; `DAT_INSUFFICIENT_RESOURCES`: there was no memory for it.
+    /// Queues an event that is not a completion, and notifies the waiter or the CNO. Errors:
+    ///
+    /// - `DAT_QUEUE_FULL`: the queue is full.
+    /// - `DAT_INVALID_STATE`: the EVD has overflowed before and takes no more events.
+    /// - `DAT_INSUFFICIENT_RESOURCES`: there is no memory for the event.
     pub fn post(&self, number: DAT_EVENT_NUMBER, data: DAT_EVENT_DATA, order: Order) -> Result<()> {
         if self.has_overflowed() {
             return Err(Error::of(DAT_INVALID_STATE));
         }
         {
-            let mut soft = self.soft();
-            if soft.len() >= self.depth() {
+            let mut queued_events = self.queued_events();
+            if queued_events.len() >= self.depth() {
                 return Err(Error::of(DAT_QUEUE_FULL));
             }
-            soft.try_reserve(1).map_err(no_memory)?;
-            soft.push_back(Soft { event: self.event(number, data), order });
-            self.soft_len.store(soft.len(), Ordering::Release);
+            queued_events.try_reserve(1).map_err(no_memory)?;
+            queued_events.push_back(QueuedEvent { event: self.event(number, data), order });
+            self.queued_len.store(queued_events.len(), Ordering::Release);
         }
         if let DAT_CONNECTION_REQUEST_EVENT
         | DAT_CONNECTION_EVENT_ESTABLISHED..=DAT_CONNECTION_EVENT_UNREACHABLE = number
         {
-            self.bell.counters.tally.count(DCNT_EVD_CONN_CALLBACK);
+            self.shared.counters.tally.count(DCNT_EVD_CONN_CALLBACK);
         }
-        self.bell.ring();
+        self.shared.notify();
         Ok(())
     }
 
     /// dat_ib_query_counters.
-    pub fn counters(&self, ask: Ask) -> [u64; counters::EVD] {
-        self.bell.counters.read(ask, self.empties.load(Ordering::Relaxed))
+    pub fn counters(&self, query: CounterQuery) -> [u64; counters::EVD] {
+        self.shared.counters.read(query, self.empty_polls.load(Ordering::Relaxed))
     }
 
-    /// As [`Evd::post`]; a full queue is reported as an EVD overflow (uDAPL 1.2, dat_evd_create: async EVD).
+    /// As [`Evd::post`], but reports a full queue as an EVD overflow (uDAPL 1.2, dat_evd_create:
+    /// async EVD).
     pub fn post_or_report(&self, number: DAT_EVENT_NUMBER, data: DAT_EVENT_DATA, order: Order) {
         if self.post(number, data, order).is_err() {
-            warn!(target: "dat::evd", ia = self.ia.name, event = event_name(number), "no room");
-            self.bell.overflow();
+            warn!(
+                target: "dat::evd", ia = self.ia.name, event = event_name(number),
+                "the event queue is full"
+            );
+            self.shared.overflow();
         }
     }
 
@@ -276,7 +295,7 @@ impl<T: Transport> Evd<T> {
         self.post(DAT_SOFTWARE_EVENT, event.event_data, Order::Now)
     }
 
-    /// dat_evd_resize. Nothing queued is lost.
+    /// dat_evd_resize. Queued events are kept.
     ///
     /// # Safety
     /// As [`Evd::dequeue`].
@@ -288,72 +307,76 @@ impl<T: Transport> Evd<T> {
         if depth > self.ia.transport.attrs().max_evd_depth {
             return Err(Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD));
         }
-        // Counting what is queued takes it out of the transport, which is the waiter's while there is one.
-        if self.bell.attendance.is_attended() {
+        // Counting the events takes completions out of the transport. Only the waiter may do that
+        // while there is one.
+        if self.shared.waiter_slot.is_occupied() {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
         if self.has_overflowed() {
             return Err(Error::of(DAT_INVALID_STATE));
         }
         let _control = self.ia.control();
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         if depth < unsafe { self.count() } {
             return Err(Error::of(DAT_INVALID_STATE));
         }
         if let Some(cq) = &self.cq {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller guarantees this.
             unsafe { cq.resize(depth) }?;
         }
         self.depth.store(depth, Ordering::Relaxed);
         Ok(())
     }
 
-    /// dat_evd_query: state and CNO.
+    /// dat_evd_query: the state.
     pub fn state(&self) -> DAT_EVD_STATE {
         let bit = |flag: &AtomicBool, yes, no| if flag.load(Ordering::Relaxed) { yes } else { no };
         let config = match self.config() {
             DAT_COMPLETION_UNSIGNALLED_FLAG => DAT_EVD_STATE_CONFIG_NOTIFY,
             DAT_COMPLETION_SOLICITED_WAIT_FLAG => DAT_EVD_STATE_CONFIG_SOLICITED,
-            // Always exactly one of the three (DAT_INVALID_STATE_EVD_CONFIG_… in the headers).
+            // The state has exactly one of the three flags (DAT_INVALID_STATE_EVD_CONFIG_… in the
+            // headers).
             _ => DAT_EVD_STATE_CONFIG_THRESHOLD,
         };
-        bit(&self.bell.enabled, DAT_EVD_STATE_ENABLED, DAT_EVD_STATE_DISABLED)
-            | bit(&self.bell.waitable, DAT_EVD_STATE_WAITABLE, DAT_EVD_STATE_UNWAITABLE)
+        bit(&self.shared.enabled, DAT_EVD_STATE_ENABLED, DAT_EVD_STATE_DISABLED)
+            | bit(&self.shared.waitable, DAT_EVD_STATE_WAITABLE, DAT_EVD_STATE_UNWAITABLE)
             | config
     }
 
-    /// The CNO's handle, or NULL.
+    /// The handle of the CNO, or NULL.
     pub fn cno_handle(&self) -> DAT_CNO_HANDLE {
-        self.bell.cno().as_ref().map_or(std::ptr::null_mut(), |cno| cno.handle())
+        self.shared.cno().as_ref().map_or(std::ptr::null_mut(), |cno| cno.handle())
     }
 
-    /// The EVD is being freed, under the control lock. The last one of a CNO takes its waiters along.
+    /// Detaches the EVD, which is being freed, from its CNO. If it was the last EVD of the CNO, the
+    /// CNO's waiters leave. The caller holds the control lock.
     fn leave_cno(&self) {
-        self.bell.has_cno.store(false, Ordering::Release);
-        let Some(cno) = self.bell.cno().take() else { return };
-        cno.forget(self.bell.evd);
+        self.shared.has_cno.store(false, Ordering::Release);
+        let Some(cno) = self.shared.cno().take() else { return };
+        cno.remove_evd(self.shared.evd);
         let handle = cno.handle();
         drop(cno);
-        // SAFETY: under the control lock no CNO of this adapter goes away.
+        // SAFETY: while the control lock is held, no CNO of this adapter is freed.
         if let Ok(cno) = unsafe { handle::get::<Cno<T>>(handle) }
             && !cno.in_use()
         {
-            cno.bereave();
+            cno.release_waiters();
         }
     }
 
-    /// dat_evd_modify_cno: `None` takes it away. `DAT_INSUFFICIENT_RESOURCES`: there is no memory for its triggers.
+    /// dat_evd_modify_cno. `None` detaches the CNO. `DAT_INSUFFICIENT_RESOURCES`: the CNO has no
+    /// memory for the triggers of one more EVD.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`], unless there is a waiter.
+    /// As for [`Evd::dequeue`], unless there is a waiter.
     pub unsafe fn set_cno(&self, cno: Option<&Node<Cno<T>>>) -> Result<()> {
         let _control = self.ia.control();
-        cno.map_or(Ok(()), Cno::admit)?;
-        let old = std::mem::replace(&mut *self.bell.cno(), cno.map(Ref::new));
-        self.bell.has_cno.store(cno.is_some(), Ordering::Release);
+        cno.map_or(Ok(()), Cno::reserve_trigger)?;
+        let old = std::mem::replace(&mut *self.shared.cno(), cno.map(Ref::new));
+        self.shared.has_cno.store(cno.is_some(), Ordering::Release);
         drop(old);
-        self.tend_for_cno(cno.is_some());
-        // SAFETY: as the caller promised.
+        self.require_upcalls_for_cno(cno.is_some());
+        // SAFETY: the caller guarantees this.
         unsafe { self.renotify() };
         Ok(())
     }
@@ -363,64 +386,68 @@ impl<T: Transport> Evd<T> {
     /// # Safety
     /// As [`Evd::set_cno`].
     pub unsafe fn set_enabled(&self, enabled: bool) {
-        self.bell.enabled.store(enabled, Ordering::Release);
-        // SAFETY: as the caller promised.
+        self.shared.enabled.store(enabled, Ordering::Release);
+        // SAFETY: the caller guarantees this.
         unsafe { self.renotify() };
     }
 
-    /// dat_evd_set_unwaitable and dat_evd_clear_unwaitable. A thread that waits leaves with `DAT_INVALID_STATE`.
+    /// dat_evd_set_unwaitable and dat_evd_clear_unwaitable. A waiter leaves with
+    /// `DAT_INVALID_STATE`.
     pub fn set_waitable(&self, waitable: bool) {
-        self.bell.waitable.store(waitable, Ordering::SeqCst);
+        self.shared.waitable.store(waitable, Ordering::SeqCst);
         if !waitable {
-            self.bell.interrupt_waiter();
+            self.shared.interrupt_waiter();
         }
     }
 
-    /// Waits until nobody waits on it.
-    fn await_desertion(&self) {
-        while !self.bell.attendance.is_deserted() {
+    /// Blocks until no thread waits on the EVD.
+    fn await_no_waiter(&self) {
+        while !self.shared.waiter_slot.is_vacant() {
             std::thread::yield_now();
         }
     }
 
-    /// Wakes a waiter so that it sees that the adapter closes.
+    /// Wakes the waiter so that it notices that the adapter closes.
     pub fn interrupt_waiter(&self) {
-        self.bell.interrupt_waiter();
+        self.shared.interrupt_waiter();
     }
 
-    /// A CNO wants to hear of completions, or no longer.
-    fn tend_for_cno(&self, on: bool) {
+    /// Tells the completion queue whether a CNO needs its upcalls.
+    fn require_upcalls_for_cno(&self, on: bool) {
         if let Some(cq) = &self.cq {
-            cq.attend(on);
+            cq.require_upcalls(on);
         }
     }
 
-    /// Arms the completion queue if a CNO wants to hear of the next completion. False: there is one already.
+    /// Arms the completion queue if a CNO needs to know of the next completion. Returns false if a
+    /// completion is queued already.
     ///
     /// # Safety
     /// As [`Evd::dequeue`].
     #[inline]
     unsafe fn arm_for_cno(&self) -> bool {
-        let wanted =
-            self.bell.has_cno.load(Ordering::Acquire) && self.bell.enabled.load(Ordering::Relaxed);
+        let wanted = self.shared.has_cno.load(Ordering::Acquire)
+            && self.shared.enabled.load(Ordering::Relaxed);
         match &self.cq {
-            // SAFETY: as the caller promised.
-            Some(cq) if wanted => unsafe { cq.arm(self.bell.solicited()) },
+            // SAFETY: the caller guarantees this.
+            Some(cq) if wanted => unsafe { cq.arm(self.shared.solicited()) },
             _ => true,
         }
     }
 
-    /// After a change of CNO or its enabling: events that are queued already count as new.
+    /// Treats queued events as new ones, after the CNO was changed or enabled.
     ///
     /// # Safety
     /// As [`Evd::set_cno`].
     unsafe fn renotify(&self) {
-        // Whoever queues an event looks for the CNO after that (`Bell::ring`).
+        // Whoever queues an event reads the CNO after it has queued the event
+        // (`EvdShared::notify`).
         fence(Ordering::SeqCst);
-        // Arming looks at what has completed, which is the waiter's while there is one; it does so when it leaves.
-        // SAFETY: there is no waiter, and so the caller has the taking side.
-        if self.bell.attendance.is_attended() || unsafe { self.has_left() } {
-            self.bell.ring();
+        // Arming reads the completion queue, which belongs to the waiter while there is one. The
+        // waiter arms when it leaves.
+        // SAFETY: there is no waiter, so the caller has the taking side.
+        if self.shared.waiter_slot.is_occupied() || unsafe { self.arm_and_check_events() } {
+            self.shared.notify();
         }
     }
 }

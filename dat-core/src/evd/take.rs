@@ -13,160 +13,167 @@ use super::{Evd, Order, extended};
 use crate::error::{Error, Result};
 use crate::provider::{Completions, Polled, Transport, Wc, WcOp};
 
-/// Completions taken from the transport to be counted, not yet taken by the consumer.
+/// Completions that were taken from the transport to be counted, and that the consumer has not
+/// taken yet.
 #[derive(Default)]
-pub(super) struct Taker {
-    staged: UnsafeCell<VecDeque<Wc>>,
-    /// Their number, for those who may only look.
+pub(super) struct StagedCompletions {
+    completions: UnsafeCell<VecDeque<Wc>>,
+    /// The number of completions, for threads that may not access them.
     len: AtomicUsize,
 }
 
-// SAFETY: only the one thread that has the taking side of the EVD uses what is staged (`Evd::dequeue` says
-// who that is).
-unsafe impl Sync for Taker {}
+// SAFETY: only the thread that has the taking side of the EVD accesses the completions (see
+// `Evd::dequeue`).
+unsafe impl Sync for StagedCompletions {}
 
 impl<T: Transport> Evd<T> {
     /// dat_evd_dequeue: the first event.
     ///
     /// # Safety
-    /// The caller has the *taking side* of the EVD, which one thread has at a time: the waiter while there is
-    /// one, since others are refused then; else whoever calls this or another function that says so. Where
-    /// the adapter is thread-safe, the lock of the EVD's handle sees to that. Elsewhere the consumer does:
-    /// the standard lets one thread at a time use an object.
+    /// The caller has the *taking side* of the EVD. One thread at a time has it:
+    ///
+    /// - the waiter while there is one, since all other threads are refused then;
+    /// - otherwise the thread that calls this function or another one that requires the taking
+    ///   side.
+    ///
+    /// On a thread-safe adapter the lock of the EVD's handle ensures that. Elsewhere the consumer
+    /// does, since the standard lets only one thread at a time use an object.
     pub unsafe fn dequeue(&self) -> Result<DAT_EVENT> {
         let mut event = DAT_EVENT::zeroed();
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         unsafe { self.dequeue_into(&mut event) }?;
         Ok(event)
     }
 
-    /// As [`Evd::dequeue`], straight to where the consumer wants it: the record is large, and most of it unused.
+    /// As [`Evd::dequeue`], but writes the event where the consumer needs it. The record is large
+    /// and most of it is unused.
     ///
     /// # Safety
-    /// As [`Evd::dequeue`], and `event` may be written to.
+    /// As for [`Evd::dequeue`]. `event` may be written to.
     #[inline]
     pub unsafe fn dequeue_into(&self, event: *mut DAT_EVENT) -> Result<()> {
-        if self.bell.attendance.is_attended() {
+        if self.shared.waiter_slot.is_occupied() {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         if let Some(found) = unsafe { self.take(event) } {
-            self.bell.counters.tally.add(found, 1);
+            self.shared.counters.tally.add(found, 1);
             // SAFETY: as above.
-            unsafe { self.remind_cno() };
+            unsafe { self.retrigger_cno_if_any() };
             return Ok(());
         }
         self.ia.transport.progress();
         loop {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller guarantees this.
             if let Some(found) = unsafe { self.take(event) } {
-                self.bell.counters.tally.add(found, 1);
+                self.shared.counters.tally.add(found, 1);
                 // SAFETY: as above.
-                unsafe { self.remind_cno() };
+                unsafe { self.retrigger_cno_if_any() };
                 return Ok(());
             }
             // SAFETY: as above.
-            if unsafe { self.settle_cno() } {
-                self.bell.counters.tally.add(DCNT_EVD_DEQUEUE_NOT_FOUND, 1);
-                return Err(self.nothing());
+            if unsafe { self.withdraw_trigger_and_arm() } {
+                self.shared.counters.tally.add(DCNT_EVD_DEQUEUE_NOT_FOUND, 1);
+                return Err(self.empty_error());
             }
         }
     }
 
-    /// Arms it for the CNO. True: there are events already.
+    /// Arms the completion queue for the CNO. Returns whether events are queued already.
     ///
     /// # Safety
     /// As [`Evd::dequeue`].
     #[inline(always)]
-    pub(super) unsafe fn has_left(&self) -> bool {
-        // Armed in any case: whoever comes next counts on it.
-        // SAFETY: as the caller promised.
+    pub(super) unsafe fn arm_and_check_events(&self) -> bool {
+        // Arm the queue even if events are queued: whoever queues the next event relies on it.
+        // SAFETY: the caller guarantees this.
         let armed = unsafe { self.arm_for_cno() };
         !armed
-            || self.taker.len.load(Ordering::Relaxed) > 0
-            || self.soft_len.load(Ordering::Acquire) > 0
+            || self.staged.len.load(Ordering::Relaxed) > 0
+            || self.queued_len.load(Ordering::Acquire) > 0
     }
 
     /// Why there is no event.
     #[cold]
-    pub(super) fn nothing(&self) -> Error {
-        // uDAPL 1.2: an EVD that has overflowed is broken; an empty queue would be a lie.
+    pub(super) fn empty_error(&self) -> Error {
+        // An EVD that has overflowed is broken (uDAPL 1.2). It must not pretend to be empty.
         let overflowed = self.has_overflowed();
         Error::of(if overflowed { DAT_INVALID_STATE } else { DAT_QUEUE_EMPTY })
     }
 
-    /// One event was taken. If more are queued, a CNO that is waited on next shall return at once: not every consumer
-    /// empties the queue after each trigger.
+    /// Triggers the CNO again if events remain after one was taken. A wait on the CNO must then
+    /// return at once, because not every consumer empties the queue after each trigger.
     ///
     /// # Safety
     /// As [`Evd::dequeue`].
     #[inline(always)]
-    unsafe fn remind_cno(&self) {
-        // SAFETY: as the caller promised.
-        if self.bell.has_cno.load(Ordering::Acquire) && unsafe { self.has_left() } {
-            self.bell.remind();
+    unsafe fn retrigger_cno_if_any(&self) {
+        // SAFETY: the caller guarantees this.
+        if self.shared.has_cno.load(Ordering::Acquire) && unsafe { self.arm_and_check_events() } {
+            self.shared.retrigger_cno();
         }
     }
 
-    /// The queue was found empty: the CNO forgets this EVD and hears of the next event. False: there is one already.
+    /// Withdraws the EVD's trigger from the CNO, since the queue was found empty, and arms the
+    /// queue for the next event. Returns false if an event has arrived.
     ///
     /// # Safety
     /// As [`Evd::dequeue`].
     #[inline]
-    unsafe fn settle_cno(&self) -> bool {
-        if self.bell.has_cno.load(Ordering::Acquire) {
-            self.bell.settle();
-            // An event that was queued before that has had its trigger taken back.
-            if self.soft_len.load(Ordering::Acquire) > 0 {
+    unsafe fn withdraw_trigger_and_arm(&self) -> bool {
+        if self.shared.has_cno.load(Ordering::Acquire) {
+            self.shared.withdraw_trigger();
+            // Clearing may have withdrawn the trigger of an event that was queued before it.
+            if self.queued_len.load(Ordering::Acquire) > 0 {
                 return false;
             }
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         unsafe { self.arm_for_cno() }
     }
 
-    /// The first event, if any: as what it counts that it was found.
+    /// Takes the first event, if there is one. Returns the counter to increment.
     ///
     /// # Safety
     /// As [`Evd::dequeue_into`].
     #[inline(always)]
     pub(super) unsafe fn take(&self, event: *mut DAT_EVENT) -> Option<DAT_EVD_COUNTERS> {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         unsafe {
-            if self.soft_len.load(Ordering::Acquire) > 0 && self.take_soft(Order::Now, event) {
+            if self.queued_len.load(Ordering::Acquire) > 0 && self.take_queued(Order::Now, event) {
                 return Some(DCNT_EVD_DEQUEUE_FOUND);
             }
             if let Some(found) = self.take_completion(|wc| self.write_completion(wc, event)) {
                 return Some(found);
             }
-            let taken = self.soft_len.load(Ordering::Acquire) > 0
-                && self.take_soft(Order::AfterCompletions, event);
+            let taken = self.queued_len.load(Ordering::Acquire) > 0
+                && self.take_queued(Order::AfterCompletions, event);
             taken.then_some(DCNT_EVD_DEQUEUE_FOUND)
         }
     }
 
-    /// Takes the first completion; answers what counts it. By reference from where it was polled to: moved, it would be
-    /// taken to pieces and put together again.
+    /// Takes the first completion. Returns the counter to increment. `then` gets the completion by
+    /// reference, because the compiler would copy a moved one field by field.
     ///
     /// # Safety
     /// As [`Evd::dequeue`].
     #[inline(always)]
     unsafe fn take_completion(&self, then: impl Fn(&Wc)) -> Option<DAT_EVD_COUNTERS> {
         let cq = self.cq.as_ref()?;
-        // SAFETY: the caller is the only one that takes events.
-        let staged = unsafe { &mut *self.taker.staged.get() };
+        // SAFETY: the caller is the only thread that takes events.
+        let staged = unsafe { &mut *self.staged.completions.get() };
         if !staged.is_empty() {
             take_staged(staged, then);
-            self.taker.len.store(staged.len(), Ordering::Relaxed);
+            self.staged.len.store(staged.len(), Ordering::Relaxed);
             return Some(DCNT_EVD_DEQUEUE_FOUND);
         }
         let mut place = [MaybeUninit::uninit()];
         let mut polled = Polled::new(&mut place);
-        // SAFETY: the caller is the only one that takes events.
+        // SAFETY: the caller is the only thread that takes events.
         unsafe { cq.poll(&mut polled) };
         let Some(wc) = polled.completions().first() else {
-            self.empties.store(self.empties.load(Ordering::Relaxed) + 1, Ordering::Release);
-            // Before the next look: see `Orphans`.
+            self.empty_polls.store(self.empty_polls.load(Ordering::Relaxed) + 1, Ordering::Release);
+            // This fence comes before the next poll. See `FreedFlows`.
             compiler_fence(Ordering::SeqCst);
             return None;
         };
@@ -174,7 +181,8 @@ impl<T: Transport> Evd<T> {
         Some(DCNT_EVD_DEQUEUE_POLL_FOUND)
     }
 
-    /// Gives back what completions that nobody will take still occupy: buffers of shared receive queues.
+    /// Takes all completions that the consumer will never take, and releases what they occupy:
+    /// buffers of shared receive queues.
     ///
     /// # Safety
     /// As [`Evd::dequeue`].
@@ -183,35 +191,36 @@ impl<T: Transport> Evd<T> {
             // SAFETY: `take_completion` has just taken it.
             unsafe { wc.qp.flow() }.retire(wc);
         };
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         while unsafe { self.take_completion(retire) }.is_some() {}
     }
 
-    /// The first queued event, if its order is at most `order`.
+    /// Takes the first queued event, if its order permits that. `AfterCompletions` permits every
+    /// event, `Now` only those of order `Now`.
     ///
     /// # Safety
     /// `event` may be written to.
     #[cold]
-    unsafe fn take_soft(&self, order: Order, event: *mut DAT_EVENT) -> bool {
-        let mut soft = self.soft();
-        let Some(first) = soft
+    unsafe fn take_queued(&self, order: Order, event: *mut DAT_EVENT) -> bool {
+        let mut queued_events = self.queued_events();
+        let Some(first) = queued_events
             .pop_front_if(|first| order == Order::AfterCompletions || first.order == Order::Now)
         else {
             return false;
         };
-        self.soft_len.store(soft.len(), Ordering::Release);
-        // SAFETY: as the caller promised.
+        self.queued_len.store(queued_events.len(), Ordering::Release);
+        // SAFETY: the caller guarantees this.
         unsafe { event.write(first.event) };
         true
     }
 
-    /// Counts the events, taking completions out of the transport to do so.
+    /// Counts the events. Takes completions out of the transport to do so.
     ///
     /// # Safety
     /// As [`Evd::dequeue`].
     pub(super) unsafe fn count(&self) -> usize {
-        // SAFETY: the caller is the only one that takes events.
-        let staged = unsafe { &mut *self.taker.staged.get() };
+        // SAFETY: the caller is the only thread that takes events.
+        let staged = unsafe { &mut *self.staged.completions.get() };
         if let Some(cq) = &self.cq {
             let mut batch = [const { MaybeUninit::uninit() }; 16];
             loop {
@@ -223,22 +232,22 @@ impl<T: Transport> Evd<T> {
                     break;
                 }
             }
-            self.taker.len.store(staged.len(), Ordering::Relaxed);
+            self.staged.len.store(staged.len(), Ordering::Relaxed);
         }
-        staged.len() + self.soft_len.load(Ordering::Acquire)
+        staged.len() + self.queued_len.load(Ordering::Acquire)
     }
 
-    /// Only what the event number makes valid.
+    /// Writes an event for a completion. Writes only the fields that the event number makes valid.
     ///
     /// # Safety
     /// `event` may be written to, and the completion was just taken.
     #[inline(always)]
     unsafe fn write_completion(&self, wc: &Wc, event: *mut DAT_EVENT) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         let flow = unsafe { wc.qp.flow() };
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         unsafe {
-            (&raw mut (*event).evd_handle).write(self.bell.evd as *mut c_void);
+            (&raw mut (*event).evd_handle).write(self.shared.evd as *mut c_void);
             if wc.op == WcOp::Bind {
                 (&raw mut (*event).event_number).write(DAT_RMR_BIND_COMPLETION_EVENT);
                 (&raw mut (*event).event_data.rmr_completion_event_data)
@@ -256,7 +265,7 @@ impl<T: Transport> Evd<T> {
     }
 }
 
-/// Takes the first of some completions.
+/// Takes the first staged completion.
 #[cold]
 fn take_staged(staged: &mut VecDeque<Wc>, then: impl Fn(&Wc)) {
     if let Some(wc) = staged.pop_front() {

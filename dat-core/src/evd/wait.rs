@@ -9,44 +9,46 @@ use dat_sys::*;
 use super::Evd;
 use crate::error::{Error, Result};
 use crate::provider::{Completions, Transport};
-use crate::wake::Slept;
+use crate::wake::WakeReason;
 
-/// What a wait ended with: the event or the reason, and how many events are left.
-pub struct Waited {
-    /// The first event, or why there is none.
+/// The result of a wait.
+pub struct WaitOutcome {
+    /// The first event, or the reason why there is none.
     pub event: Result<DAT_EVENT>,
-    /// Events left on the queue.
+    /// The number of events that remain in the queue.
     pub more: usize,
 }
 
-/// The right to wait on an EVD, which one thread at a time has.
+/// The right to wait on an EVD. One thread at a time has it.
 pub struct Waiter<'a, T: Transport> {
     evd: &'a Evd<T>,
     threshold: usize,
 }
 
 impl<T: Transport> Evd<T> {
-    /// dat_evd_wait: the first event once `threshold` events are queued. `timeout` in microseconds, in total.
-    /// An error here means that nothing was waited for, and `nmore` is undefined.
+    /// dat_evd_wait: the first event, once `threshold` events are queued. `timeout` is the limit of
+    /// the whole wait in microseconds. An error from this function itself means that it did not
+    /// wait, and that `nmore` is undefined.
     ///
     /// # Safety
-    /// As [`Evd::attend`].
-    pub unsafe fn wait(&self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Result<Waited> {
-        // SAFETY: as the caller promised.
-        unsafe { self.attend(threshold) }?.wait(timeout)
+    /// As for [`Evd::begin_wait`].
+    pub unsafe fn wait(&self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Result<WaitOutcome> {
+        // SAFETY: the caller guarantees this.
+        unsafe { self.begin_wait(threshold) }?.wait(timeout)
     }
 
-    /// Makes this thread the waiter, unless there is one: the waiter has the taking side. A thread-safe table
-    /// calls this under the handle's lock. Whoever waits then need not hold that.
+    /// Makes this thread the waiter, unless there is one already. The waiter has the taking side. A
+    /// thread-safe table calls this under the handle's lock. The wait itself does not need that
+    /// lock.
     ///
-    /// # Safety
-    /// While this runs, no thread but a waiter has the taking side (see [`Evd::dequeue`]). From then on
-    /// dat_evd_dequeue and its like refuse other threads as long as the waiter waits.
-    pub unsafe fn attend(&self, threshold: DAT_COUNT) -> Result<Waiter<'_, T>> {
+    /// While this function runs, no thread but a waiter has the taking side (see [`Evd::dequeue`]).
+    /// As long as the waiter waits, dat_evd_dequeue and similar functions refuse other threads.
+    pub unsafe fn begin_wait(&self, threshold: DAT_COUNT) -> Result<Waiter<'_, T>> {
         if threshold < 1 || threshold as usize > self.depth() {
             return Err(Error::arg(3));
         }
-        // uDAPL 1.2, dat_evd_wait: what controls waking is one or the other.
+        // Either the threshold or the completion flags control waking, not both (uDAPL 1.2,
+        // dat_evd_wait).
         match self.config() {
             DAT_COMPLETION_UNSIGNALLED_FLAG if threshold > 1 => {
                 return Err(Error::state(DAT_INVALID_STATE_EVD_CONFIG_NOTIFY));
@@ -56,7 +58,7 @@ impl<T: Transport> Evd<T> {
             }
             _ => {}
         }
-        match self.bell.attendance.claim() {
+        match self.shared.waiter_slot.claim() {
             true => Ok(Waiter { evd: self, threshold: threshold as usize }),
             false => Err(Error::state(DAT_INVALID_STATE_EVD_WAITER)),
         }
@@ -65,79 +67,83 @@ impl<T: Transport> Evd<T> {
 
 impl<T: Transport> Waiter<'_, T> {
     /// See [`Evd::wait`].
-    pub fn wait(self, timeout: DAT_TIMEOUT) -> Result<Waited> {
+    pub fn wait(self, timeout: DAT_TIMEOUT) -> Result<WaitOutcome> {
         let deadline = match timeout {
             DAT_TIMEOUT_INFINITE => None,
-            // No deadline can lie past the end of the clock; then there is none.
+            // A deadline past the end of the clock means no deadline.
             us => Instant::now().checked_add(Duration::from_micros(us.into())),
         };
-        self.evd.bell.counters.tally.add(DCNT_EVD_WAIT, 1);
-        // SAFETY: this is the waiter: everyone else is refused.
-        unsafe { self.evd.wait_alone(deadline, timeout == 0, self.threshold) }
+        self.evd.shared.counters.tally.add(DCNT_EVD_WAIT, 1);
+        // SAFETY: this thread is the waiter, so all others are refused.
+        unsafe { self.evd.wait_as_waiter(deadline, timeout == 0, self.threshold) }
     }
 }
 
 impl<T: Transport> Drop for Waiter<'_, T> {
     fn drop(&mut self) {
-        // What arrived for the CNO while this thread was the one to tell. dat_evd_free waits for the end of this.
-        // SAFETY: this is the waiter still when it looks.
-        let look = || unsafe { self.evd.has_left() };
-        self.evd.bell.attendance.leave(look, || self.evd.bell.ring());
+        // Notify the CNO of events that arrived while this thread was the one to be notified.
+        // dat_evd_free waits until this has ended.
+        // SAFETY: this thread is still the waiter when it looks.
+        let look = || unsafe { self.evd.arm_and_check_events() };
+        self.evd.shared.waiter_slot.release(look, || self.evd.shared.notify());
     }
 }
 
 impl<T: Transport> Evd<T> {
     /// # Safety
-    /// The caller owns the EVD's taking side.
-    unsafe fn wait_alone(
+    /// The caller has the taking side of the EVD.
+    unsafe fn wait_as_waiter(
         &self,
         deadline: Option<Instant>,
         poll: bool,
         threshold: usize,
-    ) -> Result<Waited> {
-        let mut slept = if poll { Slept::TimedOut } else { Slept::Woken };
+    ) -> Result<WaitOutcome> {
+        let mut wake_reason = if poll { WakeReason::TimedOut } else { WakeReason::Woken };
         let mut looked = false;
         let spin = self.cq.as_ref().map_or(Duration::ZERO, |_| self.ia.transport.spin());
         let mut spin_until = None;
         loop {
-            self.bell.attendance.wake.reset();
-            if self.ia.is_closing() || self.bell.dead.load(Ordering::SeqCst) {
+            self.shared.waiter_slot.wake.reset();
+            if self.ia.is_closing() || self.shared.dead.load(Ordering::SeqCst) {
                 return Err(Error::of(DAT_ABORT));
             }
-            if !self.bell.waitable.load(Ordering::SeqCst) {
+            if !self.shared.waitable.load(Ordering::SeqCst) {
                 return Err(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE));
             }
             if !looked {
                 self.ia.transport.progress();
                 looked = true;
             }
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller guarantees this.
             let count = unsafe { self.count() };
             let mut event = DAT_EVENT::zeroed();
             // SAFETY: as above.
             if count >= threshold && unsafe { self.take(&mut event) }.is_some() {
-                return Ok(Waited { event: Ok(event), more: count - 1 });
+                return Ok(WaitOutcome { event: Ok(event), more: count - 1 });
             }
             if self.has_overflowed() {
-                return Err(self.nothing());
+                return Err(self.empty_error());
             }
-            match slept {
-                Slept::TimedOut => {
-                    return Ok(Waited { event: Err(Error::of(DAT_TIMEOUT_EXPIRED)), more: count });
+            match wake_reason {
+                WakeReason::TimedOut => {
+                    return Ok(WaitOutcome {
+                        event: Err(Error::of(DAT_TIMEOUT_EXPIRED)),
+                        more: count,
+                    });
                 }
-                Slept::Interrupted => {
-                    return Ok(Waited {
+                WakeReason::Interrupted => {
+                    return Ok(WaitOutcome {
                         event: Err(Error::new(DAT_INTERRUPTED_CALL, DAT_NO_SUBTYPE)),
                         more: count,
                     });
                 }
-                Slept::Woken => {}
+                WakeReason::Woken => {}
             }
             if !spin.is_zero() {
                 let now = Instant::now();
                 let until = *spin_until.get_or_insert(now + spin);
                 if deadline.is_some_and(|at| at <= now) {
-                    slept = Slept::TimedOut;
+                    wake_reason = WakeReason::TimedOut;
                     continue;
                 }
                 if now < until {
@@ -145,17 +151,17 @@ impl<T: Transport> Evd<T> {
                     std::hint::spin_loop();
                     continue;
                 }
-                // After it has slept, anew.
+                // A new spin begins after the sleep.
                 spin_until = None;
             }
-            // Arm after counting; `false` means that something came in between.
-            let tally = &self.bell.counters.tally;
+            // Arm after counting. `false` means that an event has arrived in between.
+            let tally = &self.shared.counters.tally;
             tally.add(DCNT_EVD_WAIT_NOTIFY, self.cq.is_some().into());
-            // SAFETY: as the caller promised.
-            if self.cq.as_ref().is_none_or(|cq| unsafe { cq.arm(self.bell.solicited()) }) {
+            // SAFETY: the caller guarantees this.
+            if self.cq.as_ref().is_none_or(|cq| unsafe { cq.arm(self.shared.solicited()) }) {
                 tally.add(DCNT_EVD_WAIT_BLOCKED, 1);
-                let (transport, wake) = (&self.ia.transport, &self.bell.attendance.wake);
-                slept = match &self.cq {
+                let (transport, wake) = (&self.ia.transport, &self.shared.waiter_slot.wake);
+                wake_reason = match &self.cq {
                     Some(cq) => transport.sleep_on(cq, wake, deadline),
                     None => transport.sleep(wake, deadline),
                 };

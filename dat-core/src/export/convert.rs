@@ -1,4 +1,4 @@
-//! Between C's arguments and ours.
+//! Converts C arguments to Rust types.
 
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};
@@ -6,63 +6,80 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_sys::*;
 
-use crate::allocate::{ADAPTER, OBJECT, find_room};
+use crate::allocate::{ADAPTER_BYTES, OBJECT_BYTES, check_room};
 use crate::ep::post::MAX_SEGMENTS;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Pin};
 use crate::log;
-use crate::nesting::{self, Doing};
+use crate::nesting::{self, Activity};
 use crate::provider::{Segment, Transport};
 
-/// Defines control functions of the table: `extern "C"`, returning a `DAT_RETURN`, with a body that is a
-/// `Result<()>` and unsafe by what all of them presume: a handle is any word, a pointer is NULL or leads to
-/// what the prototype says, and, unless the adapter is thread-safe, nobody frees an object that another call
-/// is using. The body keeps the objects of a thread-safe adapter: it pins those that are named beside the
-/// first, and then uses the first by [`handle::on`], or frees it by [`handle::free`].
-macro_rules! slots {
-    ($($(#[$attr:meta])* fn $name:ident<T $(, $safe:ident)?>($($arg:ident: $type:ty),* $(,)?) { $($body:tt)* })*) => {$(
+/// Defines control functions of the table: they are `extern "C"` and return a `DAT_RETURN`. The
+/// body is a `Result<()>` and unsafe, because all of them assume the following:
+///
+/// - A handle is any word.
+/// - A pointer is NULL or leads to what the prototype says.
+/// - Unless the adapter is thread-safe, nobody frees an object that another call is using.
+///
+/// The body keeps the objects of a thread-safe adapter alive: it pins those that are named besides
+/// the first argument. Then it uses the first one by [`handle::with_object`], or frees it by
+/// [`handle::with_exclusive`].
+macro_rules! control_functions {
+    ($(
+        $(#[$attr:meta])*
+        fn $name:ident<T $(, $safe:ident)?>($($arg:ident: $type:ty),* $(,)?) { $($body:tt)* }
+    )*) => {$(
         $(#[$attr])*
         #[allow(clippy::too_many_arguments)] // the standard's prototypes
-        pub(super) unsafe extern "C" fn $name<T: Transport $(, const $safe: bool)?>($($arg: $type),*) -> DAT_RETURN {
-            let called = ($crate::export::convert::first!($($arg),*), stringify!($name));
-            // SAFETY: what the macro says all of them presume; C keeps to the standard or is told of its mistake.
-            $crate::export::convert::call(called, || unsafe { $($body)* })
+        pub(super) unsafe extern "C" fn $name<T: Transport $(, const $safe: bool)?>(
+            $($arg: $type),*
+        ) -> DAT_RETURN {
+            let called = ($crate::export::convert::first_argument!($($arg),*), stringify!($name));
+            // SAFETY: the macro documents the assumptions. C code satisfies the standard's
+            // prototype.
+            $crate::export::convert::control_call(called, || unsafe { $($body)* })
         }
     )*};
 }
-pub(super) use slots;
+pub(super) use control_functions;
 
-/// The first argument of a control call is a handle.
-macro_rules! first {
+/// The first argument of a control call, which is a handle.
+macro_rules! first_argument {
     ($handle:ident $(, $rest:ident)*) => {
         $handle as usize
     };
 }
-pub(super) use first;
+pub(super) use first_argument;
 
-/// Runs a control call of that name on a handle. A panic, which is a mistake of ours, does not reach C.
-pub(super) fn call((handle, name): (usize, &str), f: impl FnOnce() -> Result<()>) -> DAT_RETURN {
+/// Runs a control call with this name on a handle. A panic, which would be a bug of this library,
+/// does not reach C.
+pub(super) fn control_call(
+    (handle, name): (usize, &str),
+    f: impl FnOnce() -> Result<()>,
+) -> DAT_RETURN {
     let _call = nesting::enter();
-    if nesting::below() == Doing::Work && !OVER_WORK.contains(&name) {
-        return refused_over_work(name, handle);
+    if nesting::interrupted_activity() == Activity::Work && !CALLABLE_IN_HANDLER.contains(&name) {
+        return refuse_in_handler(name, handle);
     }
     let room = match name {
-        "ia_open" => find_room(ADAPTER),
-        _ if NEED_ROOM.contains(&name) => find_room(OBJECT),
+        "ia_open" => check_room(ADAPTER_BYTES),
+        _ if ALLOCATING_CALLS.contains(&name) => check_room(OBJECT_BYTES),
         _ => Ok(()),
     };
-    // Locks are used after a panic too (`PoisonError::into_inner`), so what was interrupted can at least be closed.
+    // Locks stay usable after a panic (`PoisonError::into_inner`), so the interrupted objects can
+    // at least be closed.
     let result = room.and_then(|()| {
         catch_unwind(AssertUnwindSafe(f)).unwrap_or(Err(Error::of(DAT_INTERNAL_ERROR)))
     });
-    log::called(name, handle, result);
+    log::log_call(name, handle, result);
     code(result)
 }
 
-/// The calls that allocate much in many places: they make something, or end a connection, or everything.
-/// dat_lmr_create is not among them: programs call it often, so each of its allocations may fail.
-const NEED_ROOM: &[&str] = &[
+/// The calls that allocate much memory in many places: they create an object, or end a connection,
+/// or close an adapter. dat_lmr_create is not among them: programs call it often, so each of its
+/// allocations may fail.
+const ALLOCATING_CALLS: &[&str] = &[
     "cno_create",
     "cno_fd_create",
     "cr_accept",
@@ -90,9 +107,10 @@ const NEED_ROOM: &[&str] = &[
     "srq_resize",
 ];
 
-/// What a signal handler may call while its thread is at work below it. What closes something is done when
-/// that work has ended; the rest waits for nobody. All else would wait for ever.
-const OVER_WORK: &[&str] = &[
+/// The calls that a signal handler may make while its thread works below it. Those that free
+/// something take effect when that work has ended. The others wait for nobody. Any other call would
+/// wait for ever.
+const CALLABLE_IN_HANDLER: &[&str] = &[
     "ia_close",
     "evd_free",
     "cno_free",
@@ -106,13 +124,13 @@ const OVER_WORK: &[&str] = &[
 ];
 
 #[cold]
-fn refused_over_work(name: &str, handle: usize) -> DAT_RETURN {
+fn refuse_in_handler(name: &str, handle: usize) -> DAT_RETURN {
     let error = Error::of(DAT_ABORT);
-    log::called(name, handle, Err(error));
+    log::log_call(name, handle, Err(error));
     error.code()
 }
 
-/// The result as C wants it.
+/// The result as a code for C.
 #[inline]
 pub(in crate::export) fn code(result: Result<()>) -> DAT_RETURN {
     match result {
@@ -121,45 +139,46 @@ pub(in crate::export) fn code(result: Result<()>) -> DAT_RETURN {
     }
 }
 
-/// The same of the data path, where only what is refused is told. That a queue is empty is no refusal.
+/// The same for the data path, where only refused calls are logged. An empty queue is no refusal.
 #[inline]
-pub(super) fn hot_code((handle, name): (usize, &str), result: Result<()>) -> DAT_RETURN {
+pub(super) fn data_path_code((handle, name): (usize, &str), result: Result<()>) -> DAT_RETURN {
     if let Err(error) = result
         && error.kind() != DAT_QUEUE_EMPTY
     {
-        refused(name, handle, error);
+        log_refusal(name, handle, error);
     }
     code(result)
 }
 
 #[cold]
-fn refused(name: &str, handle: usize, error: Error) {
-    log::called(name, handle, Err(error));
+fn log_refusal(name: &str, handle: usize, error: Error) {
+    log::log_call(name, handle, Err(error));
 }
 
-/// Runs `f` alone on a handle if the table is thread-safe: posts, dequeues, and whatever takes away what they use.
+/// Runs `f` with the lock of the handle, if the table is thread-safe. Posts, dequeues and the calls
+/// that remove what these use need the lock.
 #[inline]
-pub(super) fn alone<const SAFE: bool, V>(
+pub(super) fn with_lock<const THREAD_SAFE: bool, V>(
     handle: *mut c_void,
     f: impl FnOnce() -> Result<V>,
 ) -> Result<V> {
     match handle::slot(handle) {
-        Some(slot) if SAFE => slot.locked(f),
+        Some(slot) if THREAD_SAFE => slot.locked(f),
         _ => f(),
     }
 }
 
-/// An out argument; `arg` is its position.
+/// An out argument. `arg` is its position.
 ///
 /// # Safety
 /// The pointer is NULL or may be written to.
 pub(super) unsafe fn out<'a, V>(ptr: *mut V, arg: u32) -> Result<&'a mut MaybeUninit<V>> {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     unsafe { ptr.cast::<MaybeUninit<V>>().as_mut() }.ok_or(Error::arg(arg))
 }
 
-/// Answers a query. The mask, at position `arg`, may name the bits of `all`; the record follows it and may be NULL if
-/// nothing is asked for.
+/// Answers a query. The mask is at position `arg` and may contain the bits of `all`. The record
+/// follows the mask and may be NULL if the mask is 0.
 ///
 /// # Safety
 /// The pointer is NULL or may be written to.
@@ -173,9 +192,9 @@ pub(super) unsafe fn query<V>(
         return Err(Error::arg(arg));
     }
     if mask != 0 {
-        // The standard lets providers return fields that were not asked for.
+        // The standard permits providers to return fields that were not requested.
         let mut filled = blank;
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         let record = unsafe { out(record, arg + 1) }?;
         fill(&mut filled);
         record.write(filled);
@@ -183,15 +202,19 @@ pub(super) unsafe fn query<V>(
     Ok(())
 }
 
-/// Private data at positions `arg` (its size) and `arg + 1`.
+/// Private data, at positions `arg` (its size) and `arg + 1`.
 ///
 /// # Safety
 /// The pointer is NULL or leads to `size` bytes.
-pub(super) unsafe fn private<'a>(size: DAT_COUNT, data: DAT_PVOID, arg: u32) -> Result<&'a [u8]> {
+pub(super) unsafe fn private_slice<'a>(
+    size: DAT_COUNT,
+    data: DAT_PVOID,
+    arg: u32,
+) -> Result<&'a [u8]> {
     match usize::try_from(size) {
         Ok(0) => Ok(&[]),
         Ok(_) if data.is_null() => Err(Error::arg(arg + 1)),
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         Ok(size) => Ok(unsafe { std::slice::from_raw_parts(data.cast_const().cast(), size) }),
         Err(_) => Err(Error::arg(arg)),
     }
@@ -205,21 +228,22 @@ const _: () = {
     assert!(offset_of!(DAT_LMR_TRIPLET, lmr_context) == offset_of!(Segment, key));
 };
 
-/// Room for the segments of a post that are not aligned: programs keep them in packed records of their own,
-/// which processors do not mind.
-pub(super) struct Aligned([MaybeUninit<Segment>; MAX_SEGMENTS]);
+/// Space for the segments of a post that are not aligned: programs keep them in packed records of
+/// their own, which processors support.
+pub(super) struct AlignedSegments([MaybeUninit<Segment>; MAX_SEGMENTS]);
 
-impl Aligned {
+impl AlignedSegments {
     #[inline]
     pub(super) fn new() -> Self {
-        Aligned([const { MaybeUninit::uninit() }; MAX_SEGMENTS])
+        AlignedSegments([const { MaybeUninit::uninit() }; MAX_SEGMENTS])
     }
 
     /// # Safety
     /// The pointer leads to `count` segments, at most `MAX_SEGMENTS`, at any address.
     #[cold]
     unsafe fn copy(&mut self, iov: *const Segment, count: usize) -> &[Segment] {
-        // SAFETY: as the caller promised; octets have no alignment. What was copied is initialised.
+        // SAFETY: the caller guarantees that the source is readable. Octets have no alignment. The
+        // copied segments are initialised.
         unsafe {
             let octets = count * size_of::<Segment>();
             std::ptr::copy_nonoverlapping(
@@ -235,37 +259,38 @@ impl Aligned {
 /// The segments of a post, at positions 2 (their number) and 3.
 ///
 /// # Safety
-/// The pointer is NULL or leads to `count` triplets, at any address, if these are not more than `MAX_SEGMENTS`.
+/// The pointer is NULL or leads to `count` triplets, at any address, if `count` is at most
+/// `MAX_SEGMENTS`.
 #[inline]
 pub(super) unsafe fn segments(
     count: DAT_COUNT,
     iov: *const DAT_LMR_TRIPLET,
-    aligned: &mut Aligned,
+    aligned: &mut AlignedSegments,
 ) -> Result<&[Segment]> {
-    // A triplet has the layout of a segment, see above.
+    // A triplet has the layout of a segment, as asserted above.
     let iov = iov.cast::<Segment>();
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
         Ok(1..=MAX_SEGMENTS) if iov.is_null() => Err(Error::arg(3)),
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_aligned() => {
             Ok(unsafe { aligned.copy(iov, count) })
         }
-        // SAFETY: likewise, and aligned.
+        // SAFETY: as above, and the pointer is aligned.
         Ok(count @ 1..=MAX_SEGMENTS) => Ok(unsafe { std::slice::from_raw_parts(iov, count) }),
         _ => Err(Error::arg(2)),
     }
 }
 
-/// Pins an event dispatcher that a call names. `invalid` is the subtype of the error where the handle is invalid: it
-/// says which of the call's arguments that is.
+/// Pins an EVD that a call names. `invalid` is the subtype of the error for an invalid handle. It
+/// identifies the argument.
 ///
 /// # Safety
-/// As [`handle::pin`].
-pub(super) unsafe fn evd<T: Transport>(
+/// As for [`handle::pin`].
+pub(super) unsafe fn pin_evd<T: Transport>(
     evd: DAT_EVD_HANDLE,
     invalid: DAT_RETURN,
 ) -> Result<Pin<Evd<T>>> {
-    // SAFETY: as the caller promised.
-    unsafe { handle::pin(evd) }.map_err(|error| error.about(invalid))
+    // SAFETY: the caller guarantees this.
+    unsafe { handle::pin(evd) }.map_err(|error| error.with_subtype(invalid))
 }

@@ -1,4 +1,4 @@
-//! The operations of dat_extension_op on counters.
+//! The operations on counters of dat_extension_op.
 
 use std::ffi::c_void;
 
@@ -6,7 +6,7 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::va_list::VaList;
-use crate::counters::{self, Ask};
+use crate::counters::{self, CounterQuery};
 use crate::ep::Ep;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
@@ -14,26 +14,27 @@ use crate::handle;
 use crate::ia::Ia;
 use crate::provider::Transport;
 
-/// The counters of an adapter, endpoint or dispatcher: which of them `ask` means, their values, and their names.
-type Counted = (std::ops::Range<usize>, Vec<u64>, &'static str);
+/// The result of a query: the indexes of the requested counters, the values of all, and the name of
+/// counter 0.
+type QueriedCounters = (std::ops::Range<usize>, Vec<u64>, &'static str);
 
-/// Those that counter number `counter`, or that of all, means; `reset`: they begin at 0 again.
+/// Reads the counters that the number `counter` selects: one of them, or all. `reset` resets them.
 ///
 /// # Safety
-/// As [`handle::get`].
+/// As for [`handle::get`].
 unsafe fn counters<T: Transport>(
     handle: *mut c_void,
     counter: i32,
     reset: bool,
-) -> Result<Counted> {
+) -> Result<QueriedCounters> {
     let ask = |number: usize| match usize::try_from(counter) {
-        Ok(all) if all == number => Ok((Ask { which: None, reset }, 0..number)),
-        Ok(one) if one < number => Ok((Ask { which: Some(one), reset }, one..one + 1)),
+        Ok(all) if all == number => Ok((CounterQuery { which: None, reset }, 0..number)),
+        Ok(one) if one < number => Ok((CounterQuery { which: Some(one), reset }, one..one + 1)),
         _ => Err(Error::arg(3)),
     };
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     unsafe {
-        match handle::live(handle)?.kind() {
+        match handle::live_slot(handle)?.kind() {
             DAT_HANDLE_TYPE_IA => {
                 let (ask, range) = ask(counters::IA)?;
                 let values = handle::get::<Ia<T>>(handle)?.counters.read(ask).to_vec();
@@ -54,12 +55,12 @@ unsafe fn counters<T: Transport>(
     }
 }
 
-/// `counter, values, reset`: each goes to the place of its number.
+/// Arguments: `counter, values, reset`. Writes each counter to the index of its number.
 ///
 /// # Safety
-/// As [`handle_extendedop`](super::extension::handle_extendedop).
+/// As for [`handle_extendedop`](super::extension::handle_extendedop).
 pub(super) unsafe fn query<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     unsafe {
         let (counter, out, reset) =
             (args.next() as i32, args.pointer::<u64>(), args.next() as i32 != 0);
@@ -72,19 +73,20 @@ pub(super) unsafe fn query<T: Transport>(handle: *mut c_void, args: &mut VaList)
     }
 }
 
-/// `counter, reset`: a line for each. Through C's stream, so that they come where the program's own lines do.
+/// Arguments: `counter, reset`. Prints a line for each counter, through C's stdout, so that the
+/// order with the program's own lines is kept.
 ///
 /// # Safety
-/// As [`handle_extendedop`](super::extension::handle_extendedop).
+/// As for [`handle_extendedop`](super::extension::handle_extendedop).
 pub(super) unsafe fn print<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     unsafe {
         let (counter, reset) = (args.next() as i32, args.next() as i32 != 0);
         let (range, values, first) = counters::<T>(handle, counter, reset)?;
         let process = std::process::id();
         for (i, name) in counters::names(first).enumerate().take(range.end).skip(range.start) {
             let line = format!(" {process:#x}: {name} = {}", values[i]);
-            // Without the NUL that it would fail for.
+            // The text contains no NUL, so this does not fail.
             if let Ok(line) = std::ffi::CString::new(line) {
                 libc::puts(line.as_ptr());
             }
@@ -93,36 +95,37 @@ pub(super) unsafe fn print<T: Transport>(handle: *mut c_void, args: &mut VaList)
     }
 }
 
-/// `type`: that of connection management counts on, from 0.
+/// Argument: `type`. The counters of connection management continue, from 0.
 ///
 /// # Safety
-/// As [`handle_extendedop`](super::extension::handle_extendedop).
+/// As for [`handle_extendedop`](super::extension::handle_extendedop).
 pub(super) unsafe fn start<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     unsafe {
         let ia = handle::get::<Ia<T>>(handle)?;
-        only_cm(args).map(|()| ia.counters.start_cm())
+        check_is_cm(args).map(|()| ia.counters.start_cm())
     }
 }
 
-/// `type`: that of connection management stays as it is.
+/// Argument: `type`. The counters of connection management stop.
 ///
 /// # Safety
-/// As [`handle_extendedop`](super::extension::handle_extendedop).
+/// As for [`handle_extendedop`](super::extension::handle_extendedop).
 pub(super) unsafe fn stop<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     unsafe {
         let ia = handle::get::<Ia<T>>(handle)?;
-        only_cm(args).map(|()| ia.counters.stop_cm())
+        check_is_cm(args).map(|()| ia.counters.stop_cm())
     }
 }
 
-/// The other types are samples of a device's own counters, and there is no device.
+/// Checks that the type is connection management. The other types are samples of a device's own
+/// counters, and there is no device.
 ///
 /// # Safety
-/// As [`handle_extendedop`](super::extension::handle_extendedop).
-unsafe fn only_cm(args: &mut VaList) -> Result<()> {
-    // SAFETY: as the caller promised.
+/// As for [`handle_extendedop`](super::extension::handle_extendedop).
+unsafe fn check_is_cm(args: &mut VaList) -> Result<()> {
+    // SAFETY: the caller guarantees this.
     match unsafe { args.next() } as DAT_IA_COUNTER_TYPE {
         DCNT_IA_CM => Ok(()),
         DCNT_IA_LNK | DCNT_IA_DIAG => Err(Error::of(DAT_MODEL_NOT_SUPPORTED)),

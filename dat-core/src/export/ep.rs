@@ -1,10 +1,10 @@
-//! Endpoints, but for the posts.
+//! Endpoints, except for posts.
 
 use dat_sys::*;
 
-use super::convert::{alone, out, private, query, slots};
+use super::convert::{control_functions, out, private_slice, query, with_lock};
 use crate::addr;
-use crate::ep::{self, Ep, Handles, Named};
+use crate::ep::{self, Ep, Handles, PinnedParams};
 use crate::error::{Error, Result};
 use crate::evd::Evd;
 use crate::handle::{self, Node, Pin};
@@ -13,7 +13,7 @@ use crate::mem::Pz;
 use crate::provider::Transport;
 use crate::srq::Srq;
 
-slots! {
+control_functions! {
     /// dat_ep_create.
     fn ep_create<T>(
         ia: DAT_IA_HANDLE,
@@ -25,10 +25,10 @@ slots! {
         ep: *mut DAT_EP_HANDLE,
     ) {
         handle::check::<Ia<T>>(ia)?;
-        let parts = Parts::<T>::pin(pz, recv_evd, request_evd, connect_evd)?;
+        let parts = PinnedParts::<T>::pin(pz, recv_evd, request_evd, connect_evd)?;
         let ep = out(ep, 7)?;
         let ia = handle::pin(ia)?;
-        let made = handle::made(ep::create(&ia, parts.handles(None), attr.as_ref())?);
+        let made = handle::pin_created(ep::create(&ia, parts.handles(None), attr.as_ref())?);
         ep.write(made.handle());
         Ok(())
     }
@@ -45,11 +45,12 @@ slots! {
         ep: *mut DAT_EP_HANDLE,
     ) {
         handle::check::<Ia<T>>(ia)?;
-        let parts = Parts::<T>::pin(pz, recv_evd, request_evd, connect_evd)?;
+        let parts = PinnedParts::<T>::pin(pz, recv_evd, request_evd, connect_evd)?;
         let srq = Some(handle::pin::<Srq<T>>(srq)?);
         let ep = out(ep, 8)?;
         let ia = handle::pin(ia)?;
-        let made = handle::made(ep::create(&ia, parts.handles(srq.as_deref()), attr.as_ref())?);
+        let made = ep::create(&ia, parts.handles(srq.as_deref()), attr.as_ref())?;
+        let made = handle::pin_created(made);
         ep.write(made.handle());
         Ok(())
     }
@@ -57,15 +58,21 @@ slots! {
     /// dat_ep_query.
     fn ep_query<T>(ep: DAT_EP_HANDLE, mask: DAT_EP_PARAM_MASK, param: *mut DAT_EP_PARAM) {
         let fields = (mask, DAT_EP_FIELD_ALL, 2);
-        handle::on::<Ep<T>, _>(ep, |ep| query(fields, param, DAT_EP_PARAM::zeroed(), |param| ep.query(param)))
+        handle::with_object::<Ep<T>, _>(ep, |ep| {
+            query(fields, param, DAT_EP_PARAM::zeroed(), |param| ep.query(param))
+        })
     }
 
     /// dat_ep_modify.
-    fn ep_modify<T, SAFE>(ep: DAT_EP_HANDLE, mask: DAT_EP_PARAM_MASK, param: *const DAT_EP_PARAM) {
+    fn ep_modify<T, THREAD_SAFE>(
+        ep: DAT_EP_HANDLE,
+        mask: DAT_EP_PARAM_MASK,
+        param: *const DAT_EP_PARAM,
+    ) {
         handle::check::<Ep<T>>(ep)?;
         let param = param.as_ref().ok_or(Error::arg(3))?;
-        let named = Named::<T>::pin(mask, param);
-        alone::<SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.modify(mask, param, named))
+        let pinned = PinnedParams::<T>::pin(mask, param);
+        with_lock::<THREAD_SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.modify(mask, param, pinned))
     }
 
     /// dat_ep_connect.
@@ -79,8 +86,8 @@ slots! {
         qos: DAT_QOS,
         flags: DAT_CONNECT_FLAGS,
     ) {
-        handle::on::<Ep<T>, _>(ep, |ep| {
-            let private = private(private_size, private_data, 5)?;
+        handle::with_object::<Ep<T>, _>(ep, |ep| {
+            let private = private_slice(private_size, private_data, 5)?;
             ep.connect(addr::parse(address)?, qualifier, timeout, private, qos, flags)
         })
     }
@@ -95,10 +102,10 @@ slots! {
         qos: DAT_QOS,
     ) {
         handle::check::<Ep<T>>(ep)?;
-        // Not pinned, since calls on endpoints pin no endpoints.
-        let model = handle::on::<Ep<T>, _>(model, |model| Ok(model.model()))?;
-        let private = private(private_size, private_data, 4)?;
-        handle::on::<Ep<T>, _>(ep, |ep| ep.dup_connect(model, timeout, private, qos))
+        // The other endpoint is not pinned, since calls on endpoints pin no endpoints.
+        let source = handle::with_object::<Ep<T>, _>(model, |model| Ok(model.dup_source()))?;
+        let private = private_slice(private_size, private_data, 4)?;
+        handle::with_object::<Ep<T>, _>(ep, |ep| ep.dup_connect(source, timeout, private, qos))
     }
 
     /// dat_ep_common_connect.
@@ -109,25 +116,27 @@ slots! {
         private_size: DAT_COUNT,
         private_data: DAT_PVOID,
     ) {
-        handle::on::<Ep<T>, _>(ep, |ep| {
-            ep.common_connect(addr::parse(address)?, timeout, private(private_size, private_data, 4)?)
+        handle::with_object::<Ep<T>, _>(ep, |ep| {
+            let private = private_slice(private_size, private_data, 4);
+            ep.common_connect(addr::parse(address)?, timeout, private?)
         })
     }
 
     /// dat_ep_disconnect.
-    fn ep_disconnect<T, SAFE>(ep: DAT_EP_HANDLE, flags: DAT_CLOSE_FLAGS) {
-        alone::<SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.disconnect(flags))
+    fn ep_disconnect<T, THREAD_SAFE>(ep: DAT_EP_HANDLE, flags: DAT_CLOSE_FLAGS) {
+        with_lock::<THREAD_SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.disconnect(flags))
     }
 
-    /// dat_ep_get_status. What the caller does not want to know it leaves NULL, as with OFED.
-    fn ep_get_status<T, SAFE>(
+    /// dat_ep_get_status. As in OFED, pointers may be NULL if the caller does not need the value.
+    fn ep_get_status<T, THREAD_SAFE>(
         ep: DAT_EP_HANDLE,
         state: *mut DAT_EP_STATE,
         recv_idle: *mut DAT_BOOLEAN,
         request_idle: *mut DAT_BOOLEAN,
     ) {
-        let now = alone::<SAFE, _>(ep, || Ok(handle::get::<Ep<T>>(ep)?.status()))?;
-        for (ptr, value) in [(state, now.0), (recv_idle, now.1.into()), (request_idle, now.2.into())] {
+        let now = with_lock::<THREAD_SAFE, _>(ep, || Ok(handle::get::<Ep<T>>(ep)?.status()))?;
+        let values = [(state, now.0), (recv_idle, now.1.into()), (request_idle, now.2.into())];
+        for (ptr, value) in values {
             if let Some(out) = ptr.as_mut() {
                 *out = value;
             }
@@ -135,9 +144,13 @@ slots! {
         Ok(())
     }
 
-    /// dat_ep_recv_query. What the caller does not want to know it leaves NULL.
-    fn ep_recv_query<T, SAFE>(ep: DAT_EP_HANDLE, buffers: *mut DAT_COUNT, span: *mut DAT_COUNT) {
-        let now = alone::<SAFE, _>(ep, || Ok(handle::get::<Ep<T>>(ep)?.allocated()))?;
+    /// dat_ep_recv_query. Pointers may be NULL if the caller does not need the value.
+    fn ep_recv_query<T, THREAD_SAFE>(
+        ep: DAT_EP_HANDLE,
+        buffers: *mut DAT_COUNT,
+        span: *mut DAT_COUNT,
+    ) {
+        let now = with_lock::<THREAD_SAFE, _>(ep, || Ok(handle::get::<Ep<T>>(ep)?.allocated()))?;
         for (ptr, count) in [(buffers, now.buffers), (span, now.span)] {
             if let Some(out) = ptr.as_mut() {
                 *out = DAT_COUNT::try_from(count).unwrap_or(DAT_COUNT::MAX);
@@ -147,57 +160,59 @@ slots! {
     }
 
     /// dat_ep_set_watermark.
-    fn ep_set_watermark<T, SAFE>(ep: DAT_EP_HANDLE, soft: DAT_COUNT, hard: DAT_COUNT) {
-        alone::<SAFE, _>(ep, || {
+    fn ep_set_watermark<T, THREAD_SAFE>(ep: DAT_EP_HANDLE, soft: DAT_COUNT, hard: DAT_COUNT) {
+        with_lock::<THREAD_SAFE, _>(ep, || {
             let ep = handle::get::<Ep<T>>(ep)?;
-            ep.exceeds(ep.set_watermarks(soft, hard)?);
+            ep.apply_exceeded(ep.set_watermarks(soft, hard)?);
             Ok(())
         })
     }
 
     /// dat_ep_reset.
-    fn ep_reset<T, SAFE>(ep: DAT_EP_HANDLE) {
-        alone::<SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.reset())
+    fn ep_reset<T, THREAD_SAFE>(ep: DAT_EP_HANDLE) {
+        with_lock::<THREAD_SAFE, _>(ep, || handle::get::<Ep<T>>(ep)?.reset())
     }
 
     /// dat_ep_free.
-    fn ep_free<T, SAFE>(ep: DAT_EP_HANDLE) {
-        handle::free(ep, |ep: &Node<Ep<T>>| ep::free(ep))
+    fn ep_free<T, THREAD_SAFE>(ep: DAT_EP_HANDLE) {
+        handle::with_exclusive(ep, |ep: &Node<Ep<T>>| ep::free(ep))
     }
 }
 
-/// The objects that an endpoint is made of, pinned.
-struct Parts<T: Transport> {
+/// The pinned objects that an endpoint is created with.
+struct PinnedParts<T: Transport> {
     pz: Option<Pin<Pz<T>>>,
     recv: Option<Pin<Evd<T>>>,
     request: Option<Pin<Evd<T>>>,
     connect: Option<Pin<Evd<T>>>,
 }
 
-impl<T: Transport> Parts<T> {
+impl<T: Transport> PinnedParts<T> {
     /// # Safety
-    /// As [`handle::pin`].
+    /// As for [`handle::pin`].
     unsafe fn pin(
         pz: DAT_PZ_HANDLE,
         recv: DAT_EVD_HANDLE,
         request: DAT_EVD_HANDLE,
         connect: DAT_EVD_HANDLE,
     ) -> Result<Self> {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         unsafe {
             let pz = handle::pin_or_null(pz)?;
             let [recv, request, connect] = handle::pin_all([recv, request, connect]);
-            Ok(Parts {
+            Ok(PinnedParts {
                 pz,
-                recv: recv.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_RECV))?,
-                request: request.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_REQUEST))?,
-                connect: connect.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_CONN))?,
+                recv: recv.map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_RECV))?,
+                request: request
+                    .map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_REQUEST))?,
+                connect: connect
+                    .map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_CONN))?,
             })
         }
     }
 
     fn handles<'a>(&'a self, srq: Option<&'a Node<Srq<T>>>) -> Handles<'a, T> {
-        let Parts { pz, recv, request, connect } = self;
+        let PinnedParts { pz, recv, request, connect } = self;
         Handles {
             pz: pz.as_deref(),
             recv: recv.as_deref(),

@@ -1,8 +1,8 @@
-//! Event dispatchers and notification objects. dat_evd_dequeue is in `post`.
+//! EVDs and CNOs. dat_evd_dequeue is in `post`.
 
 use dat_sys::*;
 
-use super::convert::{alone, out, query, slots};
+use super::convert::{control_functions, out, query, with_lock};
 use crate::cno::{self, Cno};
 use crate::error::{Error, Result};
 use crate::evd::{self, Evd};
@@ -12,7 +12,7 @@ use crate::nesting;
 use crate::provider::Transport;
 use crate::wake::Wake;
 
-slots! {
+control_functions! {
     /// dat_evd_create.
     fn evd_create<T>(
         ia: DAT_IA_HANDLE,
@@ -25,14 +25,19 @@ slots! {
         let cno = handle::pin_or_null::<Cno<T>>(cno)?;
         let evd = out(evd, 5)?;
         let ia = handle::pin(ia)?;
-        let made = handle::made(evd::create(&ia, min_qlen, of_adapter(&ia, cno.as_deref())?, flags)?);
+        let made = evd::create(&ia, min_qlen, of_adapter(&ia, cno.as_deref())?, flags)?;
+        let made = handle::pin_created(made);
         evd.write(made.handle());
         Ok(())
     }
 
     /// dat_evd_query.
-    fn evd_query<T, SAFE>(evd: DAT_EVD_HANDLE, mask: DAT_EVD_PARAM_MASK, param: *mut DAT_EVD_PARAM) {
-        alone::<SAFE, _>(evd, || {
+    fn evd_query<T, THREAD_SAFE>(
+        evd: DAT_EVD_HANDLE,
+        mask: DAT_EVD_PARAM_MASK,
+        param: *mut DAT_EVD_PARAM,
+    ) {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             let evd = handle::get::<Evd<T>>(evd)?;
             let fields = (mask.into(), DAT_EVD_FIELD_ALL.into(), 2);
             query(fields, param, DAT_EVD_PARAM::zeroed(), |param| {
@@ -48,60 +53,60 @@ slots! {
     }
 
     /// dat_evd_modify_cno.
-    fn evd_modify_cno<T, SAFE>(evd: DAT_EVD_HANDLE, cno: DAT_CNO_HANDLE) {
+    fn evd_modify_cno<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE, cno: DAT_CNO_HANDLE) {
         handle::check::<Evd<T>>(evd)?;
         let cno = handle::pin_or_null::<Cno<T>>(cno)?;
-        alone::<SAFE, _>(evd, || {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             let evd = handle::get::<Evd<T>>(evd)?;
             evd.set_cno(of_adapter(&evd.ia, cno.as_deref())?)
         })
     }
 
     /// dat_evd_enable.
-    fn evd_enable<T, SAFE>(evd: DAT_EVD_HANDLE) {
-        alone::<SAFE, _>(evd, || {
+    fn evd_enable<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE) {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             handle::get::<Evd<T>>(evd)?.set_enabled(true);
             Ok(())
         })
     }
 
     /// dat_evd_disable.
-    fn evd_disable<T, SAFE>(evd: DAT_EVD_HANDLE) {
-        alone::<SAFE, _>(evd, || {
+    fn evd_disable<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE) {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             handle::get::<Evd<T>>(evd)?.set_enabled(false);
             Ok(())
         })
     }
 
     /// dat_evd_set_unwaitable.
-    fn evd_set_unwaitable<T, SAFE>(evd: DAT_EVD_HANDLE) {
-        alone::<SAFE, _>(evd, || {
+    fn evd_set_unwaitable<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE) {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             handle::get::<Evd<T>>(evd)?.set_waitable(false);
             Ok(())
         })
     }
 
     /// dat_evd_clear_unwaitable.
-    fn evd_clear_unwaitable<T, SAFE>(evd: DAT_EVD_HANDLE) {
-        alone::<SAFE, _>(evd, || {
+    fn evd_clear_unwaitable<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE) {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             handle::get::<Evd<T>>(evd)?.set_waitable(true);
             Ok(())
         })
     }
 
     /// dat_evd_wait.
-    fn evd_wait<T, SAFE>(
+    fn evd_wait<T, THREAD_SAFE>(
         evd: DAT_EVD_HANDLE,
         timeout: DAT_TIMEOUT,
         threshold: DAT_COUNT,
         event: *mut DAT_EVENT,
         more: *mut DAT_COUNT,
     ) {
-        // dat_evd_free waits for those who wait, so the lock is not held longer than that.
-        let (waiter, event, more) = alone::<SAFE, _>(evd, || {
+        // dat_evd_free waits for waiters, so the lock is held only until this thread is one.
+        let (waiter, event, more) = with_lock::<THREAD_SAFE, _>(evd, || {
             let evd = handle::get::<Evd<T>>(evd)?;
             let (event, more) = (out(event, 4)?, out(more, 5)?);
-            Ok((evd.attend(threshold)?, event, more))
+            Ok((evd.begin_wait(threshold)?, event, more))
         })?;
         let waited = waiter.wait(timeout)?;
         more.write(DAT_COUNT::try_from(waited.more).unwrap_or(DAT_COUNT::MAX));
@@ -110,21 +115,21 @@ slots! {
     }
 
     /// dat_evd_resize.
-    fn evd_resize<T, SAFE>(evd: DAT_EVD_HANDLE, min_qlen: DAT_COUNT) {
-        alone::<SAFE, _>(evd, || handle::get::<Evd<T>>(evd)?.resize(min_qlen))
+    fn evd_resize<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE, min_qlen: DAT_COUNT) {
+        with_lock::<THREAD_SAFE, _>(evd, || handle::get::<Evd<T>>(evd)?.resize(min_qlen))
     }
 
     /// dat_evd_post_se.
-    fn evd_post_se<T, SAFE>(evd: DAT_EVD_HANDLE, event: *const DAT_EVENT) {
-        alone::<SAFE, _>(evd, || {
+    fn evd_post_se<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE, event: *const DAT_EVENT) {
+        with_lock::<THREAD_SAFE, _>(evd, || {
             handle::get::<Evd<T>>(evd)?.post_software(event.as_ref().ok_or(Error::arg(2))?)
         })
     }
 
     /// dat_evd_free.
-    fn evd_free<T, SAFE>(evd: DAT_EVD_HANDLE) {
-        nesting::unless_at_work(evd, |evd| {
-            let begun = handle::free(evd, |evd: &Node<Evd<T>>| evd::begin_free(evd))?;
+    fn evd_free<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE) {
+        nesting::defer_if_working(evd, |evd| {
+            let begun = handle::with_exclusive(evd, |evd: &Node<Evd<T>>| evd::begin_free(evd))?;
             evd::end_free(begun)
         })
     }
@@ -133,7 +138,7 @@ slots! {
     fn cno_create<T>(ia: DAT_IA_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT, cno: *mut DAT_CNO_HANDLE) {
         let ia = handle::pin::<Ia<T>>(ia)?;
         let cno = out(cno, 3)?;
-        cno.write(handle::made(cno::create(&ia, agent)?).handle());
+        cno.write(handle::pin_created(cno::create(&ia, agent)?).handle());
         Ok(())
     }
 
@@ -143,25 +148,26 @@ slots! {
         let (fd, cno) = (out(fd, 2)?, out(cno, 3)?);
         let (made, its_fd) = cno::create_with_fd(&ia)?;
         fd.write(its_fd);
-        cno.write(handle::made(made).handle());
+        cno.write(handle::pin_created(made).handle());
         Ok(())
     }
 
-    /// dat_cno_trigger: the dispatcher that triggered, which ends the trigger. `DAT_QUEUE_EMPTY` and NULL: none did.
+    /// dat_cno_trigger: returns the EVD that triggered, and consumes the trigger. `DAT_QUEUE_EMPTY`
+    /// and NULL: there is no trigger.
     fn cno_trigger<T>(cno: DAT_CNO_HANDLE, evd: *mut DAT_EVD_HANDLE) {
         wait::<T>(cno, 0, evd, 2)
     }
 
     /// dat_cno_modify_agent.
     fn cno_modify_agent<T>(cno: DAT_CNO_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT) {
-        handle::on::<Cno<T>, _>(cno, |cno| cno.set_agent(agent))
+        handle::with_object::<Cno<T>, _>(cno, |cno| cno.set_agent(agent))
     }
 
     /// dat_cno_query.
     fn cno_query<T>(cno: DAT_CNO_HANDLE, mask: DAT_CNO_PARAM_MASK, param: *mut DAT_CNO_PARAM) {
-        // The standard's masks overlap: the proxy is 3, everything is 4.
+        // The standard's masks overlap: the bits of the proxy are 3, and those of all fields are 4.
         let fields = (mask.into(), u64::from(DAT_CNO_FIELD_ALL | DAT_CNO_FIELD_PROXY), 2);
-        handle::on::<Cno<T>, _>(cno, |cno| {
+        handle::with_object::<Cno<T>, _>(cno, |cno| {
             query(fields, param, DAT_CNO_PARAM::zeroed(), |param| {
                 let agent = cno.agent();
                 param.ia_handle = cno.ia.consumer_handle();
@@ -176,25 +182,26 @@ slots! {
         })
     }
 
-    /// dat_cno_wait. Without a trigger the dispatcher is NULL.
+    /// dat_cno_wait. Without a trigger the EVD is NULL.
     fn cno_wait<T>(cno: DAT_CNO_HANDLE, timeout: DAT_TIMEOUT, evd: *mut DAT_EVD_HANDLE) {
         wait::<T>(cno, timeout, evd, 3)
     }
 
     /// dat_cno_free.
     fn cno_free<T>(cno: DAT_CNO_HANDLE) {
-        nesting::unless_at_work(cno, |cno| {
-            // Its agent may be in a call that waits for the lock of the handle: it is waited for without that.
-            handle::free(cno, |cno: &Node<Cno<T>>| cno::free(cno)).map(drop)
+        nesting::defer_if_working(cno, |cno| {
+            // The agent may be in a call that waits for the lock of the handle, so this waits for
+            // the agent without the lock.
+            handle::with_exclusive(cno, |cno: &Node<Cno<T>>| cno::free(cno)).map(drop)
         })
     }
 }
 
-/// Waits for a trigger; `evd` is the argument at position `arg`. Whoever frees the notification object sees
-/// who waits, so the lock is not held longer than until this thread is listed.
+/// Waits for a trigger. `evd` is the argument at position `arg`. A call that frees the CNO sees its
+/// waiters, so the lock is held only until this thread is listed.
 ///
 /// # Safety
-/// As [`handle::on`]; `evd` is NULL or may be written to.
+/// As for [`handle::with_object`]. `evd` is NULL or may be written to.
 unsafe fn wait<T: Transport>(
     cno: DAT_CNO_HANDLE,
     timeout: DAT_TIMEOUT,
@@ -202,11 +209,11 @@ unsafe fn wait<T: Transport>(
     arg: u32,
 ) -> Result<()> {
     let wake = Wake::new();
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     unsafe {
-        let (waiter, evd) = handle::on::<Cno<T>, _>(cno, |cno| {
+        let (waiter, evd) = handle::with_object::<Cno<T>, _>(cno, |cno| {
             let evd = out(evd, arg)?;
-            Ok((cno.attend(&wake)?, evd))
+            Ok((cno.begin_wait(&wake)?, evd))
         })?;
         let answer = waiter.wait(timeout);
         evd.write(answer.unwrap_or(DAT_HANDLE_NULL));
@@ -214,7 +221,7 @@ unsafe fn wait<T: Transport>(
     }
 }
 
-/// The notification object, if it is one of this adapter.
+/// The CNO, if it belongs to this adapter.
 fn of_adapter<'a, T: Transport>(
     ia: &Node<Ia<T>>,
     cno: Option<&'a Node<Cno<T>>>,

@@ -1,12 +1,13 @@
-//! dat_extension_op: the IB extension, version 2.0.9. Of it there are immediate data, atomic operations, counters, and
-//! queries of an adapter that is not open; unreliable datagrams and collective operations are not.
+//! dat_extension_op: the IB extension, version 2.0.9. Immediate data, atomic operations, counters,
+//! and queries of an adapter that is not open are supported. Unreliable datagrams and collective
+//! operations are not.
 
 use std::ffi::c_void;
 
 use dat_sys::ib::*;
 use dat_sys::*;
 
-use super::convert::{Aligned, alone, call, hot_code};
+use super::convert::{AlignedSegments, control_call, data_path_code, with_lock};
 use super::ia::Tables;
 use super::post::target;
 use super::register::Version;
@@ -17,57 +18,65 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Node};
 use crate::provider::{Provider, Segment, Transport};
 
-/// dat_extension_op, as libdat hands it on. `handle` is any handle, but the adapter's name for an operation that opens.
-pub(super) unsafe extern "C" fn handle_extendedop<P: Provider, T: Transport, const SAFE: bool>(
+/// dat_extension_op, as libdat passes it on. `handle` is any handle, except for an operation that
+/// opens an adapter, where it is the adapter's name.
+pub(super) unsafe extern "C" fn handle_extendedop<
+    P: Provider,
+    T: Transport,
+    const THREAD_SAFE: bool,
+>(
     handle: DAT_HANDLE,
     op: DAT_EXTENDED_OP,
     args: DAT_VA_LIST,
 ) -> DAT_RETURN {
     let op = op as DAT_IB_OP;
     if op != DAT_IB_OPEN_QUERY_OP
-        && let Err(error) = handle::live(handle)
+        && let Err(error) = handle::live_slot(handle)
     {
         return error.code();
     }
     if args.is_null() {
         return Error::arg(3).code();
     }
-    // SAFETY: the arguments of the operation, as its macro in dat_ib_extensions.h has them.
+    // SAFETY: the arguments are those of the operation, as its macro in dat_ib_extensions.h passes
+    // them.
     unsafe {
         let mut args = VaList::new(args);
         match op {
             DAT_IB_FETCH_AND_ADD_OP => {
                 let add = args.next();
-                atomic::<T, SAFE>(handle, Atomic::FetchAdd(add), &mut args)
+                atomic::<T, THREAD_SAFE>(handle, Atomic::FetchAdd(add), &mut args)
             }
             DAT_IB_CMP_AND_SWAP_OP => {
                 let (compare, swap) = (args.next(), args.next());
-                atomic::<T, SAFE>(handle, Atomic::CompareSwap { compare, swap }, &mut args)
+                atomic::<T, THREAD_SAFE>(handle, Atomic::CompareSwap { compare, swap }, &mut args)
             }
-            DAT_IB_RDMA_WRITE_IMMED_OP => write_immed::<T, SAFE>(handle, &mut args),
+            DAT_IB_RDMA_WRITE_IMMED_OP => write_immed::<T, THREAD_SAFE>(handle, &mut args),
             DAT_IB_QUERY_COUNTERS_OP => {
                 let called = (handle as usize, "ib_query_counters");
-                call(called, || {
-                    alone::<SAFE, _>(handle, || counters::query::<T>(handle, &mut args))
+                control_call(called, || {
+                    with_lock::<THREAD_SAFE, _>(handle, || counters::query::<T>(handle, &mut args))
                 })
             }
             DAT_IB_PRINT_COUNTERS_OP => {
                 let called = (handle as usize, "ib_print_counters");
-                call(called, || {
-                    alone::<SAFE, _>(handle, || counters::print::<T>(handle, &mut args))
+                control_call(called, || {
+                    with_lock::<THREAD_SAFE, _>(handle, || counters::print::<T>(handle, &mut args))
                 })
             }
             DAT_IB_START_COUNTERS_OP => {
                 let called = (handle as usize, "ib_start_counters");
-                call(called, || {
-                    alone::<SAFE, _>(handle, || counters::start::<T>(handle, &mut args))
+                control_call(called, || {
+                    with_lock::<THREAD_SAFE, _>(handle, || counters::start::<T>(handle, &mut args))
                 })
             }
             DAT_IB_STOP_COUNTERS_OP => {
                 let called = (handle as usize, "ib_stop_counters");
-                call(called, || alone::<SAFE, _>(handle, || counters::stop::<T>(handle, &mut args)))
+                control_call(called, || {
+                    with_lock::<THREAD_SAFE, _>(handle, || counters::stop::<T>(handle, &mut args))
+                })
             }
-            DAT_IB_OPEN_QUERY_OP => open_query::<P, SAFE>(handle.cast(), &mut args),
+            DAT_IB_OPEN_QUERY_OP => open_query::<P, THREAD_SAFE>(handle.cast(), &mut args),
             DAT_IB_CLOSE_QUERY_OP => close_query::<P>(handle),
             DAT_IB_UD_SEND_OP
             | DAT_IB_UD_CM_FREE_OP
@@ -80,35 +89,35 @@ pub(super) unsafe extern "C" fn handle_extendedop<P: Provider, T: Transport, con
     }
 }
 
-/// Calls `f` with an endpoint, alone with it if the table is thread-safe.
+/// Calls `f` with an endpoint, with its lock if the table is thread-safe.
 ///
 /// # Safety
-/// As [`handle::get`].
-unsafe fn on_ep<T: Transport, const SAFE: bool>(
+/// As for [`handle::get`].
+unsafe fn on_ep<T: Transport, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     name: &str,
     f: impl FnOnce(&Node<Ep<T>>) -> Result<()>,
 ) -> DAT_RETURN {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     let result = || unsafe { handle::get::<Ep<T>>(handle) }.and_then(f);
-    hot_code((handle as usize, name), alone::<SAFE, _>(handle, result))
+    data_path_code((handle as usize, name), with_lock::<THREAD_SAFE, _>(handle, result))
 }
 
-/// `count, lmr_triplets, cookie, rmr_triplet, immediate, flags`.
+/// Arguments: `count, lmr_triplets, cookie, rmr_triplet, immediate, flags`.
 ///
 /// # Safety
-/// As [`handle_extendedop`].
-unsafe fn write_immed<T: Transport, const SAFE: bool>(
+/// As for [`handle_extendedop`].
+unsafe fn write_immed<T: Transport, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     args: &mut VaList,
 ) -> DAT_RETURN {
-    // SAFETY: as the caller promised; the memory of segments is the consumer's to keep.
+    // SAFETY: the caller guarantees this. The consumer keeps the memory of the segments.
     unsafe {
         let (count, iov) = (args.next() as DAT_COUNT, args.pointer::<DAT_LMR_TRIPLET>());
         let (cookie, remote) = (args.next(), args.pointer::<DAT_RMR_TRIPLET>());
         let (immediate, flags) = (args.next() as u32, args.next() as DAT_COMPLETION_FLAGS);
-        on_ep::<T, SAFE>(handle, "ib_post_rdma_write_immed", |ep| {
-            let mut aligned = Aligned::new();
+        on_ep::<T, THREAD_SAFE>(handle, "ib_post_rdma_write_immed", |ep| {
+            let mut aligned = AlignedSegments::new();
             let segments =
                 super::convert::segments(count, iov, &mut aligned).map_err(
                     |error| match error {
@@ -121,11 +130,11 @@ unsafe fn write_immed<T: Transport, const SAFE: bool>(
     }
 }
 
-/// `lmr_triplet, cookie, rmr_triplet, flags`, after the operands.
+/// Arguments after the operands: `lmr_triplet, cookie, rmr_triplet, flags`.
 ///
 /// # Safety
-/// As [`handle_extendedop`].
-unsafe fn atomic<T: Transport, const SAFE: bool>(
+/// As for [`handle_extendedop`].
+unsafe fn atomic<T: Transport, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     atomic: Atomic,
     args: &mut VaList,
@@ -134,12 +143,12 @@ unsafe fn atomic<T: Transport, const SAFE: bool>(
         Atomic::FetchAdd(_) => ("ib_post_fetch_and_add", 4),
         Atomic::CompareSwap { .. } => ("ib_post_cmp_and_swap", 5),
     };
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     unsafe {
         let (sink, cookie) = (args.pointer::<DAT_LMR_TRIPLET>(), args.next());
         let (remote, flags) =
             (args.pointer::<DAT_RMR_TRIPLET>(), args.next() as DAT_COMPLETION_FLAGS);
-        on_ep::<T, SAFE>(handle, name, |ep| {
+        on_ep::<T, THREAD_SAFE>(handle, name, |ep| {
             if sink.is_null() {
                 return Err(Error::arg(sink_arg));
             }
@@ -154,16 +163,16 @@ unsafe fn atomic<T: Transport, const SAFE: bool>(
     }
 }
 
-/// `ia_handle, ia_mask, ia_attr, provider_mask, provider_attr`: opens an adapter to be asked, and closed by
-/// `DAT_IB_CLOSE_QUERY_OP`.
+/// Arguments: `ia_handle, ia_mask, ia_attr, provider_mask, provider_attr`. Opens an adapter for
+/// queries. `DAT_IB_CLOSE_QUERY_OP` closes it.
 ///
 /// # Safety
-/// As [`handle_extendedop`].
-unsafe fn open_query<P: Provider, const SAFE: bool>(
+/// As for [`handle_extendedop`].
+unsafe fn open_query<P: Provider, const THREAD_SAFE: bool>(
     name: DAT_NAME_PTR,
     args: &mut VaList,
 ) -> DAT_RETURN {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     unsafe {
         let handle = args.pointer::<DAT_IA_HANDLE>();
         let (ia_mask, ia_attr) = (args.next(), args.pointer::<DAT_IA_ATTR>());
@@ -172,14 +181,21 @@ unsafe fn open_query<P: Provider, const SAFE: bool>(
             return Error::arg(4).code();
         }
         let (mut ia, mut nobody) = (std::ptr::null_mut(), DAT_EVD_ASYNC_EXISTS);
-        let tables = Tables::Registered;
-        let opened =
-            ia::open_as::<P>(Version::V2_0, SAFE, tables, name, 0, &raw mut nobody, &raw mut ia);
+        let tables = Tables::RegisteredEntry;
+        let opened = ia::open_as::<P>(
+            Version::V2_0,
+            THREAD_SAFE,
+            tables,
+            name,
+            0,
+            &raw mut nobody,
+            &raw mut ia,
+        );
         if opened != DAT_SUCCESS {
             return opened;
         }
         let no_evd = std::ptr::null_mut();
-        let mut asked = ia::ia_query::<P::Transport>(
+        let mut requested = ia::ia_query::<P::Transport>(
             ia,
             no_evd,
             ia_mask,
@@ -187,8 +203,8 @@ unsafe fn open_query<P: Provider, const SAFE: bool>(
             provider_mask,
             provider_attr,
         );
-        if asked == NOT_MADE_OF_IT {
-            asked = ia::ia_query::<P::Other>(
+        if requested == WRONG_TRANSPORT {
+            requested = ia::ia_query::<P::Other>(
                 ia,
                 no_evd,
                 ia_mask,
@@ -197,9 +213,9 @@ unsafe fn open_query<P: Provider, const SAFE: bool>(
                 provider_attr,
             );
         }
-        if asked != DAT_SUCCESS {
+        if requested != DAT_SUCCESS {
             close_query::<P>(ia);
-            return asked;
+            return requested;
         }
         handle.write(ia);
         DAT_SUCCESS
@@ -207,15 +223,16 @@ unsafe fn open_query<P: Provider, const SAFE: bool>(
 }
 
 /// # Safety
-/// As `ia_close`.
+/// As for `ia_close`.
 unsafe fn close_query<P: Provider>(ia: DAT_IA_HANDLE) -> DAT_RETURN {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     match unsafe { ia::ia_close::<P::Transport>(ia, DAT_CLOSE_ABRUPT_FLAG) } {
         // SAFETY: as above.
-        NOT_MADE_OF_IT => unsafe { ia::ia_close::<P::Other>(ia, DAT_CLOSE_ABRUPT_FLAG) },
+        WRONG_TRANSPORT => unsafe { ia::ia_close::<P::Other>(ia, DAT_CLOSE_ABRUPT_FLAG) },
         status => status,
     }
 }
 
-/// An adapter that was opened to be asked may be made of either transport.
-const NOT_MADE_OF_IT: DAT_RETURN = DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+/// The status for an adapter with the other transport. An adapter that was opened for queries may
+/// have either one.
+const WRONG_TRANSPORT: DAT_RETURN = DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);

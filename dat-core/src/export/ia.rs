@@ -1,10 +1,10 @@
-//! Adapters, and what is the same for every handle.
+//! Adapters, and the functions that are the same for every handle.
 
 use std::ffi::CStr;
 
 use dat_sys::*;
 
-use super::convert::{call, out, query, slots};
+use super::convert::{control_call, control_functions, out, query};
 use super::register::{self, Version};
 use crate::error::Error;
 use crate::handle::{self, Node};
@@ -14,17 +14,17 @@ use crate::provider::{Either, Provider, Transport};
 use crate::threads::BlockedSignals;
 
 /// dat_ia_openv, as the registry calls it. The arguments are those of dat_ia_open.
-pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
+pub(super) unsafe extern "C" fn open<P: Provider, const THREAD_SAFE: bool>(
     name: DAT_NAME_PTR,
     async_evd_min_qlen: DAT_COUNT,
     async_evd: *mut DAT_EVD_HANDLE,
     ia_handle: *mut DAT_IA_HANDLE,
 ) -> DAT_RETURN {
-    // SAFETY: as C promises.
+    // SAFETY: C code satisfies the standard's prototype.
     unsafe {
         open_as::<P>(
             Version::V2_0,
-            SAFE,
+            THREAD_SAFE,
             Tables::Own,
             name,
             async_evd_min_qlen,
@@ -34,19 +34,20 @@ pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
     }
 }
 
-/// Where the handle of an adapter leads.
+/// The function table that the handle of an adapter leads to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tables {
-    /// To the table of its transport.
+    /// The table of its transport.
     Own,
-    /// To the table that is registered, also where the adapter is of the other transport: it will only be asked and closed.
-    Registered,
+    /// The registered table, even if the adapter has the other transport. Such an adapter can only
+    /// be queried and closed.
+    RegisteredEntry,
 }
 
-/// As [`open`], of the entry for this version and thread safety.
+/// As [`open`], for the entry with this version and thread safety.
 ///
 /// # Safety
-/// The pointers are NULL or as the standard's prototype says.
+/// The pointers are NULL or lead to what the standard's prototype says.
 pub(super) unsafe fn open_as<P: Provider>(
     version: Version,
     thread_safe: bool,
@@ -56,42 +57,46 @@ pub(super) unsafe fn open_as<P: Provider>(
     async_evd: *mut DAT_EVD_HANDLE,
     ia_handle: *mut DAT_IA_HANDLE,
 ) -> DAT_RETURN {
-    // SAFETY: NULL or as the standard's prototype says.
-    call((0, "ia_open"), || unsafe {
+    // SAFETY: each pointer is NULL or leads to what the standard's prototype says.
+    control_call((0, "ia_open"), || unsafe {
         if name.is_null() {
             return Err(Error::arg(1));
         }
         let name = CStr::from_ptr(name).to_str().map_err(|_| Error::arg(1))?;
         let async_evd = async_evd.as_mut().ok_or(Error::arg(3))?;
         let ia_handle = out(ia_handle, 4)?;
-        let asked = AsyncEvd::from_c(async_evd_min_qlen, *async_evd)?;
+        let requested = AsyncEvd::from_c(async_evd_min_qlen, *async_evd)?;
         let registered = register::find::<P>(name, version, thread_safe)
             .ok_or(Error::new(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED))?;
-        asked.check::<P::Transport>(name).or_else(|_| asked.check::<P::Other>(name))?;
-        // The adapter is opened to the end however often a timer's signal arrives.
+        requested.check::<P::Transport>(name).or_else(|_| requested.check::<P::Other>(name))?;
+        // The adapter is opened completely, however often the signal of a timer arrives.
         let _blocked = BlockedSignals::during_a_call();
-        let opened = registered.provider.open_either(name, &registered.params).inspect_err(|error| {
-            tracing::warn!(target: "dat::ia", ia = name, provider = P::NAME, %error, "does not open");
-        });
+        let opened =
+            registered.provider.open_either(name, &registered.params).inspect_err(|error| {
+                tracing::warn!(
+                    target: "dat::ia", ia = name, provider = P::NAME, %error,
+                    "the adapter cannot be opened"
+                );
+            });
         let entered = opened.and_then(|opened| match opened {
             Either::Own(transport) => {
-                ia::enter(transport, registered.entry(name), asked).map(handles)
+                ia::open_with_transport(transport, registered.entry(name), requested).map(handles)
             }
             Either::Other(transport) => {
                 let entry = match tables {
-                    Tables::Own => registered.other_entry(name),
-                    Tables::Registered => registered.entry(name),
+                    Tables::Own => registered.entry_with_other_transport(name),
+                    Tables::RegisteredEntry => registered.entry(name),
                 };
-                ia::enter(transport, entry, asked).map(handles)
+                ia::open_with_transport(transport, entry, requested).map(handles)
             }
         });
         let (ia, own_async_evd) = entered.map_err(|error| {
             if !error.reason.is_empty() {
-                register::complain(P::NAME, name, &error.reason);
+                register::report_error(P::NAME, name, &error.reason);
             }
             error.code
         })?;
-        if let AsyncEvd::Create(_) = asked {
+        if let AsyncEvd::Create(_) = requested {
             *async_evd = own_async_evd;
         }
         ia_handle.write(ia);
@@ -99,14 +104,14 @@ pub(super) unsafe fn open_as<P: Provider>(
     })
 }
 
-/// An adapter's, and that of its asynchronous EVD.
+/// The handles of an adapter and of its asynchronous EVD.
 fn handles<T: Transport>(ia: &Node<Ia<T>>) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) {
-    let ia = handle::made(ia);
+    let ia = handle::pin_created(ia);
     (ia.handle(), ia.async_evd_handle())
 }
 
-slots! {
-    /// dat_ia_query. Each pointer may be NULL if nothing is asked for through it.
+control_functions! {
+    /// dat_ia_query. Each pointer may be NULL if nothing is requested through it.
     fn ia_query<T>(
         ia: DAT_IA_HANDLE,
         async_evd: *mut DAT_EVD_HANDLE,
@@ -116,7 +121,9 @@ slots! {
         provider_attr: *mut DAT_PROVIDER_ATTR,
     ) {
         let ia = handle::pin::<Ia<T>>(ia)?;
-        query((ia_mask, DAT_IA_FIELD_ALL, 3), ia_attr, DAT_IA_ATTR::zeroed(), |a| ia.attributes(a))?;
+        query((ia_mask, DAT_IA_FIELD_ALL, 3), ia_attr, DAT_IA_ATTR::zeroed(), |attr| {
+            ia.attributes(attr)
+        })?;
         let fields = (provider_mask, DAT_PROVIDER_FIELD_ALL, 5);
         query(fields, provider_attr, DAT_PROVIDER_ATTR::zeroed(), |a| ia.provider_attributes(a))?;
         if let Some(async_evd) = async_evd.as_mut() {
@@ -125,8 +132,8 @@ slots! {
         Ok(())
     }
 
-    /// The provider's part of dat_registry_providers_related: whether two adapters share a point of failure. There is no
-    /// high availability here, so only one adapter does with itself.
+    /// The provider's part of dat_registry_providers_related: whether two adapters share a point of
+    /// failure. There is no high availability here, so an adapter only shares one with itself.
     fn ia_ha_related<T>(ia: DAT_IA_HANDLE, name: DAT_NAME_PTR, answer: *mut DAT_BOOLEAN) {
         let ia = handle::pin::<Ia<T>>(ia)?;
         if name.is_null() {
@@ -139,8 +146,8 @@ slots! {
 
     /// dat_ia_close.
     fn ia_close<T>(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) {
-        nesting::unless_at_work(ia, move |ia| {
-            let begun = handle::free(ia, |ia: &Node<Ia<T>>| ia::begin_close(ia, flags))?;
+        nesting::defer_if_working(ia, move |ia| {
+            let begun = handle::with_exclusive(ia, |ia: &Node<Ia<T>>| ia::begin_close(ia, flags))?;
             ia::end_close(begun, flags)
         })
     }
@@ -151,9 +158,9 @@ pub(super) unsafe extern "C" fn set_consumer_context(
     handle: DAT_HANDLE,
     context: DAT_CONTEXT,
 ) -> DAT_RETURN {
-    call((handle as usize, "set_consumer_context"), || {
+    control_call((handle as usize, "set_consumer_context"), || {
         // SAFETY: the members have the same size, and an integer may have any bits.
-        handle::live(handle)?.set_context(unsafe { context.as_64 });
+        handle::live_slot(handle)?.set_context(unsafe { context.as_64 });
         Ok(())
     })
 }
@@ -163,9 +170,9 @@ pub(super) unsafe extern "C" fn get_consumer_context(
     handle: DAT_HANDLE,
     context: *mut DAT_CONTEXT,
 ) -> DAT_RETURN {
-    call((handle as usize, "get_consumer_context"), || {
-        let slot = handle::live(handle)?;
-        // SAFETY: NULL or as the standard's prototype says.
+    control_call((handle as usize, "get_consumer_context"), || {
+        let slot = handle::live_slot(handle)?;
+        // SAFETY: the pointer is NULL or leads to what the standard's prototype says.
         unsafe { out(context, 2) }?.write(DAT_CONTEXT { as_64: slot.context() });
         Ok(())
     })
@@ -176,9 +183,9 @@ pub(super) unsafe extern "C" fn get_handle_type(
     handle: DAT_HANDLE,
     kind: *mut DAT_HANDLE_TYPE,
 ) -> DAT_RETURN {
-    call((handle as usize, "get_handle_type"), || {
-        let slot = handle::live(handle)?;
-        // SAFETY: NULL or as the standard's prototype says.
+    control_call((handle as usize, "get_handle_type"), || {
+        let slot = handle::live_slot(handle)?;
+        // SAFETY: the pointer is NULL or leads to what the standard's prototype says.
         unsafe { out(kind, 2) }?.write(slot.kind());
         Ok(())
     })

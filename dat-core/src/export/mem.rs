@@ -1,10 +1,10 @@
-//! Protection zones, memory regions, shared receive queues.
+//! Protection zones, memory regions and shared receive queues.
 
 use std::borrow::Cow;
 
 use dat_sys::*;
 
-use super::convert::{alone, out, query, slots};
+use super::convert::{control_functions, out, query, with_lock};
 use crate::ep::Ep;
 use crate::error::{Error, Result};
 use crate::handle::{self, Node};
@@ -15,27 +15,29 @@ use crate::mem::rmr::{self, Rmr};
 use crate::provider::Transport;
 use crate::srq::{self, Srq};
 
-slots! {
+control_functions! {
     /// dat_pz_create.
     fn pz_create<T>(ia: DAT_IA_HANDLE, pz: *mut DAT_PZ_HANDLE) {
         let ia = handle::pin::<Ia<T>>(ia)?;
         let pz = out(pz, 2)?;
-        pz.write(handle::made(pz::create(&ia)?).handle());
+        pz.write(handle::pin_created(pz::create(&ia)?).handle());
         Ok(())
     }
 
     /// dat_pz_query.
     fn pz_query<T>(pz: DAT_PZ_HANDLE, mask: DAT_PZ_PARAM_MASK, param: *mut DAT_PZ_PARAM) {
         let fields = (mask.into(), DAT_PZ_FIELD_ALL.into(), 2);
-        handle::on::<Pz<T>, _>(pz, |pz| query(fields, param, DAT_PZ_PARAM::zeroed(), |param| pz.query(param)))
+        handle::with_object::<Pz<T>, _>(pz, |pz| {
+            query(fields, param, DAT_PZ_PARAM::zeroed(), |param| pz.query(param))
+        })
     }
 
     /// dat_pz_free.
     fn pz_free<T>(pz: DAT_PZ_HANDLE) {
-        handle::free(pz, |pz: &Node<Pz<T>>| pz::free(pz))
+        handle::with_exclusive(pz, |pz: &Node<Pz<T>>| pz::free(pz))
     }
 
-    /// dat_lmr_create. Of the out arguments only the handle is required, as with OFED.
+    /// dat_lmr_create. As in OFED, only the handle is required among the out arguments.
     fn lmr_create<T>(
         ia: DAT_IA_HANDLE,
         mem_type: DAT_MEM_TYPE,
@@ -60,18 +62,19 @@ slots! {
                 Memory::Lmr(&of_region)
             }
             DAT_MEM_TYPE_SHARED_VIRTUAL => {
-                let DAT_SHARED_MEMORY { virtual_address: addr, shared_memory_id } = region.for_shared_memory;
+                let DAT_SHARED_MEMORY { virtual_address: addr, shared_memory_id } =
+                    region.for_shared_memory;
                 let cookie = *shared_memory_id.as_ref().ok_or(Error::arg(3))?;
                 Memory::Shared { addr, length, cookie }
             }
             _ => return Err(Error::arg(2)),
         };
-        // What is wrong with the region is told of first.
+        // Errors about the region take precedence.
         let pz = pz?;
         let lmr = out(lmr, 8)?;
         let mut param = DAT_LMR_PARAM::zeroed();
         let ia = handle::pin(ia)?;
-        let made = handle::made(lmr::create(&ia, memory, &pz, privileges, va_type)?);
+        let made = handle::pin_created(lmr::create(&ia, memory, &pz, privileges, va_type)?);
         made.query(&mut param);
         lmr.write(made.handle());
         for (ptr, context) in [(lmr_context, param.lmr_context), (rmr_context, param.rmr_context)] {
@@ -80,7 +83,10 @@ slots! {
             }
         }
         for (ptr, value) in
-            [(registered_length, param.registered_size), (registered_address, param.registered_address)]
+            [
+                (registered_length, param.registered_size),
+                (registered_address, param.registered_address),
+            ]
         {
             if let Some(out) = ptr.as_mut() {
                 *out = value;
@@ -92,21 +98,23 @@ slots! {
     /// dat_lmr_query.
     fn lmr_query<T>(lmr: DAT_LMR_HANDLE, mask: DAT_LMR_PARAM_MASK, param: *mut DAT_LMR_PARAM) {
         let fields = (mask.into(), DAT_LMR_FIELD_ALL.into(), 2);
-        handle::on::<Lmr<T>, _>(lmr, |lmr| {
+        handle::with_object::<Lmr<T>, _>(lmr, |lmr| {
             query(fields, param, DAT_LMR_PARAM::zeroed(), |param| lmr.query(param))
         })
     }
 
     /// dat_lmr_free.
     fn lmr_free<T>(lmr: DAT_LMR_HANDLE) {
-        handle::free(lmr, |lmr: &Node<Lmr<T>>| lmr::free(lmr))
+        handle::with_exclusive(lmr, |lmr: &Node<Lmr<T>>| lmr::free(lmr))
     }
 
     /// dat_rmr_create.
     fn rmr_create<T>(pz: DAT_PZ_HANDLE, rmr: *mut DAT_RMR_HANDLE) {
         handle::check::<Pz<T>>(pz)?;
         let rmr = out(rmr, 2)?;
-        rmr.write(handle::made(handle::on(pz, |pz: &Node<Pz<T>>| rmr::create(pz, DAT_RMR_SCOPE_PZ))?).handle());
+        let create = |pz: &Node<Pz<T>>| rmr::create(pz, DAT_RMR_SCOPE_PZ);
+        let made = handle::pin_created(handle::with_object(pz, create)?);
+        rmr.write(made.handle());
         Ok(())
     }
 
@@ -114,12 +122,14 @@ slots! {
     fn rmr_create_for_ep<T>(pz: DAT_PZ_HANDLE, rmr: *mut DAT_RMR_HANDLE) {
         handle::check::<Pz<T>>(pz)?;
         let rmr = out(rmr, 2)?;
-        rmr.write(handle::made(handle::on(pz, |pz: &Node<Pz<T>>| rmr::create(pz, DAT_RMR_SCOPE_EP))?).handle());
+        let create = |pz: &Node<Pz<T>>| rmr::create(pz, DAT_RMR_SCOPE_EP);
+        let made = handle::pin_created(handle::with_object(pz, create)?);
+        rmr.write(made.handle());
         Ok(())
     }
 
     /// dat_rmr_bind.
-    fn rmr_bind<T, SAFE>(
+    fn rmr_bind<T, THREAD_SAFE>(
         rmr: DAT_RMR_HANDLE,
         lmr: DAT_LMR_HANDLE,
         triplet: *const DAT_LMR_TRIPLET,
@@ -140,7 +150,7 @@ slots! {
         handle::check::<Ep<T>>(ep)?;
         let lmr = if to.segment_length == 0 { None } else { Some(handle::pin::<Lmr<T>>(lmr)?) };
         let request = rmr::Request { to, privileges, va_type, cookie, flags };
-        alone::<SAFE, _>(ep, || {
+        with_lock::<THREAD_SAFE, _>(ep, || {
             let ep = handle::get::<Ep<T>>(ep)?;
             context.write(rmr::bind(&rmr, lmr.as_deref(), ep, &request)?);
             Ok(())
@@ -150,58 +160,63 @@ slots! {
     /// dat_rmr_query.
     fn rmr_query<T>(rmr: DAT_RMR_HANDLE, mask: DAT_RMR_PARAM_MASK, param: *mut DAT_RMR_PARAM) {
         let fields = (mask.into(), DAT_RMR_FIELD_ALL.into(), 2);
-        handle::on::<Rmr<T>, _>(rmr, |rmr| {
+        handle::with_object::<Rmr<T>, _>(rmr, |rmr| {
             query(fields, param, DAT_RMR_PARAM::zeroed(), |param| rmr.query(param))
         })
     }
 
     /// dat_rmr_free.
     fn rmr_free<T>(rmr: DAT_RMR_HANDLE) {
-        handle::free(rmr, |rmr: &Node<Rmr<T>>| rmr::free(rmr))
+        handle::with_exclusive(rmr, |rmr: &Node<Rmr<T>>| rmr::free(rmr))
     }
 
     /// dat_lmr_sync_rdma_read.
     fn lmr_sync_rdma_read<T>(ia: DAT_IA_HANDLE, iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) {
-        lmr::sync(&*handle::pin::<Ia<T>>(ia)?, &counted(iov, count)?)
+        lmr::sync(&*handle::pin::<Ia<T>>(ia)?, &segments_to_sync(iov, count)?)
     }
 
     /// dat_lmr_sync_rdma_write.
     fn lmr_sync_rdma_write<T>(ia: DAT_IA_HANDLE, iov: *const DAT_LMR_TRIPLET, count: DAT_VLEN) {
-        lmr::sync(&*handle::pin::<Ia<T>>(ia)?, &counted(iov, count)?)
+        lmr::sync(&*handle::pin::<Ia<T>>(ia)?, &segments_to_sync(iov, count)?)
     }
 
     /// dat_srq_create.
-    fn srq_create<T>(ia: DAT_IA_HANDLE, pz: DAT_PZ_HANDLE, attr: *mut DAT_SRQ_ATTR, srq: *mut DAT_SRQ_HANDLE) {
+    fn srq_create<T>(
+        ia: DAT_IA_HANDLE,
+        pz: DAT_PZ_HANDLE,
+        attr: *mut DAT_SRQ_ATTR,
+        srq: *mut DAT_SRQ_HANDLE,
+    ) {
         handle::check::<Ia<T>>(ia)?;
         let pz = handle::pin::<Pz<T>>(pz)?;
         let attr = attr.as_ref().ok_or(Error::arg(3))?;
         let srq = out(srq, 4)?;
         let ia = handle::pin(ia)?;
-        srq.write(handle::made(srq::create(&ia, &pz, attr)?).handle());
+        srq.write(handle::pin_created(srq::create(&ia, &pz, attr)?).handle());
         Ok(())
     }
 
     /// dat_srq_query.
     fn srq_query<T>(srq: DAT_SRQ_HANDLE, mask: DAT_SRQ_PARAM_MASK, param: *mut DAT_SRQ_PARAM) {
         let fields = (mask.into(), DAT_SRQ_FIELD_ALL.into(), 2);
-        handle::on::<Srq<T>, _>(srq, |srq| {
+        handle::with_object::<Srq<T>, _>(srq, |srq| {
             query(fields, param, DAT_SRQ_PARAM::zeroed(), |param| srq.query(param))
         })
     }
 
     /// dat_srq_resize.
-    fn srq_resize<T, SAFE>(srq: DAT_SRQ_HANDLE, max_recv_dtos: DAT_COUNT) {
-        alone::<SAFE, _>(srq, || handle::get::<Srq<T>>(srq)?.resize(max_recv_dtos))
+    fn srq_resize<T, THREAD_SAFE>(srq: DAT_SRQ_HANDLE, max_recv_dtos: DAT_COUNT) {
+        with_lock::<THREAD_SAFE, _>(srq, || handle::get::<Srq<T>>(srq)?.resize(max_recv_dtos))
     }
 
     /// dat_srq_set_lw.
     fn srq_set_lw<T>(srq: DAT_SRQ_HANDLE, low_watermark: DAT_COUNT) {
-        handle::on::<Srq<T>, _>(srq, |srq| srq.set_low_watermark(low_watermark))
+        handle::with_object::<Srq<T>, _>(srq, |srq| srq.set_low_watermark(low_watermark))
     }
 
     /// dat_srq_free.
-    fn srq_free<T, SAFE>(srq: DAT_SRQ_HANDLE) {
-        handle::free(srq, |srq: &Node<Srq<T>>| srq::free(srq))
+    fn srq_free<T, THREAD_SAFE>(srq: DAT_SRQ_HANDLE) {
+        handle::with_exclusive(srq, |srq: &Node<Srq<T>>| srq::free(srq))
     }
 }
 
@@ -209,7 +224,7 @@ slots! {
 ///
 /// # Safety
 /// The pointer is NULL or leads to `count` triplets, at any address.
-unsafe fn counted<'a>(
+unsafe fn segments_to_sync<'a>(
     iov: *const DAT_LMR_TRIPLET,
     count: DAT_VLEN,
 ) -> Result<Cow<'a, [DAT_LMR_TRIPLET]>> {
@@ -219,7 +234,7 @@ unsafe fn counted<'a>(
             if iov.is_null() {
                 return Err(Error::arg(2));
             }
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller guarantees this.
             unsafe {
                 Ok(match iov.is_aligned() {
                     true => Cow::Borrowed(std::slice::from_raw_parts(iov, count)),

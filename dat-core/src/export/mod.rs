@@ -1,15 +1,16 @@
-//! A provider as C sees it: the function tables of uDAPL 2.0 and, in `v1`, of 1.2, and the pair of functions that
-//! registers the one that an entry asks for.
+//! The C interface of a provider: the function tables of uDAPL 2.0 and, in `v1`, of 1.2, and the
+//! two functions that register the table that an entry asks for.
 //!
-//! Everything behind the table is generic over the provider, so the table's functions are as direct as if they had
-//! been written for it. They trust nobody: a handle may be any word, a pointer may be NULL, numbers may be out of
-//! range. What they do trust is that a pointer that is not NULL leads to what the standard's prototype says.
+//! Everything behind the table is generic over the provider, so the table's functions are as direct
+//! as if they had been written for it. They do not trust their arguments: a handle may be any word,
+//! a pointer may be NULL, and numbers may be out of range. They only trust that a pointer that is
+//! not NULL leads to what the standard's prototype says.
 //!
-//! Control calls end at a panic boundary (`DAT_INTERNAL_ERROR`). The data path, in [`post`](self), has none: posting
-//! and dequeuing are inlined into the table's functions whole.
+//! Control calls end at a panic boundary (`DAT_INTERNAL_ERROR`). The data path, in [`post`](self),
+//! has none: posting and dequeuing are inlined completely into the table's functions.
 //!
-//! A loadable provider calls [`export_provider!`](crate::export_provider). A program that links a provider in names
-//! [`init`] and [`fini`] with its own [`Registry`].
+//! A loadable provider calls [`export_provider!`](crate::export_provider). A program that is linked
+//! with a provider calls [`init`] and [`fini`] with its own [`Registry`].
 
 mod conn;
 mod convert;
@@ -27,10 +28,12 @@ mod va_list;
 
 pub use self::register::{Registry, fini, init};
 
-/// Makes a `cdylib` a loadable provider: defines `dat_provider_init`, `dat_provider_fini` and `dapl_extensions`, which
-/// libdat looks for. The argument is a type that is [`Provider`](crate::provider::Provider) and `Default`.
+/// Makes a `cdylib` a loadable provider: defines `dat_provider_init`, `dat_provider_fini` and
+/// `dapl_extensions`, which libdat looks up. The argument is a type that implements
+/// [`Provider`](crate::provider::Provider) and `Default`.
 ///
-/// The registry's three functions stay undefined in the library; whoever loads it has them in the global scope.
+/// The three functions of the registry stay undefined in the library. The process that loads it has
+/// them in the global scope.
 #[macro_export]
 macro_rules! export_provider {
     ($provider:ty) => {
@@ -67,17 +70,17 @@ macro_rules! export_provider {
                 info: *const DAT_PROVIDER_INFO,
                 ia_params: *const c_char,
             ) {
-                // SAFETY: the C function's own contract.
+                // SAFETY: this is the C function's own contract.
                 unsafe { $crate::export::init::<$provider, Global>(info, ia_params) }
             }
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn dat_provider_fini(info: *const DAT_PROVIDER_INFO) {
-                // SAFETY: the C function's own contract.
+                // SAFETY: this is the C function's own contract.
                 unsafe { $crate::export::fini::<$provider, Global>(info) }
             }
 
-            /// Its presence tells libdat that the provider is one of uDAPL 2.0.
+            /// The existence of this function tells libdat that the provider supports uDAPL 2.0.
             #[unsafe(no_mangle)]
             unsafe extern "C" fn dapl_extensions(
                 _: DAT_HANDLE,

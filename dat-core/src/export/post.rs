@@ -1,10 +1,11 @@
-//! The data path: nothing between C and `ep/post.rs`, `evd/` and `srq.rs` but the conversion of arguments.
+//! The data path. Between C and `ep/post.rs`, `evd/` and `srq.rs` there is only the conversion of
+//! arguments.
 
 use std::ffi::c_void;
 
 use dat_sys::*;
 
-use super::convert::{Aligned, alone, hot_code, segments};
+use super::convert::{AlignedSegments, data_path_code, segments, with_lock};
 use crate::ep::Ep;
 use crate::error::{Error, Result};
 use crate::evd::Evd;
@@ -12,36 +13,40 @@ use crate::handle::{self, Node, Object};
 use crate::provider::{Remote, Segment, Transport};
 use crate::srq::Srq;
 
-/// Defines functions as `slots!` does, on one object, without a panic boundary and with the lock of thread-safe
-/// tables.
-macro_rules! hot {
-    ($($(#[$attr:meta])* fn $name:ident($node:ident: $object:ty, $($arg:ident: $type:ty),* $(,)?) { $($body:tt)* })*) => {$(
+/// Defines functions as `control_functions!` does, on one object, without a panic boundary and with
+/// the lock of thread-safe tables.
+macro_rules! data_path_functions {
+    ($(
+        $(#[$attr:meta])*
+        fn $name:ident($node:ident: $object:ty, $($arg:ident: $type:ty),* $(,)?) { $($body:tt)* }
+    )*) => {$(
         $(#[$attr])*
-        pub(super) unsafe extern "C" fn $name<T: Transport, const SAFE: bool>(
+        pub(super) unsafe extern "C" fn $name<T: Transport, const THREAD_SAFE: bool>(
             handle: *mut c_void,
             $($arg: $type),*
         ) -> DAT_RETURN {
-            // SAFETY: as `slots!` says; the memory of segments is the consumer's to keep, and where one thread at a
-            // time may call, the consumer sees to it or the table is thread-safe.
-            unsafe { on::<$object, SAFE>(handle, stringify!($name), |$node| { $($body)* }) }
+            // SAFETY: `control_functions!` documents the assumptions. The consumer keeps the memory
+            // of the segments. If only one thread at a time may call, the consumer ensures that, or
+            // the table is thread-safe.
+            unsafe { on::<$object, THREAD_SAFE>(handle, stringify!($name), |$node| { $($body)* }) }
         }
     )*};
 }
 
 /// # Safety
-/// As [`handle::get`].
+/// As for [`handle::get`].
 #[inline(always)]
-unsafe fn on<O: Object, const SAFE: bool>(
+unsafe fn on<O: Object, const THREAD_SAFE: bool>(
     handle: *mut c_void,
     name: &str,
     f: impl FnOnce(&Node<O>) -> Result<()>,
 ) -> DAT_RETURN {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     let result = || unsafe { handle::get::<O>(handle) }.and_then(f);
-    hot_code((handle as usize, name), alone::<SAFE, _>(handle, result))
+    data_path_code((handle as usize, name), with_lock::<THREAD_SAFE, _>(handle, result))
 }
 
-hot! {
+data_path_functions! {
     /// dat_ep_post_send.
     fn ep_post_send(
         ep: Ep<T>,
@@ -50,7 +55,7 @@ hot! {
         cookie: DAT_DTO_COOKIE,
         flags: DAT_COMPLETION_FLAGS,
     ) {
-        ep.post_send(segments(count, iov, &mut Aligned::new())?, cookie.as_64, flags)
+        ep.post_send(segments(count, iov, &mut AlignedSegments::new())?, cookie.as_64, flags)
     }
 
     /// dat_ep_post_send_with_invalidate.
@@ -65,12 +70,14 @@ hot! {
     ) {
         let context = match (invalidate, context) {
             (DAT_FALSE, _) => None,
-            // No region has this one.
+            // No region has the context 0.
             (DAT_TRUE, 0) => return Err(Error::arg(7)),
             (DAT_TRUE, context) => Some(context),
             _ => return Err(Error::arg(6)),
         };
-        ep.post_send_with_invalidate(segments(count, iov, &mut Aligned::new())?, cookie.as_64, flags, context)
+        let mut aligned = AlignedSegments::new();
+        let segments = segments(count, iov, &mut aligned)?;
+        ep.post_send_with_invalidate(segments, cookie.as_64, flags, context)
     }
 
     /// dat_ep_post_recv.
@@ -81,7 +88,7 @@ hot! {
         cookie: DAT_DTO_COOKIE,
         flags: DAT_COMPLETION_FLAGS,
     ) {
-        ep.post_recv(segments(count, iov, &mut Aligned::new())?, cookie.as_64, flags)
+        ep.post_recv(segments(count, iov, &mut AlignedSegments::new())?, cookie.as_64, flags)
     }
 
     /// dat_ep_post_rdma_read.
@@ -94,7 +101,9 @@ hot! {
         flags: DAT_COMPLETION_FLAGS,
     ) {
         let (at, size) = target(remote, 5)?;
-        ep.post_rdma_read(segments(count, iov, &mut Aligned::new())?, cookie.as_64, at, size.into(), flags)
+        let mut aligned = AlignedSegments::new();
+        let segments = segments(count, iov, &mut aligned)?;
+        ep.post_rdma_read(segments, cookie.as_64, at, size.into(), flags)
     }
 
     /// dat_ep_post_rdma_read_to_rmr.
@@ -121,12 +130,16 @@ hot! {
         flags: DAT_COMPLETION_FLAGS,
     ) {
         let (at, room) = target(remote, 5)?;
-        ep.post_rdma_write(segments(count, iov, &mut Aligned::new())?, cookie.as_64, at, room.into(), flags)
+        let mut aligned = AlignedSegments::new();
+        let segments = segments(count, iov, &mut aligned)?;
+        ep.post_rdma_write(segments, cookie.as_64, at, room.into(), flags)
     }
 
     /// dat_srq_post_recv.
-    fn srq_post_recv(srq: Srq<T>, count: DAT_COUNT, iov: *mut DAT_LMR_TRIPLET, cookie: DAT_DTO_COOKIE) {
-        srq.post_recv(segments(count, iov, &mut Aligned::new())?, cookie.as_64)
+    fn srq_post_recv(
+        srq: Srq<T>, count: DAT_COUNT, iov: *mut DAT_LMR_TRIPLET, cookie: DAT_DTO_COOKIE
+    ) {
+        srq.post_recv(segments(count, iov, &mut AlignedSegments::new())?, cookie.as_64)
     }
 
     /// dat_evd_dequeue.
@@ -138,7 +151,7 @@ hot! {
     }
 }
 
-/// The segment that an RMR triplet at position `arg` names, and its bytes.
+/// The remote memory that an RMR triplet at position `arg` names, and its length in bytes.
 ///
 /// # Safety
 /// The pointer is NULL or leads to a triplet, at any address.
@@ -147,7 +160,7 @@ pub(super) unsafe fn target(triplet: *const DAT_RMR_TRIPLET, arg: u32) -> Result
     if triplet.is_null() {
         return Err(Error::arg(arg));
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     let triplet = unsafe { triplet.read_unaligned() };
     Ok((Remote { addr: triplet.virtual_address, key: triplet.rmr_context }, triplet.segment_length))
 }

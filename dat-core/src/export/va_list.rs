@@ -1,11 +1,12 @@
-//! Variable arguments of C, as a function gets them that was handed a `va_list`.
+//! Variable arguments of C, for a function that gets a `va_list`.
 
 use dat_sys::DAT_VA_LIST;
 
 /// The arguments of an extended operation, each an integer or a pointer.
 pub(super) struct VaList(DAT_VA_LIST);
 
-/// System V AMD64 ABI, 3.5.7. A `va_list` is an array of one of these, so what is handed on is a pointer.
+/// System V AMD64 ABI, 3.5.7. A `va_list` is an array with one of these, so it is passed as a
+/// pointer.
 #[cfg(target_arch = "x86_64")]
 #[repr(C)]
 struct Raw {
@@ -15,7 +16,7 @@ struct Raw {
     reg_save_area: *mut u8,
 }
 
-/// Octets of the register save area that hold integer registers.
+/// The number of octets in the register save area that hold integer registers.
 #[cfg(target_arch = "x86_64")]
 const INTEGER_REGISTERS: u32 = 48;
 
@@ -26,13 +27,14 @@ impl VaList {
         VaList(args)
     }
 
-    /// The next argument, in the low bits of a word if it is smaller.
+    /// The next argument. If it is smaller than a word, it is in the low bits.
     ///
     /// # Safety
-    /// There is one, and it is an integer, a pointer, or a union of such.
+    /// There is a next argument, and it is an integer, a pointer, or a union of such.
     #[cfg(target_arch = "x86_64")]
     pub(super) unsafe fn next(&mut self) -> u64 {
-        // SAFETY: live, as `new` was promised; the two areas are as the ABI says.
+        // SAFETY: the caller of `new` guarantees that the list is live. The two areas are as the
+        // ABI says.
         unsafe {
             let list = &mut *self.0.cast::<Raw>();
             let place = if list.gp_offset < INTEGER_REGISTERS {
@@ -46,13 +48,13 @@ impl VaList {
         }
     }
 
-    /// As [`next`](Self::next), of a pointer.
+    /// As [`next`](Self::next), for a pointer.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`next`](Self::next).
     #[cfg(target_arch = "x86_64")]
     pub(super) unsafe fn pointer<V>(&mut self) -> *mut V {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         std::ptr::with_exposed_provenance_mut(unsafe { self.next() } as usize)
     }
 }

@@ -1,4 +1,4 @@
-//! Where slots come from and go to.
+//! Allocation of slots.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,56 +6,60 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::{MAX_HANDLES, Slot};
 
-/// The region of slots and which of them are free.
+/// The region of slots, and which of them are free.
 pub(super) struct Pool {
     base: *const Slot,
     bytes: usize,
-    /// Slots from here on were never used. Changed under the lock of the others.
+    /// Slots from this index on were never used. Changed under the lock of `free`.
     fresh: AtomicUsize,
     free: Mutex<Free>,
     pub(super) live: AtomicUsize,
 }
 
 struct Free {
-    /// Used and given back: how many, and the first and the last of them in that order.
+    /// Released slots: their number, and the first and the last of them in the order of release.
     used: usize,
     oldest: u32,
     newest: u32,
 }
 
-/// Free slots kept back before any is reused: a stale handle stays stale for at least as many frees. Together 4 MiB.
-pub(super) const COOLING: usize = 1 << 16;
+/// The minimum number of free slots. A released slot is reused only if there are more, so a stale
+/// handle stays stale for at least as many frees. Together these slots have 4 MiB.
+pub(super) const MIN_FREE_SLOTS: usize = 1 << 16;
 
 // SAFETY: `base` is a region that is only accessed through atomics.
 unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
 
-/// Miri's mmap does not know it.
-const UNRESERVED: i32 = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
+/// Miri's mmap does not support the flag.
+const MAP_NORESERVE: i32 = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
 
 static POOL: OnceLock<Pool> = OnceLock::new();
 
 pub(super) fn pool() -> &'static Pool {
     POOL.get_or_init(|| {
         let bytes = MAX_HANDLES * size_of::<Slot>();
-        // SAFETY: a fresh anonymous mapping; pages cost nothing until touched.
+        // SAFETY: this is a fresh anonymous mapping. Pages take no memory until they are touched.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | UNRESERVED,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | MAP_NORESERVE,
                 -1,
                 0,
             )
         };
-        // Without address space for 64 MiB there is no table to fail through; an empty pool answers "no memory".
+        // Without address space for 64 MiB there is no table through which an error could be
+        // returned. An empty pool makes each allocation fail.
         let (bytes, fresh) = if base == libc::MAP_FAILED { (0, MAX_HANDLES) } else { (bytes, 0) };
         #[cfg(not(miri))]
-        // SAFETY: a function that may be called in any child; it is forgotten with the library that has it.
+        // SAFETY: any child may call the function. The registration ends when the library that
+        // contains it is unloaded.
         unsafe {
-            // Without memory for it children have the handles of their parents.
+            // If there is no memory for the registration, children keep the handles of their
+            // parents.
             libc::pthread_atfork(None, None, Some(forget_all));
         }
         let free = Mutex::new(Free { used: 0, oldest: 0, newest: 0 });
@@ -64,31 +68,33 @@ pub(super) fn pool() -> &'static Pool {
     })
 }
 
-/// In a child of fork(2): it has none of the threads that drive an adapter, and shares all that is below one with its parent. So
-/// no handle of the parent's leads there any more.
+/// For a child of fork(2): makes all handles of the parent stale. The child has none of the threads
+/// that drive an adapter, and shares with its parent all that is below an adapter.
 #[cfg(not(miri))]
 unsafe extern "C" fn forget_all() {
     let Some(pool) = POOL.get().filter(|pool| pool.bytes != 0) else { return };
     for index in 0..pool.fresh.load(Ordering::Relaxed) {
-        pool.slot(index as u32).gate.forget();
+        pool.slot(index as u32).lock.reset_in_child();
     }
 }
 
-/// The slot that a handle names, live or not, if it is one of ours at all.
+/// The slot that a handle names, whether live or not. `None` if the word is no handle of this
+/// process.
 #[inline]
 pub fn slot(handle: *mut c_void) -> Option<&'static Slot> {
     let pool = POOL.get()?;
     let offset = (handle as usize).wrapping_sub(pool.base as usize);
     let ours = offset < pool.bytes && offset.is_multiple_of(size_of::<Slot>());
-    // SAFETY: inside the region, which is mapped for ever and valid as slots from zeroed pages on.
+    // SAFETY: the address is inside the region, which is never unmapped, and zeroed pages are valid
+    // slots.
     ours.then(|| unsafe { &*pool.base.byte_add(offset) })
 }
 
 impl Pool {
-    pub(super) fn take(&self) -> Option<&'static Slot> {
+    pub(super) fn allocate(&self) -> Option<&'static Slot> {
         let mut free = self.free();
         let fresh = self.fresh.load(Ordering::Relaxed);
-        let index = if free.used > COOLING || (fresh == MAX_HANDLES && free.used != 0) {
+        let index = if free.used > MIN_FREE_SLOTS || (fresh == MAX_HANDLES && free.used != 0) {
             let index = free.oldest;
             free.oldest = self.slot(index).next.load(Ordering::Relaxed);
             free.used -= 1;
@@ -103,7 +109,7 @@ impl Pool {
         Some(self.slot(index))
     }
 
-    pub(super) fn give(&self, slot: &'static Slot) {
+    pub(super) fn release(&self, slot: &'static Slot) {
         let index =
             ((std::ptr::from_ref(slot) as usize - self.base as usize) / size_of::<Slot>()) as u32;
         let mut free = self.free();
@@ -122,8 +128,8 @@ impl Pool {
 
     fn slot(&self, index: u32) -> &'static Slot {
         debug_assert!((index as usize) < MAX_HANDLES);
-        // SAFETY: `take` and `give` know no index that is not below MAX_HANDLES, so it is inside the region; zeroed or
-        // once-used memory is a valid slot.
+        // SAFETY: `allocate` and `release` use only indexes below MAX_HANDLES, so the slot is
+        // inside the region. Zeroed or once-used memory is a valid slot.
         unsafe { &*self.base.add(index as usize) }
     }
 }

@@ -17,28 +17,37 @@ use crate::log::Hex;
 use crate::mem::lmr::{self, Lmr};
 use crate::mem::pz::{self, Pz};
 use crate::mem::rmr::{self, Rmr};
-use crate::nesting::{self, Doing};
+use crate::nesting::{self, Activity};
 use crate::provider::Transport;
 use crate::srq::{self, Srq};
 use crate::stats;
 
-/// dat_ia_close. Graceful: refused while the consumer has objects left. Abrupt: they go with the adapter.
-/// Either way the asynchronous EVD that dat_ia_open made goes too. It waits for all threads that wait on objects of the adapter, unless
-/// this may be one of them, in a signal handler.
+/// dat_ia_close.
+///
+/// - Graceful: refused while the consumer has objects left.
+/// - Abrupt: frees the objects of the adapter as well.
+///
+/// Both free the asynchronous EVD that dat_ia_open created. The call waits for all threads that
+/// wait on objects of the adapter. If this very thread may be one of them, because the call is made
+/// in a signal handler, another thread waits instead.
 ///
 /// # Safety
-/// Nobody uses a reference to it any more, if this succeeds.
+/// If this succeeds, nobody uses a reference to the adapter any more.
 pub unsafe fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<()> {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     unsafe {
-        end_close(handle::free(ia.handle(), |ia: &Node<Ia<T>>| begin_close(ia, flags))?, flags)
+        end_close(
+            handle::with_exclusive(ia.handle(), |ia: &Node<Ia<T>>| begin_close(ia, flags))?,
+            flags,
+        )
     }
 }
 
-/// The first half of dat_ia_close: the handle is stale, and no more objects are made.
+/// The first half of dat_ia_close: makes the handle stale. No more objects are created.
 ///
 /// # Safety
-/// Nobody uses a reference to it any more, if this succeeds: on a thread-safe adapter [`handle::free`] calls this.
+/// If this succeeds, nobody uses a reference to the adapter any more. On a thread-safe adapter
+/// [`handle::with_exclusive`] calls this.
 pub(crate) unsafe fn begin_close<T: Transport>(
     ia: &Node<Ia<T>>,
     flags: DAT_CLOSE_FLAGS,
@@ -52,84 +61,99 @@ pub(crate) unsafe fn begin_close<T: Transport>(
         DAT_CLOSE_ABRUPT_FLAG => {}
         _ => return Err(Error::arg(2)),
     }
-    // SAFETY: those who use its objects are waited for; the caller has promised the rest.
+    // SAFETY: `end_close` waits for the threads that use its objects. The caller guarantees the
+    // rest.
     let retired = unsafe { handle::retire(ia) }.ok_or(Error::handle(DAT_INVALID_HANDLE_IA))?;
     retired.set_closing();
     Ok(retired)
 }
 
-/// The second half, without any lock.
+/// The second half of dat_ia_close. The caller holds no lock.
 ///
 /// # Safety
-/// As [`close`].
+/// As for [`close`].
 pub(crate) unsafe fn end_close<T: Transport>(
     ia: Retired<Ia<T>>,
     flags: DAT_CLOSE_FLAGS,
 ) -> Result<()> {
-    if nesting::below() == Doing::Nothing {
-        finish(ia, flags, || ());
+    if nesting::interrupted_activity() == Activity::Nothing {
+        finish_close(ia, flags, || ());
         return Ok(());
     }
-    nesting::later(move |told| finish(ia, flags, move || drop(told)))
+    nesting::in_other_thread(move |disconnected| {
+        finish_close(ia, flags, move || drop(disconnected))
+    })
 }
 
-/// Closes it. `tell`s when the peers have been told, and only threads that wait are left.
-fn finish<T: Transport>(ia: Retired<Ia<T>>, flags: DAT_CLOSE_FLAGS, tell: impl FnOnce()) {
+/// Closes the adapter. Calls `disconnected` when the peers have been disconnected and only waiting
+/// threads are left.
+fn finish_close<T: Transport>(
+    ia: Retired<Ia<T>>,
+    flags: DAT_CLOSE_FLAGS,
+    disconnected: impl FnOnce(),
+) {
     if flags == DAT_CLOSE_ABRUPT_FLAG {
         destroy_objects(&ia);
     }
-    tell();
+    disconnected();
     info!(target: "dat::ia", ia = ia.name, handle = %Hex(ia.handle() as usize), "closed");
-    stats::leave(&ia);
-    sharing::expel(&ia);
-    sharing::leave(&ia);
+    stats::remove_adapter(&ia);
+    sharing::remove_reporters_to(&ia);
+    sharing::remove_reporter(&ia);
     loop {
-        // SAFETY: as `each` has it.
-        each::<T, Evd<T>, _>(&ia, |evd| unsafe { evd::begin_free(evd) }, evd::finish);
-        // Another adapter that has reported to one may be looking at it just now.
+        // SAFETY: see `for_each_object`.
+        for_each_object::<T, Evd<T>, _>(
+            &ia,
+            |evd| unsafe { evd::begin_free(evd) },
+            evd::finish_free,
+        );
+        // Another adapter that reports to one of the EVDs may be using it at this moment.
         if !ia.thread_safe || ia.objects(DAT_HANDLE_TYPE_EVD).is_empty() {
             break;
         }
         std::thread::yield_now();
     }
     ia.transport.watch(None);
-    // Only now: a dispatcher refers to its notification object.
+    // This comes last, because an EVD refers to its CNO.
     let free_cno = |cno: &Node<Cno<T>>| {
-        cno.await_desertion();
-        // SAFETY: as `each` has it.
+        cno.await_no_waiters();
+        // SAFETY: see `for_each_object`.
         unsafe { cno::free(cno) }
     };
-    each(&ia, free_cno, drop);
-    ia.await_lingering();
-    // Calls of other threads that have freed the last objects may be on their way out.
+    for_each_object(&ia, free_cno, drop);
+    ia.await_pending_frees();
+    // Calls of other threads that have freed the last objects may be about to return.
     while ia.object_count() == 0 && ia.in_use() {
         std::thread::yield_now();
     }
-    // SAFETY: nothing of the adapter is left, and no call is in it; else as `close` was promised.
-    let gone = unsafe { ia.reclaim() };
-    let unused = !gone.in_use();
-    debug_assert!(unused, "an object of adapter {} outlived it", gone.name);
+    // SAFETY: no object of the adapter is left, and no call uses it. Otherwise the caller of
+    // `close` guarantees it.
+    let removed = unsafe { ia.reclaim() };
+    let unused = !removed.in_use();
+    debug_assert!(unused, "an object of adapter {} outlived it", removed.name);
     if !unused {
-        // Memory lost is better than memory used after it was freed.
-        std::mem::forget(gone);
+        // It is better to leak memory than to use it after it was freed.
+        std::mem::forget(removed);
     }
 }
 
-/// Everything but EVDs and CNOs, whose waiters are told to leave: users before what they use.
+/// Frees all objects except EVDs and CNOs, each object before those that it depends on. Makes the
+/// waiters of EVDs and CNOs leave.
 fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
     let interrupt = |evd: &Node<Evd<T>>| {
         evd.interrupt_waiter();
         Ok(())
     };
-    each(ia, interrupt, drop);
-    let abandon = |cno: &Node<Cno<T>>| {
-        cno.abandon();
+    for_each_object(ia, interrupt, drop);
+    let shut_down = |cno: &Node<Cno<T>>| {
+        cno.shut_down();
         Ok(())
     };
-    each(ia, abandon, drop);
-    // A call of another thread that was under way may have made one more object, or has one in use until it ends.
+    for_each_object(ia, shut_down, drop);
+    // A call of another thread that was in progress may have created one more object, or may still
+    // use one.
     loop {
-        destroy_each(ia);
+        destroy_other_objects(ia);
         let kinds = [DAT_HANDLE_TYPE_EVD, DAT_HANDLE_TYPE_CNO].map(|kind| ia.objects(kind).len());
         if !ia.thread_safe || ia.object_count() <= kinds.iter().sum() {
             return;
@@ -138,34 +162,34 @@ fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
     }
 }
 
-fn destroy_each<T: Transport>(ia: &Node<Ia<T>>) {
-    // SAFETY: as `each` has it.
+fn destroy_other_objects<T: Transport>(ia: &Node<Ia<T>>) {
+    // SAFETY: see `for_each_object`.
     unsafe {
-        each::<T, Psp<T>, _>(ia, |psp| psp::free(psp), drop);
-        each::<T, Csp<T>, _>(ia, |csp| csp::free(csp), drop);
-        each::<T, Rsp<T>, _>(ia, |rsp| rsp::free(rsp), drop);
-        // Its endpoint is freed without the lock of the request.
-        each::<T, Cr<T>, _>(ia, |cr| Ok(cr::to_abandon(cr)), drop);
-        each::<T, Ep<T>, _>(ia, |ep| ep::free(ep), drop);
-        each::<T, Srq<T>, _>(ia, |srq| srq::free(srq), drop);
-        each::<T, Rmr<T>, _>(ia, |rmr| rmr::free(rmr), drop);
-        each::<T, Lmr<T>, _>(ia, |lmr| lmr::free(lmr), drop);
-        each::<T, Pz<T>, _>(ia, |pz| pz::free(pz), drop);
+        for_each_object::<T, Psp<T>, _>(ia, |psp| psp::free(psp), drop);
+        for_each_object::<T, Csp<T>, _>(ia, |csp| csp::free(csp), drop);
+        for_each_object::<T, Rsp<T>, _>(ia, |rsp| rsp::free(rsp), drop);
+        // The endpoint of the request is freed without the lock of the request.
+        for_each_object::<T, Cr<T>, _>(ia, |cr| Ok(cr::begin_abandon(cr)), drop);
+        for_each_object::<T, Ep<T>, _>(ia, |ep| ep::free(ep), drop);
+        for_each_object::<T, Srq<T>, _>(ia, |srq| srq::free(srq), drop);
+        for_each_object::<T, Rmr<T>, _>(ia, |rmr| rmr::free(rmr), drop);
+        for_each_object::<T, Lmr<T>, _>(ia, |lmr| lmr::free(lmr), drop);
+        for_each_object::<T, Pz<T>, _>(ia, |pz| pz::free(pz), drop);
     }
 }
 
-/// Does something to every object of a kind, perhaps frees it, when no other call uses it, and then something
-/// without its lock.
-fn each<T: Transport, O: Object, V>(
+/// Calls `free` for every object of a kind, when no other call uses it. Calls `then` with the
+/// result, without the lock of the object.
+fn for_each_object<T: Transport, O: Object, V>(
     ia: &Node<Ia<T>>,
     free: impl Fn(&Node<O>) -> Result<V>,
     then: impl Fn(V),
 ) {
     for handle in ia.objects(O::KIND) {
-        // SAFETY: if the adapter is not thread-safe, the standard leaves it to the consumer not to use or
-        // free what is being closed.
-        let freed = unsafe { handle::free(handle, &free) }.map(&then);
-        // Another thread may have freed it, or be in a call that has it in use.
+        // SAFETY: if the adapter is not thread-safe, the standard makes the consumer responsible
+        // for not using or freeing what is being closed.
+        let freed = unsafe { handle::with_exclusive(handle, &free) }.map(&then);
+        // Another thread may have freed the object, or may be in a call that uses it.
         debug_assert!(
             freed.is_ok() || ia.thread_safe,
             "{handle:p} of adapter {}: {:?}",

@@ -1,4 +1,4 @@
-//! Interface adapters: the object everything else belongs to.
+//! Interface adapters (IAs): every other object belongs to one of them.
 
 mod close;
 mod objects;
@@ -18,10 +18,10 @@ use tracing::warn;
 pub use self::close::close;
 pub(crate) use self::close::{begin_close, end_close};
 use self::objects::Objects;
-pub use self::open::{AsyncEvd, enter, open};
-use self::query::Facts;
+pub use self::open::{AsyncEvd, open, open_with_transport};
+use self::query::QueryData;
 use crate::counters::IaCounters;
-use crate::ep::Orphans;
+use crate::ep::FreedFlows;
 use crate::error::Result;
 use crate::evd::Evd;
 use crate::handle::{self, Node, Object, Ref, Slot};
@@ -32,48 +32,50 @@ use crate::provider::Transport;
 
 /// An open interface adapter.
 pub struct Ia<T: Transport> {
-    /// The provider under it. Dropped last: every object of the adapter holds a `Ref<Ia>`.
+    /// The transport. It is dropped last, because every object of the adapter holds a `Ref<Ia>`.
     pub transport: T,
-    /// The registry's name for it.
+    /// The name of the adapter in the registry.
     pub name: String,
-    /// The function table of its objects' handles.
+    /// The function table of the handles of the adapter's objects.
     pub table: *const DAT_PROVIDER,
-    /// Turns this adapter's handle into the one the consumer holds (a small integer on Linux) and back.
+    /// Converts the adapter's handle to the one that the consumer holds (a small integer on Linux),
+    /// and back.
     pub registry: RegistryFns,
     /// Whether the consumer asked for a thread-safe adapter.
     pub thread_safe: bool,
-    /// The provider's name.
+    /// The name of the provider.
     pub provider: &'static str,
-    /// What it has done.
+    /// Counters of the adapter.
     pub counters: IaCounters,
-    facts: Facts,
-    /// Where asynchronous errors go; none when the consumer declared the dispatcher out of scope.
+    query_data: QueryData,
+    /// The EVD of asynchronous errors. `None` if the consumer declared it out of scope.
     async_evd: Mutex<Option<Ref<Evd<T>>>>,
     closing: AtomicBool,
-    control: Mutex<Orphans>,
-    /// How many objects were freed that a thread below a signal handler still uses.
-    lingering: Arc<AtomicUsize>,
+    control: Mutex<FreedFlows>,
+    /// The number of objects that are being freed later, because a thread that a signal handler has
+    /// interrupted still uses them.
+    pending_frees: Arc<AtomicUsize>,
     objects: Objects,
-    /// What memory there is to be registered.
+    /// Checks the memory to be registered.
     pub(crate) mappings: Mappings,
 }
 
 /// The registry's entry that an adapter is opened for.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// Its name: that of the adapter.
+    /// The name of the entry and of the adapter.
     pub name: &'a str,
     /// The name of its provider.
     pub provider: &'static str,
     /// The function table of the adapter's handles.
     pub table: *const DAT_PROVIDER,
-    /// Where it was registered.
+    /// The registry that contains the entry.
     pub registry: RegistryFns,
-    /// Whether it promises thread safety.
+    /// Whether the entry promises thread safety.
     pub thread_safe: bool,
 }
 
-// SAFETY: `table` is an immutable static, and `facts` points into itself and is never changed.
+// SAFETY: `table` is an immutable static. `query_data` only points into itself and never changes.
 unsafe impl<T: Transport> Send for Ia<T> {}
 // SAFETY: as above.
 unsafe impl<T: Transport> Sync for Ia<T> {}
@@ -84,9 +86,9 @@ impl<T: Transport> Object for Ia<T> {
 }
 
 impl<T: Transport> Ia<T> {
-    /// An adapter without objects.
+    /// Creates an adapter without objects.
     fn new(transport: T, entry: &Entry<'_>) -> Self {
-        let facts = Facts::new(transport.attrs());
+        let query_data = QueryData::new(transport.attrs());
         Ia {
             transport,
             name: entry.name.to_owned(),
@@ -95,39 +97,39 @@ impl<T: Transport> Ia<T> {
             thread_safe: entry.thread_safe,
             provider: entry.provider,
             counters: IaCounters::default(),
-            facts,
+            query_data,
             async_evd: Mutex::new(None),
             closing: AtomicBool::new(false),
-            control: Mutex::new(Orphans::default()),
-            lingering: Arc::default(),
+            control: Mutex::new(FreedFlows::default()),
+            pending_frees: Arc::default(),
             objects: Objects::default(),
             mappings: Mappings::default(),
         }
     }
 
-    /// Serialises calls that create, free or re-wire objects. Never taken inside an upcall.
-    pub fn control(&self) -> MutexGuard<'_, Orphans> {
+    /// Serialises calls that create, free or reconnect objects. Never taken in an upcall.
+    pub fn control(&self) -> MutexGuard<'_, FreedFlows> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, for who frees an object. Another thread may have done so while this one waited: then the handle is invalid, as it
-    /// would have been a moment later.
+    /// The same, for a call that frees an object. If another thread has freed it while this one
+    /// waited for the lock, the handle is invalid.
     pub(crate) fn control_to_free<O: Object>(
         &self,
         handle: *mut c_void,
-    ) -> Result<MutexGuard<'_, Orphans>> {
+    ) -> Result<MutexGuard<'_, FreedFlows>> {
         let control = self.control();
-        // SAFETY: nothing is done with it; and under the lock nobody frees it.
+        // SAFETY: the result is not used, and no object is freed while the lock is held.
         unsafe { handle::get::<O>(handle) }?;
         Ok(control)
     }
 
-    /// Where asynchronous errors are reported.
+    /// The EVD to which asynchronous errors are reported.
     pub fn async_evd(&self) -> Option<Ref<Evd<T>>> {
         self.async_evd.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets or takes away the dispatcher of asynchronous errors.
+    /// Sets or removes the EVD of asynchronous errors.
     pub fn set_async_evd(&self, evd: Option<Ref<Evd<T>>>) {
         let old = std::mem::replace(
             &mut *self.async_evd.lock().unwrap_or_else(PoisonError::into_inner),
@@ -136,9 +138,10 @@ impl<T: Transport> Ia<T> {
         drop(old);
     }
 
-    /// Reports an asynchronous error: `event` is `DAT_ASYNC_ERROR_…`, `reason` one of `DAT_…_ASYNC_ERROR_REASON`.
+    /// Reports an asynchronous error. `event` is `DAT_ASYNC_ERROR_…`, `reason` one of
+    /// `DAT_…_ASYNC_ERROR_REASON`.
     pub fn report(&self, event: DAT_EVENT_NUMBER, handle: *mut c_void, reason: u32) {
-        self.counters.count(&[match handle::live(handle).map(Slot::kind) {
+        self.counters.count(&[match handle::live_slot(handle).map(Slot::kind) {
             Ok(DAT_HANDLE_TYPE_EP) => DCNT_IA_ASYNC_QP_ERROR,
             Ok(DAT_HANDLE_TYPE_EVD) => DCNT_IA_ASYNC_CQ_ERROR,
             _ => DCNT_IA_ASYNC_ERROR,
@@ -148,7 +151,7 @@ impl<T: Transport> Ia<T> {
         if let Some(evd) = self.async_evd() {
             let data =
                 DAT_ASYNCH_ERROR_EVENT_DATA { dat_handle: handle, reason: reason as DAT_COUNT };
-            // A full async queue has nowhere to report its own overflow to.
+            // A full async queue has no other queue to report its own overflow to.
             let _ = evd.post(
                 event,
                 DAT_EVENT_DATA { asynch_error_event_data: data },
@@ -157,42 +160,44 @@ impl<T: Transport> Ia<T> {
         }
     }
 
-    /// Frees an object, no longer listed, as soon as the wait ends that the handler which this is called in has interrupted.
+    /// Frees an object, which was unregistered, in another thread: once the wait that a signal
+    /// handler has interrupted has ended. This call is made in that handler.
     pub(crate) fn free_later(&self, free: impl FnOnce() + Send + 'static) -> Result<()> {
-        let lingering = Arc::clone(&self.lingering);
-        lingering.fetch_add(1, Ordering::AcqRel);
-        nesting::later(move |told| {
-            drop(told);
+        let pending_frees = Arc::clone(&self.pending_frees);
+        pending_frees.fetch_add(1, Ordering::AcqRel);
+        nesting::in_other_thread(move |done| {
+            drop(done);
             free();
-            lingering.fetch_sub(1, Ordering::AcqRel);
+            pending_frees.fetch_sub(1, Ordering::AcqRel);
         })
     }
 
-    /// Waits until all is gone that [`free_later`](Self::free_later) was asked to free.
-    fn await_lingering(&self) {
-        while self.lingering.load(Ordering::Acquire) != 0 {
+    /// Blocks until all objects are freed that were passed to [`free_later`](Self::free_later).
+    fn await_pending_frees(&self) {
+        while self.pending_frees.load(Ordering::Acquire) != 0 {
             std::thread::yield_now();
         }
     }
 
-    /// Whether it is being closed: waiters give up with `DAT_ABORT`, and no more objects are made.
+    /// Whether the adapter is being closed: waits end with `DAT_ABORT`, and no more objects are
+    /// created.
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Announces that it is being closed.
+    /// Declares that the adapter is being closed.
     pub fn set_closing(&self) {
         self.closing.store(true, Ordering::Release);
     }
 }
 
 impl<T: Transport> Node<Ia<T>> {
-    /// Whether dat_ia_open made the dispatcher of asynchronous errors.
+    /// Whether dat_ia_open created the EVD of asynchronous errors.
     fn owns_async_evd(&self) -> bool {
         self.async_evd().is_some_and(|evd| evd.ia.handle() == self.handle())
     }
 
-    /// The handle that the consumer knows: what queries report.
+    /// The handle that the consumer knows and that queries report.
     pub fn consumer_handle(&self) -> DAT_IA_HANDLE {
         let mut mapped = std::ptr::null_mut();
         // SAFETY: the registry's function takes any value and writes one handle.

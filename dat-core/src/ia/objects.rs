@@ -1,4 +1,4 @@
-//! Which objects an adapter has, and how many it may have.
+//! The objects of an adapter, and their maximum numbers.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
@@ -13,31 +13,33 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object};
 use crate::provider::{Attrs, Transport};
 
-/// The handles of an adapter's objects. A leaf lock: allowed inside upcalls.
+/// The handles of an adapter's objects. This is a leaf lock, which may be taken in upcalls.
 #[derive(Default)]
 pub(super) struct Objects(Mutex<HashMap<DAT_HANDLE_TYPE, HashSet<usize>>>);
 
 impl<T: Transport> Ia<T> {
-    /// Puts an object of the adapter behind a new handle, which `make` is told. `DAT_INSUFFICIENT_RESOURCES`: there are as
-    /// many of its kind as the adapter's attributes promise. `DAT_INVALID_HANDLE`: the adapter is being closed.
+    /// Puts an object of the adapter behind a new handle, which `make` gets as an argument. Errors:
+    ///
+    /// - `DAT_INSUFFICIENT_RESOURCES`: the adapter has its maximum number of objects of this kind.
+    /// - `DAT_INVALID_HANDLE`: the adapter is being closed.
     pub fn add<O: Object>(
         &self,
         make: impl FnOnce(*mut c_void) -> Result<O>,
     ) -> Result<&'static Node<O>> {
         handle::insert(self.table, self.thread_safe, |handle| {
-            self.enlist::<O>(handle)?;
-            make(handle).inspect_err(|_| self.strike(O::KIND, handle))
+            self.register_object::<O>(handle)?;
+            make(handle).inspect_err(|_| self.remove_entry(O::KIND, handle))
         })
-        .inspect(|_| self.counters.count(made(O::KIND)))
+        .inspect(|_| self.counters.count(create_counters(O::KIND)))
     }
 
-    /// Forgets an object: the first step of whoever frees it.
-    pub fn delist<O: Object>(&self, node: &Node<O>) {
-        self.strike(O::KIND, node.handle());
-        self.counters.count(freed(O::KIND));
+    /// Removes an object from the list of the adapter. This is the first step of freeing it.
+    pub fn unregister_object<O: Object>(&self, node: &Node<O>) {
+        self.remove_entry(O::KIND, node.handle());
+        self.counters.count(free_counters(O::KIND));
     }
 
-    /// The handles of all its objects of a kind.
+    /// The handles of all objects of a kind.
     pub fn objects(&self, kind: DAT_HANDLE_TYPE) -> Vec<*mut c_void> {
         self.objects
             .lock()
@@ -48,15 +50,16 @@ impl<T: Transport> Ia<T> {
             .collect()
     }
 
-    /// One of its objects.
+    /// Finds an object of the adapter.
     ///
     /// # Safety
-    /// The control lock is held, under which no object goes away, and the answer is not used after that.
+    /// The caller holds the control lock, under which no object is freed, and does not use the
+    /// result after that.
     pub(crate) unsafe fn find<O: Object>(
         &self,
         wanted: impl Fn(&Node<O>) -> bool,
     ) -> Option<&Node<O>> {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         let nodes = self
             .objects(O::KIND)
             .into_iter()
@@ -64,12 +67,12 @@ impl<T: Transport> Ia<T> {
         nodes.into_iter().find(|node| wanted(node))
     }
 
-    /// How many objects it has.
+    /// The number of objects.
     pub fn object_count(&self) -> usize {
         self.objects.lock().values().map(HashSet::len).sum()
     }
 
-    fn enlist<O: Object>(&self, handle: *mut c_void) -> Result<()> {
+    fn register_object<O: Object>(&self, handle: *mut c_void) -> Result<()> {
         if self.is_closing() {
             return Err(Error::handle(DAT_INVALID_HANDLE_IA));
         }
@@ -85,14 +88,14 @@ impl<T: Transport> Ia<T> {
         Ok(())
     }
 
-    fn strike(&self, kind: DAT_HANDLE_TYPE, handle: *mut c_void) {
+    fn remove_entry(&self, kind: DAT_HANDLE_TYPE, handle: *mut c_void) {
         if let Some(of_kind) = self.objects.lock().get_mut(&kind) {
             of_kind.remove(&(handle as usize));
         }
     }
 }
 
-/// How many objects of a kind an adapter may have, and the resource that one more would lack.
+/// The maximum number of objects of a kind, and the subtype of the error for one more.
 fn limit(attrs: &Attrs, kind: DAT_HANDLE_TYPE) -> (usize, DAT_RETURN) {
     match kind {
         DAT_HANDLE_TYPE_EP => (attrs.max_eps, DAT_RESOURCE_TEP),
@@ -101,13 +104,14 @@ fn limit(attrs: &Attrs, kind: DAT_HANDLE_TYPE) -> (usize, DAT_RETURN) {
         DAT_HANDLE_TYPE_PZ => (attrs.max_pds, DAT_RESOURCE_PROTECTION_DOMAIN),
         DAT_HANDLE_TYPE_SRQ => (attrs.max_srqs, DAT_RESOURCE_SRQ),
         DAT_HANDLE_TYPE_RMR => (attrs.max_windows, DAT_RESOURCE_MEMORY_REGION),
-        // There is no attribute for these.
+        // The attributes have no limit for the other kinds.
         _ => (usize::MAX, DAT_NO_SUBTYPE),
     }
 }
 
-/// What one more object counts for. There are two calls that make a public service point, and count on their own.
-fn made(kind: DAT_HANDLE_TYPE) -> &'static [DAT_IA_COUNTERS] {
+/// The counters to increment when an object is created. Two calls create public service points, and
+/// they count for themselves.
+fn create_counters(kind: DAT_HANDLE_TYPE) -> &'static [DAT_IA_COUNTERS] {
     match kind {
         DAT_HANDLE_TYPE_PZ => &[DCNT_IA_PZ_CREATE],
         DAT_HANDLE_TYPE_LMR => &[DCNT_IA_LMR_CREATE],
@@ -122,8 +126,8 @@ fn made(kind: DAT_HANDLE_TYPE) -> &'static [DAT_IA_COUNTERS] {
     }
 }
 
-/// What one less counts for.
-fn freed(kind: DAT_HANDLE_TYPE) -> &'static [DAT_IA_COUNTERS] {
+/// The counters to increment when an object is freed.
+fn free_counters(kind: DAT_HANDLE_TYPE) -> &'static [DAT_IA_COUNTERS] {
     match kind {
         DAT_HANDLE_TYPE_PZ => &[DCNT_IA_PZ_FREE],
         DAT_HANDLE_TYPE_LMR => &[DCNT_IA_LMR_FREE],

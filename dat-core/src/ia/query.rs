@@ -9,27 +9,29 @@ use super::Ia;
 use crate::addr::SockAddr;
 use crate::provider::{Attrs, Transport};
 
-/// What consumers written for OFED look up before they use it (dtest and dtestx do).
+/// Attributes that consumers written for OFED read before they use the feature (dtest and dtestx
+/// do).
 const PROVIDER: &[&CStr] = &[c"DAT_IB_RDMA_READ", c"DAT_EXTENSION_INTERFACE", DAT_IB_ATTR_COUNTERS];
-/// The same, where the transport has it.
+/// The same, for features that not every transport has.
 const EXTENDED: &[&CStr] =
     &[DAT_IB_ATTR_FETCH_AND_ADD, DAT_IB_ATTR_CMP_AND_SWAP, DAT_IB_ATTR_IMMED_DATA];
-/// How long they make their buffers if nobody tells them (dtestsrq does): InfiniBand's largest packet. No limit of ours.
+/// Consumers use this as the default length of their buffers (dtestsrq does). It is InfiniBand's
+/// largest packet and no limit here.
 const MTU: (&CStr, &CStr) = (c"DAT_IB_TRANSPORT_MTU", c"4096");
 
-/// Whether the letter of the standard holds: `strict=on` or `strict=off`.
+/// The attribute that says whether the letter of the standard applies: `strict=on` or `strict=off`.
 const STRICT: &CStr = c"strict";
 
-/// What queries point into: valid as long as the adapter is open.
-pub(super) struct Facts {
+/// The data that queries point to. It is valid as long as the adapter is open.
+pub(super) struct QueryData {
     address: SockAddr,
     named: Vec<DAT_NAMED_ATTR>,
     provider: Vec<DAT_NAMED_ATTR>,
-    /// What `named` points to.
+    /// The texts that `named` points to.
     _texts: Vec<CString>,
 }
 
-impl Facts {
+impl QueryData {
     pub(super) fn new(attrs: &Attrs) -> Self {
         let Attrs { address, named, extended, strict, .. } = attrs;
         let mut texts = Vec::with_capacity(2 * named.len());
@@ -50,12 +52,12 @@ impl Facts {
         let provider = provider.map(|name| (*name, c"TRUE")).chain([MTU]);
         let provider = provider
             .map(|(name, value)| DAT_NAMED_ATTR { name: name.as_ptr(), value: value.as_ptr() });
-        Facts { address: (*address).into(), named, provider: provider.collect(), _texts: texts }
+        QueryData { address: (*address).into(), named, provider: provider.collect(), _texts: texts }
     }
 }
 
 impl<T: Transport> Ia<T> {
-    /// The dispatcher that dat_ia_query reports.
+    /// The EVD that dat_ia_query reports.
     pub fn async_evd_handle(&self) -> DAT_EVD_HANDLE {
         self.async_evd().map_or(DAT_EVD_OUT_OF_SCOPE, |evd| evd.handle())
     }
@@ -69,7 +71,7 @@ impl<T: Transport> Ia<T> {
             vendor_name: text(&attrs.vendor),
             firmware_version_major: version().0,
             firmware_version_minor: version().1,
-            ia_address_ptr: self.facts.address.as_ptr(),
+            ia_address_ptr: self.query_data.address.as_ptr(),
             max_eps: count(attrs.max_eps),
             max_dto_per_ep: count(attrs.max_dtos),
             max_rdma_read_per_ep_in: count(reads),
@@ -94,16 +96,16 @@ impl<T: Transport> Ia<T> {
             max_rdma_read_out: count(reads.saturating_mul(attrs.max_eps)),
             max_rdma_read_per_ep_in_guaranteed: DAT_TRUE,
             max_rdma_read_per_ep_out_guaranteed: DAT_TRUE,
-            zb_supported: truth(attrs.zero_based),
-            num_transport_attr: count(self.facts.named.len()),
-            transport_attr: match self.facts.named.as_slice() {
+            zb_supported: dat_boolean(attrs.zero_based),
+            num_transport_attr: count(self.query_data.named.len()),
+            transport_attr: match self.query_data.named.as_slice() {
                 [] => std::ptr::null_mut(),
                 named => named.as_ptr().cast_mut(),
             },
-            // The counters are always there.
+            // The counters are always available.
             extension_supported: DAT_EXTENSION_IB,
             extension_version: DAT_IB_EXTENSION_VERSION as DAT_COUNT,
-            // Nothing about the vendor.
+            // There are no vendor-specific attributes.
             ..DAT_IA_ATTR::zeroed()
         };
     }
@@ -127,17 +129,17 @@ impl<T: Transport> Ia<T> {
                 | DAT_COMPLETION_UNSIGNALLED_FLAG
                 | DAT_COMPLETION_BARRIER_FENCE_FLAG
                 | DAT_COMPLETION_EVD_THRESHOLD_FLAG,
-            is_thread_safe: truth(self.thread_safe),
+            is_thread_safe: dat_boolean(self.thread_safe),
             max_private_data_size: count(attrs.max_private),
             ep_creator: DAT_PSP_CREATES_EP_IFASKED,
             pz_support: DAT_PZ_UNIQUE,
             optimal_buffer_alignment: attrs.optimal_alignment,
             evd_stream_merging_supported: [[DAT_TRUE; 6]; 6],
-            srq_supported: truth(attrs.max_srqs > 0),
+            srq_supported: dat_boolean(attrs.max_srqs > 0),
             srq_watermarks_supported: EP_SOFT_WATERMARK
                 | EP_HARD_WATERMARK
                 | if attrs.max_srqs > 0 { SRQ_LOW_WATERMARK } else { 0 },
-            srq_ep_pz_difference_supported: truth(attrs.max_srqs > 0 && attrs.srq_across_pds),
+            srq_ep_pz_difference_supported: dat_boolean(attrs.max_srqs > 0 && attrs.srq_across_pds),
             srq_info_supported: if attrs.max_srqs > 0 {
                 SRQ_AVAILABLE | SRQ_OUTSTANDING
             } else {
@@ -146,16 +148,18 @@ impl<T: Transport> Ia<T> {
             ep_recv_info_supported: RECV_BUFFERS | RECV_SPAN,
             dto_async_return_guaranteed: DAT_TRUE,
             rmr_scope_supported: if attrs.max_windows > 0 { DAT_RMR_SCOPE_ANY } else { 0 },
-            num_provider_specific_attr: count(self.facts.provider.len()),
-            provider_specific_attr: self.facts.provider.as_ptr().cast_mut(),
-            // Coherent memory, sinks of RDMA reads that peers neither need access to nor learn of, one path, no use in
-            // signal handlers.
+            num_provider_specific_attr: count(self.query_data.provider.len()),
+            provider_specific_attr: self.query_data.provider.as_ptr().cast_mut(),
+            // The zeroes mean: memory is coherent, peers neither need access to the sinks of RDMA
+            // reads nor learn of them, there is one path, and no call may be made in a signal
+            // handler.
             ..DAT_PROVIDER_ATTR::zeroed()
         };
     }
 }
 
-// Bits of three attributes for which the headers define no names; their values are those of OFED's documentation.
+// Bits of three attributes for which the headers define no names. The values are those in OFED's
+// documentation.
 const SRQ_LOW_WATERMARK: DAT_COUNT = 0x1;
 const EP_SOFT_WATERMARK: DAT_COUNT = 0x10;
 const EP_HARD_WATERMARK: DAT_COUNT = 0x100;
@@ -164,7 +168,7 @@ const SRQ_OUTSTANDING: DAT_COUNT = 0x10;
 const RECV_BUFFERS: DAT_COUNT = 0x1;
 const RECV_SPAN: DAT_COUNT = 0x10;
 
-/// Ours, as major and minor.
+/// The version of this library, as major and minor number.
 fn version() -> (u32, u32) {
     let number = |text: &str| text.parse().unwrap_or(0);
     (number(env!("CARGO_PKG_VERSION_MAJOR")), number(env!("CARGO_PKG_VERSION_MINOR")))
@@ -174,7 +178,7 @@ fn count(n: usize) -> DAT_COUNT {
     DAT_COUNT::try_from(n).unwrap_or(DAT_COUNT::MAX)
 }
 
-/// Text for a field of C, cut where it does not fit, always terminated.
+/// Text for a field of C. It is cut if it does not fit, and always terminated.
 fn text(text: &str) -> [c_char; DAT_NAME_MAX_LENGTH] {
     let mut field = [0; DAT_NAME_MAX_LENGTH];
     let (_terminator, room) = field.split_last_mut().unwrap_or((&mut 0, &mut []));
@@ -184,6 +188,6 @@ fn text(text: &str) -> [c_char; DAT_NAME_MAX_LENGTH] {
     field
 }
 
-fn truth(yes: bool) -> DAT_BOOLEAN {
+fn dat_boolean(yes: bool) -> DAT_BOOLEAN {
     if yes { DAT_TRUE } else { DAT_FALSE }
 }

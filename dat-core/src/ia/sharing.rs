@@ -1,6 +1,7 @@
-//! Adapters that report asynchronous errors to a dispatcher of another open of the same adapter.
+//! Adapters that report asynchronous errors to an EVD of another open of the same adapter.
 //!
-//! An adapter goes with all its dispatchers, whoever else uses them; so it must be possible to find those who do.
+//! An adapter is closed with all its EVDs, even if other adapters use them. So it must be possible
+//! to find these adapters.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,59 +13,62 @@ use crate::evd::Evd;
 use crate::handle::{self, Node, Pin, Ref};
 use crate::provider::Transport;
 
-/// A dispatcher, by its handle, and an adapter that reports to it but does not own it, by the address of its
-/// `Node<Ia<T>>`. Both are made of the same transport.
-struct Share {
+/// An EVD, by its handle, and an adapter that reports to it but does not own it, by the address of
+/// its `Node<Ia<T>>`. Both have the same transport.
+struct Reporter {
     evd: usize,
     ia: usize,
 }
 
-/// Taken by every open, close and cascade that concerns a shared dispatcher; no lock but leaves is taken under it.
-fn shares() -> MutexGuard<'static, Vec<Share>> {
-    static SHARES: Mutex<Vec<Share>> = Mutex::new(Vec::new());
-    SHARES.lock().unwrap_or_else(PoisonError::into_inner)
+/// Taken by every open, close and removal that concerns a shared EVD. Only leaf locks are taken
+/// under it.
+fn reporters() -> MutexGuard<'static, Vec<Reporter>> {
+    static REPORTERS: Mutex<Vec<Reporter>> = Mutex::new(Vec::new());
+    REPORTERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A dispatcher for asynchronous errors of an adapter of that name.
+/// Checks that this is an EVD for asynchronous errors of an adapter with that name, and pins it.
 ///
 /// # Safety
-/// As [`handle::pin`].
+/// As for [`handle::pin`].
 pub(super) unsafe fn check<T: Transport>(evd: DAT_EVD_HANDLE, name: &str) -> Result<Pin<Evd<T>>> {
     let invalid = Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC);
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     let evd = unsafe { handle::pin::<Evd<T>>(evd) };
-    let evd = evd.map_err(|error| error.about(DAT_INVALID_HANDLE_EVD_ASYNC))?;
+    let evd = evd.map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_ASYNC))?;
     if evd.flags & DAT_EVD_ASYNC_FLAG != 0 && evd.ia.name == name { Ok(evd) } else { Err(invalid) }
 }
 
-/// From here on `ia` reports to `evd`.
-pub(super) fn join<T: Transport>(ia: &Node<Ia<T>>, evd: &Node<Evd<T>>) -> Result<()> {
-    let mut shares = shares();
-    // Its adapter has told everyone who reports to its dispatchers, or is about to.
+/// Makes `ia` report to `evd` from now on.
+pub(super) fn add_reporter<T: Transport>(ia: &Node<Ia<T>>, evd: &Node<Evd<T>>) -> Result<()> {
+    let mut reporters = reporters();
+    // An adapter that closes has already detached the adapters that report to its EVDs, or is about
+    // to.
     if evd.ia.is_closing() {
         return Err(Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC));
     }
-    shares.push(Share { evd: evd.handle() as usize, ia: std::ptr::from_ref(ia).addr() });
+    reporters.push(Reporter { evd: evd.handle() as usize, ia: std::ptr::from_ref(ia).addr() });
     ia.set_async_evd(Some(Ref::new(evd)));
     Ok(())
 }
 
-/// `ia` reports to nobody any more.
-pub(super) fn leave<T: Transport>(ia: &Node<Ia<T>>) {
-    let mut shares = shares();
-    shares.retain(|share| share.ia != std::ptr::from_ref(ia).addr());
+/// Makes `ia` report to no EVD any more.
+pub(super) fn remove_reporter<T: Transport>(ia: &Node<Ia<T>>) {
+    let mut reporters = reporters();
+    reporters.retain(|reporter| reporter.ia != std::ptr::from_ref(ia).addr());
     ia.set_async_evd(None);
 }
 
-/// Nobody reports to the dispatchers of `ia` any more.
-pub(super) fn expel<T: Transport>(ia: &Node<Ia<T>>) {
-    let mut shares = shares();
+/// Detaches all adapters that report to the EVDs of `ia`.
+pub(super) fn remove_reporters_to<T: Transport>(ia: &Node<Ia<T>>) {
+    let mut reporters = reporters();
     let evds = ia.objects(DAT_HANDLE_TYPE_EVD);
-    shares.retain(|share| {
-        let ours = evds.contains(&(share.evd as DAT_EVD_HANDLE));
+    reporters.retain(|reporter| {
+        let ours = evds.contains(&(reporter.evd as DAT_EVD_HANDLE));
         if ours {
-            // SAFETY: an adapter leaves, under the lock held here, before it goes; it is of the dispatcher's transport.
-            unsafe { &*(share.ia as *const Node<Ia<T>>) }.set_async_evd(None);
+            // SAFETY: an adapter removes itself under the lock held here before it is freed. It has
+            // the transport of the EVD.
+            unsafe { &*(reporter.ia as *const Node<Ia<T>>) }.set_async_evd(None);
         }
         !ours
     });

@@ -1,12 +1,12 @@
-//! Local memory regions: memory the adapter may touch.
+//! Local memory regions (LMRs): memory that the adapter may access.
 
 use std::ffi::c_void;
 
 use dat_sys::ib::DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
 use dat_sys::*;
 
-use super::mapping::{Lack, Use};
-use super::shared::{Claim, Cookie};
+use super::mapping::{MappingError, Protection};
+use super::shared::{Cookie, CookieClaim};
 use super::{Pz, Rmr};
 use crate::allocate::no_memory;
 use crate::error::{Error, Result};
@@ -16,23 +16,23 @@ use crate::provider::{Access, Mem, Region, Transport};
 
 /// A local memory region.
 pub struct Lmr<T: Transport> {
-    /// What the transport calls it.
+    /// The transport's object.
     pub mr: T::Mr,
-    /// Its protection zone.
+    /// The protection zone of the region.
     pub pz: Ref<Pz<T>>,
-    /// Its adapter.
+    /// The adapter of the region.
     pub ia: Ref<Ia<T>>,
     mem: Mem,
     privileges: DAT_MEM_PRIV_FLAGS,
     origin: Origin,
 }
 
-/// What the consumer made it of.
+/// The kind of memory that the consumer registered.
 enum Origin {
     Virtual,
-    /// Another region, as the consumer named it: the handle may be stale by now.
+    /// Another region. The handle may have become stale since.
     Lmr(usize),
-    Shared(Claim),
+    Shared(CookieClaim),
 }
 
 // SAFETY: the address in `mem` is never followed here.
@@ -44,20 +44,20 @@ unsafe impl<T: Transport> Sync for Lmr<T> {}
 pub enum Memory<'a, T: Transport> {
     /// `DAT_MEM_TYPE_VIRTUAL`: a range of addresses.
     Virtual {
-        /// First byte.
+        /// The address of the first byte.
         addr: *mut c_void,
-        /// Bytes.
+        /// The length in bytes.
         length: DAT_VLEN,
     },
     /// `DAT_MEM_TYPE_LMR`: the memory of another region, which stays independent.
     Lmr(&'a Node<Lmr<T>>),
     /// `DAT_MEM_TYPE_SHARED_VIRTUAL`: a range of addresses that other processes have mapped, too.
     Shared {
-        /// First byte.
+        /// The address of the first byte.
         addr: *mut c_void,
-        /// Bytes.
+        /// The length in bytes.
         length: DAT_VLEN,
-        /// What all of them call it.
+        /// The name of the memory in all these processes.
         cookie: Cookie,
     },
 }
@@ -67,11 +67,11 @@ impl<T: Transport> Object for Lmr<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_LMR;
 }
 
-/// dat_lmr_create; arguments are counted as in uDAPL 2.0, where `va_type` is the seventh.
+/// dat_lmr_create. Argument positions are those of uDAPL 2.0, where `va_type` is the seventh.
 ///
 /// # Safety
-/// The memory stays mapped until the region is freed, and the consumer accepts that peers read and write it as
-/// `privileges` say.
+/// The memory stays mapped until the region is freed. The consumer accepts that peers read and
+/// write it as `privileges` permit.
 pub unsafe fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     memory: Memory<'_, T>,
@@ -107,19 +107,20 @@ pub unsafe fn create<T: Transport>(
         Memory::Virtual { .. } => Origin::Virtual,
         Memory::Lmr(lmr) => Origin::Lmr(lmr.handle() as usize),
         Memory::Shared { cookie, .. } => {
-            Origin::Shared(Claim::new(ia.provider, cookie, mem.addr as u64, mem.len as u64)?)
+            Origin::Shared(CookieClaim::new(ia.provider, cookie, mem.addr as u64, mem.len as u64)?)
         }
     };
     let _control = ia.control();
     ia.add(|_| {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         let mr = unsafe { ia.transport.mr(&pz.pd, mem, access) }?;
         Ok(Lmr { mr, pz: Ref::new(pz), ia: Ref::new(ia), mem, privileges, origin })
     })
 }
 
 fn virtual_range<T: Transport>(ia: &Ia<T>, addr: *mut c_void, length: DAT_VLEN) -> Result<Mem> {
-    // uDAPL 1.2, dat_lmr_create: DAT_LENGTH_ERROR (dapltest -T F mem asks for it).
+    // A length of 0 is a `DAT_LENGTH_ERROR` (uDAPL 1.2, dat_lmr_create). `dapltest -T F mem` checks
+    // that.
     if length == 0 {
         return Err(Error::of(DAT_LENGTH_ERROR));
     }
@@ -135,7 +136,8 @@ fn virtual_range<T: Transport>(ia: &Ia<T>, addr: *mut c_void, length: DAT_VLEN) 
     Ok(Mem { addr: addr.cast(), len, zero_based: false })
 }
 
-/// Whether memory can be used as a region's privileges say. What cannot would end the process when a peer touches it.
+/// Checks that memory can be used as a region's privileges permit. Otherwise an access of a peer
+/// would end the process.
 fn check_mapping<T: Transport>(
     ia: &Ia<T>,
     mem: Mem,
@@ -143,30 +145,33 @@ fn check_mapping<T: Transport>(
     privileges: DAT_MEM_PRIV_FLAGS,
 ) -> Result<()> {
     let is_ours = !ia.transport.attrs().pins;
-    let wanted = Use {
+    let wanted = Protection {
         read: is_ours && (access.local_read || access.remote_read || access.remote_atomic),
         write: is_ours && (access.local_write || access.remote_write || access.remote_atomic),
     };
     let has = |flag| privileges & flag != 0;
-    let subtype = match ia.mappings.allow(mem.addr as usize, mem.len, wanted) {
+    let subtype = match ia.mappings.check(mem.addr as usize, mem.len, wanted) {
         Ok(()) => return Ok(()),
-        // uDAPL 1.2, dat_lmr_create: the buffer must have been allocated.
-        Err(Lack::Memory) => return Err(Error::arg(3)),
-        Err(Lack::Room) => return Err(no_memory(())),
-        Err(Lack::Read)
+        // The buffer must have been allocated (uDAPL 1.2, dat_lmr_create).
+        Err(MappingError::NotMapped) => return Err(Error::arg(3)),
+        Err(MappingError::NoMemory) => return Err(no_memory(())),
+        Err(MappingError::NotReadable)
             if has(DAT_MEM_PRIV_REMOTE_READ_FLAG) && !has(DAT_MEM_PRIV_LOCAL_READ_FLAG) =>
         {
             DAT_PRIVILEGES_RDMA_READ
         }
-        Err(Lack::Read) => DAT_PRIVILEGES_READ,
-        Err(Lack::Write) if has(DAT_MEM_PRIV_LOCAL_WRITE_FLAG) => DAT_PRIVILEGES_WRITE,
-        Err(Lack::Write) => DAT_PRIVILEGES_RDMA_WRITE,
+        Err(MappingError::NotReadable) => DAT_PRIVILEGES_READ,
+        Err(MappingError::NotWritable) if has(DAT_MEM_PRIV_LOCAL_WRITE_FLAG) => {
+            DAT_PRIVILEGES_WRITE
+        }
+        Err(MappingError::NotWritable) => DAT_PRIVILEGES_RDMA_WRITE,
     };
     Err(Error::new(DAT_PRIVILEGES_VIOLATION, subtype))
 }
 
-/// What the privileges allow. Local reading is implied, as verbs have it: programs send from memory that they registered for
-/// writing only (dtest does). `strict`: it takes the privilege.
+/// The accesses that the privileges permit. Local reading is implied, as in verbs, because programs
+/// send from memory that they registered only for writing (dtest does). If `strict`, local reading
+/// requires the privilege.
 pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS, strict: bool) -> Access {
     Access {
         local_read: !strict || privileges & DAT_MEM_PRIV_LOCAL_READ_FLAG != 0,
@@ -177,38 +182,39 @@ pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS, strict: bool) -> Access {
     }
 }
 
-/// dat_lmr_free: from here on its contexts name nothing. Refused while an RMR is bound to it, or a bind to it is queued.
+/// dat_lmr_free. Afterwards the contexts of the region are invalid. It is refused while an RMR is
+/// bound to the region or a bind to it is queued.
 ///
 /// # Safety
-/// Nobody uses a reference to it any more, if this succeeds.
+/// If this succeeds, nobody uses a reference to the region any more.
 pub unsafe fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
     let (ia, handle) = (lmr.ia.clone(), lmr.handle());
     let control = ia.control_to_free::<Lmr<T>>(handle)?;
     if lmr.in_use() {
         for rmr in ia.objects(DAT_HANDLE_TYPE_RMR) {
-            // SAFETY: under the control lock none goes away.
+            // SAFETY: while the control lock is held, no RMR is freed.
             if let Ok(rmr) = unsafe { handle::get::<Rmr<T>>(rmr) } {
-                rmr.settle();
+                rmr.release_unbound();
             }
         }
     }
     if lmr.in_use() {
         return Err(Error::state(DAT_INVALID_STATE_LMR_IN_USE));
     }
-    ia.delist(lmr);
-    // SAFETY: nobody depends on it.
-    let gone = unsafe { handle::remove(lmr) };
-    drop(gone);
+    ia.unregister_object(lmr);
+    // SAFETY: no object depends on the region.
+    let removed = unsafe { handle::remove(lmr) };
+    drop(removed);
     drop(control);
     Ok(())
 }
 
-/// dat_lmr_sync_rdma_read and dat_lmr_sync_rdma_write: memory is coherent, so only the segments are checked.
-/// They may be of any protection zone.
+/// dat_lmr_sync_rdma_read and dat_lmr_sync_rdma_write. Memory is coherent, so only the segments are
+/// checked. They may belong to any protection zone.
 pub fn sync<T: Transport>(ia: &Node<Ia<T>>, segments: &[DAT_LMR_TRIPLET]) -> Result<()> {
     let _control = ia.control();
     let handles = ia.objects(DAT_HANDLE_TYPE_LMR);
-    // SAFETY: under the control lock no region of this adapter goes away.
+    // SAFETY: while the control lock is held, no region of this adapter is freed.
     let lmrs: Vec<&Node<Lmr<T>>> =
         handles.into_iter().filter_map(|handle| unsafe { handle::get(handle) }.ok()).collect();
     let inside = |segment: &DAT_LMR_TRIPLET| {
@@ -218,12 +224,12 @@ pub fn sync<T: Transport>(ia: &Node<Ia<T>>, segments: &[DAT_LMR_TRIPLET]) -> Res
 }
 
 impl<T: Transport> Lmr<T> {
-    /// Key for local segments.
+    /// The key for local segments.
     pub fn context(&self) -> DAT_LMR_CONTEXT {
         self.mr.lkey()
     }
 
-    /// Key for peers; 0 if no remote privilege was asked for.
+    /// The key for peers. 0 if the region was created without a remote privilege.
     pub fn rmr_context(&self) -> DAT_RMR_CONTEXT {
         let remote = DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
         if self.privileges & remote == 0 { 0 } else { self.mr.rkey() }
@@ -238,7 +244,7 @@ impl<T: Transport> Lmr<T> {
                 (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: lmr as DAT_LMR_HANDLE })
             }
             Origin::Shared(claim) => {
-                // The consumer's may be gone; this one is as long as the region.
+                // The consumer's cookie may be gone. This copy lives as long as the region.
                 let shared_memory_id = std::ptr::from_ref(claim.cookie()).cast_mut();
                 let for_shared_memory =
                     DAT_SHARED_MEMORY { virtual_address: for_va, shared_memory_id };
@@ -260,12 +266,12 @@ impl<T: Transport> Lmr<T> {
         };
     }
 
-    /// The privileges it was created with.
+    /// The privileges that the region was created with.
     pub fn privileges(&self) -> DAT_MEM_PRIV_FLAGS {
         self.privileges
     }
 
-    /// Whether a segment is in the region and names it.
+    /// Whether a segment names this region and lies inside it.
     pub fn contains(&self, segment: &DAT_LMR_TRIPLET) -> bool {
         let base = if self.mem.zero_based { 0 } else { self.mem.addr as u64 };
         let end = segment.virtual_address.checked_add(segment.segment_length.into());
@@ -279,7 +285,8 @@ impl<T: Transport> Lmr<T> {
 mod tests {
     use super::*;
 
-    /// Each privilege gives the access that it is named after, and no other; only local reading is implied.
+    /// Each privilege permits the access that it is named after, and no other one. Only local
+    /// reading is implied.
     #[test]
     fn each_privilege_gives_its_own_access() {
         let none = Access::default();

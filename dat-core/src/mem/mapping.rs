@@ -1,10 +1,10 @@
-//! What the mappings of this process allow: whether there is memory at some addresses, and whether it can be
-//! used as a region's privileges say. A peer's access to what cannot be used would end the process by a
-//! signal.
+//! What the mappings of this process permit: whether there is memory at an address range, and
+//! whether it can be used as a region's privileges say. If it cannot, an access of a peer would end
+//! the process by a signal.
 //!
-//! Linux tells of one mapping at a time (PROCMAP_QUERY, since 6.11), so that the cost is that of the mappings
-//! and not of the pages. Before, the whole list is read; without /proc, only whether there is memory can be
-//! told.
+//! Since Linux 6.11 the kernel describes one mapping at a time (PROCMAP_QUERY), so the cost depends
+//! on the number of mappings and not of pages. On older kernels the whole list is read. Without
+//! /proc, only the existence of memory can be checked.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -12,92 +12,99 @@ use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
-use crate::allocate::{OBJECT, find_room};
+use crate::allocate::{OBJECT_BYTES, check_room};
 
 /// Why a range of addresses cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lack {
-    /// There is no memory at some of them.
-    Memory,
-    /// Some of it cannot be read.
-    Read,
-    /// Some of it cannot be written.
-    Write,
-    /// There is no memory to find out.
-    Room,
+pub(crate) enum MappingError {
+    /// There is no memory at some of the addresses.
+    NotMapped,
+    /// Some of the memory cannot be read.
+    NotReadable,
+    /// Some of the memory cannot be written.
+    NotWritable,
+    /// There is no memory for the check itself.
+    NoMemory,
 }
 
-/// What a region's memory is used for.
+/// How memory is accessed, or may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Use {
+pub(crate) struct Protection {
     pub(crate) read: bool,
     pub(crate) write: bool,
 }
 
-/// The list of the process's mappings.
+/// The open list of the process's mappings.
 #[derive(Default)]
-pub(crate) struct Mappings(OnceLock<Option<List>>);
+pub(crate) struct Mappings(OnceLock<Option<MapsFile>>);
 
-struct List {
-    /// Whose it is: a child has mappings of its own.
+struct MapsFile {
+    /// The process that opened the file. A child has mappings of its own.
     process: u32,
     file: File,
 }
 
-/// A mapping, or what is known of one.
+/// One mapping.
 struct Mapping {
     end: usize,
-    allows: Use,
+    allows: Protection,
 }
 
-/// Not that of the process's first thread, which may have ended before the others.
-const LIST: &str = "/proc/thread-self/maps";
+/// This is not the path of the process's first thread, which may have ended before the others.
+const MAPS_PATH: &str = "/proc/thread-self/maps";
 
 impl Mappings {
-    /// Whether all of a range can be used so; `addr + len` must not wrap.
-    pub(crate) fn allow(&self, addr: usize, len: usize, wanted: Use) -> Result<(), Lack> {
+    /// Checks that all of a range permits the access. `addr + len` must not wrap.
+    pub(crate) fn check(
+        &self,
+        addr: usize,
+        len: usize,
+        wanted: Protection,
+    ) -> Result<(), MappingError> {
         let process = std::process::id();
-        let open = || Some(List { process, file: File::open(LIST).ok()? });
+        let open = || Some(MapsFile { process, file: File::open(MAPS_PATH).ok()? });
         let list = self.0.get_or_init(open).as_ref();
-        let anew = if list.is_some_and(|list| list.process == process) { None } else { open() };
-        let Some(list) = anew.as_ref().or(list.filter(|list| list.process == process)) else {
-            return if is_mapped(addr, len) { Ok(()) } else { Err(Lack::Memory) };
+        let reopened = if list.is_some_and(|list| list.process == process) { None } else { open() };
+        let Some(list) = reopened.as_ref().or(list.filter(|list| list.process == process)) else {
+            return if is_mapped(addr, len) { Ok(()) } else { Err(MappingError::NotMapped) };
         };
-        match each(addr, len, wanted, |at| query(&list.file, at)) {
+        match check_each(addr, len, wanted, |at| query(&list.file, at)) {
             Ok(result) => result,
-            // The kernel is older, and the list is text.
-            Err(Unsupported) if find_room(OBJECT).is_err() => Err(Lack::Room),
-            Err(Unsupported) => in_text(addr, len, wanted),
+            // The kernel is older than PROCMAP_QUERY. Read the list as text.
+            Err(Unsupported) if check_room(OBJECT_BYTES).is_err() => Err(MappingError::NoMemory),
+            Err(Unsupported) => check_by_text(addr, len, wanted),
         }
     }
 }
 
-/// The kernel does not answer such questions.
+/// The kernel does not support PROCMAP_QUERY.
 struct Unsupported;
 
-/// Goes from mapping to mapping; `find` gives the one that has an address. That there is no memory counts
-/// more than what cannot be done with it.
-fn each(
+/// Checks a range, mapping by mapping. `find` returns the mapping that contains an address. Missing
+/// memory takes precedence over missing permissions.
+fn check_each(
     addr: usize,
     len: usize,
-    wanted: Use,
+    wanted: Protection,
     mut find: impl FnMut(usize) -> Result<Option<Mapping>, Unsupported>,
-) -> Result<Result<(), Lack>, Unsupported> {
+) -> Result<Result<(), MappingError>, Unsupported> {
     let (mut at, mut result) = (addr, Ok(()));
     while at < addr + len {
-        let Some(Mapping { end, allows }) = find(at)? else { return Ok(Err(Lack::Memory)) };
+        let Some(Mapping { end, allows }) = find(at)? else {
+            return Ok(Err(MappingError::NotMapped));
+        };
         if wanted.read && !allows.read {
-            result = result.and(Err(Lack::Read));
+            result = result.and(Err(MappingError::NotReadable));
         }
         if wanted.write && !allows.write {
-            result = result.and(Err(Lack::Write));
+            result = result.and(Err(MappingError::NotWritable));
         }
         at = end;
     }
     Ok(result)
 }
 
-/// The kernel's `procmap_query`.
+/// The kernel's `struct procmap_query`.
 #[repr(C)]
 #[derive(Default)]
 struct Query {
@@ -126,58 +133,64 @@ const WRITABLE: u64 = 2;
 
 fn query(list: &File, at: usize) -> Result<Option<Mapping>, Unsupported> {
     let mut query = Query { size: size_of::<Query>() as u64, addr: at as u64, ..Query::default() };
-    // SAFETY: the kernel reads and writes one structure of this size; its two pointers are null, with lengths of 0.
+    // SAFETY: the kernel reads and writes one structure of this size. Its two pointers are null,
+    // and their lengths are 0.
     let result = unsafe { libc::ioctl(list.as_raw_fd(), PROCMAP_QUERY as _, &raw mut query) };
     if result != 0 {
-        // SAFETY: this thread's.
+        // SAFETY: the location belongs to this thread.
         return match unsafe { *libc::__errno_location() } {
             libc::ENOENT => Ok(None),
             _ => Err(Unsupported),
         };
     }
-    let allows =
-        Use { read: query.vma_flags & READABLE != 0, write: query.vma_flags & WRITABLE != 0 };
+    let allows = Protection {
+        read: query.vma_flags & READABLE != 0,
+        write: query.vma_flags & WRITABLE != 0,
+    };
     Ok(Some(Mapping { end: query.vma_end as usize, allows }))
 }
 
-/// The same by the list as text, which is in order.
-fn in_text(addr: usize, len: usize, wanted: Use) -> Result<(), Lack> {
-    let lines = File::open(LIST).into_iter().flat_map(|file| BufReader::new(file).split(b'\n'));
+/// Checks a range by the list as text, which is sorted by address.
+fn check_by_text(addr: usize, len: usize, wanted: Protection) -> Result<(), MappingError> {
+    let lines =
+        File::open(MAPS_PATH).into_iter().flat_map(|file| BufReader::new(file).split(b'\n'));
     let lines = lines.map_while(Result::ok).map(|line| String::from_utf8_lossy(&line).into_owned());
     let mut lines = lines.peekable();
     if lines.peek().is_none() {
-        return if is_mapped(addr, len) { Ok(()) } else { Err(Lack::Memory) };
+        return if is_mapped(addr, len) { Ok(()) } else { Err(MappingError::NotMapped) };
     }
     let found =
-        each(addr, len, wanted, |at| Ok(lines.by_ref().find_map(|line| mapping(&line, at))));
-    found.unwrap_or(Err(Lack::Memory))
+        check_each(addr, len, wanted, |at| Ok(lines.by_ref().find_map(|line| mapping(&line, at))));
+    found.unwrap_or(Err(MappingError::NotMapped))
 }
 
-/// A line, such as `7f0000000000-7f0000001000 rw-p 00000000 00:00 0`, if its mapping has the address.
+/// Parses a line such as `7f0000000000-7f0000001000 rw-p 00000000 00:00 0`. Returns its mapping if
+/// that contains the address.
 fn mapping(line: &str, at: usize) -> Option<Mapping> {
     let mut words = line.split(' ');
     let (start, end) = words.next()?.split_once('-')?;
     let [start, end] = [start, end].map(|number| usize::from_str_radix(number, 16).ok());
     let allows = words.next()?.as_bytes();
-    let allows = Use { read: allows.first() == Some(&b'r'), write: allows.get(1) == Some(&b'w') };
+    let allows =
+        Protection { read: allows.first() == Some(&b'r'), write: allows.get(1) == Some(&b'w') };
     (start? <= at && at < end?).then_some(Mapping { end: end?, allows })
 }
 
-/// Whether there is memory at all of these addresses, whatever may be done with it.
+/// Whether there is memory at all of these addresses, whatever its permissions.
 fn is_mapped(addr: usize, len: usize) -> bool {
-    /// Pages in one look.
-    const PAGES: usize = 4096;
-    // SAFETY: no pointers.
+    /// The number of pages that one call checks.
+    const PAGES_PER_CALL: usize = 4096;
+    // SAFETY: the call takes no pointers.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let end = addr + len;
-    let mut resident = [0; PAGES];
-    // mincore, and not msync, which would be as good: valgrind takes that for a use of what is there.
-    (addr - addr % page..end).step_by(PAGES * page).all(|start| {
-        // SAFETY: nothing but `resident` is written, a byte for each page.
+    let mut resident = [0; PAGES_PER_CALL];
+    // msync would work as well as mincore, but valgrind takes it for an access to the memory.
+    (addr - addr % page..end).step_by(PAGES_PER_CALL * page).all(|start| {
+        // SAFETY: the kernel writes only to `resident`, one byte for each page.
         unsafe {
             libc::mincore(
                 start as *mut c_void,
-                (end - start).min(PAGES * page),
+                (end - start).min(PAGES_PER_CALL * page),
                 resident.as_mut_ptr(),
             ) == 0
                 || *libc::__errno_location() != libc::ENOMEM
@@ -190,17 +203,17 @@ mod tests {
     use super::*;
 
     const PAGE: usize = 4096;
-    const READ: Use = Use { read: true, write: false };
-    const BOTH: Use = Use { read: true, write: true };
+    const READ: Protection = Protection { read: true, write: false };
+    const BOTH: Protection = Protection { read: true, write: true };
 
-    /// Five pages: to be read and written, to be read, none, no access, to be read and written.
+    /// Five pages: read and write, read only, not mapped, no access, read and write.
     struct Pages(usize);
 
     impl Pages {
         fn new() -> Self {
             let map = |at: usize, len, allows, flags| {
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-                // SAFETY: a mapping of our own.
+                // SAFETY: the mapping belongs to this test.
                 let at = unsafe { libc::mmap(at as *mut c_void, len, allows, flags, -1, 0) };
                 assert_ne!(at, libc::MAP_FAILED);
                 at as usize
@@ -209,7 +222,7 @@ mod tests {
             let start = map(0, 5 * PAGE, both, 0);
             map(start + PAGE, PAGE, libc::PROT_READ, libc::MAP_FIXED);
             map(start + 3 * PAGE, PAGE, libc::PROT_NONE, libc::MAP_FIXED);
-            // SAFETY: the third of these pages.
+            // SAFETY: this is the third of these pages.
             assert_eq!(unsafe { libc::munmap((start + 2 * PAGE) as *mut c_void, PAGE) }, 0);
             Pages(start)
         }
@@ -217,7 +230,7 @@ mod tests {
 
     impl Drop for Pages {
         fn drop(&mut self) {
-            // SAFETY: all of what `new` has mapped.
+            // SAFETY: this is all that `new` has mapped.
             unsafe { libc::munmap(self.0 as *mut c_void, 5 * PAGE) };
         }
     }
@@ -230,37 +243,41 @@ mod tests {
         let cases = [
             (at(0), PAGE, BOTH, Ok(())),
             (at(0) + 100, PAGE - 100, BOTH, Ok(())),
-            (at(0), PAGE + 1, BOTH, Err(Lack::Write)),
+            (at(0), PAGE + 1, BOTH, Err(MappingError::NotWritable)),
             (at(0), 2 * PAGE, READ, Ok(())),
-            (at(1), 1, BOTH, Err(Lack::Write)),
-            (at(0), 2 * PAGE + 1, READ, Err(Lack::Memory)),
-            (at(2), 1, READ, Err(Lack::Memory)),
-            (at(3), 1, READ, Err(Lack::Read)),
-            (at(3), 1, Use { read: false, write: false }, Ok(())),
+            (at(1), 1, BOTH, Err(MappingError::NotWritable)),
+            (at(0), 2 * PAGE + 1, READ, Err(MappingError::NotMapped)),
+            (at(2), 1, READ, Err(MappingError::NotMapped)),
+            (at(3), 1, READ, Err(MappingError::NotReadable)),
+            (at(3), 1, Protection { read: false, write: false }, Ok(())),
             (at(4), PAGE, BOTH, Ok(())),
-            (at(3), 2 * PAGE, BOTH, Err(Lack::Read)),
+            (at(3), 2 * PAGE, BOTH, Err(MappingError::NotReadable)),
         ];
         for (addr, len, wanted, expected) in cases {
             let page = (addr - pages.0) / PAGE;
-            assert_eq!(mappings.allow(addr, len, wanted), expected, "{page} {len} {wanted:?}");
+            assert_eq!(mappings.check(addr, len, wanted), expected, "{page} {len} {wanted:?}");
             assert_eq!(
-                in_text(addr, len, wanted),
+                check_by_text(addr, len, wanted),
                 expected,
                 "{page} {len} {wanted:?}, by the text"
             );
-            assert_eq!(is_mapped(addr, len), expected != Err(Lack::Memory), "{page} {len}");
+            assert_eq!(
+                is_mapped(addr, len),
+                expected != Err(MappingError::NotMapped),
+                "{page} {len}"
+            );
         }
-        assert_eq!(mappings.allow(usize::MAX - PAGE, PAGE, READ), Err(Lack::Memory));
+        assert_eq!(mappings.check(usize::MAX - PAGE, PAGE, READ), Err(MappingError::NotMapped));
     }
 
-    /// A child has other mappings.
+    /// A file that another process has opened is not used. A child has other mappings.
     #[test]
-    fn a_list_of_another_process_is_not_believed() {
+    fn a_maps_file_of_another_process_is_not_used() {
         let pages = Pages::new();
         let mappings = Mappings::default();
         let file = File::open("/proc/1/maps").or_else(|_| File::open("/dev/null")).expect("a file");
-        assert!(mappings.0.set(Some(List { process: 1, file })).is_ok());
-        assert_eq!(mappings.allow(pages.0, PAGE, BOTH), Ok(()));
-        assert_eq!(mappings.allow(pages.0 + 2 * PAGE, PAGE, BOTH), Err(Lack::Memory));
+        assert!(mappings.0.set(Some(MapsFile { process: 1, file })).is_ok());
+        assert_eq!(mappings.check(pages.0, PAGE, BOTH), Ok(()));
+        assert_eq!(mappings.check(pages.0 + 2 * PAGE, PAGE, BOTH), Err(MappingError::NotMapped));
     }
 }

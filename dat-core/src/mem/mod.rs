@@ -1,4 +1,4 @@
-//! Memory: who may touch which bytes.
+//! Memory, and who may access it.
 
 pub mod lmr;
 pub(crate) mod mapping;

@@ -1,4 +1,4 @@
-//! Protection zones: an endpoint reaches the memory of its own zone only.
+//! Protection zones (PZs): an endpoint can only access memory of its own zone.
 
 use dat_sys::*;
 
@@ -9,9 +9,9 @@ use crate::provider::Transport;
 
 /// A protection zone.
 pub struct Pz<T: Transport> {
-    /// What the transport calls it.
+    /// The transport's object.
     pub pd: T::Pd,
-    /// Its adapter.
+    /// The adapter of the zone.
     pub ia: Ref<Ia<T>>,
 }
 
@@ -26,20 +26,21 @@ pub fn create<T: Transport>(ia: &Node<Ia<T>>) -> Result<&'static Node<Pz<T>>> {
     ia.add(|_| Ok(Pz { pd: ia.transport.pd()?, ia: Ref::new(ia) }))
 }
 
-/// dat_pz_free: refused while an endpoint, a region or a shared receive queue is in it.
+/// dat_pz_free. It is refused while the zone contains an endpoint, a region or a shared receive
+/// queue.
 ///
 /// # Safety
-/// Nobody uses a reference to it any more, if this succeeds.
+/// If this succeeds, nobody uses a reference to the zone any more.
 pub unsafe fn free<T: Transport>(pz: &Node<Pz<T>>) -> Result<()> {
     let (ia, handle) = (pz.ia.clone(), pz.handle());
     let control = ia.control_to_free::<Pz<T>>(handle)?;
     if pz.in_use() {
         return Err(Error::state(DAT_INVALID_STATE_PZ_IN_USE));
     }
-    ia.delist(pz);
-    // SAFETY: nobody depends on it.
-    let gone = unsafe { handle::remove(pz) };
-    drop(gone);
+    ia.unregister_object(pz);
+    // SAFETY: no object depends on the zone.
+    let removed = unsafe { handle::remove(pz) };
+    drop(removed);
     drop(control);
     Ok(())
 }

@@ -1,7 +1,9 @@
-//! Remote memory regions (memory windows): what peers may do with part of a region, until it is bound anew.
+//! Remote memory regions (RMRs, memory windows): what peers may do with part of a region, until the
+//! RMR is bound again.
 //!
-//! A bind goes through an endpoint's request queue. When it is carried out only the transport knows; so an RMR keeps each
-//! bind that may hold or may come to hold, and asks. As long as it keeps one, the LMR is in use.
+//! A bind goes through an endpoint's request queue. Only the transport knows when it is carried
+//! out. So an RMR keeps each bind that is or may become current, and asks the transport about it.
+//! As long as the RMR keeps a bind, the LMR of the bind is in use.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,20 +16,20 @@ use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
 use crate::provider::{BindState, Transport, View, Window};
 
-/// A remote memory region. Fields are dropped in this order.
+/// A remote memory region. The fields are dropped in this order.
 pub struct Rmr<T: Transport> {
-    /// What the transport calls it.
+    /// The transport's object.
     pub window: T::Mw,
-    /// Its protection zone.
+    /// The protection zone of the RMR.
     pub pz: Ref<Pz<T>>,
-    /// Its adapter.
+    /// The adapter of the RMR.
     pub ia: Ref<Ia<T>>,
     scope: DAT_RMR_SCOPE,
-    binds: Mutex<Vec<Bind<T>>>,
+    binds: Mutex<Vec<PostedBind<T>>>,
 }
 
 /// A bind that has been posted.
-struct Bind<T: Transport> {
+struct PostedBind<T: Transport> {
     context: DAT_RMR_CONTEXT,
     to: DAT_LMR_TRIPLET,
     privileges: DAT_MEM_PRIV_FLAGS,
@@ -35,16 +37,16 @@ struct Bind<T: Transport> {
     _lmr: Ref<Lmr<T>>,
 }
 
-/// What dat_rmr_bind is asked for.
+/// The arguments of dat_rmr_bind.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Which part of the region; length 0 unbinds.
+    /// The part of the region. Length 0 unbinds.
     pub to: DAT_LMR_TRIPLET,
     /// What peers may do.
     pub privileges: DAT_MEM_PRIV_FLAGS,
-    /// How peers name the bytes.
+    /// How peers address the bytes.
     pub va_type: DAT_VA_TYPE,
-    /// Comes back in the event.
+    /// The cookie that the event returns.
     pub cookie: u64,
     /// `DAT_COMPLETION_…`.
     pub flags: DAT_COMPLETION_FLAGS,
@@ -55,8 +57,8 @@ impl<T: Transport> Object for Rmr<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_RMR;
 }
 
-/// dat_rmr_create (`DAT_RMR_SCOPE_PZ`) and dat_rmr_create_for_ep (`DAT_RMR_SCOPE_EP`: what it is bound to is for the peer
-/// of the endpoint that the bind was posted to).
+/// dat_rmr_create (`DAT_RMR_SCOPE_PZ`) and dat_rmr_create_for_ep (`DAT_RMR_SCOPE_EP`: only the peer
+/// of the endpoint that a bind is posted to may use the RMR).
 pub fn create<T: Transport>(
     pz: &Node<Pz<T>>,
     scope: DAT_RMR_SCOPE,
@@ -72,25 +74,26 @@ pub fn create<T: Transport>(
     })
 }
 
-/// dat_rmr_free: bound or not.
+/// dat_rmr_free. The RMR may be bound.
 ///
 /// # Safety
-/// Nobody uses a reference to it any more, if this succeeds.
+/// If this succeeds, nobody uses a reference to the RMR any more.
 pub unsafe fn free<T: Transport>(rmr: &Node<Rmr<T>>) -> Result<()> {
     let (ia, handle) = (rmr.ia.clone(), rmr.handle());
     let control = ia.control_to_free::<Rmr<T>>(handle)?;
-    ia.delist(rmr);
-    // SAFETY: nothing depends on it.
+    ia.unregister_object(rmr);
+    // SAFETY: no object depends on the RMR.
     drop(unsafe { handle::remove(rmr) });
     drop(control);
     Ok(())
 }
 
-/// dat_rmr_bind: answers the new context, which is valid when the bind has been carried out; 0 if it unbinds,
-/// for which there is no region. Arguments are counted as in uDAPL 2.0, where the region is the second.
+/// dat_rmr_bind. Returns the new context, which is valid once the bind has been carried out.
+/// Returns 0 if the RMR is unbound, which takes no region. Argument positions are those of uDAPL
+/// 2.0, where the region is the second.
 ///
 /// # Safety
-/// As of all posts to the endpoint (`ep::post`).
+/// As for all posts to the endpoint (`ep::post`).
 pub unsafe fn bind<T: Transport>(
     rmr: &Node<Rmr<T>>,
     lmr: Option<&Node<Lmr<T>>>,
@@ -104,7 +107,7 @@ pub unsafe fn bind<T: Transport>(
     if ep.ia.handle() != rmr.ia.handle() {
         return Err(Error::handle(DAT_INVALID_HANDLE_EP));
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     let flags = unsafe { ep.check_bind(request.flags) }?;
     if request.privileges & !DAT_MEM_PRIV_ALL_FLAG != 0 {
         return Err(Error::arg(4));
@@ -112,34 +115,35 @@ pub unsafe fn bind<T: Transport>(
     if ![DAT_VA_TYPE_VA, DAT_VA_TYPE_ZB].contains(&request.va_type) {
         return Err(Error::arg(5));
     }
-    // uDAPL 1.2, dat_rmr_create: a zone restricts an RMR to its own connections, and memory.
-    // SAFETY: as the caller promised.
+    // A zone restricts an RMR to the zone's own connections and memory (uDAPL 1.2, dat_rmr_create).
+    // SAFETY: the caller guarantees this.
     if !unsafe { ep.is_in(&rmr.pz) } || lmr.is_some_and(|lmr| lmr.pz.handle() != rmr.pz.handle()) {
         return Err(Error::of(DAT_PROTECTION_VIOLATION));
     }
     let view = lmr.map(|lmr| view(lmr, request)).transpose()?;
-    let mut binds = rmr.current();
-    // SAFETY: as the caller promised.
+    let mut binds = rmr.current_binds();
+    // SAFETY: the caller guarantees this.
     let context =
         unsafe { ep.post_bind((rmr.handle(), &rmr.window), view, request.cookie, flags) }?;
     if let Some(lmr) = lmr {
         let &Request { to, privileges, va_type, .. } = request;
-        binds.push(Bind { context, to, privileges, va_type, _lmr: Ref::new(lmr) });
+        binds.push(PostedBind { context, to, privileges, va_type, _lmr: Ref::new(lmr) });
     }
     drop(binds);
     drop(control);
     Ok(context)
 }
 
-/// What peers shall see, if they may.
+/// What peers can access, if the region permits it.
 fn view<'a, T: Transport>(lmr: &'a Node<Lmr<T>>, request: &Request) -> Result<View<'a, T>> {
     let &Request { to, privileges, va_type, .. } = request;
-    // uDAPL 1.2, dat_rmr_bind: the segment must not exceed the region.
+    // The segment must not exceed the region (uDAPL 1.2, dat_rmr_bind).
     if !lmr.contains(&to) {
         return Err(Error::arg(3));
     }
     let access = super::lmr::access(privileges, false);
-    // uDAPL 1.2, dat_rmr_bind: peers may read what the owner may read, and write what the owner may write.
+    // Peers may read what the owner may read, and write what the owner may write (uDAPL 1.2,
+    // dat_rmr_bind).
     for (asked, needed, missing) in [
         (access.remote_read, DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_PRIVILEGES_READ),
         (access.remote_write, DAT_MEM_PRIV_LOCAL_WRITE_FLAG, DAT_PRIVILEGES_WRITE),
@@ -158,19 +162,20 @@ fn view<'a, T: Transport>(lmr: &'a Node<Lmr<T>>, request: &Request) -> Result<Vi
 }
 
 impl<T: Transport> Rmr<T> {
-    /// Lets go of the regions that it is not bound to any more. Called under the control lock.
-    pub fn settle(&self) {
-        drop(self.current());
+    /// Releases the regions that the RMR is not bound to any more. The caller holds the control
+    /// lock.
+    pub fn release_unbound(&self) {
+        drop(self.current_binds());
     }
 
-    /// The binds that hold, or wait for their turn. Called under the control lock.
-    fn current(&self) -> MutexGuard<'_, Vec<Bind<T>>> {
+    /// The binds that are current or wait in the queue. The caller holds the control lock.
+    fn current_binds(&self) -> MutexGuard<'_, Vec<PostedBind<T>>> {
         let mut binds = self.binds.lock().unwrap_or_else(PoisonError::into_inner);
         binds.retain(|bind| self.window.state(bind.context) != BindState::Over);
         binds
     }
 
-    /// dat_rmr_query: of an unbound region there is only where it belongs.
+    /// dat_rmr_query. If the RMR is unbound, only its adapter, zone and scope are reported.
     pub fn query(&self, param: &mut DAT_RMR_PARAM) {
         let _control = self.ia.control();
         *param = DAT_RMR_PARAM {
@@ -180,7 +185,7 @@ impl<T: Transport> Rmr<T> {
             va_type: DAT_VA_TYPE_VA,
             ..DAT_RMR_PARAM::zeroed()
         };
-        let binds = self.current();
+        let binds = self.current_binds();
         if let Some(bind) =
             binds.iter().find(|bind| self.window.state(bind.context) == BindState::Bound)
         {

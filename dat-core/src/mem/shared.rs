@@ -1,11 +1,13 @@
-//! Shared memory regions: a cookie names memory that several processes have mapped, so that they mean the same when they
-//! say it.
+//! Shared memory regions: a cookie names memory that several processes have mapped.
 //!
-//! In user space each process registers its own mapping, with its own contexts, privileges and zone (uDAPL 1.2,
-//! dat_lmr_create: the scope of a context is the consumer's address space). What there is to share is the name: as long as
-//! anybody has a region by a cookie, nobody can use that cookie, all 40 bytes of it, for other memory. The processes of one
-//! user find out through a file for each cookie in a directory of memory that the host shares. Whoever has the region has a
-//! shared lock on the file, which ends with its process however that ends.
+//! In user space each process registers its own mapping, with its own contexts, privileges and zone
+//! (uDAPL 1.2, dat_lmr_create: the scope of a context is the consumer's address space). Only the
+//! name is shared: as long as a process has a region with a cookie, no process can use that cookie,
+//! all 40 bytes of it, for other memory.
+//!
+//! The processes of one user coordinate through one file for each cookie, in a directory of memory
+//! that the host shares. Each process that has the region holds a shared lock on the file. The lock
+//! ends with the process, however that ends.
 
 use std::ffi::c_char;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -15,35 +17,45 @@ use std::path::{Path, PathBuf};
 
 use dat_sys::*;
 
-use crate::allocate::{ADAPTER, find_room};
+use crate::allocate::{ADAPTER_BYTES, check_room};
 use crate::error::{Error, Result};
 
-/// A region's name.
+/// The name of a shared region.
 pub type Cookie = [c_char; DAT_LMR_COOKIE_SIZE];
 
-/// The right to use a cookie; given back by `drop`.
-pub struct Claim {
+/// The right to use a cookie. Its drop releases the cookie.
+pub struct CookieClaim {
     cookie: Cookie,
     file: File,
     path: PathBuf,
     inode: u64,
 }
 
-/// Where names are kept.
-const HOST: &str = "/dev/shm";
+/// The directory of the files.
+const COOKIE_DIRECTORY: &str = "/dev/shm";
 
-impl Claim {
-    /// Claims a cookie for `len` bytes at `addr`, among consumers of a provider. `DAT_INVALID_STATE`: the memory is not
-    /// shared. `DAT_INVALID_PARAMETER`: the cookie names other memory (argument 3), or more or less of it (4).
+impl CookieClaim {
+    /// Claims a cookie for `len` bytes at `addr`, among the consumers of a provider. Errors:
+    ///
+    /// - `DAT_INVALID_STATE`: the memory is not shared.
+    /// - `DAT_INVALID_PARAMETER`, argument 3: the cookie names other memory.
+    /// - `DAT_INVALID_PARAMETER`, argument 4: the cookie names the same memory with another length.
     pub(super) fn new(provider: &str, cookie: Cookie, addr: u64, len: u64) -> Result<Self> {
-        // Not that of the process's first thread, which may have ended before the others. Paths need not be UTF-8.
-        // More than the list of mappings takes, and all that names files.
-        find_room(ADAPTER)?;
+        // Reserve more memory than the list of mappings and the file names take.
+        // The path is not that of the process's first thread, which may have ended before the
+        // others. The list need not be UTF-8.
+        check_room(ADAPTER_BYTES)?;
         let maps = fs::read("/proc/thread-self/maps").map_err(|_| Error::of(DAT_INTERNAL_ERROR))?;
         let maps = String::from_utf8_lossy(&maps);
-        // uDAPL 1.2, dat_lmr_create: an invalid state, if the buffer was not created shared by the platform.
-        let memory = object(&maps, addr, len).ok_or(Error::of(DAT_INVALID_STATE))?;
-        match Claim::file(Path::new(HOST), provider, cookie, &format!("{memory} {len}")) {
+        // The state is invalid if the platform did not create the buffer as shared memory (uDAPL
+        // 1.2, dat_lmr_create).
+        let memory = mapped_object(&maps, addr, len).ok_or(Error::of(DAT_INVALID_STATE))?;
+        match CookieClaim::claim_file(
+            Path::new(COOKIE_DIRECTORY),
+            provider,
+            cookie,
+            &format!("{memory} {len}"),
+        ) {
             Ok(Ok(claim)) => Ok(claim),
             Ok(Err(other)) if other.rsplit_once(' ').is_some_and(|(named, _)| named == memory) => {
                 Err(Error::arg(4))
@@ -58,8 +70,9 @@ impl Claim {
         &self.cookie
     }
 
-    /// As [`Claim::new`], for memory that `memory` describes. `Ok(Err)`: what the cookie is claimed for.
-    fn file(
+    /// As [`CookieClaim::new`], for memory that `memory` describes. `Ok(Err)` contains what the
+    /// cookie is claimed for.
+    fn claim_file(
         directory: &Path,
         provider: &str,
         cookie: Cookie,
@@ -82,25 +95,27 @@ impl Claim {
             if own.uid() != user {
                 return Err(io::ErrorKind::PermissionDenied.into());
             }
-            let alone = match file.try_lock() {
+            let exclusive = match file.try_lock() {
                 Ok(()) => true,
                 Err(TryLockError::WouldBlock) => false,
                 Err(TryLockError::Error(e)) => return Err(e),
             };
-            if alone && is_at(&path, own.ino()) {
-                // Nobody has the region, so nobody minds: what it says is of processes that are gone.
+            if exclusive && path_has_inode(&path, own.ino()) {
+                // No process has the region. The content of the file is from processes that are
+                // gone, so overwrite it.
                 file.set_len(0)?;
                 file.write_all(memory.as_bytes())?;
             }
-            // Not in one step from the other lock: others may come in between. So the last word is what it says now.
+            // Changing the lock is not atomic: another process may write in between. So the content
+            // that is read now decides.
             file.lock_shared()?;
             let mut named = String::new();
             file.rewind()?;
             file.read_to_string(&mut named)?;
-            let claim = Claim { cookie, file, path: path.clone(), inode: own.ino() };
+            let claim = CookieClaim { cookie, file, path: path.clone(), inode: own.ino() };
             match named {
-                // Whoever made it has gone again, or is about to write.
-                _ if !is_at(&path, own.ino()) => {}
+                // The process that created the file has removed it again, or is about to write.
+                _ if !path_has_inode(&path, own.ino()) => {}
                 named if named.is_empty() => {}
                 named if named == memory => return Ok(Ok(claim)),
                 other => return Ok(Err(other)),
@@ -109,25 +124,25 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for CookieClaim {
     fn drop(&mut self) {
-        // The last one, whether it had the region or only looked, takes the file away, under a lock that keeps others from
-        // joining in.
-        if self.file.try_lock().is_ok() && is_at(&self.path, self.inode) {
-            // Nothing depends on it: an old file is overwritten.
+        // The last process removes the file, whether it had the region or only checked. The
+        // exclusive lock keeps other processes from joining meanwhile.
+        if self.file.try_lock().is_ok() && path_has_inode(&self.path, self.inode) {
+            // A failure is harmless: an old file is overwritten.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
 /// Whether a path still leads to this file.
-fn is_at(path: &Path, inode: u64) -> bool {
+fn path_has_inode(path: &Path, inode: u64) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode)
 }
 
-/// What is mapped at `len` bytes from `addr`, as any process sees it: device, inode and offset. None: not all of it is one
-/// object that is mapped shared.
-fn object(maps: &str, addr: u64, len: u64) -> Option<String> {
+/// What is mapped at `len` bytes from `addr`, as any process sees it: device, inode and offset.
+/// `None`: the range is not completely in one object that is mapped shared.
+fn mapped_object(maps: &str, addr: u64, len: u64) -> Option<String> {
     let end = addr.checked_add(len)?;
     let mut first: Option<(&str, &str, u64)> = None;
     let mut covered = addr;
@@ -140,7 +155,7 @@ fn object(maps: &str, addr: u64, len: u64) -> Option<String> {
         }
         let (rights, offset) = (fields.next()?, u64::from_str_radix(fields.next()?, 16).ok()?);
         let (device, inode) = (fields.next()?, fields.next()?);
-        // The offset at which the object has what is at `addr`.
+        // The offset in the object of the byte at `addr`.
         let start = offset.wrapping_add(addr.wrapping_sub(from));
         let known = *first.get_or_insert((device, inode, start));
         if from > covered || !rights.ends_with('s') || known != (device, inode, start) {
@@ -166,7 +181,7 @@ mod tests {
 
     #[test]
     fn shared_memory_is_known_by_what_is_mapped() {
-        let found = |addr, len| object(MAPS, addr, len);
+        let found = |addr, len| mapped_object(MAPS, addr, len);
         assert_eq!(found(0x1000, 0x1000).as_deref(), Some("00:01 77 0"));
         assert_eq!(
             found(0x1010, 0x3ff0).as_deref(),
@@ -191,21 +206,24 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_names_one_memory_while_anybody_has_it() {
+    fn a_cookie_names_one_memory_while_it_is_claimed() {
         let directory =
             std::env::temp_dir().join(format!("opendat-cookies-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
-        let claim = |cookie, memory| Claim::file(&directory, "mem", cookie, memory).unwrap();
+        let claim =
+            |cookie, memory| CookieClaim::claim_file(&directory, "mem", cookie, memory).unwrap();
         let cookie: Cookie = std::array::from_fn(|n| n as c_char);
         let mut other = cookie;
-        // A NUL ends nothing, and the last byte counts.
+        // A NUL does not end the cookie, and the last byte counts.
         other[39] ^= 1;
 
         let first = claim(cookie, "a 1").unwrap();
         let second = claim(cookie, "a 1").unwrap();
         assert_eq!(claim(cookie, "b 1").err().as_deref(), Some("a 1"));
         let third = claim(other, "b 1").unwrap();
-        assert!(Claim::file(&directory, "another/provider", cookie, "b 1").unwrap().is_ok());
+        assert!(
+            CookieClaim::claim_file(&directory, "another/provider", cookie, "b 1").unwrap().is_ok()
+        );
         drop(first);
         assert_eq!(claim(cookie, "b 1").err().as_deref(), Some("a 1"), "the second has it still");
         drop(second);
@@ -214,7 +232,7 @@ mod tests {
         drop((again, third));
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
 
-        // What a process that was killed has left is of no account.
+        // A file that a killed process has left is ignored.
         let path = claim(cookie, "a 1").unwrap().path.clone();
         fs::write(path, "a 1").unwrap();
         drop(claim(cookie, "b 1").unwrap());
@@ -234,7 +252,8 @@ mod tests {
                     for _ in 0..300 {
                         let mine = n % 2;
                         if let Ok(claim) =
-                            Claim::file(directory, "mem", [7; 40], ["a", "b"][mine]).unwrap()
+                            CookieClaim::claim_file(directory, "mem", [7; 40], ["a", "b"][mine])
+                                .unwrap()
                         {
                             holders[mine].fetch_add(1, SeqCst);
                             assert_eq!(holders[1 - mine].load(SeqCst), 0);

@@ -1,12 +1,12 @@
-//! What a completion queue is polled into, and what a completion says of its queue pair.
+//! The buffer that completions are polled into, and the token that identifies their queue pair.
 
 use std::mem::MaybeUninit;
 
 use super::Wc;
 use crate::ep::Flow;
 
-/// Places for completions, filled from the first one on. Only what was pushed counts, so a transport cannot
-/// claim more completions than it has written.
+/// Places for completions, filled from the first one on. Only pushed completions count, so a
+/// transport cannot claim more completions than it has written.
 #[derive(Debug)]
 pub struct Polled<'a> {
     places: &'a mut [MaybeUninit<Wc>],
@@ -14,13 +14,13 @@ pub struct Polled<'a> {
 }
 
 impl<'a> Polled<'a> {
-    /// None of these places is filled.
+    /// Creates a buffer in which no place is filled.
     #[inline]
     pub fn new(places: &'a mut [MaybeUninit<Wc>]) -> Self {
         Polled { places, filled: 0 }
     }
 
-    /// Completions that still fit.
+    /// The number of completions that still fit.
     #[inline]
     pub fn room(&self) -> usize {
         self.places.len() - self.filled
@@ -39,14 +39,15 @@ impl<'a> Polled<'a> {
     /// The completions that were pushed, the oldest one first.
     #[inline]
     pub fn completions(&self) -> &[Wc] {
-        // SAFETY: `push` has written each of the first `filled` places, and nobody else can count.
+        // SAFETY: `push` has written each of the first `filled` places, and nothing else changes
+        // `filled`.
         unsafe { self.places[..self.filled].assume_init_ref() }
     }
 }
 
-/// Names a queue pair to dat-core ([`QpCfg::token`](super::QpCfg::token)) and comes back in each of its
-/// completions ([`Wc::qp`]). It is the address of what dat-core knows about the queue pair, so only dat-core
-/// makes one. A transport can copy it, and keep it as a number.
+/// Identifies a queue pair to dat-core ([`QpCfg::token`](super::QpCfg::token)) and is part of each
+/// of its completions ([`Wc::qp`]). It is the address of dat-core's data about the queue pair, so
+/// only dat-core creates tokens. A transport can copy a token and store it as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Token(u64);
@@ -56,32 +57,33 @@ impl Token {
         Token(std::ptr::from_ref(flow).expose_provenance() as u64)
     }
 
-    /// As a number, for queues that know nothing of dat-core.
+    /// The token as a number, for queues that know nothing of dat-core.
     #[inline]
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// From a number.
+    /// The token with this number.
     ///
     /// # Safety
-    /// The number is [`Token::to_bits`] of the queue pair in whose completion the token is to be; or no EVD
-    /// takes completions from the queue where that completion goes, as in a test that polls the queue itself.
+    /// The number is [`Token::to_bits`] of the queue pair whose completion gets the token.
+    /// Otherwise no EVD takes completions from the queue where that completion goes, as in a test
+    /// that polls the queue itself.
     #[inline]
     pub const unsafe fn from_bits(bits: u64) -> Self {
         Token(bits)
     }
 
-    /// What it names.
+    /// The flow that the token identifies.
     ///
     /// # Safety
-    /// It is that of a completion that was just taken from the completion queue of an EVD. (The
-    /// [`Queue`](super::Queue) and the [`Completions`](super::Completions) have promised that the flow is
-    /// still there.)
+    /// The token belongs to a completion that was just taken from the completion queue of an EVD.
+    /// (The safety contracts of [`Queue`](super::Queue) and [`Completions`](super::Completions)
+    /// guarantee that the flow still exists.)
     #[inline]
     pub(crate) unsafe fn flow<'a>(self) -> &'a Flow {
-        // SAFETY: `Token::from_bits` admits no other number than the address of a flow here, and the caller
-        // has promised the rest.
+        // SAFETY: `Token::from_bits` only permits the address of a flow here, and the caller
+        // guarantees the rest.
         unsafe { &*std::ptr::with_exposed_provenance(self.0 as usize) }
     }
 }

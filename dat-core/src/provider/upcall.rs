@@ -1,96 +1,99 @@
-//! What a transport reports, and to whom.
+//! What a transport reports, and to which object.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
 
 use super::{ReadDepth, Transport};
 
-/// What happened below.
+/// An event that a transport reports.
 pub enum Upcall<'a, T: Transport> {
     /// An armed completion queue has a completion.
     CqReady,
-    /// A completion queue had no room: this completion is lost, and so are all that follow. Told once.
+    /// A completion queue was full: this completion is lost, and so are all later ones. Reported
+    /// once.
     CqOverflow,
     /// A connection request arrived at a listener.
     Request {
-        /// Answer it through [`Queue::accept`](super::Queue::accept) or [`Transport::reject`].
+        /// The request, to be answered through [`Queue::accept`](super::Queue::accept) or
+        /// [`Transport::reject`].
         request: T::Request,
-        /// The peer.
+        /// The address of the peer.
         from: SocketAddr,
-        /// The address it called.
+        /// The local address that the peer has connected to.
         to: SocketAddr,
-        /// Its private data.
+        /// The peer's private data.
         private: &'a [u8],
     },
-    /// The connection is up.
+    /// The connection is established.
     Established {
-        /// Private data of the peer's accept (active side; empty on the passive side).
+        /// The private data of the peer's accept. Empty on the passive side.
         private: &'a [u8],
-        /// The peer, with its port.
+        /// The address of the peer, with its port.
         peer: SocketAddr,
         /// The local address, with its port.
         local: SocketAddr,
-        /// Read depths agreed on.
+        /// The negotiated read depths.
         depth: ReadDepth,
     },
-    /// Refused: by the peer's consumer, or by its provider (no listener, full backlog).
+    /// The request was rejected by the peer's consumer or its provider (no listener, full backlog).
     Rejected {
-        /// The peer's consumer said no.
+        /// Whether the peer's consumer has rejected it.
         by_peer: bool,
-        /// Its private data.
+        /// The peer's private data.
         private: &'a [u8],
     },
-    /// Nobody answers at this address, or there is no way to it.
+    /// Nobody answers at this address, or there is no route to it.
     Unreachable {
-        /// Why, for who looks for the cause; none: the peer's silence is all that is known.
+        /// The cause, for diagnosis. `None`: it is only known that the peer does not answer.
         because: Option<&'a dyn Display>,
     },
-    /// The attempt took longer than allowed.
+    /// The attempt has exceeded its time limit.
     TimedOut,
-    /// Establishment failed after the request had been accepted.
+    /// The connection could not be established after the request had been accepted.
     AcceptFailed,
-    /// The connection was ended by either side in order.
+    /// One of the sides has disconnected in an orderly way.
     Disconnected,
-    /// The connection was lost, or an error ended it.
+    /// The connection was lost, or an error has ended it.
     Broken {
-        /// What it was, for who looks for the cause.
+        /// The cause, for diagnosis.
         because: &'a dyn Display,
     },
-    /// A message has come for which no receive is posted: it waits for one, and all behind it does. Told once for each that
-    /// waits, to who looks for the cause; nothing follows from it.
+    /// A message has arrived for which no receive is posted. It waits for one, and so do all later
+    /// messages. Reported once for each message that waits, only for diagnosis.
     ReceiverNotReady {
-        /// Octets of it that have come, or been announced.
+        /// The number of octets of the message that have arrived or were announced.
         octets: u32,
-        /// There are no more than that.
+        /// Whether these are all octets of the message.
         whole: bool,
     },
-    /// A shared receive queue fell below its watermark.
+    /// A shared receive queue has fallen below its watermark.
     LowWatermark,
-    /// A queue pair holds more receive buffers than its soft watermark says.
+    /// A queue pair holds more receive buffers than its soft watermark.
     HighWatermark,
-    /// The device says that the object has failed: the adapter, a queue pair (the end of its connection is told besides) or a
-    /// shared receive queue.
+    /// The device reports that the object has failed: the adapter, a queue pair (the end of its
+    /// connection is reported separately) or a shared receive queue.
     Failed,
-    /// The adapter's port is down: nothing moves until it is up again.
+    /// The adapter's port is down. No data moves until it is up again.
     PortDown,
 }
 
-/// Where an object's upcalls go. Copied freely; valid until the object is dropped. [`Transport`] is an unsafe
-/// trait because its implementations promise not to call a sink after that, and nobody else is given one.
+/// The destination of an object's upcalls. It is freely copyable, and valid until the object is
+/// dropped. [`Transport`] is an unsafe trait because its implementations promise not to call a sink
+/// after that. Only transports get sinks.
 pub struct Sink<T: Transport> {
     target: *const (),
     call: unsafe fn(*const (), Upcall<'_, T>),
 }
 
 impl<T: Transport> Sink<T> {
-    /// A sink that delivers to `R`.
+    /// Creates a sink that delivers to `target`.
     ///
     /// # Safety
-    /// `target` outlives every object that the sink is handed to, and the sink is handed to nobody but a
+    /// `target` outlives every object that the sink is given to, and the sink is only given to a
     /// [`Transport`].
     pub unsafe fn new<R: Receiver<T>>(target: *const R) -> Self {
         unsafe fn deliver<T: Transport, R: Receiver<T>>(target: *const (), up: Upcall<'_, T>) {
-            // SAFETY: `new` promised that the target is alive.
+            // SAFETY: the caller of `new` guarantees that the target is alive.
             unsafe { &*target.cast::<R>() }.upcall(up);
         }
         Sink { target: target.cast(), call: deliver::<T, R> }
@@ -98,15 +101,15 @@ impl<T: Transport> Sink<T> {
 
     /// Delivers an upcall.
     pub fn call(&self, up: Upcall<'_, T>) {
-        // SAFETY: `new` promised that the target lives as long as the object, and the transport that no call
-        // is made later.
+        // SAFETY: the caller of `new` guarantees that the target lives as long as the object, and
+        // the transport makes no call after that.
         unsafe { (self.call)(self.target, up) }
     }
 }
 
-/// What takes upcalls.
+/// An object that receives upcalls.
 pub trait Receiver<T: Transport>: Send + Sync {
-    /// Takes one. Must not block and must not call the object it is about.
+    /// Handles one upcall. Must not block, and must not call the object that the upcall is about.
     fn upcall(&self, up: Upcall<'_, T>);
 }
 

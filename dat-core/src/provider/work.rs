@@ -12,39 +12,41 @@ pub type Wc = work::Wc<Token>;
 /// Memory to register.
 #[derive(Clone, Copy, Debug)]
 pub struct Mem {
-    /// First byte.
+    /// The address of the first byte.
     pub addr: *mut u8,
-    /// Bytes.
+    /// The length in bytes.
     pub len: usize,
-    /// Segments and peers name its bytes by offsets from 0 on, not by addresses.
+    /// Whether segments and peers name its bytes by offsets from 0 instead of addresses.
     pub zero_based: bool,
 }
 
 /// Binding a window.
 pub struct BindWr<'a, T: Transport> {
-    /// Comes back in [`Wc::id`].
+    /// Returned in [`Wc::id`].
     pub id: u64,
     /// The window.
     pub window: &'a T::Mw,
-    /// What it shall show; none: nothing any more.
+    /// The memory that the window gives access to. `None` unbinds the window.
     pub view: Option<View<'a, T>>,
-    /// Success is reported. A failure always is.
+    /// Whether success is reported. A failure always is.
     pub signalled: bool,
     /// As [`SendWr::quiet`].
     pub quiet: bool,
 }
 
-/// What a window shows.
+/// The memory that a window gives access to.
 pub struct View<'a, T: Transport> {
-    /// Part of this region, which is not dropped while a window shows it or a bind to it is queued.
+    /// The region that contains it. The region is not dropped while a window is bound to it or a
+    /// bind to it is queued.
     pub region: &'a T::Mr,
-    /// The first byte, as segments name it.
+    /// The first byte, named as in segments.
     pub addr: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// What peers may do. Remote reading takes a region that may be read locally, remote writing one that may be written.
+    /// What peers may do. Remote reading requires a region that may be read locally, remote writing
+    /// one that may be written.
     pub access: Access,
-    /// Peers name the bytes by offsets from 0 on, not by addresses.
+    /// Whether peers name the bytes by offsets from 0 instead of addresses.
     pub zero_based: bool,
 }
 
@@ -52,9 +54,10 @@ pub struct View<'a, T: Transport> {
 /// messages have taken from a shared one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocated {
-    /// How many.
+    /// Their number.
     pub buffers: usize,
-    /// From the message after the last completed one to the last that has a buffer, both counted: never less than
-    /// `buffers`, and more only where messages are received out of order.
+    /// The number of messages from the one after the last completed message to the last message
+    /// that has a buffer. It is at least `buffers`, and more only if messages are received out of
+    /// order.
     pub span: usize,
 }

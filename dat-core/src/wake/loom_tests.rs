@@ -1,4 +1,5 @@
-//! No wake is lost: else the sleeper of a model sleeps for ever, which loom reports.
+//! No wake-up is lost. If one were, the sleeper of a model would sleep for ever, which loom
+//! reports.
 
 use loom::sync::atomic::AtomicBool;
 use loom::sync::{Arc, Condvar, Mutex};
@@ -6,7 +7,7 @@ use loom::thread;
 
 use super::*;
 
-/// Sleeps until it is told of something, as dat_evd_wait does; the other thread tells.
+/// Sleeps until a flag is set, as dat_evd_wait does. The other thread sets the flag.
 fn model(sleep: impl Fn(&Wake, &Poller) + Copy + Send + Sync + 'static) {
     loom::model(move || {
         let shared = Arc::new((Wake::new(), AtomicBool::new(false), Poller::default()));
@@ -32,7 +33,7 @@ fn model(sleep: impl Fn(&Wake, &Poller) + Copy + Send + Sync + 'static) {
     });
 }
 
-/// What a transport sleeps in: an interrupt ends this sleep, or the next.
+/// What a transport sleeps in. An interrupt ends the current sleep or the next one.
 #[derive(Default)]
 struct Poller {
     interrupted: Mutex<bool>,
@@ -55,14 +56,14 @@ impl Poller {
 }
 
 #[test]
-fn loom_a_parked_thread_is_told() {
+fn loom_a_parked_thread_is_woken() {
     model(|wake, _| {
         wake.park(None);
     });
 }
 
 #[test]
-fn loom_a_polling_thread_is_told() {
+fn loom_a_polling_thread_is_woken() {
     model(|wake, poller| {
         if wake.enter_poller() {
             poller.poll();
@@ -71,9 +72,10 @@ fn loom_a_polling_thread_is_told() {
     });
 }
 
-/// The sleeper changes from the poller to the futex, as followers do whose leader has left.
+/// The sleeper changes from the poller to the futex, as a thread does when another one takes over
+/// the progress.
 #[test]
-fn loom_a_thread_that_changes_its_bed_is_told() {
+fn loom_a_thread_that_leaves_the_poller_to_park_is_woken() {
     model(|wake, _| {
         if wake.enter_poller() && !wake.leave_poller() {
             wake.park(None);

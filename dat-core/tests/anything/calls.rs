@@ -1,4 +1,4 @@
-//! The functions of the table, each with arguments that fit mostly.
+//! The functions of the table, each with arguments that are mostly valid.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -12,7 +12,7 @@ use crate::world::{Caller, Kind, MEMORY};
 
 type Answer = Result<(), Error>;
 
-/// Of a function its name and a call of it.
+/// The name of a function, and a call of it.
 type Call = (&'static str, fn(&mut Caller<'_>) -> Answer);
 
 macro_rules! calls {
@@ -22,7 +22,7 @@ macro_rules! calls {
     };
 }
 
-/// A query of an object: everything, into a record.
+/// Queries all fields of an object.
 macro_rules! query {
     ($caller:ident, $kind:ident, $func:ident, $mask:ident, $param:ident) => {{
         let handle = $caller.pick(Kind::$kind);
@@ -31,7 +31,7 @@ macro_rules! query {
     }};
 }
 
-/// A call that takes nothing but a handle.
+/// A call with only a handle as argument.
 macro_rules! plain {
     ($caller:ident, $kind:ident, $func:ident) => {{
         let handle = $caller.pick(Kind::$kind);
@@ -44,13 +44,13 @@ const STREAMS: DAT_EVD_FLAGS = DAT_EVD_SOFTWARE_FLAG
     | DAT_EVD_DTO_FLAG
     | DAT_EVD_CONNECTION_FLAG
     | DAT_EVD_RMR_BIND_FLAG;
-/// Microseconds: of connections, and of waits.
-const SOON: DAT_TIMEOUT = 50_000;
-const AT_ONCE: DAT_TIMEOUT = 50;
-/// An adapter is closed, with all of its objects, once in so many times.
-const CLOSE: usize = 64;
+/// The time limit of connections, in microseconds.
+const CONNECT_TIMEOUT_US: DAT_TIMEOUT = 50_000;
+const WAIT_TIMEOUT_US: DAT_TIMEOUT = 50;
+/// How many calls there are for each close of an adapter with all its objects, on average.
+const CALLS_PER_CLOSE: usize = 64;
 
-/// The agent of a notification object: it frees the dispatcher that it is told of, now and then.
+/// The agent of a CNO. From time to time it frees the EVD that it is called with.
 unsafe extern "C" fn agent(table: *mut c_void, evd: DAT_EVD_HANDLE) {
     // SAFETY: tables are never freed.
     let table = unsafe { &*table.cast_const().cast::<DAT_PROVIDER>() };
@@ -65,7 +65,7 @@ unsafe extern "C" fn agent(table: *mut c_void, evd: DAT_EVD_HANDLE) {
 
 impl Caller<'_> {
     fn agent(&mut self) -> DAT_OS_WAIT_PROXY_AGENT {
-        match self.rarely(2) {
+        match self.one_in(2) {
             true => DAT_OS_WAIT_PROXY_AGENT_NULL,
             false => DAT_OS_WAIT_PROXY_AGENT {
                 instance_data: std::ptr::from_ref(self.world.table).cast_mut().cast(),
@@ -74,7 +74,7 @@ impl Caller<'_> {
         }
     }
 
-    /// A segment of everybody's memory.
+    /// A segment of the shared memory.
     fn local(&mut self) -> DAT_LMR_TRIPLET {
         let at = self.below(MEMORY - 8) & !7;
         DAT_LMR_TRIPLET {
@@ -98,13 +98,13 @@ impl Caller<'_> {
         self.world.qualifier.store(qualifier, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// A qualifier of a few, for points that are given one.
+    /// One of a few qualifiers, for service points that are given one.
     fn some_port(&mut self) -> DAT_CONN_QUAL {
         52_000 + self.below(16) as DAT_CONN_QUAL
     }
 
     fn flags(&mut self) -> DAT_COMPLETION_FLAGS {
-        if self.rarely(4) { DAT_COMPLETION_SUPPRESS_FLAG } else { DAT_COMPLETION_DEFAULT_FLAG }
+        if self.one_in(4) { DAT_COMPLETION_SUPPRESS_FLAG } else { DAT_COMPLETION_DEFAULT_FLAG }
     }
 
     fn create_lmr(&mut self, kind: DAT_MEM_TYPE, of: DAT_REGION_DESCRIPTION) -> Answer {
@@ -133,7 +133,7 @@ impl Caller<'_> {
             self.world.lmr_context.store(context, std::sync::atomic::Ordering::Relaxed);
             self.world.rmr_context.store(remote, std::sync::atomic::Ordering::Relaxed);
         }
-        self.keep(Kind::Lmr, lmr, made)
+        self.publish(Kind::Lmr, lmr, made)
     }
 
     fn attr(&mut self) -> DAT_EP_ATTR {
@@ -158,17 +158,18 @@ impl Caller<'_> {
 
 calls! {
     ia_open(c) {
-        if !c.rarely(CLOSE) && !c.pick(Kind::Ia).is_null() {
+        if !c.one_in(CALLS_PER_CLOSE) && !c.pick(Kind::Ia).is_null() {
             return Ok(());
         }
         let (mut ia, mut evd) = (null_mut(), DAT_HANDLE_NULL);
-        // Now and then with the dispatcher of another adapter for its errors, which is of no right kind mostly.
-        if c.rarely(4) {
+        // Sometimes an EVD of another adapter is given for the errors. Mostly it is not of the
+        // right kind.
+        if c.one_in(4) {
             evd = c.pick(Kind::Evd);
         }
         let name = c.world.name.as_ptr().cast_mut();
         let made = dat!(c.world.table, ia_open_func(name, 8, &mut evd, &mut ia));
-        c.keep(Kind::Ia, ia, made)
+        c.publish(Kind::Ia, ia, made)
     }
     ia_query(c) {
         let ia = c.pick(Kind::Ia);
@@ -179,7 +180,8 @@ calls! {
     }
     ia_close(c) {
         let ia = c.pick(Kind::Ia);
-        let flags = if c.rarely(CLOSE) { DAT_CLOSE_ABRUPT_FLAG } else { DAT_CLOSE_GRACEFUL_FLAG };
+        let abrupt = c.one_in(CALLS_PER_CLOSE);
+        let flags = if abrupt { DAT_CLOSE_ABRUPT_FLAG } else { DAT_CLOSE_GRACEFUL_FLAG };
         dat!(c.world.table, ia_close_func(ia, flags))
     }
     set_consumer_context(c) {
@@ -197,12 +199,12 @@ calls! {
     cno_create(c) {
         let (ia, agent, mut cno) = (c.pick(Kind::Ia), c.agent(), null_mut());
         let made = dat!(c.world.table, cno_create_func(ia, agent, &mut cno));
-        c.keep(Kind::Cno, cno, made)
+        c.publish(Kind::Cno, cno, made)
     }
     cno_fd_create(c) {
         let (ia, mut fd, mut cno) = (c.pick(Kind::Ia), 0, null_mut());
         let made = dat!(c.world.table, cno_fd_create_func(ia, &mut fd, &mut cno));
-        c.keep(Kind::Cno, cno, made)
+        c.publish(Kind::Cno, cno, made)
     }
     cno_modify_agent(c) {
         let (cno, agent) = (c.pick(Kind::Cno), c.agent());
@@ -211,7 +213,7 @@ calls! {
     cno_query(c) { query!(c, Cno, cno_query_func, DAT_CNO_FIELD_ALL, DAT_CNO_PARAM).map(drop) }
     cno_wait(c) {
         let (cno, mut evd) = (c.pick(Kind::Cno), null_mut());
-        dat!(c.world.table, cno_wait_func(cno, AT_ONCE, &mut evd))
+        dat!(c.world.table, cno_wait_func(cno, WAIT_TIMEOUT_US, &mut evd))
     }
     cno_trigger(c) {
         let (cno, mut evd) = (c.pick(Kind::Cno), null_mut());
@@ -220,9 +222,9 @@ calls! {
     cno_free(c) { plain!(c, Cno, cno_free_func) }
     evd_create(c) {
         let (ia, mut evd) = (c.pick(Kind::Ia), null_mut());
-        let cno = if c.rarely(2) { c.pick(Kind::Cno) } else { null_mut() };
+        let cno = if c.one_in(2) { c.pick(Kind::Cno) } else { null_mut() };
         let made = dat!(c.world.table, evd_create_func(ia, 16, cno, STREAMS, &mut evd));
-        c.keep(Kind::Evd, evd, made)
+        c.publish(Kind::Evd, evd, made)
     }
     evd_query(c) { query!(c, Evd, evd_query_func, DAT_EVD_FIELD_ALL, DAT_EVD_PARAM).map(drop) }
     evd_modify_cno(c) {
@@ -235,11 +237,15 @@ calls! {
     evd_clear_unwaitable(c) { plain!(c, Evd, evd_clear_unwaitable_func) }
     evd_wait(c) {
         let (evd, mut event, mut more) = (c.pick(Kind::Evd), DAT_EVENT::zeroed(), 0);
-        dat!(c.world.table, evd_wait_func(evd, AT_ONCE, 1, &mut event, &mut more)).map(|()| c.hear(&event))
+        dat!(
+            c.world.table, evd_wait_func(evd, WAIT_TIMEOUT_US, 1, &mut event, &mut more)
+        ).map(|()| c.publish_handles_of(&event))
     }
     evd_dequeue(c) {
         let (evd, mut event) = (c.pick(Kind::Evd), DAT_EVENT::zeroed());
-        dat!(c.world.table, evd_dequeue_func(evd, &mut event)).map(|()| c.hear(&event))
+        dat!(
+            c.world.table, evd_dequeue_func(evd, &mut event)
+        ).map(|()| c.publish_handles_of(&event))
     }
     evd_resize(c) {
         let (evd, depth) = (c.pick(Kind::Evd), 8 + c.below(32) as DAT_COUNT);
@@ -254,18 +260,22 @@ calls! {
     ep_create(c) {
         let (ia, pz, mut ep) = (c.pick(Kind::Ia), c.pick(Kind::Pz), null_mut());
         let [recv, request, connect] = [(); 3].map(|()| c.pick(Kind::Evd));
-        let made = dat!(c.world.table, ep_create_func(ia, pz, recv, request, connect, null(), &mut ep));
-        c.keep(Kind::Ep, ep, made)
+        let made = dat!(
+            c.world.table, ep_create_func(ia, pz, recv, request, connect, null(), &mut ep)
+        );
+        c.publish(Kind::Ep, ep, made)
     }
     ep_create_with_srq(c) {
-        let (ia, pz, srq, mut ep) = (c.pick(Kind::Ia), c.pick(Kind::Pz), c.pick(Kind::Srq), null_mut());
+        let (ia, pz, srq, mut ep) = (
+            c.pick(Kind::Ia), c.pick(Kind::Pz), c.pick(Kind::Srq), null_mut()
+        );
         let [recv, request, connect] = [(); 3].map(|()| c.pick(Kind::Evd));
         let attr = c.attr();
         let made = dat!(
             c.world.table,
             ep_create_with_srq_func(ia, pz, recv, request, connect, srq, &attr, &mut ep)
         );
-        c.keep(Kind::Ep, ep, made)
+        c.publish(Kind::Ep, ep, made)
     }
     ep_query(c) { query!(c, Ep, ep_query_func, DAT_EP_FIELD_ALL, DAT_EP_PARAM).map(drop) }
     ep_modify(c) {
@@ -274,26 +284,36 @@ calls! {
         param.pz_handle = c.pick(Kind::Pz);
         param.recv_evd_handle = c.pick(Kind::Evd);
         param.connect_evd_handle = c.pick(Kind::Evd);
-        let mask = DAT_EP_FIELD_PZ_HANDLE | DAT_EP_FIELD_RECV_EVD_HANDLE | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
+        let mask = DAT_EP_FIELD_PZ_HANDLE | DAT_EP_FIELD_RECV_EVD_HANDLE
+            | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
         dat!(c.world.table, ep_modify_func(ep, mask, &param))
     }
     ep_connect(c) {
         let (ep, qualifier, address) = (c.pick(Kind::Ep), c.qualifier(), c.world.address.as_ptr());
         let (qos, flags) = (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
-        dat!(c.world.table, ep_connect_func(ep, address, qualifier, SOON, 0, null_mut(), qos, flags))
+        dat!(
+            c.world.table,
+            ep_connect_func(ep, address, qualifier, CONNECT_TIMEOUT_US, 0, null_mut(), qos, flags)
+        )
     }
     ep_dup_connect(c) {
         let (ep, model) = (c.pick(Kind::Ep), c.pick(Kind::Ep));
-        dat!(c.world.table, ep_dup_connect_func(ep, model, SOON, 0, null_mut(), DAT_QOS_BEST_EFFORT))
+        dat!(
+            c.world.table,
+            ep_dup_connect_func(ep, model, CONNECT_TIMEOUT_US, 0, null_mut(), DAT_QOS_BEST_EFFORT)
+        )
     }
     ep_common_connect(c) {
         let (ep, port) = (c.pick(Kind::Ep), c.qualifier() as u16);
         let to = dat_core::addr::SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], port)));
-        dat!(c.world.table, ep_common_connect_func(ep, to.as_ptr(), SOON, 0, null_mut()))
+        dat!(
+            c.world.table,
+            ep_common_connect_func(ep, to.as_ptr(), CONNECT_TIMEOUT_US, 0, null_mut())
+        )
     }
     ep_disconnect(c) {
         let ep = c.pick(Kind::Ep);
-        let flags = if c.rarely(2) { DAT_CLOSE_ABRUPT_FLAG } else { DAT_CLOSE_GRACEFUL_FLAG };
+        let flags = if c.one_in(2) { DAT_CLOSE_ABRUPT_FLAG } else { DAT_CLOSE_GRACEFUL_FLAG };
         dat!(c.world.table, ep_disconnect_func(ep, flags))
     }
     ep_post_send(c) {
@@ -309,7 +329,10 @@ calls! {
     }
     ep_post_recv(c) {
         let (ep, mut segment) = (c.pick(Kind::Ep), c.local());
-        dat!(c.world.table, ep_post_recv_func(ep, 1, &mut segment, cookie(2), DAT_COMPLETION_DEFAULT_FLAG))
+        dat!(
+            c.world.table,
+            ep_post_recv_func(ep, 1, &mut segment, cookie(2), DAT_COMPLETION_DEFAULT_FLAG)
+        )
     }
     ep_post_rdma_read(c) {
         let (ep, mut segment, from, flags) = (c.pick(Kind::Ep), c.local(), c.remote(), c.flags());
@@ -358,12 +381,12 @@ calls! {
     rmr_create(c) {
         let (pz, mut rmr) = (c.pick(Kind::Pz), null_mut());
         let made = dat!(c.world.table, rmr_create_func(pz, &mut rmr));
-        c.keep(Kind::Rmr, rmr, made)
+        c.publish(Kind::Rmr, rmr, made)
     }
     rmr_create_for_ep(c) {
         let (pz, mut rmr) = (c.pick(Kind::Pz), null_mut());
         let made = dat!(c.world.table, rmr_create_for_ep_func(pz, &mut rmr));
-        c.keep(Kind::Rmr, rmr, made)
+        c.publish(Kind::Rmr, rmr, made)
     }
     rmr_query(c) { query!(c, Rmr, rmr_query_func, DAT_RMR_FIELD_ALL, DAT_RMR_PARAM).map(drop) }
     rmr_bind(c) {
@@ -382,32 +405,38 @@ calls! {
     }
     rmr_free(c) { plain!(c, Rmr, rmr_free_func) }
     psp_create(c) {
-        let (ia, evd, port, mut psp) = (c.pick(Kind::Ia), c.pick(Kind::Evd), c.some_port(), null_mut());
-        let made = dat!(c.world.table, psp_create_func(ia, port, evd, DAT_PSP_CONSUMER_FLAG, &mut psp));
+        let (ia, evd, port, mut psp) = (
+            c.pick(Kind::Ia), c.pick(Kind::Evd), c.some_port(), null_mut()
+        );
+        let made = dat!(
+            c.world.table, psp_create_func(ia, port, evd, DAT_PSP_CONSUMER_FLAG, &mut psp)
+        );
         if made.is_ok() {
             c.listens_at(port);
         }
-        c.keep(Kind::Psp, psp, made)
+        c.publish(Kind::Psp, psp, made)
     }
     psp_create_any(c) {
         let (ia, evd, mut port, mut psp) = (c.pick(Kind::Ia), c.pick(Kind::Evd), 0, null_mut());
-        let flags = if c.rarely(2) { DAT_PSP_CONSUMER_FLAG } else { DAT_PSP_PROVIDER_FLAG };
+        let flags = if c.one_in(2) { DAT_PSP_CONSUMER_FLAG } else { DAT_PSP_PROVIDER_FLAG };
         let made = dat!(c.world.table, psp_create_any_func(ia, &mut port, evd, flags, &mut psp));
         if made.is_ok() {
             c.listens_at(port);
         }
-        c.keep(Kind::Psp, psp, made)
+        c.publish(Kind::Psp, psp, made)
     }
     psp_query(c) { query!(c, Psp, psp_query_func, DAT_PSP_FIELD_ALL, DAT_PSP_PARAM).map(drop) }
     psp_free(c) { plain!(c, Psp, psp_free_func) }
     rsp_create(c) {
-        let (ia, ep, evd, port) = (c.pick(Kind::Ia), c.pick(Kind::Ep), c.pick(Kind::Evd), c.some_port());
+        let (ia, ep, evd, port) = (
+            c.pick(Kind::Ia), c.pick(Kind::Ep), c.pick(Kind::Evd), c.some_port()
+        );
         let mut rsp = null_mut();
         let made = dat!(c.world.table, rsp_create_func(ia, port, ep, evd, &mut rsp));
         if made.is_ok() {
             c.listens_at(port);
         }
-        c.keep(Kind::Rsp, rsp, made)
+        c.publish(Kind::Rsp, rsp, made)
     }
     rsp_query(c) { query!(c, Rsp, rsp_query_func, DAT_RSP_FIELD_ALL, DAT_RSP_PARAM).map(drop) }
     rsp_free(c) { plain!(c, Rsp, rsp_free_func) }
@@ -417,7 +446,7 @@ calls! {
             DAT_COMM { domain: libc::AF_INET, r#type: libc::SOCK_STREAM, protocol: libc::IPPROTO_TCP };
         let address = c.world.address.as_ptr();
         let made = dat!(c.world.table, csp_create_func(ia, &mut comm, address, evd, &mut csp));
-        c.keep(Kind::Csp, csp, made)
+        c.publish(Kind::Csp, csp, made)
     }
     csp_query(c) { query!(c, Csp, csp_query_func, DAT_CSP_FIELD_ALL, DAT_CSP_PARAM).map(drop) }
     csp_free(c) { plain!(c, Csp, csp_free_func) }
@@ -426,12 +455,12 @@ calls! {
         if param.local_ep_handle.is_null() {
             return Ok(());
         }
-        // The endpoint that the provider has made, or that was reserved.
-        c.keep(Kind::Ep, param.local_ep_handle, Ok(()))
+        // The endpoint that the provider has created, or that was reserved.
+        c.publish(Kind::Ep, param.local_ep_handle, Ok(()))
     }
     cr_accept(c) {
         let cr = c.pick(Kind::Cr);
-        let ep = if c.rarely(3) { null_mut() } else { c.pick(Kind::Ep) };
+        let ep = if c.one_in(3) { null_mut() } else { c.pick(Kind::Ep) };
         dat!(c.world.table, cr_accept_func(cr, ep, 0, null_mut()))
     }
     cr_reject(c) {
@@ -445,7 +474,7 @@ calls! {
     pz_create(c) {
         let (ia, mut pz) = (c.pick(Kind::Ia), null_mut());
         let made = dat!(c.world.table, pz_create_func(ia, &mut pz));
-        c.keep(Kind::Pz, pz, made)
+        c.publish(Kind::Pz, pz, made)
     }
     pz_query(c) { query!(c, Pz, pz_query_func, DAT_PZ_FIELD_ALL, DAT_PZ_PARAM).map(drop) }
     pz_free(c) { plain!(c, Pz, pz_free_func) }
@@ -454,7 +483,7 @@ calls! {
         let mut attr =
             DAT_SRQ_ATTR { max_recv_dtos: 8, max_recv_iov: 1, low_watermark: DAT_SRQ_LW_DEFAULT };
         let made = dat!(c.world.table, srq_create_func(ia, pz, &mut attr, &mut srq));
-        c.keep(Kind::Srq, srq, made)
+        c.publish(Kind::Srq, srq, made)
     }
     srq_query(c) { query!(c, Srq, srq_query_func, DAT_SRQ_FIELD_ALL, DAT_SRQ_PARAM).map(drop) }
     srq_post_recv(c) {
@@ -477,7 +506,7 @@ calls! {
     handle_extendedop(c) {
         let kind = [Kind::Ia, Kind::Ep, Kind::Evd][c.below(3)];
         let (handle, mut counters) = (c.pick(kind), [0u64; 256]);
-        // Of all three kinds the counter of that number.
+        // The counter with this number, of objects of all three kinds.
         let args = [0, (&raw mut counters).expose_provenance() as u64, 0];
         extended(c.world.table, handle, DAT_IB_QUERY_COUNTERS_OP, &args, 4)
     }

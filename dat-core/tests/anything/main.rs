@@ -1,5 +1,5 @@
-//! Any calls of any threads in any order on thread-safe adapters, over the loopback transport. A program of
-//! its own, since it counts the handles that are left.
+//! Random calls of several threads on thread-safe adapters, over the loopback transport. This is a
+//! program of its own, since it counts the handles that are left.
 
 mod calls;
 #[path = "../table/client.rs"]
@@ -10,7 +10,7 @@ mod random;
 mod world;
 
 #[test]
-fn any_calls_of_any_threads_in_any_order_answer() {
+fn random_calls_of_several_threads_return() {
     let (table, name) = client::loopback(true);
     world::run(10_000_000, 1_000_000, 8, table, &name);
 }

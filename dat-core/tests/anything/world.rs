@@ -1,8 +1,8 @@
-//! Any calls of any threads in any order, frees included, on thread-safe adapters: every function of the
-//! table, on handles that other threads free meanwhile, on stale ones and on those of other kinds. Each call
-//! answers with a status, and the process stays up.
+//! Random calls of several threads, including frees, on thread-safe adapters: every function of the
+//! table, on handles that other threads free meanwhile, on stale handles and on handles of other
+//! types. Each call returns a status, and the process does not crash.
 //!
-//! `OPENDAT_CALLS` sets the number of calls, `OPENDAT_SEED` the first number of the random sequence.
+//! `OPENDAT_CALLS` sets the number of calls, `OPENDAT_SEED` the seed of the random sequence.
 
 use std::ffi::CString;
 use std::ptr::null_mut;
@@ -20,16 +20,16 @@ use crate::client::{Table, dat};
 use crate::random::Random;
 
 const THREADS: u64 = 8;
-/// Adapters; most calls stay with the objects of one.
-const GROUPS: usize = 2;
+/// The number of adapters. Most calls stay with the objects of one.
+const ADAPTER_COUNT: usize = 2;
 /// How many handles of each kind the threads know at a time, for each adapter.
-const PLACES: usize = 3;
-/// Octets that everybody registers, and that nobody else uses.
+const HANDLES_PER_KIND: usize = 3;
+/// The length in octets of the memory that all threads register and nobody else uses.
 pub(crate) const MEMORY: usize = 8192;
-/// Without one call in this time, all hang.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// If there is no call in this time, all threads hang.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What a handle may stand for, in the order of their creation.
+/// The type of a handle's object, in the order of creation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Ia,
@@ -61,37 +61,38 @@ const KINDS: [Kind; 12] = [
     Kind::Cr,
 ];
 
-/// What all threads share.
+/// The data that all threads share.
 pub(crate) struct World {
     pub(crate) table: Table,
     pub(crate) name: CString,
     pub(crate) address: SockAddr,
     pub(crate) memory: *mut u8,
-    /// Octets of one transfer.
+    /// The length of one transfer in octets.
     pub(crate) octets: u32,
-    handles: [[[AtomicUsize; PLACES]; GROUPS]; KINDS.len()],
+    handles: [[[AtomicUsize; HANDLES_PER_KIND]; ADAPTER_COUNT]; KINDS.len()],
     pub(crate) qualifier: AtomicU64,
     pub(crate) lmr_context: AtomicU32,
     pub(crate) rmr_context: AtomicU32,
     calls: AtomicU64,
-    /// Of each function: how often it succeeded, and how often it met an invalid handle.
+    /// For each function: how often it succeeded, and how often it met an invalid handle.
     answers: [[AtomicU64; 2]; CALLS.len()],
 }
 
-// SAFETY: handles of a thread-safe adapter may be used from any thread; nobody follows `memory`.
+// SAFETY: handles of a thread-safe adapter may be used from any thread. Nobody follows `memory`.
 unsafe impl Send for World {}
 // SAFETY: as above.
 unsafe impl Sync for World {}
 
-/// One thread.
+/// One thread that makes calls.
 pub(crate) struct Caller<'a> {
     pub(crate) world: &'a World,
     random: Random,
-    /// The adapter whose objects the present call is about.
+    /// The adapter whose objects the current call uses.
     group: usize,
 }
 
-/// Makes so many calls over a provider whose table this is, or fewer in a short run; `octets`: of one transfer.
+/// Makes this number of calls with the table of a provider, or `short` calls in a short run.
+/// `octets`: the length of a transfer.
 pub(crate) fn run(calls: u64, short: u64, octets: u32, table: Table, name: &str) {
     let calls = if std::env::var_os("OPENDAT_SHORT").is_some() { short } else { calls };
     let number =
@@ -120,37 +121,38 @@ pub(crate) fn run(calls: u64, short: u64, octets: u32, table: Table, name: &str)
             let done = done.clone();
             let mut caller = Caller { world, random: Random(seed * 1000 + index), group: 0 };
             s.spawn(move || {
-                (0..calls / THREADS).for_each(|_| caller.step());
+                (0..calls / THREADS).for_each(|_| caller.call_random());
                 drop(done);
             });
         }
         drop(done);
     });
     let mut last = Caller { world: &world, random: Random(seed), group: 0 };
-    for group in 0..GROUPS {
+    for group in 0..ADAPTER_COUNT {
         last.free(Kind::Ia, world.handles[Kind::Ia as usize][group][0].load(Ordering::SeqCst));
     }
-    assert_eq!(dat_core::handle::count(), 0, "handles are left");
-    world.judge();
+    assert_eq!(dat_core::handle::live_count(), 0, "handles are left");
+    world.check_calls();
 }
 
 impl World {
-    /// Ends the process if nobody makes calls any more.
+    /// Ends the process if no thread makes calls any more.
     fn watch(&self, ended: &std::sync::mpsc::Receiver<()>) {
         let mut before = u64::MAX;
-        while ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+        while ended.recv_timeout(HANG_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             let now = self.calls.load(Ordering::Relaxed);
             if now == before {
-                eprintln!("no call has ended in {PATIENCE:?}, after {now}");
+                eprintln!("no call has ended in {HANG_TIMEOUT:?}, after {now}");
                 std::process::abort();
             }
             before = now;
         }
     }
 
-    /// Every function has been called. Whether it found its objects in a state in which it succeeds is up to
-    /// chance for some, such as dat_ep_dup_connect, so that is printed.
-    fn judge(&self) {
+    /// Checks that every function was called. For some functions, such as dat_ep_dup_connect,
+    /// chance decides whether they found their objects in a state in which they succeed, so that is
+    /// only printed.
+    fn check_calls(&self) {
         let mut missing = Vec::new();
         for ((name, _), [good, stale]) in CALLS.iter().zip(&self.answers) {
             let (good, stale) = (good.load(Ordering::Relaxed), stale.load(Ordering::Relaxed));
@@ -164,10 +166,10 @@ impl World {
 }
 
 impl Caller<'_> {
-    /// One call of a random function.
-    fn step(&mut self) {
+    /// Makes one call of a random function.
+    fn call_random(&mut self) {
         let which = self.choose();
-        self.group = self.below(GROUPS);
+        self.group = self.below(ADAPTER_COUNT);
         let answer = CALLS[which].1(self);
         self.world.calls.fetch_add(1, Ordering::Relaxed);
         let [good, stale] = &self.world.answers[which];
@@ -177,25 +179,27 @@ impl Caller<'_> {
                 stale.fetch_add(1, Ordering::Relaxed)
             }
             Err(error) => {
-                // A panic that ended at the C boundary.
+                // A panic has ended at the C boundary.
                 assert_ne!(error.kind(), DAT_INTERNAL_ERROR, "{}", CALLS[which].0);
                 0
             }
         };
     }
 
-    /// A function. Those that end something are chosen less often than those that begin something, so that
-    /// there is something to use.
+    /// Chooses a function. Those that end something are chosen less often than those that begin
+    /// something, so that there are objects to use.
     fn choose(&mut self) -> usize {
-        const ENDS: [&str; 6] = ["_free", "_close", "_reject", "_handoff", "_disconnect", "_reset"];
-        const BEGINS: [&str; 5] = ["_create", "_accept", "_connect", "_dequeue", "_post_recv"];
+        const ENDING_CALLS: [&str; 6] =
+            ["_free", "_close", "_reject", "_handoff", "_disconnect", "_reset"];
+        const STARTING_CALLS: [&str; 5] =
+            ["_create", "_accept", "_connect", "_dequeue", "_post_recv"];
         loop {
             let which = self.below(CALLS.len());
             let (name, _) = CALLS[which];
             let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-            let often = if has(&ENDS) {
+            let often = if has(&ENDING_CALLS) {
                 1
-            } else if has(&BEGINS) {
+            } else if has(&STARTING_CALLS) {
                 16
             } else {
                 8
@@ -210,30 +214,31 @@ impl Caller<'_> {
         self.random.below(limit as u64) as usize
     }
 
-    /// True once in so many times.
-    pub(crate) fn rarely(&mut self, times: usize) -> bool {
+    /// True once in this number of times, on average.
+    pub(crate) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// A handle of this kind, mostly.
+    /// A handle, mostly of this kind.
     pub(crate) fn pick(&mut self, kind: Kind) -> *mut std::ffi::c_void {
         let (kind, group) = match self.below(64) {
             0 => return null_mut(),
             1 => (KINDS[self.below(KINDS.len())], self.group),
-            2..=4 => (kind, self.below(GROUPS)),
+            2..=4 => (kind, self.below(ADAPTER_COUNT)),
             _ => (kind, self.group),
         };
         let place = self.place(kind);
         self.world.handles[kind as usize][group][place].load(Ordering::Relaxed) as *mut _
     }
 
-    /// One adapter for each group, of whose objects most calls are.
+    /// Each group has one adapter, to which most calls belong.
     fn place(&mut self, kind: Kind) -> usize {
-        if kind == Kind::Ia { 0 } else { self.below(PLACES) }
+        if kind == Kind::Ia { 0 } else { self.below(HANDLES_PER_KIND) }
     }
 
-    /// Lets everybody know a new handle, in the place of another one, which is freed although others may use it.
-    pub(crate) fn keep(
+    /// Publishes a new handle in the place of another one, which is freed although other threads
+    /// may use it.
+    pub(crate) fn publish(
         &mut self,
         kind: Kind,
         handle: *mut std::ffi::c_void,
@@ -248,7 +253,7 @@ impl Caller<'_> {
         made
     }
 
-    /// Frees an object, whoever uses it.
+    /// Frees an object, even if other threads use it.
     fn free(&mut self, kind: Kind, handle: usize) {
         let (table, handle) = (self.world.table, handle as *mut _);
         let _ = match kind {
@@ -267,12 +272,12 @@ impl Caller<'_> {
         };
     }
 
-    /// What an event tells of new handles.
-    pub(crate) fn hear(&mut self, event: &DAT_EVENT) {
+    /// Publishes the new handles that an event contains.
+    pub(crate) fn publish_handles_of(&mut self, event: &DAT_EVENT) {
         if event.event_number == DAT_CONNECTION_REQUEST_EVENT {
-            // SAFETY: the number says which member.
+            // SAFETY: the event number selects the member.
             let request = unsafe { event.event_data.cr_arrival_event_data }.cr_handle;
-            let _ = self.keep(Kind::Cr, request, Ok(()));
+            let _ = self.publish(Kind::Cr, request, Ok(()));
         }
     }
 }

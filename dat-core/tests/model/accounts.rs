@@ -1,39 +1,42 @@
-//! Where each request and each receive is: every one that was posted ends in exactly one place (docs/architecture.md).
+//! The accounts of requests and receives: each posted one ends in exactly one place
+//! (docs/architecture.md).
 //!
-//! Written up from what the consumer sees: posts that succeeded, and events. It is compared with what the product tells.
+//! The accounts are built from what the consumer sees: posts that succeeded, and events. They are
+//! compared with what the library reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dat_sys::*;
 
-use crate::world::{SrqTold, Told};
+use crate::world::{Reported, SrqReported};
 
-/// A request or a receive that is still there.
+/// A request or receive that has not ended.
 #[derive(Clone, Debug)]
-struct Line {
+struct OutstandingOp {
     cookie: u64,
     suppressed: bool,
-    /// The EVDs on which its completion may be; none: nobody is told of it.
+    /// The EVDs on which its completion may be. Empty: the completion is not reported.
     evds: BTreeSet<usize>,
 }
 
-/// One queue of one incarnation of an endpoint, or a shared receive queue.
+/// The account of one queue of one incarnation of an endpoint, or of a shared receive queue.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct QueueAccount {
     posted: u64,
-    /// Taken over from the queue that dat_ep_modify replaced.
-    came: u64,
+    /// The number taken over from the queue that dat_ep_modify replaced.
+    carried_over: u64,
     completed: u64,
     flushed: u64,
     retired: u64,
     moved: u64,
-    there: Vec<Line>,
-    /// Receives that dat_ep_modify has failed: they have no place in the queue any more, but an event that was not taken.
+    outstanding: Vec<OutstandingOp>,
+    /// The number of receives that dat_ep_modify has failed. They have no place in the queue any
+    /// more, but an event that was not taken.
     failed: usize,
-    /// They cannot be told from others any more.
-    vague: bool,
-    /// The endpoint was freed: completions may stay or vanish.
-    loose: bool,
+    /// The failed receives cannot be told from others any more.
+    failed_unknown: bool,
+    /// The endpoint was freed, so completions may stay or vanish.
+    completions_optional: bool,
 }
 
 /// The two queues of an endpoint.
@@ -45,65 +48,75 @@ pub(crate) enum Side {
 
 const SIDES: [Side; 2] = [Side::Receives, Side::Requests];
 
-/// An endpoint, by its handle.
+/// The accounts of an endpoint, which is named by its handle.
 #[derive(Debug)]
-pub(crate) struct Account {
-    /// The last one is the queue of now.
-    books: [Vec<Book>; 2],
+pub(crate) struct EpAccount {
+    /// The last one is for the current queue.
+    queues: [Vec<QueueAccount>; 2],
     evds: [Option<usize>; 2],
     max: [usize; 2],
     pub(crate) srq: Option<usize>,
     live: bool,
-    /// Posts over all incarnations, and messages whose completion was taken.
+    /// The number of posts in all incarnations, and of messages whose completion was taken.
     posted: [u64; 2],
     received: u64,
-    /// Completions that went with their EVD, which may have been received messages.
+    /// The number of completions that were lost with their EVD. They may have been received
+    /// messages.
     unseen: u64,
 }
 
-/// Everything.
+/// The accounts of all endpoints and queues.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
-    eps: BTreeMap<usize, Account>,
+    eps: BTreeMap<usize, EpAccount>,
     srqs: BTreeMap<usize, SrqAccount>,
     overflowed: BTreeSet<usize>,
 }
 
 #[derive(Debug, Default)]
 struct SrqAccount {
-    book: Book,
+    queue: QueueAccount,
     /// A completion of one of its buffers may have ended where the consumer does not see it.
     unseen: bool,
 }
 
-impl Book {
+impl QueueAccount {
     fn post(&mut self, cookie: u64, suppressed: bool, evds: BTreeSet<usize>) {
         self.posted += 1;
-        self.there.push(Line { cookie, suppressed, evds });
+        self.outstanding.push(OutstandingOp { cookie, suppressed, evds });
     }
 
-    /// The rule.
+    /// Checks that the counts balance.
     fn check(&self) -> Result<(), String> {
-        let Book { posted, came, completed, flushed, retired, moved, there, .. } = self;
-        let ended = completed + flushed + retired + moved + there.len() as u64;
-        if posted + came == ended {
+        let QueueAccount {
+            posted,
+            carried_over,
+            completed,
+            flushed,
+            retired,
+            moved,
+            outstanding,
+            ..
+        } = self;
+        let ended = completed + flushed + retired + moved + outstanding.len() as u64;
+        if posted + carried_over == ended {
             Ok(())
         } else {
-            Err(format!("{ended} of {} are accounted for", posted + came))
+            Err(format!("{ended} of {} are accounted for", posted + carried_over))
         }
     }
 
-    fn retire(&mut self, mut which: impl FnMut(&Line) -> bool) -> u64 {
-        let before = self.there.len();
-        self.there.retain(|line| !which(line));
-        let retired = (before - self.there.len()) as u64;
+    fn retire(&mut self, mut which: impl FnMut(&OutstandingOp) -> bool) -> u64 {
+        let before = self.outstanding.len();
+        self.outstanding.retain(|op| !which(op));
+        let retired = (before - self.outstanding.len()) as u64;
         self.retired += retired;
         retired
     }
 
-    /// The event of the line at `at` was taken.
+    /// Records that the event of the line at `at` was taken.
     fn take(&mut self, at: usize, status: DAT_DTO_COMPLETION_STATUS) {
-        self.there.remove(at);
+        self.outstanding.remove(at);
         match status {
             DAT_DTO_ERR_FLUSHED => self.flushed += 1,
             _ => self.completed += 1,
@@ -111,161 +124,167 @@ impl Book {
     }
 
     fn position(&self, cookie: u64) -> Option<usize> {
-        self.there.iter().position(|line| line.cookie == cookie)
+        self.outstanding.iter().position(|op| op.cookie == cookie)
     }
 }
 
-impl Account {
+impl EpAccount {
     fn new(evds: [Option<usize>; 2], max: [usize; 2], srq: Option<usize>) -> Self {
-        let books = [vec![Book::default()], vec![Book::default()]];
-        Account { books, evds, max, srq, live: true, posted: [0; 2], received: 0, unseen: 0 }
+        let queues = [vec![QueueAccount::default()], vec![QueueAccount::default()]];
+        EpAccount { queues, evds, max, srq, live: true, posted: [0; 2], received: 0, unseen: 0 }
     }
 
-    fn now(&self, side: Side) -> &Book {
-        self.books[side as usize].last().expect("the queue of now")
+    fn current(&self, side: Side) -> &QueueAccount {
+        self.queues[side as usize].last().expect("there is a current queue")
     }
 
-    fn now_mut(&mut self, side: Side) -> &mut Book {
-        self.books[side as usize].last_mut().expect("the queue of now")
+    fn current_mut(&mut self, side: Side) -> &mut QueueAccount {
+        self.queues[side as usize].last_mut().expect("there is a current queue")
     }
 
-    /// Whether a post may succeed and whether it may be refused for want of room.
+    /// Whether a post may succeed, and whether it may be refused because the queue is full.
     pub(crate) fn room(&self, side: Side) -> (bool, bool) {
-        let (book, max) = (self.now(side), self.max[side as usize]);
+        let (queue, max) = (self.current(side), self.max[side as usize]);
         if self.evds[side as usize].is_none() {
             return (true, true);
         }
-        if book.vague {
+        if queue.failed_unknown {
             return (true, true);
         }
-        // A suppressed request may have been carried out, and nobody has said so.
-        let sure = book.there.iter().filter(|line| !line.suppressed).count() - book.failed;
-        (sure < max, book.there.len() - book.failed >= max)
+        // A suppressed request may have been carried out without a report.
+        let sure = queue.outstanding.iter().filter(|op| !op.suppressed).count() - queue.failed;
+        (sure < max, queue.outstanding.len() - queue.failed >= max)
     }
 
     fn post(&mut self, side: Side, cookie: u64, suppressed: bool) {
         let evds = self.evds[side as usize].into_iter().collect();
         self.posted[side as usize] += 1;
-        self.now_mut(side).post(cookie, suppressed, evds);
+        self.current_mut(side).post(cookie, suppressed, evds);
     }
 
-    /// A queue pair takes the place of another.
+    /// Records that another queue pair takes the place of the current one.
     fn renew(&mut self) {
-        for books in &mut self.books {
-            books.iter_mut().for_each(|book| {
-                book.retire(|line| line.evds.is_empty());
+        for queues in &mut self.queues {
+            queues.iter_mut().for_each(|queue| {
+                queue.retire(|op| op.evds.is_empty());
             });
-            books.push(Book::default());
+            queues.push(QueueAccount::default());
         }
     }
 
-    /// What was told of the endpoint agrees with the books.
-    fn check(&mut self, told: &Told) -> Result<(), String> {
-        if (told.posted, told.received.saturating_sub(self.received) > self.unseen)
+    /// Checks that what the library reports about the endpoint agrees with the accounts.
+    fn check(&mut self, reported: &Reported) -> Result<(), String> {
+        if (reported.posted, reported.received.saturating_sub(self.received) > self.unseen)
             != (self.posted, false)
-            || told.received < self.received
+            || reported.received < self.received
         {
-            let Account { posted, received, unseen, .. } = self;
+            let EpAccount { posted, received, unseen, .. } = self;
             return Err(format!(
-                "the counters say {told:?}; {posted:?} were posted, {received} (+{unseen}) received"
+                "the counters say {reported:?}; {posted:?} were posted, {received} (+{unseen}) \
+                 received"
             ));
         }
-        self.check_receives(told)?;
-        self.check_requests(told)?;
-        self.books.iter().flatten().try_for_each(Book::check)
+        self.check_receives(reported)?;
+        self.check_requests(reported)?;
+        self.queues.iter().flatten().try_for_each(QueueAccount::check)
     }
 
-    fn check_receives(&mut self, told: &Told) -> Result<(), String> {
+    fn check_receives(&mut self, reported: &Reported) -> Result<(), String> {
         if self.srq.is_some() {
             return Ok(());
         }
-        let heard = self.evds[0].is_some();
-        let book = self.now_mut(Side::Receives);
-        let there = book.there.len();
-        if told.buffers > there {
+        let reported_to_evd = self.evds[0].is_some();
+        let queue = self.current_mut(Side::Receives);
+        let outstanding = queue.outstanding.len();
+        if reported.buffers > outstanding {
             return Err(format!(
-                "{} buffers are allocated, and {there} receives are there",
-                told.buffers
+                "{} buffers are allocated, and {outstanding} receives are there",
+                reported.buffers
             ));
         }
-        if book.vague {
+        if queue.failed_unknown {
             return Ok(());
         }
-        if !heard {
-            // They end without an event, in order.
-            let ended = there - book.failed - told.buffers;
-            let unheard = |line: &&Line| line.evds.is_empty();
+        if !reported_to_evd {
+            // They end in order, without an event.
+            let ended = outstanding - queue.failed - reported.buffers;
+            let unreported = |op: &&OutstandingOp| op.evds.is_empty();
             let ended: BTreeSet<u64> =
-                book.there.iter().filter(unheard).take(ended).map(|l| l.cookie).collect();
-            book.retire(|line| ended.contains(&line.cookie));
+                queue.outstanding.iter().filter(unreported).take(ended).map(|l| l.cookie).collect();
+            queue.retire(|op| ended.contains(&op.cookie));
         }
-        // Where nobody is told, the last one may have ended since the state was asked for.
-        let empty = book.there.len() == book.failed;
-        if told.idle[0] != empty && (heard || !empty) {
-            return Err(format!("receives are idle: {}; there are {:?}", told.idle[0], book.there));
-        }
-        Ok(())
-    }
-
-    fn check_requests(&mut self, told: &Told) -> Result<(), String> {
-        let heard = self.evds[1].is_some();
-        let book = self.now_mut(Side::Requests);
-        let waits = book.there.iter().any(|line| heard && !line.suppressed);
-        if told.idle[1] && waits || !told.idle[1] && book.there.is_empty() {
-            return Err(format!("requests are idle: {}; there are {:?}", told.idle[1], book.there));
-        }
-        if told.idle[1] {
-            book.retire(|_| true);
+        // If completions are not reported, the last one may have ended since the state was queried.
+        let empty = queue.outstanding.len() == queue.failed;
+        if reported.idle[0] != empty && (reported_to_evd || !empty) {
+            return Err(format!(
+                "receives are idle: {}; there are {:?}",
+                reported.idle[0], queue.outstanding
+            ));
         }
         Ok(())
     }
 
-    /// Takes the event of one of its own queues.
+    fn check_requests(&mut self, reported: &Reported) -> Result<(), String> {
+        let reported_to_evd = self.evds[1].is_some();
+        let queue = self.current_mut(Side::Requests);
+        let has_reported = queue.outstanding.iter().any(|op| reported_to_evd && !op.suppressed);
+        if reported.idle[1] && has_reported || !reported.idle[1] && queue.outstanding.is_empty() {
+            return Err(format!(
+                "requests are idle: {}; there are {:?}",
+                reported.idle[1], queue.outstanding
+            ));
+        }
+        if reported.idle[1] {
+            queue.retire(|_| true);
+        }
+        Ok(())
+    }
+
+    /// Records the event of one of the endpoint's own queues.
     fn take(
         &mut self,
         side: Side,
         (cookie, status): (u64, DAT_DTO_COMPLETION_STATUS),
         overflowed: &BTreeSet<usize>,
     ) -> Result<(), String> {
-        let found = self.books[side as usize]
+        let found = self.queues[side as usize]
             .iter_mut()
-            .find_map(|book| Some((book.position(cookie)?, book)));
-        let Some((at, book)) = found else {
+            .find_map(|queue| Some((queue.position(cookie)?, queue)));
+        let Some((at, queue)) = found else {
             return Err(format!("the completion of {side:?} {cookie}, which is not there"));
         };
-        // dat_ep_modify fails what is outside the new zone, at once.
+        // dat_ep_modify fails a receive outside the new zone at once.
         let at_once = side == Side::Receives && status == DAT_DTO_ERR_LOCAL_PROTECTION;
         if !at_once {
-            let loose = book.loose;
-            let missing = |line: &&Line| {
-                let lost =
-                    line.evds.len() > 1 || line.evds.iter().any(|evd| overflowed.contains(evd));
-                !(line.suppressed || loose || lost)
+            let completions_optional = queue.completions_optional;
+            let missing = |op: &&OutstandingOp| {
+                let lost = op.evds.len() > 1 || op.evds.iter().any(|evd| overflowed.contains(evd));
+                !(op.suppressed || completions_optional || lost)
             };
-            if let Some(line) = book.there[..at].iter().find(missing) {
+            if let Some(op) = queue.outstanding[..at].iter().find(missing) {
                 return Err(format!(
                     "the completion of {side:?} {cookie} before that of {}",
-                    line.cookie
+                    op.cookie
                 ));
             }
-            // What was suppressed, or vanished with its endpoint, is over.
-            let before: BTreeSet<u64> = book.there[..at]
+            // Requests that were suppressed, or vanished with their endpoint, have ended.
+            let before: BTreeSet<u64> = queue.outstanding[..at]
                 .iter()
-                .filter(|line| line.suppressed || loose)
-                .map(|line| line.cookie)
+                .filter(|op| op.suppressed || completions_optional)
+                .map(|op| op.cookie)
                 .collect();
-            book.retire(|line| before.contains(&line.cookie));
+            queue.retire(|op| before.contains(&op.cookie));
         }
-        let at = book.position(cookie).expect("found above");
-        book.take(at, status);
-        book.failed -= usize::from(at_once && book.failed > 0);
+        let at = queue.position(cookie).expect("found above");
+        queue.take(at, status);
+        queue.failed -= usize::from(at_once && queue.failed > 0);
         Ok(())
     }
 }
 
-/// What the consumer does and sees.
+/// The calls of the consumer, and the events that it sees.
 impl Accounts {
-    pub(crate) fn ep(&self, handle: usize) -> &Account {
+    pub(crate) fn ep(&self, handle: usize) -> &EpAccount {
         &self.eps[&handle]
     }
 
@@ -279,11 +298,11 @@ impl Accounts {
         if let (Some(srq), None) = (srq, evds[0]) {
             self.srqs.entry(srq).or_default().unseen = true;
         }
-        self.eps.insert(handle, Account::new(evds, max, srq));
+        self.eps.insert(handle, EpAccount::new(evds, max, srq));
     }
 
-    /// dat_ep_modify: receives that are there go over to the new queue.
-    /// `failed`: so many of them failed.
+    /// dat_ep_modify: the outstanding receives move to the new queue. `failed`: the number of those
+    /// that failed.
     pub(crate) fn ep_modified(
         &mut self,
         handle: usize,
@@ -297,25 +316,26 @@ impl Accounts {
             self.srqs.entry(srq).or_default().unseen = true;
         }
         let evds = account.evds[0];
-        let old = account.now_mut(Side::Receives);
-        let mut lines = std::mem::take(&mut old.there);
-        old.moved += lines.len() as u64;
-        let (failed, vague) = match (evds, failed) {
-            // Without an event: which ones is not told.
+        let old = account.current_mut(Side::Receives);
+        let mut ops = std::mem::take(&mut old.outstanding);
+        old.moved += ops.len() as u64;
+        let (failed, failed_unknown) = match (evds, failed) {
+            // There was no event, so it is unknown which ones failed.
             (None, 1..) => (old.failed, true),
-            _ => (old.failed + failed, old.vague || old.failed > 0 && old_evd != evds),
+            _ => (old.failed + failed, old.failed_unknown || old.failed > 0 && old_evd != evds),
         };
-        for line in &mut lines {
-            if old.failed == 0 && !old.vague {
-                line.evds.clear();
+        for op in &mut ops {
+            if old.failed == 0 && !old.failed_unknown {
+                op.evds.clear();
             }
-            // Else its event may be where it was already.
-            line.evds.extend(evds);
+            // Otherwise its event may be on the former EVD already.
+            op.evds.extend(evds);
         }
-        let came = lines.len() as u64;
+        let carried_over = ops.len() as u64;
         account.renew();
-        let new = account.now_mut(Side::Receives);
-        (new.came, new.there, new.failed, new.vague) = (came, lines, failed, vague);
+        let new = account.current_mut(Side::Receives);
+        (new.carried_over, new.outstanding, new.failed, new.failed_unknown) =
+            (carried_over, ops, failed, failed_unknown);
     }
 
     pub(crate) fn ep_reset(&mut self, handle: usize) {
@@ -326,7 +346,7 @@ impl Accounts {
         let account = self.eps.get_mut(&handle).expect("known");
         account.renew();
         account.live = false;
-        account.books.iter_mut().flatten().for_each(|book| book.loose = true);
+        account.queues.iter_mut().flatten().for_each(|queue| queue.completions_optional = true);
         if let Some(srq) = account.srq {
             self.srqs.entry(srq).or_default().unseen = true;
         }
@@ -341,10 +361,10 @@ impl Accounts {
     }
 
     pub(crate) fn srq_posted(&mut self, handle: usize, cookie: u64) {
-        self.srqs.get_mut(&handle).expect("known").book.post(cookie, false, BTreeSet::new());
+        self.srqs.get_mut(&handle).expect("known").queue.post(cookie, false, BTreeSet::new());
     }
 
-    /// A completion was taken.
+    /// Records that a completion was taken.
     pub(crate) fn taken(
         &mut self,
         ep: usize,
@@ -361,12 +381,12 @@ impl Accounts {
         let Some(srq) = shared else {
             return account.take(side, (cookie, status), &self.overflowed);
         };
-        let book =
-            &mut self.srqs.get_mut(&srq).ok_or("a completion of an unknown SRQ's buffer")?.book;
-        let at = book
+        let queue =
+            &mut self.srqs.get_mut(&srq).ok_or("a completion of an unknown SRQ's buffer")?.queue;
+        let at = queue
             .position(cookie)
             .ok_or(format!("the completion of shared buffer {cookie}, which is not there"))?;
-        book.take(at, status);
+        queue.take(at, status);
         Ok(())
     }
 
@@ -375,7 +395,7 @@ impl Accounts {
         self.srqs_unseen(evd);
     }
 
-    /// Buffers of shared queues may have ended on this EVD unseen.
+    /// Buffers of shared queues may have ended on this EVD without having been seen.
     fn srqs_unseen(&mut self, evd: usize) {
         for account in self.eps.values().filter(|account| account.evds[0] == Some(evd)) {
             if let Some(srq) = account.srq {
@@ -384,23 +404,26 @@ impl Accounts {
         }
     }
 
-    /// It was found empty: nothing of queue pairs that are gone comes any more.
+    /// The EVD was found empty, so no more completions of freed queue pairs arrive on it.
     pub(crate) fn evd_empty(&mut self, evd: usize) -> Result<(), String> {
         for (handle, account) in &mut self.eps {
-            for (side, books) in SIDES.iter().zip(&mut account.books) {
-                let past = books.len() - usize::from(account.live);
-                for book in &mut books[..past] {
-                    let here = |line: &Line| line.evds.len() == 1 && line.evds.contains(&evd);
-                    let loose = book.loose;
-                    if let Some(lost) =
-                        book.there.iter().find(|line| here(line) && !line.suppressed && !loose)
+            for (side, queues) in SIDES.iter().zip(&mut account.queues) {
+                let past = queues.len() - usize::from(account.live);
+                for queue in &mut queues[..past] {
+                    let here = |op: &OutstandingOp| op.evds.len() == 1 && op.evds.contains(&evd);
+                    let completions_optional = queue.completions_optional;
+                    if let Some(lost) = queue
+                        .outstanding
+                        .iter()
+                        .find(|op| here(op) && !op.suppressed && !completions_optional)
                     {
                         return Err(format!(
-                            "the EVD is empty, and {side:?} {} of EP {handle:#x} did not come; was it reset?",
+                            "the EVD is empty, and {side:?} {} of EP {handle:#x} did not come; \
+                             was it reset?",
                             lost.cookie
                         ));
                     }
-                    book.retire(here);
+                    queue.retire(here);
                 }
             }
         }
@@ -411,11 +434,10 @@ impl Accounts {
         self.overflowed.remove(&evd);
         self.srqs_unseen(evd);
         for account in self.eps.values_mut() {
-            for book in account.books.iter_mut().flatten() {
-                account.unseen +=
-                    book.retire(|line| line.evds.len() == 1 && line.evds.contains(&evd));
-                book.there.iter_mut().for_each(|line| {
-                    line.evds.remove(&evd);
+            for queue in account.queues.iter_mut().flatten() {
+                account.unseen += queue.retire(|op| op.evds.len() == 1 && op.evds.contains(&evd));
+                queue.outstanding.iter_mut().for_each(|op| {
+                    op.evds.remove(&evd);
                 });
             }
             if account.srq.is_some() {
@@ -424,48 +446,56 @@ impl Accounts {
         }
     }
 
-    pub(crate) fn check_ep(&mut self, handle: usize, told: &Told) -> Result<(), String> {
+    pub(crate) fn check_ep(&mut self, handle: usize, reported: &Reported) -> Result<(), String> {
         let account = self.eps.get_mut(&handle).expect("known");
-        account.check(told).map_err(|why| format!("{why}\n{account:?}"))
+        account.check(reported).map_err(|why| format!("{why}\n{account:?}"))
     }
 
-    pub(crate) fn check_srq(&mut self, handle: usize, told: &SrqTold) -> Result<(), String> {
-        let SrqAccount { book, unseen } = self.srqs.get_mut(&handle).expect("known");
-        book.check()?;
-        let there = book.there.len();
-        if told.available > told.outstanding
-            || told.outstanding > there
-            || (told.outstanding < there && !*unseen)
+    pub(crate) fn check_srq(
+        &mut self,
+        handle: usize,
+        reported: &SrqReported,
+    ) -> Result<(), String> {
+        let SrqAccount { queue, unseen } = self.srqs.get_mut(&handle).expect("known");
+        queue.check()?;
+        let outstanding = queue.outstanding.len();
+        if reported.available > reported.outstanding
+            || reported.outstanding > outstanding
+            || (reported.outstanding < outstanding && !*unseen)
         {
-            return Err(format!("{told:?}; there are {book:?}"));
+            return Err(format!("{reported:?}; there are {queue:?}"));
         }
         Ok(())
     }
 
-    /// Nothing of a live endpoint comes any more but what its queues hold; what does not come is lost.
-    pub(crate) fn is_settled(&self, handle: usize, told: &Told) -> bool {
+    /// Whether all completions of a live endpoint have arrived, except for what its queues hold.
+    /// Any other missing completion is lost.
+    pub(crate) fn is_settled(&self, handle: usize, reported: &Reported) -> bool {
         let account = self.ep(handle);
         let of = |side: Side| {
             let overflowed =
                 account.evds[side as usize].is_some_and(|evd| self.overflowed.contains(&evd));
-            (account.now(side).there.len(), overflowed)
+            (account.current(side).outstanding.len(), overflowed)
         };
         let receives = match of(Side::Receives) {
-            _ if account.srq.is_some() => told.idle[0] || of(Side::Receives).1,
-            (there, overflowed) => {
-                there == told.buffers || overflowed || account.now(Side::Receives).vague
+            _ if account.srq.is_some() => reported.idle[0] || of(Side::Receives).1,
+            (outstanding, overflowed) => {
+                outstanding == reported.buffers
+                    || overflowed
+                    || account.current(Side::Receives).failed_unknown
             }
         };
         let (requests, overflowed) = of(Side::Requests);
         receives && (requests == 0 || overflowed)
     }
 
-    /// At the end, with all EVDs gone: what is left, but for buffers of shared queues.
-    pub(crate) fn left(&self) -> Result<(), String> {
+    /// Checks what is left at the end, when all EVDs are freed. Buffers of shared queues are
+    /// excepted.
+    pub(crate) fn check_nothing_left(&self) -> Result<(), String> {
         for (handle, account) in &self.eps {
-            let books = account.books.iter().flatten();
-            books.clone().try_for_each(Book::check)?;
-            if let Some(left) = books.clone().find(|book| !book.there.is_empty()) {
+            let queues = account.queues.iter().flatten();
+            queues.clone().try_for_each(QueueAccount::check)?;
+            if let Some(left) = queues.clone().find(|queue| !queue.outstanding.is_empty()) {
                 return Err(format!("of EP {handle:#x} there are still {left:?}"));
             }
         }

@@ -1,7 +1,8 @@
-//! The calls a consumer may make, legal or not: each names its objects by slots.
+//! The calls that a consumer may make, legal or not. Each call names its objects by slots.
 //!
-//! A slot belongs to the adapter of its parity. Where nothing was created the handle is garbage, where it was freed it is
-//! stale; so every sequence of calls can be made, and every part of one, which is what lets a failure shrink.
+//! A slot belongs to the adapter of its parity. If nothing was created in a slot, its handle is
+//! garbage. If the object was freed, the handle is stale. So every sequence of calls can be made,
+//! and every subsequence of it, which lets a failure shrink.
 
 use std::fmt;
 
@@ -15,14 +16,14 @@ pub(crate) const LMRS: usize = 4;
 pub(crate) const EPS: usize = 4;
 pub(crate) const SPS: usize = 4;
 pub(crate) const SRQS: usize = 2;
-/// Bytes of every region.
+/// The length of every region in bytes.
 pub(crate) const BYTES: u32 = 64;
-/// Work requests that may be outstanding on either queue of an endpoint.
+/// The maximum number of outstanding work requests on either queue of an endpoint.
 pub(crate) const DTOS: usize = 3;
-/// A slot that is NULL for ever.
+/// A slot that is always NULL.
 pub(crate) const NULL: usize = usize::MAX;
 
-/// Everything that completes or connects.
+/// All streams of completions and connections.
 pub(crate) const WORK: DAT_EVD_FLAGS =
     DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_SOFTWARE_FLAG;
 
@@ -65,19 +66,19 @@ pub(crate) enum Call {
     CrReject { cr: usize },
 }
 
-/// What an endpoint is made with.
+/// The properties with which an endpoint is created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
-    /// Its shared receive queue, or [`NULL`].
+    /// The slot of its shared receive queue, or [`NULL`].
     pub(crate) srq: usize,
-    /// Its requests and receives may be unsignalled.
+    /// Whether its requests and receives may be unsignalled.
     pub(crate) unsignalled: bool,
 }
 
-/// The usual one.
-pub(crate) const PLAIN: Kind = Kind { srq: NULL, unsignalled: false };
+/// The usual kind of endpoint.
+pub(crate) const DEFAULT_KIND: Kind = Kind { srq: NULL, unsignalled: false };
 
-/// What dat_ep_modify is told.
+/// The change that dat_ep_modify makes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     MaxRecvDtos(DAT_COUNT),
@@ -88,16 +89,16 @@ pub(crate) enum Change {
     Pz(usize),
 }
 
-/// Calls that often belong together; each can still be left out alone.
+/// Calls that often belong together. Shrinking can omit each of them alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Step(pub(crate) Vec<Call>);
 
-/// The calls, one a line.
+/// The calls, one on each line.
 pub(crate) fn listing(steps: &[Step]) -> String {
     steps.iter().flat_map(|step| &step.0).map(|call| format!("    {call:?}\n")).collect()
 }
 
-/// As one would write it down.
+/// Formats a call as source code.
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |kind: &'static str, slot: usize| match slot {
@@ -212,7 +213,7 @@ impl fmt::Debug for Call {
             }
             Call::SpFree { sp: s } => write!(f, "dat_psp_free or dat_rsp_free({})", sp(s)),
             Call::CrAccept { cr, ep: x, private } => {
-                let cr = if cr == LATEST { "latest".to_owned() } else { cr.to_string() };
+                let cr = if cr == LATEST_REQUEST { "latest".to_owned() } else { cr.to_string() };
                 write!(f, "dat_cr_accept(cr{cr}, {}, {private} bytes of private data)", ep(x))
             }
             Call::CrReject { cr } => write!(f, "dat_cr_reject(cr{cr})"),
@@ -220,8 +221,9 @@ impl fmt::Debug for Call {
     }
 }
 
-/// What every sequence begins with: both adapters can connect and transfer, and nothing is connected. The objects of
-/// adapter 0 are in even slots, those of adapter 1 in odd ones.
+/// The calls that every sequence begins with. Afterwards both adapters can connect and transfer,
+/// but nothing is connected. The objects of adapter 0 are in even slots, those of adapter 1 in odd
+/// ones.
 pub(crate) fn prelude() -> Vec<Call> {
     let mut calls = Vec::new();
     for side in 0..2 {
@@ -236,7 +238,7 @@ pub(crate) fn prelude() -> Vec<Call> {
                 recv: side,
                 request: side,
                 connect: side,
-                kind: PLAIN,
+                kind: DEFAULT_KIND,
             });
         }
         let (sp, qualifier) = (side, 1000 + side as u64);
@@ -254,7 +256,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => call().prop_map(|call| Step(vec![call])),
         2 => (0..EPS, 0..EPS, 0u64..4, 0..8usize).prop_map(|(ep, to, qualifier, cr)| {
-            // The usual way: connect, take the request, answer it, take what comes of it.
+            // The usual order: connect, take the request, answer it, take the events.
             Step(vec![
                 Call::EpConnect { ep, qualifier: 1000 + qualifier },
                 Call::EvdDequeue { evd: 2 + qualifier as usize % 2 },
@@ -263,7 +265,7 @@ fn step() -> impl Strategy<Value = Step> {
                 Call::EvdDequeue { evd: 1 },
             ])
         }),
-        // The same where it works from the start on.
+        // The same, with endpoints for which it succeeds from the beginning.
         2 => any::<bool>().prop_map(|second| {
             let (ep, to) = if second { (2, 3) } else { (0, 1) };
             Step(vec![
@@ -312,7 +314,7 @@ fn call() -> impl Strategy<Value = Call> {
         DAT_COMPLETION_DEFAULT_FLAG,
         DAT_COMPLETION_DEFAULT_FLAG,
         DAT_COMPLETION_SUPPRESS_FLAG,
-        // Not every endpoint is made for it.
+        // Not every endpoint was created for unsignalled completions.
         DAT_COMPLETION_UNSIGNALLED_FLAG,
     ]);
     let recv_flags = prop::sample::select(vec![0, 0, 0, DAT_COMPLETION_UNSIGNALLED_FLAG]);
@@ -341,12 +343,12 @@ fn call() -> impl Strategy<Value = Call> {
                 recv,
                 request,
                 connect,
-                kind: PLAIN
+                kind: DEFAULT_KIND
             }
         ),
         (0..EPS, 0..2usize).prop_map(|(ep, second)| {
             let (pz, recv) = (ep % 2, ep % 2 + 4 * second);
-            let kind = Kind { unsignalled: second > 0, ..PLAIN };
+            let kind = Kind { unsignalled: second > 0, ..DEFAULT_KIND };
             Call::EpCreate { ep, pz, recv, request: ep % 2, connect: ep % 2, kind }
         }),
         (0..EPS).prop_map(|ep| Call::EpFree { ep }),
@@ -359,7 +361,8 @@ fn call() -> impl Strategy<Value = Call> {
             .prop_map(|(evd, threshold)| Call::EvdWait { evd, threshold }),
         2 => (0..EVDS, number).prop_map(|(evd, number)| Call::EvdPostSe { evd, number }),
         2 => (0..CNOS).prop_map(|cno| Call::CnoWait { cno }),
-        1 => (0..EVDS, any::<bool>()).prop_map(|(evd, waitable)| Call::EvdSetWaitable { evd, waitable }),
+        1 => (0..EVDS, any::<bool>())
+            .prop_map(|(evd, waitable)| Call::EvdSetWaitable { evd, waitable }),
         1 => (0..EVDS, any::<bool>()).prop_map(|(evd, enable)| Call::EvdEnable { evd, enable }),
     ];
     let connections = prop_oneof![
@@ -401,12 +404,13 @@ fn call() -> impl Strategy<Value = Call> {
     prop_oneof![3 => objects, 4 => events, 4 => connections, 4 => transfers]
 }
 
-/// How the endpoints of [`varied_prelude`] are made: by adapter and number.
-pub(crate) type Varieties = [u8; EPS];
+/// The varieties of the endpoints in [`varied_prelude`], by adapter and number.
+pub(crate) type EndpointVarieties = [u8; EPS];
 
-/// What the sequences of `conservation` begin with: as [`prelude`], but each endpoint is of a variety of its own, with a
-/// dispatcher that may overflow, without a dispatcher, or on a shared receive queue.
-pub(crate) fn varied_prelude(varieties: Varieties) -> Vec<Call> {
+/// The calls that the sequences of `conservation` begin with. They are those of [`prelude`], but
+/// each endpoint has a variety of its own: with an EVD that may overflow, without an EVD, or on a
+/// shared receive queue.
+pub(crate) fn varied_prelude(varieties: EndpointVarieties) -> Vec<Call> {
     let mut calls = Vec::new();
     for side in 0..2 {
         calls.push(Call::PzCreate { pz: side });
@@ -442,7 +446,7 @@ fn varied_ep(ep: usize, variety: u8) -> Call {
     }
 }
 
-/// Any sequence of calls of all kinds, most of which move data.
+/// Any sequence of calls of all kinds. Most of them move data.
 pub(crate) fn everything(steps: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(busy_step(), 1..steps)
 }
@@ -459,13 +463,13 @@ fn busy_step() -> impl Strategy<Value = Step> {
         vec![
             Call::EpConnect { ep, qualifier: 1001 },
             Call::EvdDequeue { evd: 3 },
-            Call::CrAccept { cr: LATEST, ep: to, private: 5 },
+            Call::CrAccept { cr: LATEST_REQUEST, ep: to, private: 5 },
         ]
     };
     prop_oneof![
         3 => call().prop_map(|call| Step(vec![call])),
         3 => any::<bool>().prop_map(move |second| Step(connect(second))),
-        // An end, and a new beginning.
+        // A disconnect, followed by a new connection.
         2 => (any::<bool>(), close).prop_map(move |(second, flags)| {
             let (ep, to) = partners(second);
             let mut calls = vec![Call::EpDisconnect { ep, flags }, Call::EvdDequeue { evd: 0 }];
@@ -479,8 +483,8 @@ fn busy_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The request that the consumer learned of last.
-pub(crate) const LATEST: usize = usize::MAX;
+/// The latest request that the consumer has got.
+pub(crate) const LATEST_REQUEST: usize = usize::MAX;
 
 /// Posts that are mostly legal.
 fn post() -> impl Strategy<Value = Call> {
@@ -493,7 +497,7 @@ fn post() -> impl Strategy<Value = Call> {
     ]);
     let recv_flags =
         prop::sample::select(vec![DAT_COMPLETION_DEFAULT_FLAG, 0, DAT_COMPLETION_UNSIGNALLED_FLAG]);
-    // What is too long ends the connection.
+    // A message that is too long ends the connection.
     let length = || prop::sample::select(vec![0, 8, 8, 8, 8, 8, 8, 8, BYTES]);
     prop_oneof![
         4 => (0..EPS, recv_flags, length())
@@ -501,7 +505,9 @@ fn post() -> impl Strategy<Value = Call> {
         4 => (0..EPS, flags, length())
             .prop_map(|(ep, flags, length)| Call::PostSend { ep, lmr: ep % 2, length, flags }),
         1 => (0..EPS, length())
-            .prop_map(|(ep, length)| Call::PostWrite { ep, lmr: ep % 2, length, remote: 1 - ep % 2 }),
+            .prop_map(|(ep, length)| {
+                Call::PostWrite { ep, lmr: ep % 2, length, remote: 1 - ep % 2 }
+            }),
         2 => (0..SRQS, length()).prop_map(|(srq, length)| Call::SrqPost { srq, lmr: srq, length }),
     ]
 }
@@ -520,7 +526,7 @@ fn modification() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// What changes an endpoint, a queue or a dispatcher.
+/// Calls that change an endpoint, a queue or an EVD.
 fn change() -> impl Strategy<Value = Call> {
     prop_oneof![
         6 => modification(),

@@ -1,7 +1,9 @@
-//! Random calls of all kinds over any transport: after each of them every request and every receive is in exactly one place.
+//! Random calls of all kinds over any transport. After each call every request and every receive is
+//! in exactly one place.
 //!
-//! What a call answers is not foretold, as `sequence` does for the loopback transport: elsewhere completions come when they
-//! come. But nothing may be lost or come twice, places in queues are exactly those that the books say, and at the end
+//! Unlike `sequence`, which does so for the loopback transport, this does not predict the result of
+//! a call, because on other transports completions arrive at any time. But nothing may be lost or
+//! duplicated, the free places in queues are exactly those of the accounts, and at the end
 //! everything is accounted for.
 
 use std::net::Ipv4Addr;
@@ -14,37 +16,38 @@ use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 use crate::accounts::{Accounts, Side};
 use crate::call::*;
 use crate::client::Table;
-use crate::world::{Answer, Seen, World};
+use crate::world::{Answer, ObservedEvent, World};
 
-/// Nothing takes so long but what never comes.
-const HANG: Duration = Duration::from_secs(120);
+/// Nothing takes this long except what never happens.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Where the calls are made.
+/// The provider and its parameters.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct ProviderUnderTest {
     pub(crate) table: Table,
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
-    /// What a call leads to has happened when it returns.
+    /// Whether the consequences of a call have happened when it returns.
     pub(crate) at_once: bool,
 }
 
 type Outcome<T = ()> = Result<T, String>;
 
-/// Makes calls and keeps the books.
+/// Makes calls and keeps the accounts.
 struct Run {
     world: World,
     at_once: bool,
     accounts: Accounts,
     number: u64,
     live: Live,
-    /// For each connection request that the consumer has: who called, in which of its attempts.
+    /// For each connection request that the consumer has: the calling endpoint, and which of its
+    /// attempts this is.
     callers: Vec<(usize, u64)>,
     /// The number of the call with which each endpoint last connected.
     attempt: [u64; EPS],
 }
 
-/// Which slots have an object.
+/// The slots that have an object.
 #[derive(Default)]
 struct Live {
     cno: [bool; CNOS],
@@ -79,12 +82,12 @@ impl Live {
     }
 }
 
-/// What is known before a call and judged after it.
+/// What is known before a call and checked after it.
 #[derive(Default)]
 struct Before {
     state: DAT_EP_STATE,
     buffers: usize,
-    /// A post may succeed; it may be refused for want of room.
+    /// Whether a post may succeed, and whether it may be refused because the queue is full.
     room: Option<(bool, bool)>,
 }
 
@@ -100,7 +103,7 @@ impl Run {
         let before = self.before(call);
         self.number += 1;
         let answer = self.world.make(call, self.number);
-        self.hear_async()?;
+        self.take_async_events()?;
         if let Some((may_succeed, may_be_full)) = before.room {
             match answer.kind {
                 DAT_SUCCESS if !may_succeed => return Err("succeeded with a full queue".into()),
@@ -109,7 +112,7 @@ impl Run {
             }
         }
         if answer.kind == DAT_SUCCESS {
-            self.note(call, &answer, &before)?;
+            self.record(call, &answer, &before)?;
         } else if answer.kind == DAT_QUEUE_EMPTY
             && let Call::EvdDequeue { evd } = call
         {
@@ -126,8 +129,8 @@ impl Run {
         let mut before = Before::default();
         match call {
             Call::EpModify { ep, .. } | Call::EpReset { ep } if self.live.ep[ep] => {
-                let told = self.world.told(ep);
-                (before.state, before.buffers) = (told.state, told.buffers);
+                let reported = self.world.reported(ep);
+                (before.state, before.buffers) = (reported.state, reported.buffers);
             }
             Call::PostRecv { ep, .. } if self.live.ep[ep] => {
                 before.room = Some(self.accounts.ep(self.world.ep(ep)).room(Side::Receives));
@@ -136,17 +139,17 @@ impl Run {
                 before.room = Some(self.accounts.ep(self.world.ep(ep)).room(Side::Requests));
             }
             Call::SrqPost { srq, .. } if self.live.srq[srq] => {
-                // Messages take buffers meanwhile, and nobody else posts any.
-                let told = self.world.srq_told(srq);
-                before.room = Some((true, told.available >= told.depth));
+                // Messages take buffers meanwhile, but nobody else posts any.
+                let reported = self.world.srq_reported(srq);
+                before.room = Some((true, reported.available >= reported.depth));
             }
             _ => {}
         }
         before
     }
 
-    /// The call has succeeded.
-    fn note(&mut self, call: Call, answer: &Answer, before: &Before) -> Outcome {
+    /// Records a call that has succeeded.
+    fn record(&mut self, call: Call, answer: &Answer, before: &Before) -> Outcome {
         if let Some((creates, live)) = self.live.slot(call) {
             *live = creates;
         }
@@ -169,7 +172,7 @@ impl Run {
                     Change::Recv(evd) | Change::Request(evd) => heard(evd, &self.world),
                     _ => None,
                 };
-                let failed = before.buffers.saturating_sub(self.world.told(ep).buffers);
+                let failed = before.buffers.saturating_sub(self.world.reported(ep).buffers);
                 self.accounts.ep_modified(self.world.ep(ep), failed, |evds, max| match change {
                     Change::MaxRecvDtos(n) => max[0] = n as usize,
                     Change::MaxRequestDtos(n) => max[1] = n as usize,
@@ -179,7 +182,7 @@ impl Run {
                 });
             }
             Call::EpFree { ep } => self.accounts.ep_freed(self.world.ep(ep)),
-            // In any other state it changes nothing.
+            // In any other state the call changes nothing.
             Call::EpReset { ep } if before.state == DAT_EP_STATE_DISCONNECTED => {
                 self.accounts.ep_reset(self.world.ep(ep));
             }
@@ -199,15 +202,15 @@ impl Run {
             _ => {}
         }
         match &answer.event {
-            Some(Seen::Dto { ep, cookie, status, operation, .. }) => {
+            Some(ObservedEvent::Dto { ep, cookie, status, operation, .. }) => {
                 self.accounts.taken(*ep, *operation, *cookie, *status)
             }
             _ => Ok(()),
         }
     }
 
-    /// Asynchronous events.
-    fn hear_async(&mut self) -> Outcome {
+    /// Takes asynchronous events.
+    fn take_async_events(&mut self) -> Outcome {
         for side in 0..2 {
             while let Some((number, about)) = self.world.async_event(side) {
                 match number {
@@ -221,40 +224,43 @@ impl Run {
         Ok(())
     }
 
-    /// What the product tells agrees with the books.
+    /// Checks that what the library reports agrees with the accounts.
     fn check(&mut self, call: Call, before: &Before) -> Outcome {
         for ep in (0..EPS).filter(|ep| self.live.ep[*ep]) {
-            let told = self.world.told(ep);
+            let reported = self.world.reported(ep);
             let wrong = |why| format!("of ep{ep}: {why}");
-            self.accounts.check_ep(self.world.ep(ep), &told).map_err(wrong)?;
-            // Those that the new queue does not take fail at once, and events say so.
+            self.accounts.check_ep(self.world.ep(ep), &reported).map_err(wrong)?;
+            // Receives that the new queue does not accept fail at once, with events.
             let modified = matches!(call, Call::EpModify { ep: modified, .. } if modified == ep);
-            if modified && told.buffers > before.buffers {
-                return Err(format!("{} receives have become {}", before.buffers, told.buffers));
+            if modified && reported.buffers > before.buffers {
+                return Err(format!(
+                    "{} receives have become {}",
+                    before.buffers, reported.buffers
+                ));
             }
         }
         for srq in (0..SRQS).filter(|srq| self.live.srq[*srq]) {
-            let told = self.world.srq_told(srq);
+            let reported = self.world.srq_reported(srq);
             let wrong = |why| format!("of srq{srq}: {why}");
-            self.accounts.check_srq(self.world.srq(srq), &told).map_err(wrong)?;
+            self.accounts.check_srq(self.world.srq(srq), &reported).map_err(wrong)?;
         }
         Ok(())
     }
 
-    /// Until `done`, with progress.
+    /// Repeats until `done`, with progress.
     fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> Outcome<bool>) -> Outcome {
         let start = Instant::now();
         while !done(self)? {
-            if self.at_once || start.elapsed() > HANG {
+            if self.at_once || start.elapsed() > HANG_TIMEOUT {
                 return Err(format!("{what}: not after {:?}", start.elapsed()));
             }
-            self.hear_async()?;
+            self.take_async_events()?;
             std::thread::yield_now();
         }
         Ok(())
     }
 
-    /// What a connection needs comes later; the sequence goes on when it is there.
+    /// The objects for a connection arrive later. Waits until the sequence can continue.
     fn wait_for(&mut self, call: Call) -> Outcome {
         match call {
             Call::EpConnect { ep, .. } => {
@@ -263,7 +269,7 @@ impl Run {
                     for evd in (0..EVDS).filter(|evd| run.live.cr_evd[*evd]).collect::<Vec<_>>() {
                         run.take(evd)?;
                     }
-                    let state = run.world.told(ep).state;
+                    let state = run.world.reported(ep).state;
                     Ok(run.world.requests() > known
                         || state != DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)
                 })?;
@@ -281,22 +287,22 @@ impl Run {
                         (ep, DAT_EP_STATE_COMPLETION_PENDING),
                         (caller, DAT_EP_STATE_ACTIVE_CONNECTION_PENDING),
                     ];
-                    Ok(pending.into_iter().all(|(ep, state)| run.world.told(ep).state != state))
+                    Ok(pending.into_iter().all(|(ep, state)| run.world.reported(ep).state != state))
                 })
             }
-            // Sometimes: else the next call comes while the connection ends.
+            // Wait only sometimes. Otherwise the next call is made while the connection ends.
             Call::EpDisconnect { ep, flags: DAT_CLOSE_ABRUPT_FLAG }
                 if self.number.is_multiple_of(2) =>
             {
                 self.until("the end of the connection", |run| {
-                    Ok(run.world.told(ep).state == DAT_EP_STATE_DISCONNECTED)
+                    Ok(run.world.reported(ep).state == DAT_EP_STATE_DISCONNECTED)
                 })
             }
             _ => Ok(()),
         }
     }
 
-    /// dat_evd_dequeue. Whether there was an event.
+    /// dat_evd_dequeue. Returns whether there was an event.
     fn take(&mut self, evd: usize) -> Outcome<bool> {
         Ok(self.step(Call::EvdDequeue { evd })? == DAT_SUCCESS)
     }
@@ -308,7 +314,7 @@ impl Run {
         Ok(())
     }
 
-    /// Everything comes to rest, is accounted for, and goes.
+    /// Waits until nothing happens any more, checks the accounts, and frees everything.
     fn end(mut self) -> Outcome {
         for sp in 0..SPS {
             self.make(Call::SpFree { sp })?;
@@ -324,12 +330,12 @@ impl Run {
         self.until("what was posted ends", |run| {
             run.drain()?;
             let live = eps().into_iter().filter(|ep| run.live.ep[*ep]);
-            let told = live.map(|ep| (ep, run.world.told(ep))).collect::<Vec<_>>();
-            Ok(told.iter().all(|(ep, told)| {
-                let over = told.state == DAT_EP_STATE_DISCONNECTED && told.buffers == 0;
-                let rests = told.state == DAT_EP_STATE_UNCONNECTED
-                    || told.state == DAT_EP_STATE_UNCONFIGURED_UNCONNECTED;
-                (over || rests) && run.accounts.is_settled(run.world.ep(*ep), told)
+            let reported = live.map(|ep| (ep, run.world.reported(ep))).collect::<Vec<_>>();
+            Ok(reported.iter().all(|(ep, reported)| {
+                let over = reported.state == DAT_EP_STATE_DISCONNECTED && reported.buffers == 0;
+                let rests = reported.state == DAT_EP_STATE_UNCONNECTED
+                    || reported.state == DAT_EP_STATE_UNCONFIGURED_UNCONNECTED;
+                (over || rests) && run.accounts.is_settled(run.world.ep(*ep), reported)
             }))
         })
         .map_err(|why| format!("{why}\n{:?}", self.accounts))?;
@@ -338,7 +344,7 @@ impl Run {
         }
         self.drain()?;
         self.free_the_rest()?;
-        self.accounts.left()
+        self.accounts.check_nothing_left()
     }
 
     fn free_the_rest(&mut self) -> Outcome {
@@ -349,10 +355,10 @@ impl Run {
             self.make(call)?;
         }
         for srq in (0..SRQS).filter(|srq| self.live.srq[*srq]).collect::<Vec<_>>() {
-            // Nobody holds any: what is not available has been given back.
-            let told = self.world.srq_told(srq);
-            if told.available != told.outstanding {
-                return Err(format!("srq{srq}, of which nobody has anything: {told:?}"));
+            // Nobody holds a buffer, so every buffer that is not available was returned.
+            let reported = self.world.srq_reported(srq);
+            if reported.available != reported.outstanding {
+                return Err(format!("srq{srq}, of which nobody has anything: {reported:?}"));
             }
             self.make(Call::SrqFree { srq })?;
         }
@@ -370,12 +376,12 @@ impl Run {
 }
 
 fn conserve(
-    place: &Place,
-    varieties: Varieties,
+    place: &ProviderUnderTest,
+    varieties: EndpointVarieties,
     steps: &[Step],
     qualifiers: DAT_CONN_QUAL,
 ) -> Outcome {
-    let handles = dat_core::handle::count();
+    let handles = dat_core::handle::live_count();
     let mut run = Run {
         world: World::open(place.table, &place.name).at(place.address, qualifiers),
         at_once: place.at_once,
@@ -391,20 +397,20 @@ fn conserve(
     }
     run.end()?;
     let start = Instant::now();
-    while dat_core::handle::count() != handles {
-        if start.elapsed() > HANG {
-            return Err(format!("{} handles are left", dat_core::handle::count() - handles));
+    while dat_core::handle::live_count() != handles {
+        if start.elapsed() > HANG_TIMEOUT {
+            return Err(format!("{} handles are left", dat_core::handle::live_count() - handles));
         }
         std::thread::yield_now();
     }
     Ok(())
 }
 
-/// Tries sequences of at most so many steps. Each is made at a place that `at` tells.
-pub(crate) fn sequences(config: Config, steps: usize, at: impl Fn() -> Place) {
-    let input = (any::<Varieties>(), everything(steps));
+/// Tries sequences of at most `steps` steps. `at` returns the place for each.
+pub(crate) fn sequences(config: Config, steps: usize, at: impl Fn() -> ProviderUnderTest) {
+    let input = (any::<EndpointVarieties>(), everything(steps));
     let mut runner = TestRunner::new(config);
-    // Ports that no sequence shortly before has used.
+    // Ports that no recent sequence has used.
     let count = std::cell::Cell::new(0);
     let outcome = runner.run(&input, |(varieties, steps)| {
         count.set(count.get() + 1);
@@ -421,17 +427,18 @@ pub(crate) fn sequences(config: Config, steps: usize, at: impl Fn() -> Place) {
     }
 }
 
-/// As [`sequences`], a few seconds of them; `PROPTEST_CASES` says how many.
+/// As [`sequences`], for a few seconds. `PROPTEST_CASES` sets the number of sequences.
 #[allow(dead_code)] // the providers' part
-pub(crate) fn some_sequences(at: impl Fn() -> Place) {
+pub(crate) fn some_sequences(at: impl Fn() -> ProviderUnderTest) {
     let default = Config::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 40 };
-    // What fails once may not fail again, and its adapters are still there: the first failure is the one to show.
+    // A failure may not happen again, and its adapters still exist, so the first failure is
+    // reported without shrinking.
     let config = Config { cases, max_shrink_iters: 0, failure_persistence: None, ..default };
     sequences(config, 60, at);
 }
 
-/// A loopback address that most likely nobody else has: other processes may run the same test.
+/// A loopback address that most likely nobody else uses. Other processes may run the same test.
 #[allow(dead_code)] // the providers' part
 pub(crate) fn own_address() -> Ipv4Addr {
     let [.., a, b, c] = std::process::id().to_be_bytes();

@@ -1,16 +1,17 @@
-//! Random calls, legal and not, against a small model of the standard; a failure shrinks to the calls that show it.
+//! Random calls, legal and not, checked against a small model of the standard. A failure shrinks to
+//! the calls that show it.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `call` | the calls, and how they are made up |
-//! | `world` | makes them, through the provider table |
-//! | `model`, `rules`, `queue` | what the standard says they answer, and what must come out of the dispatchers |
-//! | `sequence` | one thread: every answer and every event is checked |
-//! | `accounts` | where each request and each receive is |
-//! | `conservation` | one thread, any transport: nothing is lost, nothing ends twice, whatever is called; also run by the providers |
-//! | `threads` | several threads on one thread-safe adapter: nothing is lost, doubled, reordered or left over |
+//! | `call` | the calls and their random generation |
+//! | `world` | makes the calls, through the provider table |
+//! | `model`, `rules`, `queue` | the results and events that the standard demands |
+//! | `sequence` | one thread: every result and every event is checked |
+//! | `accounts` | the place of each request and each receive |
+//! | `conservation` | one thread, any transport: nothing is lost or ends twice; providers run it, too |
+//! | `threads` | several threads, thread-safe adapter: no event is lost, duplicated or reordered |
 //!
-//! `PROPTEST_CASES` says how many sequences are tried.
+//! `PROPTEST_CASES` sets the number of sequences.
 
 #[path = "../table/client.rs"]
 #[allow(dead_code)] // the other tests' part
@@ -30,13 +31,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use proptest::test_runner::Config;
 
-/// The tests count the handles of the process: one at a time.
+/// The tests count the handles of the process, so only one runs at a time.
 fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// So many sequences, unless `PROPTEST_CASES` says otherwise.
+/// The number of sequences, unless `PROPTEST_CASES` sets another one.
 fn cases(by_default: u32) -> Config {
     let default = Config::default();
     let cases =
@@ -49,6 +50,11 @@ fn every_request_and_receive_ends_in_exactly_one_place() {
     let _alone = alone();
     conservation::sequences(cases(2000), 60, || {
         let (table, name) = client::loopback(false);
-        conservation::Place { table, name, address: std::net::Ipv4Addr::LOCALHOST, at_once: true }
+        conservation::ProviderUnderTest {
+            table,
+            name,
+            address: std::net::Ipv4Addr::LOCALHOST,
+            at_once: true,
+        }
     });
 }

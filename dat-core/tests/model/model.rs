@@ -1,7 +1,8 @@
-//! The objects of the standard as a consumer can know them, and what each call must answer.
+//! The objects of the standard as far as a consumer can know them, and the result of each call.
 //!
-//! Written from the standard. Where it leaves a choice (a depth is a minimum; what is left of a freed endpoint may come or
-//! not) the model allows both and goes on from what happened. Data moves at once, as it does in the loopback transport.
+//! This is written from the standard. If the standard leaves a choice (a depth is a minimum; the
+//! events of a freed endpoint may arrive or not), the model permits both and continues with what
+//! has happened. Data moves at once, as in the loopback transport.
 
 use std::collections::VecDeque;
 
@@ -10,19 +11,20 @@ use dat_sys::*;
 use crate::call::*;
 use crate::queue::{Event, Queue, Source, Status};
 
-/// What a call may answer.
+/// The permitted results of a call.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// Why it must fail: with any of these. Empty: it must not, but for `may`.
+    /// The errors with one of which the call must fail. Empty: the call must succeed, except for
+    /// `may`.
     pub(crate) must: Vec<DAT_RETURN>,
-    /// Errors it may give instead of succeeding.
+    /// Errors that are permitted instead of success.
     pub(crate) may: Vec<DAT_RETURN>,
-    /// The slot is taken: the call would lose its object.
-    pub(crate) senseless: bool,
+    /// The slot is occupied, so the call would lose its object.
+    pub(crate) slot_occupied: bool,
 }
 
 pub(crate) struct Cno {
-    /// A wait may answer: something was queued, or may count as new.
+    /// A wait may return: something was queued, or may count as new.
     pub(crate) may: bool,
 }
 
@@ -33,9 +35,10 @@ pub(crate) struct Evd {
     pub(crate) enabled: bool,
     pub(crate) waitable: bool,
     pub(crate) queue: Queue,
-    /// There were once more events than fit: from then on they may be lost.
+    /// There have been more events than fit. Since then events may be lost.
     pub(crate) overflow: bool,
-    /// It went from empty to not empty when it was to trigger its CNO, and no wait on that has answered.
+    /// It became non-empty when it had to trigger its CNO, and no wait on the CNO has returned
+    /// since.
     pub(crate) triggered: bool,
 }
 
@@ -55,14 +58,14 @@ pub(crate) enum State {
     UnconfiguredPassive,
     Active(usize),
     Connected(usize),
-    /// To this peer, with so many requests to carry out.
+    /// The peer, and the number of requests that are still to be carried out.
     DisconnectPending(usize, usize),
     Disconnected,
 }
 
 pub(crate) struct Ep {
     pub(crate) handle: usize,
-    /// Renewed by a reset.
+    /// Changed by a reset.
     pub(crate) incarnation: usize,
     pub(crate) pz: Option<usize>,
     pub(crate) recv: usize,
@@ -75,7 +78,8 @@ pub(crate) struct Ep {
     pub(crate) state: State,
     pub(crate) recvs: VecDeque<Work>,
     pub(crate) requests: VecDeque<Work>,
-    /// Cookies of work that has its place in the queue: it is there, or its completion is due and was not taken.
+    /// The cookies of work requests that have a place in the queue: they are outstanding, or their
+    /// completion was not taken.
     pub(crate) open_recvs: VecDeque<u64>,
     pub(crate) open_requests: VecDeque<u64>,
 }
@@ -86,10 +90,10 @@ pub(crate) struct Work {
     pub(crate) length: u32,
     /// The region of its segment, by slot and incarnation.
     pub(crate) lmr: Option<(usize, usize)>,
-    /// RDMA write: the target, likewise.
+    /// The target of an RDMA write, in the same form.
     pub(crate) remote: Option<Option<(usize, usize)>>,
     pub(crate) suppressed: bool,
-    /// It was posted unsignalled: if it succeeds, its completion need not wake anybody.
+    /// It was posted unsignalled. If it succeeds, its completion need not wake anybody.
     pub(crate) quiet: bool,
 }
 
@@ -97,13 +101,14 @@ pub(crate) struct Sp {
     pub(crate) number: usize,
     pub(crate) evd: usize,
     pub(crate) qualifier: DAT_CONN_QUAL,
-    /// Requests that may wait.
+    /// The number of requests that may wait.
     pub(crate) backlog: usize,
-    /// A reserved one's endpoint, until a request has taken it; of a public one None.
+    /// The endpoint of a reserved service point, until a request has taken it. `None` for a public
+    /// one.
     pub(crate) reserved: Option<Option<usize>>,
 }
 
-/// A connection attempt that reached a service point.
+/// A connection attempt that has reached a service point.
 pub(crate) struct Attempt {
     pub(crate) caller: Option<usize>,
     pub(crate) sp: usize,
@@ -113,7 +118,7 @@ pub(crate) struct Attempt {
     pub(crate) answered: bool,
 }
 
-/// Everything.
+/// All objects.
 #[derive(Default)]
 pub(crate) struct Model {
     pub(crate) cno: [Option<Cno>; CNOS],
@@ -125,14 +130,14 @@ pub(crate) struct Model {
     pub(crate) attempts: Vec<Attempt>,
     /// The attempts whose requests the consumer has, in order.
     pub(crate) cr: Vec<usize>,
-    /// The last number given to something that has an identity of its own.
+    /// The last number that identifies an object or event.
     pub(crate) last: usize,
-    /// A dispatcher may have overflowed.
+    /// An EVD may have overflowed.
     pub(crate) overflow: bool,
 }
 
 const ENDED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_DISCONNECTED];
-/// A failed transfer breaks the connection; its peer may see a mere disconnect.
+/// A failed transfer breaks the connection. The peer may only see a disconnect.
 const BROKEN: &[DAT_EVENT_NUMBER] =
     &[DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_DISCONNECTED];
 const REFUSED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_NON_PEER_REJECTED];
@@ -158,19 +163,19 @@ impl Model {
         self.pz.get(slot).is_some_and(|live| *live)
     }
 
-    /// The region in a slot, if it is still that one.
+    /// The region in a slot, if it still has this incarnation.
     pub(crate) fn region(&self, (slot, incarnation): (usize, usize)) -> Option<&Lmr> {
         self.lmr[slot].as_ref().filter(|lmr| lmr.incarnation == incarnation)
     }
 
-    /// The request at a position, unanswered.
+    /// The request at a position, if it was not answered.
     pub(crate) fn attempt(&self, cr: usize) -> Option<(usize, &Attempt)> {
         let number = *self.cr.get(cr)?;
         let attempt = &self.attempts[number];
         (!attempt.answered).then_some((number, attempt))
     }
 
-    /// Objects of an adapter.
+    /// The number of an adapter's objects.
     pub(crate) fn objects(&self, side: usize) -> usize {
         fn of<'a, T: 'a>(slots: &'a [Option<T>], side: usize) -> usize {
             slots.iter().skip(side).step_by(2).flatten().count()
@@ -199,7 +204,7 @@ impl Model {
         slot: usize,
         source: Source,
         event: Event,
-        firm: bool,
+        required: bool,
         after: Option<usize>,
     ) {
         let Some(evd) = self.evd.get_mut(slot).and_then(Option::as_mut) else { return };
@@ -209,16 +214,16 @@ impl Model {
             evd.overflow = true;
             self.overflow = true;
         }
-        let firm = firm && !evd.overflow;
-        evd.queue.push(source, event, firm, after);
+        let required = required && !evd.overflow;
+        evd.queue.push(source, event, required, after);
         if let Some(cno) = evd.cno.and_then(|cno| self.cno[cno].as_mut()) {
             cno.may = true;
-            evd.triggered |= evd.enabled && was_empty && firm;
+            evd.triggered |= evd.enabled && was_empty && required;
         }
     }
 
-    /// What is pushed need not wake anybody.
-    fn quietly(&mut self, slot: usize, push: impl FnOnce(&mut Self)) {
+    /// Pushes events that need not wake anybody.
+    fn without_trigger(&mut self, slot: usize, push: impl FnOnce(&mut Self)) {
         let triggered = self.evd(slot).is_some_and(|evd| evd.triggered);
         push(self);
         if let Some(evd) = self.evd.get_mut(slot).and_then(Option::as_mut) {
@@ -226,7 +231,7 @@ impl Model {
         }
     }
 
-    /// Reports a connection event of an endpoint; `last` says that its completions come first.
+    /// Reports a connection event of an endpoint. `last`: its completions precede the event.
     fn report(
         &mut self,
         ep: usize,
@@ -266,10 +271,15 @@ impl Model {
         };
         let event = Event::Dto { ep: handle, cookie: work.cookie, status, length, operation };
         let push = |model: &mut Self| model.push(evd, source, event, true, None);
-        if work.quiet && status == Status::Success { self.quietly(evd, push) } else { push(self) }
+        if work.quiet && status == Status::Success {
+            self.without_trigger(evd, push)
+        } else {
+            push(self)
+        }
     }
 
-    /// The connection of an endpoint, or its attempt at one, is over: everything is flushed, then an event says so.
+    /// Ends the connection of an endpoint or its attempt at one: everything is flushed, then an
+    /// event reports it.
     fn end(&mut self, slot: usize, numbers: &'static [DAT_EVENT_NUMBER]) {
         let Some(ep) = &mut self.ep[slot] else { return };
         let was = std::mem::replace(&mut ep.state, State::Disconnected);
@@ -308,7 +318,7 @@ impl Model {
             let receives = work.remote.is_none();
             let readable =
                 work.lmr.is_none_or(|lmr| self.region(lmr).is_some_and(|lmr| lmr.pz == pz));
-            // Memory that is gone is found out when the request is first, buffer or not.
+            // Freed memory is detected when the request is first, with or without a buffer.
             if readable && receives && to.recvs.is_empty() {
                 return;
             }
@@ -340,7 +350,7 @@ impl Model {
                     (true, false) => Status::Is(DAT_DTO_ERR_LOCAL_PROTECTION),
                     (true, true) => Status::Success,
                 };
-                // Of two faults of one buffer either may be told.
+                // If a buffer has two faults, either may be reported.
                 let arrived =
                     if work.length > buffer.length && !there { Status::Failed } else { arrived };
                 self.complete(peer, &buffer, true, arrived, work.length);
@@ -365,7 +375,7 @@ impl Model {
         }
     }
 
-    /// dat_ep_connect, legal. The state says whether the attempt has arrived.
+    /// A legal dat_ep_connect. The state says whether the attempt has arrived.
     pub(crate) fn connect(
         &mut self,
         slot: usize,
@@ -442,7 +452,8 @@ impl Model {
         }
     }
 
-    /// dat_ep_modify, legal. Receives that do not fit a new zone, or whose region is gone, fail.
+    /// A legal dat_ep_modify. Receives that are not in the new zone, or whose region was freed,
+    /// fail.
     pub(crate) fn modify(&mut self, slot: usize, change: Change) {
         let Some(ep) = &mut self.ep[slot] else { return };
         match change {
@@ -502,7 +513,8 @@ impl Model {
         }
     }
 
-    /// dat_ep_free (`gone`) and dat_ep_reset: what was due of the endpoint need not come any more.
+    /// dat_ep_free (`gone`) and dat_ep_reset. The events that are due for the endpoint need not
+    /// arrive any more.
     pub(crate) fn renew(&mut self, slot: usize, gone: bool) {
         let Some(ep) = &self.ep[slot] else { return };
         let incarnation = ep.incarnation;
@@ -511,12 +523,12 @@ impl Model {
                 State::Connected(_) | State::DisconnectPending(..) | State::Active(_) => {
                     self.end_both(slot, ENDED);
                 }
-                // Receives that were never anybody's: flushed or just gone.
+                // Receives that no connection has used are flushed or just vanish.
                 _ => self.end(slot, ENDED),
             }
         }
         for evd in self.evd.iter_mut().flatten() {
-            evd.queue.loosen(incarnation);
+            evd.queue.make_optional(incarnation);
             evd.triggered &= *evd.queue.count().start() > 0;
         }
         let next = self.number();

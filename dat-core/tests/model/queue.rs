@@ -1,18 +1,19 @@
-//! What must come out of a dispatcher: streams, each in its own order.
+//! The events that an EVD must deliver: streams, each with an order of its own.
 
 use std::collections::VecDeque;
 
 use dat_sys::*;
 
-use crate::world::Seen;
+use crate::world::ObservedEvent;
 
-/// An event stream of one dispatcher. Between streams the standard demands no order, but for ends (see [`Due::after`]).
+/// An event stream of one EVD. The standard defines no order between streams, except for
+/// disconnects (see [`Due::after`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Software,
-    /// Of the service point with this number.
+    /// The stream of the service point with this number.
     Arrivals(usize),
-    /// Of the endpoint's incarnation with this number.
+    /// The stream of the endpoint's incarnation with this number.
     Connection(usize),
     Receives(usize),
     Requests(usize),
@@ -20,13 +21,15 @@ pub(crate) enum Source {
 
 /// An event that is due.
 #[derive(Clone, Debug)]
-pub(crate) struct Due {
+pub(crate) struct ExpectedEvent {
     pub(crate) event: Event,
-    /// It must come. Else it may: its endpoint was freed or reset (uDAPL 1.2, dat_ep_free, dat_ep_reset).
-    pub(crate) firm: bool,
-    /// When it was queued.
+    /// The event must arrive. Otherwise it may: its endpoint was freed or reset (uDAPL 1.2,
+    /// dat_ep_free, dat_ep_reset).
+    pub(crate) required: bool,
+    /// The time at which it was queued, as a sequence number.
     number: usize,
-    /// Not before the completions of this incarnation that were queued earlier (uDAPL 1.2, dat_ep_disconnect).
+    /// It must not precede the completions of this incarnation that were queued earlier (uDAPL 1.2,
+    /// dat_ep_disconnect).
     after: Option<usize>,
 }
 
@@ -38,7 +41,7 @@ pub(crate) enum Event {
         attempt: usize,
         qualifier: DAT_CONN_QUAL,
     },
-    /// One of these numbers.
+    /// An event with one of these numbers.
     Connection {
         ep: usize,
         numbers: &'static [DAT_EVENT_NUMBER],
@@ -53,37 +56,43 @@ pub(crate) enum Event {
     },
 }
 
-/// How a work request ended.
+/// The result of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Success,
     Flushed,
     Is(DAT_DTO_COMPLETION_STATUS),
-    /// Neither of the first two.
+    /// Neither success nor flushed.
     Failed,
 }
 
-/// A dispatcher's queue.
+/// The queue of an EVD.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    streams: Vec<(Source, VecDeque<Due>)>,
+    streams: Vec<(Source, VecDeque<ExpectedEvent>)>,
     queued: usize,
 }
 
 impl Queue {
-    pub(crate) fn push(&mut self, source: Source, event: Event, firm: bool, after: Option<usize>) {
+    pub(crate) fn push(
+        &mut self,
+        source: Source,
+        event: Event,
+        required: bool,
+        after: Option<usize>,
+    ) {
         self.queued += 1;
-        let due = Due { event, firm, number: self.queued, after };
+        let due = ExpectedEvent { event, required, number: self.queued, after };
         match self.streams.iter_mut().find(|(s, _)| *s == source) {
             Some((_, stream)) => stream.push_back(due),
             None => self.streams.push((source, VecDeque::from([due]))),
         }
     }
 
-    /// Events that must be there, and those that may.
+    /// The numbers of events that must be there, and that may be there.
     pub(crate) fn count(&self) -> std::ops::RangeInclusive<usize> {
         let all = || self.streams.iter().flat_map(|(_, stream)| stream);
-        all().filter(|due| due.firm).count()..=all().count()
+        all().filter(|due| due.required).count()..=all().count()
     }
 
     /// The cookies of a stream's completions.
@@ -95,23 +104,26 @@ impl Queue {
         })
     }
 
-    /// Nothing of this incarnation must come any more.
-    pub(crate) fn loosen(&mut self, incarnation: usize) {
+    /// The events of this incarnation need not arrive any more.
+    pub(crate) fn make_optional(&mut self, incarnation: usize) {
         use Source::{Connection, Receives, Requests};
         for (source, stream) in &mut self.streams {
             if matches!(source, Connection(i) | Receives(i) | Requests(i) if *i == incarnation) {
-                stream.iter_mut().for_each(|due| due.firm = false);
+                stream.iter_mut().for_each(|due| due.required = false);
             }
         }
     }
 
-    /// Takes what the consumer saw. Whatever may come and did not before what it stands before never will.
-    pub(crate) fn take(&mut self, seen: &Seen) -> Result<(Source, Event), String> {
+    /// Takes the event that the consumer has seen. An optional event that should have preceded it
+    /// will never arrive.
+    pub(crate) fn take(&mut self, seen: &ObservedEvent) -> Result<(Source, Event), String> {
         for i in 0..self.streams.len() {
             let (source, stream) = &self.streams[i];
-            // The first that must come is the last that can.
-            let last =
-                stream.iter().position(|due| due.firm).unwrap_or(stream.len().saturating_sub(1));
+            // The first event that must arrive is the last one that can be next.
+            let last = stream
+                .iter()
+                .position(|due| due.required)
+                .unwrap_or(stream.len().saturating_sub(1));
             let Some(at) = stream.iter().take(last + 1).position(|due| due.event.is(seen)) else {
                 continue;
             };
@@ -127,25 +139,28 @@ impl Queue {
         Err(format!("{seen:?}; due were, in the order of each stream, {:#?}", self.streams))
     }
 
-    fn completion_before(&self, incarnation: usize, number: usize) -> Option<&Due> {
-        let of_it = |source: &Source| matches!(source, Source::Receives(i) | Source::Requests(i) if *i == incarnation);
+    fn completion_before(&self, incarnation: usize, number: usize) -> Option<&ExpectedEvent> {
+        let of_it = |source: &Source| match source {
+            Source::Receives(i) | Source::Requests(i) => *i == incarnation,
+            _ => false,
+        };
         let streams = self.streams.iter().filter(|(source, _)| of_it(source));
-        streams.flat_map(|(_, stream)| stream).find(|due| due.firm && due.number < number)
+        streams.flat_map(|(_, stream)| stream).find(|due| due.required && due.number < number)
     }
 }
 
 impl Event {
-    fn is(&self, seen: &Seen) -> bool {
+    fn is(&self, seen: &ObservedEvent) -> bool {
         match (self, seen) {
-            (Event::Software(due), Seen::Software(cookie)) => due == cookie,
-            (Event::Arrival { qualifier: due, .. }, Seen::Arrival { qualifier, .. }) => {
+            (Event::Software(due), ObservedEvent::Software(cookie)) => due == cookie,
+            (Event::Arrival { qualifier: due, .. }, ObservedEvent::Arrival { qualifier, .. }) => {
                 due == qualifier
             }
             (
                 Event::Connection { ep: due, numbers, private: bytes },
-                Seen::Connection { ep, number, private },
+                ObservedEvent::Connection { ep, number, private },
             ) => {
-                // What is left of an endpoint that was reset has lost them.
+                // Events of an endpoint that was reset have lost their private data.
                 due == ep
                     && numbers.contains(number)
                     && private.as_ref().is_none_or(|private| bytes == private)
@@ -158,7 +173,7 @@ impl Event {
                     length: due_length,
                     operation: due_op,
                 },
-                Seen::Dto { ep, cookie, status, length, operation },
+                ObservedEvent::Dto { ep, cookie, status, length, operation },
             ) => {
                 let success = *status == DAT_DTO_SUCCESS;
                 let as_due = match due_status {

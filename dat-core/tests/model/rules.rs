@@ -1,15 +1,15 @@
-//! Which calls are legal, and what a legal one does.
+//! Which calls are legal, and what a legal call does.
 
 use dat_sys::*;
 
 use crate::call::*;
 use crate::model::{Cno, Ep, Evd, Lmr, Model, Sp, State, Verdict, Work};
 use crate::queue::{Event, Queue, Source, Status};
-use crate::world::{Answer, Told};
+use crate::world::{Answer, Reported};
 
 const STREAMS: DAT_EVD_FLAGS = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DEFAULT_FLAG;
 
-/// Collects what is wrong with a call.
+/// Collects the faults of a call.
 struct Faults(Verdict);
 
 impl Faults {
@@ -28,21 +28,21 @@ impl Faults {
     }
 }
 
-fn unless_taken(taken: bool) -> Faults {
-    Faults(Verdict { senseless: taken, ..Verdict::default() })
+fn unless_occupied(taken: bool) -> Faults {
+    Faults(Verdict { slot_occupied: taken, ..Verdict::default() })
 }
 
-fn none() -> Faults {
-    unless_taken(false)
+fn no_faults() -> Faults {
+    unless_occupied(false)
 }
 
-/// The slots of these belong to different adapters.
-fn apart(a: usize, b: usize) -> bool {
+/// Whether these slots belong to different adapters.
+fn on_different_adapters(a: usize, b: usize) -> bool {
     a != NULL && b != NULL && a % 2 != b % 2
 }
 
 impl Model {
-    /// What the call may answer.
+    /// The permitted results of a call.
     pub(crate) fn judge(&self, call: Call) -> Verdict {
         let bad = &[DAT_INVALID_HANDLE][..];
         let argument = &[DAT_INVALID_PARAMETER][..];
@@ -50,24 +50,24 @@ impl Model {
         let no_cno = |cno: usize| cno != NULL && self.cno[cno].is_none();
         let lacks = |slot: usize, flag| self.evd(slot).is_none_or(|evd| evd.flags & flag == 0);
         let verdict = match call {
-            Call::CnoCreate { cno } => unless_taken(self.cno[cno].is_some()),
-            Call::CnoFree { cno } => none()
+            Call::CnoCreate { cno } => unless_occupied(self.cno[cno].is_some()),
+            Call::CnoFree { cno } => no_faults()
                 .when(self.cno[cno].is_none(), bad)
                 .when(self.evd.iter().flatten().any(|evd| evd.cno == Some(cno)), state),
-            Call::CnoWait { cno } => none().when(self.cno[cno].is_none(), bad),
-            Call::EvdCreate { evd, qlen, cno, flags } => unless_taken(self.evd[evd].is_some())
+            Call::CnoWait { cno } => no_faults().when(self.cno[cno].is_none(), bad),
+            Call::EvdCreate { evd, qlen, cno, flags } => unless_occupied(self.evd[evd].is_some())
                 .when(qlen <= 0 || flags == 0 || flags & !STREAMS != 0, argument)
-                .when(no_cno(cno) || apart(evd, cno), bad),
+                .when(no_cno(cno) || on_different_adapters(evd, cno), bad),
             Call::EvdFree { evd } => {
-                none().when(self.evd(evd).is_none(), bad).when(self.uses_evd(evd), state)
+                no_faults().when(self.evd(evd).is_none(), bad).when(self.uses_evd(evd), state)
             }
             Call::EvdDequeue { evd }
             | Call::EvdSetWaitable { evd, .. }
-            | Call::EvdEnable { evd, .. } => none().when(self.evd(evd).is_none(), bad),
+            | Call::EvdEnable { evd, .. } => no_faults().when(self.evd(evd).is_none(), bad),
             Call::EvdWait { evd, threshold } => {
                 let there = self.evd(evd);
                 let qlen = there.map_or(1, |evd| evd.qlen);
-                none()
+                no_faults()
                     .when(there.is_none(), bad)
                     .when(threshold <= 0 || threshold == 1 << 20, argument)
                     .may(threshold > 0 && threshold as usize > qlen, DAT_INVALID_PARAMETER)
@@ -77,7 +77,7 @@ impl Model {
             }
             Call::EvdPostSe { evd, number } => {
                 let there = self.evd(evd);
-                none()
+                no_faults()
                     .when(there.is_none(), bad)
                     .when(
                         lacks(evd, DAT_EVD_SOFTWARE_FLAG),
@@ -93,34 +93,37 @@ impl Model {
             Call::EvdResize { evd, qlen } => {
                 let count = self.evd(evd).map_or(0..=0, |evd| evd.queue.count());
                 let less = |than: usize| qlen > 0 && (qlen as usize) < than;
-                none()
+                no_faults()
                     .when(self.evd(evd).is_none(), bad)
                     .when(qlen <= 0, argument)
                     .when(less(*count.start()), state)
                     .may(less(*count.end()), DAT_INVALID_STATE)
                     .may(self.evd(evd).is_some_and(|evd| evd.overflow), DAT_INVALID_STATE)
             }
-            Call::EvdModifyCno { evd, cno } => {
-                none().when(self.evd(evd).is_none() || no_cno(cno) || apart(evd, cno), bad)
-            }
-            Call::PzCreate { pz } => unless_taken(self.pz[pz]),
+            Call::EvdModifyCno { evd, cno } => no_faults().when(
+                self.evd(evd).is_none() || no_cno(cno) || on_different_adapters(evd, cno),
+                bad,
+            ),
+            Call::PzCreate { pz } => unless_occupied(self.pz[pz]),
             Call::PzFree { pz } => {
                 let in_use = self.ep.iter().flatten().any(|ep| ep.pz == Some(pz))
                     || self.lmr.iter().flatten().any(|lmr| lmr.pz == pz);
-                none().when(!self.pz[pz], bad).when(in_use, state)
+                no_faults().when(!self.pz[pz], bad).when(in_use, state)
             }
-            Call::LmrCreate { lmr, pz, privileges } => unless_taken(self.lmr[lmr].is_some())
-                .when(!self.has_pz(pz) || apart(lmr, pz), bad)
+            Call::LmrCreate { lmr, pz, privileges } => unless_occupied(self.lmr[lmr].is_some())
+                .when(!self.has_pz(pz) || on_different_adapters(lmr, pz), bad)
                 .when(privileges & !DAT_MEM_PRIV_ALL_FLAG != 0, argument),
-            Call::LmrFree { lmr } => none().when(self.lmr[lmr].is_none(), bad),
+            Call::LmrFree { lmr } => no_faults().when(self.lmr[lmr].is_none(), bad),
             Call::EpCreate { ep, pz, recv, request, connect, .. } => {
-                let wrong = |evd: usize, flag| evd != NULL && (lacks(evd, flag) || apart(ep, evd));
-                unless_taken(self.ep[ep].is_some())
-                    .when(pz != NULL && (!self.has_pz(pz) || apart(ep, pz)), bad)
+                let wrong = |evd: usize, flag| {
+                    evd != NULL && (lacks(evd, flag) || on_different_adapters(ep, evd))
+                };
+                unless_occupied(self.ep[ep].is_some())
+                    .when(pz != NULL && (!self.has_pz(pz) || on_different_adapters(ep, pz)), bad)
                     .when(wrong(recv, DAT_EVD_DTO_FLAG) || wrong(request, DAT_EVD_DTO_FLAG), bad)
                     .when(wrong(connect, DAT_EVD_CONNECTION_FLAG), bad)
             }
-            Call::EpStatus { ep } => none().when(self.ep(ep).is_none(), bad),
+            Call::EpStatus { ep } => no_faults().when(self.ep(ep).is_none(), bad),
             Call::EpFree { ep } => {
                 use State::{Passive, Reserved, UnconfiguredPassive, UnconfiguredReserved};
                 let held = self.ep(ep).is_some_and(|ep| {
@@ -129,16 +132,20 @@ impl Model {
                         Reserved | UnconfiguredReserved | Passive | UnconfiguredPassive
                     )
                 });
-                none().when(self.ep(ep).is_none(), bad).when(held, state)
+                no_faults().when(self.ep(ep).is_none(), bad).when(held, state)
             }
             Call::EpReset { ep } => {
                 use State::{Disconnected, Unconfigured, Unconnected};
                 let legal = |ep: &Ep| matches!(ep.state, Unconnected | Unconfigured | Disconnected);
-                none().when(self.ep(ep).is_none(), bad).when(!self.ep(ep).is_none_or(legal), state)
+                no_faults()
+                    .when(self.ep(ep).is_none(), bad)
+                    .when(!self.ep(ep).is_none_or(legal), state)
             }
             Call::EpConnect { ep, .. } => {
                 let legal = |ep: &Ep| ep.state == State::Unconnected && ep.connect.is_some();
-                none().when(self.ep(ep).is_none(), bad).when(!self.ep(ep).is_none_or(legal), state)
+                no_faults()
+                    .when(self.ep(ep).is_none(), bad)
+                    .when(!self.ep(ep).is_none_or(legal), state)
             }
             Call::EpDisconnect { ep, .. } => {
                 use State::{Active, Connected, DisconnectPending, Disconnected};
@@ -148,12 +155,14 @@ impl Model {
                         Active(_) | Connected(_) | DisconnectPending(..) | Disconnected
                     )
                 };
-                none().when(self.ep(ep).is_none(), bad).when(!self.ep(ep).is_none_or(legal), state)
+                no_faults()
+                    .when(self.ep(ep).is_none(), bad)
+                    .when(!self.ep(ep).is_none_or(legal), state)
             }
             Call::PostRecv { ep, lmr, length, .. } => {
                 let there = self.ep(ep);
                 let full = there.is_some_and(|ep| ep.open_recvs.len() >= ep.max_recvs);
-                none()
+                no_faults()
                     .when(there.is_none(), bad)
                     .when(there.is_some_and(|ep| ep.state.is_unconfigured()), state)
                     .segment(self, there, (lmr, length), DAT_MEM_PRIV_LOCAL_WRITE_FLAG)
@@ -163,7 +172,7 @@ impl Model {
                 let there = self.ep(ep);
                 let legal = |ep: &Ep| matches!(ep.state, State::Connected(_) | State::Disconnected);
                 let full = there.is_some_and(|ep| ep.open_requests.len() >= ep.max_requests);
-                none()
+                no_faults()
                     .when(there.is_none(), bad)
                     .when(!there.is_none_or(legal), state)
                     .when(
@@ -178,10 +187,10 @@ impl Model {
                 let there = self.ep(ep);
                 let legal = |ep: &Ep| matches!(ep.state, State::Unconnected | State::Unconfigured);
                 self.service_point(sp, evd, qualifier)
-                    .when(there.is_none() || apart(sp, ep), bad)
+                    .when(there.is_none() || on_different_adapters(sp, ep), bad)
                     .when(!there.is_none_or(legal), state)
             }
-            Call::SpFree { sp } => none().when(self.sp[sp].is_none(), bad),
+            Call::SpFree { sp } => no_faults().when(self.sp[sp].is_none(), bad),
             Call::CrAccept { cr, ep, private } => {
                 let attempt = self.attempt(cr).map(|(_, attempt)| attempt);
                 let own = attempt.and_then(|attempt| attempt.ep);
@@ -193,41 +202,42 @@ impl Model {
                     let state = if own.is_some() { State::Passive } else { State::Unconnected };
                     ep.state == state && ep.connect.is_some()
                 };
-                none()
+                no_faults()
                     .when(attempt.is_none() || wrong, bad)
                     .when(!self.ep(own.unwrap_or(ep)).is_none_or(legal), state)
                     .when(private > 1 << 16, argument)
             }
-            Call::CrReject { cr } => none().when(self.attempt(cr).is_none(), bad),
+            Call::CrReject { cr } => no_faults().when(self.attempt(cr).is_none(), bad),
             Call::EpModify { ep, change } => self.modification(ep, change),
-            // These are in the sequences of `conservation`.
+            // Only the sequences of `conservation` contain these calls.
             Call::SrqCreate { .. }
             | Call::SrqFree { .. }
             | Call::SrqResize { .. }
-            | Call::SrqPost { .. } => unless_taken(true),
+            | Call::SrqPost { .. } => unless_occupied(true),
         };
         verdict.0
     }
 
-    /// What is posted with these flags wakes nobody. Where the endpoint is not made for it, the flag means nothing.
+    /// Whether a post with these flags wakes nobody. If the endpoint was not created for the flag,
+    /// it has no effect.
     fn is_quiet(&self, ep: usize, flags: DAT_COMPLETION_FLAGS) -> bool {
         flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0 && self.ep(ep).is_some_and(|ep| ep.unsignalled)
     }
 
-    /// All streams that feed the dispatcher are unsignalled.
+    /// Whether all streams that feed the EVD are unsignalled.
     fn is_unsignalled(&self, evd: usize) -> bool {
         let feeds = |ep: &&Ep| ep.recv == evd || ep.request == evd;
         let mut streams = self.ep.iter().flatten().filter(feeds).peekable();
         streams.peek().is_some() && streams.all(|ep| ep.unsignalled)
     }
 
-    /// uDAPL 1.2, dat_ep_modify: which parameters may be modified when.
+    /// The parameters that may be modified in each state (uDAPL 1.2, dat_ep_modify).
     fn modification(&self, slot: usize, change: Change) -> Faults {
         use State::{
             Passive, Reserved, Unconfigured, UnconfiguredPassive, UnconfiguredReserved, Unconnected,
         };
         let (bad, state) = (&[DAT_INVALID_HANDLE][..], &[DAT_INVALID_STATE][..]);
-        let Some(ep) = self.ep(slot) else { return none().when(true, bad) };
+        let Some(ep) = self.ep(slot) else { return no_faults().when(true, bad) };
         let quiescent = match ep.state {
             Unconnected | Unconfigured | UnconfiguredReserved | UnconfiguredPassive => true,
             Reserved | Passive => !matches!(change, Change::Pz(_)),
@@ -236,9 +246,9 @@ impl Model {
         let posted = !ep.recvs.is_empty();
         let no_evd = |evd: usize| {
             let lacks = || self.evd(evd).is_none_or(|evd| evd.flags & DAT_EVD_DTO_FLAG == 0);
-            evd != NULL && (lacks() || apart(slot, evd))
+            evd != NULL && (lacks() || on_different_adapters(slot, evd))
         };
-        let faults = none().when(!quiescent, state);
+        let faults = no_faults().when(!quiescent, state);
         match change {
             Change::MaxRecvDtos(n) => {
                 let n = n as usize;
@@ -247,7 +257,8 @@ impl Model {
             Change::MaxRequestDtos(_) => faults,
             Change::Unsignalled(_) => faults.when(posted, state),
             Change::Recv(evd) | Change::Request(evd) => faults.when(no_evd(evd), bad),
-            Change::Pz(pz) => faults.when(pz != NULL && (!self.has_pz(pz) || apart(slot, pz)), bad),
+            Change::Pz(pz) => faults
+                .when(pz != NULL && (!self.has_pz(pz) || on_different_adapters(slot, pz)), bad),
         }
     }
 
@@ -256,16 +267,17 @@ impl Model {
             other.1.as_ref().is_some_and(|sp| sp.qualifier == qualifier)
         };
         let mut others = self.sp.iter().enumerate().filter(same);
-        // Both adapters have one address: whether they share its qualifiers is the transport's.
+        // Both adapters have the same address. The transport decides whether they share its
+        // qualifiers.
         let taken = others.clone().any(|(other, _)| other % 2 == sp % 2);
         let lacks = self.evd(evd).is_none_or(|evd| evd.flags & DAT_EVD_CR_FLAG == 0);
-        unless_taken(self.sp[sp].is_some())
-            .when(lacks || apart(sp, evd), &[DAT_INVALID_HANDLE])
+        unless_occupied(self.sp[sp].is_some())
+            .when(lacks || on_different_adapters(sp, evd), &[DAT_INVALID_HANDLE])
             .when(taken, &[DAT_CONN_QUAL_IN_USE])
             .may(others.next().is_some(), DAT_CONN_QUAL_IN_USE)
     }
 
-    /// A legal call was made.
+    /// Records a legal call.
     pub(crate) fn apply(&mut self, call: Call, cookie: u64, answer: &Answer) -> Result<(), String> {
         let number = self.number();
         match call {
@@ -410,7 +422,7 @@ impl Model {
         self.evd[slot].as_mut().map(change);
     }
 
-    /// A wait on the dispatcher's CNO may answer: what is queued may count as new.
+    /// A wait on the EVD's CNO may return, since queued events may count as new.
     pub(crate) fn may_trigger(&mut self, evd: usize) {
         if let Some(cno) =
             self.evd(evd).and_then(|evd| evd.cno).and_then(|cno| self.cno[cno].as_mut())
@@ -441,7 +453,8 @@ impl Model {
         if answer.state != ep.state.value() {
             return Err(format!("the state is {}, and should be {:?}", answer.state, ep.state));
         }
-        // Exactly: a place is taken until its completion is, or until nothing comes of it any more.
+        // The comparison is exact: a place is occupied until its completion is taken, or until it
+        // cannot have one any more.
         let idle = (ep.open_recvs.is_empty(), ep.open_requests.is_empty());
         if answer.idle == idle {
             Ok(())
@@ -450,7 +463,8 @@ impl Model {
         }
     }
 
-    /// Receives of an endpoint that have completed and that the consumer has not taken.
+    /// The number of receives of an endpoint that have completed and whose completions were not
+    /// taken.
     fn due_receives(&self, ep: &Ep) -> usize {
         let due = self
             .evd
@@ -460,16 +474,19 @@ impl Model {
         due.filter(|cookie| ep.open_recvs.contains(cookie)).count()
     }
 
-    /// What the product tells of an endpoint after each call: every receive and every request is in exactly one place.
-    pub(crate) fn check_told(&self, slot: usize, told: &Told) -> Result<(), String> {
+    /// Checks what the library reports about an endpoint after each call: every receive and every
+    /// request is in exactly one place.
+    pub(crate) fn check_reported(&self, slot: usize, reported: &Reported) -> Result<(), String> {
         let ep = self.ep(slot).expect("live");
         let idle = [ep.open_recvs.is_empty(), ep.open_requests.is_empty()];
         let (queued, unheard) = (ep.recvs.len(), ep.recv == NULL);
-        // Posted and not ended: in the transport, or completed and not taken.
+        // The receives that were posted and have not ended: in the transport, or completed and not
+        // taken.
         let due = if unheard { 0 } else { self.due_receives(ep) };
-        if told.state != ep.state.value() || told.idle != idle || told.buffers != queued {
+        if reported.state != ep.state.value() || reported.idle != idle || reported.buffers != queued
+        {
             return Err(format!(
-                "{told:?}; idle should be {idle:?}, {queued} buffers, {:?}",
+                "{reported:?}; idle should be {idle:?}, {queued} buffers, {:?}",
                 ep.state
             ));
         }
@@ -485,7 +502,7 @@ impl Model {
 }
 
 impl Faults {
-    /// What is wrong with a local segment (uDAPL 1.2, dat_ep_post_send: return values).
+    /// The faults of a local segment (uDAPL 1.2, dat_ep_post_send: return values).
     fn segment(
         self,
         model: &Model,

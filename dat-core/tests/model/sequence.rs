@@ -1,4 +1,4 @@
-//! One thread, both adapters: every answer and every event is checked.
+//! One thread and two adapters: every result and every event is checked.
 
 use dat_sys::*;
 use proptest::prelude::*;
@@ -8,9 +8,9 @@ use crate::call::{self, Call, EPS, EVDS, Step, listing};
 use crate::client;
 use crate::model::Model;
 use crate::queue::{Event, Source};
-use crate::world::{Answer, Seen, World};
+use crate::world::{Answer, ObservedEvent, World};
 
-/// Makes calls and compares.
+/// Makes calls and compares the results with the model.
 struct Comparison {
     world: World,
     model: Model,
@@ -22,14 +22,14 @@ impl Comparison {
         self.answer(call)?;
         for ep in (0..EPS).filter(|ep| self.model.ep(*ep).is_some()) {
             let wrong = |why| format!("ep{ep} after {call:?}: {why}");
-            self.model.check_told(ep, &self.world.told(ep)).map_err(wrong)?;
+            self.model.check_reported(ep, &self.world.reported(ep)).map_err(wrong)?;
         }
         Ok(())
     }
 
     fn answer(&mut self, call: Call) -> Result<(), String> {
         let verdict = self.model.judge(call);
-        if verdict.senseless {
+        if verdict.slot_occupied {
             return Ok(());
         }
         self.cookie += 1;
@@ -59,7 +59,7 @@ impl Comparison {
         .map_err(|why| format!("{call:?}: {why}"))
     }
 
-    /// dat_evd_dequeue, or dat_evd_wait for `threshold` events without patience.
+    /// dat_evd_dequeue, or dat_evd_wait for `threshold` events with a timeout of 0.
     fn dequeued(
         &mut self,
         slot: usize,
@@ -86,7 +86,7 @@ impl Comparison {
         }
         let (source, event) = evd.queue.take(seen)?;
         let left = evd.queue.count();
-        // What might have come and did not is not counted by anybody.
+        // Optional events that did not arrive are not counted.
         let (low, high) = (least.saturating_sub(1), most - 1);
         if nothing == DAT_TIMEOUT_EXPIRED && !(low..=high).contains(&answer.more) {
             return Err(format!("nmore is {}, not {low} to {high}", answer.more));
@@ -99,8 +99,8 @@ impl Comparison {
         Ok(())
     }
 
-    /// The consumer has the event.
-    fn taken(&mut self, source: Source, event: &Event, seen: &Seen) {
+    /// Records that the consumer has taken the event.
+    fn taken(&mut self, source: Source, event: &Event, seen: &ObservedEvent) {
         match (source, event, seen) {
             (_, Event::Arrival { attempt, .. }, _) => self.model.cr.push(*attempt),
             (Source::Receives(i) | Source::Requests(i), Event::Dto { cookie, .. }, _) => {
@@ -108,7 +108,7 @@ impl Comparison {
                 {
                     let receive = matches!(source, Source::Receives(_));
                     let open = if receive { &mut ep.open_recvs } else { &mut ep.open_requests };
-                    // This one, and the suppressed ones before it.
+                    // The completion of this request releases it and all suppressed ones before it.
                     if let Some(at) = open.iter().position(|open| open == cookie) {
                         open.drain(..=at);
                     }
@@ -124,7 +124,7 @@ impl Comparison {
         let may = due || cno.may;
         match answer.kind {
             DAT_SUCCESS if may => {
-                // The EVD is a hint, and may be stale; but it names one.
+                // The EVD is a hint and may be stale, but it is not NULL.
                 if answer.handle == 0 {
                     return Err("no EVD handle".into());
                 }
@@ -144,7 +144,7 @@ impl Comparison {
         }
     }
 
-    /// Everything that is due comes, and the adapters count what is left.
+    /// Takes all events that are due, and compares the number of remaining objects.
     fn end(mut self) -> Result<(), String> {
         for evd in 0..EVDS {
             while *self.model.evd(evd).map_or(0..=0, |evd| evd.queue.count()).start() > 0 {
@@ -159,7 +159,7 @@ impl Comparison {
                 return Err(format!("asynchronous event {event:#x} on adapter {side}"));
             }
         }
-        // What closing one does to the other is not foretold.
+        // The model does not predict how closing one adapter affects the other.
         for side in 0..2 {
             let left = self.model.objects(side);
             let answer = self.world.close(side, DAT_CLOSE_GRACEFUL_FLAG);
@@ -182,7 +182,7 @@ impl Comparison {
 
 fn compare(thread_safe: bool, steps: &[Step]) -> Result<(), String> {
     let (table, name) = client::loopback(thread_safe);
-    let handles = dat_core::handle::count();
+    let handles = dat_core::handle::live_count();
     let world = World::open(table, &name);
     let mut comparison = Comparison { world, model: Model::default(), cookie: 0 };
     for call in
@@ -191,14 +191,14 @@ fn compare(thread_safe: bool, steps: &[Step]) -> Result<(), String> {
         comparison.make(call)?;
     }
     comparison.end()?;
-    match dat_core::handle::count() - handles {
+    match dat_core::handle::live_count() - handles {
         0 => Ok(()),
         left => Err(format!("{left} handles are left")),
     }
 }
 
 #[test]
-fn any_sequence_of_calls_is_answered_as_the_standard_says() {
+fn random_calls_return_what_the_standard_says() {
     let _alone = crate::alone();
     let input = (any::<bool>(), call::sequence(60));
     let mut runner = TestRunner::new(crate::cases(4000));

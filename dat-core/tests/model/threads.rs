@@ -1,5 +1,6 @@
-//! Several threads, one thread-safe adapter on each side of a connection: whatever they call at the same time, no event is
-//! lost or comes twice, each stream keeps its order, and nothing is left in the end.
+//! Several threads, and one thread-safe adapter on each side of a connection. Whatever the threads
+//! call at the same time, no event is lost or duplicated, each stream keeps its order, and nothing
+//! is left at the end.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -15,7 +16,7 @@ use crate::client::{self, Side, cookie, dat};
 
 const THREADS: usize = 3;
 
-/// What a thread does; `side` is 0 or 1.
+/// One operation of a thread. `side` is 0 or 1.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     PostSe {
@@ -56,7 +57,7 @@ enum Op {
     Status {
         side: usize,
     },
-    /// Makes an object and frees it.
+    /// Creates an object and frees it.
     LmrCycle {
         side: usize,
     },
@@ -76,7 +77,8 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (side(), 1..3).prop_map(|(side, threshold)| Op::Wait { side, threshold }),
         4 => side().prop_map(|side| Op::PostSend { side }),
         4 => side().prop_map(|side| Op::PostRecv { side }),
-        1 => (side(), any::<bool>()).prop_map(|(side, waitable)| Op::SetWaitable { side, waitable }),
+        1 => (side(), any::<bool>())
+            .prop_map(|(side, waitable)| Op::SetWaitable { side, waitable }),
         1 => (side(), any::<bool>()).prop_map(|(side, enable)| Op::Enable { side, enable }),
         1 => (side(), any::<bool>()).prop_map(|(side, attach)| Op::ModifyCno { side, attach }),
         1 => side().prop_map(|side| Op::CnoWait { side }),
@@ -88,7 +90,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A stream of one side, as far as one thread feeds it: its events keep the order in which the thread made them.
+/// The part of a stream of one side that one thread feeds. Its events keep the order in which the
+/// thread made them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Software,
@@ -96,10 +99,10 @@ enum Source {
     Requests,
 }
 
-/// An event: side, stream, and the thread's number for it.
+/// An event: its side, its stream, and the thread's number for it.
 type Mark = (usize, Source, u64);
 
-/// What a thread did.
+/// The record of a thread's operations.
 #[derive(Default)]
 struct Log {
     made: Vec<Mark>,
@@ -120,7 +123,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Does `op`; `number` is one that no other operation has, and grows within a thread.
+    /// Performs `op`. `number` is unique and grows within a thread.
     fn perform(&self, op: Op, number: u64, log: &mut Log) -> Result<(), String> {
         let ok = &[][..];
         match op {
@@ -168,7 +171,8 @@ impl Shared {
         allowed(answer, op, may)
     }
 
-    /// Takes an event: dat_evd_dequeue, or dat_evd_wait for a threshold, without patience. False: there was none.
+    /// Takes an event with dat_evd_dequeue, or with dat_evd_wait for a threshold with a timeout of
+    /// 0. Returns false if there was none.
     fn take(
         &self,
         side: usize,
@@ -183,7 +187,7 @@ impl Shared {
         };
         if let Err(error) = answer {
             let nothing = if threshold.is_some() { DAT_TIMEOUT_EXPIRED } else { DAT_QUEUE_EMPTY };
-            // Another thread waits, or the dispatcher is unwaitable just now.
+            // Another thread waits, or the EVD is unwaitable at this moment.
             return match error.kind() {
                 kind if kind == nothing || kind == DAT_INVALID_STATE => Ok(false),
                 _ => Err(format!("dequeue or wait, threshold {threshold:?}: {error:?}")),
@@ -191,7 +195,7 @@ impl Shared {
         }
         match event.event_number {
             DAT_SOFTWARE_EVENT => {
-                // SAFETY: the number says which member.
+                // SAFETY: the event number selects the member.
                 let number = unsafe { event.event_data.software_event_data.pointer } as u64;
                 log.taken.push((side, Source::Software, number));
             }
@@ -200,7 +204,7 @@ impl Shared {
                 let data = unsafe { event.event_data.dto_completion_event_data };
                 let receive = data.operation == DAT_DTO_RECEIVE;
                 let source = if receive { Source::Receives } else { Source::Requests };
-                // SAFETY: any 64 bits.
+                // SAFETY: the cookie may have any 64 bits.
                 log.taken.push((side, source, unsafe { data.user_cookie.as_64 }));
             }
             DAT_CONNECTION_EVENT_DISCONNECTED => log.disconnected[side] += 1,
@@ -284,7 +288,7 @@ fn allowed(answer: Result<(), Error>, op: Op, may: &[DAT_RETURN]) -> Result<(), 
 }
 
 fn race(threads: &[Vec<Op>]) -> Result<(), String> {
-    let handles = dat_core::handle::count();
+    let handles = dat_core::handle::live_count();
     let sides = client::connected(true);
     let shared = Shared { sides, cnos: sides.map(|(side, _)| side.new_cno()) };
     let start = Barrier::new(threads.len());
@@ -319,13 +323,14 @@ fn race(threads: &[Vec<Op>]) -> Result<(), String> {
     logs.push(rest);
     check(&logs)?;
     sides.iter().for_each(|(side, _)| side.close());
-    match dat_core::handle::count() - handles {
+    match dat_core::handle::live_count() - handles {
         0 => Ok(()),
         left => Err(format!("{left} handles are left")),
     }
 }
 
-/// What was made was taken, once; and every thread took what one thread made in that order.
+/// Checks that every event was taken once, and that every thread took the events of another thread
+/// in order.
 fn check(logs: &[Log]) -> Result<(), String> {
     let sorted = |marks: fn(&Log) -> &Vec<Mark>| {
         let mut all: Vec<Mark> = logs.iter().flat_map(|log| marks(log).iter().copied()).collect();
@@ -355,7 +360,7 @@ fn check(logs: &[Log]) -> Result<(), String> {
 }
 
 #[test]
-fn threads_lose_double_and_reorder_nothing() {
+fn threads_neither_lose_nor_duplicate_nor_reorder_events() {
     let _alone = crate::alone();
     let threads = prop::collection::vec(prop::collection::vec(op(), 1..40), THREADS);
     let mut runner = TestRunner::new(crate::cases(1000));

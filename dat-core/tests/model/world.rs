@@ -1,4 +1,4 @@
-//! Makes the calls: two adapters of one fabric, and what lives in each slot.
+//! Makes the calls: two adapters of one fabric, and the objects in the slots.
 
 use std::ffi::c_void;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,31 +12,31 @@ use dat_sys::*;
 use crate::call::*;
 use crate::client::{self, Table, c_bytes, cookie, dat};
 
-/// What a call answered.
+/// The result of a call.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    /// `DAT_RETURN` without class and subtype; 0: success.
+    /// `DAT_RETURN` without class and subtype. 0 is success.
     pub(crate) kind: DAT_RETURN,
-    pub(crate) event: Option<Seen>,
-    /// Of dat_evd_wait.
+    pub(crate) event: Option<ObservedEvent>,
+    /// The number of remaining events, from dat_evd_wait.
     pub(crate) more: usize,
-    /// Of a create, as a number; of dat_cno_wait the EVD.
+    /// The created handle as a number, or the EVD of a dat_cno_wait.
     pub(crate) handle: usize,
-    /// Of an endpoint after the call: its state.
+    /// The state of the endpoint after the call.
     pub(crate) state: DAT_EP_STATE,
-    /// Of dat_ep_get_status: both queues are idle.
+    /// Whether the two queues are idle, from dat_ep_get_status.
     pub(crate) idle: (bool, bool),
 }
 
 /// An event as the consumer sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum ObservedEvent {
     Software(u64),
     Arrival {
         cr: usize,
         qualifier: DAT_CONN_QUAL,
     },
-    /// Without private data where they are gone.
+    /// The private data is empty if it is gone.
     Connection {
         ep: usize,
         number: DAT_EVENT_NUMBER,
@@ -63,17 +63,17 @@ pub(crate) struct World {
     lmr: [Region; LMRS],
     sp: [(bool, *mut c_void); SPS],
     srq: [DAT_SRQ_HANDLE; SRQS],
-    /// Endpoints that were reset or freed: private data of events that are still queued is gone.
+    /// Endpoints that were reset or freed. The private data of their queued events is gone.
     past: Vec<usize>,
-    /// In the order in which the consumer learned of them.
+    /// The connection requests, in the order in which the consumer got them.
     cr: Vec<DAT_CR_HANDLE>,
-    /// The adapters' address.
+    /// The address of the adapters.
     to: Ipv4Addr,
-    /// What the first of the calls' qualifiers, 1000, really is.
+    /// The actual qualifier for 1000, the first of the calls' qualifiers.
     qualifiers: DAT_CONN_QUAL,
 }
 
-/// A region; the buffer belongs to the slot.
+/// A region. Its buffer belongs to the slot.
 struct Region {
     handle: DAT_LMR_HANDLE,
     context: DAT_LMR_CONTEXT,
@@ -81,7 +81,7 @@ struct Region {
     buffer: Box<[u8; BYTES as usize]>,
 }
 
-/// In the slots where nothing ever was.
+/// The handle in slots that never had an object.
 const GARBAGE: *mut c_void = 0x5150 as *mut c_void;
 
 fn at<T>(slots: &[*mut T], slot: usize) -> *mut T {
@@ -89,7 +89,7 @@ fn at<T>(slots: &[*mut T], slot: usize) -> *mut T {
 }
 
 impl World {
-    /// Both adapters open, with nothing in the slots.
+    /// Opens both adapters. All slots are empty.
     pub(crate) fn open(table: Table, name: &str) -> World {
         let [(a, a_async), (b, b_async)] = [client::open(table, name), client::open(table, name)];
         let region = |_| Region {
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// The same where the adapters are at this address, with qualifiers of their own.
+    /// The same with the adapters at this address, with qualifiers of their own.
     pub(crate) fn at(self, to: Ipv4Addr, qualifiers: DAT_CONN_QUAL) -> World {
         World { to, qualifiers, ..self }
     }
@@ -130,21 +130,21 @@ impl World {
         at(&self.evd, slot) as usize
     }
 
-    /// The next event of an adapter's asynchronous EVD, and the handle of what it is about.
+    /// The next event of an adapter's asynchronous EVD, and the handle that it is about.
     pub(crate) fn async_event(&self, side: usize) -> Option<(DAT_EVENT_NUMBER, usize)> {
         let mut event = DAT_EVENT::zeroed();
         let taken = dat!(self.table, evd_dequeue_func(self.asynchronous[side], &mut event));
-        // SAFETY: all events of this dispatcher have this member.
+        // SAFETY: all events of this EVD have this member.
         let about = unsafe { event.event_data.asynch_error_event_data.dat_handle };
         taken.is_ok().then_some((event.event_number, about as usize))
     }
 
-    /// dat_ia_close; answers the kind of error.
+    /// dat_ia_close. Returns the kind of error.
     pub(crate) fn close(&self, side: usize, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
         kind(dat!(self.table, ia_close_func(self.ia[side], flags)))
     }
 
-    /// The segment a call names: none for length 0.
+    /// The segment that a call names. There is none for length 0.
     fn local(&self, lmr: usize, length: u32) -> (DAT_COUNT, DAT_LMR_TRIPLET) {
         let region = &self.lmr[lmr];
         let virtual_address = region.buffer.as_ptr() as u64;
@@ -165,7 +165,7 @@ impl World {
         asked.map_or(DAT_EP_STATE::MAX, |()| state)
     }
 
-    /// Makes the call; `number` is a cookie that no other has.
+    /// Makes the call. `number` is a unique cookie.
     pub(crate) fn make(&mut self, call: Call, number: u64) -> Answer {
         let t = self.table;
         let ia = |slot: usize| self.ia[slot % 2];
@@ -361,12 +361,12 @@ impl World {
         };
         answer.kind = kind(result);
         if answer.kind == DAT_SUCCESS {
-            self.note(call, &event, &mut answer);
+            self.record(call, &event, &mut answer);
         }
         answer
     }
 
-    /// What dat_ep_modify is given.
+    /// The parameters of dat_ep_modify.
     fn parameters(&self, change: Change) -> (DAT_EP_PARAM_MASK, DAT_EP_PARAM) {
         let mut param = DAT_EP_PARAM::zeroed();
         let attr = &mut param.ep_attr;
@@ -401,15 +401,15 @@ impl World {
     }
 
     fn cr(&self, cr: usize) -> DAT_CR_HANDLE {
-        let cr = if cr == LATEST { self.cr.last() } else { self.cr.get(cr) };
+        let cr = if cr == LATEST_REQUEST { self.cr.last() } else { self.cr.get(cr) };
         cr.copied().unwrap_or(null_mut())
     }
 
-    fn note(&mut self, call: Call, event: &DAT_EVENT, answer: &mut Answer) {
+    fn record(&mut self, call: Call, event: &DAT_EVENT, answer: &mut Answer) {
         match call {
             Call::EvdDequeue { .. } | Call::EvdWait { .. } => {
-                let seen = self.seen(event);
-                if let Seen::Arrival { cr, .. } = seen {
+                let seen = self.observe(event);
+                if let ObservedEvent::Arrival { cr, .. } = seen {
                     self.cr.push(cr as DAT_CR_HANDLE);
                 }
                 answer.event = Some(seen);
@@ -423,28 +423,28 @@ impl World {
     }
 }
 
-/// What the product tells of an endpoint.
+/// What the library reports about an endpoint.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     pub(crate) state: DAT_EP_STATE,
-    /// Receives and requests.
+    /// Whether the queues of receives and requests are idle.
     pub(crate) idle: [bool; 2],
-    /// dat_ep_recv_query.
+    /// The buffers according to dat_ep_recv_query.
     pub(crate) buffers: usize,
-    /// Counters: receives and requests that were posted, and messages received.
+    /// Counters: posted receives and requests, and received messages.
     pub(crate) posted: [u64; 2],
     pub(crate) received: u64,
 }
 
-/// What the product tells of a shared receive queue.
+/// What the library reports about a shared receive queue.
 #[derive(Debug)]
-pub(crate) struct SrqTold {
+pub(crate) struct SrqReported {
     pub(crate) depth: usize,
     pub(crate) available: usize,
     pub(crate) outstanding: usize,
 }
 
-/// What the product tells.
+/// What the library reports.
 impl World {
     pub(crate) fn ep(&self, slot: usize) -> usize {
         at(&self.ep, slot) as usize
@@ -458,12 +458,12 @@ impl World {
         self.cr.len()
     }
 
-    /// The position of the request that a call means.
+    /// The position of the request that a call refers to.
     pub(crate) fn request(&self, cr: usize) -> usize {
-        if cr == LATEST { self.cr.len().wrapping_sub(1) } else { cr }
+        if cr == LATEST_REQUEST { self.cr.len().wrapping_sub(1) } else { cr }
     }
 
-    pub(crate) fn told(&self, slot: usize) -> Told {
+    pub(crate) fn reported(&self, slot: usize) -> Reported {
         let (t, ep) = (self.table, at(&self.ep, slot));
         let (mut state, mut recv, mut request) = (0, 0, 0);
         dat!(t, ep_get_status_func(ep, &mut state, &mut recv, &mut request))
@@ -475,7 +475,7 @@ impl World {
         let args = [DCNT_EP_ALL_COUNTERS.into(), to, 0];
         client::extended(t, ep, DAT_IB_QUERY_COUNTERS_OP, &args, 4).expect("counters");
         let of = |counter: u32| counters[counter as usize];
-        Told {
+        Reported {
             state,
             idle: [recv != 0, request != 0],
             buffers: buffers as usize,
@@ -484,11 +484,11 @@ impl World {
         }
     }
 
-    pub(crate) fn srq_told(&self, slot: usize) -> SrqTold {
+    pub(crate) fn srq_reported(&self, slot: usize) -> SrqReported {
         let mut param = DAT_SRQ_PARAM::zeroed();
         dat!(self.table, srq_query_func(at(&self.srq, slot), DAT_SRQ_FIELD_ALL, &mut param))
             .expect("a live queue");
-        SrqTold {
+        SrqReported {
             depth: param.max_recv_dtos as usize,
             available: param.available_dto_count as usize,
             outstanding: param.outstanding_dto_count as usize,
@@ -500,7 +500,7 @@ fn kind(result: Result<(), Error>) -> DAT_RETURN {
     result.err().map_or(DAT_SUCCESS, Error::kind)
 }
 
-/// Of receives and of requests.
+/// The flags for receives and for requests.
 fn completion_flags(unsignalled: bool) -> (DAT_COMPLETION_FLAGS, DAT_COMPLETION_FLAGS) {
     let flags =
         if unsignalled { DAT_COMPLETION_UNSIGNALLED_FLAG } else { DAT_COMPLETION_DEFAULT_FLAG };
@@ -524,20 +524,25 @@ fn attributes() -> DAT_EP_ATTR {
 }
 
 impl World {
-    fn seen(&self, event: &DAT_EVENT) -> Seen {
-        // SAFETY: each member is the one that the event number names; private data is valid until the endpoint is reset or
-        // freed.
+    fn observe(&self, event: &DAT_EVENT) -> ObservedEvent {
+        // SAFETY: the event number selects each member. Private data is valid until the endpoint is
+        // reset or freed.
         unsafe {
             let data = &event.event_data;
             match event.event_number {
-                DAT_SOFTWARE_EVENT => Seen::Software(data.software_event_data.pointer as u64),
+                DAT_SOFTWARE_EVENT => {
+                    ObservedEvent::Software(data.software_event_data.pointer as u64)
+                }
                 DAT_CONNECTION_REQUEST_EVENT => {
                     let data = data.cr_arrival_event_data;
-                    Seen::Arrival { cr: data.cr_handle as usize, qualifier: data.conn_qual }
+                    ObservedEvent::Arrival {
+                        cr: data.cr_handle as usize,
+                        qualifier: data.conn_qual,
+                    }
                 }
                 DAT_DTO_COMPLETION_EVENT => {
                     let data = data.dto_completion_event_data;
-                    Seen::Dto {
+                    ObservedEvent::Dto {
                         ep: data.ep_handle as usize,
                         cookie: data.user_cookie.as_64,
                         status: data.status,
@@ -555,9 +560,9 @@ impl World {
                             Some(std::slice::from_raw_parts(data, n as usize).to_vec())
                         }
                     };
-                    Seen::Connection { ep: data.ep_handle as usize, number, private }
+                    ObservedEvent::Connection { ep: data.ep_handle as usize, number, private }
                 }
-                number => Seen::Other(number),
+                number => ObservedEvent::Other(number),
             }
         }
     }

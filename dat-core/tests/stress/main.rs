@@ -1,11 +1,12 @@
-//! Many threads on two thread-safe adapters, over the loopback transport. provider-tcp-emu runs the same race over TCP.
+//! Many threads on two thread-safe adapters, over the loopback transport. provider-tcp-emu runs the
+//! same race over TCP.
 
 #[path = "../table/client.rs"]
 #[allow(dead_code)] // the other tests' part
 mod client;
+mod freed_objects;
 mod race;
 mod random;
-mod victims;
 
 #[test]
 fn threads_race_on_shared_objects() {

@@ -1,9 +1,9 @@
-//! One round: on each side of a connection threads make numbered events of three kinds, others take them in every way there
-//! is, and others change the dispatcher meanwhile; then both sides disconnect while requests are still being posted. Every
-//! event that was made is taken once.
+//! One round: on each side of a connection some threads make numbered events of three kinds, others
+//! take them in every possible way, and others change the EVD meanwhile. Then both sides disconnect
+//! while requests are still being posted. Every event is taken exactly once.
 //!
-//! Few events are under way at a time, so whoever misses a wake-up stops everything: the watchdog ends the process then, with
-//! the seed of the round. `OPENDAT_SEED` repeats one.
+//! Only few events are outstanding at a time, so a missed wake-up stops everything. The watchdog
+//! then ends the process and prints the seed of the round. `OPENDAT_SEED` repeats a round.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 use dat_sys::*;
 
 use crate::client::{self, Side, Table, cookie, dat};
+use crate::freed_objects;
 use crate::random::Random;
-use crate::victims;
 
-/// Events of each kind and side, before and after somebody disconnects.
+/// The number of events of each kind and side, before and after a disconnect.
 const EVENTS: u64 = 60;
-/// Events of a kind that are under way at a time.
+/// The maximum number of outstanding events of a kind.
 const WINDOW: u64 = 4;
-/// Alone on the machine, no round takes a second.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// On an idle machine no round takes a second.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) fn rounds(count: u64, table: Table, name: &str) {
     let seed = std::env::var("OPENDAT_SEED")
@@ -35,46 +35,50 @@ pub(crate) fn rounds(count: u64, table: Table, name: &str) {
     for seed in seeds {
         let (done, ended) = channel::<()>();
         let watchdog = thread::spawn(move || {
-            if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("seed {seed}: no end after {PATIENCE:?}");
+            if ended.recv_timeout(ROUND_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("seed {seed}: no end after {ROUND_TIMEOUT:?}");
                 std::process::abort();
             }
         });
-        let before = Footprint::now();
+        let before = ResourceUse::now();
         round(seed, table, name);
-        before.comes_back(seed);
+        before.await_same(seed);
         drop(done);
         watchdog.join().expect("a watchdog");
     }
 }
 
-/// What the process has of what a round needs.
+/// The resources of the process that a round uses.
 #[derive(Debug)]
-struct Footprint {
+struct ResourceUse {
     handles: usize,
     fds: usize,
     threads: usize,
 }
 
-impl Footprint {
+impl ResourceUse {
     fn now() -> Self {
         let count = |dir| std::fs::read_dir(dir).expect("procfs").count();
-        Footprint {
-            handles: dat_core::handle::count(),
+        ResourceUse {
+            handles: dat_core::handle::live_count(),
             fds: count("/proc/self/fd"),
             threads: count("/proc/self/task"),
         }
     }
 
-    /// A thread that was joined may be listed for a moment: now, and also when `self` was taken.
-    fn comes_back(&self, seed: u64) {
+    /// Waits until the footprint is the same again. A thread that was joined may still be listed
+    /// for a moment, now and also when `self` was taken.
+    fn await_same(&self, seed: u64) {
         let start = Instant::now();
         loop {
-            let now = Footprint::now();
+            let now = ResourceUse::now();
             if (now.handles, now.fds) == (self.handles, self.fds) && now.threads <= self.threads {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE / 2, "seed {seed}: {self:?} has become {now:?}");
+            assert!(
+                start.elapsed() < ROUND_TIMEOUT / 2,
+                "seed {seed}: {self:?} has become {now:?}"
+            );
             thread::yield_now();
         }
     }
@@ -93,41 +97,41 @@ enum Kind {
     Send,
 }
 
-/// Which threads take a side's events: any mixture must do.
+/// How a thread takes a side's events. Every combination must work.
 #[derive(Clone, Copy, Debug)]
-enum Taker {
+enum EventReader {
     /// Blocks in dat_evd_wait.
     Waits,
     /// Blocks in dat_cno_wait, then empties the dispatcher.
     Notified,
-    /// Calls dat_evd_dequeue and dat_evd_wait without patience.
+    /// Calls dat_evd_dequeue, and dat_evd_wait with a timeout of 0.
     Polls,
 }
 
-const MIXTURES: [&[Taker]; 5] = [
-    &[Taker::Waits],
-    &[Taker::Notified],
-    &[Taker::Notified, Taker::Notified],
-    &[Taker::Waits, Taker::Polls],
-    &[Taker::Waits, Taker::Notified, Taker::Polls, Taker::Waits],
+const READER_SETS: [&[EventReader]; 5] = [
+    &[EventReader::Waits],
+    &[EventReader::Notified],
+    &[EventReader::Notified, EventReader::Notified],
+    &[EventReader::Waits, EventReader::Polls],
+    &[EventReader::Waits, EventReader::Notified, EventReader::Polls, EventReader::Waits],
 ];
 
-/// One side, with what its threads agree on.
-struct Arena {
+/// One side, with the state that its threads share.
+struct SharedSide {
     side: Side,
     ep: DAT_EP_HANDLE,
     cno: DAT_CNO_HANDLE,
     made: [AtomicU64; 3],
     taken: [AtomicU64; 3],
     disconnected: AtomicUsize,
-    /// All has been made and taken.
+    /// All events were made and taken.
     over: AtomicBool,
 }
 
 // SAFETY: handles of a thread-safe adapter may be used from any thread.
-unsafe impl Send for Arena {}
+unsafe impl Send for SharedSide {}
 // SAFETY: as above.
-unsafe impl Sync for Arena {}
+unsafe impl Sync for SharedSide {}
 
 /// Numbers of events, by kind.
 type Numbers = Vec<(Kind, u64)>;
@@ -138,7 +142,7 @@ fn round(seed: u64, table: Table, name: &str) {
         let cno = side.new_cno();
         dat!(table, evd_modify_cno_func(side.evd, cno)).unwrap();
         let [made, taken] = [(); 2].map(|()| [0; 3].map(AtomicU64::new));
-        Arena {
+        SharedSide {
             side,
             ep,
             cno,
@@ -148,25 +152,25 @@ fn round(seed: u64, table: Table, name: &str) {
             over: AtomicBool::new(false),
         }
     });
-    let mixtures = [(); 2].map(|()| MIXTURES[random.below(MIXTURES.len() as u64) as usize]);
+    let mixtures = [(); 2].map(|()| READER_SETS[random.below(READER_SETS.len() as u64) as usize]);
     println!("seed {seed}: {mixtures:?}");
     thread::scope(|s| {
-        let mut takers = Vec::new();
+        let mut readers = Vec::new();
         let mut makers = Vec::new();
         let mut others = Vec::new();
         for (index, arena) in arenas.iter().enumerate() {
             let peer = &arenas[1 - index];
             let mut seed = || Random(random.below(u64::MAX));
-            for taker in mixtures[index] {
+            for reader in mixtures[index] {
                 let mut random = seed();
-                takers.push((index, s.spawn(move || arena.take_all(*taker, &mut random))));
+                readers.push((index, s.spawn(move || arena.take_all(*reader, &mut random))));
             }
             let (mut a, mut b, mut c, mut d, mut e) = (seed(), seed(), seed(), seed(), seed());
             makers.push((index, s.spawn(move || arena.make(Kind::Software, peer, &mut a))));
             makers.push((index, s.spawn(move || arena.make(Kind::Receive, peer, &mut b))));
             makers.push((index, s.spawn(move || arena.make(Kind::Send, peer, &mut c))));
-            others.push(s.spawn(move || arena.meddle(&mut d)));
-            others.push(s.spawn(move || victims::race(&arena.side, &mut e)));
+            others.push(s.spawn(move || arena.change_evd(&mut d)));
+            others.push(s.spawn(move || freed_objects::race(&arena.side, &mut e)));
         }
         let mut made = [Numbers::new(), Numbers::new()];
         for (index, maker) in makers {
@@ -183,13 +187,13 @@ fn round(seed: u64, table: Table, name: &str) {
             arena.over.store(true, Ordering::SeqCst);
         }
         let mut taken = [Numbers::new(), Numbers::new()];
-        for (index, taker) in takers {
-            while !taker.is_finished() {
-                // It sleeps, and shall see that it is over. The queue may be full of these.
+        for (index, reader) in readers {
+            while !reader.is_finished() {
+                // The thread sleeps and must notice the end. The queue may be full of these events.
                 let _ = arenas[index].post_se(0);
                 thread::yield_now();
             }
-            taken[index].extend(taker.join().expect("a taker"));
+            taken[index].extend(reader.join().expect("a taker"));
         }
         for index in 0..2 {
             made[index].sort_unstable();
@@ -210,7 +214,7 @@ fn round(seed: u64, table: Table, name: &str) {
     }
 }
 
-impl Arena {
+impl SharedSide {
     fn until(&self, mut condition: impl FnMut() -> bool) {
         while !condition() {
             thread::yield_now();
@@ -229,13 +233,13 @@ impl Arena {
         dat!(self.side.table, evd_post_se_func(self.side.evd, &event))
     }
 
-    /// Makes events of a kind; one of the makers disconnects on the way.
-    fn make(&self, kind: Kind, peer: &Arena, random: &mut Random) -> Numbers {
+    /// Makes events of a kind. One of the threads disconnects on the way.
+    fn make(&self, kind: Kind, peer: &SharedSide, random: &mut Random) -> Numbers {
         let mut made = Numbers::new();
         let Side { table, .. } = self.side;
         for number in 1..=2 * EVENTS {
             if number == EVENTS && kind == Kind::Software {
-                // Both do; the second one may be told that it has happened already.
+                // Both sides disconnect. The second one may be told that it has happened already.
                 let _ = dat!(table, ep_disconnect_func(self.ep, DAT_CLOSE_ABRUPT_FLAG));
             }
             let gone = || self.disconnected.load(Ordering::SeqCst) > 0;
@@ -244,7 +248,7 @@ impl Arena {
                 Kind::Send => self.until(|| {
                     Self::count(&self.made, kind) < Self::count(&peer.made, Kind::Receive) || gone()
                 }),
-                // The peer takes as many as it is sent.
+                // The peer takes as many messages as it is sent.
                 Kind::Receive => self.until(|| {
                     Self::count(&self.made, kind) < Self::count(&self.taken, kind) + WINDOW
                         || gone()
@@ -282,21 +286,21 @@ impl Arena {
         made
     }
 
-    fn take_all(&self, taker: Taker, random: &mut Random) -> Numbers {
+    fn take_all(&self, reader: EventReader, random: &mut Random) -> Numbers {
         let mut taken = Numbers::new();
         let Side { table, .. } = self.side;
         while !self.over.load(Ordering::SeqCst) {
-            match taker {
-                Taker::Waits => {
+            match reader {
+                EventReader::Waits => {
                     let patience = [DAT_TIMEOUT_INFINITE, DAT_TIMEOUT_INFINITE, 50, 0]
                         [random.below(4) as usize];
                     self.take(Some(patience), &mut taken);
                 }
-                Taker::Polls => {
+                EventReader::Polls => {
                     self.take((random.below(2) == 0).then_some(0), &mut taken);
                     random.pause();
                 }
-                Taker::Notified => {
+                EventReader::Notified => {
                     let mut evd = null_mut();
                     dat!(table, cno_wait_func(self.cno, DAT_TIMEOUT_INFINITE, &mut evd)).unwrap();
                     assert_eq!(evd, self.side.evd);
@@ -307,7 +311,8 @@ impl Arena {
         taken
     }
 
-    /// Takes an event with dat_evd_wait, or, without a time-out, with dat_evd_dequeue. False: there was none for this thread.
+    /// Takes an event with dat_evd_wait or, without a time-out, with dat_evd_dequeue. Returns false
+    /// if there was none for this thread.
     fn take(&self, timeout: Option<DAT_TIMEOUT>, taken: &mut Numbers) -> bool {
         let Side { table, evd, .. } = self.side;
         let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
@@ -317,17 +322,17 @@ impl Arena {
         };
         if let Err(error) = answer {
             let none = if timeout.is_some() { DAT_TIMEOUT_EXPIRED } else { DAT_QUEUE_EMPTY };
-            // Another thread waits, or nobody may just now.
+            // Another thread waits, or waiting is disabled at this moment.
             assert!([none, DAT_INVALID_STATE].contains(&error.kind()), "{timeout:?}: {error:?}");
             return false;
         }
         let (kind, number) = match event.event_number {
-            // SAFETY: the number says which member.
+            // SAFETY: the event number selects the member.
             DAT_SOFTWARE_EVENT => unsafe {
                 (Kind::Software, event.event_data.software_event_data.pointer as u64)
             },
             DAT_DTO_COMPLETION_EVENT => {
-                // SAFETY: as above; a cookie is any 64 bits.
+                // SAFETY: as above. A cookie may have any 64 bits.
                 let (operation, number) = unsafe {
                     let data = &event.event_data.dto_completion_event_data;
                     (data.operation, data.user_cookie.as_64)
@@ -347,8 +352,8 @@ impl Arena {
         true
     }
 
-    /// Changes the dispatcher under the others, and in the end leaves it as it was.
-    fn meddle(&self, random: &mut Random) {
+    /// Changes the EVD concurrently with the others. In the end the EVD is as before.
+    fn change_evd(&self, random: &mut Random) {
         let Side { table, evd, .. } = self.side;
         let mut seen = BTreeMap::new();
         for _ in 0..EVENTS {
@@ -356,7 +361,7 @@ impl Arena {
             *seen.entry(what).or_insert(0) += 1;
             match what {
                 0 => {
-                    // Not while another thread waits.
+                    // The call is refused while another thread waits.
                     let answer =
                         dat!(table, evd_resize_func(evd, 128 + random.below(128) as DAT_COUNT));
                     assert!(

@@ -1,4 +1,4 @@
-//! Two adapters of the loopback transport and the objects most tests need.
+//! Two adapters of the loopback transport, and the objects that most tests need.
 
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
@@ -15,7 +15,7 @@ use provider_loopback::{Adapter, Mem};
 
 pub type T = Adapter;
 
-/// One side of a test: an adapter with a zone and a dispatcher for each stream.
+/// One side of a test: an adapter with a zone, and an EVD for each stream.
 pub struct Side {
     pub ia: &'static Node<Ia<T>>,
     pub pz: &'static Node<Pz<T>>,
@@ -33,13 +33,13 @@ unsafe extern "C" fn no_mapping(_: DAT_IA_HANDLE, _: *mut DAT_IA_HANDLE) -> DAT_
     DAT_INVALID_HANDLE
 }
 
-/// A fabric nobody else is on.
+/// The name of a fabric that nobody else uses.
 pub fn fabric() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("test-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// An entry of a registry that knows no IAs.
+/// An entry of a registry without IAs.
 pub fn entry(name: &'static str) -> Entry<'static> {
     let registry = RegistryFns {
         add_provider: no_table,
@@ -50,8 +50,8 @@ pub fn entry(name: &'static str) -> Entry<'static> {
 }
 
 pub fn open(fabric: &str) -> &'static Node<Ia<T>> {
-    // SAFETY: no dispatcher is given.
-    unsafe { ia::open(&Mem, fabric, entry("mem"), AsyncEvd::Elsewhere) }.unwrap()
+    // SAFETY: no EVD is given.
+    unsafe { ia::open(&Mem, fabric, entry("mem"), AsyncEvd::Exists) }.unwrap()
 }
 
 impl Side {
@@ -83,7 +83,7 @@ impl Side {
         ep::create(self.ia, handles, attr).unwrap()
     }
 
-    /// Registers a buffer; the region lives as long as the returned guard.
+    /// Registers a buffer. The region lives as long as the returned value.
     pub fn register(&self, buffer: &mut [u8]) -> Registered {
         let access = Access {
             local_read: true,
@@ -108,7 +108,7 @@ impl Side {
     pub fn completion(&self, evd: &Node<Evd<T>>) -> DAT_DTO_COMPLETION_EVENT_DATA {
         let event = self.next(evd);
         assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
-        // SAFETY: the number says which member.
+        // SAFETY: the event number selects the member.
         unsafe { event.event_data.dto_completion_event_data }
     }
 
@@ -131,7 +131,7 @@ impl Registered {
     }
 }
 
-/// A connected pair: (active, its endpoint, passive, its endpoint).
+/// A connected pair: the active side, its endpoint, the passive side, its endpoint.
 pub fn connected() -> (Side, &'static Node<Ep<T>>, Side, &'static Node<Ep<T>>) {
     let fabric = fabric();
     let (a, b) = (Side::new(&fabric), Side::new(&fabric));
@@ -165,6 +165,7 @@ pub fn connect(a: &Side, x: &Node<Ep<T>>, b: &Side, y: &Node<Ep<T>>) {
 pub fn arrival(b: &Side) -> &'static Node<dat_core::conn::cr::Cr<T>> {
     let event = b.next(b.cr);
     assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
-    // SAFETY: the number says which member; the handle is live until answered.
+    // SAFETY: the event number selects the member, and the handle is live until the request is
+    // answered.
     unsafe { handle::get(event.event_data.cr_arrival_event_data.cr_handle) }.unwrap()
 }

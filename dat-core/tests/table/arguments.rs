@@ -1,4 +1,4 @@
-//! Pointers that are NULL, and numbers that are none: DAT_INVALID_PARAMETER with the argument's position.
+//! NULL pointers and invalid numbers: DAT_INVALID_PARAMETER with the argument's position.
 
 use std::ptr::{null, null_mut};
 
@@ -120,7 +120,7 @@ fn posts_need_the_segments_they_count() {
         let mut iov = [lmr.local(0, 8); 65];
         let remote = lmr.remote(0, 8);
         let there = iov.as_mut_ptr();
-        // More than there can be: nobody looks whether they are there.
+        // This is more than the maximum, so the segments are not read.
         let cases =
             [(1, null_mut(), 3), (-1, there, 2), (65, there, 2), (DAT_COUNT::MAX, there, 2)];
         for (count, iov, arg) in cases {
@@ -138,7 +138,7 @@ fn posts_need_the_segments_they_count() {
             );
         }
         let misaligned = iov.as_mut_ptr().wrapping_byte_add(1);
-        // It is read where it lies: what is there has no context of a region.
+        // The segments are read without alignment. Their content has no region's context.
         let stranger = Err(Error::of(DAT_PRIVILEGES_VIOLATION));
         assert_eq!(dat!(t, ep_post_send_func(x, 1, misaligned, cookie(1), 0)), stranger);
         let one = iov.as_mut_ptr();
@@ -150,7 +150,7 @@ fn posts_need_the_segments_they_count() {
             dat!(t, ep_post_rdma_write_func(x, 1, one, cookie(1), null(), 0)),
             Err(Error::arg(5))
         );
-        // Outside the region.
+        // The segment is outside the region.
         let mut outside = lmr.local(60, 8);
         assert_eq!(
             dat!(t, ep_post_send_func(x, 1, &mut outside, cookie(1), 0)),

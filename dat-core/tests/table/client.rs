@@ -13,11 +13,11 @@ use dat_sys::ib::DAT_IB_OP;
 use dat_sys::*;
 use provider_loopback::Mem;
 
-/// Calls a function of a table; the answer is a `Result<(), Error>`.
+/// Calls a function of a table. The result is a `Result<(), Error>`.
 macro_rules! dat {
     ($table:expr, $func:ident($($arg:expr),* $(,)?)) => {{
         let function = $table.$func.expect(stringify!($func));
-        // SAFETY: tests pass NULL or what the prototype says.
+        // SAFETY: tests pass NULL, or what the prototype says.
         $crate::client::result(unsafe { function($($arg),*) })
     }};
 }
@@ -36,24 +36,24 @@ pub(crate) fn result(status: DAT_RETURN) -> Result<(), Error> {
 
 pub(crate) type Table = &'static DAT_PROVIDER;
 
-/// A registry that keeps one table a name, as the address of a static.
-pub(crate) struct Shelf;
+/// A registry that keeps one table for each name, as the address of a static.
+pub(crate) struct TestRegistry;
 
-fn shelf() -> MutexGuard<'static, HashMap<String, usize>> {
-    static SHELF: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::default);
-    SHELF.lock().unwrap_or_else(PoisonError::into_inner)
+fn registered_tables() -> MutexGuard<'static, HashMap<String, usize>> {
+    static TABLES: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::default);
+    TABLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 unsafe fn name_in(info: *const DAT_PROVIDER_INFO) -> String {
-    // SAFETY: given by the provider, complete.
+    // SAFETY: the provider passes a complete record.
     let name = unsafe { (*info).ia_name }.map(|c| c as u8);
     std::ffi::CStr::from_bytes_until_nul(&name).unwrap().to_str().unwrap().to_owned()
 }
 
 unsafe extern "C" fn add(table: *const DAT_PROVIDER, info: *const DAT_PROVIDER_INFO) -> DAT_RETURN {
-    // SAFETY: from the provider.
+    // SAFETY: the provider passes a complete record.
     let name = unsafe { name_in(info) };
-    match shelf().insert(name, table as usize) {
+    match registered_tables().insert(name, table as usize) {
         None => DAT_SUCCESS,
         Some(_) => DAT_ERROR(DAT_PROVIDER_ALREADY_REGISTERED, DAT_NO_SUBTYPE),
     }
@@ -63,13 +63,13 @@ unsafe extern "C" fn remove(
     table: *const DAT_PROVIDER,
     info: *const DAT_PROVIDER_INFO,
 ) -> DAT_RETURN {
-    // SAFETY: from the provider.
+    // SAFETY: the provider passes a complete record.
     let name = unsafe { name_in(info) };
-    assert_eq!(shelf().remove(&name), Some(table as usize));
+    assert_eq!(registered_tables().remove(&name), Some(table as usize));
     DAT_SUCCESS
 }
 
-/// What the consumer of this registry knows an adapter by.
+/// The handle by which the consumer of this registry knows an adapter.
 pub(crate) fn consumer_handle(ia: DAT_IA_HANDLE) -> DAT_IA_HANDLE {
     (ia as usize | 1) as DAT_IA_HANDLE
 }
@@ -80,7 +80,7 @@ unsafe extern "C" fn map(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETU
     DAT_SUCCESS
 }
 
-impl Registry for Shelf {
+impl Registry for TestRegistry {
     const FNS: RegistryFns =
         RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: map };
 }
@@ -96,10 +96,10 @@ pub(crate) fn info(name: &str, major: u32, minor: u32, thread_safe: bool) -> DAT
     info
 }
 
-/// The table of that name, if one is registered.
+/// The table with that name, if one is registered.
 pub(crate) fn table(name: &str) -> Option<Table> {
     // SAFETY: tables are never freed.
-    shelf().get(name).map(|table| unsafe { &*(*table as *const DAT_PROVIDER) })
+    registered_tables().get(name).map(|table| unsafe { &*(*table as *const DAT_PROVIDER) })
 }
 
 pub(crate) fn register<P: Provider + Default>(
@@ -108,30 +108,30 @@ pub(crate) fn register<P: Provider + Default>(
     thread_safe: bool,
 ) -> Table {
     let params = CString::new(params).unwrap();
-    // SAFETY: both are complete.
-    unsafe { export::init::<P, Shelf>(&info(name, 2, 0, thread_safe), params.as_ptr()) };
+    // SAFETY: both arguments are complete.
+    unsafe { export::init::<P, TestRegistry>(&info(name, 2, 0, thread_safe), params.as_ptr()) };
     table(name).expect("registered")
 }
 
-/// A name nobody else has.
+/// A name that nobody else uses.
 pub(crate) fn unique(what: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("{what}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A loopback adapter's table on a fabric of its own, and its name.
+/// The table of a loopback adapter with a fabric of its own, and its name.
 pub(crate) fn loopback(thread_safe: bool) -> (Table, String) {
     let name = unique("mem");
     (register::<Mem>(&name, &name, thread_safe), name)
 }
 
-/// As [`loopback`], by the letter of the standard.
+/// As [`loopback`], with `strict=on`.
 pub(crate) fn strict_loopback() -> (Table, String) {
     let name = unique("mem");
     (register::<Mem>(&name, &format!("{name} strict=on"), false), name)
 }
 
-/// Opens an adapter; the second handle is its asynchronous EVD.
+/// Opens an adapter. The second handle is its asynchronous EVD.
 pub(crate) fn open(table: Table, name: &str) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) {
     let name = CString::new(name).unwrap();
     let (mut ia, mut evd) = (null_mut(), DAT_HANDLE_NULL);
@@ -139,7 +139,7 @@ pub(crate) fn open(table: Table, name: &str) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) 
     (ia, evd)
 }
 
-/// An open adapter with a zone and one dispatcher for everything but connection requests.
+/// An open adapter with a zone, and one EVD for everything except connection requests.
 #[derive(Clone, Copy)]
 pub(crate) struct Side {
     pub(crate) table: Table,
@@ -150,7 +150,7 @@ pub(crate) struct Side {
     pub(crate) cr_evd: DAT_EVD_HANDLE,
 }
 
-// SAFETY: handles may be used from any thread; thread-safe tables are made for it.
+// SAFETY: handles may be used from any thread if the table is thread-safe.
 unsafe impl Send for Side {}
 // SAFETY: as above.
 unsafe impl Sync for Side {}
@@ -224,11 +224,11 @@ impl Side {
         event
     }
 
-    /// The next event of the side's dispatcher, which is a completion.
+    /// The next event of the side's EVD, which must be a completion.
     pub(crate) fn completion(&self) -> DAT_DTO_COMPLETION_EVENT_DATA {
         let event = self.next(self.evd);
         assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
-        // SAFETY: the number says which member.
+        // SAFETY: the event number selects the member.
         unsafe { event.event_data.dto_completion_event_data }
     }
 
@@ -236,7 +236,7 @@ impl Side {
     pub(crate) fn arrival(&self) -> DAT_CR_HANDLE {
         let event = self.next(self.cr_evd);
         assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
-        // SAFETY: the number says which member.
+        // SAFETY: the event number selects the member.
         unsafe { event.event_data.cr_arrival_event_data }.cr_handle
     }
 
@@ -281,12 +281,12 @@ impl Side {
 
 pub(crate) const TEN_SECONDS: DAT_TIMEOUT = 10_000_000;
 
-/// Private data as C wants it.
+/// Private data in the form of C.
 pub(crate) fn c_bytes(bytes: &[u8]) -> (DAT_COUNT, DAT_PVOID) {
     (bytes.len() as DAT_COUNT, bytes.as_ptr().cast_mut().cast())
 }
 
-/// What dat_lmr_create answers.
+/// The results of dat_lmr_create.
 #[derive(Debug)]
 pub(crate) struct Lmr {
     pub(crate) handle: DAT_LMR_HANDLE,
@@ -303,13 +303,13 @@ impl Default for Lmr {
 }
 
 impl Lmr {
-    /// Part of the region as a local segment.
+    /// A part of the region as a local segment.
     pub(crate) fn local(&self, from: u64, bytes: u32) -> DAT_LMR_TRIPLET {
         let virtual_address = self.address + from;
         DAT_LMR_TRIPLET { virtual_address, segment_length: bytes, lmr_context: self.context }
     }
 
-    /// Part of the region as a peer sees it.
+    /// A part of the region as a remote segment.
     pub(crate) fn remote(&self, from: u64, bytes: u32) -> DAT_RMR_TRIPLET {
         let virtual_address = self.address + from;
         DAT_RMR_TRIPLET { virtual_address, segment_length: bytes, rmr_context: self.rmr_context }
@@ -320,13 +320,13 @@ pub(crate) fn cookie(value: u64) -> DAT_DTO_COOKIE {
     DAT_DTO_COOKIE { as_64: value }
 }
 
-/// Two adapters with an endpoint each, connected: the first is active.
+/// Two adapters with one endpoint each, which are connected. The first one is active.
 pub(crate) fn connected(thread_safe: bool) -> [(Side, DAT_EP_HANDLE); 2] {
     let (table, name) = loopback(thread_safe);
     connected_by(table, &name)
 }
 
-/// As [`connected`], by the letter of the standard.
+/// As [`connected`], with `strict=on`.
 pub(crate) fn strictly_connected() -> [(Side, DAT_EP_HANDLE); 2] {
     let (table, name) = strict_loopback();
     connected_by(table, &name)
@@ -344,7 +344,8 @@ pub(crate) fn connected_by(table: Table, name: &str) -> [(Side, DAT_EP_HANDLE); 
     [(a, x), (b, y)]
 }
 
-/// A `va_list` of these words (System V AMD64 ABI, 3.5.7): the first `registers` of them came in registers.
+/// A `va_list` of these words (System V AMD64 ABI, 3.5.7). The first `registers` of them were
+/// passed in registers.
 #[repr(C)]
 struct VaList {
     gp_offset: u32,
@@ -360,7 +361,7 @@ pub(crate) fn extended(
     args: &[u64],
     registers: usize,
 ) -> Result<(), Error> {
-    // Two of the six registers hold the arguments with names.
+    // Two of the six registers hold the named arguments.
     let in_registers = registers.min(args.len());
     let mut saved = [0; 6];
     let first = 6 - in_registers;

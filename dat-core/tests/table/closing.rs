@@ -6,7 +6,7 @@ use dat_core::Error;
 use dat_sys::*;
 
 use crate::client::*;
-use crate::crowd::crowd;
+use crate::one_of_everything::one_of_everything;
 
 #[test]
 fn a_graceful_close_waits_for_the_last_object() {
@@ -31,10 +31,10 @@ fn a_graceful_close_waits_for_the_last_object() {
 }
 
 #[test]
-fn an_abrupt_close_takes_everything_along() {
+fn an_abrupt_close_frees_everything() {
     for thread_safe in [false, true] {
         let (t, name) = loopback(thread_safe);
-        for handle in crowd(t, &name) {
+        for handle in one_of_everything(t, &name) {
             let mut kind = 0;
             assert_eq!(
                 dat!(t, get_handle_type_func(handle as DAT_HANDLE, &mut kind)),
@@ -46,7 +46,7 @@ fn an_abrupt_close_takes_everything_along() {
 }
 
 #[test]
-fn a_request_without_room_leaves_nothing() {
+fn a_request_that_does_not_fit_into_the_evd_leaves_nothing() {
     let (t, name) = loopback(false);
     let (a, b) = (Side::new(t, &name), Side::new(t, &name));
     let mut cr_evd = null_mut();
@@ -62,7 +62,7 @@ fn a_request_without_room_leaves_nothing() {
         assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
         dat!(t, psp_free_func(psp)).unwrap();
     }
-    // So that all that is left can be freed, and the adapter closed gracefully.
+    // All remaining objects can be freed, and the adapter can be closed gracefully.
     for evd in [cr_evd, b.cr_evd, b.evd] {
         dat!(t, evd_free_func(evd)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Counters, asked for through the table.
+//! Counters, queried through the table.
 
 use std::ptr::null_mut;
 
@@ -11,7 +11,7 @@ use crate::extended::extended_completion;
 
 /// Room for all counters of any object.
 type Values = [u64; DCNT_IA_ALL_COUNTERS as usize];
-/// What a place that is not written to still holds.
+/// The content of an element that is not written to.
 const UNTOUCHED: u64 = u64::MAX;
 
 fn query(table: Table, handle: DAT_HANDLE, counter: u32, reset: bool) -> Result<Values, Error> {
@@ -21,7 +21,7 @@ fn query(table: Table, handle: DAT_HANDLE, counter: u32, reset: bool) -> Result<
     Ok(values)
 }
 
-/// These counters are as expected, and of `all` all others are 0.
+/// Checks that these counters have the expected values, and that all others of `all` are 0.
 fn expect(table: Table, handle: DAT_HANDLE, all: u32, expected: &[(u32, u64)]) {
     let values = query(table, handle, all, false).unwrap();
     for (counter, value) in values.iter().enumerate() {
@@ -65,7 +65,7 @@ fn of_an_endpoint() {
         .unwrap();
         let args = [1, 2, word(&sink), 0, word(&word_there), 0];
         extended(a.table, x, DAT_IB_CMP_AND_SWAP_OP, &args, 4).unwrap();
-        // A post that is refused is none.
+        // A refused post is not counted.
         assert!(dat!(a.table, ep_post_send_func(x, -1, iov, none, flags)).is_err());
         for _ in 0..4 {
             a.completion();
@@ -102,7 +102,7 @@ fn of_an_endpoint() {
         ];
         expect(b.table, y, DCNT_EP_ALL_COUNTERS, &received);
 
-        // One alone, at its place; and what is reset begins at 0.
+        // A query of one counter writes one element, and a reset counter begins at 0.
         let one = query(a.table, x, DCNT_EP_POST_SEND_DATA, true).unwrap();
         let places: Vec<_> = (0..one.len()).filter(|i| one[*i] != UNTOUCHED).collect();
         assert_eq!(
@@ -113,7 +113,8 @@ fn of_an_endpoint() {
             sent.into_iter().filter(|(counter, _)| *counter != DCNT_EP_POST_SEND_DATA).collect();
         expect(a.table, x, DCNT_EP_ALL_COUNTERS, &rest);
 
-        // They outlive the connection, and the queue pair with it. What is flushed is not received.
+        // The counters outlive the connection and the queue pair. Flushed receives are not counted
+        // as received.
         dat!(b.table, ep_post_recv_func(y, 1, receives.as_mut_ptr(), none, 0)).unwrap();
         dat!(a.table, ep_disconnect_func(x, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
         assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -152,7 +153,7 @@ fn of_a_dispatcher() {
     assert!(of(DCNT_EVD_DEQUEUE_POLL) >= 1, "it looked for completions");
     expect(table, side.evd, DCNT_EVD_ALL_COUNTERS, &[]);
 
-    // A wait that finds an event at once; one that has to sleep until its time is over.
+    // One wait finds an event at once. Another one sleeps until its time limit.
     dat!(table, evd_post_se_func(side.evd, &software)).unwrap();
     side.next(side.evd);
     let mut more = 0;
@@ -204,7 +205,7 @@ fn of_an_adapter() {
     expect(a.table, a.ia, DCNT_IA_ALL_COUNTERS, &[&opened, &dispatchers(0), &active[..]].concat());
     expect(b.table, b.ia, DCNT_IA_ALL_COUNTERS, &[&opened, &dispatchers(1), &passive[..]].concat());
 
-    // Those of connections stop and start.
+    // The counters of connections stop and start.
     let sample = |side: &Side, op, kind: u32| extended(side.table, side.ia, op, &[kind.into()], 4);
     sample(&a, DAT_IB_STOP_COUNTERS_OP, DCNT_IA_CM).unwrap();
     sample(&b, DAT_IB_START_COUNTERS_OP, DCNT_IA_CM).unwrap();
@@ -215,7 +216,7 @@ fn of_an_adapter() {
     let others: Vec<_> = others.chain([(DCNT_IA_CM_DREQ_RX, 1)]).collect();
     expect(b.table, b.ia, DCNT_IA_ALL_COUNTERS, &[&opened, &dispatchers(1), &others[..]].concat());
 
-    // A call that the peer's consumer refuses, and one that nobody answers.
+    // The peer's consumer refuses one request, and another one is not answered.
     sample(&a, DAT_IB_START_COUNTERS_OP, DCNT_IA_CM).unwrap();
     sample(&b, DAT_IB_START_COUNTERS_OP, DCNT_IA_CM).unwrap();
     let (psp, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
@@ -260,10 +261,10 @@ fn wrong_arguments() {
         let nowhere = extended(table, handle, DAT_IB_QUERY_COUNTERS_OP, &[all.into(), 0, 0], 4);
         assert_eq!(nowhere, Err(Error::arg(4)));
     }
-    // What has no counters.
+    // Objects without counters.
     assert_eq!(query(table, side.pz, 0, false), Err(Error::handle(DAT_INVALID_HANDLE1)));
     assert_eq!(query(table, null_mut(), 0, false), Err(Error::handle(DAT_INVALID_HANDLE1)));
-    // No device's counters, and none of an endpoint, are sampled.
+    // Counters of a device are not supported, and endpoints have no counters to start or stop.
     for op in [DAT_IB_START_COUNTERS_OP, DAT_IB_STOP_COUNTERS_OP] {
         let sample = |handle, kind: u32| extended(table, handle, op, &[kind.into()], 4);
         assert_eq!(sample(side.ia, DCNT_IA_LNK), Err(Error::of(DAT_MODEL_NOT_SUPPORTED)));
@@ -274,14 +275,14 @@ fn wrong_arguments() {
     side.close();
 }
 
-/// The bytes of words: atomic operations need them aligned.
+/// The bytes of words. Atomic operations need aligned words.
 trait AsBytes {
     fn as_bytes(&mut self) -> &mut [u8];
 }
 
 impl AsBytes for [u64] {
     fn as_bytes(&mut self) -> &mut [u8] {
-        // SAFETY: as many bytes, and any will do.
+        // SAFETY: the length is the same, and bytes may have any value.
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), size_of_val(self)) }
     }
 }

@@ -1,4 +1,4 @@
-//! Event dispatchers: which streams they take, and what becomes of one that overflows.
+//! EVDs: the streams that they take, and what happens to one that overflows.
 
 use std::ptr::{null, null_mut};
 
@@ -7,7 +7,7 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// uDAPL 1.2, dat_ia_query: streams can feed one EVD if each two of them can.
+/// Streams can feed one EVD if each two of them can (uDAPL 1.2, dat_ia_query).
 #[test]
 fn streams_merge_as_the_attribute_says() {
     let (table, name) = loopback(false);
@@ -42,7 +42,7 @@ fn streams_merge_as_the_attribute_says() {
 }
 
 #[test]
-fn a_dispatcher_that_overflows_gives_what_it_had_and_no_more() {
+fn an_overflowed_evd_delivers_only_earlier_events() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (mut small, mut y) = (null_mut(), null_mut());
@@ -61,7 +61,7 @@ fn a_dispatcher_that_overflows_gives_what_it_had_and_no_more() {
     (0..4).for_each(|_| send());
 
     let event = b.next(b.async_evd);
-    // SAFETY: an asynchronous event.
+    // SAFETY: this is an asynchronous event.
     let error = unsafe { event.event_data.asynch_error_event_data };
     let said = (event.event_number, error.dat_handle, error.reason as u32);
     assert_eq!(said, (DAT_ASYNC_ERROR_EVD_OVERFLOW, small, DAT_EVD_OVERFLOW_ERROR));
@@ -73,10 +73,10 @@ fn a_dispatcher_that_overflows_gives_what_it_had_and_no_more() {
 
     for i in 0..2 {
         dat!(table, evd_dequeue_func(small, &mut event)).unwrap();
-        // SAFETY: a completion, whose cookie is a plain word.
+        // SAFETY: this is a completion, whose cookie is a plain word.
         assert_eq!(unsafe { event.event_data.dto_completion_event_data.user_cookie.as_64 }, i);
     }
-    // Not even what would fit now: the lost ones would be missing before it.
+    // Completions that would fit now are lost as well, because they would follow a gap.
     send();
     let mut more = 0;
     assert_eq!(dat!(table, evd_dequeue_func(small, &mut event)), broken);
@@ -87,7 +87,7 @@ fn a_dispatcher_that_overflows_gives_what_it_had_and_no_more() {
             broken
         );
     }
-    // Told once.
+    // The overflow is reported once.
     let empty = Err(Error::of(DAT_QUEUE_EMPTY));
     assert_eq!(dat!(table, evd_dequeue_func(b.async_evd, &mut event)), empty);
     dat!(table, ep_free_func(y)).unwrap();
@@ -98,7 +98,7 @@ fn a_dispatcher_that_overflows_gives_what_it_had_and_no_more() {
 
 /// A full queue of software events is no overflow (uDAPL 1.2, dat_evd_post_se).
 #[test]
-fn a_full_dispatcher_refuses_a_software_event_and_goes_on() {
+fn a_full_evd_refuses_a_software_event_and_continues() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let mut evd = null_mut();
@@ -113,7 +113,8 @@ fn a_full_dispatcher_refuses_a_software_event_and_goes_on() {
     side.close();
 }
 
-/// dat_evd_wait counts completions, and so has them all; what it leaves is still something for the CNO.
+/// dat_evd_wait counts completions, and so takes them all from the transport. Those that remain
+/// still trigger the CNO.
 #[test]
 fn completions_that_a_waiter_counted_and_left_trigger_the_cno() {
     let [(a, x), (b, y)] = connected(false);

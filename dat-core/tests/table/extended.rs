@@ -8,14 +8,14 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// An event of an extended operation: what it is, its completion, and what it carries.
+/// The completion and the extension data of an event of an extended operation.
 pub(crate) fn extended_completion(
     side: &Side,
 ) -> (DAT_DTO_COMPLETION_EVENT_DATA, DAT_IB_EXTENSION_EVENT_DATA) {
     let event = side.next(side.evd);
     assert_eq!(event.event_number, DAT_IB_DTO_EVENT);
     let data = (&raw const event.event_extension_data).cast::<DAT_IB_EXTENSION_EVENT_DATA>();
-    // SAFETY: the number says which member, and what the extension data are.
+    // SAFETY: the event number selects the member and the extension data.
     unsafe { (event.event_data.dto_completion_event_data, data.read()) }
 }
 
@@ -29,7 +29,7 @@ fn outcome(
 }
 
 #[test]
-fn flags_that_mean_nothing_are_refused_by_the_letter() {
+fn undefined_flags_are_refused_by_a_strict_adapter() {
     let [(a, x), (b, _)] = strictly_connected();
     let table = a.table;
     let (mut source, mut target) = (vec![7u8; 8], vec![0u8; 8]);
@@ -53,7 +53,8 @@ fn a_write_with_immediate_data() {
         let (iov, remote) = ([from.local(0, 10), from.local(20, 30)], to.remote(8, 40));
         let post = |count: u64, flags| {
             let args = [count, word(&iov), 2, word(&remote), 0x7777, flags];
-            // As libdat hands it on: four words in registers; and all in memory.
+            // Passes the arguments once with four words in registers, as libdat does, and once with
+            // all in memory.
             extended(a.table, x, DAT_IB_RDMA_WRITE_IMMED_OP, &args, if thread_safe { 4 } else { 0 })
         };
         post(2, 0).unwrap();
@@ -62,7 +63,7 @@ fn a_write_with_immediate_data() {
         let received = outcome(extended_completion(&b));
         assert_eq!(received, (DAT_IB_DTO_RECV_IMMED, 40, 1, DAT_IB_RDMA_WRITE_IMMED_DATA, 0x7777));
 
-        // Wrong arguments, at their positions.
+        // Invalid arguments are reported with their positions.
         assert_eq!(post(u64::MAX, 0), Err(Error::arg(3)));
         assert_eq!(post(100, 0), Err(Error::arg(3)), "more than there can be");
         let other = |args: [u64; 6]| extended(a.table, x, DAT_IB_RDMA_WRITE_IMMED_OP, &args, 4);
@@ -81,10 +82,10 @@ fn a_write_with_immediate_data() {
 #[test]
 fn atomic_operations() {
     let [(a, x), (b, _)] = connected(false);
-    // Aligned as the operations need it.
+    // The words are aligned as the operations require.
     let (mut near, mut far) = ([[0u64; 4]; 2], [[40u64; 4]; 2]);
     let bytes = |words: &mut [[u64; 4]; 2]| {
-        // SAFETY: as many bytes, and any will do.
+        // SAFETY: the length is the same, and bytes may have any value.
         unsafe {
             std::slice::from_raw_parts_mut(
                 words.as_mut_ptr().cast::<u8>(),
@@ -106,7 +107,7 @@ fn atomic_operations() {
         outcome(extended_completion(&a)),
         (DAT_IB_DTO_FETCH_ADD, 8, 5, DAT_IB_FETCH_AND_ADD, 0)
     );
-    // More room than eight bytes does no harm.
+    // A sink longer than eight bytes is permitted.
     let sink = from.local(8, 20);
     let swap = [42, u64::MAX - 1, word(&sink), 6, word(&target), 0];
     extended(a.table, x, DAT_IB_CMP_AND_SWAP_OP, &swap, 4).unwrap();
@@ -120,7 +121,7 @@ fn atomic_operations() {
     for (args, arg) in [(args(0, word(&target)), 5), (args(word(&sink), 0), 7)] {
         assert_eq!(extended(a.table, x, DAT_IB_CMP_AND_SWAP_OP, &args, 4), Err(Error::arg(arg)));
     }
-    // No right: the connection breaks, and the completion says why.
+    // Without the access right, the connection breaks, and the completion reports the reason.
     add(&sink, &plain.remote(16, 8), 0).unwrap();
     let (dto, data) = extended_completion(&a);
     assert_eq!((dto.operation, dto.status), (DAT_IB_DTO_FETCH_ADD, DAT_DTO_ERR_REMOTE_ACCESS));
@@ -133,7 +134,7 @@ fn atomic_operations() {
 }
 
 #[test]
-fn what_there_is_not() {
+fn unsupported_operations() {
     let [(a, x), (b, _)] = connected(false);
     let unsupported = [
         DAT_IB_UD_SEND_OP,
@@ -146,7 +147,7 @@ fn what_there_is_not() {
         assert_eq!(extended(a.table, x, op, &[], 4), Err(Error::of(DAT_MODEL_NOT_SUPPORTED)));
     }
     assert_eq!(extended(a.table, x, 99, &[], 4), Err(Error::of(DAT_NOT_IMPLEMENTED)));
-    // Operations of an endpoint on something else, and on nothing.
+    // Operations of an endpoint on another object, and on NULL.
     for (handle, invalid) in [(a.evd, DAT_INVALID_HANDLE_EP), (null_mut(), DAT_INVALID_HANDLE1)] {
         let invalid = Err(Error::handle(invalid));
         assert_eq!(extended(a.table, handle, DAT_IB_RDMA_WRITE_IMMED_OP, &[0; 6], 4), invalid);
@@ -188,7 +189,8 @@ fn an_adapter_is_queried_by_name() {
     assert_eq!(query(out, u64::MAX, 0), Err(Error::arg(3)));
     query(out, DAT_IA_FIELD_ALL, DAT_PROVIDER_FIELD_ALL).unwrap();
     assert_eq!((attr.extension_supported, attr.extension_version), (DAT_EXTENSION_IB, 209));
-    // SAFETY: as many as the count says, with terminated texts, as long as the adapter is open.
+    // SAFETY: the pointer leads to as many attributes as the count says, with terminated texts, as
+    // long as the adapter is open.
     let names: Vec<_> = (0..provider.num_provider_specific_attr as usize)
         .map(|n| unsafe {
             std::ffi::CStr::from_ptr((*provider.provider_specific_attr.add(n)).name)

@@ -1,4 +1,4 @@
-//! Completion flags: which endpoints may share a dispatcher, and which completions are told of.
+//! Completion flags: which endpoints may share an EVD, and which completions notify.
 
 use std::ptr::null_mut;
 
@@ -12,8 +12,8 @@ const THRESHOLD: DAT_COMPLETION_FLAGS = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 const UNSIGNALLED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
 const SOLICITED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
 
-/// Flags for receives and requests, and the dispatchers of both.
-type Wish = (DAT_COMPLETION_FLAGS, DAT_COMPLETION_FLAGS, DAT_EVD_HANDLE, DAT_EVD_HANDLE);
+/// The flags for receives and for requests, and the EVDs of both.
+type StreamFlags = (DAT_COMPLETION_FLAGS, DAT_COMPLETION_FLAGS, DAT_EVD_HANDLE, DAT_EVD_HANDLE);
 
 fn attributes(
     side: &Side,
@@ -28,7 +28,7 @@ fn attributes(
 
 fn create(
     side: &Side,
-    (recv, request, recv_evd, request_evd): Wish,
+    (recv, request, recv_evd, request_evd): StreamFlags,
 ) -> Result<DAT_EP_HANDLE, Error> {
     let attr = attributes(side, recv, request);
     let Side { table, ia, pz, evd, .. } = *side;
@@ -47,10 +47,10 @@ fn wait(side: &Side, evd: DAT_EVD_HANDLE, threshold: DAT_COUNT) -> Result<DAT_CO
     dat!(side.table, evd_wait_func(evd, 0, threshold, &mut event, &mut more)).map(|()| more)
 }
 
-/// uDAPL 1.2, dat_ep_create: the flags of all completion streams of an EVD match. By the letter; OFED's library never checks
-/// that.
+/// The flags of all completion streams of an EVD must match (uDAPL 1.2, dat_ep_create). This
+/// applies to strict adapters. OFED's library never checks it.
 #[test]
-fn endpoints_that_share_a_dispatcher_agree() {
+fn flags_of_streams_on_one_evd_must_match() {
     let (table, name) = strict_loopback();
     let side = Side::new(table, &name);
     let none = null_mut();
@@ -65,7 +65,7 @@ fn endpoints_that_share_a_dispatcher_agree() {
             if second != SOLICITED {
                 let requests = create(&side, (PLAIN, second, none, shared));
                 assert_eq!(requests.map(drop), expected, "{first:#x} and requests of {second:#x}");
-                // Both streams of one endpoint.
+                // Both streams of one endpoint use the same EVD.
                 let other = side.new_evd(DAT_EVD_DTO_FLAG);
                 let both = create(&side, (first, second, other, other)).map(drop);
                 assert_eq!(both, expected, "{first:#x} and {second:#x} of one endpoint");
@@ -79,7 +79,7 @@ fn endpoints_that_share_a_dispatcher_agree() {
 }
 
 #[test]
-fn a_dispatcher_tells_its_configuration_until_the_last_endpoint_goes() {
+fn an_evd_reports_its_configuration_until_the_last_endpoint_is_freed() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let evd = side.new_evd(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG);
@@ -94,7 +94,8 @@ fn a_dispatcher_tells_its_configuration_until_the_last_endpoint_goes() {
         let eps = [(); 2].map(|()| create(&side, (flags, PLAIN, evd, none)).unwrap());
         for ep in eps {
             assert_eq!(config(&side, evd), expected);
-            // uDAPL 1.2, dat_evd_wait: the threshold must be 1 where the consumer controls the notification.
+            // The threshold must be 1 if the consumer controls the notification (uDAPL 1.2,
+            // dat_evd_wait).
             assert_eq!(wait(&side, evd, 2), two);
             assert_eq!(wait(&side, evd, 1), Err(Error::of(DAT_TIMEOUT_EXPIRED)));
             dat!(table, ep_free_func(ep)).unwrap();
@@ -104,9 +105,9 @@ fn a_dispatcher_tells_its_configuration_until_the_last_endpoint_goes() {
     side.close();
 }
 
-/// uDAPL 1.2, dat_ep_create: only thresholds where an EVD takes other streams, too.
+/// If an EVD takes other streams, too, only thresholds are permitted (uDAPL 1.2, dat_ep_create).
 #[test]
-fn a_dispatcher_of_other_streams_wakes_for_everything() {
+fn an_evd_with_other_streams_takes_only_thresholds() {
     let (table, name) = strict_loopback();
     let side = Side::new(table, &name);
     let none = null_mut();
@@ -132,7 +133,7 @@ fn a_dispatcher_of_other_streams_wakes_for_everything() {
 }
 
 #[test]
-fn modified_flags_and_dispatchers_agree_too() {
+fn modified_flags_must_match_those_of_the_evd() {
     let (table, name) = strict_loopback();
     let side = Side::new(table, &name);
     let (shared, other) = (side.new_evd(DAT_EVD_DTO_FLAG), side.new_evd(DAT_EVD_DTO_FLAG));
@@ -152,16 +153,16 @@ fn modified_flags_and_dispatchers_agree_too() {
     let refused = Err(Error::arg(3));
     assert_eq!(modify(ep, flags, SOLICITED, shared), refused);
     assert_eq!(modify(ep, request, PLAIN, shared), refused, "its requests are plain");
-    // Refused, it is as it was.
+    // After a refused call the EVD is unchanged.
     assert_eq!(config(&side, shared), DAT_EVD_STATE_CONFIG_NOTIFY);
     assert_eq!(dat!(table, evd_free_func(shared)), Err(Error::state(DAT_INVALID_STATE_EVD_IN_USE)));
     assert_eq!(modify(ep, flags | recv, SOLICITED, other), Ok(()));
     assert_eq!(config(&side, other), DAT_EVD_STATE_CONFIG_SOLICITED);
-    // Alone on a dispatcher, an endpoint may change its mind.
+    // An endpoint that is alone on its EVD may change its flags.
     assert_eq!(modify(second, flags, THRESHOLD, shared), Ok(()));
     assert_eq!(config(&side, shared), DAT_EVD_STATE_CONFIG_THRESHOLD);
 
-    // uDAPL 1.2, dat_ep_modify: the receive flags only before receives are posted.
+    // The receive flags can only be changed before receives are posted (uDAPL 1.2, dat_ep_modify).
     dat!(table, ep_post_recv_func(ep, 0, null_mut(), cookie(1), 0)).unwrap();
     let late = Err(Error::state(DAT_INVALID_STATE_EP_UNCONNECTED));
     assert_eq!(modify(ep, flags, UNSIGNALLED, other), late);
@@ -171,9 +172,9 @@ fn modified_flags_and_dispatchers_agree_too() {
     side.close();
 }
 
-/// What OFED's library lets programs do: MPI libraries give one dispatcher to streams of different flags.
+/// OFED's library permits this, and MPI libraries connect streams with different flags to one EVD.
 #[test]
-fn streams_may_differ_unless_the_letter_holds() {
+fn streams_may_differ_unless_the_adapter_is_strict() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let none = null_mut();
@@ -186,7 +187,8 @@ fn streams_may_differ_unless_the_letter_holds() {
                 SOLICITED => create(&side, (second, first & UNSIGNALLED, mixed, mixed)).unwrap(),
                 _ => create(&side, (first, second, mixed, mixed)).unwrap(),
             };
-            // A threshold holds for the dispatcher as soon as one of its streams has no say of its own.
+            // A threshold is permitted as soon as one stream of the EVD does not control its
+            // notifications.
             let agree = first == second && second != SOLICITED;
             let two = match (agree, first) {
                 (true, UNSIGNALLED) => Err(Error::state(DAT_INVALID_STATE_EVD_CONFIG_NOTIFY)),
@@ -201,7 +203,7 @@ fn streams_may_differ_unless_the_letter_holds() {
     side.close();
 }
 
-/// A pair of which the second endpoint has these flags, with a CNO on each of its dispatchers.
+/// A pair whose second endpoint has these flags, with a CNO on each of its EVDs.
 struct Pair {
     a: Side,
     x: DAT_EP_HANDLE,
@@ -216,7 +218,7 @@ impl Pair {
         Pair::on(recv_flags, request_flags, false)
     }
 
-    /// `shared`: both streams of the second endpoint have one dispatcher.
+    /// `shared`: both streams of the second endpoint use one EVD.
     fn on(
         recv_flags: DAT_COMPLETION_FLAGS,
         request_flags: DAT_COMPLETION_FLAGS,
@@ -270,7 +272,7 @@ impl Pair {
         dat!(self.b.table, cno_wait_func(cno, 0, &mut evd)).is_ok()
     }
 
-    /// Takes all events; how many there were.
+    /// Takes all events. Returns their number.
     fn drain(&self, evd: DAT_EVD_HANDLE) -> usize {
         let mut event = DAT_EVENT::zeroed();
         (0..).take_while(|_| dat!(self.b.table, evd_dequeue_func(evd, &mut event)).is_ok()).count()
@@ -297,7 +299,7 @@ fn unsignalled_completions_are_queued_and_wake_nobody() {
     assert!(p.triggered(p.request.1));
     assert_eq!(p.drain(p.request.0), 2);
 
-    // Receives: what the sender solicits does not matter.
+    // Receives: the sender's solicited flag has no effect.
     p.drain(p.recv.0);
     p.recv(y, UNSIGNALLED).unwrap();
     p.send(x, SOLICITED).unwrap();
@@ -307,7 +309,7 @@ fn unsignalled_completions_are_queued_and_wake_nobody() {
     assert!(p.triggered(p.recv.1));
     assert_eq!(p.drain(p.recv.0), 2);
 
-    // A failure is always told of.
+    // A failure always notifies.
     p.recv(y, UNSIGNALLED).unwrap();
     dat!(p.b.table, ep_disconnect_func(p.y, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
     assert!(p.triggered(p.recv.1));
@@ -330,9 +332,9 @@ fn a_solicited_wait_ends_when_the_sender_says_so() {
     p.close();
 }
 
-/// OFED's library does not look at them, and programs give them.
+/// OFED's library ignores these flags, and programs set them.
 #[test]
-fn flags_that_mean_nothing_are_ignored_unless_the_adapter_is_strict() {
+fn undefined_flags_of_a_post_are_ignored_unless_the_adapter_is_strict() {
     let p = Pair::new(PLAIN, PLAIN);
     let (x, y) = ((&p.a, p.x), (&p.b, p.y));
     let fence = DAT_COMPLETION_BARRIER_FENCE_FLAG;
@@ -351,9 +353,9 @@ fn flags_that_mean_nothing_are_ignored_unless_the_adapter_is_strict() {
     p.close();
 }
 
-/// Of flags that a stream cannot have together, one that means something counts.
+/// If a stream cannot have some flags together, one that has a meaning counts.
 #[test]
-fn flags_of_an_endpoint_that_mean_nothing_are_ignored_unless_the_adapter_is_strict() {
+fn undefined_flags_of_an_endpoint_are_ignored_unless_the_adapter_is_strict() {
     let (suppress, fence) = (DAT_COMPLETION_SUPPRESS_FLAG, DAT_COMPLETION_BARRIER_FENCE_FLAG);
     for (flags, of_receives, of_requests) in [
         (suppress, DAT_EVD_STATE_CONFIG_THRESHOLD, DAT_EVD_STATE_CONFIG_THRESHOLD),
@@ -389,7 +391,7 @@ fn flags_of_a_post_are_those_of_its_endpoint() {
     for flags in [UNSIGNALLED, DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG, 0x40] {
         assert_eq!(p.send(y, flags), Err(Error::arg(5)), "{flags:#x}");
     }
-    // uDAPL 1.2, dat_ep_modify: receives have neither of these.
+    // Receives have neither of these flags (uDAPL 1.2, dat_ep_modify).
     let fence = DAT_COMPLETION_BARRIER_FENCE_FLAG;
     for flags in [UNSIGNALLED, DAT_COMPLETION_SUPPRESS_FLAG, fence, SOLICITED, 0x40] {
         assert_eq!(p.recv(y, flags), Err(Error::arg(5)), "{flags:#x}");
@@ -400,7 +402,7 @@ fn flags_of_a_post_are_those_of_its_endpoint() {
     }
     assert_eq!(p.drain(p.request.0), 2, "one was suppressed");
 
-    // Suppressed or not, a failure is reported.
+    // A failure is reported even if the completion is suppressed.
     let mut buffer = [0u8; 8];
     let lmr = p.b.register(&mut buffer);
     let nowhere = DAT_RMR_TRIPLET { rmr_context: 0, ..lmr.remote(0, 8) };
@@ -408,16 +410,16 @@ fn flags_of_a_post_are_those_of_its_endpoint() {
     dat!(p.b.table, ep_post_rdma_write_func(p.y, 1, &mut from, cookie(7), &nowhere, quiet))
         .unwrap();
     let event = p.b.next(p.request.0);
-    // SAFETY: the only kind this dispatcher takes.
+    // SAFETY: this is the only kind of event that the EVD takes.
     let data = unsafe { event.event_data.dto_completion_event_data };
     assert_eq!(data.status, DAT_DTO_ERR_REMOTE_ACCESS);
     p.close();
 }
 
-/// Two streams of one dispatcher: each completion wakes, or does not, as the flags of its own stream say.
+/// Two streams on one EVD: each completion notifies or not, as the flags of its own stream say.
 #[test]
-fn on_a_shared_dispatcher_each_stream_keeps_its_own_flags() {
-    // Receives as they come, requests as the consumer says.
+fn on_a_shared_evd_each_stream_keeps_its_own_flags() {
+    // Every receive notifies, and requests as the consumer decides.
     let p = Pair::on(PLAIN, UNSIGNALLED, true);
     let (x, y) = ((&p.a, p.x), (&p.b, p.y));
     let (evd, cno) = p.recv;
@@ -436,7 +438,7 @@ fn on_a_shared_dispatcher_each_stream_keeps_its_own_flags() {
     assert_eq!(p.drain(evd), 1);
     p.close();
 
-    // Receives as the sender says, requests as they come.
+    // Receives notify as the sender decides, and every request notifies.
     let p = Pair::on(SOLICITED, PLAIN, true);
     let (x, y) = ((&p.a, p.x), (&p.b, p.y));
     let (evd, cno) = p.recv;

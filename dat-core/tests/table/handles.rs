@@ -1,4 +1,5 @@
-//! Handles that are none, or of something else: every function answers with the subtype of what it wanted.
+//! Invalid handles, and handles of other objects: every function returns the subtype of the handle
+//! that it expected.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -10,8 +11,8 @@ use crate::client::*;
 
 type Call = Box<dyn Fn(*mut c_void) -> Result<(), Error>>;
 
-/// Functions by their first handle: the name, the subtype expected of a bad one, and the call, whose other arguments
-/// are as good as can be.
+/// The functions, with the type of their first handle: the name, the subtype of the error for a bad
+/// handle, and the call. The other arguments are valid as far as possible.
 fn calls(t: Table, side: Side) -> Vec<(&'static str, DAT_RETURN, Call)> {
     macro_rules! list {
         ($($subtype:ident { $($func:ident($h:ident $(, $arg:expr)* $(,)?);)* })*) => {
@@ -48,7 +49,8 @@ fn calls(t: Table, side: Side) -> Vec<(&'static str, DAT_RETURN, Call)> {
             ep_create_func(h, pz, evd, evd, evd, null(), any);
             ep_create_with_srq_func(h, pz, evd, evd, evd, null_mut(), null(), any);
             lmr_create_func(
-                h, DAT_MEM_TYPE_VIRTUAL, memory, 8, pz, 0, DAT_VA_TYPE_VA, any, null_mut(), null_mut(), word, word
+                h, DAT_MEM_TYPE_VIRTUAL, memory, 8, pz, 0, DAT_VA_TYPE_VA, any, null_mut(), null_mut(),
+                word, word
             );
             lmr_sync_rdma_read_func(h, null(), 0);
             lmr_sync_rdma_write_func(h, null(), 0);
@@ -147,12 +149,12 @@ fn calls(t: Table, side: Side) -> Vec<(&'static str, DAT_RETURN, Call)> {
 const GARBAGE: [usize; 8] = [0, 1, 2, 63, 64, 0xdead_beef, 1 << 47, usize::MAX];
 
 #[test]
-fn no_function_takes_what_is_not_its_handle() {
+fn every_function_refuses_wrong_handles() {
     for thread_safe in [false, true] {
         let (table, name) = loopback(thread_safe);
         let side = Side::new(table, &name);
         let calls = calls(table, side);
-        // All slots but ia_open, which takes no handle.
+        // All functions of the table except ia_open, which takes no handle.
         assert_eq!(calls.len(), 78);
         let ep = side.new_ep();
         dat!(table, ep_free_func(ep)).unwrap();
@@ -163,7 +165,7 @@ fn no_function_takes_what_is_not_its_handle() {
             for word in GARBAGE.into_iter().chain(inside).chain([stale]) {
                 assert_eq!(call(word as *mut c_void), expected, "{function}({word:#x})");
             }
-            // Live, but of another kind; two functions take any.
+            // The handle is live but of another type. Two functions accept any type.
             if *subtype != DAT_INVALID_HANDLE1 {
                 let others = [
                     (side.ia, DAT_INVALID_HANDLE_IA),
@@ -195,7 +197,7 @@ fn no_function_takes_what_is_not_its_handle() {
 }
 
 #[test]
-fn handles_inside_calls_are_judged_by_their_part_in_it() {
+fn errors_about_handles_name_their_role_in_the_call() {
     let (t, name) = loopback(false);
     let side = Side::new(t, &name);
     let (other_t, other_name) = loopback(false);
@@ -204,7 +206,7 @@ fn handles_inside_calls_are_judged_by_their_part_in_it() {
     let mut out = null_mut();
     let (ia, pz, evd, cr_evd) = (side.ia, side.pz, side.evd, side.cr_evd);
     let mut attr = DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 0 };
-    // Garbage, another kind, another adapter's.
+    // Garbage, a handle of another type, and one of another adapter.
     let bad = |kin: *mut c_void| [8 as *mut c_void, ia, kin];
 
     for h in bad(other.pz) {
@@ -235,7 +237,7 @@ fn handles_inside_calls_are_judged_by_their_part_in_it() {
             expected
         );
     }
-    // No endpoint attributes but those of an SRQ's endpoint are needed to be judged.
+    // The handle is checked before the endpoint attributes, except those of an endpoint on an SRQ.
     let srq = side.new_srq(4);
     let mut param = DAT_EP_PARAM::zeroed();
     dat!(t, ep_query_func(ep, DAT_EP_FIELD_ALL, &mut param)).unwrap();
@@ -277,7 +279,7 @@ fn handles_inside_calls_are_judged_by_their_part_in_it() {
         assert_eq!(dat!(t, evd_create_func(ia, 4, h, DAT_EVD_SOFTWARE_FLAG, &mut out)), expected);
         assert_eq!(dat!(t, evd_modify_cno_func(evd, h)), expected);
     }
-    // A dispatcher that takes no connection requests is as bad as none.
+    // An EVD that takes no connection requests is refused like an invalid one.
     for h in bad(other.cr_evd).into_iter().chain([null_mut(), evd]) {
         let expected = Err(Error::handle(DAT_INVALID_HANDLE_EVD_CR));
         let mut qualifier = 0;

@@ -1,27 +1,27 @@
-//! The exported function table, called as C calls it, over the loopback transport.
+//! The exported function table over the loopback transport, called as C calls it.
 
+mod adapter_limits;
 mod arguments;
 mod client;
 mod closing;
 mod counters;
-mod crowd;
 mod dispatchers;
 mod extended;
 mod flags;
 mod handles;
 mod memory;
+mod one_of_everything;
 mod opening;
 mod places;
 mod queries;
 mod shared;
-mod told;
 mod transfer;
 mod unconfigured;
 mod watermarks;
 mod windows;
 
 #[test]
-fn limits_are_as_told() {
+fn limits_are_as_reported() {
     let (table, name) = client::loopback(false);
-    told::limits_hold(table, &name);
+    adapter_limits::limits_hold(table, &name);
 }

@@ -7,7 +7,7 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// dat_lmr_create with what varies.
+/// dat_lmr_create with the arguments that vary.
 fn create(
     side: &Side,
     (kind, region): (DAT_MEM_TYPE, DAT_REGION_DESCRIPTION),
@@ -48,30 +48,32 @@ fn query(side: &Side, lmr: DAT_LMR_HANDLE) -> DAT_LMR_PARAM {
 }
 
 #[test]
-fn memory_that_is_not_there_is_not_registered() {
+fn unmapped_memory_is_not_registered() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let mut buffer = vec![0u8; 3 << 16];
     let register = |addr: *mut u8, length| {
         create(&side, at(addr), length, side.pz, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA).map(drop)
     };
-    // Any part of a page and several pages; the first page of a process is nobody's, and so is the kernel's half.
+    // Any part of a page and of several pages can be registered. Nobody owns the first page of a
+    // process and the kernel's half.
     assert_eq!(register(buffer.as_mut_ptr().wrapping_add(7), (3 << 16) - 7), Ok(()));
     assert_eq!(register(16 as *mut u8, 1), Err(Error::arg(3)));
     assert_eq!(register((1usize << 63) as *mut u8, 4096), Err(Error::arg(3)));
-    // It begins in memory and ends in none.
+    // The range begins in memory and ends where there is none.
     assert_eq!(register(buffer.as_mut_ptr(), 1 << 46), Err(Error::arg(3)));
 }
 
-/// Else an access of a peer would end the process by a signal. A device refuses to pin such memory.
+/// Otherwise an access of a peer would end the process by a signal. A device refuses to pin such
+/// memory.
 #[test]
-fn memory_that_cannot_be_used_as_asked_is_not_registered() {
+fn memory_without_the_required_permissions_is_not_registered() {
     const PAGE: usize = 4096;
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let (none, read, both) = (libc::PROT_NONE, libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE);
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a mapping of our own.
+    // SAFETY: the mapping belongs to this test.
     let start = unsafe { libc::mmap(null_mut(), 2 * PAGE, both, kind, -1, 0) };
     assert_ne!(start, libc::MAP_FAILED);
     let register =
@@ -92,13 +94,13 @@ fn memory_that_cannot_be_used_as_asked_is_not_registered() {
         (none, remote_read, violation(DAT_PRIVILEGES_RDMA_READ)),
     ];
     for (allowed, privileges, expected) in cases {
-        // The second of the two pages counts as the first does.
-        // SAFETY: the pages above, which nobody uses.
+        // The second of the two pages is checked like the first.
+        // SAFETY: nobody uses the pages above.
         unsafe { assert_eq!(libc::mprotect(start.wrapping_byte_add(PAGE), PAGE, allowed), 0) };
         let made = register(privileges);
         assert_eq!(made.as_ref().err().copied(), expected, "{allowed} {privileges:#x}");
         if let Ok(lmr) = made {
-            // A view of it is judged, too.
+            // An LMR that is created from the region is checked, too.
             let of = (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: lmr.handle });
             let view = create(&side, of, 0, side.pz, DAT_MEM_PRIV_ALL_FLAG, 0);
             assert_eq!(view.is_ok(), allowed == both);
@@ -107,12 +109,12 @@ fn memory_that_cannot_be_used_as_asked_is_not_registered() {
         }
     }
     side.close();
-    // SAFETY: not registered any more.
+    // SAFETY: the memory is not registered any more.
     unsafe { libc::munmap(start, 2 * PAGE) };
 }
 
 #[test]
-fn a_region_is_judged_before_it_is_registered() {
+fn a_region_is_checked_before_it_is_registered() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let mut buffer = [0u8; 64];
@@ -130,13 +132,13 @@ fn a_region_is_judged_before_it_is_registered() {
     assert_eq!(refused(here, 64, all, 9), Error::arg(7));
     let none = (DAT_MEM_TYPE_LMR, DAT_REGION_DESCRIPTION { for_lmr_handle: pz });
     assert_eq!(refused(none, 0, all, 0), Error::handle(DAT_INVALID_HANDLE_LMR));
-    // What was refused left nothing behind.
+    // Refused calls left nothing behind.
     dat!(table, pz_free_func(pz)).unwrap();
     side.close();
 }
 
 #[test]
-fn a_region_tells_what_it_is() {
+fn a_region_reports_its_parameters() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let mut buffer = [0u8; 64];
@@ -144,7 +146,7 @@ fn a_region_tells_what_it_is() {
     for privileges in (0..=DAT_MEM_PRIV_ALL_FLAG).filter(|p| p & !DAT_MEM_PRIV_ALL_FLAG == 0) {
         let lmr = create(&side, at(buffer.as_mut_ptr()), 64, side.pz, privileges, 0).unwrap();
         assert!(lmr.size >= 64 && lmr.address <= buffer.as_ptr() as u64);
-        // uDAPL 1.2, dat_lmr_create: no remote privilege, no RMR context.
+        // Without a remote privilege there is no RMR context (uDAPL 1.2, dat_lmr_create).
         assert_eq!(lmr.rmr_context == 0, privileges & !local == 0, "{privileges:#x}");
         let param = query(&side, lmr.handle);
         assert_eq!((param.ia_handle, param.pz_handle), (consumer_handle(side.ia), side.pz));
@@ -154,7 +156,7 @@ fn a_region_tells_what_it_is() {
         );
         assert_eq!((param.lmr_context, param.rmr_context), (lmr.context, lmr.rmr_context));
         assert_eq!((param.registered_size, param.registered_address), (lmr.size, lmr.address));
-        // SAFETY: the type says which member.
+        // SAFETY: the type selects the member.
         assert_eq!(unsafe { param.region_desc.for_va }, buffer.as_mut_ptr().cast());
         dat!(table, lmr_free_func(lmr.handle)).unwrap();
     }
@@ -202,7 +204,7 @@ fn a_zero_based_region_is_named_by_offsets() {
 }
 
 #[test]
-fn a_region_of_a_region_is_another_view_of_the_same_memory() {
+fn an_lmr_created_from_an_lmr_has_the_same_memory() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let mut other_pz = null_mut();
@@ -215,9 +217,9 @@ fn a_region_of_a_region_is_another_view_of_the_same_memory() {
     assert_ne!(view.context, base.context);
     let param = query(&side, view.handle);
     assert_eq!((param.mem_type, param.length, param.pz_handle), (DAT_MEM_TYPE_LMR, 64, other_pz));
-    // SAFETY: the type says which member.
+    // SAFETY: the type selects the member.
     assert_eq!(unsafe { param.region_desc.for_lmr_handle }, base.handle);
-    // It outlives the region it was made of, and holds its own zone.
+    // The LMR outlives the region that it was created from, and uses its own zone.
     dat!(table, lmr_free_func(base.handle)).unwrap();
     assert_eq!(query(&side, view.handle).registered_address, base.address);
     assert_eq!(dat!(table, pz_free_func(other_pz)), Err(Error::state(DAT_INVALID_STATE_PZ_IN_USE)));
@@ -227,7 +229,7 @@ fn a_region_of_a_region_is_another_view_of_the_same_memory() {
 }
 
 #[test]
-fn a_zone_is_in_use_by_whatever_is_in_it() {
+fn a_zone_is_in_use_while_it_contains_objects() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let in_use = Err(Error::state(DAT_INVALID_STATE_PZ_IN_USE));
@@ -293,7 +295,7 @@ fn counts(side: &Side, srq: DAT_SRQ_HANDLE) -> [DAT_COUNT; 3] {
 }
 
 #[test]
-fn an_srq_is_judged_before_it_is_made() {
+fn an_srq_is_checked_before_it_is_created() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let create = |max_recv_dtos, max_recv_iov, low_watermark| {
@@ -312,7 +314,7 @@ fn an_srq_is_judged_before_it_is_made() {
 }
 
 #[test]
-fn an_srq_runs_low_once_for_each_mark() {
+fn an_srq_reports_each_low_watermark_once() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let srq = side.new_srq(4);
@@ -329,14 +331,15 @@ fn an_srq_runs_low_once_for_each_mark() {
     );
     dat!(table, srq_set_lw_func(srq, 4)).unwrap();
     dat!(table, evd_dequeue_func(side.async_evd, &mut event)).unwrap();
-    // SAFETY: an asynchronous event.
+    // SAFETY: this is an asynchronous event.
     let error = unsafe { event.event_data.asynch_error_event_data };
     assert_eq!((error.dat_handle, error.reason as u32), (srq, DAT_SRQ_LOW_WATERMARK_EVENT));
     assert_eq!(
         dat!(table, evd_dequeue_func(side.async_evd, &mut event)),
         Err(Error::of(DAT_QUEUE_EMPTY))
     );
-    // uDAPL 1.2, dat_srq_resize: not below the watermark, nor below what is outstanding.
+    // A queue can be resized neither below the watermark nor below the number of outstanding
+    // buffers (uDAPL 1.2, dat_srq_resize).
     assert_eq!(dat!(table, srq_resize_func(srq, 3)), Err(Error::of(DAT_INVALID_STATE)));
     dat!(table, srq_set_lw_func(srq, 0)).unwrap();
     assert_eq!(dat!(table, srq_resize_func(srq, 2)), Err(Error::of(DAT_INVALID_STATE)));
@@ -375,7 +378,7 @@ fn an_srq_counts_what_is_available_and_what_is_outstanding() {
     assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
 
-    // The example of uDAPL 1.2, dat_srq_query.
+    // This is the example in uDAPL 1.2, dat_srq_query.
     assert_eq!(counts(&b, srq), [10, 3, 3]);
     let mut hello = *b"hello";
     let greeting = a.register(&mut hello);
@@ -392,7 +395,7 @@ fn an_srq_counts_what_is_available_and_what_is_outstanding() {
     let slot = unsafe { received.user_cookie.as_64 } as usize;
     assert_eq!(&buffer[8 * slot..8 * slot + 5], b"hello");
 
-    // Such an endpoint takes no receives of its own.
+    // An endpoint on an SRQ takes no receives of its own.
     let own = dat!(table, ep_post_recv_func(y, 1, &mut lmr.local(0, 8), cookie(0), 0));
     assert!(own.is_err());
     dat!(table, ep_free_func(y)).unwrap();
@@ -401,9 +404,9 @@ fn an_srq_counts_what_is_available_and_what_is_outstanding() {
     b.close();
 }
 
-/// What was received and never dequeued is not outstanding for ever.
+/// A message that was received and never dequeued does not stay outstanding for ever.
 #[test]
-fn an_evd_that_is_freed_gives_the_buffers_of_its_completions_back() {
+fn a_freed_evd_returns_the_buffers_of_its_completions() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let srq = b.new_srq(10);

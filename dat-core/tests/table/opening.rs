@@ -1,4 +1,4 @@
-//! Registration, dat_ia_open, and the dispatcher of asynchronous errors.
+//! Registration, dat_ia_open, and the EVD of asynchronous errors.
 
 use std::ffi::CString;
 use std::ptr::null_mut;
@@ -16,22 +16,22 @@ fn every_word_of_the_table_is_filled() {
     let (table, name) = loopback(false);
     const WORDS: usize = 81;
     assert_eq!(size_of::<DAT_PROVIDER>(), WORDS * size_of::<usize>());
-    // SAFETY: words of pointers and optional functions.
+    // SAFETY: the table consists of pointers and optional functions.
     let words = unsafe { &*std::ptr::from_ref(table).cast::<[usize; WORDS]>() };
-    // Word 1 is the provider's own.
+    // Word 1 is reserved for the provider.
     let empty: Vec<_> = (0..WORDS).filter(|i| words[*i] == 0).collect();
     assert_eq!(empty, [1]);
-    // SAFETY: a NUL-terminated name.
+    // SAFETY: the name is NUL-terminated.
     let device_name = unsafe { std::ffi::CStr::from_ptr(table.device_name) };
     assert_eq!(device_name.to_str(), Ok(name.as_str()));
 }
 
 #[test]
-fn a_name_that_is_registered_again_has_its_table_again() {
+fn a_name_that_is_registered_again_gets_its_former_table() {
     let name = unique("again");
     let first = register::<Mem>(&name, "one", false);
-    // SAFETY: complete.
-    unsafe { export::fini::<Mem, Shelf>(&info(&name, 2, 0, false)) };
+    // SAFETY: the arguments are complete.
+    unsafe { export::fini::<Mem, TestRegistry>(&info(&name, 2, 0, false)) };
     assert!(table(&name).is_none());
     let (c_name, mut evd, mut ia) = (CString::new(name.as_str()).unwrap(), null_mut(), null_mut());
     let opened = dat!(first, ia_open_func(c_name.as_ptr().cast_mut(), 1, &mut evd, &mut ia));
@@ -44,24 +44,26 @@ fn a_name_that_is_registered_again_has_its_table_again() {
 fn only_what_can_be_served_is_registered() {
     for (major, minor) in [(1, 1), (1, 3), (2, 1), (3, 0)] {
         let name = unique("old");
-        // SAFETY: complete.
-        unsafe { export::init::<Mem, Shelf>(&info(&name, major, minor, false), c"".as_ptr()) };
+        // SAFETY: the arguments are complete.
+        unsafe {
+            export::init::<Mem, TestRegistry>(&info(&name, major, minor, false), c"".as_ptr())
+        };
         assert!(table(&name).is_none(), "u{major}.{minor}");
     }
-    // SAFETY: NULL is allowed.
+    // SAFETY: NULL is permitted.
     unsafe {
-        export::init::<Mem, Shelf>(std::ptr::null(), std::ptr::null());
-        export::fini::<Mem, Shelf>(std::ptr::null());
-        export::fini::<Mem, Shelf>(&info("never registered", 2, 0, false));
+        export::init::<Mem, TestRegistry>(std::ptr::null(), std::ptr::null());
+        export::fini::<Mem, TestRegistry>(std::ptr::null());
+        export::fini::<Mem, TestRegistry>(&info("never registered", 2, 0, false));
     }
     let unterminated =
         DAT_PROVIDER_INFO { ia_name: [1; DAT_NAME_MAX_LENGTH], ..info("", 2, 0, false) };
-    // SAFETY: complete.
-    unsafe { export::init::<Mem, Shelf>(&unterminated, c"".as_ptr()) };
+    // SAFETY: the arguments are complete.
+    unsafe { export::init::<Mem, TestRegistry>(&unterminated, c"".as_ptr()) };
 }
 
 #[test]
-fn thread_safety_is_the_entrys() {
+fn the_entry_decides_thread_safety() {
     for thread_safe in [false, true] {
         let (table, name) = loopback(thread_safe);
         let (ia, _) = open(table, &name);
@@ -77,7 +79,7 @@ fn thread_safety_is_the_entrys() {
 }
 
 #[test]
-fn open_judges_its_arguments() {
+fn open_checks_its_arguments() {
     let (table, name) = loopback(false);
     let name = CString::new(name).unwrap();
     let name = name.as_ptr().cast_mut();
@@ -109,7 +111,7 @@ fn open_judges_its_arguments() {
 }
 
 #[test]
-fn an_adapter_may_report_elsewhere() {
+fn an_adapter_may_report_to_an_evd_that_exists_elsewhere() {
     let (table, name) = loopback(false);
     let c_name = CString::new(name).unwrap();
     let (mut evd, mut ia) = (DAT_EVD_ASYNC_EXISTS, null_mut());
@@ -122,7 +124,7 @@ fn an_adapter_may_report_elsewhere() {
 }
 
 #[test]
-fn adapters_share_a_dispatcher_until_either_closes() {
+fn adapters_share_an_evd_until_either_is_closed() {
     let (table, name) = loopback(false);
     let c_name = CString::new(name.as_str()).unwrap();
     let shared = |evd: DAT_EVD_HANDLE| {
@@ -148,7 +150,7 @@ fn adapters_share_a_dispatcher_until_either_closes() {
     assert_eq!(shared(evd), Err(Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC)));
     dat!(table, ia_close_func(second, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
 
-    // Not every dispatcher hears of errors, and those of other adapters do not either.
+    // Not every EVD takes asynchronous errors, and EVDs of other adapters are refused.
     let side = Side::new(table, &name);
     assert_eq!(shared(side.evd), Err(Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC)));
     let (other_table, other_name) = loopback(false);
@@ -158,7 +160,7 @@ fn adapters_share_a_dispatcher_until_either_closes() {
     side.close();
 }
 
-/// A provider that cannot open, or worse.
+/// A provider that cannot open an adapter, or panics.
 #[derive(Default)]
 struct Broken;
 
@@ -177,7 +179,7 @@ impl Provider for Broken {
 }
 
 #[test]
-fn what_a_provider_cannot_open_is_answered_and_a_panic_stays_here() {
+fn errors_and_panics_of_a_provider_become_statuses() {
     for (params, error) in [
         ("eth9", Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE)),
         ("panic", Error::of(DAT_INTERNAL_ERROR)),

@@ -1,4 +1,4 @@
-//! Places in an endpoint's queues: every request and every receive ends in exactly one place.
+//! The places in an endpoint's queues: every request and every receive ends in exactly one place.
 
 use std::ptr::null_mut;
 
@@ -7,8 +7,8 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// Requests and receives that fit.
-const FEW: DAT_COUNT = 4;
+/// The maximum number of requests, and of receives.
+const QUEUE_DEPTH: DAT_COUNT = 4;
 
 struct Pair {
     a: Side,
@@ -21,7 +21,7 @@ impl Pair {
     fn new() -> Pair {
         let (table, name) = loopback(false);
         let (a, b) = (Side::new(table, &name), Side::new(table, &name));
-        let (x, y) = (few(&a), b.new_ep());
+        let (x, y) = (ep_with_short_queues(&a), b.new_ep());
         let (_, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
         a.connect(x, qualifier, b"");
         dat!(table, cr_accept_func(b.arrival(), y, 0, null_mut())).unwrap();
@@ -46,39 +46,39 @@ impl Pair {
     }
 
     fn completes(&self, id: u64) {
-        assert_eq!(done(&self.a.next(self.a.evd)), (id, DAT_DTO_SUCCESS));
+        assert_eq!(cookie_and_status(&self.a.next(self.a.evd)), (id, DAT_DTO_SUCCESS));
     }
 }
 
-/// Cookie and status of a completion.
-fn done(event: &DAT_EVENT) -> (u64, DAT_DTO_COMPLETION_STATUS) {
+/// The cookie and the status of a completion.
+fn cookie_and_status(event: &DAT_EVENT) -> (u64, DAT_DTO_COMPLETION_STATUS) {
     assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
-    // SAFETY: what the number says; cookies here are numbers.
+    // SAFETY: the event number selects the member. Cookies are numbers here.
     unsafe {
         let data = event.event_data.dto_completion_event_data;
         (data.user_cookie.as_64, data.status)
     }
 }
 
-/// An endpoint with few places.
-fn few(side: &Side) -> DAT_EP_HANDLE {
+/// An endpoint with few places in its queues.
+fn ep_with_short_queues(side: &Side) -> DAT_EP_HANDLE {
     let ep = side.new_ep();
     let mut param = DAT_EP_PARAM::zeroed();
-    (param.ep_attr.max_request_dtos, param.ep_attr.max_recv_dtos) = (FEW, FEW);
+    (param.ep_attr.max_request_dtos, param.ep_attr.max_recv_dtos) = (QUEUE_DEPTH, QUEUE_DEPTH);
     let mask = DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS | DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS;
     dat!(side.table, ep_modify_func(ep, mask, &param)).unwrap();
     ep
 }
 
-/// Nothing tells the consumer that suppressed requests are done; their places come back all the same.
+/// Suppressed requests are not reported, but their places become free.
 #[test]
-fn an_endpoint_that_only_suppresses_goes_on() {
+fn an_endpoint_can_always_post_suppressed() {
     let p = Pair::new();
-    for id in 0..10 * FEW as u64 {
+    for id in 0..10 * QUEUE_DEPTH as u64 {
         p.recv(id);
         assert_eq!(p.send(id, DAT_COMPLETION_SUPPRESS_FLAG), Ok(()), "{id}");
         assert!(p.requests_idle(), "{id} was carried out");
-        assert_eq!(done(&p.b.next(p.b.evd)), (id, DAT_DTO_SUCCESS));
+        assert_eq!(cookie_and_status(&p.b.next(p.b.evd)), (id, DAT_DTO_SUCCESS));
     }
     p.recv(99);
     p.send(99, 0).unwrap();
@@ -87,9 +87,9 @@ fn an_endpoint_that_only_suppresses_goes_on() {
     p.b.close();
 }
 
-/// A completion that waits for the consumer keeps its place and its cookie, whatever is suppressed behind it.
+/// A completion that was not taken keeps its place and its cookie, whatever is suppressed after it.
 #[test]
-fn a_completion_that_nobody_took_keeps_its_cookie() {
+fn a_completion_that_was_not_taken_keeps_its_cookie() {
     let p = Pair::new();
     p.recv(1);
     p.send(1, 0).unwrap();
@@ -104,12 +104,12 @@ fn a_completion_that_nobody_took_keeps_its_cookie() {
     p.b.close();
 }
 
-/// What was not carried out keeps its place: a queue is full exactly when it is.
+/// A request that was not carried out keeps its place, so the queue is full at the exact limit.
 #[test]
 fn suppressed_requests_that_wait_keep_their_places() {
     let p = Pair::new();
     let full = Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
-    for id in 0..FEW as u64 {
+    for id in 0..QUEUE_DEPTH as u64 {
         assert_eq!(p.send(id, DAT_COMPLETION_SUPPRESS_FLAG), Ok(()), "{id}");
     }
     assert_eq!(p.send(9, DAT_COMPLETION_SUPPRESS_FLAG), full);
@@ -118,22 +118,22 @@ fn suppressed_requests_that_wait_keep_their_places() {
     p.recv(1);
     assert_eq!(p.send(10, 0), Ok(()), "one was carried out");
     assert_eq!(p.send(9, 0), full);
-    // Those that fail are reported, suppressed or not: each ends in one place.
+    // Failed requests are reported even if they are suppressed, each exactly once.
     dat!(p.a.table, ep_disconnect_func(p.x, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
     for id in [1, 2, 3, 10] {
-        assert_eq!(done(&p.a.next(p.a.evd)), (id, DAT_DTO_ERR_FLUSHED));
+        assert_eq!(cookie_and_status(&p.a.next(p.a.evd)), (id, DAT_DTO_ERR_FLUSHED));
     }
     assert_eq!(p.a.next(p.a.evd).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
     p.a.close();
     p.b.close();
 }
 
-/// uDAPL 1.2, dat_ep_modify: an attribute that cannot be modified so. Nothing is lost, nothing is changed.
+/// Such an attribute cannot be modified (uDAPL 1.2, dat_ep_modify). Nothing is lost or changed.
 #[test]
-fn receives_that_are_posted_are_not_modified_away() {
+fn modify_keeps_room_for_posted_receives() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
-    let ep = few(&side);
+    let ep = ep_with_short_queues(&side);
     for id in 1..=3 {
         dat!(table, ep_post_recv_func(ep, 0, null_mut(), cookie(id), 0)).unwrap();
     }
@@ -145,12 +145,12 @@ fn receives_that_are_posted_are_not_modified_away() {
     assert_eq!(modify(2), Err(Error::arg(3)));
     let mut param = DAT_EP_PARAM::zeroed();
     dat!(table, ep_query_func(ep, DAT_EP_FIELD_ALL, &mut param)).unwrap();
-    assert_eq!(param.ep_attr.max_recv_dtos, FEW);
+    assert_eq!(param.ep_attr.max_recv_dtos, QUEUE_DEPTH);
     assert_eq!(modify(3), Ok(()));
     let fourth = dat!(table, ep_post_recv_func(ep, 0, null_mut(), cookie(4), 0));
     assert_eq!(fourth, Err(Error::of(DAT_INSUFFICIENT_RESOURCES)));
 
-    // All three are still there.
+    // All three receives are still posted.
     let peer = Side::new(table, &name);
     let (other, (_, qualifier)) = (peer.new_ep(), peer.new_psp(DAT_PSP_CONSUMER_FLAG));
     side.connect(ep, qualifier, b"");
@@ -158,18 +158,19 @@ fn receives_that_are_posted_are_not_modified_away() {
     assert_eq!(side.next(side.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     for id in 1..=3 {
         dat!(table, ep_post_send_func(other, 0, null_mut(), cookie(0), 0)).unwrap();
-        assert_eq!(done(&side.next(side.evd)), (id, DAT_DTO_SUCCESS));
+        assert_eq!(cookie_and_status(&side.next(side.evd)), (id, DAT_DTO_SUCCESS));
     }
     side.close();
     peer.close();
 }
 
-/// An unsignalled request wakes nobody, but its completion is there, and holds its place until it is taken.
+/// An unsignalled request wakes nobody, but its completion is queued and keeps its place until it
+/// is taken.
 #[test]
-fn an_endpoint_that_only_posts_unsignalled_goes_on() {
+fn an_endpoint_can_always_post_unsignalled() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
-    let x = few(&a);
+    let x = ep_with_short_queues(&a);
     let mut param = DAT_EP_PARAM::zeroed();
     param.ep_attr.request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
     dat!(table, ep_modify_func(x, DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS, &param)).unwrap();
@@ -181,17 +182,17 @@ fn an_endpoint_that_only_posts_unsignalled_goes_on() {
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     let p = Pair { a, x, b, y };
     let unsignalled = DAT_COMPLETION_UNSIGNALLED_FLAG;
-    // One after the other.
-    for id in 0..10 * FEW as u64 {
+    // The requests are posted one after the other.
+    for id in 0..10 * QUEUE_DEPTH as u64 {
         p.recv(id);
         assert_eq!(p.send(id, unsignalled), Ok(()), "{id}");
         p.completes(id);
         assert!(p.requests_idle());
-        assert_eq!(done(&p.b.next(p.b.evd)), (id, DAT_DTO_SUCCESS));
+        assert_eq!(cookie_and_status(&p.b.next(p.b.evd)), (id, DAT_DTO_SUCCESS));
     }
-    // As many as fit, each time.
+    // The maximum number of requests is posted in each round.
     for round in 0..10 {
-        for id in 0..FEW as u64 {
+        for id in 0..QUEUE_DEPTH as u64 {
             p.recv(id);
             assert_eq!(p.send(id, unsignalled), Ok(()), "{round}, {id}");
         }
@@ -200,9 +201,9 @@ fn an_endpoint_that_only_posts_unsignalled_goes_on() {
             p.send(9, DAT_COMPLETION_SUPPRESS_FLAG),
             Err(Error::of(DAT_INSUFFICIENT_RESOURCES))
         );
-        (0..FEW as u64).for_each(|id| p.completes(id));
-        for id in 0..FEW as u64 {
-            assert_eq!(done(&p.b.next(p.b.evd)), (id, DAT_DTO_SUCCESS));
+        (0..QUEUE_DEPTH as u64).for_each(|id| p.completes(id));
+        for id in 0..QUEUE_DEPTH as u64 {
+            assert_eq!(cookie_and_status(&p.b.next(p.b.evd)), (id, DAT_DTO_SUCCESS));
         }
     }
     p.a.close();
@@ -216,7 +217,8 @@ fn shared_buffers(side: &Side, srq: DAT_SRQ_HANDLE) -> (DAT_COUNT, DAT_COUNT) {
     (param.available_dto_count, param.outstanding_dto_count)
 }
 
-/// An endpoint of `b` on a shared queue of four buffers, with this EVD for receives, connected to one of `a`.
+/// An endpoint of `b` on a shared queue of four buffers, with this EVD for receives, connected to
+/// one of `a`.
 fn on_a_shared_queue(
     a: &Side,
     b: &Side,
@@ -236,13 +238,14 @@ fn on_a_shared_queue(
     (x, y, srq)
 }
 
-/// Nobody takes the completions of an endpoint without an EVD for receives: a message's buffer is given back at once.
+/// The completions of an endpoint without an EVD for receives are not taken, so the buffer of a
+/// message is returned at once.
 #[test]
-fn a_shared_buffer_of_which_nobody_is_told_is_given_back() {
+fn a_shared_buffer_with_an_unreported_completion_is_returned() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (x, y, srq) = on_a_shared_queue(&a, &b, null_mut());
-    // Nor does it ever hold more than one.
+    // Such an endpoint never holds more than one buffer.
     dat!(table, ep_set_watermark_func(y, DAT_WATERMARK_INFINITE, 1)).unwrap();
     for sent in 1..=4 {
         dat!(table, ep_post_send_func(x, 0, null_mut(), cookie(sent), 0)).unwrap();
@@ -256,9 +259,10 @@ fn a_shared_buffer_of_which_nobody_is_told_is_given_back() {
     b.close();
 }
 
-/// What an EVD loses when it overflows is given back to the shared queue when the endpoint and the EVD are gone.
+/// Buffers whose completions an overflowing EVD has lost are returned to the shared queue when the
+/// endpoint and the EVD are freed.
 #[test]
-fn a_shared_buffer_whose_completion_was_lost_is_given_back() {
+fn a_shared_buffer_with_a_lost_completion_is_returned() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let mut small = null_mut();
@@ -277,12 +281,12 @@ fn a_shared_buffer_whose_completion_was_lost_is_given_back() {
     b.close();
 }
 
-/// An endpoint that loses its zone keeps its receives, and says so.
+/// An endpoint that loses its zone keeps its receives and reports them.
 #[test]
 fn receives_without_a_zone_are_still_there() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
-    let ep = few(&side);
+    let ep = ep_with_short_queues(&side);
     for id in 1..=3 {
         dat!(table, ep_post_recv_func(ep, 0, null_mut(), cookie(id), 0)).unwrap();
     }

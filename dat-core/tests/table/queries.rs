@@ -1,4 +1,4 @@
-//! What the queries tell.
+//! The results of queries.
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
@@ -10,7 +10,7 @@ use dat_sys::*;
 use crate::client::*;
 
 #[test]
-fn an_adapter_tells_what_its_transport_can_do() {
+fn an_adapter_reports_the_attributes_of_its_transport() {
     let (table, name) = loopback(false);
     let (ia, evd) = open(table, &name);
     let mut told = null_mut();
@@ -31,13 +31,13 @@ fn an_adapter_tells_what_its_transport_can_do() {
 
     let limits = provider_loopback::Mem.open(&name, &name).unwrap().attrs().clone();
     let text = |field: &[std::ffi::c_char]| {
-        // SAFETY: the field is terminated, as the next assertions would notice.
+        // SAFETY: the field is terminated. The next assertions would detect an error.
         unsafe { CStr::from_ptr(field.as_ptr()) }.to_str().unwrap().to_owned()
     };
     assert_eq!(text(&attr.adapter_name), limits.adapter);
     assert_eq!(text(&attr.vendor_name), limits.vendor);
     assert_eq!(text(&provider.provider_name), "mem");
-    // SAFETY: the adapter's own address.
+    // SAFETY: this is the adapter's own address.
     let address = unsafe { dat_core::addr::parse(attr.ia_address_ptr) }.unwrap();
     assert_eq!(address, limits.address);
 
@@ -56,14 +56,15 @@ fn an_adapter_tells_what_its_transport_can_do() {
     assert_eq!(attr.max_rdma_size, limits.max_message);
     assert_eq!(attr.max_srqs, count(limits.max_srqs));
     assert_eq!(attr.max_recv_per_srq, count(limits.max_srq_depth));
-    // Sizes that their fields cannot hold are the most that these can.
+    // Sizes that exceed their fields are reported as the maximum of the field.
     assert_eq!(attr.max_lmr_block_size, u32::MAX);
     assert_eq!(
         (attr.max_rmrs, attr.zb_supported, attr.extension_supported),
         (count(limits.max_windows), DAT_TRUE, DAT_EXTENSION_IB)
     );
     assert_eq!(attr.num_transport_attr, 2);
-    // SAFETY: as many as the count says, with terminated texts, as long as the adapter is open.
+    // SAFETY: the pointer leads to as many attributes as the count says, with terminated texts, as
+    // long as the adapter is open.
     unsafe {
         assert_eq!(CStr::from_ptr((*attr.transport_attr).name), c"fabric");
         assert_eq!(CStr::from_ptr((*attr.transport_attr).value).to_str(), Ok(name.as_str()));
@@ -73,7 +74,8 @@ fn an_adapter_tells_what_its_transport_can_do() {
     let kinds = DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR | DAT_MEM_TYPE_SHARED_VIRTUAL;
     assert_eq!(provider.lmr_mem_types_supported, kinds);
     assert_eq!(provider.rmr_scope_supported, DAT_RMR_SCOPE_ANY);
-    // Coherent memory; the sink of an RDMA read needs no right for peers, nor do they learn its context.
+    // Memory is coherent. The sink of an RDMA read needs no privileges for peers, and peers do not
+    // learn its context.
     assert_eq!(
         (provider.lmr_sync_req, provider.rdma_write_for_rdma_read_req),
         (DAT_FALSE, DAT_FALSE)
@@ -83,7 +85,7 @@ fn an_adapter_tells_what_its_transport_can_do() {
     assert_eq!(provider.evd_stream_merging_supported, [[DAT_TRUE; 6]; 6]);
     assert_eq!(provider.srq_supported, DAT_TRUE);
     assert_eq!(provider.srq_ep_pz_difference_supported, DAT_TRUE);
-    // Low, soft high and hard high watermark; available and outstanding; buffers and span.
+    // Low, soft high and hard high watermark; available and outstanding buffers; buffers and span.
     let supported = (
         provider.srq_watermarks_supported,
         provider.srq_info_supported,
@@ -95,7 +97,7 @@ fn an_adapter_tells_what_its_transport_can_do() {
 }
 
 #[test]
-fn an_adapter_is_asked_for_what_exists_and_into_what_exists() {
+fn queries_of_an_adapter_need_a_known_mask_and_a_record() {
     let (table, name) = loopback(false);
     let (ia, _) = open(table, &name);
     let (mut attr, mut provider) = (DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
@@ -119,7 +121,7 @@ fn an_adapter_is_asked_for_what_exists_and_into_what_exists() {
 }
 
 #[test]
-fn objects_tell_what_they_were_made_of() {
+fn objects_report_their_parameters() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let ia = consumer_handle(side.ia);
@@ -136,7 +138,7 @@ fn objects_tell_what_they_were_made_of() {
     let mut param = DAT_CNO_PARAM::zeroed();
     dat!(table, cno_query_func(cno, DAT_CNO_FIELD_ALL, &mut param)).unwrap();
     assert_eq!((param.ia_handle, param.proxy_type), (ia, DAT_PROXY_TYPE_AGENT));
-    // SAFETY: the type says which member.
+    // SAFETY: the type selects the member.
     assert!(unsafe { param.proxy.agent }.proxy_agent_func.is_some());
     dat!(table, cno_modify_agent_func(cno, DAT_OS_WAIT_PROXY_AGENT_NULL)).unwrap();
     dat!(table, cno_query_func(cno, DAT_CNO_FIELD_PROXY_TYPE, &mut param)).unwrap();
@@ -227,7 +229,7 @@ fn parameters(side: &Side, ep: DAT_EP_HANDLE) -> DAT_EP_PARAM {
     param
 }
 
-/// uDAPL 1.2, dat_ep_create: attributes that are not given are the provider's.
+/// Without attributes, an endpoint has the provider's (uDAPL 1.2, dat_ep_create).
 #[test]
 fn an_endpoint_without_attributes_has_those_of_the_provider() {
     let (table, name) = loopback(false);
@@ -263,7 +265,8 @@ fn an_endpoint_without_attributes_has_those_of_the_provider() {
     side.close();
 }
 
-/// No named attribute of endpoints is known, and the consumer's list of them need not outlive the call.
+/// No named attributes of endpoints are defined, and the consumer's list of them need not outlive
+/// the call.
 #[test]
 fn an_endpoint_keeps_no_named_attributes() {
     let (table, name) = loopback(false);
@@ -287,7 +290,7 @@ fn an_endpoint_keeps_no_named_attributes() {
 }
 
 #[test]
-fn an_endpoint_tells_what_it_is_connected_to() {
+fn an_endpoint_reports_its_connection() {
     let [(a, x), (b, y)] = connected(false);
     let (near, far) = (parameters(&a, x), parameters(&b, y));
     assert_eq!((near.ia_handle, near.ep_state), (consumer_handle(a.ia), DAT_EP_STATE_CONNECTED));
@@ -296,7 +299,7 @@ fn an_endpoint_tells_what_it_is_connected_to() {
         (a.evd, a.evd, a.evd)
     );
     assert_eq!((near.pz_handle, near.srq_handle), (a.pz, null_mut()));
-    // SAFETY: addresses of the adapter, as long as the endpoints are there.
+    // SAFETY: the addresses of the adapter are valid as long as the endpoints exist.
     let addresses = unsafe {
         [
             near.local_ia_address_ptr,
@@ -314,9 +317,9 @@ fn an_endpoint_tells_what_it_is_connected_to() {
     assert_ne!(near.remote_port_qual, 0);
 }
 
-/// uDAPL 1.2, dat_srq_create, dat_srq_resize: each limit itself is allowed, one more is not.
+/// Each limit itself is permitted, and one more is not (uDAPL 1.2, dat_srq_create, dat_srq_resize).
 #[test]
-fn a_shared_queue_is_as_deep_as_it_can_be() {
+fn a_shared_queue_reaches_its_maximum_depth() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let limits = provider_loopback::Mem.open(&name, &name).unwrap().attrs().clone();
@@ -353,7 +356,7 @@ fn a_shared_queue_is_as_deep_as_it_can_be() {
 }
 
 #[test]
-fn a_dispatcher_may_hold_as_many_events_as_told() {
+fn an_evd_holds_as_many_events_as_reported() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
     let limits = provider_loopback::Mem.open(&name, &name).unwrap().attrs().clone();

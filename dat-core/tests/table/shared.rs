@@ -13,9 +13,9 @@ use dat_sys::*;
 
 use crate::client::*;
 
-const BYTES: usize = 8192;
+const REGION_BYTES: usize = 8192;
 
-/// A file, mapped.
+/// A mapped file.
 struct Mapping {
     start: *mut u8,
 }
@@ -29,39 +29,41 @@ impl Mapping {
             .truncate(false)
             .open(path)
             .unwrap();
-        file.set_len(BYTES as u64).unwrap();
+        file.set_len(REGION_BYTES as u64).unwrap();
         Self::of(&file, sharing)
     }
 
     fn of(file: &File, sharing: i32) -> Self {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping; of it is used what the file has.
-        let start = unsafe { libc::mmap(null_mut(), BYTES, access, sharing, file.as_raw_fd(), 0) };
+        // SAFETY: this is a new mapping. Only the part that the file has is used.
+        let start =
+            unsafe { libc::mmap(null_mut(), REGION_BYTES, access, sharing, file.as_raw_fd(), 0) };
         assert_ne!(start, libc::MAP_FAILED);
         Mapping { start: start.cast() }
     }
 
     fn bytes(&self) -> &'static mut [u8] {
-        // SAFETY: mapped until `self` is dropped, which tests leave to the end; others write between calls only.
-        unsafe { std::slice::from_raw_parts_mut(self.start, BYTES) }
+        // SAFETY: the memory is mapped until `self` is dropped, at the end of the test. Others
+        // write to it only between calls.
+        unsafe { std::slice::from_raw_parts_mut(self.start, REGION_BYTES) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `of`.
-        unsafe { libc::munmap(self.start.cast(), BYTES) };
+        // SAFETY: `of` has mapped it.
+        unsafe { libc::munmap(self.start.cast(), REGION_BYTES) };
     }
 }
 
-/// A file of this process's own.
+/// A file that only this process uses.
 fn scratch(what: &str) -> PathBuf {
     std::env::temp_dir().join(format!("opendat-{what}-{}", std::process::id()))
 }
 
 type Cookie = [c_char; DAT_LMR_COOKIE_SIZE];
 
-/// A cookie of this test run's own.
+/// A cookie that only this test run uses.
 fn name(run: u32, last: c_char) -> Cookie {
     let mut cookie: Cookie = [0; DAT_LMR_COOKIE_SIZE];
     for (to, from) in cookie[1..].iter_mut().zip(run.to_le_bytes()) {
@@ -102,7 +104,7 @@ fn register(
 }
 
 #[test]
-fn a_shared_region_is_judged() {
+fn a_shared_region_is_checked() {
     let (table, ia) = loopback(false);
     let side = Side::new(table, &ia);
     let path = scratch("judged");
@@ -114,7 +116,7 @@ fn a_shared_region_is_judged() {
     assert_eq!(register(&side, at, 64, None).unwrap_err(), Error::arg(3));
     assert_eq!(register(&side, at, 0, Some(&mut id)).unwrap_err(), Error::of(DAT_LENGTH_ERROR));
     assert_eq!(register(&side, at, usize::MAX, Some(&mut id)).unwrap_err(), Error::arg(4));
-    // uDAPL 1.2, dat_lmr_create: the platform must have made it shared.
+    // The platform must have created the memory as shared (uDAPL 1.2, dat_lmr_create).
     for not_shared in [private.start, [0u8; 64].as_mut_ptr()] {
         assert_eq!(
             register(&side, not_shared, 64, Some(&mut id)).unwrap_err(),
@@ -122,24 +124,24 @@ fn a_shared_region_is_judged() {
         );
     }
 
-    // The consumer's copy of the cookie may go.
+    // The consumer need not keep its copy of the cookie.
     let lmr = register(&side, at, 4096, Some(&mut name(run, 1))).unwrap();
     let mut param = DAT_LMR_PARAM::zeroed();
     dat!(table, lmr_query_func(lmr.handle, DAT_LMR_FIELD_ALL, &mut param)).unwrap();
     assert_eq!((param.mem_type, param.length), (DAT_MEM_TYPE_SHARED_VIRTUAL, 4096));
-    // SAFETY: the type says which member; the cookie lives as long as the region.
+    // SAFETY: the type selects the member, and the cookie lives as long as the region.
     unsafe {
         let DAT_SHARED_MEMORY { virtual_address, shared_memory_id } =
             param.region_desc.for_shared_memory;
         assert_eq!((virtual_address, *shared_memory_id), (at.cast(), name(run, 1)));
     }
-    // The same memory again, mapped elsewhere, has contexts of its own.
+    // The same memory, mapped elsewhere, has contexts of its own.
     let again = Mapping::new(&path, libc::MAP_SHARED);
     let second = register(&side, again.start, 4096, Some(&mut id)).unwrap();
     assert!(second.context != lmr.context && second.rmr_context != lmr.rmr_context);
-    // One name, one memory; all 40 bytes of it count.
+    // One cookie names one memory, and all 40 bytes of the cookie count.
     assert_eq!(register(&side, at, 4095, Some(&mut id)).unwrap_err(), Error::arg(4));
-    // SAFETY: inside the mapping.
+    // SAFETY: the address is inside the mapping.
     let behind = unsafe { at.add(4096) };
     assert_eq!(register(&side, behind, 4096, Some(&mut id)).unwrap_err(), Error::arg(3));
     register(&side, behind, 4096, Some(&mut name(run, 2))).unwrap();
@@ -151,14 +153,14 @@ fn a_shared_region_is_judged() {
     fs::remove_file(path).unwrap();
 }
 
-/// Both processes have the memory; what a peer of one writes the other reads.
+/// Both processes have mapped the memory. What a peer of one writes, the other reads.
 #[test]
 fn processes_share_a_region() {
     let path = scratch("processes");
     let memory = Mapping::new(&path, libc::MAP_SHARED);
     let [(a, x), (b, _)] = connected(false);
     let run = std::process::id();
-    let lmr = register(&b, memory.start, BYTES, Some(&mut name(run, 3))).unwrap();
+    let lmr = register(&b, memory.start, REGION_BYTES, Some(&mut name(run, 3))).unwrap();
     let mut source = [0x5a; 64];
     let from = a.register(&mut source);
 
@@ -180,15 +182,15 @@ fn processes_share_a_region() {
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
     child.stdin.as_mut().unwrap().write_all(b"written\n").unwrap();
     told("read");
-    // The name is the child's as well.
+    // The child uses the cookie as well.
     dat!(b.table, lmr_free_func(lmr.handle)).unwrap();
     let elsewhere = Mapping::new(&scratch("elsewhere"), libc::MAP_SHARED);
-    let refused = register(&b, elsewhere.start, BYTES, Some(&mut name(run, 3)));
+    let refused = register(&b, elsewhere.start, REGION_BYTES, Some(&mut name(run, 3)));
     assert_eq!(refused.unwrap_err(), Error::arg(3));
-    // Until it dies, however that may be.
+    // The cookie is in use until the child ends, for whatever reason.
     child.kill().unwrap();
     child.wait().unwrap();
-    register(&b, elsewhere.start, BYTES, Some(&mut name(run, 3))).unwrap();
+    register(&b, elsewhere.start, REGION_BYTES, Some(&mut name(run, 3))).unwrap();
     a.close();
     b.close();
     assert_eq!(memory.bytes()[100..164], source);
@@ -207,14 +209,17 @@ fn another_process() {
     let side = Side::new(table, &ia);
     let mut id = name(run.parse().unwrap(), 3);
     let private = Mapping::new(&scratch("private"), libc::MAP_SHARED);
-    assert_eq!(register(&side, private.start, BYTES, Some(&mut id)).unwrap_err(), Error::arg(3));
+    assert_eq!(
+        register(&side, private.start, REGION_BYTES, Some(&mut id)).unwrap_err(),
+        Error::arg(3)
+    );
     fs::remove_file(scratch("private")).unwrap();
-    register(&side, memory.start, BYTES, Some(&mut id)).unwrap();
+    register(&side, memory.start, REGION_BYTES, Some(&mut id)).unwrap();
     println!("registered");
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
     assert_eq!(memory.bytes()[100..164], [0x5a; 64]);
     println!("read");
-    // Killed here.
+    // The process is killed here.
     std::io::stdin().read_line(&mut line).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Data through the table, and what thread-safe tables add.
+//! Data transfers through the table, and the guarantees of thread-safe tables.
 
 use std::collections::HashSet;
 use std::ptr::null_mut;
@@ -8,31 +8,31 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// A record of a program's own, with triplets wherever they come to lie.
+/// A record of a program, whose triplets are not aligned.
 #[repr(C, packed)]
-struct Packed<T>(u8, T);
+struct Unaligned<T>(u8, T);
 
 #[test]
-fn triplets_may_lie_at_odd_addresses() {
+fn triplets_may_be_unaligned() {
     let [(a, x), (b, y)] = connected(false);
     let t = a.table;
     let (mut source, mut target): (Vec<u8>, Vec<u8>) = ((0..64).collect(), vec![0; 64]);
     let (from, to) = (a.register(&mut source), b.register(&mut target));
 
-    let mut into = Packed(0, [to.local(0, 8), to.local(32, 8)]);
+    let mut into = Unaligned(0, [to.local(0, 8), to.local(32, 8)]);
     dat!(t, ep_post_recv_func(y, 2, (&raw mut into.1).cast(), cookie(1), 0)).unwrap();
-    let mut out_of = Packed(0, [from.local(8, 12)]);
+    let mut out_of = Unaligned(0, [from.local(8, 12)]);
     dat!(t, ep_post_send_func(x, 1, (&raw mut out_of.1).cast(), cookie(2), 0)).unwrap();
     assert_eq!((a.completion().status, b.completion().transfered_length), (DAT_DTO_SUCCESS, 12));
 
-    let at = Packed(0, to.remote(48, 12));
+    let at = Unaligned(0, to.remote(48, 12));
     dat!(
         t,
         ep_post_rdma_write_func(x, 1, (&raw mut out_of.1).cast(), cookie(3), &raw const at.1, 0)
     )
     .unwrap();
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
-    let synced = Packed(0, [from.local(0, 8)]);
+    let synced = Unaligned(0, [from.local(0, 8)]);
     dat!(t, lmr_sync_rdma_read_func(a.ia, (&raw const synced.1).cast(), 1)).unwrap();
     a.close();
     b.close();
@@ -52,7 +52,7 @@ fn send_write_and_read_move_the_bytes() {
         let from = a.register(&mut source);
         let to = b.register(&mut target);
 
-        // A message in two parts, gathered backwards.
+        // A message in two parts, gathered in reverse order.
         let big = u64::MAX - 5;
         dat!(
             t,
@@ -91,7 +91,7 @@ fn send_write_and_read_move_the_bytes() {
         )
         .unwrap();
         assert_eq!(a.completion().operation, DAT_DTO_RDMA_WRITE);
-        // Back again, into the end of the source.
+        // The data is sent back, into the end of the source.
         dat!(
             t,
             ep_post_rdma_read_func(
@@ -140,7 +140,7 @@ fn events_come_by_waiting_and_by_polling() {
             DAT_SOFTWARE_EVENT_DATA { pointer: i as DAT_PVOID };
         dat!(t, evd_post_se_func(side.evd, &software)).unwrap();
     }
-    // A time-out leaves everything and counts it.
+    // A time-out leaves all events in the queue and counts them.
     let expired = Err(Error::of(DAT_TIMEOUT_EXPIRED));
     assert_eq!(dat!(t, evd_wait_func(side.evd, 0, 4, &mut event, &mut more)), expired);
     assert_eq!((more, event.event_number), (3, 0));
@@ -150,7 +150,7 @@ fn events_come_by_waiting_and_by_polling() {
     assert_eq!(dat!(t, evd_resize_func(side.evd, 1)), Err(Error::of(DAT_INVALID_STATE)));
     for i in 2..=3 {
         dat!(t, evd_dequeue_func(side.evd, &mut event)).unwrap();
-        // SAFETY: a software event.
+        // SAFETY: this is a software event.
         assert_eq!(unsafe { event.event_data.software_event_data }.pointer as usize, i);
     }
 
@@ -184,7 +184,7 @@ fn an_endpoint_is_reset_modified_and_connected_again() {
         param.ep_attr.max_request_dtos = 3;
         dat!(t, ep_modify_func(ep, DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS, &param)).unwrap();
     }
-    // This time through a reserved service point.
+    // This connection uses a reserved service point.
     let (psp, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
     dat!(t, psp_free_func(psp)).unwrap();
     let mut rsp = null_mut();
@@ -199,7 +199,7 @@ fn an_endpoint_is_reset_modified_and_connected_again() {
     for side in [&a, &b] {
         assert_eq!(side.next(side.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     }
-    // And a duplicate of the connection finds nobody who listens any more.
+    // A duplicate of the connection finds no listener any more.
     let z = a.new_ep();
     dat!(t, ep_dup_connect_func(z, x, TEN_SECONDS, 0, null_mut(), DAT_QOS_BEST_EFFORT)).unwrap();
     assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
@@ -208,9 +208,9 @@ fn an_endpoint_is_reset_modified_and_connected_again() {
 }
 
 #[test]
-fn a_thread_safe_endpoint_takes_posts_from_everyone() {
+fn a_thread_safe_endpoint_takes_posts_of_all_threads() {
     const THREADS: u64 = 4;
-    const EACH: u64 = 500;
+    const POSTS_PER_THREAD: u64 = 500;
     let [(a, x), (b, y)] = connected(true);
     let (x, y) = (x as usize, y as usize);
     let full = Error::of(DAT_INSUFFICIENT_RESOURCES);
@@ -222,7 +222,7 @@ fn a_thread_safe_endpoint_takes_posts_from_everyone() {
             }
         }
     };
-    // Each side's completions, taken by two threads with dat_evd_dequeue.
+    // Two threads take each side's completions with dat_evd_dequeue.
     let drain = |side: Side, left: &std::sync::atomic::AtomicI64| {
         let mut cookies = Vec::new();
         use std::sync::atomic::Ordering::Relaxed;
@@ -244,7 +244,7 @@ fn a_thread_safe_endpoint_takes_posts_from_everyone() {
                 }
                 Err(error) => {
                     if error != Error::of(DAT_QUEUE_EMPTY) {
-                        // So that the others stop, too.
+                        // This makes the other threads stop, too.
                         left.store(0, Relaxed);
                         panic!("{error}");
                     }
@@ -254,7 +254,8 @@ fn a_thread_safe_endpoint_takes_posts_from_everyone() {
         }
         cookies
     };
-    let lefts = [&a, &b].map(|_| std::sync::atomic::AtomicI64::new((THREADS * EACH) as i64));
+    let lefts =
+        [&a, &b].map(|_| std::sync::atomic::AtomicI64::new((THREADS * POSTS_PER_THREAD) as i64));
     let taken = std::thread::scope(|s| {
         let takers: Vec<_> = [(a, &lefts[0]), (a, &lefts[0]), (b, &lefts[1]), (b, &lefts[1])]
             .into_iter()
@@ -262,8 +263,8 @@ fn a_thread_safe_endpoint_takes_posts_from_everyone() {
             .collect();
         for thread in 0..THREADS {
             s.spawn(move || {
-                for i in 0..EACH {
-                    let cookie = cookie(thread * EACH + i);
+                for i in 0..POSTS_PER_THREAD {
+                    let cookie = cookie(thread * POSTS_PER_THREAD + i);
                     post(&|| {
                         dat!(
                             b.table,
@@ -284,7 +285,10 @@ fn a_thread_safe_endpoint_takes_posts_from_everyone() {
     for side in [[&taken[0], &taken[1]], [&taken[2], &taken[3]]] {
         let all: Vec<u64> = side.into_iter().flatten().copied().collect();
         let different: HashSet<u64> = all.iter().copied().collect();
-        assert_eq!((all.len() as u64, different.len() as u64), (THREADS * EACH, THREADS * EACH));
+        assert_eq!(
+            (all.len() as u64, different.len() as u64),
+            (THREADS * POSTS_PER_THREAD, THREADS * POSTS_PER_THREAD)
+        );
     }
     a.close();
     b.close();

@@ -1,4 +1,4 @@
-//! Endpoints that lack something, and those that the provider makes for a request.
+//! Endpoints that are not completely configured, and those that the provider creates for a request.
 
 use std::ptr::{null, null_mut};
 
@@ -19,7 +19,7 @@ fn bare(side: &Side) -> DAT_EP_HANDLE {
     ep
 }
 
-/// Gives an endpoint a zone (or none), or dispatchers for everything.
+/// Gives an endpoint a zone (or none), or EVDs for all streams.
 fn modify(
     side: &Side,
     ep: DAT_EP_HANDLE,
@@ -74,7 +74,7 @@ fn an_endpoint_without_a_zone_is_unconfigured() {
     assert_eq!(connect(), Err(Error::state(DAT_INVALID_STATE_EP_EVD_CONNECT)));
     assert_eq!(modify(&a, ep, CONNECT, a.pz), Ok(()));
 
-    // What was given can be taken away.
+    // The zone can be removed again.
     assert_eq!(modify(&a, ep, PZ, null_mut()), Ok(()));
     assert_eq!(state(&a, ep), DAT_EP_STATE_UNCONFIGURED_UNCONNECTED);
     assert_eq!(connect(), Err(Error::state(DAT_INVALID_STATE_EP_PZ)));
@@ -99,7 +99,7 @@ fn a_reserved_endpoint_is_configured_before_it_accepts() {
     assert_eq!(accept(), Err(Error::state(DAT_INVALID_STATE_EP_UNCONFPASSIVE)));
     assert_eq!(modify(&b, ep, PZ | CONNECT | DTOS, b.pz), Ok(()));
     assert_eq!(state(&b, ep), DAT_EP_STATE_PASSIVE_CONNECTION_PENDING);
-    // The zone of an endpoint that has a request is settled; the rest is not.
+    // The zone of an endpoint with a request cannot be changed any more. Other parameters can.
     let settled = Err(Error::state(DAT_INVALID_STATE_EP_PASSCONNPENDING));
     assert_eq!(modify(&b, ep, PZ, b.pz), settled);
     assert_eq!(modify(&b, ep, DTOS, b.pz), Ok(()));
@@ -110,7 +110,7 @@ fn a_reserved_endpoint_is_configured_before_it_accepts() {
 }
 
 #[test]
-fn a_tentative_endpoint_needs_a_zone_and_a_dispatcher() {
+fn a_tentative_endpoint_needs_a_zone_and_an_evd() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (_, qualifier) = b.new_psp(DAT_PSP_PROVIDER_FLAG);
@@ -131,7 +131,7 @@ fn a_tentative_endpoint_needs_a_zone_and_a_dispatcher() {
     ];
     assert_eq!(given, [null_mut(); 4]);
 
-    // Nothing of this touches the request.
+    // None of this affects the request.
     let accept = || dat!(table, cr_accept_func(request, null_mut(), 0, null_mut()));
     assert_eq!(accept(), Err(Error::state(DAT_INVALID_STATE_EP_UNCONFTENTATIVE)));
     assert_eq!(modify(&b, ep, DTOS, null_mut()), Ok(()));
@@ -146,7 +146,7 @@ fn a_tentative_endpoint_needs_a_zone_and_a_dispatcher() {
         dat!(table, ep_free_func(ep)),
         Err(Error::state(DAT_INVALID_STATE_EP_TENTCONNPENDING))
     );
-    // Attributes of transport and provider: unconnected endpoints only.
+    // Attributes of the transport and the provider can only be changed in unconnected endpoints.
     let number = DAT_EP_FIELD_EP_ATTR_NUM_TRANSPORT_ATTR;
     let late = Err(Error::state(DAT_INVALID_STATE_EP_TENTCONNPENDING));
     assert_eq!(modify(&b, ep, number, b.pz), late);
@@ -157,7 +157,7 @@ fn a_tentative_endpoint_needs_a_zone_and_a_dispatcher() {
     dat!(table, ep_post_send_func(x, 0, null_mut(), cookie(0), 0)).unwrap();
     assert_eq!(b.completion().ep_handle, ep);
 
-    // A rejected one goes back to the provider.
+    // The endpoint of a rejected request is returned to the provider.
     let caller = a.new_ep();
     a.connect(caller, qualifier, b"");
     let request = b.arrival();
@@ -171,9 +171,9 @@ fn a_tentative_endpoint_needs_a_zone_and_a_dispatcher() {
     b.close();
 }
 
-/// A NULL dispatcher: the consumer is not interested, however often it posts.
+/// With a NULL EVD the consumer is not interested in completions, however often it posts.
 #[test]
-fn completions_nobody_wants_are_not_counted() {
+fn completions_without_an_evd_are_not_counted() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let eps = [a, b].map(|side| {

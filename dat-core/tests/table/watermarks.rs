@@ -1,4 +1,5 @@
-//! Endpoints that draw from a shared receive queue: what they may hold, and whose buffers they are.
+//! Endpoints on a shared receive queue: how many buffers they may hold, and to whom the buffers
+//! belong.
 
 use std::ptr::{null, null_mut};
 
@@ -7,14 +8,14 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// An endpoint `x`, connected with `y`, which draws from an SRQ with room for 16 buffers.
-struct Drawn {
+/// An endpoint `x`, connected to `y`, which uses an SRQ with room for 16 buffers.
+struct SrqPair {
     a: Side,
     x: DAT_EP_HANDLE,
     b: Side,
     y: DAT_EP_HANDLE,
     srq: DAT_SRQ_HANDLE,
-    /// Receives and connection of `y`.
+    /// The EVDs for receives and connection events of `y`.
     recv: DAT_EVD_HANDLE,
     conn: DAT_EVD_HANDLE,
 }
@@ -26,8 +27,8 @@ fn attributes(side: &Side) -> DAT_EP_ATTR {
     param.ep_attr
 }
 
-impl Drawn {
-    fn new(change: impl FnOnce(&mut DAT_EP_ATTR)) -> Drawn {
+impl SrqPair {
+    fn new(change: impl FnOnce(&mut DAT_EP_ATTR)) -> SrqPair {
         let (table, name) = loopback(false);
         let (a, b) = (Side::new(table, &name), Side::new(table, &name));
         let (srq, recv, conn) =
@@ -37,13 +38,13 @@ impl Drawn {
         let mut y = null_mut();
         dat!(table, ep_create_with_srq_func(b.ia, b.pz, recv, b.evd, conn, srq, &attr, &mut y))
             .unwrap();
-        let mut drawn = Drawn { a, x: null_mut(), b, y, srq, recv, conn };
+        let mut drawn = SrqPair { a, x: null_mut(), b, y, srq, recv, conn };
         drawn.connect();
         drawn
     }
 
     fn connect(&mut self) {
-        let Drawn { a, b, .. } = *self;
+        let SrqPair { a, b, .. } = *self;
         let conn = a.new_evd(DAT_EVD_CONNECTION_FLAG);
         dat!(a.table, ep_create_func(a.ia, a.pz, a.evd, a.evd, conn, null(), &mut self.x)).unwrap();
         let (psp, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
@@ -71,7 +72,7 @@ impl Drawn {
     fn take(&self) -> DAT_DTO_COMPLETION_STATUS {
         let event = self.b.next(self.recv);
         assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
-        // SAFETY: the number says which member.
+        // SAFETY: the event number selects the member.
         unsafe { event.event_data.dto_completion_event_data }.status
     }
 
@@ -83,14 +84,15 @@ impl Drawn {
             assert_eq!(taken, Err(Error::of(DAT_QUEUE_EMPTY)));
             return None;
         }
-        // SAFETY: an asynchronous event.
+        // SAFETY: this is an asynchronous event.
         let error = unsafe { event.event_data.asynch_error_event_data };
         assert_eq!(error.dat_handle, self.y);
         Some((event.event_number, error.reason as u32))
     }
 
-    /// Whether exactly one asynchronous event says that `y` holds more than its soft watermark.
-    fn told(&self) -> bool {
+    /// Whether exactly one asynchronous event reports that `y` holds more buffers than its soft
+    /// watermark.
+    fn soft_watermark_reported(&self) -> bool {
         let Some(error) = self.error() else { return false };
         assert_eq!(
             error,
@@ -100,8 +102,9 @@ impl Drawn {
         true
     }
 
-    /// Whether exactly one asynchronous event says that `y` takes no more buffers of the shared queue.
-    fn left(&self) -> bool {
+    /// Whether exactly one asynchronous event reports that `y` takes no more buffers of the shared
+    /// queue.
+    fn srq_left_reported(&self) -> bool {
         let error = self.error();
         assert_eq!(self.error(), None);
         error == Some((DAT_ASYNC_ERROR_EP_BROKEN, DAT_EP_TRANSFER_TO_ERROR))
@@ -122,40 +125,40 @@ impl Drawn {
 const NO_MARK: DAT_COUNT = DAT_WATERMARK_INFINITE;
 
 #[test]
-fn a_soft_watermark_is_told_of_once_for_each_setting() {
-    let d = Drawn::new(|_| {});
+fn a_soft_watermark_causes_one_event_for_each_setting() {
+    let d = SrqPair::new(|_| {});
     d.post(8);
     assert_eq!(d.set(2, NO_MARK), Ok(()));
     for expected in [false, false, true, false] {
         d.send();
-        assert_eq!(d.told(), expected);
+        assert_eq!(d.soft_watermark_reported(), expected);
     }
-    // Set again it tells again, at once if it is exceeded already.
+    // A watermark that is set again is reported again, at once if it is already exceeded.
     assert_eq!(d.set(2, NO_MARK), Ok(()));
-    assert!(d.told());
+    assert!(d.soft_watermark_reported());
     assert_eq!(d.set(4, NO_MARK), Ok(()));
-    assert!(!d.told());
-    // What the consumer has taken back is not held.
+    assert!(!d.soft_watermark_reported());
+    // A buffer whose completion was taken is not held.
     for _ in 0..4 {
         assert_eq!(d.take(), DAT_DTO_SUCCESS);
     }
     d.send();
-    assert!(!d.told());
+    assert!(!d.soft_watermark_reported());
     assert_eq!(d.set(NO_MARK, NO_MARK), Ok(()));
     d.send();
-    assert!(!d.told());
+    assert!(!d.soft_watermark_reported());
     assert_eq!(d.state(), DAT_EP_STATE_CONNECTED);
     d.close();
 }
 
 #[test]
 fn a_soft_watermark_may_be_an_attribute() {
-    let d = Drawn::new(|attr| attr.srq_soft_hw = 1);
+    let d = SrqPair::new(|attr| attr.srq_soft_hw = 1);
     d.post(3);
     d.send();
-    assert!(!d.told());
+    assert!(!d.soft_watermark_reported());
     d.send();
-    assert!(d.told());
+    assert!(d.soft_watermark_reported());
     let mut param = DAT_EP_PARAM::zeroed();
     dat!(d.b.table, ep_query_func(d.y, DAT_EP_FIELD_ALL, &mut param)).unwrap();
     assert_eq!(param.ep_attr.srq_soft_hw, 1);
@@ -164,17 +167,17 @@ fn a_soft_watermark_may_be_an_attribute() {
     assert_eq!(param.ep_attr.srq_soft_hw, 5);
     d.close();
 
-    // Programs zero the attributes and mean none.
-    let d = Drawn::new(|attr| attr.srq_soft_hw = 0);
+    // Programs set the attribute to 0 and mean no watermark.
+    let d = SrqPair::new(|attr| attr.srq_soft_hw = 0);
     d.post(1);
     d.send();
-    assert!(!d.told());
+    assert!(!d.soft_watermark_reported());
     d.close();
 }
 
 #[test]
 fn a_hard_watermark_breaks_the_connection() {
-    let d = Drawn::new(|_| {});
+    let d = SrqPair::new(|_| {});
     d.post(4);
     d.set(NO_MARK, 1).unwrap();
     for _ in 0..2 {
@@ -186,19 +189,19 @@ fn a_hard_watermark_breaks_the_connection() {
     let mut param = DAT_SRQ_PARAM::zeroed();
     dat!(d.b.table, srq_query_func(d.srq, DAT_SRQ_FIELD_ALL, &mut param)).unwrap();
     assert_eq!((param.available_dto_count, param.outstanding_dto_count), (2, 2));
-    assert!(d.left(), "and no more: the two watermarks are independent");
+    assert!(d.srq_left_reported(), "and no more: the two watermarks are independent");
     d.close();
 }
 
-/// As with OFED's providers: no flushed receive says so.
+/// OFED's providers do the same, because no flushed receive shows it.
 #[test]
-fn the_end_of_a_connection_says_that_the_endpoint_takes_no_more_buffers() {
+fn an_endpoint_on_an_srq_reports_that_it_takes_no_more_buffers() {
     for flag in [DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG] {
-        let d = Drawn::new(|_| {});
+        let d = SrqPair::new(|_| {});
         dat!(d.b.table, ep_disconnect_func(d.y, flag)).unwrap();
         assert_eq!(d.b.next(d.conn).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
-        assert!(d.left());
-        // Only endpoints that draw from a shared queue.
+        assert!(d.srq_left_reported());
+        // Only endpoints on a shared queue report this.
         let (mut param, mut event) = (DAT_EP_PARAM::zeroed(), DAT_EVENT::zeroed());
         dat!(d.a.table, ep_query_func(d.x, DAT_EP_FIELD_ALL, &mut param)).unwrap();
         assert_eq!(
@@ -212,8 +215,8 @@ fn the_end_of_a_connection_says_that_the_endpoint_takes_no_more_buffers() {
 }
 
 #[test]
-fn a_hard_watermark_that_is_exceeded_already_breaks_at_once() {
-    let mut d = Drawn::new(|_| {});
+fn an_already_exceeded_hard_watermark_breaks_at_once() {
+    let mut d = SrqPair::new(|_| {});
     d.post(6);
     for _ in 0..3 {
         d.send();
@@ -223,13 +226,13 @@ fn a_hard_watermark_that_is_exceeded_already_breaks_at_once() {
     assert_eq!(d.set(NO_MARK, 2), Ok(()));
     assert_eq!(d.b.next(d.conn).event_number, DAT_CONNECTION_EVENT_BROKEN);
     assert_eq!(d.state(), DAT_EP_STATE_DISCONNECTED);
-    // Once is enough.
+    // The second report does not happen.
     assert_eq!(d.set(NO_MARK, 2), Ok(()));
     let mut event = DAT_EVENT::zeroed();
     let empty = Err(Error::of(DAT_QUEUE_EMPTY));
     assert_eq!(dat!(d.b.table, evd_dequeue_func(d.conn, &mut event)), empty);
 
-    // The queue and the watermark stay with the endpoint, what it held does not.
+    // The queue and the watermark stay with the endpoint, but the held buffers do not.
     for _ in 0..3 {
         assert_eq!(d.take(), DAT_DTO_SUCCESS);
     }
@@ -245,8 +248,8 @@ fn a_hard_watermark_that_is_exceeded_already_breaks_at_once() {
 }
 
 #[test]
-fn watermarks_are_judged_and_taken_in_every_state() {
-    let d = Drawn::new(|_| {});
+fn watermarks_are_checked_and_accepted_in_every_state() {
+    let d = SrqPair::new(|_| {});
     assert_eq!(d.set(-2, 1), Err(Error::arg(2)));
     assert_eq!(d.set(1, DAT_COUNT::MIN), Err(Error::arg(3)));
     let set = |ep| dat!(d.b.table, ep_set_watermark_func(ep, 1, 2));
@@ -275,7 +278,7 @@ fn watermarks_are_judged_and_taken_in_every_state() {
 }
 
 #[test]
-fn a_queue_of_ones_own_has_watermarks_too() {
+fn the_queue_of_an_endpoint_has_watermarks_too() {
     let [(a, x), (b, y)] = connected(false);
     for i in 0..3 {
         dat!(b.table, ep_post_recv_func(y, 0, null_mut(), cookie(i), 0)).unwrap();
@@ -288,7 +291,7 @@ fn a_queue_of_ones_own_has_watermarks_too() {
     assert_eq!(statuses, [DAT_DTO_SUCCESS, DAT_DTO_ERR_FLUSHED, DAT_DTO_ERR_FLUSHED]);
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_BROKEN);
     let event = b.next(b.async_evd);
-    // SAFETY: an asynchronous event.
+    // SAFETY: this is an asynchronous event.
     assert_eq!(unsafe { event.event_data.asynch_error_event_data }.dat_handle, y);
     a.close();
     b.close();
@@ -311,7 +314,7 @@ fn allocated_buffers_are_those_that_have_not_completed() {
     assert_eq!(query(y), (3, 3));
     dat!(a.table, ep_post_send_func(x, 0, null_mut(), cookie(0), 0)).unwrap();
     assert_eq!(query(y), (2, 2), "completed, though not taken from the EVD");
-    // Either may be left out.
+    // Either pointer may be NULL.
     let mut count = 0;
     assert_eq!(dat!(b.table, ep_recv_query_func(y, null_mut(), null_mut())), Ok(()));
     assert_eq!(dat!(b.table, ep_recv_query_func(y, &mut count, null_mut())), Ok(()));
@@ -323,8 +326,9 @@ fn allocated_buffers_are_those_that_have_not_completed() {
     a.close();
     b.close();
 
-    // With an SRQ none is before a message takes it, and none after the message is complete.
-    let d = Drawn::new(|_| {});
+    // With an SRQ, a buffer is not allocated before a message takes it, nor after the message is
+    // complete.
+    let d = SrqPair::new(|_| {});
     d.post(3);
     let mut counts = [-7; 2];
     let [buffers, span] = &mut counts;
@@ -344,12 +348,12 @@ fn the_zone_of_an_srq_is_its_own() {
     let srq = b.new_srq(4);
     let mut buffer = [0u8; 16];
     let in_srq_zone = b.register(&mut buffer);
-    // From here on everything of `b` is in another zone.
+    // From here on all objects of `b` are in another zone.
     dat!(table, pz_create_func(b.ia, &mut b.pz)).unwrap();
     let mut exposed = [0u8; 16];
     let in_ep_zone = b.register(&mut exposed);
     let mut attr = attributes(&b);
-    // Ignored, whatever it is.
+    // The value is ignored.
     attr.max_recv_iov = DAT_COUNT::MAX;
     let mut y = null_mut();
     let Side { ia, pz, evd, .. } = b;
@@ -367,7 +371,7 @@ fn the_zone_of_an_srq_is_its_own() {
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     let mut words = *b"by the endpoint!";
     let source = a.register(&mut words);
-    // Messages go where the SRQ's zone allows, RDMA where the endpoint's does.
+    // Messages use the SRQ's zone, RDMA operations the endpoint's.
     dat!(table, ep_post_send_func(x, 1, &mut source.local(0, 8), cookie(1), 0)).unwrap();
     assert_eq!(b.completion().status, DAT_DTO_SUCCESS);
     let to = in_ep_zone.remote(0, 16);
@@ -385,13 +389,13 @@ fn the_zone_of_an_srq_is_its_own() {
 
 #[test]
 fn a_broken_connection_leaves_the_buffers_to_the_others() {
-    let d = Drawn::new(|_| {});
+    let d = SrqPair::new(|_| {});
     let mut other = null_mut();
     let Side { table, ia, pz, evd, .. } = d.b;
     let attr = attributes(&d.b);
     dat!(table, ep_create_with_srq_func(ia, pz, d.recv, evd, d.conn, d.srq, &attr, &mut other))
         .unwrap();
-    let mut d = Drawn { y: other, ..d };
+    let mut d = SrqPair { y: other, ..d };
     let first = d.x;
     d.connect();
     let mut buffer = [0u8; 4];
@@ -401,7 +405,8 @@ fn a_broken_connection_leaves_the_buffers_to_the_others() {
     }
     let mut words = [1u8; 8];
     let source = d.a.register(&mut words);
-    // Too long: the buffer it took comes back with an error, the other one stays.
+    // The message is too long. The buffer that it took is returned with an error, and the other one
+    // stays posted.
     dat!(table, ep_post_send_func(first, 1, &mut source.local(0, 8), cookie(0), 0)).unwrap();
     assert_eq!(d.b.next(d.conn).event_number, DAT_CONNECTION_EVENT_BROKEN);
     assert_eq!(d.take(), DAT_DTO_ERR_LOCAL_LENGTH);

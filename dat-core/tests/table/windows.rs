@@ -1,4 +1,4 @@
-//! Remote memory regions: binding them, what peers then may do, and what else names them.
+//! Remote memory regions: binding them, what peers may then do, and other uses of their contexts.
 
 use std::ptr::{null, null_mut};
 
@@ -56,19 +56,19 @@ impl Bind {
         .map(|()| context)
     }
 
-    /// Posts it and waits for its event.
-    fn done(&self, side: &Side) -> DAT_RMR_CONTEXT {
+    /// Posts the bind and waits for its event.
+    fn post_and_wait(&self, side: &Side) -> DAT_RMR_CONTEXT {
         let context = self.post(side, 5).unwrap();
-        assert_eq!(bound(side), (self.rmr, 5, DAT_RMR_BIND_SUCCESS));
+        assert_eq!(next_bind(side), (self.rmr, 5, DAT_RMR_BIND_SUCCESS));
         context
     }
 }
 
-/// The next event, which is of a bind: RMR, cookie, status.
-fn bound(side: &Side) -> (DAT_RMR_HANDLE, u64, DAT_RMR_BIND_COMPLETION_STATUS) {
+/// The next event, which must belong to a bind: RMR, cookie and status.
+fn next_bind(side: &Side) -> (DAT_RMR_HANDLE, u64, DAT_RMR_BIND_COMPLETION_STATUS) {
     let event = side.next(side.evd);
     assert_eq!(event.event_number, DAT_RMR_BIND_COMPLETION_EVENT);
-    // SAFETY: the number says which member; an integer may have any bits.
+    // SAFETY: the event number selects the member, and an integer may have any bits.
     unsafe {
         let data = event.event_data.rmr_completion_event_data;
         (data.rmr_handle, data.user_cookie.as_64, data.status)
@@ -81,7 +81,7 @@ fn query(side: &Side, rmr: DAT_RMR_HANDLE) -> DAT_RMR_PARAM {
     param
 }
 
-/// Address, bytes and context of what an RMR shows.
+/// The address, length and context of an RMR's segment.
 fn triplet(shown: &DAT_LMR_TRIPLET) -> (DAT_VADDR, DAT_SEG_LENGTH, DAT_LMR_CONTEXT) {
     (shown.virtual_address, shown.segment_length, shown.lmr_context)
 }
@@ -100,7 +100,7 @@ fn at(lmr: &Lmr, from: u64, bytes: u32, rmr_context: DAT_RMR_CONTEXT) -> DAT_RMR
 }
 
 #[test]
-fn an_rmr_tells_what_it_is_bound_to() {
+fn an_rmr_reports_its_binding() {
     let [(a, x), (b, y)] = connected(false);
     let t = b.table;
     let (mut near, mut far) = ([9u8; 64], [0u8; 64]);
@@ -115,7 +115,7 @@ fn an_rmr_tells_what_it_is_bound_to() {
     assert_eq!(triplet(&unbound.lmr_triplet), (0, 0, 0));
 
     let bind = Bind::new(window, y, &to, to.local(16, 32));
-    let first = bind.done(&b);
+    let first = bind.post_and_wait(&b);
     assert!(first != 0 && first != to.rmr_context);
     let param = query(&b, window);
     assert_eq!((triplet(&param.lmr_triplet), param.mem_priv), (triplet(&to.local(16, 32)), PEERS));
@@ -134,9 +134,9 @@ fn an_rmr_tells_what_it_is_bound_to() {
     .unwrap();
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
 
-    // Each bind makes a new context, by offsets from its start if it says so.
+    // Each bind creates a new context. Peers use offsets from its start if the bind says so.
     let privileges = DAT_MEM_PRIV_REMOTE_READ_FLAG;
-    let second = Bind { va_type: DAT_VA_TYPE_ZB, privileges, ..bind }.done(&b);
+    let second = Bind { va_type: DAT_VA_TYPE_ZB, privileges, ..bind }.post_and_wait(&b);
     assert_ne!(first, second);
     let param = query(&b, window);
     assert_eq!(
@@ -147,8 +147,8 @@ fn an_rmr_tells_what_it_is_bound_to() {
     dat!(t, ep_post_rdma_read_func(x, 1, &mut from.local(0, 8), cookie(2), &zero, 0)).unwrap();
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
 
-    // Length 0 unbinds; then nothing is left of it.
-    Bind::none(window, y).done(&b);
+    // Length 0 unbinds the RMR.
+    Bind::none(window, y).post_and_wait(&b);
     assert_eq!(triplet(&query(&b, window).lmr_triplet), (0, 0, 0));
     assert!(!is_bound(&b, window));
     dat!(t, ep_post_rdma_read_func(x, 1, &mut from.local(0, 8), cookie(3), &zero, 0)).unwrap();
@@ -162,7 +162,7 @@ fn an_rmr_tells_what_it_is_bound_to() {
 }
 
 #[test]
-fn flags_of_a_bind_that_mean_nothing_are_ignored_unless_the_adapter_is_strict() {
+fn undefined_flags_of_a_bind_are_ignored_unless_the_adapter_is_strict() {
     for (pair, strict) in [(connected(false), false), (strictly_connected(), true)] {
         let [(a, _), (b, y)] = pair;
         let mut memory = [0u8; 64];
@@ -177,7 +177,7 @@ fn flags_of_a_bind_that_mean_nothing_are_ignored_unless_the_adapter_is_strict() 
             let bind = Bind { flags, ..Bind::new(window, y, &lmr, lmr.local(0, 64)) };
             match strict {
                 true => assert_eq!(bind.post(&b, 5), Err(Error::arg(8))),
-                false => _ = bind.done(&b),
+                false => _ = bind.post_and_wait(&b),
             }
         }
         a.close();
@@ -186,7 +186,7 @@ fn flags_of_a_bind_that_mean_nothing_are_ignored_unless_the_adapter_is_strict() 
 }
 
 #[test]
-fn a_bind_is_judged_before_it_is_posted() {
+fn a_bind_is_checked_before_it_is_posted() {
     let [(a, x), (b, y)] = connected(false);
     let t = b.table;
     let mut memory = [0u8; 64];
@@ -202,7 +202,7 @@ fn a_bind_is_judged_before_it_is_posted() {
     for ep in [null_mut(), window] {
         refused(Bind { ep, ..good }, Error::handle(DAT_INVALID_HANDLE_EP));
     }
-    // Of another adapter.
+    // The endpoint belongs to another adapter.
     refused(Bind { ep: x, ..good }, Error::handle(DAT_INVALID_HANDLE_EP));
     refused(Bind { ep: x, ..Bind::none(window, x) }, Error::handle(DAT_INVALID_HANDLE_EP));
     refused(Bind { rmr: rmr(&a), ..good }, Error::handle(DAT_INVALID_HANDLE_LMR));
@@ -231,7 +231,7 @@ fn a_bind_is_judged_before_it_is_posted() {
     }
     refused(Bind { privileges: 0x40, ..good }, Error::arg(4));
     refused(Bind { va_type: 2, ..good }, Error::arg(5));
-    // uDAPL 1.2, dat_rmr_bind: what is asked for peers takes the same for the owner.
+    // A privilege for peers requires the same one for the owner (uDAPL 1.2, dat_rmr_bind).
     let mut spare = [0u8; 8];
     let mut of = |privileges| {
         let lmr = b.register_as(&mut spare, privileges, DAT_VA_TYPE_VA);
@@ -245,11 +245,11 @@ fn a_bind_is_judged_before_it_is_posted() {
         (DAT_MEM_PRIV_LOCAL_WRITE_FLAG, DAT_MEM_PRIV_REMOTE_WRITE_FLAG),
         (DAT_MEM_PRIV_NONE_FLAG, DAT_MEM_PRIV_NONE_FLAG),
     ] {
-        Bind { privileges: remote, ..of(local) }.done(&b);
+        Bind { privileges: remote, ..of(local) }.post_and_wait(&b);
     }
-    // Local privileges say nothing about peers.
+    // Local privileges do not affect peers.
     let all = Bind { privileges: DAT_MEM_PRIV_ALL_FLAG, ..good };
-    all.done(&b);
+    all.post_and_wait(&b);
     assert_eq!(query(&b, window).mem_priv, DAT_MEM_PRIV_ALL_FLAG);
     a.close();
     b.close();
@@ -269,8 +269,8 @@ fn region_rmr_and_endpoint_are_in_one_zone() {
         assert_eq!(Bind::new(window, y, lmr, lmr.local(0, 8)).post(&b, 1), violation);
     }
     assert_eq!(Bind::none(foreign, y).post(&b, 1), violation);
-    Bind::new(window, y, &here, here.local(0, 8)).done(&b);
-    // An RMR holds its zone.
+    Bind::new(window, y, &here, here.local(0, 8)).post_and_wait(&b);
+    // An RMR keeps its zone in use.
     dat!(t, lmr_free_func(there.handle)).unwrap();
     assert_eq!(dat!(t, pz_free_func(b.pz)), Err(Error::state(DAT_INVALID_STATE_PZ_IN_USE)));
     dat!(t, rmr_free_func(foreign)).unwrap();
@@ -281,24 +281,24 @@ fn region_rmr_and_endpoint_are_in_one_zone() {
 }
 
 #[test]
-fn a_region_is_in_use_while_an_rmr_shows_it() {
+fn a_region_is_in_use_while_an_rmr_is_bound_to_it() {
     let [(a, _), (b, y)] = connected(false);
     let t = b.table;
     let mut memory = [0u8; 64];
     let in_use = Err(Error::state(DAT_INVALID_STATE_LMR_IN_USE));
     let (window, other) = (rmr(&b), rmr(&b));
     let (first, second) = (b.register(&mut memory), b.register(&mut memory));
-    Bind::new(window, y, &first, first.local(0, 8)).done(&b);
+    Bind::new(window, y, &first, first.local(0, 8)).post_and_wait(&b);
     assert_eq!(dat!(t, lmr_free_func(first.handle)), in_use);
-    // Bound elsewhere, without an event.
+    // The RMR is bound elsewhere, without an event.
     let quiet = DAT_COMPLETION_SUPPRESS_FLAG;
     Bind { flags: quiet, ..Bind::new(window, y, &second, second.local(0, 8)) }.post(&b, 1).unwrap();
     assert!(empty(&b));
     dat!(t, lmr_free_func(first.handle)).unwrap();
-    Bind::new(other, y, &second, second.local(8, 8)).done(&b);
-    Bind::none(window, y).done(&b);
+    Bind::new(other, y, &second, second.local(8, 8)).post_and_wait(&b);
+    Bind::none(window, y).post_and_wait(&b);
     assert_eq!(dat!(t, lmr_free_func(second.handle)), in_use, "by the other one");
-    // uDAPL 1.2, dat_rmr_free: bound or not.
+    // The RMR may be bound (uDAPL 1.2, dat_rmr_free).
     dat!(t, rmr_free_func(other)).unwrap();
     assert_eq!(dat!(t, rmr_free_func(other)), Err(Error::handle(DAT_INVALID_HANDLE_RMR)));
     dat!(t, lmr_free_func(second.handle)).unwrap();
@@ -307,13 +307,13 @@ fn a_region_is_in_use_while_an_rmr_shows_it() {
 }
 
 #[test]
-fn a_freed_rmr_lets_nobody_in() {
+fn a_freed_rmr_permits_no_access() {
     let [(a, x), (b, y)] = connected(false);
     let t = b.table;
     let (mut near, mut far) = ([9u8; 8], [0u8; 8]);
     let (from, to) = (a.register(&mut near), b.register(&mut far));
     let window = rmr(&b);
-    let context = Bind::new(window, y, &to, to.local(0, 8)).done(&b);
+    let context = Bind::new(window, y, &to, to.local(0, 8)).post_and_wait(&b);
     dat!(t, rmr_free_func(window)).unwrap();
     dat!(
         t,
@@ -327,7 +327,7 @@ fn a_freed_rmr_lets_nobody_in() {
 }
 
 #[test]
-fn binds_need_a_connection_or_its_end() {
+fn binds_need_a_connected_or_disconnected_endpoint() {
     let [(a, x), (b, y)] = connected(false);
     let t = b.table;
     let mut memory = [0u8; 8];
@@ -336,15 +336,16 @@ fn binds_need_a_connection_or_its_end() {
     let bind = Bind::new(window, idle, &lmr, lmr.local(0, 8));
     assert_eq!(bind.post(&b, 1), Err(Error::state(DAT_INVALID_STATE_EP_UNCONNECTED)));
 
-    let held = Bind { ep: y, ..bind }.done(&b);
+    let held = Bind { ep: y, ..bind }.post_and_wait(&b);
     dat!(t, ep_disconnect_func(x, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
-    // Flushed, so the RMR is bound as before; nothing suppresses that.
+    // The bind is flushed, so the RMR is bound as before. The report of the flush cannot be
+    // suppressed.
     let flags = DAT_COMPLETION_SUPPRESS_FLAG;
     let lost = Bind { ep: y, flags, ..bind }.post(&b, 2).unwrap();
-    assert_eq!(bound(&b), (window, 2, DAT_DTO_ERR_FLUSHED));
+    assert_eq!(next_bind(&b), (window, 2, DAT_DTO_ERR_FLUSHED));
     Bind::none(window, y).post(&b, 3).unwrap();
-    assert_eq!(bound(&b), (window, 3, DAT_DTO_ERR_FLUSHED));
+    assert_eq!(next_bind(&b), (window, 3, DAT_DTO_ERR_FLUSHED));
     assert_ne!(lost, held);
     assert_eq!(query(&b, window).rmr_context, held);
     a.close();
@@ -357,7 +358,8 @@ fn binds_complete_on_the_request_evd() {
     let (a, b) = (Side::new(t, &name), Side::new(t, &name));
     let mut memory = [0u8; 8];
     let (lmr, window) = (b.register(&mut memory), rmr(&b));
-    // For the first the request EVD takes no such events; the second asks for unsignalled ones; the third has none.
+    // The first request EVD takes no bind events, the second bind asks for an unsignalled
+    // completion, and the third endpoint has no request EVD.
     let dtos = b.new_evd(DAT_EVD_DTO_FLAG);
     let quiet = Side { evd: b.new_evd(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG), ..b };
     for (request, unsignalled) in [(dtos, false), (quiet.evd, true), (null_mut(), false)] {
@@ -381,8 +383,8 @@ fn binds_complete_on_the_request_evd() {
         if request == dtos {
             assert_eq!(bind.post(&b, 1), Err(Error::state(DAT_INVALID_STATE_EP_EVD_REQUEST)));
         } else if unsignalled {
-            Bind { flags, ..bind }.done(&quiet);
-            Bind { flags: DAT_COMPLETION_BARRIER_FENCE_FLAG, ..bind }.done(&quiet);
+            Bind { flags, ..bind }.post_and_wait(&quiet);
+            Bind { flags: DAT_COMPLETION_BARRIER_FENCE_FLAG, ..bind }.post_and_wait(&quiet);
         } else {
             let context = bind.post(&b, 1).unwrap();
             assert_eq!((query(&b, window).rmr_context, empty(&b)), (context, true));
@@ -394,7 +396,7 @@ fn binds_complete_on_the_request_evd() {
 }
 
 #[test]
-fn an_rmr_for_an_endpoint_lets_its_peer_in_alone() {
+fn only_the_peer_of_its_endpoint_may_use_an_rmr() {
     let (t, name) = loopback(false);
     let [(a, x), (b, y)] = connected_by(t, &name);
     let (w, z) = (a.new_ep(), b.new_ep());
@@ -410,7 +412,7 @@ fn an_rmr_for_an_endpoint_lets_its_peer_in_alone() {
     let mut scoped = null_mut();
     dat!(t, rmr_create_for_ep_func(b.pz, &mut scoped)).unwrap();
     assert_eq!(query(&b, scoped).rmr_scope, DAT_RMR_SCOPE_EP);
-    let context = Bind::new(scoped, y, &to, to.local(0, 8)).done(&b);
+    let context = Bind::new(scoped, y, &to, to.local(0, 8)).post_and_wait(&b);
     let write = |ep| {
         dat!(
             t,
@@ -440,7 +442,7 @@ fn a_send_invalidates_a_context() {
     let (mut near, mut far) = ([9u8; 8], [0u8; 64]);
     let (from, to) = (a.register(&mut near), b.register(&mut far));
     let window = rmr(&b);
-    let context = Bind::new(window, y, &to, to.local(0, 8)).done(&b);
+    let context = Bind::new(window, y, &to, to.local(0, 8)).post_and_wait(&b);
     let send = |value, flags, invalidate, context| {
         let mut iov = from.local(0, 8);
         dat!(
@@ -462,7 +464,7 @@ fn a_send_invalidates_a_context() {
     assert_eq!(send(1, 0x40, DAT_TRUE, context), Err(Error::arg(5)));
     assert_eq!(send(1, 0, 2, context), Err(Error::arg(6)));
     assert_eq!(send(1, 0, DAT_TRUE, 0), Err(Error::arg(7)));
-    // Without the flag it is a send as any.
+    // Without the flag this is an ordinary send.
     send(1, 0, DAT_FALSE, context).unwrap();
     let received = b.completion();
     assert_eq!((received.operation, received.rmr_context), (DAT_DTO_RECEIVE, 0));
@@ -480,7 +482,7 @@ fn a_send_invalidates_a_context() {
     assert!(!is_bound(&b, window));
     dat!(t, lmr_free_func(to.handle)).unwrap();
 
-    // uDAPL 1.2, dat_lmr_create: the context of an LMR cannot be invalidated.
+    // The context of an LMR cannot be invalidated (uDAPL 1.2, dat_lmr_create).
     let to = b.register(&mut far);
     dat!(t, ep_post_recv_func(y, 1, &mut to.local(8, 8), cookie(3), 0)).unwrap();
     send(4, 0, DAT_TRUE, to.rmr_context).unwrap();
@@ -501,7 +503,7 @@ fn a_read_goes_where_an_rmr_context_says() {
     let (to, from) = (a.register(&mut near), b.register(&mut far));
     let window = rmr(&a);
     let bind = Bind::new(window, x, &to, to.local(0, 32));
-    let context = Bind { va_type: DAT_VA_TYPE_ZB, ..bind }.done(&a);
+    let context = Bind { va_type: DAT_VA_TYPE_ZB, ..bind }.post_and_wait(&a);
     let sink = |at, bytes| DAT_RMR_TRIPLET {
         virtual_address: at,
         segment_length: bytes,
@@ -531,10 +533,10 @@ fn a_read_goes_where_an_rmr_context_says() {
         dat!(t, ep_post_rdma_read_to_rmr_func(x, &sink(0, 8), cookie(1), no, 0)),
         Err(Error::arg(4))
     );
-    let context = Bind { privileges: DAT_MEM_PRIV_REMOTE_READ_FLAG, ..bind }.done(&a);
+    let context = Bind { privileges: DAT_MEM_PRIV_REMOTE_READ_FLAG, ..bind }.post_and_wait(&a);
     let unwritable = Err(Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_RDMA_WRITE));
     assert_eq!(read(&at(&to, 0, 8, context), 8, 0), unwritable);
-    // The context of an LMR will do as well.
+    // The context of an LMR is valid here, too.
     read(&to.remote(40, 8), 8, 0).unwrap();
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
     a.close();
@@ -546,11 +548,11 @@ fn a_read_goes_where_an_rmr_context_says() {
 }
 
 #[test]
-fn rmrs_go_with_their_adapter() {
+fn rmrs_are_freed_with_their_adapter() {
     let [(a, _), (b, y)] = connected(true);
     let mut memory = [0u8; 8];
     let (lmr, window) = (b.register(&mut memory), rmr(&b));
-    Bind::new(window, y, &lmr, lmr.local(0, 8)).done(&b);
+    Bind::new(window, y, &lmr, lmr.local(0, 8)).post_and_wait(&b);
     rmr(&b);
     assert_eq!(
         dat!(b.table, ia_close_func(b.ia, DAT_CLOSE_GRACEFUL_FLAG)),
@@ -584,7 +586,8 @@ fn threads_bind_through_one_endpoint() {
                     let in_use = Error::state(DAT_INVALID_STATE_LMR_IN_USE);
                     assert_eq!(dat!(b.table, lmr_free_func(lmr.handle)), Err(in_use));
                     Bind::none(window, y).post(b, 2).unwrap();
-                    // Perhaps another thread's: there is one for each.
+                    // There is one completion for each thread. This one may belong to another
+                    // thread.
                     assert!(!empty(b));
                     dat!(b.table, lmr_free_func(lmr.handle)).unwrap();
                 }

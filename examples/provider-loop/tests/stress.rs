@@ -3,12 +3,12 @@
 #[path = "../../../dat-core/tests/table/client.rs"]
 #[allow(dead_code)] // Other tests use the rest.
 mod client;
+#[path = "../../../dat-core/tests/stress/freed_objects.rs"]
+mod freed_objects;
 #[path = "../../../dat-core/tests/stress/race.rs"]
 mod race;
 #[path = "../../../dat-core/tests/stress/random.rs"]
 mod random;
-#[path = "../../../dat-core/tests/stress/victims.rs"]
-mod victims;
 
 #[test]
 fn threads_race_on_shared_objects() {

@@ -38,7 +38,8 @@ pub fn read_depths_are_agreed<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (few, many) =
         (ReadDepth { incoming: 4, outgoing: 2 }, ReadDepth { incoming: 6, outgoing: 8 });
-    // Neither reads more than the other holds: (active wants, passive wants, active gets).
+    // Neither side reads more than the other one accepts: (active requests, passive requests,
+    // active gets).
     let cases = [
         (few, many, few),
         (many, few, ReadDepth { incoming: 2, outgoing: 4 }),
@@ -59,7 +60,7 @@ pub fn read_depths_are_agreed<T: Transport>(a: &T, b: &T) {
         assert_eq!(depth(&a), agreed);
         assert_eq!(depth(&b), ReadDepth { incoming: agreed.outgoing, outgoing: agreed.incoming });
 
-        // More reads than may be outstanding wait their turn.
+        // Reads that exceed the limit wait in the queue.
         b.mem.write(0, &pattern(1, 3200));
         for i in 0..32 {
             let (from, to) = (b.mem.remote(i * 100), a.mem.segment(i * 100, 100));
@@ -115,14 +116,14 @@ pub fn a_full_backlog_is_a_rejection<T: Transport>(a: &T, b: &T) {
     assert_refused(&rig, &callers[2]);
     service.log.assert_silent();
 
-    // An answer makes room.
+    // An answer frees a place in the backlog.
     let answering = End::new(b);
     answering.qp.accept(requests.remove(0), b"", DEPTH).expect("accept");
     assert!(matches!(rig.next("the connection", &callers[0].log), Event::Established { .. }));
     callers[3].connect(service.port(b), b"", None);
     requests.push(service.request(&rig).0);
 
-    // What the consumer has seen stays valid without the service point.
+    // A request that the consumer has seen stays valid without the service point.
     drop(service);
     let answering = End::new(b);
     answering.qp.accept(requests.remove(0), b"", DEPTH).expect("accept");
@@ -152,25 +153,26 @@ pub fn ports_are_exclusive<T: Transport>(_a: &T, b: &T) {
     assert_eq!(b.port(&again), port);
 }
 
-pub fn an_unanswered_call_times_out<T: Transport>(a: &T, b: &T) {
+pub fn an_unanswered_request_times_out<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    let mut patience = Duration::from_millis(30);
-    let (_service, a, start, request) = call_until_heard(&rig, &mut patience);
+    let mut time_limit = Duration::from_millis(30);
+    let (_service, a, start, request) = connect_until_received(&rig, &mut time_limit);
     let b = End::new(b);
-    // Asleep: a sleep keeps the time too.
+    // The caller sleeps here, because a sleep must observe the time limit, too.
     let event = loop {
         a.log.wake.reset();
         match a.log.take() {
             Some(event) => break event,
-            None => a.t.sleep(&a.log.wake, Some(start + PATIENCE)),
+            None => a.t.sleep(&a.log.wake, Some(start + EVENT_TIMEOUT)),
         };
-        assert!(start.elapsed() < PATIENCE, "no time-out");
+        assert!(start.elapsed() < EVENT_TIMEOUT, "no time-out");
     };
     assert!(matches!(event, Event::TimedOut), "{event:?}");
-    assert!(start.elapsed() >= patience, "too early");
+    assert!(start.elapsed() >= time_limit, "too early");
     assert_eq!(outcomes(&poll::<T>(&a.recvs, 2)), [(5, WcStatus::Flushed)]);
 
-    // The answer comes too late, whether that is known at once or only when the wire says so.
+    // The answer is too late. Some wires detect that at once, others only after an exchange with
+    // the peer.
     b.qp.accept(request, b"", DEPTH).expect("accept");
     match rig.next("the failure", &b.log) {
         Event::AcceptFailed => {}
@@ -183,30 +185,31 @@ pub fn an_unanswered_call_times_out<T: Transport>(a: &T, b: &T) {
     a.log.assert_silent();
 }
 
-/// Calls, with a receive posted, until a call is heard: a network may lose one, which then times out like any other, and a
-/// machine that is busy with others may be late, so each waits for twice as long as the one before. Each calls a service of
-/// its own, since one that is late would stand in the way of the next.
-fn call_until_heard<'t, T: Transport>(
+/// Connects, with a receive posted, until a request arrives. A network may lose a request, which
+/// then times out like any other, and a busy machine may be late. So each attempt waits twice as
+/// long as the one before. Each attempt uses a service of its own, because a late request would
+/// occupy the backlog of the next.
+fn connect_until_received<'t, T: Transport>(
     rig: &Rig<'t, T>,
-    patience: &mut Duration,
+    time_limit: &mut Duration,
 ) -> (Service<'t, T>, End<'t, T>, Instant, T::Request) {
     for _ in 0..10 {
         let service = Service::new(rig.b, 1);
         let end = End::new(rig.a);
         end.recv(5, &[end.mem.segment(0, 8)]);
         let start = Instant::now();
-        end.connect(service.port(rig.b), b"", Some(*patience));
-        let heard = || service.log.take().map(Ok).or_else(|| end.log.take().map(Err));
-        match rig.until("a call, or its end", heard) {
+        end.connect(service.port(rig.b), b"", Some(*time_limit));
+        let answered = || service.log.take().map(Ok).or_else(|| end.log.take().map(Err));
+        match rig.until("a request, or its time-out", answered) {
             Ok(Event::Request { request, .. }) => return (service, end, start, request),
-            Err(Event::TimedOut) => *patience *= 2,
+            Err(Event::TimedOut) => *time_limit *= 2,
             Ok(event) | Err(event) => panic!("{event:?}"),
         }
     }
-    panic!("ten calls that nobody heard");
+    panic!("none of ten requests arrived");
 }
 
-pub fn a_graceful_close_carries_out_what_is_posted<T: Transport>(a: &T, b: &T) {
+pub fn a_graceful_close_carries_out_posted_requests<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     for i in 0..9 {
@@ -225,7 +228,7 @@ pub fn a_graceful_close_carries_out_what_is_posted<T: Transport>(a: &T, b: &T) {
         let event = rig.next("the end", &end.log);
         assert!(matches!(event, Event::Disconnected), "{event:?}");
     }
-    // By then everything has completed (promise 2), so one look is enough.
+    // All work requests have completed by now (promise 2), so one poll is enough.
     let all: Vec<_> = (0..9).map(|i| (i, WcStatus::Success)).collect();
     assert_eq!(outcomes(&poll::<T>(&a.requests, 16)), all);
     assert_eq!(a.mem.read(32768, 1000), pattern(77, 1000));
@@ -259,7 +262,7 @@ pub fn an_abrupt_close_flushes<T: Transport>(a: &T, b: &T) {
     assert!(matches!(event, Event::Disconnected), "{event:?}");
     let flushed: Vec<_> = (0..5).map(|i| (i, WcStatus::Flushed)).collect();
     assert_eq!(outcomes(&poll::<T>(&a.recvs, 9)), flushed);
-    // A wire that is cut looks so from the other side.
+    // Some wires cannot distinguish an abrupt close from a broken connection.
     let event = rig.next("the end", &b.log);
     assert!(matches!(event, Event::Disconnected | Event::Broken), "{event:?}");
     assert_eq!(outcomes(&poll::<T>(&b.recvs, 9)), flushed[1..]);

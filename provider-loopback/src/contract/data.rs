@@ -43,7 +43,7 @@ pub fn sends_arrive_in_order_and_complete<T: Transport>(a: &T, b: &T) {
 }
 
 pub fn every_size_arrives<T: Transport>(a: &T, b: &T) {
-    // A larger one is more work for Miri, and nothing new.
+    // A larger size costs Miri more time and tests nothing new.
     const MAX: usize = if cfg!(miri) { 128 } else { 1 << 20 };
     let rig = Rig { a, b };
     let (a, b) = (End::with(a, 8, 2 * MAX), End::with(b, 8, 2 * MAX));
@@ -77,13 +77,13 @@ pub fn every_size_arrives<T: Transport>(a: &T, b: &T) {
             (write.op, write.bytes as usize, write.status),
             (WcOp::Write, len, WcStatus::Success)
         );
-        settle(&rig, &a, &b);
+        await_writes(&rig, &a, &b);
         assert!(b.mem.read(MAX, len) == pattern(!i, len), "{len} bytes written");
     }
 }
 
-/// Makes sure that what `a` wrote is in place: a message does not overtake it.
-pub(super) fn settle<'t, T: Transport>(rig: &Rig<'t, T>, a: &End<'t, T>, b: &End<'t, T>) {
+/// Ensures that everything `a` wrote is in place: a message does not overtake it.
+pub(super) fn await_writes<'t, T: Transport>(rig: &Rig<'t, T>, a: &End<'t, T>, b: &End<'t, T>) {
     b.recv(0, &[]);
     a.send(0, &[]);
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(0, WcStatus::Success)]);
@@ -94,7 +94,8 @@ pub fn segments_are_gathered_and_scattered<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     a.mem.write(0, &pattern(1, 1000));
-    // 100 + 0 + 7 + 393 bytes, out of order in memory, into 1 + 250 + 0 + 300: the last segment is not filled.
+    // The message has 100 + 0 + 7 + 393 bytes, out of order in memory. The buffer has 1 + 250 + 0 +
+    // 300, so the last segment is not filled.
     b.recv(
         1,
         &[
@@ -132,7 +133,7 @@ pub fn writes_land_where_they_should<T: Transport>(a: &T, b: &T) {
     let segments = [a.mem.segment(2000, 1000), a.mem.segment(0, 1), a.mem.segment(1, 998)];
     a.post(1, SendOp::Write(b.mem.remote(10_001)), &segments);
     assert_eq!(outcomes(&rig.completions(&a.requests, 1)), [(1, WcStatus::Success)]);
-    settle(&rig, &a, &b);
+    await_writes(&rig, &a, &b);
     let p = pattern(2, 3000);
     assert_eq!(b.mem.read(10_001, 1999), [&p[2000..], &p[..999]].concat());
     assert_eq!((b.mem.read(10_000, 1), b.mem.read(12_000, 1)), (vec![0], vec![0]));
@@ -160,14 +161,14 @@ pub fn reads_fetch_what_is_there<T: Transport>(a: &T, b: &T) {
 pub fn empty_operations_complete<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
-    // The key of an empty remote access is not looked at.
+    // The key of an empty remote access is not checked.
     let nowhere = Remote { addr: 0x10, key: 0xdead };
     b.recv(7, &[b.mem.segment(0, 16)]);
     b.recv(8, &[]);
     a.send(1, &[]);
     a.post(2, SendOp::Write(nowhere), &[]);
     a.post(3, SendOp::Read(nowhere), &[a.mem.segment(0, 0)]);
-    // Nor is that of an empty segment.
+    // The key of an empty segment is not checked either.
     a.send(4, &[Segment::default()]);
     let wcs = rig.completions(&a.requests, 4);
     assert_eq!(outcomes(&wcs), [1, 2, 3, 4].map(|id| (id, WcStatus::Success)));
@@ -183,7 +184,8 @@ pub fn a_fence_waits_for_reads<T: Transport>(a: &T, b: &T) {
     for round in 0..20 {
         b.mem.write(0, &pattern(round, 8192));
         b.recv(round, &[b.mem.segment(16384, 8192)]);
-        // What was read goes back at once; without the fence it might be sent before it has come.
+        // The data that was read is sent back at once. Without the fence it might be sent before it
+        // has arrived.
         let segments = [a.mem.segment(0, 8192)];
         a.post(1, SendOp::Read(b.mem.remote(0)), &segments);
         let send = SendWr {
@@ -208,12 +210,12 @@ pub fn a_fence_waits_for_reads<T: Transport>(a: &T, b: &T) {
 
 pub fn many_requests_in_both_directions<T: Transport>(a: &T, b: &T) {
     const SIZE: usize = 500;
-    const AREA: usize = 32 * SIZE;
+    const AREA_BYTES: usize = 32 * SIZE;
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     for end in [&a, &b] {
         for i in 0..32 {
-            end.recv(i as u64, &[end.mem.segment(AREA + i * SIZE, SIZE)]);
+            end.recv(i as u64, &[end.mem.segment(AREA_BYTES + i * SIZE, SIZE)]);
         }
     }
     for i in 0..32 {
@@ -221,7 +223,11 @@ pub fn many_requests_in_both_directions<T: Transport>(a: &T, b: &T) {
             end.mem.write(i * SIZE, &pattern(seed + i as u64, SIZE));
             let local = [end.mem.segment(i * SIZE, SIZE)];
             end.send(2 * i as u64, &local);
-            end.post(2 * i as u64 + 1, SendOp::Write(peer.mem.remote(2 * AREA + i * SIZE)), &local);
+            end.post(
+                2 * i as u64 + 1,
+                SendOp::Write(peer.mem.remote(2 * AREA_BYTES + i * SIZE)),
+                &local,
+            );
         }
     }
     for (end, seed) in [(&a, 2000), (&b, 1000)] {
@@ -229,19 +235,22 @@ pub fn many_requests_in_both_directions<T: Transport>(a: &T, b: &T) {
         assert_eq!(outcomes(&rig.completions(&end.requests, 64)), want);
         assert_eq!(outcomes(&rig.completions(&end.recvs, 32)), want[..32]);
         for i in 0..32 {
-            assert_eq!(end.mem.read(AREA + i * SIZE, SIZE), pattern(seed + i as u64, SIZE));
+            assert_eq!(end.mem.read(AREA_BYTES + i * SIZE, SIZE), pattern(seed + i as u64, SIZE));
         }
     }
-    settle(&rig, &a, &b);
-    settle(&rig, &b, &a);
+    await_writes(&rig, &a, &b);
+    await_writes(&rig, &b, &a);
     for (end, seed) in [(&a, 2000), (&b, 1000)] {
         for i in 0..32 {
-            assert_eq!(end.mem.read(2 * AREA + i * SIZE, SIZE), pattern(seed + i as u64, SIZE));
+            assert_eq!(
+                end.mem.read(2 * AREA_BYTES + i * SIZE, SIZE),
+                pattern(seed + i as u64, SIZE)
+            );
         }
     }
 }
 
-/// A message that does not fit ends the connection; what was there is not overwritten beyond the buffer.
+/// A message that does not fit ends the connection. Memory after the buffer is not overwritten.
 pub fn too_long_a_message_breaks_the_connection<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
@@ -309,20 +318,21 @@ pub fn forbidden_remote_access_breaks_the_connection<T: Transport>(a: &T, b: &T)
     refused(&rig, &a, &b, SendOp::Write(extra.remote(0)), a.mem.segment(0, 8));
     drop(extra);
 
-    // A region that was.
+    // A region that was deregistered.
     let (a, b) = rig.pair();
     let extra = Buffer::new(b.t, &b.pd, 64, ALL);
     let stale = extra.remote(0);
     drop(extra);
     refused(&rig, &a, &b, SendOp::Read(stale), a.mem.segment(0, 8));
 
-    // A region that peers may not touch has no remote key to speak of.
+    // A region without remote access has no remote key.
     let (a, _b) = rig.pair();
     let local = Access { remote_read: false, remote_write: false, ..ALL };
     assert_eq!(Buffer::new(a.t, &a.pd, 64, local).mr.rkey(), 0);
 }
 
-/// The peer refuses `op`: both connections break, everything posted is flushed.
+/// Checks that the peer refuses `op`: both ends of the connection break, and all work requests are
+/// flushed.
 pub(super) fn refused<'t, T: Transport>(
     rig: &Rig<'t, T>,
     a: &End<'t, T>,
@@ -339,13 +349,13 @@ pub(super) fn refused<'t, T: Transport>(
     let wc = wcs.last().expect("a completion");
     assert_eq!(wc.id, 20);
     match wc.op {
-        // The network has lost the refusal: the requester only learns that the connection broke.
+        // The network has lost the refusal, so the requester only learns that the connection broke.
         _ if wc.status == WcStatus::Flushed && losses_are_expected() => {}
-        // A wire without acknowledgements has reported success by the time the peer looks.
+        // A wire without acknowledgements has reported success before the peer checks the access.
         WcOp::Write => {
             assert!(matches!(wc.status, WcStatus::RemoteAccess | WcStatus::Success), "{wc:?}")
         }
-        // A target that is not aligned cannot be worked on.
+        // An atomic operation on an unaligned target fails like this.
         WcOp::FetchAdd if wc.status == WcStatus::RemoteResponder => {}
         _ => assert!(matches!(wc.status, WcStatus::RemoteAccess | WcStatus::Flushed), "{wc:?}"),
     }
@@ -391,12 +401,12 @@ pub fn posts_are_checked<T: Transport>(a: &T, b: &T) {
         Err(PostError::Access { write: true })
     );
     assert_eq!(recv(&a, &unwritable), Err(PostError::Access { write: true }));
-    // A stale key is no key.
+    // The key of a deregistered region is unknown.
     let stale = unwritable;
     drop(no_write);
     assert_eq!(a.try_post(1, SEND, &stale), Err(PostError::Key));
 
-    // Nothing of that was queued, and the connection is none the worse.
+    // Nothing of that was queued, and the connection still works.
     for i in 0..QUEUE as u64 {
         recv(&b, &[b.mem.segment(0, 8)]).unwrap_or_else(|e| panic!("receive {i}: {e:?}"));
     }
@@ -410,6 +420,6 @@ pub fn posts_are_checked<T: Transport>(a: &T, b: &T) {
 }
 
 fn recv<T: Transport>(end: &End<'_, T>, segments: &[Segment]) -> Result<(), PostError> {
-    // SAFETY: refused, or the buffer outlives the case.
+    // SAFETY: the receive is refused, or the buffer outlives the case.
     unsafe { end.qp.post_recv(&RecvWr { id: 0, segments, quiet: false }) }
 }

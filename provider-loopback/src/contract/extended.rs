@@ -1,14 +1,14 @@
-//! Immediate data and atomic operations. A transport that has none says so in its attributes, and
-//! refuses them; so does one that has them, towards a peer without.
+//! Immediate data and atomic operations. A transport that does not support them says so in its
+//! attributes and refuses them. A transport that does refuses them towards a peer that does not.
 
-use super::data::{refused, settle};
+use super::data::{await_writes, refused};
 use super::rig::*;
 use dat_core::provider::*;
 
 const ATOMIC: Access = Access { remote_atomic: true, ..ALL };
 
-/// Both sides have them; else neither can use them.
-fn both<T: Transport>(rig: &Rig<'_, T>) -> bool {
+/// Whether both sides support the operations. Otherwise neither can use them.
+fn both_support_extended<T: Transport>(rig: &Rig<'_, T>) -> bool {
     rig.a.attrs().extended && rig.b.attrs().extended
 }
 
@@ -16,7 +16,7 @@ fn immediate(to: Remote, immediate: u32) -> SendOp {
     SendOp::WriteImm { to, immediate }
 }
 
-pub fn what_is_not_offered_is_refused<T: Transport>(a: &T, b: &T) {
+pub fn unsupported_operations_are_refused<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let at = b.mem.remote(0);
@@ -28,7 +28,7 @@ pub fn what_is_not_offered_is_refused<T: Transport>(a: &T, b: &T) {
         let unconnected = End::new(a.t);
         let answer = unconnected.try_post(1, op, &[unconnected.mem.segment(0, 8)]);
         assert!(matches!(answer, Ok(()) | Err(PostError::Unsupported)), "{answer:?}");
-        if !both(&rig) {
+        if !both_support_extended(&rig) {
             for end in [&a, &b] {
                 assert_eq!(
                     end.try_post(1, op, &[end.mem.segment(0, 8)]),
@@ -37,18 +37,19 @@ pub fn what_is_not_offered_is_refused<T: Transport>(a: &T, b: &T) {
             }
         }
     }
-    settle(&rig, &a, &b);
+    await_writes(&rig, &a, &b);
 }
 
 pub fn a_write_with_immediate_data_is_one_operation<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    if !both(&rig) {
+    if !both_support_extended(&rig) {
         return;
     }
     let (a, b) = rig.pair();
     for (from, to) in [(&a, &b), (&b, &a)] {
         for (n, len) in [0, 1, 1000, 40_000].into_iter().enumerate() {
-            // Before and behind it, sends: the buffers are taken in turn, whatever their size.
+            // Sends come before and after the write. The buffers are taken in turn, whatever their
+            // size.
             let data = pattern(n as u64, len);
             from.mem.write(0, &data);
             for id in 0..3 {
@@ -76,9 +77,9 @@ pub fn a_write_with_immediate_data_is_one_operation<T: Transport>(a: &T, b: &T) 
     }
 }
 
-pub fn atomic_operations_tell_what_was_there<T: Transport>(a: &T, b: &T) {
+pub fn atomic_operations_return_the_old_value<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    if !both(&rig) {
+    if !both_support_extended(&rig) {
         return;
     }
     let (a, b) = rig.pair();
@@ -91,7 +92,8 @@ pub fn atomic_operations_tell_what_was_there<T: Transport>(a: &T, b: &T) {
         (SendOp::CompareSwap { at, compare: 42, swap: 7 }, u64::MAX),
         (SendOp::FetchAdd { at, add: 3 }, u64::MAX),
     ];
-    // More than may be outstanding; the fence keeps what the reads between them show.
+    // There are more operations than may be outstanding. The fences keep the reads between them in
+    // order.
     for (n, (op, _)) in originals.into_iter().enumerate() {
         let n_8 = 8 * n;
         a.post_fenced(n as u64, op, &[a.mem.segment(n_8, 3), a.mem.segment(n_8 + 3, 5)]);
@@ -112,15 +114,15 @@ pub fn atomic_operations_tell_what_was_there<T: Transport>(a: &T, b: &T) {
     }
     assert_eq!(target.read(16, 8), 2u64.to_ne_bytes());
     assert!(poll::<T>(&b.requests, 1).is_empty() && poll::<T>(&b.recvs, 1).is_empty());
-    settle(&rig, &a, &b);
+    await_writes(&rig, &a, &b);
 }
 
 pub fn atomic_operations_are_checked<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
-    if !both(&rig) {
+    if !both_support_extended(&rig) {
         return;
     }
-    // Without the right, not aligned, past the end.
+    // Without the access right, unaligned, and past the end.
     for (access, offset) in [(ALL, 0), (ATOMIC, 4), (ATOMIC, 64)] {
         let (a, b) = rig.pair();
         let target = Buffer::new(b.t, &b.pd, 64, access);
@@ -139,5 +141,5 @@ pub fn atomic_operations_are_checked<T: Transport>(a: &T, b: &T) {
     for segments in [&[][..], &[a.mem.segment(0, 7)], &[a.mem.segment(0, 8), a.mem.segment(8, 8)]] {
         assert_eq!(a.try_post(1, op, segments), Err(PostError::Bounds));
     }
-    settle(&rig, &a, &b);
+    await_writes(&rig, &a, &b);
 }

@@ -3,7 +3,8 @@
 use super::rig::*;
 use dat_core::provider::*;
 
-/// Where the wire says that such a message ends the connection: it does. True: the case is over.
+/// On a wire where such a message ends the connection, checks that it does. Returns whether this is
+/// such a wire, which ends the case.
 fn breaks<'t, T: Transport>(rig: &Rig<'t, T>, sender: &End<'t, T>, receiver: &End<'t, T>) -> bool {
     let breaks = receives_must_be_there();
     if breaks {
@@ -30,7 +31,7 @@ pub fn a_message_waits_for_its_receive<T: Transport>(a: &T, b: &T) {
     b.send(11, &[b.mem.segment(0, 8)]);
     assert_eq!(outcomes(&rig.completions(&a.recvs, 1)), [(10, WcStatus::Success)]);
     assert_eq!(outcomes(&rig.completions(&b.requests, 1)), [(11, WcStatus::Success)]);
-    // Nor do other connections of the adapter.
+    // Other connections of the adapter do not wait either.
     let (c, d) = rig.pair();
     d.recv(20, &[]);
     c.send(21, &[]);
@@ -52,9 +53,9 @@ pub fn a_message_waits_for_its_receive<T: Transport>(a: &T, b: &T) {
     b.log.assert_silent();
 }
 
-/// Whoever looks for the cause is told of each message that waits, once, and of no other. While it waits,
-/// other connections go on.
-pub fn each_message_that_waits_is_told_of_once<T: Transport>(a: &T, b: &T) {
+/// Each message that waits is reported once, and no other message is. While it waits, other
+/// connections continue.
+pub fn each_message_that_waits_is_reported_once<T: Transport>(a: &T, b: &T) {
     const OCTETS: u32 = 64;
     let rig = Rig { a, b };
     let (sender, receiver) = rig.pair();
@@ -73,7 +74,7 @@ pub fn each_message_that_waits_is_told_of_once<T: Transport>(a: &T, b: &T) {
         return;
     }
     for id in 1..4 {
-        if !waits_are_untold() {
+        if !waits_are_unreported() {
             let word = || (receiver.log.waits().len() as u64 >= id).then_some(());
             rig.until("word of a message that waits", word);
         }
@@ -81,14 +82,14 @@ pub fn each_message_that_waits_is_told_of_once<T: Transport>(a: &T, b: &T) {
         receiver.recv(id, &[receiver.mem.segment(0, OCTETS as usize)]);
         assert_eq!(outcomes(&rig.completions(&receiver.recvs, 1)), [(id, WcStatus::Success)]);
     }
-    let told = if waits_are_untold() { 0 } else { 3 };
-    assert_eq!(receiver.log.waits(), vec![(OCTETS, true); told]);
+    let reported = if waits_are_unreported() { 0 } else { 3 };
+    assert_eq!(receiver.log.waits(), vec![(OCTETS, true); reported]);
     for log in [&sender.log, &c.log, &d.log] {
         assert_eq!(log.waits(), [], "there is a receive for each of its messages");
     }
 }
 
-/// More than any buffer on the way holds: the sender is stopped, and loses nothing.
+/// The messages exceed all buffers on the path. The sender is stopped, and no data is lost.
 pub fn a_sender_is_stopped_until_there_are_receives<T: Transport>(a: &T, b: &T) {
     const LEN: usize = 1 << 20;
     const MESSAGES: u64 = 24;
@@ -113,7 +114,7 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
     if b.attrs().max_srqs == 0 {
         return;
     }
-    const EACH: u64 = 6;
+    const MESSAGES_PER_SENDER: u64 = 6;
     let rig = Rig { a, b };
     let srq_log = Log::new(b);
     let pd = b.pd().expect("protection domain");
@@ -126,16 +127,16 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
         rig.join(peer, end);
     }
     for peer in &peers {
-        (0..EACH).for_each(|id| peer.send(id, &[]));
+        (0..MESSAGES_PER_SENDER).for_each(|id| peer.send(id, &[]));
     }
     if breaks(&rig, &peers[0], &ends[0]) {
         return;
     }
-    // SAFETY: no memory.
+    // SAFETY: the receives have no memory.
     let post =
         |id| unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post");
     let mut received = [0; 3];
-    // Until so many have come in all, or to the last two.
+    // Waits until this number of messages has arrived in total, or at the last two endpoints.
     let mut take = |all: u64, others: bool| {
         rig.until("a message for each buffer", || {
             for (end, received) in ends.iter().zip(&mut received) {
@@ -146,25 +147,28 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
             (received[usize::from(others)..].iter().sum::<u64>() == all).then_some(received)
         })
     };
-    // One by one, and several at once.
+    // Buffers are posted one by one, and then several at once.
     for id in 0..6 {
         post(id);
         take(id + 1, false);
     }
     (6..15).for_each(post);
     let received = take(15, false);
-    // One that goes away leaves them to the others.
+    // A queue pair that disconnects leaves the buffers to the others.
     ends[0].qp.disconnect(Close::Abrupt);
     assert!(matches!(rig.next("the end", &ends[0].log), Event::Disconnected));
-    (received[1] + received[2]..2 * EACH).for_each(post);
-    take(2 * EACH, true);
+    (received[1] + received[2]..2 * MESSAGES_PER_SENDER).for_each(post);
+    take(2 * MESSAGES_PER_SENDER, true);
     for peer in &peers[1..] {
-        assert_eq!(rig.completions(&peer.requests, EACH as usize).len(), EACH as usize);
+        assert_eq!(
+            rig.completions(&peer.requests, MESSAGES_PER_SENDER as usize).len(),
+            MESSAGES_PER_SENDER as usize
+        );
     }
     drop(ends);
 }
 
-/// Either side can end a connection on which a message waits, and both learn of it.
+/// Either side can end a connection on which a message waits. Both sides are told.
 pub fn a_connection_ends_while_a_message_waits<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let ended = |end: &End<'_, T>| {
@@ -192,7 +196,7 @@ pub fn a_connection_ends_while_a_message_waits<T: Transport>(a: &T, b: &T) {
         assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(2, WcStatus::Flushed)]);
         assert_eq!(rig.completions(&a.requests, 1)[0].id, 1);
     }
-    // And one that is dropped.
+    // A queue pair is dropped while a message waits.
     let (a, b) = rig.pair();
     a.send(1, &[]);
     drop(b);

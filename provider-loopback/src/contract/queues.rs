@@ -1,4 +1,4 @@
-//! Completion queues, shared receive queues, and how they call.
+//! Completion queues and shared receive queues, and their upcalls.
 
 use super::rig::*;
 use dat_core::provider::*;
@@ -6,7 +6,7 @@ use dat_core::provider::*;
 pub fn unsignalled_requests_complete_silently<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
-    // More than fit: their slots become free without a completion.
+    // There are more requests than fit: their slots become free without a completion.
     for round in 0..4 {
         for i in 0..16 {
             b.recv(i, &[b.mem.segment(0, 8)]);
@@ -31,13 +31,13 @@ pub fn unsignalled_requests_complete_silently<T: Transport>(a: &T, b: &T) {
     assert_eq!(poll::<T>(&a.requests, 1), []);
 }
 
-pub fn an_armed_queue_calls_once<T: Transport>(a: &T, b: &T) {
+pub fn an_armed_queue_makes_one_upcall<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     for i in 0..4 {
         b.recv(i, &[]);
     }
-    // Not armed: silent.
+    // A queue that is not armed makes no upcall.
     a.send(0, &[]);
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(0, WcStatus::Success)]);
     b.recvs_log.assert_silent();
@@ -54,14 +54,14 @@ pub fn an_armed_queue_calls_once<T: Transport>(a: &T, b: &T) {
     );
     b.recvs_log.assert_silent();
 
-    // Of two wishes the last one holds.
+    // The latest call wins.
     assert!(arm::<T>(&b.recvs, true) && arm::<T>(&b.recvs, false));
     a.send(3, &[]);
     rig.next("CqReady", &b.recvs_log);
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(3, WcStatus::Success)]);
 }
 
-pub fn solicited_waits_ignore_the_rest<T: Transport>(a: &T, b: &T) {
+pub fn solicited_waits_ignore_other_completions<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let send = |id, solicited| {
@@ -74,7 +74,7 @@ pub fn solicited_waits_ignore_the_rest<T: Transport>(a: &T, b: &T) {
             fence: false,
             quiet: false,
         };
-        // SAFETY: no memory.
+        // SAFETY: the send has no memory.
         unsafe { a.qp.post_send(&wr) }.expect("post");
     };
     for i in 0..4 {
@@ -88,7 +88,7 @@ pub fn solicited_waits_ignore_the_rest<T: Transport>(a: &T, b: &T) {
     rig.next("CqReady", &b.recvs_log);
     rig.completions(&b.recvs, 1);
 
-    // A failure is news to everybody.
+    // A failure wakes every armed queue.
     assert!(arm::<T>(&b.recvs, true));
     a.qp.disconnect(Close::Abrupt);
     rig.next("CqReady", &b.recvs_log);
@@ -96,7 +96,7 @@ pub fn solicited_waits_ignore_the_rest<T: Transport>(a: &T, b: &T) {
     assert_eq!(outcomes(&flushed), [(2, WcStatus::Flushed), (3, WcStatus::Flushed)]);
 }
 
-pub fn solicited_waits_ignore_what_is_posted_quiet<T: Transport>(a: &T, b: &T) {
+pub fn solicited_waits_ignore_quiet_posts<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, mut b) = (End::new(a), End::new(b));
     let cfg = cfg::<T>(&b.pd, &b.requests, &b.recvs, None);
@@ -105,18 +105,18 @@ pub fn solicited_waits_ignore_what_is_posted_quiet<T: Transport>(a: &T, b: &T) {
     let send = |id, solicited, quiet| {
         let wr =
             SendWr { id, op: SEND, segments: &[], signalled: true, solicited, fence: false, quiet };
-        // SAFETY: no memory.
+        // SAFETY: the send has no memory.
         unsafe { a.qp.post_send(&wr) }.expect("post");
     };
     let recv = |id, quiet| {
-        // SAFETY: no memory.
+        // SAFETY: the receive has no memory.
         unsafe { b.qp.post_recv(&RecvWr { id, segments: &[], quiet }) }.expect("post");
     };
     for id in 0..4 {
         recv(id, id % 2 == 0);
     }
     assert!(arm::<T>(&a.requests, true) && arm::<T>(&b.recvs, true));
-    // Where the poster decides, the sender does not.
+    // If the receiver decides what wakes it, the sender's flag has no effect.
     send(0, true, true);
     rig.completions(&a.requests, 1);
     rig.completions(&b.recvs, 1);
@@ -128,7 +128,7 @@ pub fn solicited_waits_ignore_what_is_posted_quiet<T: Transport>(a: &T, b: &T) {
     rig.completions(&a.requests, 1);
     rig.completions(&b.recvs, 1);
 
-    // A failure is news to everybody.
+    // A failure wakes every armed queue.
     assert!(arm::<T>(&b.recvs, true));
     b.qp.disconnect(Close::Abrupt);
     rig.next("CqReady", &b.recvs_log);
@@ -137,7 +137,7 @@ pub fn solicited_waits_ignore_what_is_posted_quiet<T: Transport>(a: &T, b: &T) {
     drop(b);
 }
 
-/// A queue may have more room than asked for, so this fills it until it is full.
+/// A queue may have more room than requested, so this fills it completely.
 pub fn a_full_completion_queue_overflows<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = (End::with(a, 4 * QUEUE, 64), End::with(b, 4, 64));
@@ -163,7 +163,7 @@ pub fn a_full_completion_queue_overflows<T: Transport>(a: &T, b: &T) {
     assert_eq!(outcomes(&kept), want, "what fitted is there");
     assert!(overflowed || kept.len() == QUEUE, "completions were lost without a word");
     if overflowed {
-        // There is room again, but what would come now has a gap before it.
+        // There is room again, but completions that came now would follow a gap.
         a.send(sent, &[]);
         rig.completions(&a.requests, 1);
         b.t.progress();
@@ -182,7 +182,8 @@ pub fn resizing_loses_nothing<T: Transport>(a: &T, b: &T) {
     for i in 0..8 {
         a.send(i, &[]);
     }
-    // What is read behind them says that all have arrived: who arms an empty queue is told of the next completion.
+    // The read behind the sends shows that all have arrived. A thread that arms an empty queue is
+    // notified of the next completion.
     a.post(8, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(0, 8)]);
     rig.completions(&a.requests, 9);
     assert!(!arm::<T>(&b.recvs, false), "it is not empty");
@@ -236,7 +237,7 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
     assert_eq!(post(10), Err(PostError::Full));
     assert_eq!(srq.available(), 10);
     let own = RecvWr { id: 0, segments: &[], quiet: false };
-    // SAFETY: no memory.
+    // SAFETY: the receive has no memory.
     let refused = unsafe { ends[0].qp.post_recv(&own) };
     assert!(refused.is_err(), "an endpoint with a shared queue has none of its own");
 
@@ -251,7 +252,8 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
         assert_eq!(mem.read(wc.id as usize * 64, 40), pattern(i as u64, 40));
         assert_eq!(srq.available(), 9 - i);
         taken.push(wc.id);
-        // uDAPL 1.2, dat_srq_set_lw: an event when *fewer* than the mark are left, and one only.
+        // There is one event when *fewer* buffers than the watermark are left (uDAPL 1.2,
+        // dat_srq_set_lw).
         match i {
             2 => assert!(matches!(rig.next("the watermark", &srq_log), Event::LowWatermark)),
             _ => srq_log.assert_silent(),
@@ -290,7 +292,7 @@ pub fn allocated_buffers_are_counted<T: Transport>(a: &T, b: &T) {
     assert_eq!(b.qp.allocated(), of(3), "before there is a connection");
     rig.join(&a, &b);
     a.send(0, &[a.mem.segment(0, 8)]);
-    // Completed, though nobody has polled it.
+    // The receive has completed, though its completion was not polled.
     rig.until("the message", || (!arm::<T>(&b.recvs, false)).then_some(()));
     assert_eq!(b.qp.allocated(), of(2));
     b.qp.disconnect(Close::Abrupt);
@@ -302,11 +304,11 @@ pub fn allocated_buffers_are_counted<T: Transport>(a: &T, b: &T) {
 pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (peer, mut end) = (End::new(a), End::new(b));
-    // From a queue of its own, and from a shared one.
+    // The buffers come from a queue of its own or, if supported, from a shared one.
     let srq_log = Log::new(b);
     let srq = (b.attrs().max_srqs > 0)
         .then(|| b.srq(&end.pd, 8, 1, srq_log.sink()).expect("shared queue"));
-    let holding = std::sync::Arc::new(Holding::default());
+    let holding = std::sync::Arc::new(HeldBuffers::default());
     holding.set_soft(1);
     holding.set_hard(3);
     let cfg = cfg::<T>(&end.pd, &end.requests, &end.recvs, srq.as_ref());
@@ -314,7 +316,7 @@ pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
     end.qp = b.qp(cfg, end.log.sink()).expect("queue pair");
     for id in 0..8 {
         match &srq {
-            // SAFETY: no memory.
+            // SAFETY: the receive has no memory.
             Some(srq) => {
                 unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post")
             }
@@ -342,7 +344,7 @@ pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
     drop(end);
 }
 
-/// Drops objects while a peer makes them call.
+/// Drops objects while a peer causes upcalls to them.
 pub fn upcalls_stop_at_drop<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     for round in 0..50 {
@@ -355,14 +357,14 @@ pub fn upcalls_stop_at_drop<T: Transport>(a: &T, b: &T) {
         std::thread::scope(|s| {
             s.spawn(|| {
                 for i in 0..4 {
-                    // Where the other thread was faster these are flushed.
+                    // If the other thread has disconnected first, these are flushed.
                     peer.send(i, &[]);
                     a.progress();
                 }
                 peer.qp.disconnect(Close::Abrupt);
                 a.progress();
             });
-            // A little later every time.
+            // The delay before the drop grows with each round.
             for _ in 0..round * 20 {
                 b.progress();
             }
@@ -388,7 +390,7 @@ pub fn upcalls_stop_at_drop<T: Transport>(a: &T, b: &T) {
 pub fn a_sleeper_is_woken<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
-    b.recvs.attend(false);
+    b.recvs.require_upcalls(false);
     for i in 0..50 {
         b.recv(i, &[]);
     }
@@ -400,7 +402,7 @@ pub fn a_sleeper_is_woken<T: Transport>(a: &T, b: &T) {
                 wake.reset();
                 got.extend(poll::<T>(&b.recvs, 50));
                 if got.len() < 50 && arm::<T>(&b.recvs, false) {
-                    b.t.sleep_on(&b.recvs, wake, Some(std::time::Instant::now() + PATIENCE));
+                    b.t.sleep_on(&b.recvs, wake, Some(std::time::Instant::now() + EVENT_TIMEOUT));
                 }
             }
             got

@@ -1,4 +1,5 @@
-//! What the cases are made of: buffers, ends of a connection, a log of upcalls, and patience.
+//! The parts of the cases: buffers, ends of a connection, a log of upcalls, and the time limit of
+//! waits.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
@@ -12,8 +13,9 @@ use std::time::{Duration, Instant};
 use dat_core::provider::*;
 use dat_core::wake::Wake;
 
-/// How long a case waits for something that must happen: no measure of speed, but the end of what would hang.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a case waits for an event that must happen. It does not measure speed, but ends a case
+/// that would hang.
+pub const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub const DEPTH: ReadDepth = ReadDepth { incoming: 4, outgoing: 4 };
 pub const ALL: Access = Access {
@@ -23,17 +25,17 @@ pub const ALL: Access = Access {
     remote_write: true,
     remote_atomic: false,
 };
-/// Requests and receives of an end at most.
+/// The maximum number of requests, and of receives, of an end.
 pub const QUEUE: usize = 64;
 
 thread_local! {
     static LOSSES: Cell<bool> = const { Cell::new(false) };
     static RECEIVES_MUST_BE_THERE: Cell<bool> = const { Cell::new(false) };
-    static WAITS_ARE_UNTOLD: Cell<bool> = const { Cell::new(false) };
+    static WAITS_ARE_UNREPORTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread's cases are about a wire on which a message without a receive ends the connection, as iWARP has it. Else
-/// it waits.
+/// Declares whether a message without a receive ends the connection on the wire of this thread's
+/// cases, as in iWARP. Otherwise it waits.
 pub fn expect_receives_to_be_there(yes: bool) {
     RECEIVES_MUST_BE_THERE.set(yes);
 }
@@ -42,17 +44,18 @@ pub(super) fn receives_must_be_there() -> bool {
     RECEIVES_MUST_BE_THERE.get()
 }
 
-/// Whether this thread's cases are about a device that lets a message wait for its receive and tells nobody.
-pub fn expect_no_word_of_waits(yes: bool) {
-    WAITS_ARE_UNTOLD.set(yes);
+/// Declares whether the device of this thread's cases lets a message wait for its receive without
+/// reporting it.
+pub fn expect_unreported_waits(yes: bool) {
+    WAITS_ARE_UNREPORTED.set(yes);
 }
 
-pub(super) fn waits_are_untold() -> bool {
-    WAITS_ARE_UNTOLD.get()
+pub(super) fn waits_are_unreported() -> bool {
+    WAITS_ARE_UNREPORTED.get()
 }
 
-/// Whether this thread's cases are about a network that loses packets. Then, and only then, a requester whose peer refuses may
-/// learn no more than that the connection is over.
+/// Declares whether the network of this thread's cases loses packets. Only then a requester whose
+/// peer refuses an operation may merely learn that the connection has ended.
 pub fn expect_losses(yes: bool) {
     LOSSES.set(yes);
 }
@@ -61,7 +64,7 @@ pub(super) fn losses_are_expected() -> bool {
     LOSSES.get()
 }
 
-/// Two adapters.
+/// The two adapters of a case.
 pub struct Rig<'t, T: Transport> {
     pub a: &'t T,
     pub b: &'t T,
@@ -75,7 +78,7 @@ impl<'t, T: Transport> Rig<'t, T> {
             if let Some(result) = happened() {
                 return result;
             }
-            assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
+            assert!(start.elapsed() < EVENT_TIMEOUT, "waited in vain for {what}");
             self.a.progress();
             self.b.progress();
             std::thread::yield_now();
@@ -136,7 +139,8 @@ impl<'t, T: Transport> Service<'t, T> {
         t.port(&self.listener)
     }
 
-    /// The next request: itself, who calls, whom, its private data.
+    /// The next request: the request itself, its source and destination addresses, and its private
+    /// data.
     pub fn request(&self, rig: &Rig<'t, T>) -> (T::Request, SocketAddr, SocketAddr, Vec<u8>) {
         match rig.next("a connection request", &self.log) {
             Event::Request { request, from, to, private } => (request, from, to, private),
@@ -145,7 +149,7 @@ impl<'t, T: Transport> Service<'t, T> {
     }
 }
 
-/// One end of a connection and what it needs. Fields are dropped in this order.
+/// One end of a connection, with all its objects. The fields are dropped in this order.
 pub struct End<'t, T: Transport> {
     pub qp: T::Qp,
     pub requests: T::Cq,
@@ -158,7 +162,7 @@ pub struct End<'t, T: Transport> {
     pub t: &'t T,
 }
 
-/// Comes back in every completion of an end.
+/// The token in every completion of an end.
 // SAFETY: the cases poll their queues themselves.
 pub const TOKEN: Token = unsafe { Token::from_bits(0xfeed_0000_0000_0001) };
 
@@ -167,23 +171,23 @@ impl<'t, T: Transport> End<'t, T> {
         Self::with(t, 2 * QUEUE, 1 << 16)
     }
 
-    /// With completion queues of `depth` and `len` bytes of registered memory.
+    /// Creates an end with completion queues of `depth` and `len` bytes of registered memory.
     pub fn with(t: &'t T, depth: usize, len: usize) -> Self {
-        Self::within(Arc::new(t.pd().expect("protection domain")), t, depth, len)
+        Self::in_pd(Arc::new(t.pd().expect("protection domain")), t, depth, len)
     }
 
-    /// Another of the same protection domain.
+    /// Creates another end in the same protection domain.
     pub fn in_domain_of(end: &Self) -> Self {
-        Self::within(Arc::clone(&end.pd), end.t, 2 * QUEUE, 1 << 16)
+        Self::in_pd(Arc::clone(&end.pd), end.t, 2 * QUEUE, 1 << 16)
     }
 
-    fn within(pd: Arc<T::Pd>, t: &'t T, depth: usize, len: usize) -> Self {
+    fn in_pd(pd: Arc<T::Pd>, t: &'t T, depth: usize, len: usize) -> Self {
         let (log, requests_log, recvs_log) = (Log::new(t), Log::new(t), Log::new(t));
         let requests = t.cq(depth, requests_log.sink()).expect("completion queue");
         let recvs = t.cq(depth, recvs_log.sink()).expect("completion queue");
-        // Who arms them does not sleep on them, but in `a_sleeper_is_woken`.
-        requests.attend(true);
-        recvs.attend(true);
+        // The thread that arms the queues does not sleep on them, except in `a_sleeper_is_woken`.
+        requests.require_upcalls(true);
+        recvs.require_upcalls(true);
         let cfg = cfg::<T>(&pd, &requests, &recvs, None);
         let qp = t.qp(cfg, log.sink()).expect("queue pair");
         let mem = Buffer::new(t, &pd, len, ALL);
@@ -199,7 +203,7 @@ impl<'t, T: Transport> End<'t, T> {
         self.try_post(id, op, segments).expect("post");
     }
 
-    /// As `post`; starts when the reads before it are done.
+    /// As `post`, but starts after all earlier reads are done.
     pub fn post_fenced(&self, id: u64, op: SendOp, segments: &[Segment]) {
         let wr = SendWr {
             id,
@@ -246,13 +250,13 @@ impl<'t, T: Transport> End<'t, T> {
         unsafe { self.qp.post_bind(&BindWr { id, window, view, signalled: true, quiet: false }) }
     }
 
-    /// An unbound window of this end.
+    /// Creates an unbound window of this end.
     pub fn window(&self, scoped: bool) -> T::Mw {
         self.t.mw(&self.pd, scoped).expect("memory window")
     }
 
     pub fn recv(&self, id: u64, segments: &[Segment]) {
-        // SAFETY: as above.
+        // SAFETY: as in `try_post`.
         unsafe { self.qp.post_recv(&RecvWr { id, segments, quiet: false }) }.expect("post_recv");
     }
 }
@@ -280,7 +284,7 @@ pub fn cfg<'c, T: Transport>(
     }
 }
 
-/// Up to `n` completions that are there now.
+/// Polls up to `n` completions, without waiting.
 pub fn poll<T: Transport>(cq: &T::Cq, n: usize) -> Vec<Wc> {
     let mut places = vec![MaybeUninit::uninit(); n];
     let mut polled = Polled::new(&mut places);
@@ -301,7 +305,7 @@ pub fn resize<T: Transport>(cq: &T::Cq, depth: usize) -> dat_core::Result<()> {
     unsafe { cq.resize(depth) }
 }
 
-/// Ids and statuses, to compare.
+/// The ids and statuses, for comparisons.
 pub fn outcomes(wcs: &[Wc]) -> Vec<(u64, WcStatus)> {
     wcs.iter().map(|wc| (wc.id, wc.status)).collect()
 }
@@ -312,13 +316,13 @@ pub struct Buffer<T: Transport> {
     memory: Memory,
 }
 
-/// Bytes behind a raw pointer, since others write to them.
+/// Memory behind a raw pointer, since the transport writes to it.
 struct Memory {
     addr: *mut u8,
     layout: Layout,
 }
 
-// SAFETY: it is memory; who writes where is the cases' business.
+// SAFETY: this is plain memory. The cases decide which thread writes where.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -326,7 +330,7 @@ unsafe impl Sync for Memory {}
 impl Memory {
     fn new(len: usize) -> Self {
         let layout = Layout::from_size_align(len.max(1), 64).expect("layout");
-        // SAFETY: not of size 0.
+        // SAFETY: the size is not 0.
         let addr = unsafe { alloc_zeroed(layout) };
         assert!(!addr.is_null(), "out of memory");
         Memory { addr, layout }
@@ -335,7 +339,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated by `new` with this layout; the region over it was dropped before.
+        // SAFETY: `new` allocated it with this layout, and the region over it was dropped before.
         unsafe { dealloc(self.addr, self.layout) };
     }
 }
@@ -355,7 +359,7 @@ impl<T: Transport> Buffer<T> {
 
     pub fn at(&self, offset: usize, len: usize) -> *mut u8 {
         assert!(offset + len <= self.memory.layout.size(), "outside the buffer");
-        // SAFETY: inside the allocation.
+        // SAFETY: the offset is inside the allocation.
         unsafe { self.memory.addr.add(offset) }
     }
 
@@ -363,7 +367,7 @@ impl<T: Transport> Buffer<T> {
         Segment { addr: self.at(offset, len) as u64, len: len as u32, key: self.mr.lkey() }
     }
 
-    /// Part of it, for a window that allows everything.
+    /// A part of the buffer, for a window that permits all accesses.
     pub fn view(&self, offset: usize, len: usize) -> View<'_, T> {
         let addr = self.at(offset, len) as u64;
         View { region: &self.mr, addr, len: len as u64, access: ALL, zero_based: false }
@@ -374,7 +378,7 @@ impl<T: Transport> Buffer<T> {
     }
 
     pub fn write(&self, offset: usize, bytes: &[u8]) {
-        // SAFETY: inside the allocation; `bytes` is not in it.
+        // SAFETY: the target is inside the allocation, and `bytes` is not.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len())
         };
@@ -382,13 +386,14 @@ impl<T: Transport> Buffer<T> {
 
     pub fn read(&self, offset: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        // SAFETY: inside the allocation; no reference is made to it, since peers may write there.
+        // SAFETY: the source is inside the allocation. No reference to it is created, since peers
+        // may write to it.
         unsafe { self.at(offset, len).copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
         bytes
     }
 }
 
-/// `len` bytes that differ from those of other seeds.
+/// `len` pseudo-random bytes, which differ for different seeds.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -400,7 +405,7 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// An [`Upcall`] that owns what it says.
+/// An [`Upcall`] that owns its data.
 pub enum Event<T: Transport> {
     CqReady,
     CqOverflow,
@@ -436,14 +441,14 @@ impl<T: Transport> std::fmt::Debug for Event<T> {
     }
 }
 
-/// Remembers upcalls, and wakes who sleeps for them.
+/// Records upcalls, and wakes a thread that sleeps for them.
 pub struct Log<'t, T: Transport> {
     t: &'t T,
     events: Mutex<VecDeque<Event<T>>>,
-    /// Messages that waited for a receive: octets, and whether these are all.
+    /// The messages that waited for a receive: their octets, and whether these are all.
     waits: Mutex<Vec<(u32, bool)>>,
     pub wake: Wake,
-    /// The object is gone: an upcall now breaks promise 3.
+    /// Whether the object was dropped. An upcall then breaks promise 3.
     closed: AtomicBool,
     late: AtomicUsize,
 }
@@ -455,7 +460,7 @@ impl<'t, T: Transport> Log<'t, T> {
     }
 
     pub fn sink(&self) -> Sink<T> {
-        // SAFETY: the log is boxed, and dropped after the object it is handed to.
+        // SAFETY: the log is boxed, and is dropped after the object that the sink is given to.
         unsafe { Sink::new(std::ptr::from_ref(self)) }
     }
 
@@ -463,7 +468,8 @@ impl<'t, T: Transport> Log<'t, T> {
         self.events.lock().expect("no case panics in an upcall").pop_front()
     }
 
-    /// The messages of which was told that they wait for a receive: octets, and whether these are all.
+    /// The messages that were reported to wait for a receive: their octets, and whether these are
+    /// all.
     pub fn waits(&self) -> Vec<(u32, bool)> {
         self.waits.lock().expect("no case panics in an upcall").clone()
     }
@@ -474,7 +480,7 @@ impl<'t, T: Transport> Log<'t, T> {
         }
     }
 
-    /// To be called when the object has been dropped.
+    /// Must be called when the object has been dropped.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
@@ -508,7 +514,7 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
             Upcall::Broken { .. } => Event::Broken,
             Upcall::LowWatermark => Event::LowWatermark,
             Upcall::HighWatermark => Event::HighWatermark,
-            // For people: counted beside the others.
+            // This upcall is for diagnosis only, so it is recorded separately.
             Upcall::ReceiverNotReady { octets, whole } => {
                 return self
                     .waits
@@ -526,7 +532,8 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
     }
 }
 
-/// Private data arrived as they were sent, or filled up with zeros where the wire has a field for them of one length.
+/// Checks that private data arrived as it was sent. A wire with a field of fixed length for it may
+/// append zeros.
 pub fn assert_arrived(private: &[u8], sent: &[u8]) {
     assert!(private.starts_with(sent), "{private:?}: not {sent:?}");
     assert!(

@@ -1,10 +1,10 @@
 //! Memory windows, and addresses that count from zero.
 
-use super::data::{assert_broken, refused, settle};
+use super::data::{assert_broken, await_writes, refused};
 use super::rig::*;
 use dat_core::provider::*;
 
-/// Waits until the bind of `end` with this id is done.
+/// Waits until the bind with this id is done.
 fn bound<'t, T: Transport>(rig: &Rig<'t, T>, end: &End<'t, T>, id: u64) {
     let wc = rig.completions(&end.requests, 1)[0];
     let want = Wc {
@@ -19,7 +19,7 @@ fn bound<'t, T: Transport>(rig: &Rig<'t, T>, end: &End<'t, T>, id: u64) {
     assert_eq!(wc, want);
 }
 
-pub fn a_window_lets_peers_in_until_it_is_bound_anew<T: Transport>(a: &T, b: &T) {
+pub fn a_window_permits_access_until_it_is_bound_again<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let area = Buffer::new(b.t, &b.pd, 256, ALL);
@@ -48,16 +48,16 @@ pub fn a_window_lets_peers_in_until_it_is_bound_anew<T: Transport>(a: &T, b: &T)
     refused(&rig, &a, &b, SendOp::Write(at(first, 64)), a.mem.segment(0, 8));
     assert_eq!(area.read(64, 64), pattern(1, 64));
 
-    // It outlives the connection.
+    // The window outlives the connection.
     assert_eq!(window.state(second), BindState::Bound);
 }
 
-pub fn a_bind_takes_its_turn<T: Transport>(a: &T, b: &T) {
+pub fn a_bind_is_carried_out_in_order<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let window = a.window(false);
     for round in 0..16 {
-        // Through the window's last key, while the next one is queued behind it.
+        // The read uses the window's last key while the next bind is queued behind it.
         let len = 8192;
         b.mem.write(0, &pattern(round, len));
         let before = a.bind(1, &window, Some(a.mem.view(0, len)));
@@ -68,7 +68,7 @@ pub fn a_bind_takes_its_turn<T: Transport>(a: &T, b: &T) {
         b.recv(4, &[b.mem.segment(40_000, 8)]);
         a.mem.write(len, &pattern(!round, 64));
         a.send(5, &[a.mem.segment(len, 8)]);
-        // Who has got the message may use the key.
+        // The peer may use the key once it has got the message.
         rig.completions(&b.recvs, 1);
         assert_eq!((window.state(before), window.state(key)), (BindState::Over, BindState::Bound));
         b.post(6, SendOp::Read(Remote { key, ..a.mem.remote(len) }), &[b.mem.segment(20_000, 64)]);
@@ -82,11 +82,12 @@ pub fn a_bind_takes_its_turn<T: Transport>(a: &T, b: &T) {
     }
 }
 
-pub fn windows_are_checked_where_regions_are<T: Transport>(a: &T, b: &T) {
+pub fn windows_are_checked_like_regions<T: Transport>(a: &T, b: &T) {
     let read_only = Access { remote_write: false, ..ALL };
     let write_only = Access { remote_read: false, ..ALL };
     let nothing = Access { remote_read: false, ..read_only };
-    // What the window lets in, what is asked, and how far from its start.
+    // The access that the window permits, whether the operation writes, and its offset from the
+    // window's start.
     let cases = [
         (read_only, true, 0),
         (write_only, false, 0),
@@ -111,7 +112,7 @@ pub fn windows_are_checked_where_regions_are<T: Transport>(a: &T, b: &T) {
         assert_eq!(a.mem.read(0, 8), [0x55; 8]);
     }
 
-    // A window of one domain, a connection of another.
+    // The window and the connection belong to different domains.
     let rig = Rig { a, b };
     let (_other, home) = rig.pair();
     let (a, b) = rig.pair();
@@ -133,7 +134,7 @@ pub fn a_scoped_window_is_for_one_connection<T: Transport>(a: &T, b: &T) {
     let at = Remote { key, ..area.remote(0) };
     a.mem.write(0, b"for me");
     a.post(2, SendOp::Write(at), &[a.mem.segment(0, 6)]);
-    settle_after(&rig, &a, &b, 2);
+    await_requests_up_to(&rig, &a, &b, 2);
     assert_eq!(area.read(0, 6), b"for me");
 
     // Another connection in the same domain.
@@ -145,10 +146,15 @@ pub fn a_scoped_window_is_for_one_connection<T: Transport>(a: &T, b: &T) {
     assert_eq!(a.mem.read(8, 6), b"for me");
 }
 
-/// What `a` did up to request `id` is in place.
-fn settle_after<'t, T: Transport>(rig: &Rig<'t, T>, a: &End<'t, T>, b: &End<'t, T>, id: u64) {
+/// Ensures that everything `a` did up to request `id` is in place.
+fn await_requests_up_to<'t, T: Transport>(
+    rig: &Rig<'t, T>,
+    a: &End<'t, T>,
+    b: &End<'t, T>,
+    id: u64,
+) {
     assert_eq!(outcomes(&rig.completions(&a.requests, 1)), [(id, WcStatus::Success)]);
-    settle(rig, a, b);
+    await_writes(rig, a, b);
 }
 
 pub fn addresses_may_count_from_zero<T: Transport>(a: &T, b: &T) {
@@ -209,17 +215,18 @@ pub fn a_send_invalidates_a_window<T: Transport>(a: &T, b: &T) {
     assert_eq!(b.mem.read(0, 8), b"revoked!");
     rig.completions(&a.requests, 2);
     assert_eq!(window.state(key), BindState::Over);
-    // The region has its own keys still, and the window may be bound again.
+    // The region still has its own keys, and the window may be bound again.
     a.post(3, SendOp::Write(area.remote(0)), &[a.mem.segment(0, 8)]);
-    settle_after(&rig, &a, &b, 3);
+    await_requests_up_to(&rig, &a, &b, 3);
     let again = b.bind(4, &window, Some(area.view(0, 64)));
     bound(&rig, &b, 4);
     a.post(5, SendOp::Write(Remote { key: again, ..area.remote(0) }), &[a.mem.segment(0, 8)]);
-    settle_after(&rig, &a, &b, 5);
+    await_requests_up_to(&rig, &a, &b, 5);
     refused(&rig, &a, &b, SendOp::Write(Remote { key, ..area.remote(0) }), a.mem.segment(8, 8));
 }
 
-/// uDAPL 1.2, dat_lmr_create: only dat_lmr_free takes a region's context back. Nor does a send end what is not there.
+/// Only dat_lmr_free ends a region's context (uDAPL 1.2, dat_lmr_create). A send cannot invalidate
+/// an unknown key either.
 pub fn a_send_does_not_invalidate_a_region<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let area = [(); 2].map(|()| rig.pair());
@@ -244,7 +251,7 @@ pub fn a_send_does_not_invalidate_a_region<T: Transport>(a: &T, b: &T) {
     }
 }
 
-pub fn a_read_may_end_in_a_window<T: Transport>(a: &T, b: &T) {
+pub fn the_sink_of_a_read_may_be_a_window<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     b.mem.write(0, &pattern(4, 5000));
@@ -256,7 +263,7 @@ pub fn a_read_may_end_in_a_window<T: Transport>(a: &T, b: &T) {
     let wc = rig.completions(&a.requests, 1)[0];
     assert_eq!((wc.id, wc.op, wc.bytes, wc.status), (2, WcOp::Read, 5000, WcStatus::Success));
     assert_eq!(a.mem.read(1300, 5000), pattern(4, 5000));
-    // Regions may be named so, too.
+    // The sink may also be named by the key of a region.
     let sink = Segment { key: a.mem.mr.rkey(), ..a.mem.segment(10_000, 5000) };
     a.post(3, SendOp::ReadToWindow(b.mem.remote(0)), &[sink]);
     assert_eq!(outcomes(&rig.completions(&a.requests, 1)), [(3, WcStatus::Success)]);
@@ -270,7 +277,7 @@ pub fn a_read_may_end_in_a_window<T: Transport>(a: &T, b: &T) {
     bound(&rig, &a, 5);
     let sink = Segment { key, ..a.mem.segment(0, 8) };
     assert_eq!(into(sink), Err(PostError::Access { write: true }));
-    // A window's key is not for local segments.
+    // A window's key is not valid in local segments.
     assert!(a.try_post(4, SEND, &[sink]).is_err());
 }
 
@@ -296,7 +303,7 @@ pub fn binds_are_checked<T: Transport>(a: &T, b: &T) {
     let elsewhere = a.t.mw(&other, false).expect("memory window");
     assert_eq!(a.try_bind(1, &elsewhere, Some(good())), Err(PostError::Domain));
     assert_eq!(a.try_bind(1, &elsewhere, None), Err(PostError::Domain));
-    // Peers get nothing that the owner has not.
+    // Peers cannot get an access that the owner does not have.
     let no_read = Buffer::new(a.t, &a.pd, 64, Access { local_read: false, ..ALL });
     let no_write =
         Buffer::new(a.t, &a.pd, 64, Access { local_write: false, remote_write: false, ..ALL });
@@ -308,7 +315,7 @@ pub fn binds_are_checked<T: Transport>(a: &T, b: &T) {
         a.try_bind(1, &window, Some(no_write.view(0, 8))),
         Err(PostError::Access { write: true })
     );
-    // A region that peers may not touch may be shown to them through a window.
+    // A window may give peers access to a region without remote access.
     let private =
         Buffer::new(a.t, &a.pd, 64, Access { remote_read: false, remote_write: false, ..ALL });
     for (id, view) in [(2, private.view(0, 64)), (3, View { len: 0, ..good() })] {
@@ -320,7 +327,7 @@ pub fn binds_are_checked<T: Transport>(a: &T, b: &T) {
     bound(&rig, &a, 4);
 }
 
-pub fn a_flushed_bind_leaves_the_window_as_it_was<T: Transport>(a: &T, b: &T) {
+pub fn a_flushed_bind_leaves_the_window_unchanged<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let window = b.window(false);
@@ -332,7 +339,7 @@ pub fn a_flushed_bind_leaves_the_window_as_it_was<T: Transport>(a: &T, b: &T) {
         let event = rig.next("the end of the connection", &end.log);
         assert!(matches!(event, Event::Disconnected), "{event:?}");
     }
-    // Posted after the end: flushed at once.
+    // A bind that is posted after the end is flushed at once.
     let lost = b.bind(2, &window, Some(area.view(0, 8)));
     b.bind(3, &window, None);
     assert_eq!(
@@ -340,7 +347,7 @@ pub fn a_flushed_bind_leaves_the_window_as_it_was<T: Transport>(a: &T, b: &T) {
         [2, 3].map(|id| (id, WcStatus::Flushed))
     );
     assert_eq!((window.state(key), window.state(lost)), (BindState::Bound, BindState::Over));
-    // Queued when its queue pair goes away.
+    // A bind is queued when its queue pair is dropped.
     let d = End::new(b.t);
     let window = d.window(false);
     let queued = d.bind(4, &window, Some(d.mem.view(0, 8)));
@@ -360,7 +367,7 @@ pub fn a_dropped_window_is_unbound<T: Transport>(a: &T, b: &T) {
     refused(&rig, &a, &b, SendOp::Write(Remote { key, ..area.remote(0) }), a.mem.segment(0, 8));
     assert_eq!(area.read(0, 64), [0; 64]);
 
-    // So is one whose region goes, whatever dat-core promises.
+    // A window is also unbound when its region is deregistered, although dat-core never does that.
     let (a, b) = rig.pair();
     let area = Buffer::new(b.t, &b.pd, 64, ALL);
     let window = b.window(false);

@@ -1,11 +1,14 @@
-//! Connections: how they begin, and how they end.
+//! How connections begin and end.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use dat_sys::*;
 
-use super::{Call, Engine, Id, Link, Listener, Note, Pending, Qp, QpCore, Task, Up};
+use super::{
+    ConnectRequest, Connection, Engine, Id, LinkState, Listener, OwnedUpcall, PendingUpcall, Qp,
+    QpCore, Task,
+};
 use crate::Adapter;
 use dat_core::error::{Error, Result};
 use dat_core::provider::{Close, Connect, Port, ReadDepth, Sink, WcOp, WcStatus};
@@ -14,18 +17,21 @@ impl Engine {
     pub(crate) fn add_qp(&mut self, core: QpCore, sink: Sink<Adapter>) -> Id {
         let id = Id::new();
         let (requests, recvs) = Default::default();
-        self.qps.insert(id, Qp { core, sink, link: Link::Idle, requests, recvs, carried_out: 0 });
+        self.qps
+            .insert(id, Qp { core, sink, link: LinkState::Idle, requests, recvs, carried_out: 0 });
         id
     }
 
     pub(crate) fn remove_qp(&mut self, id: Id) {
         let Some(Qp { link, requests, .. }) = self.qps.remove(&id) else { return };
         for request in requests {
-            self.give_up(request.task);
+            self.cancel(request.task);
         }
         match link {
-            Link::Up(up) => self.end(up.peer, Note::Disconnected),
-            Link::Calling(call) => self.abandon(call),
+            LinkState::Connected(connection) => {
+                self.end(connection.peer, OwnedUpcall::Disconnected)
+            }
+            LinkState::Connecting(call) => self.abandon(call),
             _ => {}
         }
     }
@@ -48,14 +54,14 @@ impl Engine {
         Ok((id, port))
     }
 
-    /// Stops listening. Requests that the consumer has seen stay his to answer.
+    /// Stops listening. The consumer can still answer requests that it has seen.
     pub(crate) fn close(&mut self, id: Id) {
         self.listeners.remove(&id);
         let unseen: Vec<Id> = self
             .upcalls
             .iter()
-            .filter_map(|pending| match pending.note {
-                Note::Request { call, .. } if pending.object == id => Some(call),
+            .filter_map(|pending| match pending.upcall {
+                OwnedUpcall::Request { call, .. } if pending.object == id => Some(call),
                 _ => None,
             })
             .collect();
@@ -65,21 +71,21 @@ impl Engine {
     }
 
     pub(crate) fn connect(&mut self, id: Id, to: &Connect<'_>) -> Result<()> {
-        let Some(Qp { link: link @ Link::Idle, .. }) = self.qps.get_mut(&id) else {
+        let Some(Qp { link: link @ LinkState::Idle, .. }) = self.qps.get_mut(&id) else {
             return Err(Error::of(DAT_INVALID_STATE));
         };
         let call = Id::new();
-        *link = Link::Calling(call);
+        *link = LinkState::Connecting(call);
         if !to.addr.ip().to_canonical().is_loopback() {
-            self.end(id, Note::Unreachable);
+            self.end(id, OwnedUpcall::Unreachable);
             return Ok(());
         }
         let Some((listener, sink, backlog)) = self.listener(to.port) else {
-            self.end(id, Note::Rejected { by_peer: false, private: Vec::new() });
+            self.end(id, OwnedUpcall::Rejected { by_peer: false, private: Vec::new() });
             return Ok(());
         };
         if self.calls.values().filter(|call| call.listener == listener).count() >= backlog {
-            self.end(id, Note::Rejected { by_peer: false, private: Vec::new() });
+            self.end(id, OwnedUpcall::Rejected { by_peer: false, private: Vec::new() });
             return Ok(());
         }
         let from = SocketAddr::new(to.addr.ip(), self.next_port());
@@ -87,10 +93,10 @@ impl Engine {
         let deadline = to.timeout.and_then(|t| Instant::now().checked_add(t));
         self.calls.insert(
             call,
-            Call { caller: id, listener, from, to: to_addr, depth: to.depth, deadline },
+            ConnectRequest { caller: id, listener, from, to: to_addr, depth: to.depth, deadline },
         );
-        let note = Note::Request { call, from, to: to_addr, private: to.private.to_vec() };
-        self.upcalls.push_back(Pending { object: listener, sink, note });
+        let upcall = OwnedUpcall::Request { call, from, to: to_addr, private: to.private.to_vec() };
+        self.upcalls.push_back(PendingUpcall { object: listener, sink, upcall });
         Ok(())
     }
 
@@ -101,13 +107,13 @@ impl Engine {
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()> {
-        if !matches!(self.qps.get(&id), Some(Qp { link: Link::Idle, .. })) {
+        if !matches!(self.qps.get(&id), Some(Qp { link: LinkState::Idle, .. })) {
             return Err(Error::of(DAT_INVALID_STATE));
         }
         let call = match self.calls.remove(&call) {
             Some(answered) if self.is_calling(answered.caller, call) => answered,
             _ => {
-                self.end(id, Note::AcceptFailed);
+                self.end(id, OwnedUpcall::AcceptFailed);
                 return Ok(());
             }
         };
@@ -120,10 +126,15 @@ impl Engine {
             [(call.caller, id, active.outgoing), (id, call.caller, passive.outgoing)]
         {
             if let Some(qp) = self.qps.get_mut(&end) {
-                qp.link = Link::Up(Up { peer, announced: false, closing: None, reads });
+                qp.link = LinkState::Connected(Connection {
+                    peer,
+                    announced: false,
+                    closing: None,
+                    reads,
+                });
             }
         }
-        let established = |private: &[u8], peer, local, depth| Note::Established {
+        let established = |private: &[u8], peer, local, depth| OwnedUpcall::Established {
             private: private.to_vec(),
             peer,
             local,
@@ -134,33 +145,35 @@ impl Engine {
         Ok(())
     }
 
-    /// Answers a request with no, if it still is unanswered.
+    /// Refuses a request, if it was not answered.
     pub(crate) fn refuse(&mut self, call: Id, by_peer: bool, private: &[u8]) {
         if let Some(refused) = self.calls.remove(&call)
             && self.is_calling(refused.caller, call)
         {
-            self.end(refused.caller, Note::Rejected { by_peer, private: private.to_vec() });
+            self.end(refused.caller, OwnedUpcall::Rejected { by_peer, private: private.to_vec() });
         }
     }
 
-    /// The consumer knows of the connection: data may move.
-    pub(crate) fn announced(&mut self, id: Id) {
-        if let Some(Qp { link: Link::Up(up), .. }) = self.qps.get_mut(&id) {
-            up.announced = true;
-            let peer = up.peer;
-            self.pump(id);
-            self.pump(peer);
+    /// The consumer knows of the connection, so data may move.
+    pub(crate) fn mark_announced(&mut self, id: Id) {
+        if let Some(Qp { link: LinkState::Connected(connection), .. }) = self.qps.get_mut(&id) {
+            connection.announced = true;
+            let peer = connection.peer;
+            self.carry_out_requests(id);
+            self.carry_out_requests(peer);
         }
     }
 
     pub(crate) fn disconnect(&mut self, id: Id, how: Close) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         match (&mut qp.link, how) {
-            (Link::Idle | Link::Ended, _) => {}
-            (Link::Calling(_), _) => self.end(id, Note::Disconnected),
-            (Link::Up(_), Close::Abrupt) => self.end_both(id, &Note::Disconnected),
-            (Link::Up(up), Close::Graceful) => {
-                up.closing.get_or_insert(qp.requests.len());
+            (LinkState::Idle | LinkState::Ended, _) => {}
+            (LinkState::Connecting(_), _) => self.end(id, OwnedUpcall::Disconnected),
+            (LinkState::Connected(_), Close::Abrupt) => {
+                self.end_both(id, &OwnedUpcall::Disconnected)
+            }
+            (LinkState::Connected(connection), Close::Graceful) => {
+                connection.closing.get_or_insert(qp.requests.len());
                 self.drained(id, 0);
             }
         }
@@ -173,7 +186,7 @@ impl Engine {
         self.expire();
     }
 
-    /// Ends the attempts whose time is over.
+    /// Ends the attempts whose time limit has passed.
     pub(crate) fn expire(&mut self) {
         if self.next_timer().is_none() {
             return;
@@ -186,30 +199,32 @@ impl Engine {
             .map(|c| c.caller)
             .collect();
         for caller in over {
-            self.end(caller, Note::TimedOut);
+            self.end(caller, OwnedUpcall::TimedOut);
         }
     }
 
-    /// When `expire` has something to do.
+    /// The time at which `expire` has something to do.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         self.calls.values().filter_map(|call| call.deadline).min()
     }
 
-    /// Counts requests carried out against a graceful close, which ends the connection after the last one.
+    /// Counts requests that a graceful close waits for. The close ends the connection after the
+    /// last one.
     pub(super) fn drained(&mut self, id: Id, n: usize) {
-        if let Some(Qp { link: Link::Up(Up { closing: Some(left), .. }), .. }) =
-            self.qps.get_mut(&id)
+        if let Some(Qp {
+            link: LinkState::Connected(Connection { closing: Some(left), .. }), ..
+        }) = self.qps.get_mut(&id)
         {
             *left = left.saturating_sub(n);
             if *left == 0 {
-                self.end_both(id, &Note::Disconnected);
+                self.end_both(id, &OwnedUpcall::Disconnected);
             }
         }
     }
 
-    pub(super) fn end_both(&mut self, id: Id, why: &Note) {
+    pub(super) fn end_both(&mut self, id: Id, why: &OwnedUpcall) {
         let peer = match self.qps.get(&id) {
-            Some(Qp { link: Link::Up(up), .. }) => Some(up.peer),
+            Some(Qp { link: LinkState::Connected(connection), .. }) => Some(connection.peer),
             _ => None,
         };
         self.end(id, why.clone());
@@ -218,33 +233,33 @@ impl Engine {
         }
     }
 
-    /// Ends a connection or an attempt: flushes what is posted, then says so (promise 2).
-    fn end(&mut self, id: Id, why: Note) {
+    /// Ends a connection or an attempt: flushes what is posted, then reports it (promise 2).
+    fn end(&mut self, id: Id, why: OwnedUpcall) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
-        let link = std::mem::replace(&mut qp.link, Link::Ended);
+        let link = std::mem::replace(&mut qp.link, LinkState::Ended);
         let core = qp.core.clone();
         let (requests, recvs) = (std::mem::take(&mut qp.requests), std::mem::take(&mut qp.recvs));
         for request in requests {
-            self.give_up(request.task);
+            self.cancel(request.task);
             self.flush(id, &core, request.id, request.task.op());
         }
         for recv in recvs {
             self.complete(core.recv_cq, core.wc(recv.id, WcOp::Recv, WcStatus::Flushed), false);
         }
-        if let Link::Calling(call) = link {
+        if let LinkState::Connecting(call) = link {
             self.abandon(call);
         }
         self.notify(id, why);
     }
 
-    /// A request is not carried out.
-    pub(super) fn give_up(&mut self, task: Task) {
+    /// Cancels a request that is not carried out.
+    pub(super) fn cancel(&mut self, task: Task) {
         if let Task::Bind(key) = task {
             self.memory.end(key);
         }
     }
 
-    /// The caller waits no longer.
+    /// Removes the time limit of a request whose caller does not wait any more.
     fn abandon(&mut self, call: Id) {
         if let Some(call) = self.calls.get_mut(&call) {
             call.deadline = None;
@@ -252,12 +267,12 @@ impl Engine {
     }
 
     fn is_calling(&self, id: Id, call: Id) -> bool {
-        matches!(self.qps.get(&id), Some(Qp { link: Link::Calling(c), .. }) if *c == call)
+        matches!(self.qps.get(&id), Some(Qp { link: LinkState::Connecting(c), .. }) if *c == call)
     }
 
-    pub(super) fn notify(&mut self, object: Id, note: Note) {
+    pub(super) fn notify(&mut self, object: Id, upcall: OwnedUpcall) {
         if let Some(qp) = self.qps.get(&object) {
-            self.upcalls.push_back(Pending { object, sink: qp.sink, note });
+            self.upcalls.push_back(PendingUpcall { object, sink: qp.sink, upcall });
         }
     }
 
@@ -272,14 +287,14 @@ impl Engine {
         })
     }
 
-    /// The dynamic port numbers (RFC 6335, 6), one after the other.
+    /// The next of the dynamic port numbers (RFC 6335, 6).
     fn next_port(&mut self) -> u16 {
         self.last_port = self.last_port.wrapping_add(1).max(49152);
         self.last_port
     }
 }
 
-/// A socket address has room for the low 16 bits of a connection qualifier.
+/// A socket address holds the low 16 bits of a connection qualifier.
 fn address(ip: IpAddr, port: u64) -> SocketAddr {
     SocketAddr::new(ip, port as u16)
 }

@@ -1,13 +1,13 @@
-//! Requests: posted, carried out one after the other, completed.
+//! Requests: posting them, carrying them out one after the other, and completing them.
 
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Engine, Id, Link, Note, QpCore, Recv, Request, Task, Up};
+use super::{Connection, Engine, Id, LinkState, OwnedUpcall, QpCore, Recv, Request, Task};
 use crate::memory::{View, Window, copy, length};
 use dat_core::provider::{PostError, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
 
-/// What became of the request at the head of a queue.
+/// What happened to the request at the head of a queue.
 enum Outcome {
     Done,
     /// The peer has no receive buffer.
@@ -30,7 +30,7 @@ impl Engine {
         if is_atomic(wr.op) && length(wr.segments)? != ATOMIC_SIZE {
             return Err(PostError::Bounds);
         }
-        // A fence needs no more: requests are carried out one after the other.
+        // A fence has no further effect: requests are carried out one after the other.
         let &SendWr { id, op, signalled, solicited, quiet, .. } = wr;
         let (bytes, segments) = (length(wr.segments)?, wr.segments.to_vec());
         let task = Task::Transfer(op);
@@ -59,21 +59,21 @@ impl Engine {
     fn queue(&mut self, id: Id, request: Request) -> std::result::Result<(), PostError> {
         let qp = self.qps.get_mut(&id).ok_or(PostError::Unsupported)?;
         match qp.link {
-            Link::Ended => {
+            LinkState::Ended => {
                 let core = qp.core.clone();
-                self.give_up(request.task);
+                self.cancel(request.task);
                 self.flush(id, &core, request.id, request.task.op());
             }
             _ if qp.requests.len() >= qp.core.max_requests => return Err(PostError::Full),
             _ => {
                 qp.requests.push_back(request);
-                self.pump(id);
+                self.carry_out_requests(id);
             }
         }
         Ok(())
     }
 
-    /// A request is flushed.
+    /// Flushes a request.
     pub(super) fn flush(&mut self, qp: Id, core: &QpCore, id: u64, op: WcOp) {
         self.complete(core.request_cq, core.wc(id, op, WcStatus::Flushed), false);
         if core.request_cq.is_none() {
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Where the local memory of a transfer is, if it may be used so.
+    /// The addresses of the local memory of a transfer, if the access is permitted.
     fn local(
         &self,
         qp: Id,
@@ -102,22 +102,22 @@ impl Engine {
             SendOp::Read(_) | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => {
                 self.memory.local(pd, segments, true)
             }
-            SendOp::ReadToWindow(_) => self.memory.exposed(pd, qp, segments),
+            SendOp::ReadToWindow(_) => self.memory.locate_sink(pd, qp, segments),
         }
     }
 
     /// Carries out the requests of `id` as far as possible.
-    pub(super) fn pump(&mut self, id: Id) {
-        while let Some((up, core)) = self.running(id) {
+    pub(super) fn carry_out_requests(&mut self, id: Id) {
+        while let Some((connection, core)) = self.running(id) {
             let Some(mut request) = self.qps.get_mut(&id).and_then(|qp| qp.requests.pop_front())
             else {
                 return;
             };
             let mut wc = core.wc(request.id, request.task.op(), WcStatus::Success);
-            match self.carry_out(id, &core, &up, &request) {
+            match self.carry_out(id, &core, &connection, &request) {
                 Outcome::Starved => {
                     if !std::mem::replace(&mut request.starved, true) {
-                        self.notify(up.peer, Note::ReceiverNotReady(request.bytes));
+                        self.notify(connection.peer, OwnedUpcall::ReceiverNotReady(request.bytes));
                     }
                     if let Some(qp) = self.qps.get_mut(&id) {
                         qp.requests.push_front(request);
@@ -130,7 +130,7 @@ impl Engine {
                     if core.request_cq.is_none() {
                         self.count_carried_out(id);
                     }
-                    self.end_both(id, &Note::Broken);
+                    self.end_both(id, &OwnedUpcall::Broken);
                 }
                 Outcome::Done => {
                     wc.bytes = request.bytes;
@@ -144,68 +144,76 @@ impl Engine {
         }
     }
 
-    /// The connection of a queue pair on which data may move.
-    fn running(&self, id: Id) -> Option<(Up, QpCore)> {
+    /// The connection of a queue pair, if data may move on it.
+    fn running(&self, id: Id) -> Option<(Connection, QpCore)> {
         let qp = self.qps.get(&id)?;
-        let Link::Up(up) = qp.link else { return None };
-        let Link::Up(peer) = self.qps.get(&up.peer)?.link else { return None };
-        (up.announced && peer.announced).then(|| (up, qp.core.clone()))
+        let LinkState::Connected(connection) = qp.link else { return None };
+        let LinkState::Connected(peer) = self.qps.get(&connection.peer)?.link else { return None };
+        (connection.announced && peer.announced).then(|| (connection, qp.core.clone()))
     }
 
-    fn carry_out(&mut self, id: Id, core: &QpCore, up: &Up, request: &Request) -> Outcome {
+    fn carry_out(
+        &mut self,
+        id: Id,
+        core: &QpCore,
+        connection: &Connection,
+        request: &Request,
+    ) -> Outcome {
         let op = match request.task {
             Task::Transfer(op) => op,
             Task::Bind(key) if self.memory.bind(key) => return Outcome::Done,
             Task::Bind(_) => return Outcome::Failed(WcStatus::BindFailed),
         };
-        // The region may have gone since the post.
+        // The region may have been deregistered since the post.
         let Ok(local) = self.local(id, core.pd, op, &request.segments) else {
             return Outcome::Failed(WcStatus::LocalProtection);
         };
-        let Some(peer) = self.qps.get(&up.peer).map(|qp| qp.core.clone()) else {
+        let Some(peer) = self.qps.get(&connection.peer).map(|qp| qp.core.clone()) else {
             return Outcome::Failed(WcStatus::Transport);
         };
         match op {
             SendOp::Send { invalidate } => {
-                self.send(id, up.peer, &peer, (request, &local), invalidate)
+                self.send(id, connection.peer, &peer, (request, &local), invalidate)
             }
             SendOp::WriteImm { to, immediate } => {
-                let place = self.memory.remote(peer.pd, up.peer, to, request.bytes, true);
+                let place = self.memory.remote(peer.pd, connection.peer, to, request.bytes, true);
                 let Some(place) = place else { return Outcome::Failed(WcStatus::RemoteAccess) };
-                self.write_imm(id, up.peer, &peer, (request, &local), (place, immediate))
+                self.write_imm(id, connection.peer, &peer, (request, &local), (place, immediate))
             }
-            op if is_atomic(op) && up.reads == 0 => Outcome::Failed(WcStatus::LocalEp),
-            SendOp::FetchAdd { at, add } => self.atomic(&peer, up.peer, at, &local, |target| {
-                target.fetch_add(add, Ordering::AcqRel)
-            }),
+            op if is_atomic(op) && connection.reads == 0 => Outcome::Failed(WcStatus::LocalEp),
+            SendOp::FetchAdd { at, add } => {
+                self.atomic(&peer, connection.peer, at, &local, |target| {
+                    target.fetch_add(add, Ordering::AcqRel)
+                })
+            }
             SendOp::CompareSwap { at, compare, swap } => {
-                self.atomic(&peer, up.peer, at, &local, |target| {
+                self.atomic(&peer, connection.peer, at, &local, |target| {
                     let swapped =
                         target.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
                     swapped.unwrap_or_else(|original| original)
                 })
             }
             SendOp::Write(to) => {
-                match self.memory.remote(peer.pd, up.peer, to, request.bytes, true) {
-                    // SAFETY: local and remote segments were checked against live regions just now.
-                    Some(to) => unsafe { moved(&local, &[to]) },
+                match self.memory.remote(peer.pd, connection.peer, to, request.bytes, true) {
+                    // SAFETY: local and remote segments were just checked against live regions.
+                    Some(to) => unsafe { copy_segments(&local, &[to]) },
                     None => Outcome::Failed(WcStatus::RemoteAccess),
                 }
             }
-            SendOp::Read(_) | SendOp::ReadToWindow(_) if up.reads == 0 => {
+            SendOp::Read(_) | SendOp::ReadToWindow(_) if connection.reads == 0 => {
                 Outcome::Failed(WcStatus::LocalEp)
             }
             SendOp::Read(from) | SendOp::ReadToWindow(from) => {
-                match self.memory.remote(peer.pd, up.peer, from, request.bytes, false) {
+                match self.memory.remote(peer.pd, connection.peer, from, request.bytes, false) {
                     // SAFETY: as above.
-                    Some(from) => unsafe { moved(&[from], &local) },
+                    Some(from) => unsafe { copy_segments(&[from], &local) },
                     None => Outcome::Failed(WcStatus::RemoteAccess),
                 }
             }
         }
     }
 
-    /// Consumes a receive buffer of the peer without looking at it.
+    /// Consumes a receive buffer of the peer without using it.
     fn write_imm(
         &mut self,
         from: Id,
@@ -215,11 +223,11 @@ impl Engine {
         (place, immediate): (Segment, u32),
     ) -> Outcome {
         let Some(recv) = self.take_recv(to, from) else { return Outcome::Starved };
-        if let Some(failed) = self.hold(to, peer, &recv) {
+        if let Some(failed) = self.count_held(to, peer, &recv) {
             return failed;
         }
-        // SAFETY: local and remote segments were checked against live regions just now.
-        let outcome = unsafe { moved(local, &[place]) };
+        // SAFETY: local and remote segments were just checked against live regions.
+        let outcome = unsafe { copy_segments(local, &[place]) };
         let wc = peer.wc(recv.id, WcOp::Recv, WcStatus::Success);
         let wc = Wc { bytes: request.bytes, immediate: Some(immediate), ..wc };
         self.complete(peer.recv_cq, wc, request.solicited);
@@ -236,7 +244,7 @@ impl Engine {
     ) -> Outcome {
         match self.memory.atomic(peer.pd, to, at) {
             Ok(addr) => {
-                // SAFETY: aligned, and checked against a live region just now.
+                // SAFETY: the address is aligned, and was just checked against a live region.
                 let target =
                     unsafe { AtomicU64::from_ptr(with_exposed_provenance_mut(addr as usize)) };
                 let original = operation(target).to_ne_bytes();
@@ -245,18 +253,18 @@ impl Engine {
                     len: ATOMIC_SIZE,
                     key: 0,
                 };
-                // SAFETY: the local segments were checked just now; the other one is `original`.
-                unsafe { moved(&[from], local) }
+                // SAFETY: the local segments were just checked, and the other one is `original`.
+                unsafe { copy_segments(&[from], local) }
             }
             Err(status) => Outcome::Failed(status),
         }
     }
 
-    /// Counts a buffer as held by the endpoint. `Some`: by the hard watermark it is one too many.
-    fn hold(&mut self, to: Id, peer: &QpCore, recv: &Recv) -> Option<Outcome> {
-        let exceeded = peer.holding.took();
+    /// Counts a buffer as held by the endpoint. `Some`: the buffer exceeds the hard watermark.
+    fn count_held(&mut self, to: Id, peer: &QpCore, recv: &Recv) -> Option<Outcome> {
+        let exceeded = peer.holding.buffer_taken();
         if exceeded.soft {
-            self.notify(to, Note::HighWatermark);
+            self.notify(to, OwnedUpcall::HighWatermark);
         }
         exceeded.hard.then(|| {
             self.complete(peer.recv_cq, peer.wc(recv.id, WcOp::Recv, WcStatus::Flushed), false);
@@ -274,7 +282,7 @@ impl Engine {
     ) -> Outcome {
         let Some(recv) = self.take_recv(to, from) else { return Outcome::Starved };
         let mut wc = peer.wc(recv.id, WcOp::Recv, WcStatus::Success);
-        if let Some(failed) = self.hold(to, peer, &recv) {
+        if let Some(failed) = self.count_held(to, peer, &recv) {
             return failed;
         }
         let fits = request.bytes <= recv.bytes;
@@ -286,7 +294,7 @@ impl Engine {
                 (WcStatus::LocalProtection, WcStatus::RemoteAccess)
             }
             Ok(sink) => {
-                // SAFETY: both lists were checked against live regions just now.
+                // SAFETY: both lists were just checked against live regions.
                 unsafe { copy(local, &sink) };
                 wc.bytes = request.bytes;
                 wc.invalidated = invalidate;
@@ -303,7 +311,7 @@ impl Engine {
     }
 }
 
-/// Bytes that an atomic operation works on.
+/// The number of bytes that an atomic operation works on.
 const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
 
 fn is_atomic(op: SendOp) -> bool {
@@ -311,9 +319,9 @@ fn is_atomic(op: SendOp) -> bool {
 }
 
 /// # Safety
-/// As [`copy`].
-unsafe fn moved(from: &[Segment], to: &[Segment]) -> Outcome {
-    // SAFETY: the caller's promise.
+/// As for [`copy`].
+unsafe fn copy_segments(from: &[Segment], to: &[Segment]) -> Outcome {
+    // SAFETY: the caller guarantees this.
     unsafe { copy(from, to) };
     Outcome::Done
 }

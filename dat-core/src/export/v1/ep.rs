@@ -1,10 +1,10 @@
-//! Endpoints, but for the posts.
+//! Endpoints, except for posts.
 
 use std::ptr::{from_ref, null};
 
 use dat_sys::*;
 
-use super::convert::{functions, query, refuse};
+use super::convert::{query, refuse, v1_functions};
 use super::record::{TooLarge, ep_attr_to_2_0, ep_param_to_2_0};
 use super::{mask, record};
 use crate::ep::Ep;
@@ -13,7 +13,7 @@ use crate::export::ep;
 use crate::ia::Ia;
 use crate::provider::Transport;
 
-functions! {
+v1_functions! {
     /// dat_ep_create.
     fn ep_create<T>(
         ia: DAT_IA_HANDLE,
@@ -56,23 +56,27 @@ functions! {
     }
 
     /// dat_ep_modify.
-    fn ep_modify<T, SAFE>(ep: DAT_EP_HANDLE, mask: v1::DAT_EP_PARAM_MASK, param: *const v1::DAT_EP_PARAM) {
+    fn ep_modify<T, THREAD_SAFE>(
+        ep: DAT_EP_HANDLE,
+        mask: v1::DAT_EP_PARAM_MASK,
+        param: *const v1::DAT_EP_PARAM,
+    ) {
         let mask = mask::ep(mask);
         match param.as_ref().map(|param| ep_param_to_2_0(param, mask)) {
-            Some(Ok(param)) => ep::ep_modify::<T, SAFE>(ep, mask, &param),
+            Some(Ok(param)) => ep::ep_modify::<T, THREAD_SAFE>(ep, mask, &param),
             Some(Err(TooLarge)) => refuse::<Ep<T>>(ep, Error::arg(3)),
-            None => ep::ep_modify::<T, SAFE>(ep, mask, null()),
+            None => ep::ep_modify::<T, THREAD_SAFE>(ep, mask, null()),
         }
     }
 
     /// dat_ep_get_status.
-    fn ep_get_status<T, SAFE>(
+    fn ep_get_status<T, THREAD_SAFE>(
         ep: DAT_EP_HANDLE,
         state: *mut DAT_EP_STATE,
         recv_idle: *mut DAT_BOOLEAN,
         request_idle: *mut DAT_BOOLEAN,
     ) {
-        let status = ep::ep_get_status::<T, SAFE>(ep, state, recv_idle, request_idle);
+        let status = ep::ep_get_status::<T, THREAD_SAFE>(ep, state, recv_idle, request_idle);
         if status == DAT_SUCCESS && let Some(state) = state.as_mut() {
             *state = record::ep_state(*state);
         }

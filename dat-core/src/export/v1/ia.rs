@@ -2,24 +2,24 @@
 
 use dat_sys::*;
 
-use super::convert::{functions, query, status};
+use super::convert::{query, status, v1_functions};
 use super::{mask, record};
 use crate::export::ia;
 use crate::export::register::Version;
 use crate::provider::{Provider, Transport};
 
 /// dat_ia_openv, as the registry calls it.
-pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
+pub(super) unsafe extern "C" fn open<P: Provider, const THREAD_SAFE: bool>(
     name: DAT_NAME_PTR,
     async_evd_min_qlen: DAT_COUNT,
     async_evd: *mut DAT_EVD_HANDLE,
     ia_handle: *mut DAT_IA_HANDLE,
 ) -> DAT_RETURN {
-    // SAFETY: as C promises.
+    // SAFETY: C code satisfies the standard's prototype.
     status(unsafe {
         ia::open_as::<P>(
             Version::V1_2,
-            SAFE,
+            THREAD_SAFE,
             ia::Tables::Own,
             name,
             async_evd_min_qlen,
@@ -29,7 +29,7 @@ pub(super) unsafe extern "C" fn open<P: Provider, const SAFE: bool>(
     })
 }
 
-functions! {
+v1_functions! {
     /// dat_ia_query: two queries in one call.
     fn ia_query<T>(
         ia: DAT_IA_HANDLE,
@@ -42,7 +42,9 @@ functions! {
         let (new_ia_mask, new_provider_mask) = (mask::ia(ia_mask), mask::provider(provider_mask));
         query(ia_mask != 0, ia_attr, DAT_IA_ATTR::zeroed(), |ia_attr| {
             query(provider_mask != 0, provider_attr, DAT_PROVIDER_ATTR::zeroed(), |provider_attr| {
-                ia::ia_query::<T>(ia, async_evd, new_ia_mask, ia_attr, new_provider_mask, provider_attr)
+                ia::ia_query::<T>(
+                    ia, async_evd, new_ia_mask, ia_attr, new_provider_mask, provider_attr
+                )
             }, record::provider_attr)
         }, record::ia_attr)
     }

@@ -1,36 +1,37 @@
-//! Masks of 1.2 as masks of 2.0. A bit that 1.2 does not know becomes one that 2.0 does not know either.
+//! Converts masks of 1.2 to 2.0. A bit that 1.2 does not define becomes one that 2.0 does not
+//! define either.
 
 use dat_sys::*;
 
-/// The bits in `moved` go up by `places`, the others of `all` stay.
-const fn translate(mask: u64, all: u64, moved: u64, places: u32, unknown: u64) -> u64 {
-    let known = mask & !moved | (mask & moved) << places;
+/// Shifts the bits in `shifted` up by `places`. The other bits of `all` stay.
+const fn translate(mask: u64, all: u64, shifted: u64, places: u32, unknown: u64) -> u64 {
+    let known = mask & !shifted | (mask & shifted) << places;
     if mask & !all == 0 { known } else { unknown }
 }
 
-/// In a mask of 64 bits and in one of 32, a bit of no field.
+/// A bit of no field, in a mask of 64 bits and in one of 32.
 const UNKNOWN: u64 = 1 << 63;
 const UNKNOWN_32: u64 = 1 << 31;
 
 pub(super) fn ia(mask: v1::DAT_IA_ATTR_MASK) -> DAT_IA_ATTR_MASK {
-    let moved = v1::DAT_IA_FIELD_ALL & !(v1::DAT_IA_FIELD_IA_NUM_TRANSPORT_ATTR - 1);
-    translate(mask, v1::DAT_IA_FIELD_ALL, moved, 3, UNKNOWN)
+    let shifted = v1::DAT_IA_FIELD_ALL & !(v1::DAT_IA_FIELD_IA_NUM_TRANSPORT_ATTR - 1);
+    translate(mask, v1::DAT_IA_FIELD_ALL, shifted, 3, UNKNOWN)
 }
 
 pub(super) fn provider(mask: v1::DAT_PROVIDER_ATTR_MASK) -> DAT_PROVIDER_ATTR_MASK {
-    let moved =
+    let shifted =
         v1::DAT_PROVIDER_FIELD_ALL & !(v1::DAT_PROVIDER_FIELD_NUM_PROVIDER_SPECIFIC_ATTR - 1);
-    translate(mask, v1::DAT_PROVIDER_FIELD_ALL, moved, 5, UNKNOWN)
+    translate(mask, v1::DAT_PROVIDER_FIELD_ALL, shifted, 5, UNKNOWN)
 }
 
 pub(super) fn ep(mask: v1::DAT_EP_PARAM_MASK) -> DAT_EP_PARAM_MASK {
-    let moved = (v1::DAT_EP_FIELD_SRQ_HANDLE << 1) - v1::DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR;
-    translate(mask, v1::DAT_EP_FIELD_ALL, moved, 1, UNKNOWN)
+    let shifted = (v1::DAT_EP_FIELD_SRQ_HANDLE << 1) - v1::DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR;
+    translate(mask, v1::DAT_EP_FIELD_ALL, shifted, 1, UNKNOWN)
 }
 
 pub(super) fn lmr(mask: v1::DAT_LMR_PARAM_MASK) -> DAT_LMR_PARAM_MASK {
-    let moved = v1::DAT_LMR_FIELD_ALL & !(v1::DAT_LMR_FIELD_LMR_CONTEXT - 1);
-    translate(mask.into(), v1::DAT_LMR_FIELD_ALL.into(), moved.into(), 1, UNKNOWN_32)
+    let shifted = v1::DAT_LMR_FIELD_ALL & !(v1::DAT_LMR_FIELD_LMR_CONTEXT - 1);
+    translate(mask.into(), v1::DAT_LMR_FIELD_ALL.into(), shifted.into(), 1, UNKNOWN_32)
         as DAT_LMR_PARAM_MASK
 }
 
@@ -38,7 +39,7 @@ pub(super) fn rmr(mask: v1::DAT_RMR_PARAM_MASK) -> DAT_RMR_PARAM_MASK {
     translate(mask.into(), v1::DAT_RMR_FIELD_ALL.into(), 0, 0, UNKNOWN_32) as DAT_RMR_PARAM_MASK
 }
 
-/// The masks of 2.0 overlap: the proxy is 3, everything is 4.
+/// The masks of 2.0 overlap: the bits of the proxy are 3, and those of all fields are 4.
 pub(super) fn cno(mask: v1::DAT_CNO_PARAM_MASK) -> DAT_CNO_PARAM_MASK {
     match mask {
         0 | DAT_CNO_FIELD_IA_HANDLE => mask,
@@ -52,8 +53,9 @@ pub(super) fn cno(mask: v1::DAT_CNO_PARAM_MASK) -> DAT_CNO_PARAM_MASK {
 mod tests {
     use super::*;
 
-    /// By name: every constant of 1.2 with this beginning, translated, is the constant of 2.0 with the same name.
-    fn agree(beginning: &str, translate: impl Fn(u64) -> u64) -> usize {
+    /// Checks every constant of 1.2 whose name has this beginning: the translated value is the
+    /// constant of 2.0 with the same name.
+    fn check_constants(beginning: &str, translate: impl Fn(u64) -> u64) -> usize {
         let new = |name: &str| {
             let all = describe::CONSTANTS.iter().copied().flatten();
             all.clone().find(|constant| constant.name == name).expect("a name of 2.0").value as u64
@@ -70,12 +72,12 @@ mod tests {
 
     #[test]
     fn every_field_keeps_its_name() {
-        assert_eq!(agree("DAT_IA_FIELD_", ia), 37);
-        assert_eq!(agree("DAT_PROVIDER_FIELD_", provider), 27);
-        assert_eq!(agree("DAT_EP_FIELD_", ep), 30);
-        assert_eq!(agree("DAT_LMR_FIELD_", |mask| lmr(mask as u32).into()), 10);
-        assert_eq!(agree("DAT_RMR_FIELD_", |mask| rmr(mask as u32).into()), 5);
-        assert_eq!(agree("DAT_CNO_FIELD_", |mask| cno(mask as u32).into()), 1);
+        assert_eq!(check_constants("DAT_IA_FIELD_", ia), 37);
+        assert_eq!(check_constants("DAT_PROVIDER_FIELD_", provider), 27);
+        assert_eq!(check_constants("DAT_EP_FIELD_", ep), 30);
+        assert_eq!(check_constants("DAT_LMR_FIELD_", |mask| lmr(mask as u32).into()), 10);
+        assert_eq!(check_constants("DAT_RMR_FIELD_", |mask| rmr(mask as u32).into()), 5);
+        assert_eq!(check_constants("DAT_CNO_FIELD_", |mask| cno(mask as u32).into()), 1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use dat_sys::*;
 
-use super::convert::{functions, query, refuse, renumber};
+use super::convert::{query, refuse, renumber, v1_functions};
 use super::record::lmr_triplet_to_2_0;
 use super::{mask, record};
 use crate::error::{Error, Result};
@@ -13,8 +13,8 @@ use crate::mem::lmr::Lmr;
 use crate::mem::rmr::Rmr;
 use crate::provider::Transport;
 
-functions! {
-    /// dat_lmr_create: addresses are virtual.
+v1_functions! {
+    /// dat_lmr_create. In 1.2 addresses are always virtual.
     fn lmr_create<T>(
         ia: DAT_IA_HANDLE,
         mem_type: DAT_MEM_TYPE,
@@ -29,15 +29,19 @@ functions! {
         registered_address: *mut DAT_VADDR,
     ) {
         let status = mem::lmr_create::<T>(
-            ia, mem_type, region, length, pz, privileges, DAT_VA_TYPE_VA, lmr, lmr_context, rmr_context,
-            registered_length, registered_address,
+            ia, mem_type, region, length, pz, privileges, DAT_VA_TYPE_VA, lmr, lmr_context,
+            rmr_context, registered_length, registered_address,
         );
-        // The type of addresses is the seventh argument of 2.0.
+        // The seventh argument of 2.0, the type of addresses, does not exist in 1.2.
         renumber(status, |argument| if argument > 7 { argument - 1 } else { argument })
     }
 
     /// dat_lmr_query.
-    fn lmr_query<T>(lmr: DAT_LMR_HANDLE, mask: v1::DAT_LMR_PARAM_MASK, param: *mut v1::DAT_LMR_PARAM) {
+    fn lmr_query<T>(
+        lmr: DAT_LMR_HANDLE,
+        mask: v1::DAT_LMR_PARAM_MASK,
+        param: *mut v1::DAT_LMR_PARAM,
+    ) {
         let ask = |param: *mut _| mem::lmr_query::<T>(lmr, mask::lmr(mask), param);
         query(mask != 0, param, DAT_LMR_PARAM::zeroed(), ask, record::lmr_param)
     }
@@ -46,7 +50,9 @@ functions! {
     fn lmr_sync_rdma_read<T>(ia: DAT_IA_HANDLE, iov: *const v1::DAT_LMR_TRIPLET, count: DAT_VLEN) {
         match segments(iov, count) {
             None => mem::lmr_sync_rdma_read::<T>(ia, iov.cast(), count),
-            Some(Ok(segments)) => mem::lmr_sync_rdma_read::<T>(ia, segments.as_ptr(), segments.len() as DAT_VLEN),
+            Some(Ok(segments)) => mem::lmr_sync_rdma_read::<T>(
+                ia, segments.as_ptr(), segments.len() as DAT_VLEN
+            ),
             Some(Err(error)) => refuse::<Ia<T>>(ia, error),
         }
     }
@@ -55,19 +61,26 @@ functions! {
     fn lmr_sync_rdma_write<T>(ia: DAT_IA_HANDLE, iov: *const v1::DAT_LMR_TRIPLET, count: DAT_VLEN) {
         match segments(iov, count) {
             None => mem::lmr_sync_rdma_write::<T>(ia, iov.cast(), count),
-            Some(Ok(segments)) => mem::lmr_sync_rdma_write::<T>(ia, segments.as_ptr(), segments.len() as DAT_VLEN),
+            Some(Ok(segments)) => mem::lmr_sync_rdma_write::<T>(
+                ia, segments.as_ptr(), segments.len() as DAT_VLEN
+            ),
             Some(Err(error)) => refuse::<Ia<T>>(ia, error),
         }
     }
 
     /// dat_rmr_query.
-    fn rmr_query<T>(rmr: DAT_RMR_HANDLE, mask: v1::DAT_RMR_PARAM_MASK, param: *mut v1::DAT_RMR_PARAM) {
+    fn rmr_query<T>(
+        rmr: DAT_RMR_HANDLE,
+        mask: v1::DAT_RMR_PARAM_MASK,
+        param: *mut v1::DAT_RMR_PARAM,
+    ) {
         let ask = |param: *mut _| mem::rmr_query::<T>(rmr, mask::rmr(mask), param);
         query(mask != 0, param, DAT_RMR_PARAM::zeroed(), ask, record::rmr_param)
     }
 
-    /// dat_rmr_bind: the region is found by the context of the triplet; with length 0, which unbinds, there is none.
-    fn rmr_bind<T, SAFE>(
+    /// dat_rmr_bind. The region is found by the context in the triplet. With length 0, which
+    /// unbinds, there is no region.
+    fn rmr_bind<T, THREAD_SAFE>(
         rmr: DAT_RMR_HANDLE,
         triplet: *const v1::DAT_LMR_TRIPLET,
         privileges: DAT_MEM_PRIV_FLAGS,
@@ -76,28 +89,28 @@ functions! {
         flags: DAT_COMPLETION_FLAGS,
         context: *mut DAT_RMR_CONTEXT,
     ) {
-        const TRIPLET: u32 = 2;
+        const TRIPLET_ARG: u32 = 2;
         let triplet = (!triplet.is_null()).then(|| lmr_triplet_to_2_0(&triplet.read_unaligned()));
         let Some(Ok(triplet)) = triplet else {
-            return refuse::<Rmr<T>>(rmr, Error::arg(TRIPLET));
+            return refuse::<Rmr<T>>(rmr, Error::arg(TRIPLET_ARG));
         };
-        let named = handle::on::<Rmr<T>, _>(rmr, |rmr| match triplet.segment_length {
+        let named = handle::with_object::<Rmr<T>, _>(rmr, |rmr| match triplet.segment_length {
             0 => Ok(DAT_HANDLE_NULL),
-            _ => find(rmr, triplet.lmr_context).ok_or(Error::arg(TRIPLET)),
+            _ => find(rmr, triplet.lmr_context).ok_or(Error::arg(TRIPLET_ARG)),
         });
         let lmr = match named {
             Ok(lmr) => lmr,
-            Err(error) if error == Error::arg(TRIPLET) => return refuse::<Rmr<T>>(rmr, error),
-            // The function of 2.0 says so.
+            Err(error) if error == Error::arg(TRIPLET_ARG) => return refuse::<Rmr<T>>(rmr, error),
+            // The function of 2.0 refuses the NULL handle.
             Err(_) => DAT_HANDLE_NULL,
         };
-        let status = mem::rmr_bind::<T, SAFE>(
+        let status = mem::rmr_bind::<T, THREAD_SAFE>(
             rmr, lmr, &triplet, privileges, DAT_VA_TYPE_VA, ep, cookie, flags, context,
         );
         renumber(status, |argument| match argument {
             1 => 1,
-            // The region, of which 1.2 only knows the context, and the type of addresses.
-            2 | 3 | 5 => TRIPLET,
+            // 1.2 has only the context of the region, and no type of addresses.
+            2 | 3 | 5 => TRIPLET_ARG,
             4 => 3,
             later => later - 2,
         })
@@ -110,19 +123,20 @@ functions! {
     }
 }
 
-/// The region of the RMR's adapter that has this context.
+/// The region with this context, of the RMR's adapter.
 fn find<T: Transport>(rmr: &Node<Rmr<T>>, context: DAT_LMR_CONTEXT) -> Option<DAT_LMR_HANDLE> {
     let _control = rmr.ia.control();
     rmr.ia.objects(DAT_HANDLE_TYPE_LMR).into_iter().find(|&lmr| {
-        // SAFETY: under the control lock no region of this adapter goes away.
+        // SAFETY: while the control lock is held, no region of this adapter is freed.
         unsafe { handle::get::<Lmr<T>>(lmr) }.is_ok_and(|lmr| lmr.context() == context)
     })
 }
 
-/// No process has more bytes of addresses, so no region has.
+/// The size of a process's address space, which no region exceeds.
 const ADDRESSES: u64 = 1 << 47;
 
-/// The segments of a synchronisation. `None`: there is nothing at `iov` to convert, and the 2.0 function says so.
+/// The segments of a synchronisation. `None`: there is nothing to convert at `iov`, and the 2.0
+/// function refuses it.
 ///
 /// # Safety
 /// The pointer is NULL or leads to `count` triplets, at any address.
@@ -137,7 +151,7 @@ unsafe fn segments(
     if count > isize::MAX as usize / size_of::<v1::DAT_LMR_TRIPLET>() {
         return Some(Err(Error::arg(3)));
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     let segments = || (0..count).map(|at| unsafe { iov.add(at).read_unaligned() });
     if segments().any(|segment| segment.segment_length > ADDRESSES) {
         return Some(Err(Error::arg(2)));
@@ -145,14 +159,14 @@ unsafe fn segments(
     Some(Ok(segments().flat_map(parts).collect()))
 }
 
-/// A segment of 64 bits of length as segments of 32.
+/// Splits a segment with a length of 64 bits into segments with lengths of 32 bits.
 fn parts(segment: v1::DAT_LMR_TRIPLET) -> impl Iterator<Item = DAT_LMR_TRIPLET> {
-    const PART: u64 = DAT_SEG_LENGTH::MAX as u64;
+    const MAX_PART_BYTES: u64 = DAT_SEG_LENGTH::MAX as u64;
     let (start, length) = (segment.virtual_address, segment.segment_length);
     let lmr_context = segment.lmr_context;
-    (0..length.div_ceil(PART)).map(move |part| DAT_LMR_TRIPLET {
-        virtual_address: start.wrapping_add(part * PART),
-        segment_length: (length - part * PART).min(PART) as DAT_SEG_LENGTH,
+    (0..length.div_ceil(MAX_PART_BYTES)).map(move |part| DAT_LMR_TRIPLET {
+        virtual_address: start.wrapping_add(part * MAX_PART_BYTES),
+        segment_length: (length - part * MAX_PART_BYTES).min(MAX_PART_BYTES) as DAT_SEG_LENGTH,
         lmr_context,
     })
 }

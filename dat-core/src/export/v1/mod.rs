@@ -1,9 +1,10 @@
-//! The same provider through the function table of uDAPL 1.2.
+//! The provider's function table for uDAPL 1.2.
 //!
-//! Each function here converts its arguments, calls the very function of the 2.0 table, and converts what comes back:
-//! the status always ([`convert::status`]), structures where they differ ([`record`]), masks ([`mask`]). A pointer that is
-//! NULL stays NULL, so that the 2.0 function judges it. Handles need no conversion; those of an adapter that was
-//! opened for 1.2 have the 1.2 table as their first word.
+//! Each function here converts its arguments, calls the corresponding function of the 2.0 table,
+//! and converts the results: the status always ([`convert::status`]), structures if they differ
+//! ([`record`]), and masks ([`mask`]). A NULL pointer stays NULL, so that the 2.0 function checks
+//! it. Handles need no conversion. Those of an adapter that was opened for 1.2 have the 1.2 table
+//! as their first word.
 
 mod convert;
 mod ep;

@@ -1,4 +1,5 @@
-//! The data path: no lock, no allocation. Segments are converted on the stack, events on their way to the consumer.
+//! The data path. It takes no lock and allocates no memory. Segments are converted on the stack,
+//! and events while they are written to the consumer's record.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -6,7 +7,7 @@ use std::ptr::{null, null_mut};
 
 use dat_sys::*;
 
-use super::convert::{functions, refuse};
+use super::convert::{refuse, v1_functions};
 use super::record::{TooLarge, lmr_triplet_to_2_0, write_event};
 use crate::ep::Ep;
 use crate::ep::post::MAX_SEGMENTS;
@@ -16,48 +17,56 @@ use crate::handle::Object;
 use crate::provider::Transport;
 use crate::srq::Srq;
 
-functions! {
+v1_functions! {
     /// dat_ep_post_send.
-    fn ep_post_send<T, SAFE>(
+    fn ep_post_send<T, THREAD_SAFE>(
         ep: DAT_EP_HANDLE,
         count: DAT_COUNT,
         iov: *mut v1::DAT_LMR_TRIPLET,
         cookie: DAT_DTO_COOKIE,
         flags: DAT_COMPLETION_FLAGS,
     ) {
-        with_segments::<Ep<T>>(ep, count, iov, |iov| post::ep_post_send::<T, SAFE>(ep, count, iov, cookie, flags))
-    }
-
-    /// dat_ep_post_recv.
-    fn ep_post_recv<T, SAFE>(
-        ep: DAT_EP_HANDLE,
-        count: DAT_COUNT,
-        iov: *mut v1::DAT_LMR_TRIPLET,
-        cookie: DAT_DTO_COOKIE,
-        flags: DAT_COMPLETION_FLAGS,
-    ) {
-        with_segments::<Ep<T>>(ep, count, iov, |iov| post::ep_post_recv::<T, SAFE>(ep, count, iov, cookie, flags))
-    }
-
-    /// dat_ep_post_rdma_read. All of the remote segment is read, so one that is too long is refused.
-    fn ep_post_rdma_read<T, SAFE>(
-        ep: DAT_EP_HANDLE,
-        count: DAT_COUNT,
-        iov: *mut v1::DAT_LMR_TRIPLET,
-        cookie: DAT_DTO_COOKIE,
-        remote: *const v1::DAT_RMR_TRIPLET,
-        flags: DAT_COMPLETION_FLAGS,
-    ) {
-        if remote.as_ref().is_some_and(|remote| remote.segment_length > DAT_SEG_LENGTH::MAX.into()) {
-            return refuse::<Ep<T>>(ep, Error::of(DAT_LENGTH_ERROR));
-        }
         with_segments::<Ep<T>>(ep, count, iov, |iov| {
-            with_target(remote, |remote| post::ep_post_rdma_read::<T, SAFE>(ep, count, iov, cookie, remote, flags))
+            post::ep_post_send::<T, THREAD_SAFE>(ep, count, iov, cookie, flags)
         })
     }
 
-    /// dat_ep_post_rdma_write. The remote segment may have more room than any message fills.
-    fn ep_post_rdma_write<T, SAFE>(
+    /// dat_ep_post_recv.
+    fn ep_post_recv<T, THREAD_SAFE>(
+        ep: DAT_EP_HANDLE,
+        count: DAT_COUNT,
+        iov: *mut v1::DAT_LMR_TRIPLET,
+        cookie: DAT_DTO_COOKIE,
+        flags: DAT_COMPLETION_FLAGS,
+    ) {
+        with_segments::<Ep<T>>(ep, count, iov, |iov| {
+            post::ep_post_recv::<T, THREAD_SAFE>(ep, count, iov, cookie, flags)
+        })
+    }
+
+    /// dat_ep_post_rdma_read. All of the remote segment is read, so a length of 4 GiB or more is
+    /// refused.
+    fn ep_post_rdma_read<T, THREAD_SAFE>(
+        ep: DAT_EP_HANDLE,
+        count: DAT_COUNT,
+        iov: *mut v1::DAT_LMR_TRIPLET,
+        cookie: DAT_DTO_COOKIE,
+        remote: *const v1::DAT_RMR_TRIPLET,
+        flags: DAT_COMPLETION_FLAGS,
+    ) {
+        let max = DAT_SEG_LENGTH::MAX.into();
+        if remote.as_ref().is_some_and(|remote| remote.segment_length > max) {
+            return refuse::<Ep<T>>(ep, Error::of(DAT_LENGTH_ERROR));
+        }
+        with_segments::<Ep<T>>(ep, count, iov, |iov| {
+            with_target(remote, |remote| {
+                post::ep_post_rdma_read::<T, THREAD_SAFE>(ep, count, iov, cookie, remote, flags)
+            })
+        })
+    }
+
+    /// dat_ep_post_rdma_write. The remote segment may be longer than any message.
+    fn ep_post_rdma_write<T, THREAD_SAFE>(
         ep: DAT_EP_HANDLE,
         count: DAT_COUNT,
         iov: *mut v1::DAT_LMR_TRIPLET,
@@ -66,41 +75,48 @@ functions! {
         flags: DAT_COMPLETION_FLAGS,
     ) {
         with_segments::<Ep<T>>(ep, count, iov, |iov| {
-            with_target(remote, |remote| post::ep_post_rdma_write::<T, SAFE>(ep, count, iov, cookie, remote, flags))
+            with_target(remote, |remote| {
+                post::ep_post_rdma_write::<T, THREAD_SAFE>(ep, count, iov, cookie, remote, flags)
+            })
         })
     }
 
     /// dat_srq_post_recv.
-    fn srq_post_recv<T, SAFE>(
+    fn srq_post_recv<T, THREAD_SAFE>(
         srq: DAT_SRQ_HANDLE,
         count: DAT_COUNT,
         iov: *mut v1::DAT_LMR_TRIPLET,
         cookie: DAT_DTO_COOKIE,
     ) {
-        with_segments::<Srq<T>>(srq, count, iov, |iov| post::srq_post_recv::<T, SAFE>(srq, count, iov, cookie))
+        with_segments::<Srq<T>>(srq, count, iov, |iov| {
+            post::srq_post_recv::<T, THREAD_SAFE>(srq, count, iov, cookie)
+        })
     }
 
     /// dat_evd_dequeue.
-    fn evd_dequeue<T, SAFE>(evd: DAT_EVD_HANDLE, event: *mut v1::DAT_EVENT) {
-        deliver(event, |event| post::evd_dequeue::<T, SAFE>(evd, event))
+    fn evd_dequeue<T, THREAD_SAFE>(evd: DAT_EVD_HANDLE, event: *mut v1::DAT_EVENT) {
+        deliver(event, |event| post::evd_dequeue::<T, THREAD_SAFE>(evd, event))
     }
 
     /// dat_evd_wait.
-    fn evd_wait<T, SAFE>(
+    fn evd_wait<T, THREAD_SAFE>(
         evd: DAT_EVD_HANDLE,
         timeout: DAT_TIMEOUT,
         threshold: DAT_COUNT,
         event: *mut v1::DAT_EVENT,
         more: *mut DAT_COUNT,
     ) {
-        deliver(event, |event| evd::evd_wait::<T, SAFE>(evd, timeout, threshold, event, more))
+        deliver(event, |event| {
+            evd::evd_wait::<T, THREAD_SAFE>(evd, timeout, threshold, event, more)
+        })
     }
 }
 
-/// Calls a post with the segments of 2.0. A number or a pointer that is none is the post's to refuse.
+/// Calls a post with converted segments. The post refuses an invalid number or pointer.
 ///
 /// # Safety
-/// The pointer is NULL or leads to `count` triplets, at any address; `handle` as [`handle::get`](crate::handle::get).
+/// The pointer is NULL or leads to `count` triplets, at any address; `handle` as
+/// [`handle::get`](crate::handle::get).
 #[inline(always)]
 unsafe fn with_segments<O: Object>(
     handle: *mut c_void,
@@ -110,24 +126,24 @@ unsafe fn with_segments<O: Object>(
 ) -> DAT_RETURN {
     let count = match usize::try_from(count) {
         Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_null() => count,
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees this.
         Ok(count) if count > MAX_SEGMENTS => return refuse::<O>(handle, Error::arg(2)),
         _ => return post(iov.cast()),
     };
     let mut segments = [const { MaybeUninit::<DAT_LMR_TRIPLET>::uninit() }; MAX_SEGMENTS];
     for (at, segment) in segments.iter_mut().enumerate().take(count) {
-        // SAFETY: one of the `count` triplets.
+        // SAFETY: this is one of the `count` triplets.
         match lmr_triplet_to_2_0(&unsafe { iov.add(at).read_unaligned() }) {
             Ok(converted) => segment.write(converted),
-            // No adapter has messages of that size.
-            // SAFETY: as the caller promised.
+            // No adapter supports messages of that size.
+            // SAFETY: the caller guarantees this.
             Err(TooLarge) => return refuse::<O>(handle, Error::of(DAT_LENGTH_ERROR)),
         };
     }
     post(segments.as_mut_ptr().cast())
 }
 
-/// Calls a post with the remote segment of 2.0, whose length stays below 4 GiB.
+/// Calls a post with the converted remote segment, whose length is limited to less than 4 GiB.
 ///
 /// # Safety
 /// The pointer is NULL or leads to a triplet, at any address.
@@ -139,7 +155,7 @@ unsafe fn with_target(
     if remote.is_null() {
         return post(null());
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees this.
     let remote = unsafe { remote.read_unaligned() };
     post(&DAT_RMR_TRIPLET {
         virtual_address: remote.target_address,
@@ -148,7 +164,7 @@ unsafe fn with_target(
     })
 }
 
-/// Takes an event of 2.0 and delivers it as one of 1.2.
+/// Takes an event of 2.0 and writes it as one of 1.2.
 ///
 /// # Safety
 /// The pointer is NULL or may be written to.
@@ -160,7 +176,7 @@ unsafe fn deliver(
     let mut taken = MaybeUninit::<DAT_EVENT>::uninit();
     let status = take(if event.is_null() { null_mut() } else { taken.as_mut_ptr() });
     if status == DAT_SUCCESS {
-        // SAFETY: the event was taken; a NULL would have been refused.
+        // SAFETY: the event was taken. A NULL would have been refused before.
         unsafe { write_event(taken.as_ptr(), event) };
     }
     status

@@ -1,30 +1,33 @@
-//! Structures of 2.0 as those of 1.2, and back where the consumer passes one.
+//! Conversion of structures from 2.0 to 1.2, and back if the consumer passes one.
 
 use dat_sys::ib::DAT_IB_DTO_EVENT;
 use dat_sys::*;
 
-/// A size in an argument of 1.2 has 64 bits; 2.0 has no words for one of more than 32.
+/// A size in an argument of 1.2 has 64 bits and exceeds the 32 bits that it has in 2.0.
 pub(super) struct TooLarge;
 
 fn size(size: DAT_VLEN) -> Result<DAT_SEG_LENGTH, TooLarge> {
     DAT_SEG_LENGTH::try_from(size).map_err(|_| TooLarge)
 }
 
-/// Copies the members that have the same type in both.
-macro_rules! copied {
-    ($from:ident, $($to:ident)::+ { $($same:ident),* $(,)? } $(, $changed:ident: $value:expr)* $(,)?) => {
+/// Copies the members that have the same type in both versions.
+macro_rules! copy_members {
+    (
+        $from:ident, $($to:ident)::+ { $($same:ident),* $(,)? }
+        $(, $changed:ident: $value:expr)* $(,)?
+    ) => {
         $($to)::+ { $($same: $from.$same,)* $($changed: $value,)* }
     };
 }
 
 pub(super) fn ep_attr_to_2_0(attr: &v1::DAT_EP_ATTR) -> Result<DAT_EP_ATTR, TooLarge> {
-    Ok(copied!(
+    Ok(copy_members!(
         attr,
         DAT_EP_ATTR {
-            service_type, qos, recv_completion_flags, request_completion_flags, max_recv_dtos, max_request_dtos,
-            max_recv_iov, max_request_iov, max_rdma_read_in, max_rdma_read_out, srq_soft_hw, max_rdma_read_iov,
-            max_rdma_write_iov, ep_transport_specific_count, ep_transport_specific, ep_provider_specific_count,
-            ep_provider_specific,
+            service_type, qos, recv_completion_flags, request_completion_flags, max_recv_dtos,
+            max_request_dtos, max_recv_iov, max_request_iov, max_rdma_read_in, max_rdma_read_out,
+            srq_soft_hw, max_rdma_read_iov, max_rdma_write_iov, ep_transport_specific_count,
+            ep_transport_specific, ep_provider_specific_count, ep_provider_specific,
         },
         max_message_size: size(attr.max_message_size)?,
         max_rdma_size: size(attr.max_rdma_size)?,
@@ -32,20 +35,21 @@ pub(super) fn ep_attr_to_2_0(attr: &v1::DAT_EP_ATTR) -> Result<DAT_EP_ATTR, TooL
 }
 
 pub(super) fn ep_attr(attr: &DAT_EP_ATTR) -> v1::DAT_EP_ATTR {
-    copied!(
+    copy_members!(
         attr,
         v1::DAT_EP_ATTR {
-            service_type, qos, recv_completion_flags, request_completion_flags, max_recv_dtos, max_request_dtos,
-            max_recv_iov, max_request_iov, max_rdma_read_in, max_rdma_read_out, srq_soft_hw, max_rdma_read_iov,
-            max_rdma_write_iov, ep_transport_specific_count, ep_transport_specific, ep_provider_specific_count,
-            ep_provider_specific,
+            service_type, qos, recv_completion_flags, request_completion_flags, max_recv_dtos,
+            max_request_dtos, max_recv_iov, max_request_iov, max_rdma_read_in, max_rdma_read_out,
+            srq_soft_hw, max_rdma_read_iov, max_rdma_write_iov, ep_transport_specific_count,
+            ep_transport_specific, ep_provider_specific_count, ep_provider_specific,
         },
         max_message_size: attr.max_message_size.into(),
         max_rdma_size: attr.max_rdma_size.into(),
     )
 }
 
-/// Only the fields in `mask`, which is one of 2.0, are the consumer's word: others may be anything.
+/// Converts only the fields in `mask`, which is a mask of 2.0. The consumer need not initialise the
+/// others.
 pub(super) fn ep_param_to_2_0(
     param: &v1::DAT_EP_PARAM,
     mask: DAT_EP_PARAM_MASK,
@@ -57,11 +61,12 @@ pub(super) fn ep_param_to_2_0(
     if mask & DAT_EP_FIELD_EP_ATTR_MAX_RDMA_SIZE == 0 {
         attr.max_rdma_size = 0;
     }
-    Ok(copied!(
+    Ok(copy_members!(
         param,
         DAT_EP_PARAM {
-            ia_handle, ep_state, local_ia_address_ptr, local_port_qual, remote_ia_address_ptr, remote_port_qual,
-            pz_handle, recv_evd_handle, request_evd_handle, connect_evd_handle, srq_handle,
+            ia_handle, ep_state, local_ia_address_ptr, local_port_qual, remote_ia_address_ptr,
+            remote_port_qual, pz_handle, recv_evd_handle, request_evd_handle, connect_evd_handle,
+            srq_handle,
         },
         comm: DAT_COMM::zeroed(),
         ep_attr: ep_attr_to_2_0(&attr)?,
@@ -69,18 +74,19 @@ pub(super) fn ep_param_to_2_0(
 }
 
 pub(super) fn ep_param(param: &DAT_EP_PARAM) -> v1::DAT_EP_PARAM {
-    copied!(
+    copy_members!(
         param,
         v1::DAT_EP_PARAM {
-            ia_handle, local_ia_address_ptr, local_port_qual, remote_ia_address_ptr, remote_port_qual, pz_handle,
-            recv_evd_handle, request_evd_handle, connect_evd_handle, srq_handle,
+            ia_handle, local_ia_address_ptr, local_port_qual, remote_ia_address_ptr,
+            remote_port_qual, pz_handle, recv_evd_handle, request_evd_handle, connect_evd_handle,
+            srq_handle,
         },
         ep_state: ep_state(param.ep_state),
         ep_attr: ep_attr(&param.ep_attr),
     )
 }
 
-/// 2.0 tells apart how many paths a connection has.
+/// 2.0 has different states for connections with one and with several paths.
 pub(super) fn ep_state(state: DAT_EP_STATE) -> DAT_EP_STATE {
     match state {
         DAT_EP_STATE_CONNECTED_SINGLE_PATH | DAT_EP_STATE_CONNECTED_MULTI_PATH => {
@@ -90,7 +96,7 @@ pub(super) fn ep_state(state: DAT_EP_STATE) -> DAT_EP_STATE {
     }
 }
 
-/// The structure is the same, the numbers of the states are not.
+/// The structure is the same, but the numbers of the states differ.
 pub(super) fn srq_param(param: &DAT_SRQ_PARAM) -> DAT_SRQ_PARAM {
     let srq_state = match param.srq_state {
         DAT_SRQ_STATE_OPERATIONAL => v1::DAT_SRQ_STATE_OPERATIONAL,
@@ -100,7 +106,7 @@ pub(super) fn srq_param(param: &DAT_SRQ_PARAM) -> DAT_SRQ_PARAM {
 }
 
 pub(super) fn lmr_param(param: &DAT_LMR_PARAM) -> v1::DAT_LMR_PARAM {
-    copied!(
+    copy_members!(
         param,
         v1::DAT_LMR_PARAM {
             ia_handle,
@@ -119,7 +125,7 @@ pub(super) fn lmr_param(param: &DAT_LMR_PARAM) -> v1::DAT_LMR_PARAM {
 
 pub(super) fn rmr_param(param: &DAT_RMR_PARAM) -> v1::DAT_RMR_PARAM {
     let triplet = &param.lmr_triplet;
-    copied!(
+    copy_members!(
         param,
         v1::DAT_RMR_PARAM { ia_handle, pz_handle, mem_priv, rmr_context },
         lmr_triplet: v1::DAT_LMR_TRIPLET {
@@ -131,7 +137,7 @@ pub(super) fn rmr_param(param: &DAT_RMR_PARAM) -> v1::DAT_RMR_PARAM {
     )
 }
 
-/// For both kinds of segments: what a length of 64 bits says in 32.
+/// Converts a segment of either kind. The length has 64 bits in 1.2 and 32 in 2.0.
 pub(super) fn lmr_triplet_to_2_0(
     triplet: &v1::DAT_LMR_TRIPLET,
 ) -> Result<DAT_LMR_TRIPLET, TooLarge> {
@@ -144,7 +150,7 @@ pub(super) fn lmr_triplet_to_2_0(
 
 pub(super) fn cno_param(param: &DAT_CNO_PARAM) -> v1::DAT_CNO_PARAM {
     let agent = match param.proxy_type {
-        // SAFETY: the type says which member.
+        // SAFETY: the type selects the member.
         DAT_PROXY_TYPE_AGENT => unsafe { param.proxy.agent },
         _ => DAT_OS_WAIT_PROXY_AGENT_NULL,
     };
@@ -152,16 +158,18 @@ pub(super) fn cno_param(param: &DAT_CNO_PARAM) -> v1::DAT_CNO_PARAM {
 }
 
 pub(super) fn ia_attr(attr: &DAT_IA_ATTR) -> v1::DAT_IA_ATTR {
-    copied!(
+    copy_members!(
         attr,
         v1::DAT_IA_ATTR {
-            adapter_name, vendor_name, hardware_version_major, hardware_version_minor, firmware_version_major,
-            firmware_version_minor, ia_address_ptr, max_eps, max_dto_per_ep, max_rdma_read_per_ep_in,
-            max_rdma_read_per_ep_out, max_evds, max_evd_qlen, max_iov_segments_per_dto, max_lmrs,
-            max_lmr_virtual_address, max_pzs, max_rmrs, max_rmr_target_address, max_srqs, max_ep_per_srq,
-            max_recv_per_srq, max_iov_segments_per_rdma_read, max_iov_segments_per_rdma_write, max_rdma_read_in,
-            max_rdma_read_out, max_rdma_read_per_ep_in_guaranteed, max_rdma_read_per_ep_out_guaranteed,
-            num_transport_attr, transport_attr, num_vendor_attr, vendor_attr,
+            adapter_name, vendor_name, hardware_version_major, hardware_version_minor,
+            firmware_version_major, firmware_version_minor, ia_address_ptr, max_eps, max_dto_per_ep,
+            max_rdma_read_per_ep_in, max_rdma_read_per_ep_out, max_evds, max_evd_qlen,
+            max_iov_segments_per_dto, max_lmrs, max_lmr_virtual_address, max_pzs, max_rmrs,
+            max_rmr_target_address, max_srqs, max_ep_per_srq, max_recv_per_srq,
+            max_iov_segments_per_rdma_read, max_iov_segments_per_rdma_write, max_rdma_read_in,
+            max_rdma_read_out, max_rdma_read_per_ep_in_guaranteed,
+            max_rdma_read_per_ep_out_guaranteed, num_transport_attr, transport_attr,
+            num_vendor_attr, vendor_attr,
         },
         max_lmr_block_size: attr.max_lmr_block_size.into(),
         max_message_size: attr.max_message_size.into(),
@@ -169,36 +177,39 @@ pub(super) fn ia_attr(attr: &DAT_IA_ATTR) -> v1::DAT_IA_ATTR {
     )
 }
 
-/// The support of protection zones has the same numbers on Linux.
+/// The values for the support of protection zones are the same on Linux.
 pub(super) fn provider_attr(attr: &DAT_PROVIDER_ATTR) -> v1::DAT_PROVIDER_ATTR {
-    copied!(
+    copy_members!(
         attr,
         v1::DAT_PROVIDER_ATTR {
             provider_name, provider_version_major, provider_version_minor, lmr_mem_types_supported,
-            iov_ownership_on_return, dat_qos_supported, is_thread_safe, max_private_data_size, supports_multipath,
-            ep_creator, pz_support, optimal_buffer_alignment, evd_stream_merging_supported, srq_supported,
-            srq_watermarks_supported, srq_ep_pz_difference_supported, srq_info_supported, ep_recv_info_supported,
-            lmr_sync_req, dto_async_return_guaranteed, rdma_write_for_rdma_read_req, num_provider_specific_attr,
-            provider_specific_attr,
+            iov_ownership_on_return, dat_qos_supported, is_thread_safe, max_private_data_size,
+            supports_multipath, ep_creator, pz_support, optimal_buffer_alignment,
+            evd_stream_merging_supported, srq_supported, srq_watermarks_supported,
+            srq_ep_pz_difference_supported, srq_info_supported, ep_recv_info_supported,
+            lmr_sync_req, dto_async_return_guaranteed, rdma_write_for_rdma_read_req,
+            num_provider_specific_attr, provider_specific_attr,
         },
         dapl_version_major: v1::DAT_VERSION_MAJOR as u32,
         dapl_version_minor: v1::DAT_VERSION_MINOR as u32,
-        completion_flags_supported: attr.completion_flags_supported & !DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG,
+        completion_flags_supported: attr.completion_flags_supported
+            & !DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG,
     )
 }
 
-/// Writes an event where the consumer wants it.
+/// Converts an event and writes it to `to`.
 ///
 /// # Safety
-/// `event` has its number, its handle and what the number says; `to` may be written to.
+/// `event` has a number, a handle and the data that belong to the number. `to` may be written to.
 #[inline]
 pub(super) unsafe fn write_event(event: *const DAT_EVENT, to: *mut v1::DAT_EVENT) {
-    // SAFETY: as the caller promised; of a union only the member that the number selects is read.
+    // SAFETY: the caller guarantees this. Only the union member that the number selects is read.
     unsafe {
         let mut number = (*event).event_number;
         let data = &raw const (*event).event_data;
         let event_data = match (*event).event_number {
-            // 1.2 has no number for what a peer of 2.0 did: a write with immediate data.
+            // 1.2 has no number for a write with immediate data, which a peer that uses 2.0 can
+            // send.
             DAT_DTO_COMPLETION_EVENT | DAT_IB_DTO_EVENT => {
                 number = DAT_DTO_COMPLETION_EVENT;
                 let dto = (*data).dto_completion_event_data;
@@ -231,7 +242,7 @@ pub(super) unsafe fn write_event(event: *const DAT_EVENT, to: *mut v1::DAT_EVENT
             DAT_SOFTWARE_EVENT => {
                 v1::DAT_EVENT_DATA { software_event_data: (*data).software_event_data }
             }
-            // What is left is asynchronous: an adapter of 1.2 has no extensions.
+            // All other events are asynchronous errors, since an adapter of 1.2 has no extensions.
             _ => v1::DAT_EVENT_DATA { asynch_error_event_data: (*data).asynch_error_event_data },
         };
         to.write(v1::DAT_EVENT {

@@ -1,4 +1,4 @@
-//! What an endpoint is connected by.
+//! The queue pair of an endpoint.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering;
 
 use dat_sys::*;
 
-use super::{Ep, Evds, Flow, Orphans, Setup, params};
+use super::{Ep, Evds, Flow, FreedFlows, Setup, params};
 use crate::error::Result;
 use crate::handle::Ref;
 use crate::provider::{QpCfg, Sink, Token, Transport};
 
-/// A queue pair with what is outstanding on it: one incarnation of the endpoint, from (re)configuration to reset.
-pub(super) struct Link<T: Transport> {
+/// A queue pair with what is outstanding on it: one incarnation of the endpoint, from
+/// (re)configuration to reset.
+pub(super) struct BoundQp<T: Transport> {
     pub(super) qp: T::Qp,
     pub(super) flow: Arc<Flow>,
     /// `DAT_COMPLETION_UNSIGNALLED_FLAG` if requests may carry it, else 0.
@@ -23,27 +24,28 @@ pub(super) struct Link<T: Transport> {
     pub(super) max_write_iov: usize,
     pub(super) max_read_iov: usize,
     pub(super) max_recv_iov: usize,
-    /// Bytes of one message.
+    /// The maximum length of a message in bytes.
     pub(super) max_message: u64,
-    /// Bytes of one RDMA operation.
+    /// The maximum length of an RDMA operation in bytes.
     pub(super) max_rdma: u64,
     pub(super) on_srq: bool,
-    /// The protection zone, by its handle.
+    /// The handle of the protection zone.
     pub(super) pz: usize,
-    /// Completions of binds may go to the request EVD, if there is one.
+    /// Whether completions of binds may go to the request EVD, if there is one.
     pub(super) takes_binds: bool,
 }
 
 impl<T: Transport> Ep<T> {
-    /// A queue pair as configured; NULL if something is missing. On an error nothing has changed.
-    pub(super) fn new_link(&self, setup: &mut Setup<T>) -> Result<*mut Link<T>> {
+    /// Creates a queue pair for the configuration. NULL if the endpoint has no protection zone. On
+    /// an error nothing has changed.
+    pub(super) fn new_bound_qp(&self, setup: &mut Setup<T>) -> Result<*mut BoundQp<T>> {
         let Some(pz) = &setup.pz else { return Ok(std::ptr::null_mut()) };
-        let mut holding = setup.holding.successor();
+        let mut holding = setup.holding.for_next_qp();
         let attr = &setup.attr;
         let count = |n: DAT_COUNT| usize::try_from(n).unwrap_or(0);
         let mut srq_share = setup.srq.as_ref().map(|srq| srq.counts.share());
         if setup.recv_evd.is_none() {
-            holding.tell_nobody(srq_share.take());
+            holding.set_unreported(srq_share.take());
         }
         let holding = Arc::new(holding);
         let (requests, recvs) = (count(attr.max_request_dtos), count(attr.max_recv_dtos));
@@ -51,14 +53,15 @@ impl<T: Transport> Ep<T> {
         let ep = self.shared.ep as *mut c_void;
         let mut flow =
             Flow::new(ep, &self.ia.name, requests, recvs, srq_share, Arc::clone(&holding), tally)?;
-        flow.count_only_reported(setup.request_evd.is_some(), setup.recv_evd.is_some());
-        flow.expect_nothing_of_dead([setup.recv_evd.as_deref(), setup.request_evd.as_deref()]);
-        // Not a box: its address is used, and a box that is moved promises that nobody else has that.
+        flow.lift_unreported_limits(setup.request_evd.is_some(), setup.recv_evd.is_some());
+        flow.mark_lost([setup.recv_evd.as_deref(), setup.request_evd.as_deref()]);
+        // This is no box, because the address is used: moving a box would assert that nobody else
+        // has it.
         let flow = Arc::new(flow);
         let limits = self.ia.transport.attrs();
         let (strict, request_iov) = (limits.strict, count(attr.max_request_iov));
         let write_iov = count(attr.max_rdma_write_iov);
-        // Programs zero the sizes of their endpoints, and OFED's library does not look at them.
+        // Programs set the sizes of their endpoints to 0, and OFED's library does not check them.
         let max_size = |of_ep: u32| u64::from(if strict { of_ep } else { limits.max_message });
         let cfg = QpCfg {
             pd: &pz.pd,
@@ -75,10 +78,11 @@ impl<T: Transport> Ep<T> {
                 .max(count(attr.max_rdma_read_iov)),
             max_recv_segments: count(attr.max_recv_iov),
         };
-        // SAFETY: `shared` is dropped after the link (`unlink` precedes the drop of the endpoint).
+        // SAFETY: `shared` is dropped after the queue pair (`drop_bound_qp` precedes the drop of
+        // the endpoint).
         let sink = unsafe { Sink::new(&*self.shared) };
         let qp = self.ia.transport.qp(cfg, sink)?;
-        let link = Box::into_raw(Box::new(Link {
+        let bound = Box::into_raw(Box::new(BoundQp {
             qp,
             flow,
             unsignalled: params::request_stream_flags(attr) & DAT_COMPLETION_UNSIGNALLED_FLAG,
@@ -105,41 +109,48 @@ impl<T: Transport> Ep<T> {
                 .is_none_or(|evd| evd.flags & DAT_EVD_RMR_BIND_FLAG != 0),
         }));
         setup.holding = holding;
-        Ok(link)
+        Ok(bound)
     }
 
-    /// Drops the queue pair; its completions, which are on `evds`, keep their flow. Called under the control lock.
-    pub(super) fn unlink(&self, control: &mut Orphans, evds: Evds<T>) {
-        self.relink(control, std::ptr::null_mut(), evds);
+    /// Drops the queue pair. Its completions, which are on `evds`, keep their flow. The caller
+    /// holds the control lock.
+    pub(super) fn drop_bound_qp(&self, control: &mut FreedFlows, evds: Evds<T>) {
+        self.replace_bound_qp(control, std::ptr::null_mut(), evds);
     }
 
-    /// The same, with another one in its place.
-    pub(super) fn relink(&self, control: &mut Orphans, link: *mut Link<T>, evds: Evds<T>) {
-        let raw = self.link.swap(link, Ordering::AcqRel);
+    /// Replaces the queue pair by another one, as [`Ep::drop_bound_qp`] does by none.
+    pub(super) fn replace_bound_qp(
+        &self,
+        control: &mut FreedFlows,
+        bound: *mut BoundQp<T>,
+        evds: Evds<T>,
+    ) {
+        let raw = self.bound_qp.swap(bound, Ordering::AcqRel);
         if raw.is_null() {
             return;
         }
-        // SAFETY: made by `new_link`, and whoever swaps it out owns it.
-        let Link { qp, flow, .. } = *unsafe { Box::from_raw(raw) };
-        // SAFETY: no endpoint has it any more, and nobody posts while this runs (`ep::post`).
-        unsafe { flow.settle::<T>(&qp) };
+        // SAFETY: `new_bound_qp` made it, and the thread that swaps it out owns it.
+        let BoundQp { qp, flow, .. } = *unsafe { Box::from_raw(raw) };
+        // SAFETY: the endpoint does not refer to it any more, and no thread posts while this runs
+        // (`ep::post`).
+        unsafe { flow.set_expected::<T>(&qp) };
         drop(qp);
         let [recv, request] = &evds;
         control.adopt(&flow, [recv.as_ref().map(Ref::node), request.as_ref().map(Ref::node)]);
     }
 }
 
-/// Drops one that was never used.
-pub(super) fn discard<T: Transport>(link: *mut Link<T>) {
-    if !link.is_null() {
-        // SAFETY: made by `new_link`; nobody else has it, and no completion refers to its flow.
-        drop(unsafe { Box::from_raw(link) });
+/// Drops a queue pair that was never used.
+pub(super) fn discard<T: Transport>(bound: *mut BoundQp<T>) {
+    if !bound.is_null() {
+        // SAFETY: `new_bound_qp` made it, nobody else has it, and no completion refers to its flow.
+        drop(unsafe { Box::from_raw(bound) });
     }
 }
 
 impl<T: Transport> Drop for Ep<T> {
     fn drop(&mut self) {
-        // Only an endpoint that was never listed gets here with a link.
-        discard(*self.link.get_mut());
+        // Only an endpoint that was never listed still has a queue pair here.
+        discard(*self.bound_qp.get_mut());
     }
 }

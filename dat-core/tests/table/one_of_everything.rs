@@ -1,4 +1,4 @@
-//! One of everything.
+//! One object of every kind.
 
 use std::ptr::null_mut;
 
@@ -9,9 +9,9 @@ use provider_loopback::Adapter;
 
 use crate::client::*;
 
-/// Every kind of object in every state that one side alone, and two together, can bring about; then both adapters are
-/// closed, while threads wait and one more connection is being made.
-pub(crate) fn crowd(t: Table, name: &str) -> Vec<usize> {
+/// Creates every kind of object in every state that one side alone, or two together, can cause.
+/// Then closes both adapters, while threads wait and one more connection is being established.
+pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
     let [(a, x), (b, y)] = connected_by(t, name);
     let mut buffer = [0u8; 64];
     let mut all = Vec::new();
@@ -46,7 +46,8 @@ pub(crate) fn crowd(t: Table, name: &str) -> Vec<usize> {
     dat!(t, ep_post_recv_func(y, 1, &mut lmr.local(0, 8), cookie(2), 0)).unwrap();
     dat!(t, ep_post_send_func(y, 1, &mut lmr.local(0, 8), cookie(3), 0)).unwrap();
     all.push(lmr.handle);
-    // Requests that nobody answers: at a consumer's service point, at a provider's, and at a reserved one.
+    // Requests that are not answered: at a consumer's service point, at a provider's, and at a
+    // reserved one.
     let (reserved, idle) = (b.new_ep(), b.new_ep());
     let (mut rsp, mut idle_rsp) = (null_mut(), null_mut());
     let (consumers, qualifier) = b.new_psp(DAT_PSP_CONSUMER_FLAG);
@@ -59,7 +60,7 @@ pub(crate) fn crowd(t: Table, name: &str) -> Vec<usize> {
         a.connect(ep, qualifier, b"please");
         all.extend([ep, b.arrival()]);
     }
-    // Threads that wait on either side.
+    // Threads that wait on both sides.
     std::thread::scope(|s| {
         for side in [a, b] {
             let aborted = Err(Error::of(DAT_ABORT));
@@ -75,7 +76,7 @@ pub(crate) fn crowd(t: Table, name: &str) -> Vec<usize> {
                         evd_wait_func(busy, DAT_TIMEOUT_INFINITE, 1, &mut event, &mut more)
                     )
                 };
-                // The thread that looks whether this one waits may come first.
+                // The thread that checks whether this one waits may come first.
                 let mut answer = wait();
                 while answer == second {
                     answer = wait();
@@ -92,20 +93,20 @@ pub(crate) fn crowd(t: Table, name: &str) -> Vec<usize> {
                 );
                 assert!(evd.is_null());
             });
-            // A thread waits once a second one is refused.
+            // The thread waits as soon as a second one is refused.
             let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
             let busy = busy as DAT_EVD_HANDLE;
             while dat!(side.table, evd_wait_func(busy, 0, 1, &mut event, &mut more)) != second {
                 std::thread::yield_now();
             }
             let cno = cno as DAT_CNO_HANDLE;
-            // SAFETY: nobody frees it before the close below.
+            // SAFETY: nobody frees the CNO before the close below.
             while !unsafe { handle::get::<Cno<Adapter>>(cno) }.unwrap().has_waiters() {
                 std::thread::yield_now();
             }
             all.extend([busy, cno]);
         }
-        // The peers of `b` hear of it before their own adapter goes.
+        // The peers of `b` are notified before their own adapter is closed.
         b.close();
         let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
         let mut heard = [0; 4];

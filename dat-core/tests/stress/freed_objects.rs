@@ -1,5 +1,5 @@
-//! Objects that are freed while other threads call functions on them: each call does what it should, or says that the handle
-//! is invalid, or that the wait was aborted.
+//! Objects that are freed while other threads call functions on them. Each call succeeds, or
+//! reports an invalid handle, or reports an aborted wait.
 
 use std::ptr::null_mut;
 use std::thread;
@@ -10,11 +10,11 @@ use dat_sys::*;
 use crate::client::{Side, cookie, dat};
 use crate::random::Random;
 
-const VICTIMS: usize = 10;
-const CALLS: usize = 12;
+const ROUND_COUNT: usize = 10;
+const CALLS_PER_OBJECT: usize = 12;
 
 pub(crate) fn race(side: &Side, random: &mut Random) {
-    for _ in 0..VICTIMS {
+    for _ in 0..ROUND_COUNT {
         dispatcher(side, random);
         endpoint(side, random);
     }
@@ -40,7 +40,7 @@ fn dispatcher(side: &Side, random: &mut Random) {
     thread::scope(|s| {
         s.spawn(move || {
             let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
-            // Whatever the others do, this ends: with the dispatcher, if not before.
+            // Whatever the other threads do, this ends at the latest when the EVD is freed.
             loop {
                 let evd = evd.get();
                 match dat!(
@@ -54,7 +54,7 @@ fn dispatcher(side: &Side, random: &mut Random) {
         });
         s.spawn(move || {
             let mut event = DAT_EVENT::zeroed();
-            for n in 0..CALLS {
+            for n in 0..CALLS_PER_OBJECT {
                 let evd = evd.get();
                 event.event_number = DAT_SOFTWARE_EVENT;
                 may(dat!(table, evd_post_se_func(evd, &event)), &[DAT_INVALID_HANDLE]);
@@ -82,7 +82,7 @@ fn endpoint(side: &Side, random: &mut Random) {
     thread::scope(|s| {
         for _ in 0..2 {
             s.spawn(move || {
-                for n in 0..CALLS {
+                for n in 0..CALLS_PER_OBJECT {
                     let ep = ep.get();
                     let cookie = cookie(n as u64);
                     let full = [DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_HANDLE];

@@ -1,5 +1,4 @@
-//! No event is overlooked between the thread that brings it, the waiter and the notification object; and nobody is there any
-//! more when the EVD goes.
+//! Every event reaches the waiter or the CNO, and no thread uses the EVD after it was freed.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -8,83 +7,84 @@ use loom::thread;
 
 use super::*;
 
-/// As much of an EVD as matters here.
+/// The parts of an EVD that matter here.
 #[derive(Default)]
 struct Evd {
     queued: AtomicUsize,
-    attendance: Attendance,
-    /// Triggers of the notification object.
+    waiter_slot: WaiterSlot,
+    /// Triggers of the CNO.
     triggers: AtomicUsize,
     dead: AtomicBool,
-    /// Stands for the memory: its end is a write.
+    /// Stands for the memory of the EVD. A write stands for its deallocation.
     memory: UnsafeCell<()>,
-    /// Stands for the completion queue, at which one thread at a time looks.
+    /// Stands for the completion queue, which one thread at a time may read.
     looking: UnsafeCell<()>,
 }
 
 impl Evd {
     fn post(&self) {
         self.queued.fetch_add(1, Ordering::Release);
-        self.ring();
+        self.notify();
     }
 
-    fn ring(&self) {
-        if self.attendance.is_attended_now() {
-            let _ = self.attendance.wake.signal();
+    fn notify(&self) {
+        if self.waiter_slot.record_event() {
+            let _ = self.waiter_slot.wake.signal();
         } else {
             self.triggers.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// dat_evd_wait for one event, with endless patience or none. False: it was not taken.
-    fn wait(&self, patient: bool) -> bool {
-        if !self.attendance.claim() {
+    /// dat_evd_wait for one event, without a time limit (`forever`) or with none left. Returns
+    /// whether it took the event.
+    fn wait(&self, forever: bool) -> bool {
+        if !self.waiter_slot.claim() {
             return false;
         }
         let taken = loop {
-            self.attendance.wake.reset();
+            self.waiter_slot.wake.reset();
             self.looking.with_mut(|_| ());
             if self.queued.load(Ordering::Acquire) > 0 {
                 self.queued.fetch_sub(1, Ordering::AcqRel);
                 break true;
             }
-            if !patient || self.dead.load(Ordering::Acquire) {
+            if !forever || self.dead.load(Ordering::Acquire) {
                 break false;
             }
-            self.attendance.wake.park(None);
+            self.waiter_slot.wake.park(None);
         };
         let look = || {
             self.memory.with(|_| ());
             self.looking.with_mut(|_| ());
             self.queued.load(Ordering::Acquire) > 0
         };
-        self.attendance.leave(look, || {
+        self.waiter_slot.release(look, || {
             self.memory.with(|_| ());
-            self.ring();
+            self.notify();
         });
         taken
     }
 }
 
-fn with_waiter(patient: bool, other: impl FnOnce(&Evd)) -> (Arc<Evd>, bool) {
+fn with_waiter(forever: bool, other: impl FnOnce(&Evd)) -> (Arc<Evd>, bool) {
     let evd = Arc::new(Evd::default());
     let waiter = {
         let evd = Arc::clone(&evd);
-        thread::spawn(move || evd.wait(patient))
+        thread::spawn(move || evd.wait(forever))
     };
     other(&evd);
     let taken = waiter.join().unwrap();
     (evd, taken)
 }
 
-/// Else it sleeps for ever, which loom reports.
+/// A lost event makes the waiter sleep for ever, which loom reports.
 #[test]
-fn loom_a_waiter_hears_of_an_event() {
+fn loom_a_waiter_gets_an_event() {
     loom::model(|| assert!(with_waiter(true, Evd::post).1));
 }
 
 #[test]
-fn loom_a_trigger_tells_of_what_a_leaving_waiter_did_not_take() {
+fn loom_events_that_a_leaving_waiter_did_not_take_trigger() {
     loom::model(|| {
         let (evd, taken) = with_waiter(false, |evd| {
             evd.post();
@@ -97,25 +97,25 @@ fn loom_a_trigger_tells_of_what_a_leaving_waiter_did_not_take() {
 }
 
 #[test]
-fn loom_the_last_waiter_is_gone_before_the_memory_is() {
+fn loom_the_last_waiter_leaves_before_the_memory_is_freed() {
     loom::model(|| {
         with_waiter(true, |evd| {
             evd.post();
             while evd.queued.load(Ordering::Acquire) > 0 {
                 thread::yield_now();
             }
-            // It has come, and may be anywhere on its way out.
-            while !evd.attendance.is_deserted() {
+            // The waiter has taken the event and may be anywhere on its way out.
+            while !evd.waiter_slot.is_vacant() {
                 thread::yield_now();
             }
-            // SAFETY: this is what is tested.
+            // SAFETY: the test checks exactly this.
             evd.memory.with_mut(|_| ());
         });
     });
 }
 
 #[test]
-fn loom_who_leaves_and_who_comes_do_not_look_together() {
+fn loom_a_leaving_and_a_new_waiter_do_not_poll_together() {
     loom::model(|| {
         let (evd, _) = with_waiter(false, |evd| {
             evd.post();

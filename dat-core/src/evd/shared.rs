@@ -1,4 +1,4 @@
-//! Who is told of new events.
+//! The part of an EVD that producers of events use: it notifies the waiter or the CNO.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,48 +7,50 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dat_sys::ib::*;
 use dat_sys::*;
 
-use super::attendance::Attendance;
-use super::feed::Streams;
+use super::stream::Streams;
+use super::waiter_slot::WaiterSlot;
 use crate::cno::Cno;
 use crate::counters::EvdCounters;
 use crate::handle::Ref;
 use crate::ia::Ia;
 use crate::provider::{Receiver, Transport, Upcall};
 
-/// Who is told of new events. Apart from the EVD because the completion queue's upcalls come here.
-pub(super) struct Bell<T: Transport> {
+/// The state of an EVD that producers of events use. It is separate from [`Evd`](super::Evd)
+/// because the completion queue's upcalls arrive here.
+pub(super) struct EvdShared<T: Transport> {
     pub(super) ia: Ref<Ia<T>>,
     pub(super) evd: usize,
-    pub(super) attendance: Attendance,
+    pub(super) waiter_slot: WaiterSlot,
     pub(super) enabled: AtomicBool,
     pub(super) waitable: AtomicBool,
-    /// The EVD is being destroyed.
+    /// The EVD is being freed.
     pub(super) dead: AtomicBool,
     pub(super) cno: Mutex<Option<Ref<Cno<T>>>>,
     pub(super) has_cno: AtomicBool,
-    /// What the EVD has done.
+    /// Counters of the EVD.
     pub(super) counters: EvdCounters,
-    /// The completion streams that feed it.
+    /// The completion streams that feed the EVD.
     pub(super) streams: Streams,
-    /// Events were lost: what was there before can be taken, then it is of no use.
+    /// Events were lost. Events that were queued before can still be taken.
     pub(super) overflowed: AtomicBool,
-    /// A completion was lost, and so are all that follow.
-    pub(super) completions_end: AtomicBool,
+    /// A completion was lost. All later completions are lost as well.
+    pub(super) completions_lost: AtomicBool,
 }
 
-impl<T: Transport> Bell<T> {
+impl<T: Transport> EvdShared<T> {
     pub(super) fn cno(&self) -> MutexGuard<'_, Option<Ref<Cno<T>>>> {
         self.cno.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Only completions wake that the consumer, here or at the peer, wants to.
+    /// Whether only solicited completions wake a waiter.
     pub(super) fn solicited(&self) -> bool {
         self.streams.solicited(self.ia.transport.attrs().quiet)
     }
 
-    /// There is a new event. The waiter is told, or else the CNO (dat_evd_wait: not both).
-    pub(super) fn ring(&self) {
-        if self.attendance.is_attended_now() {
+    /// Announces a new event to the waiter or, if there is none, to the CNO. Never to both
+    /// (dat_evd_wait).
+    pub(super) fn notify(&self) {
+        if self.waiter_slot.record_event() {
             self.interrupt_waiter();
         } else if self.has_cno.load(Ordering::Acquire)
             && self.enabled.load(Ordering::Acquire)
@@ -58,30 +60,30 @@ impl<T: Transport> Bell<T> {
         }
     }
 
-    /// Triggers the CNO again for what is still queued.
+    /// Triggers the CNO again for events that are still queued.
     #[cold]
-    pub(super) fn remind(&self) {
+    pub(super) fn retrigger_cno(&self) {
         if self.enabled.load(Ordering::Acquire)
             && let Some(cno) = &*self.cno()
         {
-            cno.remind(self.evd);
+            cno.trigger_without_agent(self.evd);
         }
     }
 
-    /// Takes a trigger back that nobody has consumed.
-    pub(super) fn settle(&self) {
+    /// Withdraws the EVD's trigger if no waiter of the CNO has consumed it.
+    pub(super) fn withdraw_trigger(&self) {
         if let Some(cno) = &*self.cno() {
-            cno.settle(self.evd);
+            cno.withdraw_trigger(self.evd);
         }
     }
 
     pub(super) fn interrupt_waiter(&self) {
-        if self.attendance.wake.signal() {
+        if self.waiter_slot.wake.signal() {
             self.ia.transport.interrupt();
         }
     }
 
-    /// Events were lost. Told once.
+    /// Records that events were lost. Only the first call reports it.
     pub(super) fn overflow(&self) {
         if self.overflowed.swap(true, Ordering::AcqRel) {
             return;
@@ -95,16 +97,16 @@ impl<T: Transport> Bell<T> {
     }
 }
 
-impl<T: Transport> Receiver<T> for Bell<T> {
+impl<T: Transport> Receiver<T> for EvdShared<T> {
     fn upcall(&self, up: Upcall<'_, T>) {
         match up {
             Upcall::CqOverflow => {
-                self.completions_end.store(true, Ordering::Release);
+                self.completions_lost.store(true, Ordering::Release);
                 self.overflow();
             }
             _ => {
                 self.counters.tally.count(DCNT_EVD_DTO_CALLBACK);
-                self.ring();
+                self.notify();
             }
         }
     }

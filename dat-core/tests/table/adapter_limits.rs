@@ -1,4 +1,5 @@
-//! What dat_ia_query tells: exactly so much is accepted, and one more is refused. Also run by the providers.
+//! The limits that dat_ia_query reports: exactly so much is accepted, and one more is refused. The
+//! providers run this, too.
 
 use std::ptr::null_mut;
 
@@ -7,16 +8,16 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// More objects or posts than this take too long to be tried.
-const MANY: DAT_COUNT = 1 << 16;
+/// Larger numbers of objects or posts take too long to be tried.
+const MAX_TRIED_COUNT: DAT_COUNT = 1 << 16;
 
-struct Told {
+struct ReportedLimits {
     side: Side,
     ia: DAT_IA_ATTR,
     max_private: DAT_COUNT,
 }
 
-/// All limits of an adapter.
+/// Checks all limits of an adapter.
 pub(crate) fn limits_hold(table: Table, name: &str) {
     let side = Side::new(table, name);
     let (mut evd, mut ia, mut provider) =
@@ -24,7 +25,7 @@ pub(crate) fn limits_hold(table: Table, name: &str) {
     let (mask, of_provider) = (DAT_IA_FIELD_ALL, DAT_PROVIDER_FIELD_ALL);
     dat!(table, ia_query_func(side.ia, &mut evd, mask, &mut ia, of_provider, &mut provider))
         .unwrap();
-    let told = Told { side, ia, max_private: provider.max_private_data_size };
+    let told = ReportedLimits { side, ia, max_private: provider.max_private_data_size };
     told.zones();
     told.dispatchers();
     told.shared_queues();
@@ -35,17 +36,17 @@ pub(crate) fn limits_hold(table: Table, name: &str) {
     side.close();
 }
 
-impl Told {
+impl ReportedLimits {
     fn zones(&self) {
         let Side { table, ia, .. } = self.side;
-        if self.ia.max_pzs > MANY {
+        if self.ia.max_pzs > MAX_TRIED_COUNT {
             return;
         }
         let create = || {
             let mut pz = null_mut();
             dat!(table, pz_create_func(ia, &mut pz)).map(|()| pz)
         };
-        // One is the side's own.
+        // The side itself uses one.
         let made: Vec<_> = (1..self.ia.max_pzs).map(|_| create().unwrap()).collect();
         assert_eq!(create().unwrap_err().kind(), DAT_INSUFFICIENT_RESOURCES);
         made.into_iter().for_each(|pz| dat!(table, pz_free_func(pz)).unwrap());
@@ -94,7 +95,7 @@ impl Told {
             assert_eq!(self.srq(more, 1).unwrap_err(), full);
             assert_eq!(dat!(table, srq_resize_func(wide, more)).unwrap_err(), full);
         }
-        if depth <= MANY {
+        if depth <= MAX_TRIED_COUNT {
             let post = || dat!(table, srq_post_recv_func(deep, 0, null_mut(), cookie(0)));
             (0..depth).for_each(|_| post().unwrap());
             assert_eq!(post().unwrap_err(), Error::of(DAT_INSUFFICIENT_RESOURCES));
@@ -110,10 +111,10 @@ impl Told {
         dat!(table, ep_create_func(ia, pz, evd, evd, connect, attr, &mut ep)).map(|()| ep)
     }
 
-    /// Each attribute of an endpoint alone, when it is created and when it is modified.
+    /// Checks each attribute of an endpoint separately, when it is created and when it is modified.
     fn attributes(&self) {
         let (table, ia, evd) = (self.side.table, &self.ia, self.side.evd);
-        let modified = self.ep(evd, &modest()).unwrap();
+        let modified = self.ep(evd, &minimal_attributes()).unwrap();
         let check = |attr: DAT_EP_ATTR, mask: DAT_EP_PARAM_MASK, fits: bool| {
             let made = self.ep(evd, &attr);
             let param = DAT_EP_PARAM { ep_attr: attr, ..DAT_EP_PARAM::zeroed() };
@@ -131,11 +132,12 @@ impl Told {
         macro_rules! limits {
             ($($field:ident $mask:ident $limit:expr;)*) => {$(
                 let limit = $limit;
-                check(DAT_EP_ATTR { $field: limit, ..modest() }, $mask, true);
+                check(DAT_EP_ATTR { $field: limit, ..minimal_attributes() }, $mask, true);
                 if let Some(more) = limit.checked_add(1) {
-                    check(DAT_EP_ATTR { $field: more, ..modest() }, $mask, false);
+                    check(DAT_EP_ATTR { $field: more, ..minimal_attributes() }, $mask, false);
                 }
-                let param = DAT_EP_PARAM { ep_attr: modest(), ..DAT_EP_PARAM::zeroed() };
+                let ep_attr = minimal_attributes();
+                let param = DAT_EP_PARAM { ep_attr, ..DAT_EP_PARAM::zeroed() };
                 dat!(table, ep_modify_func(modified, $mask, &param)).unwrap();
             )*};
         }
@@ -154,14 +156,14 @@ impl Told {
         dat!(table, ep_free_func(modified)).unwrap();
     }
 
-    /// As many receives as fit, each of as many segments as there may be.
+    /// Posts the maximum number of receives, each with the maximum number of segments.
     fn receives(&self) {
         let (table, iov) = (self.side.table, self.ia.max_iov_segments_per_dto);
         let mut byte = [0];
         let lmr = self.side.register(&mut byte);
         let mut segments = vec![lmr.local(0, 1); iov as usize + 1];
-        let most = self.ia.max_dto_per_ep.min(MANY);
-        let attr = DAT_EP_ATTR { max_recv_dtos: most, max_recv_iov: iov, ..modest() };
+        let most = self.ia.max_dto_per_ep.min(MAX_TRIED_COUNT);
+        let attr = DAT_EP_ATTR { max_recv_dtos: most, max_recv_iov: iov, ..minimal_attributes() };
         let ep = self.ep(self.side.evd, &attr).unwrap();
         let mut post =
             |count| dat!(table, ep_post_recv_func(ep, count, segments.as_mut_ptr(), cookie(0), 0));
@@ -173,15 +175,16 @@ impl Told {
         dat!(table, lmr_free_func(lmr.handle)).unwrap();
     }
 
-    /// The same of requests, at an endpoint that flushes them, and of their size. Nobody touches the memory.
+    /// The same for requests, at an endpoint that flushes them, and for their sizes. The memory is
+    /// not accessed.
     fn requests(&self) {
         let (table, iov) = (self.side.table, self.ia.max_iov_segments_per_dto);
-        let most = self.ia.max_dto_per_ep.min(MANY).min(self.ia.max_evd_qlen);
+        let most = self.ia.max_dto_per_ep.min(MAX_TRIED_COUNT).min(self.ia.max_evd_qlen);
         let attr = DAT_EP_ATTR {
             max_request_dtos: most,
             max_request_iov: iov,
             max_rdma_write_iov: iov,
-            ..modest()
+            ..minimal_attributes()
         };
         let evd = self.evd(most).unwrap();
         let ep = self.ep(evd, &attr).unwrap();
@@ -252,7 +255,7 @@ impl Told {
         dat!(self.side.table, ep_free_func(ep)).unwrap();
     }
 
-    /// The endpoint is disconnected: nobody has answered its call.
+    /// The endpoint is disconnected, because its request was not answered.
     fn end(&self, ep: DAT_EP_HANDLE) {
         self.call(ep, &[]).unwrap();
         self.refused(ep);
@@ -268,7 +271,7 @@ impl Told {
         assert_eq!(state, DAT_EP_STATE_DISCONNECTED);
     }
 
-    /// dat_ep_connect to a service point that was there.
+    /// dat_ep_connect to a service point that was freed.
     fn call(&self, ep: DAT_EP_HANDLE, private: &[u8]) -> Result<(), Error> {
         let (psp, qualifier) = self.side.new_psp(DAT_PSP_CONSUMER_FLAG);
         dat!(self.side.table, psp_free_func(psp)).unwrap();
@@ -282,7 +285,7 @@ impl Told {
     }
 }
 
-fn modest() -> DAT_EP_ATTR {
+fn minimal_attributes() -> DAT_EP_ATTR {
     DAT_EP_ATTR {
         service_type: DAT_SERVICE_TYPE_RC,
         qos: DAT_QOS_BEST_EFFORT,
@@ -295,7 +298,7 @@ fn modest() -> DAT_EP_ATTR {
     }
 }
 
-/// Addresses without memory.
+/// A range of addresses without memory.
 struct Reserved {
     start: DAT_PVOID,
     length: usize,
@@ -304,7 +307,7 @@ struct Reserved {
 impl Reserved {
     fn new(length: usize) -> Self {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping.
+        // SAFETY: this is a new mapping.
         let start = unsafe { libc::mmap(null_mut(), length, libc::PROT_READ, flags, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED);
         Reserved { start, length }
@@ -313,7 +316,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and not registered any more.
+        // SAFETY: `new` has mapped it, and it is not registered any more.
         unsafe { libc::munmap(self.start, self.length) };
     }
 }

@@ -1,0 +1,72 @@
+//! Handles the connection requests that arrive at a service point.
+
+use std::ffi::c_void;
+use std::net::{IpAddr, SocketAddr};
+
+use dat_sys::*;
+
+use super::cr::{self, IncomingRequest};
+use crate::ep;
+use crate::evd::Evd;
+use crate::handle::{self, Ref};
+use crate::ia::Ia;
+use crate::provider::{Port, Receiver, Transport, Upcall};
+
+/// The handler of a service point that takes any number of requests: a PSP or a CSP.
+pub(super) struct RequestHandler<T: Transport> {
+    pub(super) ia: Ref<Ia<T>>,
+    pub(super) evd: Ref<Evd<T>>,
+    /// The handle of the service point.
+    pub(super) service_point: usize,
+    /// The qualifier that the consumer asked for. The listener resolves [`Port::Any`].
+    pub(super) port: Port,
+    /// If set, only requests to this address are accepted.
+    pub(super) local_address: Option<IpAddr>,
+    /// Whether the provider creates an endpoint for each request.
+    pub(super) creates_eps: bool,
+}
+
+impl<T: Transport> RequestHandler<T> {
+    /// Creates a connection request and reports it. If that fails, drops the request, which refuses
+    /// the peer. May be called in upcalls.
+    pub(super) fn handle_request(
+        &self,
+        qualifier: DAT_CONN_QUAL,
+        incoming: IncomingRequest<'_, T>,
+    ) {
+        // All handles in the union are the same word.
+        let point = DAT_SP_HANDLE { psp_handle: self.service_point as *mut c_void };
+        let _ = match self.creates_eps {
+            false => cr::report_request(&self.ia, &self.evd, point, qualifier, None, incoming),
+            true => ep::create_tentative(&self.ia).and_then(|ep| {
+                let ep = handle::pin_created(ep);
+                cr::report_request(&self.ia, &self.evd, point, qualifier, Some(&ep), incoming)
+                    .inspect_err(|_| ep::retire_unreported(ep))
+            }),
+        };
+    }
+
+    fn is_for(&self, to: SocketAddr) -> bool {
+        match self.local_address {
+            None => true,
+            // The unspecified IPv4 address does not include IPv6 addresses, but the IPv6 one
+            // includes both.
+            Some(ip) if ip.is_unspecified() => ip.is_ipv6() || to.is_ipv4(),
+            Some(ip) => to.ip() == ip,
+        }
+    }
+}
+
+impl<T: Transport> Receiver<T> for RequestHandler<T> {
+    fn upcall(&self, up: Upcall<'_, T>) {
+        let Upcall::Request { request, from, to, private } = up else { return };
+        if !self.is_for(to) {
+            return;
+        }
+        let qualifier = match self.port {
+            Port::Qualifier(qualifier) => qualifier,
+            Port::Any => to.port().into(),
+        };
+        self.handle_request(qualifier, IncomingRequest { request, from, to, private });
+    }
+}

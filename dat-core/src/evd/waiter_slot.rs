@@ -1,0 +1,73 @@
+//! The place of the one thread that waits on an EVD. While it is occupied, the waiter learns of new
+//! events. Otherwise the CNO does.
+//!
+//! A producer first queues its event and then looks for a waiter. A waiter first occupies the place
+//! and then looks at the queue. Each has a fence between the two steps, so at least one of them
+//! sees the other.
+//!
+//! A waiter that leaves looks at the queue while it still occupies the place, because only one
+//! thread at a time may look. `event_count` tells it whether an event arrived after that look.
+
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use crate::wake::Wake;
+
+/// The place of the waiter.
+#[derive(Default)]
+pub(super) struct WaiterSlot {
+    /// A thread waits in dat_evd_wait.
+    waiting: AtomicBool,
+    /// The number of events queued so far, with wrap-around.
+    event_count: AtomicU32,
+    /// The number of threads that are about to return from dat_evd_wait.
+    leaving: AtomicU32,
+    /// The waiter sleeps on this.
+    pub(super) wake: Wake,
+}
+
+impl WaiterSlot {
+    /// Makes the caller the waiter. The caller looks at the queue afterwards. Returns false if
+    /// there is a waiter already.
+    #[must_use]
+    pub(super) fn claim(&self) -> bool {
+        let free =
+            self.waiting.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        fence(Ordering::SeqCst);
+        free
+    }
+
+    /// Ends the wait of the caller. Calls `look` to check for events that remain, and `notify` if
+    /// there are any or if an event has arrived since.
+    pub(super) fn release(&self, look: impl FnOnce() -> bool, notify: impl FnOnce()) {
+        self.leaving.fetch_add(1, Ordering::AcqRel);
+        let known = self.event_count.load(Ordering::Acquire);
+        let left = look();
+        self.waiting.store(false, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if left || self.event_count.load(Ordering::Acquire) != known {
+            notify();
+        }
+        self.leaving.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether there is a waiter, which handles what is queued.
+    #[inline]
+    pub(super) fn is_occupied(&self) -> bool {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Records that an event was queued. Returns whether there is a waiter. The waiter sees the
+    /// event, or has seen it before it leaves. If there is none, the caller must notify the CNO.
+    pub(super) fn record_event(&self) -> bool {
+        self.event_count.fetch_add(1, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.is_occupied()
+    }
+
+    /// Whether no thread waits and every former waiter has returned.
+    pub(super) fn is_vacant(&self) -> bool {
+        !self.is_occupied() && self.leaving.load(Ordering::Acquire) == 0
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -1,0 +1,48 @@
+//! A file descriptor whose readability the program sets: eventfd(2).
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+
+use crate::wake::trace;
+
+/// A file descriptor that others poll.
+pub(crate) struct EventFd {
+    file: File,
+    readable: bool,
+}
+
+impl EventFd {
+    /// Creates a file descriptor that is not readable.
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: a system call without pointers.
+        match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) } {
+            -1 => Err(io::Error::last_os_error()),
+            // SAFETY: this is a new file descriptor that nobody else owns.
+            fd => Ok(EventFd { file: unsafe { File::from_raw_fd(fd) }, readable: false }),
+        }
+    }
+
+    /// Makes the file descriptor readable or unreadable.
+    pub(crate) fn set_readable(&mut self, readable: bool) {
+        if readable == self.readable {
+            return;
+        }
+        // Neither call can fail: a counter of 0 can be incremented, and a counter of 1 can be read.
+        // If the consumer has read the counter itself, it is already 0.
+        let _ = match readable {
+            true => {
+                trace::log_wake("file descriptor", self.as_raw_fd() as usize);
+                self.file.write(&1u64.to_ne_bytes())
+            }
+            false => self.file.read(&mut [0; size_of::<u64>()]),
+        };
+        self.readable = readable;
+    }
+}
+
+impl AsRawFd for EventFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}

@@ -1,0 +1,161 @@
+//! Keeps an object alive while a call uses it.
+//!
+//! Each handle has a [`HandleLock`], which is never freed. The handle is live while an object is
+//! behind it. On a thread-safe adapter these rules hold:
+//!
+//! - A call takes the lock, checks that the handle is live, and uses the object while it holds the
+//!   lock.
+//! - A call that names further objects pins each of them. To pin, it locks the handle only to check
+//!   it and to increment the count of pins. It has all its pins before it locks the object that it
+//!   is made on, so no call waits for one lock while it holds another.
+//! - A call on an adapter pins the adapter instead of holding its lock, so that other threads need
+//!   not wait, for example while this one registers memory.
+//! - A thread that frees the object takes the lock, waits until there are no pins, makes the handle
+//!   stale, and then frees the object. New pins need the lock, so this wait ends with the calls
+//!   that are in progress.
+//!
+//! A call with pins may wait for a lock whose holder waits for pins. No cycle can arise, because
+//! each call takes locks and pins in the same order: first protection zones, then RMRs, LMRs, CNOs,
+//! EVDs, SRQs, EPs, connection requests, adapters; objects of one type by their addresses. (No call
+//! names a service point besides another object.) No call takes the same object twice. Before a
+//! call waits, it checks that the handle is of the type that it should be.
+
+use crate::error::{Error, Result};
+use crate::nesting::{self, Activity};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::yield_now;
+use dat_sys::DAT_ABORT;
+
+/// How often a thread tries a held lock before it checks whether the lock can ever be released.
+/// Most locks are released sooner.
+const TRIES_BEFORE_CHECK: u32 = 1000;
+
+/// The lock of one handle. Zeroed memory is the lock of a stale handle.
+pub(super) struct HandleLock {
+    /// The type of the object ([`tag`](super::tag)), or 0 if there is none.
+    tag: AtomicU64,
+    /// An address on the stack of the thread that has the lock, or 0.
+    owner: AtomicUsize,
+    /// The number of calls that use the object without the lock.
+    pins: AtomicU32,
+    /// Whether the object's adapter is thread-safe.
+    thread_safe: AtomicBool,
+}
+
+impl HandleLock {
+    /// Whether there is an object with this tag.
+    #[inline]
+    pub(super) fn is_live_as(&self, tag: u64) -> bool {
+        self.tag.load(Ordering::Acquire) == tag
+    }
+
+    /// Whether there is any object.
+    #[inline]
+    pub(super) fn is_live(&self) -> bool {
+        !self.is_live_as(0)
+    }
+
+    /// Whether calls on the object take the lock.
+    pub(super) fn is_thread_safe(&self) -> bool {
+        self.thread_safe.load(Ordering::Relaxed)
+    }
+
+    /// Makes the handle live: there is an object now.
+    pub(super) fn make_live(&self, tag: u64, thread_safe: bool) {
+        self.thread_safe.store(thread_safe, Ordering::Relaxed);
+        self.tag.store(tag, Ordering::Release);
+    }
+
+    /// Makes the handle stale. Returns false if there was no object with this tag.
+    #[must_use]
+    pub(super) fn make_stale(&self, tag: u64) -> bool {
+        self.tag.compare_exchange(tag, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// For a child of fork(2): the object belongs to the parent, and so does the thread that may
+    /// have the lock.
+    #[cfg(not(miri))]
+    pub(super) fn reset_in_child(&self) {
+        self.tag.store(0, Ordering::Relaxed);
+        self.pins.store(0, Ordering::Relaxed);
+        self.owner.store(0, Ordering::Relaxed);
+    }
+
+    /// Runs `f` with the lock. `DAT_ABORT`: this call is made in a signal handler, and the
+    /// interrupted code of the same thread either has the lock, or does work that the holder of the
+    /// lock may be waiting for.
+    #[inline]
+    pub(super) fn locked<V>(&self, f: impl FnOnce() -> Result<V>) -> Result<V> {
+        let here = 0_u8;
+        let owner = (&raw const here).addr();
+        if self.owner.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.lock_contended(owner)?;
+        }
+        let _unlock = Unlock(&self.owner);
+        f()
+    }
+
+    /// As [`HandleLock::locked`], but does not run `f` if another call has the lock.
+    pub(super) fn try_locked<V>(&self, f: impl FnOnce() -> V) -> Option<V> {
+        let here = 0_u8;
+        let owner = (&raw const here).addr();
+        self.owner.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        let _unlock = Unlock(&self.owner);
+        Some(f())
+    }
+
+    #[cold]
+    fn lock_contended(&self, owner: usize) -> Result<()> {
+        let mut tries = 0_u32;
+        while let Err(other) =
+            self.owner.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed)
+        {
+            tries += 1;
+            let may_never_unlock = || {
+                nesting::interrupted_activity() == Activity::Work
+                    || nesting::is_on_this_stack(other)
+            };
+            if tries.is_multiple_of(TRIES_BEFORE_CHECK) && may_never_unlock() {
+                return Err(Error::of(DAT_ABORT));
+            }
+            // The holder may have been preempted. On few cores, spinning would only delay it.
+            yield_now();
+        }
+        Ok(())
+    }
+
+    /// Counts one more call that uses the object. The caller has the lock, and the handle is live.
+    pub(super) fn pin(&self) {
+        self.pins.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends the use of the object by one call.
+    pub(super) fn unpin(&self) {
+        self.pins.fetch_sub(1, Ordering::Release);
+    }
+
+    /// The number of calls that use the object without the lock.
+    pub(super) fn pins(&self) -> u32 {
+        self.pins.load(Ordering::Acquire)
+    }
+
+    /// Waits until no other call uses the object. The caller has the lock, so no new use begins
+    /// meanwhile.
+    pub(super) fn await_unpinned(&self) {
+        while self.pins() != 0 {
+            yield_now();
+        }
+    }
+}
+
+/// Releases the lock when it is dropped.
+struct Unlock<'a>(&'a AtomicUsize);
+
+impl Drop for Unlock<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests;

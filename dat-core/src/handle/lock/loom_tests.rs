@@ -1,0 +1,242 @@
+//! No call uses an object that is being freed or was freed. The object is a cell of loom, which
+//! reports any use that is concurrent with a write. The thread that frees the object writes to it.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::*;
+
+const TAG: u64 = 7;
+/// The tag of an object of another type.
+const OTHER_TAG: u64 = 8;
+const ALIVE: u32 = 1;
+const FREED: u32 = 2;
+/// Another object, in the same memory.
+const NEXT: u32 = 3;
+
+/// A handle of a thread-safe adapter with its object.
+struct Subject {
+    lock: HandleLock,
+    object: UnsafeCell<u32>,
+}
+
+// SAFETY: the models show it. loom reports a mistake.
+unsafe impl Sync for Subject {}
+
+impl Subject {
+    fn new() -> Self {
+        let lock = HandleLock {
+            tag: AtomicU64::new(0),
+            owner: AtomicUsize::new(0),
+            pins: AtomicU32::new(0),
+            thread_safe: AtomicBool::new(false),
+        };
+        lock.make_live(TAG, true);
+        Subject { lock, object: UnsafeCell::new(ALIVE) }
+    }
+
+    fn assert_alive(&self) {
+        // SAFETY: loom checks the access.
+        self.object.with(|object| assert_eq!(unsafe { *object }, ALIVE));
+    }
+
+    /// Puts another object behind the handle, as `insert` does: with one pin, until the call that
+    /// creates it has ended.
+    fn reuse(&self, tag: u64) {
+        // SAFETY: loom checks the access.
+        self.object.with_mut(|object| unsafe { *object = NEXT });
+        self.lock.pin();
+        self.lock.make_live(tag, true);
+        self.lock.unpin();
+    }
+
+    /// A call on an object with this tag. Returns the object, or `None` if there is none.
+    fn call_on(&self, tag: u64) -> Option<u32> {
+        let called = self.lock.locked(|| {
+            let open = self.lock.is_live_as(tag);
+            // SAFETY: loom checks the access.
+            Ok(open.then(|| self.object.with(|object| unsafe { *object })))
+        });
+        called.unwrap()
+    }
+
+    /// A call on the object. Returns whether the object was there.
+    fn call(&self) -> bool {
+        let called = self.lock.locked(|| {
+            let open = self.lock.is_live_as(TAG);
+            if open {
+                self.assert_alive();
+            }
+            Ok(open)
+        });
+        called.unwrap()
+    }
+
+    /// A call on `subject` that also names this object.
+    fn named_by(&self, subject: &Subject) {
+        if self.pinned() {
+            let both = subject.lock.locked(|| {
+                if subject.lock.is_live_as(TAG) {
+                    subject.assert_alive();
+                    self.assert_alive();
+                }
+                Ok(())
+            });
+            both.unwrap();
+            self.lock.unpin();
+        }
+    }
+
+    /// Pins the object if it is there. Returns whether it was.
+    fn pinned(&self) -> bool {
+        let pinned = self.lock.locked(|| {
+            let open = self.lock.is_live_as(TAG);
+            if open {
+                self.lock.pin();
+            }
+            Ok(open)
+        });
+        pinned.unwrap()
+    }
+
+    /// Frees the object. Returns whether this call freed it.
+    fn free(&self) -> bool {
+        let freed = self.lock.locked(|| {
+            if !self.lock.is_live_as(TAG) {
+                return Ok(false);
+            }
+            self.lock.await_unpinned();
+            let closed = self.lock.make_stale(TAG);
+            if closed {
+                // SAFETY: loom checks the access.
+                self.object.with_mut(|object| unsafe { *object = FREED });
+            }
+            Ok(closed)
+        });
+        freed.unwrap()
+    }
+}
+
+#[test]
+fn loom_a_call_finds_a_complete_object_or_none() {
+    loom::model(|| {
+        let subject = Arc::new(Subject::new());
+        let caller = {
+            let subject = Arc::clone(&subject);
+            thread::spawn(move || subject.call())
+        };
+        assert!(subject.free());
+        caller.join().unwrap();
+        assert!(!subject.call());
+    });
+}
+
+#[test]
+fn loom_one_of_two_frees_an_object() {
+    loom::model(|| {
+        let subject = Arc::new(Subject::new());
+        let other = {
+            let subject = Arc::clone(&subject);
+            thread::spawn(move || subject.free())
+        };
+        let freed = subject.free();
+        assert_ne!(freed, other.join().unwrap());
+    });
+}
+
+#[test]
+fn loom_a_pinned_object_is_freed_after_the_call() {
+    loom::model(|| {
+        let (subject, named) = (Arc::new(Subject::new()), Arc::new(Subject::new()));
+        let caller = {
+            let (subject, named) = (Arc::clone(&subject), Arc::clone(&named));
+            thread::spawn(move || named.named_by(&subject))
+        };
+        assert!(named.free());
+        caller.join().unwrap();
+    });
+}
+
+/// Both objects of a call are freed during it, each by a thread of its own, and no thread waits for
+/// ever. With three pre-emptions loom does not end: it tries longer and longer schedules in which
+/// the two waiting threads yield to each other and the third one does not run.
+#[test]
+fn loom_both_objects_of_a_call_are_freed() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let (subject, named) = (Arc::new(Subject::new()), Arc::new(Subject::new()));
+        let caller = {
+            let (subject, named) = (Arc::clone(&subject), Arc::clone(&named));
+            thread::spawn(move || named.named_by(&subject))
+        };
+        let other = {
+            let subject = Arc::clone(&subject);
+            thread::spawn(move || assert!(subject.free()))
+        };
+        assert!(named.free());
+        other.join().unwrap();
+        caller.join().unwrap();
+    });
+}
+
+/// The slot of a freed object gets another object of the same type. A call with the stale handle
+/// uses either object as a whole, or none. The new object is freed in turn.
+#[test]
+fn loom_a_slot_is_used_again() {
+    loom::model(|| {
+        let subject = Arc::new(Subject::new());
+        let caller = {
+            let subject = Arc::clone(&subject);
+            thread::spawn(move || assert_ne!(subject.call_on(TAG), Some(FREED)))
+        };
+        assert!(subject.free());
+        subject.reuse(TAG);
+        assert!(subject.free());
+        caller.join().unwrap();
+        assert_eq!(subject.call_on(TAG), None);
+    });
+}
+
+/// The same with an object of another type. A call with the stale handle never uses it.
+#[test]
+fn loom_a_slot_is_used_again_for_another_kind() {
+    loom::model(|| {
+        let subject = Arc::new(Subject::new());
+        let caller = {
+            let subject = Arc::clone(&subject);
+            thread::spawn(move || {
+                assert!(matches!(subject.call_on(TAG), None | Some(ALIVE)));
+                assert!(matches!(subject.call_on(OTHER_TAG), None | Some(NEXT)));
+            })
+        };
+        assert!(subject.free());
+        subject.reuse(OTHER_TAG);
+        caller.join().unwrap();
+    });
+}
+
+/// A call pins the object by a stale handle while the slot is reused. The thread that frees the new
+/// object waits for the pin.
+#[test]
+fn loom_a_pin_by_a_stale_handle_holds_the_new_object() {
+    loom::model(|| {
+        let subject = Arc::new(Subject::new());
+        let caller = {
+            let subject = Arc::clone(&subject);
+            thread::spawn(move || {
+                if subject.pinned() {
+                    // SAFETY: loom checks the access.
+                    let found = subject.object.with(|object| unsafe { *object });
+                    assert_ne!(found, FREED);
+                    subject.lock.unpin();
+                }
+            })
+        };
+        assert!(subject.free());
+        subject.reuse(TAG);
+        assert!(subject.free());
+        caller.join().unwrap();
+    });
+}
