@@ -34,6 +34,8 @@ use crate::station::{GSI, Neighbour, Owner, Station, random};
 
 /// Reads of one socket before others get their turn.
 const BURST: usize = 16;
+/// The same of a door that is flooded: more than wait there in a millisecond.
+const FLOOD_BURST: usize = 64;
 /// Fruitful looks in a row after which a station's socket leaves the poller, whose wake-ups are work for nobody.
 const ZEAL: u32 = 64;
 /// Passes after which the poller is asked, fruitful or not: new calls come that way, however busy the connections are.
@@ -202,8 +204,7 @@ impl Engine {
         let Some(place) = stations.get_mut(station) else { return false };
         let found = match is_door {
             false => place.port.socket.receive(rx, &mut place.habits),
-            // Others read it, too: nothing is made of what comes.
-            true => place.port.door.receive(rx, &mut Habits::default()),
+            true => place.port.door.receive(rx, &mut Habits::of_many()),
         };
         if !found {
             return false;
@@ -214,6 +215,37 @@ impl Engine {
         }
         self.settle(station, now);
         true
+    }
+
+    /// The poller has reported the door.
+    fn read_door(&mut self, index: usize, now: Instant) {
+        let key = Key::Door(index);
+        let emptied = (0..BURST).any(|_| !self.read(key, || now));
+        let Engine { stations, kit, .. } = self;
+        let Some(Station { door_pace, port, .. }) = stations.get_mut(index) else { return };
+        if door_pace.is_flooded(emptied, now) {
+            // Where it cannot leave the poller it is read as if it had.
+            kit.context.suspend(&port.door).ok();
+            door_pace.leave(now);
+        }
+    }
+
+    /// Reads a door that is flooded.
+    fn read_flooded_door(&mut self, index: usize, now: Instant) {
+        let (mut found, key) = (0, Key::Door(index));
+        for _ in 0..FLOOD_BURST {
+            if !self.read(key, || now) {
+                break;
+            }
+            found += self.rx.len();
+        }
+        let Engine { stations, kit, .. } = self;
+        let Station { door_pace, port, .. } = &mut stations[index];
+        if door_pace.is_over(found, now)
+            && kit.context.rename(key, &port.door, Interest::READABLE).is_ok()
+        {
+            door_pace.come_back();
+        }
     }
 
     /// Reads a socket until it is empty, or others shall have their turn.
@@ -437,7 +469,8 @@ unsafe impl adapter::Engine for Engine {
     fn on_event(&mut self, event: &Event) {
         let (key, now) = (Key::from(event.token()), Instant::now());
         match key {
-            Key::Socket(_) | Key::Door(_) => self.read_all(key, now),
+            Key::Socket(_) => self.read_all(key, now),
+            Key::Door(station) => self.read_door(station, now),
             Key::Mailbox(_) | Key::Service { .. } => self.read_letters(key, now),
             Key::Life(station) => self.admit(station),
             Key::Guest { station, guest } => {
@@ -479,6 +512,9 @@ unsafe impl adapter::Engine for Engine {
             self.read_all(key, now);
         }
         for index in 0..self.stations.len() {
+            if self.stations[index].door_pace.is_due(now) {
+                self.read_flooded_door(index, now);
+            }
             let station = &mut self.stations[index];
             station.line.go_on(now);
             station.port.go_on(now);
@@ -520,6 +556,8 @@ unsafe impl adapter::Engine for Engine {
         self.links.iter().for_each(|link| link.count(&mut counts));
         let mut list = counts.into_list();
         list.push(("packets-from-elsewhere", self.kit.foreign));
+        let passed_over = self.stations.iter().map(|of| of.cm.unanswered() + of.port.dropped());
+        list.push(("packets-of-strangers-dropped", passed_over.sum()));
         list
     }
 

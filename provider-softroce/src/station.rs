@@ -15,6 +15,7 @@ use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 use crate::calls::RequestId;
 use crate::hosts::Hosts;
 use crate::line::{Line, Peer};
+use crate::pace::Pace;
 use crate::params::Params;
 use crate::port::{Lifeline, Port, PortError, UDP_PORT};
 use crate::route::Route;
@@ -46,6 +47,8 @@ pub(crate) struct Station {
     pub(crate) neighbours: Table<Neighbour>,
     /// What has come of late.
     pub(crate) habits: Habits,
+    /// How often the door is read.
+    pub(crate) door_pace: Pace,
     /// What is known of peers' hosts.
     pub(crate) hosts: Hosts,
     /// [`Params::timeout`], which connections of this address have.
@@ -115,6 +118,7 @@ impl Station {
             qpns: Qpns::new(slot),
             neighbours: Table::new(),
             habits: Habits::default(),
+            door_pace: Pace::default(),
             hosts: Hosts::default(),
             timeout: params.timeout,
             retries: params.retries,
@@ -221,9 +225,11 @@ impl Station {
         }
     }
 
-    /// The earlier of its deadlines.
+    /// The earliest of its deadlines.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.cm.deadline(), self.line.deadline(), self.port.deadline()].into_iter().flatten().min()
+        let Station { cm, line, port, door_pace, .. } = self;
+        let all = [cm.deadline(), line.deadline(), port.deadline(), door_pace.deadline()];
+        all.into_iter().flatten().min()
     }
 }
 

@@ -11,6 +11,7 @@
 //! connects, and who wants the name removes the file. That takes a lock, so that nobody removes the file of
 //! one who has just taken the name.
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -29,8 +30,34 @@ use super::mail::Mailbox;
 /// How long to wait for a lock that others hold for a moment only.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long it is believed which services there are.
+const SERVICES_AGE: Duration = Duration::from_millis(100);
+
+/// The services that somebody listened for a moment ago.
+#[derive(Default)]
+pub(super) struct Services {
+    known: HashSet<u64>,
+    /// When the directory was read.
+    read: Option<Instant>,
+}
+
+impl Services {
+    /// Whether somebody listened for it a moment ago.
+    pub(super) fn has(&mut self, names: &Names, service: u64, now: Instant) -> bool {
+        if self.read.is_none_or(|read| now >= read + SERVICES_AGE) {
+            (self.known, self.read) = (names.services(), Some(now));
+        }
+        self.known.contains(&service)
+    }
+
+    /// Nobody does any more.
+    pub(super) fn is_gone(&mut self, service: u64) {
+        self.known.remove(&service);
+    }
+}
+
 /// Where letters go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Name {
     /// The adapter that has this slot.
     Slot(u8),
@@ -108,6 +135,17 @@ impl Names {
             Name::Slot(slot) => format!("slot-{slot}"),
             Name::Service(service) => format!("service-{service:x}"),
         })
+    }
+
+    /// The services that have a name.
+    fn services(&self) -> HashSet<u64> {
+        let files = fs::read_dir(&self.0.path).into_iter().flatten().flatten();
+        files
+            .filter_map(|file| {
+                let name = file.file_name();
+                u64::from_str_radix(name.to_str()?.strip_prefix("service-")?, 16).ok()
+            })
+            .collect()
     }
 
     /// The address of a mailbox.

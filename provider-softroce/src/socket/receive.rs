@@ -122,6 +122,14 @@ impl Default for Habits {
     }
 }
 
+impl Habits {
+    /// Of a socket that others read, too: many datagrams at a time are asked for, and nothing is made
+    /// of what comes.
+    pub(crate) fn of_many() -> Self {
+        Habits { gathers: true, singles: 0, streak: BUSY }
+    }
+}
+
 impl Udp {
     /// Reads what has come; false: nothing.
     #[inline]
