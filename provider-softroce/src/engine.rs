@@ -34,7 +34,7 @@ use crate::station::{GSI, Neighbour, Owner, Station, random};
 
 /// Reads of one socket before others get their turn.
 const BURST: usize = 16;
-/// The same of a door that is flooded: more than wait there in a millisecond.
+/// The same for a door that is flooded. Eight datagrams each are more than its buffer holds.
 const FLOOD_BURST: usize = 64;
 /// Fruitful looks in a row after which a station's socket leaves the poller, whose wake-ups are work for nobody.
 const ZEAL: u32 = 64;
@@ -204,7 +204,7 @@ impl Engine {
         let Some(place) = stations.get_mut(station) else { return false };
         let found = match is_door {
             false => place.port.socket.receive(rx, &mut place.habits),
-            true => place.port.door.receive(rx, &mut Habits::of_many()),
+            true => place.port.door.receive(rx, &mut Habits::of_shared_socket()),
         };
         if !found {
             return false;
@@ -217,20 +217,20 @@ impl Engine {
         true
     }
 
-    /// The poller has reported the door.
+    /// Reads the door after the poller has reported it.
     fn read_door(&mut self, index: usize, now: Instant) {
         let key = Key::Door(index);
         let emptied = (0..BURST).any(|_| !self.read(key, || now));
         let Engine { stations, kit, .. } = self;
-        let Some(Station { door_pace, port, .. }) = stations.get_mut(index) else { return };
-        if door_pace.is_flooded(emptied, now) {
-            // Where it cannot leave the poller it is read as if it had.
+        let Some(Station { door_pacing, port, .. }) = stations.get_mut(index) else { return };
+        if door_pacing.report(emptied, now) {
+            // A door that stays in the poller because this fails is read both ways.
             kit.context.suspend(&port.door).ok();
-            door_pace.leave(now);
+            door_pacing.begin(now);
         }
     }
 
-    /// Reads a door that is flooded.
+    /// Reads a door that is not in the poller.
     fn read_flooded_door(&mut self, index: usize, now: Instant) {
         let (mut found, key) = (0, Key::Door(index));
         for _ in 0..FLOOD_BURST {
@@ -240,11 +240,11 @@ impl Engine {
             found += self.rx.len();
         }
         let Engine { stations, kit, .. } = self;
-        let Station { door_pace, port, .. } = &mut stations[index];
-        if door_pace.is_over(found, now)
+        let Station { door_pacing, port, .. } = &mut stations[index];
+        if door_pacing.after_read(found, now)
             && kit.context.rename(key, &port.door, Interest::READABLE).is_ok()
         {
-            door_pace.come_back();
+            door_pacing.end();
         }
     }
 
@@ -512,7 +512,7 @@ unsafe impl adapter::Engine for Engine {
             self.read_all(key, now);
         }
         for index in 0..self.stations.len() {
-            if self.stations[index].door_pace.is_due(now) {
+            if self.stations[index].door_pacing.is_due(now) {
                 self.read_flooded_door(index, now);
             }
             let station = &mut self.stations[index];

@@ -218,7 +218,7 @@ impl Line {
         self.net.as_ref().and_then(netem::Link::deadline)
     }
 
-    /// Whether what comes is written down.
+    /// Whether a capture records what comes.
     #[inline]
     pub(crate) fn is_captured(&self) -> bool {
         self.capture.is_some()

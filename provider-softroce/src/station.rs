@@ -15,9 +15,9 @@ use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 use crate::calls::RequestId;
 use crate::hosts::Hosts;
 use crate::line::{Line, Peer};
-use crate::pace::Pace;
 use crate::params::Params;
 use crate::port::{Lifeline, Port, PortError, UDP_PORT};
+use crate::read_pacing::ReadPacing;
 use crate::route::Route;
 use crate::scout::Scout;
 use crate::selftest;
@@ -47,8 +47,8 @@ pub(crate) struct Station {
     pub(crate) neighbours: Table<Neighbour>,
     /// What has come of late.
     pub(crate) habits: Habits,
-    /// How often the door is read.
-    pub(crate) door_pace: Pace,
+    /// When the engine reads the door.
+    pub(crate) door_pacing: ReadPacing,
     /// What is known of peers' hosts.
     pub(crate) hosts: Hosts,
     /// [`Params::timeout`], which connections of this address have.
@@ -118,7 +118,7 @@ impl Station {
             qpns: Qpns::new(slot),
             neighbours: Table::new(),
             habits: Habits::default(),
-            door_pace: Pace::default(),
+            door_pacing: ReadPacing::default(),
             hosts: Hosts::default(),
             timeout: params.timeout,
             retries: params.retries,
@@ -225,10 +225,10 @@ impl Station {
         }
     }
 
-    /// The earliest of its deadlines.
+    /// The earliest deadline of its parts.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let Station { cm, line, port, door_pace, .. } = self;
-        let all = [cm.deadline(), line.deadline(), port.deadline(), door_pace.deadline()];
+        let Station { cm, line, port, door_pacing, .. } = self;
+        let all = [cm.deadline(), line.deadline(), port.deadline(), door_pacing.deadline()];
         all.into_iter().flatten().min()
     }
 }

@@ -1,7 +1,7 @@
-//! How much is done for strangers: token buckets, one for each group of addresses.
+//! Limits the work that an adapter does for strangers.
 //!
-//! Whoever has no connection can make an adapter work by datagrams alone. What such a datagram asks
-//! for takes a token, and is not done where there is none.
+//! Anybody can send datagrams to an adapter without having a connection. Work that such a datagram
+//! asks for takes a token from a bucket. Without a token the adapter drops the datagram.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,22 +10,22 @@ use std::time::{Duration, Instant};
 /// A token bucket.
 #[derive(Clone, Debug)]
 pub struct Allowance {
-    /// The time in which a token comes.
+    /// The time in which one token is added.
     period: Duration,
-    /// The time in which an empty bucket becomes full.
+    /// The time in which an empty bucket fills up.
     fill: Duration,
-    /// When the bucket is full.
+    /// The time at which the bucket is full; `None` if it has never been used.
     full_at: Option<Instant>,
 }
 
 impl Allowance {
-    /// A full bucket that gets so many tokens a second, and holds `burst` of them at most.
+    /// Makes a full bucket that gains `rate` tokens per second and holds at most `burst` tokens.
     pub fn new(rate: u32, burst: u32) -> Self {
         let period = Duration::from_secs(1) / rate.max(1);
         Allowance { period, fill: period * burst, full_at: None }
     }
 
-    /// Takes a token. False: there is none.
+    /// Takes a token. Returns false if the bucket is empty.
     pub fn take(&mut self, now: Instant) -> bool {
         let full_at = self.full_at.map_or(now, |at| at.max(now)) + self.period;
         let is_there = full_at.duration_since(now) <= self.fill;
@@ -36,21 +36,21 @@ impl Allowance {
     }
 }
 
-/// Groups of addresses.
+/// The number of buckets.
 const GROUPS: usize = 32;
-/// Tokens of a group in a second: as many answers as the processes of a large host may want.
+/// Tokens that a bucket gains per second. The processes of a large host may need that many answers.
 const RATE: u32 = 256;
-/// Tokens that a group has at most.
+/// Tokens that a bucket holds at most.
 const BURST: u32 = 512;
 
-/// A token bucket for each of 32 groups of addresses. A hash with a random key says which group an
-/// address belongs to: whoever floods from one address uses up the tokens of one group, and nobody
-/// can choose whose. Whoever forges many addresses uses up all of them, and gets no more than
-/// 32 times as much.
+/// A token bucket for each of 32 groups of addresses. A hash with a random key maps an address to
+/// its group. So a flood from one address empties one bucket, and the sender cannot choose which
+/// other addresses share it. A flood from many forged addresses empties all buckets, and gets 32
+/// times as many tokens.
 pub struct Allowances {
     groups: [Allowance; GROUPS],
     key: RandomState,
-    /// How often there was no token.
+    /// The number of times that a bucket was empty.
     refused: u64,
 }
 
@@ -63,8 +63,8 @@ impl Default for Allowances {
 }
 
 impl Allowances {
-    /// Takes a token for what a datagram from this address asks for. False: there is none, and the
-    /// datagram is to be passed over.
+    /// Takes a token for a datagram from this address. Returns false if the bucket is empty: the
+    /// caller must drop the datagram.
     pub fn take(&mut self, now: Instant, from: IpAddr) -> bool {
         let group = self.key.hash_one(network(from)) as usize % GROUPS;
         let is_there = self.groups[group].take(now);
@@ -72,14 +72,15 @@ impl Allowances {
         is_there
     }
 
-    /// How often there was no token.
+    /// The number of times that a bucket was empty.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 }
 
-/// What counts as one address: of IPv6 the first 64 bits, since whoever has one address has all that
-/// begin so. Not of those that are valid on the link alone, where they are the same for all.
+/// The part of an address that limits count by. For IPv6 this is the first 64 bits, since a host
+/// can use all addresses with the same prefix. Link-local addresses count as they are, because they
+/// all have the same prefix.
 pub(crate) fn network(source: IpAddr) -> IpAddr {
     match source {
         IpAddr::V6(ip) if !ip.is_unicast_link_local() => {
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(taken(&mut allowance, start + Duration::from_millis(9)), 0);
         assert_eq!(taken(&mut allowance, start + Duration::from_millis(10)), 1);
         assert_eq!(taken(&mut allowance, start + Duration::from_millis(105)), 9);
-        // In the long run the rate is all that there is, however often somebody asks.
+        // In the long run the rate is the limit, however often somebody asks.
         let mut allowance = Allowance::new(100, 20);
         let asked = (0..100_000).filter(|&n| allowance.take(start + n * SECOND / 10_000)).count();
         assert_eq!(asked, 20 + 10 * 100 - 1);
@@ -121,7 +122,7 @@ mod tests {
             let now = start + years * 365 * 24 * 3600 * SECOND;
             assert_eq!(taken(&mut allowance, now), 50);
         }
-        // A clock that goes back gives nothing, and takes nothing away.
+        // A clock that goes back adds no token and removes none.
         assert_eq!(taken(&mut allowance, start), 0);
         let later = start + 101 * 365 * 24 * 3600 * SECOND;
         assert_eq!(taken(&mut allowance, later), 50);
@@ -143,7 +144,7 @@ mod tests {
         let flooder = IpAddr::from([10, 0, 0, 1]);
         let answered = (0..10_000).filter(|_| allowances.take(now, flooder)).count();
         assert_eq!((answered, allowances.refused()), (BURST as usize, 10_000 - u64::from(BURST)));
-        // Of 200 others, six or so are in the same group.
+        // About six of 200 other addresses are in the same group.
         let others = (0..200).map(|n| IpAddr::from([10, 1, 0, n]));
         assert!(others.filter(|&other| allowances.take(now, other)).count() > 150);
     }

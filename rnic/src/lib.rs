@@ -3,7 +3,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`allowance`] | how much is done for strangers |
+//! | [`allowance`] | the limit on work for strangers |
 //! | [`wr`] | work requests and completions |
 //! | [`key`] | the table of STags: who may touch which memory; memory windows |
 //! | [`mr`] | registered memory |

@@ -41,7 +41,7 @@ pub(super) fn take_in(
                     continue;
                 }
             },
-            // For a queue pair that is gone, or never was.
+            // No queue pair of this adapter has the number.
             None if qpn != GSI
                 && slot_of(qpn) == tools.station.port.slot()
                 && !tools.station.line.is_captured() =>
@@ -60,8 +60,8 @@ pub(super) fn take_in(
     }
 }
 
-/// A packet that is not for a queue pair of this adapter. `of_peer`: it came in one batch with a right
-/// one of a peer.
+/// A packet that is not for a queue pair of this adapter. `of_peer` says that its batch begins with
+/// a valid packet of a peer, which has the same source port.
 fn stray(
     tools: &mut Tools<'_>,
     calls: &Calls,

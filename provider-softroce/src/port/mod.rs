@@ -79,7 +79,7 @@ pub(crate) struct Port {
     pub(crate) life: Life,
     pub(crate) mailbox: Mailbox,
     outbox: Outbox,
-    /// For what strangers make this adapter pass on.
+    /// Limits the packets of strangers that this adapter passes on.
     letters: Allowances,
     services: Services,
     vault: Vault,
@@ -279,8 +279,8 @@ impl Port {
         Ok(Service { mailbox: self.names.claim_service(service)? })
     }
 
-    /// Passes a packet on to the adapter that has a slot. `of_peer`: one of this adapter's peers has
-    /// sent it. Others may make this adapter pass on a limited number.
+    /// Passes a packet on to the adapter that has a slot. `of_peer` says that a peer of this
+    /// adapter sent it. The number of other packets is limited.
     pub(crate) fn forward(
         &mut self,
         slot: u8,
@@ -295,10 +295,11 @@ impl Port {
         }
     }
 
-    /// Passes a request on to the adapter that listens for a service. False: there is none.
+    /// Passes a request on to the adapter that listens for a service. Returns false if no adapter
+    /// does.
     ///
-    /// Whether there is one costs time to find out. Where too many have asked, only requests for
-    /// services that are known are passed on, and the others are dropped.
+    /// It takes a system call to find out whether one does. So the number of requests is limited.
+    /// Beyond the limit this passes on requests for known services only, and drops the others.
     pub(crate) fn forward_request(
         &mut self,
         service: u64,
@@ -313,12 +314,12 @@ impl Port {
         let send = |to, from, packet: &[u8]| mailbox.send(names, to, from, packet);
         let is_there = outbox.post(Name::Service(service), from, packet, now, send);
         if !is_there {
-            services.is_gone(service);
+            services.remove(service);
         }
         is_there
     }
 
-    /// Packets of strangers that were not passed on, because there were too many.
+    /// The number of strangers' packets that this adapter dropped because of the limit.
     pub(crate) fn dropped(&self) -> u64 {
         self.letters.refused()
     }

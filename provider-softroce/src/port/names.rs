@@ -30,19 +30,19 @@ use super::mail::Mailbox;
 /// How long to wait for a lock that others hold for a moment only.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long it is believed which services there are.
+/// A list of services is used for so long.
 const SERVICES_AGE: Duration = Duration::from_millis(100);
 
-/// The services that somebody listened for a moment ago.
+/// The services that adapters of this address listen for, as of the last look at the directory.
 #[derive(Default)]
 pub(super) struct Services {
     known: HashSet<u64>,
-    /// When the directory was read.
+    /// The time of the last look.
     read: Option<Instant>,
 }
 
 impl Services {
-    /// Whether somebody listened for it a moment ago.
+    /// Whether an adapter listened for the service at the last look, at most `SERVICES_AGE` ago.
     pub(super) fn has(&mut self, names: &Names, service: u64, now: Instant) -> bool {
         if self.read.is_none_or(|read| now >= read + SERVICES_AGE) {
             (self.known, self.read) = (names.services(), Some(now));
@@ -50,8 +50,8 @@ impl Services {
         self.known.contains(&service)
     }
 
-    /// Nobody does any more.
-    pub(super) fn is_gone(&mut self, service: u64) {
+    /// No adapter listens for the service any more.
+    pub(super) fn remove(&mut self, service: u64) {
         self.known.remove(&service);
     }
 }
@@ -137,7 +137,7 @@ impl Names {
         })
     }
 
-    /// The services that have a name.
+    /// The services for which the directory has a socket file.
     fn services(&self) -> HashSet<u64> {
         let files = fs::read_dir(&self.0.path).into_iter().flatten().flatten();
         files

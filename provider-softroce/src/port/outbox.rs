@@ -1,5 +1,5 @@
-//! Letters that found a full mailbox. The kernel lets ten wait (net.unix.max_dgram_qlen), and a
-//! server may be called by hundreds at once.
+//! Letters that found a full mailbox. The kernel queues ten per socket (net.unix.max_dgram_qlen),
+//! and hundreds of callers may call a server at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use super::mail::Post;
 use super::names::Name;
 
-/// Letters kept at most; the ones after that are lost, as packets may be.
-const MOST: usize = 4096;
-/// The same for one mailbox, so that the others have room, too.
-const MOST_FOR_ONE: usize = 1024;
-/// Until they are posted again.
-const PAUSE: Duration = Duration::from_millis(1);
+/// The outbox keeps so many letters in all. It drops further ones, as the network may drop packets.
+const MAX_LETTERS: usize = 4096;
+/// The outbox keeps so many letters to one mailbox, so that there is room for the others.
+const MAX_LETTERS_PER_MAILBOX: usize = 1024;
+/// The time until the outbox tries again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Where letters wait.
+/// The letters that wait, by mailbox.
 #[derive(Default)]
 pub(super) struct Outbox {
-    /// The letters to each mailbox; none is empty.
+    /// No queue is empty.
     queues: HashMap<Name, VecDeque<Letter>>,
-    /// How many letters there are.
+    /// The number of letters in all queues.
     len: usize,
     due: Option<Instant>,
 }
@@ -31,8 +31,8 @@ struct Letter {
 }
 
 impl Outbox {
-    /// Posts a packet, behind those that wait to be posted to the same mailbox. False: there is none
-    /// of this name.
+    /// Posts a packet, behind the letters that wait for the same mailbox. Returns false if there is
+    /// no mailbox of this name.
     pub(super) fn post(
         &mut self,
         to: Name,
@@ -49,16 +49,16 @@ impl Outbox {
             }
         }
         let waiting = self.queues.get(&to).map_or(0, VecDeque::len);
-        if self.len < MOST && waiting < MOST_FOR_ONE {
+        if self.len < MAX_LETTERS && waiting < MAX_LETTERS_PER_MAILBOX {
             let letter = Letter { from, packet: packet.to_vec() };
             self.queues.entry(to).or_default().push_back(letter);
             self.len += 1;
-            self.due.get_or_insert(now + PAUSE);
+            self.due.get_or_insert(now + RETRY_INTERVAL);
         }
         true
     }
 
-    /// Posts again what waits, if it is time.
+    /// Posts the letters that wait, if it is time.
     pub(super) fn post_again(
         &mut self,
         now: Instant,
@@ -78,7 +78,7 @@ impl Outbox {
             }
             false
         });
-        self.due = (!self.queues.is_empty()).then(|| now + PAUSE);
+        self.due = (!self.queues.is_empty()).then(|| now + RETRY_INTERVAL);
     }
 
     /// When to post again.
@@ -91,7 +91,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// Mailboxes by name, with room for so many letters each.
+    /// For each mailbox: how many more letters it takes, and the ones that it has.
     struct Mailboxes(HashMap<Name, (usize, Vec<u8>)>);
 
     impl Mailboxes {
@@ -111,7 +111,7 @@ mod tests {
             }
         }
 
-        /// Makes room for some more letters.
+        /// Makes room for so many letters in each mailbox.
         fn empty(&mut self, room: usize) {
             self.0.values_mut().for_each(|mailbox| mailbox.0 = room);
         }
@@ -138,24 +138,24 @@ mod tests {
         for n in 0..4 {
             assert!(post(&mut outbox, A, n, now, &mut boxes));
         }
-        // There is room again, but others wait.
+        // The mailbox has room again, but earlier letters wait.
         boxes.empty(1);
         assert!(post(&mut outbox, A, 4, now, &mut boxes));
-        // Another mailbox is not concerned, and one that is not there is told of at once.
+        // This does not affect another mailbox, and the caller learns of a missing one at once.
         assert!(post(&mut outbox, B, 9, now, &mut boxes));
         assert!(!post(&mut outbox, Name::Slot(1), 9, now, &mut boxes));
         assert_eq!((boxes.letters(A), boxes.letters(B)), (&[0][..], &[9][..]));
         let due = outbox.deadline().expect("letters wait");
-        outbox.post_again(due - PAUSE / 2, |_, _, _| panic!("it is not time"));
+        outbox.post_again(due - RETRY_INTERVAL / 2, |_, _, _| panic!("it is not time"));
         boxes.empty(3);
         outbox.post_again(due, |to, _, packet| boxes.send(to, packet));
         assert_eq!(boxes.letters(A), [0, 1, 2, 3]);
-        assert_eq!(outbox.deadline(), Some(due + PAUSE));
+        assert_eq!(outbox.deadline(), Some(due + RETRY_INTERVAL));
         boxes.empty(3);
-        outbox.post_again(due + PAUSE, |to, _, packet| boxes.send(to, packet));
+        outbox.post_again(due + RETRY_INTERVAL, |to, _, packet| boxes.send(to, packet));
         assert_eq!(boxes.letters(A), [0, 1, 2, 3, 4]);
         assert_eq!((outbox.deadline(), outbox.len), (None, 0));
-        // Nothing is in front of what comes next.
+        // No letter waits any more.
         assert!(post(&mut outbox, A, 5, now, &mut boxes));
         assert_eq!(boxes.letters(A), [0, 1, 2, 3, 4, 5]);
     }
@@ -166,14 +166,14 @@ mod tests {
         let (mut outbox, mut boxes, now) =
             (Outbox::default(), Mailboxes::new(&services), Instant::now());
         for &to in &services {
-            for _ in 0..2 * MOST_FOR_ONE {
+            for _ in 0..2 * MAX_LETTERS_PER_MAILBOX {
                 assert!(post(&mut outbox, to, 0, now, &mut boxes));
             }
         }
-        assert_eq!(outbox.len, MOST);
-        assert!(outbox.queues.values().all(|queue| queue.len() == MOST_FOR_ONE));
-        // Those of mailboxes that are gone are dropped.
-        outbox.post_again(now + PAUSE, |_, _, _| Post::NoMailbox);
+        assert_eq!(outbox.len, MAX_LETTERS);
+        assert!(outbox.queues.values().all(|queue| queue.len() == MAX_LETTERS_PER_MAILBOX));
+        // Letters to mailboxes that no longer exist are dropped.
+        outbox.post_again(now + RETRY_INTERVAL, |_, _, _| Post::NoMailbox);
         assert_eq!((outbox.deadline(), outbox.len, outbox.queues.len()), (None, 0, 0));
     }
 }

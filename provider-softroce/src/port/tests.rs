@@ -169,8 +169,8 @@ fn requests_find_who_listens() {
     ));
 }
 
-/// Strangers make an adapter ask for services that nobody has, and pass on what is for others, a limited number of times.
-/// Requests for services that are there, and what peers send, are passed on all the same.
+/// An adapter looks for services that do not exist, and passes on packets of strangers, a limited
+/// number of times. It always passes on requests for services that exist, and packets of peers.
 #[test]
 fn a_flood_is_passed_on_in_part() {
     const FLOOD: u64 = 10_000;
@@ -187,7 +187,7 @@ fn a_flood_is_passed_on_in_part() {
     }
     let mut desk = Desk::default();
     assert!(second.mailbox.next(&mut desk).expect("empty").is_none());
-    // Nobody has been told of this service before.
+    // This service is new.
     let service = second.listen(0x0106_1234).expect("free");
     let soon = now + Duration::from_millis(101);
     for _ in 0..100 {
@@ -203,7 +203,7 @@ fn a_flood_is_passed_on_in_part() {
         second.mailbox.next(&mut desk),
         Ok(Some(Letter::Packet { packet: b"astray", .. }))
     ));
-    // It ends: then there is an answer again at once, that nobody has the service.
+    // After the flood the adapter looks for unknown services again.
     drop(service);
     assert!(!first.forward_request(0x0106_1234, from, b"", now + Duration::from_secs(60)));
 }

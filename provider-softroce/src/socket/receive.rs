@@ -123,9 +123,9 @@ impl Default for Habits {
 }
 
 impl Habits {
-    /// Of a socket that others read, too: many datagrams at a time are asked for, and nothing is made
-    /// of what comes.
-    pub(crate) fn of_many() -> Self {
+    /// For a socket that other processes read, too: each call asks for several datagrams, and the
+    /// socket's options stay as they are.
+    pub(crate) fn of_shared_socket() -> Self {
         Habits { gathers: true, singles: 0, streak: BUSY }
     }
 }

@@ -42,12 +42,12 @@ impl Cm {
                     if conn.state == State::RepSent
                         && !std::mem::replace(&mut conn.rep_is_seen, true)
                     {
-                        // Whoever has seen the REP is there: its time is not shortened any more, and
-                        // ends after MAX_WAIT.
+                        // A caller that has received the REP is there: its time is not shortened
+                        // any more, and ends after MAX_WAIT.
                         let source = conn.remote.ip();
                         conn.deadline = Some(now + MAX_WAIT);
                         self.half_open.leave(source, id);
-                        self.take_next_in_line(now, source);
+                        self.admit_deferred(now, source);
                     }
                 }
                 return;
@@ -125,7 +125,7 @@ impl Cm {
             self.close(oldest);
         }
         if leaves_place {
-            self.take_next_in_line(now, source);
+            self.admit_deferred(now, source);
         }
     }
 

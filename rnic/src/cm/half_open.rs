@@ -1,10 +1,10 @@
-//! Acceptances that wait for their RTU: how many, and for how long; and REQs that wait until fewer
-//! do.
+//! Acceptances that wait for their RTU: how many may wait, and for how long. REQs beyond that
+//! number are deferred.
 //!
-//! Each acceptance holds a queue pair of its consumer. A caller that never answers, or whose address
-//! is forged, must not hold all of them for as long as a REP is repeated, which is ten seconds or a
-//! minute. One that answers with an MRA has seen the REP, so that its address is its own: it counts
-//! no more.
+//! Each acceptance holds a queue pair of its consumer. A caller that never answers, or whose
+//! address is forged, must not hold all queue pairs for as long as a REP is repeated, which is ten
+//! seconds or a minute. A caller that answers with an MRA has received the REP, so its address is
+//! not forged: its acceptance no longer counts.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -15,9 +15,9 @@ use wire::cm::MAD_SIZE;
 use super::request::RequestKey;
 use crate::allowance::network;
 
-/// Acceptances of one caller's address that may wait at a time when another REQ comes from there.
-/// The REQ ends the oldest one if that has [waited](EVICTED_AFTER) for long enough; else it
-/// [stands in line](Standing).
+/// Acceptances of one caller's address that may wait at a time. A further REQ from there ends the
+/// oldest of them if it has waited for [`EVICTED_AFTER`]. Otherwise the REQ is
+/// [deferred](DeferredReq).
 pub(super) const MOST_PER_SOURCE: usize = 64;
 /// Longer than any way there and back: a caller that makes many connections at once answers within
 /// this time.
@@ -26,39 +26,41 @@ pub(super) const EVICTED_AFTER: Duration = Duration::from_millis(250);
 const SHARED_WAIT: Duration = Duration::from_secs(16);
 /// An acceptance waits so long at least.
 const LEAST: Duration = Duration::from_millis(500);
-/// REQs of one caller's address that stand in line at most. The latest takes the place of the first.
-pub(super) const MOST_IN_LINE: usize = 512;
-/// REQs that stand in line at most, of all addresses. Further addresses get no line.
-pub(super) const MOST_IN_ALL_LINES: usize = 1024;
-/// A REQ whose caller has not repeated it for so long is not taken: the caller has given up.
-pub(super) const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
+/// Deferred REQs of one caller's address at most. A further one replaces the oldest.
+pub(super) const MAX_DEFERRED_PER_SOURCE: usize = 512;
+/// Deferred REQs of all addresses at most. A further one replaces the oldest of its own address, or
+/// is dropped.
+pub(super) const MAX_DEFERRED: usize = 1024;
+/// A deferred REQ is dropped if its caller has not repeated it for so long, since the caller has
+/// given up.
+pub(super) const DEFERRED_FOR: Duration = Duration::from_secs(10);
 
-/// Those that wait.
+/// All acceptances that wait for their RTU, and the deferred REQs.
 #[derive(Default)]
 pub(super) struct HalfOpen {
     total: u32,
-    in_line: usize,
+    deferred: usize,
     by_source: HashMap<IpAddr, Source>,
 }
 
-/// Of one address.
+/// The same of one address.
 #[derive(Default)]
 struct Source {
-    /// With the time of the acceptance, the oldest first.
+    /// The acceptances, with their times, the oldest first.
     waiting: VecDeque<(u32, Instant)>,
-    line: VecDeque<Standing>,
+    deferred: VecDeque<DeferredReq>,
 }
 
-/// A REQ that came when too many acceptances of its address waited. It is taken when one of these is
-/// established or ends, so that its caller need not repeat it.
-pub(super) struct Standing {
+/// A REQ that came when too many acceptances of its address waited. It is admitted when one of
+/// these is established or ends, so its caller need not repeat it.
+pub(super) struct DeferredReq {
     request: RequestKey,
     heard: Instant,
     pub(super) to: IpAddr,
     pub(super) mad: Box<[u8; MAD_SIZE]>,
 }
 
-impl Standing {
+impl DeferredReq {
     pub(super) fn from(&self) -> IpAddr {
         self.request.0
     }
@@ -86,7 +88,7 @@ impl HalfOpen {
         self.tidy(source);
     }
 
-    /// How many of this caller's address wait.
+    /// The number of acceptances of this caller's address that wait.
     fn waiting(&self, source: IpAddr) -> usize {
         self.by_source.get(&network(source)).map_or(0, |of| of.waiting.len())
     }
@@ -112,8 +114,8 @@ impl HalfOpen {
         (self.total > 1).then(|| (SHARED_WAIT / self.total).max(LEAST))
     }
 
-    /// Puts a REQ at the end of the line, or leaves it at its place there.
-    pub(super) fn stand_in_line(
+    /// Defers a REQ. One that is deferred already keeps its place.
+    pub(super) fn defer(
         &mut self,
         request: RequestKey,
         to: IpAddr,
@@ -121,32 +123,32 @@ impl HalfOpen {
         mad: impl FnOnce() -> [u8; MAD_SIZE],
     ) {
         let Some(of) = self.by_source.get_mut(&network(request.0)) else { return };
-        if let Some(known) = of.line.iter_mut().find(|standing| standing.request == request) {
+        if let Some(known) = of.deferred.iter_mut().find(|req| req.request == request) {
             known.heard = now;
             return;
         }
-        if of.line.len() >= MOST_IN_LINE || self.in_line >= MOST_IN_ALL_LINES {
-            if of.line.pop_front().is_none() {
+        if of.deferred.len() >= MAX_DEFERRED_PER_SOURCE || self.deferred >= MAX_DEFERRED {
+            if of.deferred.pop_front().is_none() {
                 return;
             }
-            self.in_line -= 1;
+            self.deferred -= 1;
         }
-        of.line.push_back(Standing { request, heard: now, to, mad: Box::new(mad()) });
-        self.in_line += 1;
+        of.deferred.push_back(DeferredReq { request, heard: now, to, mad: Box::new(mad()) });
+        self.deferred += 1;
     }
 
-    /// The next REQ in the line of an address, if another acceptance of this address may wait.
-    pub(super) fn next_in_line(&mut self, source: IpAddr, now: Instant) -> Option<Standing> {
-        if self.in_line == 0 || self.is_full(source) {
+    /// Takes the oldest deferred REQ of an address, if another acceptance of this address may wait.
+    pub(super) fn next_deferred(&mut self, source: IpAddr, now: Instant) -> Option<DeferredReq> {
+        if self.deferred == 0 || self.is_full(source) {
             return None;
         }
         let source = network(source);
         let of = self.by_source.get_mut(&source)?;
         let mut next = None;
-        while let Some(standing) = of.line.pop_front() {
-            self.in_line -= 1;
-            if now < standing.heard + FORGOTTEN_AFTER {
-                next = Some(standing);
+        while let Some(req) = of.deferred.pop_front() {
+            self.deferred -= 1;
+            if now < req.heard + DEFERRED_FOR {
+                next = Some(req);
                 break;
             }
         }
@@ -154,36 +156,39 @@ impl HalfOpen {
         next
     }
 
-    /// A REQ leaves its line: it was taken out of turn, or its caller has given up.
-    pub(super) fn leave_line(&mut self, request: &RequestKey) {
-        if self.in_line == 0 {
+    /// Drops a deferred REQ that was admitted out of turn, or whose caller has given up.
+    pub(super) fn drop_deferred(&mut self, request: &RequestKey) {
+        if self.deferred == 0 {
             return;
         }
         let source = network(request.0);
         let Some(of) = self.by_source.get_mut(&source) else { return };
-        if let Some(at) = of.line.iter().position(|standing| standing.request == *request) {
-            of.line.remove(at);
-            self.in_line -= 1;
+        if let Some(at) = of.deferred.iter().position(|req| req.request == *request) {
+            of.deferred.remove(at);
+            self.deferred -= 1;
         }
         self.tidy(source);
     }
 
     fn tidy(&mut self, source: IpAddr) {
-        if self.by_source.get(&source).is_some_and(|of| of.waiting.is_empty() && of.line.is_empty())
+        if self
+            .by_source
+            .get(&source)
+            .is_some_and(|of| of.waiting.is_empty() && of.deferred.is_empty())
         {
             self.by_source.remove(&source);
         }
     }
 
-    /// How many REQs stand in line.
+    /// The number of deferred REQs.
     #[cfg(test)]
-    pub(super) fn in_line(&self) -> usize {
-        self.in_line
+    pub(super) fn deferred_count(&self) -> usize {
+        self.deferred
     }
 
-    /// Whether nothing is kept.
+    /// Whether no acceptance waits and no REQ is deferred.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.total == 0 && self.in_line == 0 && self.by_source.is_empty()
+        self.total == 0 && self.deferred == 0 && self.by_source.is_empty()
     }
 }

@@ -30,7 +30,7 @@ pub struct Cm {
     pub(super) by_peer_qp: HashMap<PeerQp, u32>,
     pub(super) listeners: HashMap<u16, Listener>,
     pub(super) half_open: HalfOpen,
-    /// For answers to what belongs to no connection.
+    /// Limits answers to messages that belong to no connection.
     pub(super) answers: Allowances,
     /// Tells listeners apart: the same port may be listened to again.
     listener_serial: u64,
@@ -297,7 +297,7 @@ impl Cm {
         parting.filter_map(|conn| conn.deadline).max()
     }
 
-    /// Datagrams of strangers that were not answered, because too many wanted an answer.
+    /// The number of messages that got no answer because of the limit on answers to strangers.
     pub fn unanswered(&self) -> u64 {
         self.answers.refused()
     }
@@ -338,7 +338,7 @@ impl Cm {
             broke: false,
             rep_is_seen: false,
             pending: None,
-            asked: None,
+            last_repeat: None,
             kept: None,
             deadline: None,
             armed: None,

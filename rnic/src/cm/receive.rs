@@ -78,7 +78,7 @@ impl Cm {
             && let Some(guid) = rej.ari.first_chunk()
         {
             let request = (route.from, u64::from_be_bytes(*guid), rej.local_id);
-            self.half_open.leave_line(&request);
+            self.half_open.drop_deferred(&request);
             if let Some(&id) = self.by_request.get(&request) {
                 self.take(now, route, (id, rej.local_id), input, mad);
             }
@@ -113,7 +113,7 @@ impl Cm {
         self.take(now, route, (id, rep.local_id), Input::Rep, mad);
     }
 
-    /// False: it is passed over.
+    /// Refuses a REP. Returns false if the limit on answers to strangers is reached.
     fn refuse_rep(
         &mut self,
         now: Instant,
@@ -154,7 +154,8 @@ impl Cm {
         }
     }
 
-    /// Answers without a connection, if not too many want an answer.
+    /// Answers a message that belongs to no connection. Returns false if the limit on such answers
+    /// is reached.
     fn answer(&mut self, now: Instant, Route { from, to }: Route, mad: Mad<'_>) -> bool {
         let may_answer = self.answers.take(now, from);
         if may_answer {

@@ -71,7 +71,7 @@ struct Caller<'a> {
 }
 
 impl Cm {
-    /// A REQ: known already, made to wait, refused without a trace, or told to the consumer.
+    /// Handles a REQ: a repetition of a known one, one to be deferred, or a new one.
     pub(super) fn request(
         &mut self,
         now: Instant,
@@ -84,37 +84,38 @@ impl Cm {
         if let Some(&id) = self.by_request.get(&key) {
             self.request_again(now, id, mad);
         } else if self.half_open.is_full(from) && self.half_open.to_evict(from, now).is_none() {
-            self.half_open.stand_in_line(key, to, now, || mad.emit());
+            self.half_open.defer(key, to, now, || mad.emit());
         } else {
-            self.half_open.leave_line(&key);
+            self.half_open.drop_deferred(&key);
             self.new_request(now, from, to, mad, req);
         }
     }
 
-    /// A REQ that is known. What comes sooner than a caller repeats it is passed over.
+    /// Handles the repetition of a known REQ. It is ignored if it comes sooner than a caller
+    /// repeats a REQ.
     fn request_again(&mut self, now: Instant, id: u32, mad: &Mad<'_>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        if conn.asked.is_none_or(|asked| now >= asked + INTERVAL.0) {
-            conn.asked = Some(now);
+        if conn.last_repeat.is_none_or(|asked| now >= asked + INTERVAL.0) {
+            conn.last_repeat = Some(now);
             self.apply(now, id, Input::Req, Some(mad));
         }
     }
 
-    /// Of this address, one acceptance less waits for its RTU, or one request less for a decision:
-    /// the next REQ in line takes the place.
-    pub(super) fn take_next_in_line(&mut self, now: Instant, source: IpAddr) {
-        while let Some(standing) = self.half_open.next_in_line(source, now) {
-            if let Ok(mad) = Mad::parse(&standing.mad[..])
+    /// Admits a deferred REQ of an address. Call this when one of its acceptances no longer waits
+    /// for its RTU, or one of its requests ends without an acceptance.
+    pub(super) fn admit_deferred(&mut self, now: Instant, source: IpAddr) {
+        while let Some(deferred) = self.half_open.next_deferred(source, now) {
+            if let Ok(mad) = Mad::parse(&deferred.mad[..])
                 && let Message::Req(req) = &mad.message
-                && self.new_request(now, standing.from(), standing.to, &mad, req)
+                && self.new_request(now, deferred.from(), deferred.to, &mad, req)
             {
                 return;
             }
         }
     }
 
-    /// A REQ that is not known and need not wait. True: the consumer is told of it; else it is
-    /// refused without a trace.
+    /// Handles a new REQ. Returns whether the consumer is told of it. Otherwise it is refused, and
+    /// no state of it is kept.
     fn new_request(
         &mut self,
         now: Instant,
@@ -193,9 +194,9 @@ impl Cm {
         }
     }
 
-    /// A peer's queue pair is in a connection, and comes with another: it has left the first one, or
-    /// somebody else says so. The consumer finds out ([`Event::Stale`]), and the peer is refused
-    /// until the connection has ended.
+    /// Has the consumer ask the peer whether it still uses a connection ([`Event::Stale`]), because
+    /// a REQ or REP names the queue pair that the peer uses there. The message may be forged. It is
+    /// refused until that connection has ended.
     pub(super) fn challenge(&mut self, peer_qp: PeerQp) {
         if let Some(&id) = self.by_peer_qp.get(&peer_qp)
             && self.conns.get(&id).is_some_and(|conn| conn.state == State::Established)

@@ -357,14 +357,14 @@ fn callers_that_ask_for_time() {
     assert!(pair.is_empty());
 }
 
-/// A REQ that waits in line is taken when its consumer rejects another, is forgotten when its caller
-/// gives up, and is not taken a second time when it comes again.
+/// A deferred REQ is admitted when an acceptance or a request of its address ends. It is dropped
+/// when its caller gives up. It is not admitted a second time after it was admitted out of turn.
 #[test]
-fn a_line_moves_on() {
+fn deferred_requests_are_admitted_in_turn() {
     const MOST: u32 = half_open::MOST_PER_SOURCE as u32;
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 200).unwrap();
-    // One waits for a decision, and as many as may for their RTU.
+    // One request waits for a decision, and the largest number of acceptances wait for their RTU.
     forge(&mut pair.cms[B], 0, address(A), pair.now);
     let (undecided, _) = pair.request();
     for n in 1..=MOST {
@@ -374,11 +374,11 @@ fn a_line_moves_on() {
     for n in 1..=4 {
         forge(&mut pair.cms[B], MOST + n, address(A), pair.now);
     }
-    assert_eq!((pair.told(B).len(), pair.cms[B].half_open.in_line()), (0, 4));
-    // There are too many acceptances still.
+    assert_eq!((pair.told(B).len(), pair.cms[B].half_open.deferred_count()), (0, 4));
+    // A rejection does not help while there are too many acceptances.
     pair.cms[B].reject(pair.now, undecided, Reason::CONSUMER, &[]).unwrap();
-    assert_eq!((pair.told(B).len(), pair.cms[B].half_open.in_line()), (0, 4));
-    // The first of the callers gives up.
+    assert_eq!((pair.told(B).len(), pair.cms[B].half_open.deferred_count()), (0, 4));
+    // The first deferred caller gives up.
     let mut ari = [0; 8];
     ari.copy_from_slice(&(u64::from(MOST) + 2).to_be_bytes());
     let conn = super::random(u64::from(MOST) + 1)() as u32;
@@ -392,9 +392,9 @@ fn a_line_moves_on() {
     });
     let mad = Mad { transaction: 0, message: rej }.emit();
     pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
-    assert_eq!(pair.cms[B].half_open.in_line(), 3);
-    // An acceptance is refused: the next in line is told of, and when that is rejected, the one
-    // after it.
+    assert_eq!(pair.cms[B].half_open.deferred_count(), 3);
+    // A caller refuses its acceptance: the consumer is told of the next REQ. When the consumer
+    // rejects that, it is told of the one after it.
     let refuse_one = |pair: &mut Pair| {
         let waits = pair.cms[B].conns.values().find(|conn| conn.state == State::RepSent).unwrap();
         let (local_id, remote_id, transaction) = (waits.peer.id, waits.id, waits.transaction);
@@ -415,24 +415,23 @@ fn a_line_moves_on() {
     refuse_one(&mut pair);
     let (next, None) = request(&mut pair) else { panic!("more than one") };
     let (id, n) = next.expect("a request");
-    assert_eq!((n, pair.cms[B].half_open.in_line()), (MOST + 2, 2));
+    assert_eq!((n, pair.cms[B].half_open.deferred_count()), (MOST + 2, 2));
     pair.cms[B].reject(pair.now, id, Reason::CONSUMER, &[]).unwrap();
     let (next, None) = request(&mut pair) else { panic!("more than one") };
     let (id, n) = next.expect("a request");
-    assert_eq!((n, pair.cms[B].half_open.in_line()), (MOST + 3, 1));
+    assert_eq!((n, pair.cms[B].half_open.deferred_count()), (MOST + 3, 1));
     pair.accept(id, 5);
     assert_eq!(pair.half_open(), MOST as usize);
-    // The last one comes again when another may be ended for it.
+    // The last REQ comes again when the oldest acceptance may be ended for it.
     pair.pass_unheard(half_open::EVICTED_AFTER);
     forge(&mut pair.cms[B], MOST + 4, address(A), pair.now);
-    assert_eq!((pair.accept_all(), pair.cms[B].half_open.in_line()), (1, 0));
+    assert_eq!((pair.accept_all(), pair.cms[B].half_open.deferred_count()), (1, 0));
     assert_eq!(pair.half_open(), MOST as usize);
 }
 
-/// Whoever forges REQs of a caller's address puts them in line. The caller is let in as before, and
-/// nobody else waits.
+/// Forged REQs of a caller's address are deferred. They keep out neither the caller nor others.
 #[test]
-fn a_line_of_forged_requests_keeps_nobody_out() {
+fn deferred_forgeries_keep_nobody_out() {
     const MOST: u32 = half_open::MOST_PER_SOURCE as u32;
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 200).unwrap();
@@ -441,11 +440,11 @@ fn a_line_of_forged_requests_keeps_nobody_out() {
         pair.accept_all();
     }
     assert_eq!(pair.half_open(), MOST as usize);
-    assert_eq!(pair.cms[B].half_open.in_line(), half_open::MOST_IN_LINE);
-    // Another address.
+    assert_eq!(pair.cms[B].half_open.deferred_count(), half_open::MAX_DEFERRED_PER_SOURCE);
+    // A caller with another address is admitted at once.
     forge(&mut pair.cms[B], 5000, [10, 0, 0, 9].into(), pair.now);
     assert_eq!(pair.accept_all(), 1);
-    // The caller itself, as soon as the oldest may be ended.
+    // The caller itself is admitted as soon as the oldest acceptance may be ended.
     pair.pass_unheard(half_open::EVICTED_AFTER);
     pair.told(B);
     pair.log.clear();
@@ -458,13 +457,13 @@ fn a_line_of_forged_requests_keeps_nobody_out() {
     assert!(
         pair.told(A).iter().any(|(of, event)| *of == call && matches!(event, Event::Accepted(_)))
     );
-    // Nothing is left of all the others.
+    // Nothing is left of the forged REQs.
     pair.pass_unheard(200 * SECOND);
-    assert_eq!((pair.half_open(), pair.cms[B].half_open.in_line()), (0, 0));
+    assert_eq!((pair.half_open(), pair.cms[B].half_open.deferred_count()), (0, 0));
 }
 
-/// Answers to what belongs to no connection have a bound; a caller of a service that is there is
-/// answered all the same.
+/// The number of answers to messages that belong to no connection is limited. A caller of a service
+/// that exists is always answered.
 #[test]
 fn a_flood_is_answered_in_part() {
     const FLOOD: u32 = if cfg!(miri) { 1000 } else { 10_000 };
@@ -508,7 +507,7 @@ fn a_flood_is_answered_in_part() {
         unanswered += u64::from(FLOOD) - answers;
         assert!((100..=600).contains(&answers), "{answers} answers");
         assert_eq!(pair.cms[B].unanswered(), unanswered);
-        // The flooder may call what is there, too, as may everybody.
+        // Everybody can still call the service that exists, even from the flooder's address.
         for from in [flooder, address(A)] {
             let qpn = pair.cms[B].unanswered() as u32 & 0xFFFF | u32::from(from == flooder) << 20;
             let mut caller = Cm::new(Cfg::new(1, 5), super::random(qpn.into()));
@@ -520,14 +519,14 @@ fn a_flood_is_answered_in_part() {
             pair.accept(id, id.0 & 0xFF_FFFF);
             assert_eq!(name(&pair.cms[B].poll_transmit().unwrap()), "REP");
         }
-        // Later there are answers again.
+        // The limit no longer holds after the flood.
         pair.pass_unheard(10 * SECOND);
         pair.told(B);
     }
     assert_eq!(pair.cms[B].unanswered(), unanswered);
 }
 
-/// A REQ that comes again without a break is answered as often as a caller would repeat it.
+/// A REQ that comes again without a break is answered only as often as a caller may repeat it.
 #[test]
 fn a_request_again_and_again() {
     let mut pair = Pair::new();
@@ -540,7 +539,7 @@ fn a_request_again_and_again() {
         pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
         answers += pair.pass_unheard(Duration::from_millis(1));
     }
-    // An MRA each tenth of a second.
+    // One MRA each tenth of a second.
     assert_eq!(answers, 10);
     let (id, _) = pair.request();
     pair.cms[B].reject(pair.now, id, Reason::CONSUMER, &[]).unwrap();
@@ -552,8 +551,8 @@ fn a_request_again_and_again() {
     assert!((3..=4).contains(&answers), "{answers} refusals");
 }
 
-/// Somebody who knows about a connection says without a break that the peer has left it: the
-/// consumer is asked a limited number of times.
+/// A stranger who knows a peer's queue pair sends REQs that name it without a break. The consumer
+/// is asked a limited number of times whether the peer is still there.
 #[test]
 fn a_flood_of_stale_requests() {
     let mut pair = Pair::new();
