@@ -34,8 +34,9 @@ use crate::station::{GSI, Neighbour, Owner, Station, random};
 
 /// Reads of one socket before others get their turn.
 const BURST: usize = 16;
-/// The same for a door that is flooded. Eight datagrams each are more than its buffer holds.
-const FLOOD_BURST: usize = 64;
+/// The same for a door that is flooded. With eight datagrams each, these read about as many as its
+/// buffer holds.
+const FLOOD_BURST: usize = 32;
 /// Fruitful looks in a row after which a station's socket leaves the poller, whose wake-ups are work for nobody.
 const ZEAL: u32 = 64;
 /// Passes after which the poller is asked, fruitful or not: new calls come that way, however busy the connections are.
@@ -241,7 +242,8 @@ impl Engine {
         }
         let Engine { stations, kit, .. } = self;
         let Station { door_pacing, port, .. } = &mut stations[index];
-        if door_pacing.after_read(found, now)
+        // The connections get the interval for themselves, however long the reads took.
+        if door_pacing.after_read(found, Instant::now())
             && kit.context.rename(key, &port.door, Interest::READABLE).is_ok()
         {
             door_pacing.end();

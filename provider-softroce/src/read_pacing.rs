@@ -1,9 +1,9 @@
 //! When the engine reads the strangers' socket (the door).
 //!
 //! As a rule the engine reads it when the poller reports it. During a flood the poller would report
-//! each datagram, and a report costs more than a datagram. So the engine removes the socket from the
-//! poller when reports are too frequent or one report leaves datagrams unread. From then on it reads
-//! the socket once per millisecond, until a read finds few datagrams.
+//! each datagram, and a report costs more than a datagram. So the engine removes the socket from
+//! the poller when reports are too frequent or one report leaves datagrams unread. From then on it
+//! reads the socket once per millisecond, until a read finds few datagrams.
 
 use std::time::{Duration, Instant};
 

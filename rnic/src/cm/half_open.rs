@@ -32,8 +32,8 @@ pub(super) const MAX_DEFERRED_PER_SOURCE: usize = 512;
 /// is dropped.
 pub(super) const MAX_DEFERRED: usize = 1024;
 /// A deferred REQ is dropped if its caller has not repeated it for so long, since the caller has
-/// given up.
-pub(super) const DEFERRED_FOR: Duration = Duration::from_secs(10);
+/// given up. Linux repeats a REQ after 4.6 s.
+pub(super) const DEFERRED_FOR: Duration = Duration::from_secs(5);
 
 /// All acceptances that wait for their RTU, and the deferred REQs.
 #[derive(Default)]
