@@ -34,6 +34,9 @@ use crate::station::{GSI, Neighbour, Owner, Station, random};
 
 /// Reads of one socket before others get their turn.
 const BURST: usize = 16;
+/// The same for a door that is flooded. With eight datagrams each, these read about as many as its
+/// buffer holds.
+const FLOOD_BURST: usize = 32;
 /// Fruitful looks in a row after which a station's socket leaves the poller, whose wake-ups are work for nobody.
 const ZEAL: u32 = 64;
 /// Passes after which the poller is asked, fruitful or not: new calls come that way, however busy the connections are.
@@ -202,8 +205,7 @@ impl Engine {
         let Some(place) = stations.get_mut(station) else { return false };
         let found = match is_door {
             false => place.port.socket.receive(rx, &mut place.habits),
-            // Others read it, too: nothing is made of what comes.
-            true => place.port.door.receive(rx, &mut Habits::default()),
+            true => place.port.door.receive(rx, &mut Habits::of_shared_socket()),
         };
         if !found {
             return false;
@@ -214,6 +216,38 @@ impl Engine {
         }
         self.settle(station, now);
         true
+    }
+
+    /// Reads the door after the poller has reported it.
+    fn read_door(&mut self, index: usize, now: Instant) {
+        let key = Key::Door(index);
+        let emptied = (0..BURST).any(|_| !self.read(key, || now));
+        let Engine { stations, kit, .. } = self;
+        let Some(Station { door_pacing, port, .. }) = stations.get_mut(index) else { return };
+        if door_pacing.report(emptied, now) {
+            // A door that stays in the poller because this fails is read both ways.
+            kit.context.suspend(&port.door).ok();
+            door_pacing.begin(now);
+        }
+    }
+
+    /// Reads a door that is not in the poller.
+    fn read_flooded_door(&mut self, index: usize, now: Instant) {
+        let (mut found, key) = (0, Key::Door(index));
+        for _ in 0..FLOOD_BURST {
+            if !self.read(key, || now) {
+                break;
+            }
+            found += self.rx.len();
+        }
+        let Engine { stations, kit, .. } = self;
+        let Station { door_pacing, port, .. } = &mut stations[index];
+        // The connections get the interval for themselves, however long the reads took.
+        if door_pacing.after_read(found, Instant::now())
+            && kit.context.rename(key, &port.door, Interest::READABLE).is_ok()
+        {
+            door_pacing.end();
+        }
     }
 
     /// Reads a socket until it is empty, or others shall have their turn.
@@ -437,7 +471,8 @@ unsafe impl adapter::Engine for Engine {
     fn on_event(&mut self, event: &Event) {
         let (key, now) = (Key::from(event.token()), Instant::now());
         match key {
-            Key::Socket(_) | Key::Door(_) => self.read_all(key, now),
+            Key::Socket(_) => self.read_all(key, now),
+            Key::Door(station) => self.read_door(station, now),
             Key::Mailbox(_) | Key::Service { .. } => self.read_letters(key, now),
             Key::Life(station) => self.admit(station),
             Key::Guest { station, guest } => {
@@ -479,6 +514,9 @@ unsafe impl adapter::Engine for Engine {
             self.read_all(key, now);
         }
         for index in 0..self.stations.len() {
+            if self.stations[index].door_pacing.is_due(now) {
+                self.read_flooded_door(index, now);
+            }
             let station = &mut self.stations[index];
             station.line.go_on(now);
             station.port.go_on(now);
@@ -520,6 +558,8 @@ unsafe impl adapter::Engine for Engine {
         self.links.iter().for_each(|link| link.count(&mut counts));
         let mut list = counts.into_list();
         list.push(("packets-from-elsewhere", self.kit.foreign));
+        let passed_over = self.stations.iter().map(|of| of.cm.unanswered() + of.port.dropped());
+        list.push(("packets-of-strangers-dropped", passed_over.sum()));
         list
     }
 

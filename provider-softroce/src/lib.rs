@@ -5,6 +5,7 @@
 //! | `params` | ia_params: which address, which options |
 //! | `kernel`, `netlink` | the kernel's rxe in place of all that follows, where there is one |
 //! | `port` | UDP port 4791, shared by all processes |
+//! | `read_pacing` | when the engine reads the strangers' socket (the door) |
 //! | `socket` | UDP sockets: batches, errors, the options that make a packet's IP header known |
 //! | `selftest` | whether this host's IP headers are what the ICRC needs |
 //! | `route` | which address, and which path MTU, leads to a peer |
@@ -30,6 +31,7 @@ mod link;
 mod netlink;
 mod params;
 mod port;
+mod read_pacing;
 mod route;
 mod scout;
 mod selftest;

@@ -218,6 +218,12 @@ impl Line {
         self.net.as_ref().and_then(netem::Link::deadline)
     }
 
+    /// Whether a capture records what comes.
+    #[inline]
+    pub(crate) fn is_captured(&self) -> bool {
+        self.capture.is_some()
+    }
+
     /// Writes down a datagram that has come.
     #[inline]
     pub(crate) fn received(

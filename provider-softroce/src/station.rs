@@ -17,6 +17,7 @@ use crate::hosts::Hosts;
 use crate::line::{Line, Peer};
 use crate::params::Params;
 use crate::port::{Lifeline, Port, PortError, UDP_PORT};
+use crate::read_pacing::ReadPacing;
 use crate::route::Route;
 use crate::scout::Scout;
 use crate::selftest;
@@ -46,6 +47,8 @@ pub(crate) struct Station {
     pub(crate) neighbours: Table<Neighbour>,
     /// What has come of late.
     pub(crate) habits: Habits,
+    /// When the engine reads the door.
+    pub(crate) door_pacing: ReadPacing,
     /// What is known of peers' hosts.
     pub(crate) hosts: Hosts,
     /// [`Params::timeout`], which connections of this address have.
@@ -115,6 +118,7 @@ impl Station {
             qpns: Qpns::new(slot),
             neighbours: Table::new(),
             habits: Habits::default(),
+            door_pacing: ReadPacing::default(),
             hosts: Hosts::default(),
             timeout: params.timeout,
             retries: params.retries,
@@ -221,9 +225,11 @@ impl Station {
         }
     }
 
-    /// The earlier of its deadlines.
+    /// The earliest deadline of its parts.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.cm.deadline(), self.line.deadline(), self.port.deadline()].into_iter().flatten().min()
+        let Station { cm, line, port, door_pacing, .. } = self;
+        let all = [cm.deadline(), line.deadline(), port.deadline(), door_pacing.deadline()];
+        all.into_iter().flatten().min()
     }
 }
 

@@ -333,8 +333,8 @@ fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
     });
 }
 
-/// Callers by the thousand: the backlog is what it is, the rest is refused, and when they have gone a proper
-/// one is served.
+/// Thousands of requests: the backlog is respected, the others are refused or dropped, and
+/// afterwards a proper caller is served.
 #[test]
 fn a_flood_of_requests_is_refused() {
     let stranger = Stranger::at(STRANGER);
@@ -374,6 +374,13 @@ fn a_flood_of_requests_is_refused() {
         }
     }
     assert!(requests > 8, "{requests}");
+    // Most of the requests for a service that does not exist get no answer.
+    let dropped = [&victim, &peer].map(|adapter| {
+        let counters = adapter.counters();
+        let counter = counters.iter().find(|(name, _)| *name == "packets-of-strangers-dropped");
+        counter.expect("a counter").1
+    });
+    assert!(dropped.iter().sum::<u64>() > 1000, "{dropped:?}");
     let grown = bytes_in_use().saturating_sub(before);
     assert!(grown <= 4 << 20, "{grown} bytes more are in use");
     for log in [&a.log, &b.log] {

@@ -3,6 +3,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | [`allowance`] | the limit on work for strangers |
 //! | [`wr`] | work requests and completions |
 //! | [`key`] | the table of STags: who may touch which memory; memory windows |
 //! | [`mr`] | registered memory |
@@ -17,6 +18,7 @@
 //! [`Stream`], [`Rc`] and the `drop` of an [`Mr`]. Posting, polling and arming take no lock: each ring has one producer and
 //! one consumer, and of these two one is the holder of the engine lock.
 
+pub mod allowance;
 pub mod cm;
 pub mod cq;
 pub mod key;

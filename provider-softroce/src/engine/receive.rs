@@ -23,19 +23,31 @@ pub(super) fn take_in(
     datagrams: &Datagrams<'_>,
 ) {
     let (ours, from) = (tools.station.address(), datagrams.from);
+    let mut of_peer = false;
     for (place, datagram) in datagrams.octets.chunks(datagrams.size).enumerate() {
         // Who it claims to be for says whose checksum it should have.
         let Some(qpn) = dest_qpn(datagram) else { continue };
         let link = tools.station.qpns.find(qpn).and_then(|link| links.get_mut(link));
         let checked = match link {
             Some(link) => match link.peer(from, qpn) {
-                Some(peer) => peer.check(ours, from, place, datagram),
+                Some(peer) => {
+                    let checked = peer.check(ours, from, place, datagram);
+                    of_peer |= checked.is_some();
+                    checked
+                }
                 // Not from its peer: forged, or late.
                 None => {
                     tools.kit.foreign += 1;
                     continue;
                 }
             },
+            // No queue pair of this adapter has the number.
+            None if qpn != GSI
+                && slot_of(qpn) == tools.station.port.slot()
+                && !tools.station.line.is_captured() =>
+            {
+                continue;
+            }
             None => check_strangers(ours, from, place, datagram),
         };
         let Some((octets, ip)) = checked else { continue };
@@ -43,16 +55,17 @@ pub(super) fn take_in(
         let Ok(packet) = Packet::parse(octets) else { continue };
         match tools.station.qpns.find(qpn).and_then(|link| links.get_mut(link)) {
             Some(link) => link.receive(tools, from, &packet),
-            None => stray(tools, calls, from, octets, &packet),
+            None => stray(tools, calls, (from, of_peer), octets, &packet),
         }
     }
 }
 
-/// A packet that is not for a queue pair of this adapter.
+/// A packet that is not for a queue pair of this adapter. `of_peer` says that its batch begins with
+/// a valid packet of a peer, which has the same source port.
 fn stray(
     tools: &mut Tools<'_>,
     calls: &Calls,
-    from: SocketAddr,
+    (from, of_peer): (SocketAddr, bool),
     octets: &[u8],
     packet: &Packet<'_>,
 ) {
@@ -62,7 +75,7 @@ fn stray(
         // The kernel put packets of several queue pairs into one batch.
         let slot = slot_of(qpn);
         if slot != station.port.slot() {
-            station.port.forward(slot, from, octets, *now);
+            station.port.forward(slot, (from, of_peer), octets, *now);
         }
         return;
     }
@@ -77,7 +90,7 @@ fn stray(
         other => match slot_of(receivers_id(other)) {
             slot if slot == station.port.slot() => false,
             slot => {
-                station.port.forward(slot, from, octets, *now);
+                station.port.forward(slot, (from, of_peer), octets, *now);
                 true
             }
         },

@@ -41,11 +41,12 @@ use std::time::{Duration, Instant};
 
 use dat_core::environment::is_trusted;
 use dat_core::user_directory::NoDirectory;
+use rnic::allowance::Allowances;
 use rustix::process::{geteuid, getuid};
 
 pub(crate) use self::life::{Life, Lifeline};
 pub(crate) use self::mail::{Desk, Letter, Mailbox, Newcomer};
-use self::names::{Founding, Name, Names};
+use self::names::{Founding, Name, Names, Services};
 use self::outbox::Outbox;
 pub(crate) use self::steer::{DOOR, SLOTS, slot_of};
 use self::vault::Vault;
@@ -78,6 +79,9 @@ pub(crate) struct Port {
     pub(crate) life: Life,
     pub(crate) mailbox: Mailbox,
     outbox: Outbox,
+    /// Limits the packets of strangers that this adapter passes on.
+    letters: Allowances,
+    services: Services,
     vault: Vault,
 }
 
@@ -243,8 +247,21 @@ impl Port {
         // What came for the slot's last owner.
         socket.drain();
         let life = Life::new(names, slot)?;
-        let (names, outbox) = (names.clone(), Outbox::default());
-        Ok(Port { address, slot, names, socket, door, mailbox, outbox, life, vault })
+        let names = names.clone();
+        let (outbox, letters, services) = Default::default();
+        Ok(Port {
+            address,
+            slot,
+            names,
+            socket,
+            door,
+            mailbox,
+            outbox,
+            letters,
+            services,
+            life,
+            vault,
+        })
     }
 
     /// The address, with the port's number.
@@ -262,12 +279,27 @@ impl Port {
         Ok(Service { mailbox: self.names.claim_service(service)? })
     }
 
-    /// Passes a packet on to the adapter that has a slot.
-    pub(crate) fn forward(&mut self, slot: u8, from: SocketAddr, packet: &[u8], now: Instant) {
-        self.outbox.post((&self.mailbox, &self.names), Name::Slot(slot), from, packet, now);
+    /// Passes a packet on to the adapter that has a slot. `of_peer` says that a peer of this
+    /// adapter sent it. The number of other packets is limited.
+    pub(crate) fn forward(
+        &mut self,
+        slot: u8,
+        (from, of_peer): (SocketAddr, bool),
+        packet: &[u8],
+        now: Instant,
+    ) {
+        if SLOTS.contains(&slot) && (of_peer || self.letters.take(now, from.ip())) {
+            let Port { outbox, mailbox, names, .. } = self;
+            let send = |to, from, packet: &[u8]| mailbox.send(names, to, from, packet);
+            outbox.post(Name::Slot(slot), from, packet, now, send);
+        }
     }
 
-    /// Passes a request on to the adapter that listens for a service. False: there is none.
+    /// Passes a request on to the adapter that listens for a service. Returns false if no adapter
+    /// does.
+    ///
+    /// It takes a system call to find out whether one does. So the number of requests is limited.
+    /// Beyond the limit this passes on requests for known services only, and drops the others.
     pub(crate) fn forward_request(
         &mut self,
         service: u64,
@@ -275,12 +307,27 @@ impl Port {
         packet: &[u8],
         now: Instant,
     ) -> bool {
-        self.outbox.post((&self.mailbox, &self.names), Name::Service(service), from, packet, now)
+        let Port { outbox, mailbox, names, letters, services, .. } = self;
+        if !letters.take(now, from.ip()) && !services.has(names, service, now) {
+            return true;
+        }
+        let send = |to, from, packet: &[u8]| mailbox.send(names, to, from, packet);
+        let is_there = outbox.post(Name::Service(service), from, packet, now, send);
+        if !is_there {
+            services.remove(service);
+        }
+        is_there
+    }
+
+    /// The number of strangers' packets that this adapter dropped because of the limit.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.letters.refused()
     }
 
     /// Passes on what could not be passed on before.
     pub(crate) fn go_on(&mut self, now: Instant) {
-        self.outbox.post_again(&self.mailbox, &self.names, now);
+        let Port { outbox, mailbox, names, .. } = self;
+        outbox.post_again(now, |to, from, packet| mailbox.send(names, to, from, packet));
     }
 
     /// When to go on.

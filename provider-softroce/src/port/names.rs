@@ -11,6 +11,7 @@
 //! connects, and who wants the name removes the file. That takes a lock, so that nobody removes the file of
 //! one who has just taken the name.
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -29,8 +30,34 @@ use super::mail::Mailbox;
 /// How long to wait for a lock that others hold for a moment only.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
+/// A list of services is used for so long.
+const SERVICES_AGE: Duration = Duration::from_millis(100);
+
+/// The services that adapters of this address listen for, as of the last look at the directory.
+#[derive(Default)]
+pub(super) struct Services {
+    known: HashSet<u64>,
+    /// The time of the last look.
+    read: Option<Instant>,
+}
+
+impl Services {
+    /// Whether an adapter listened for the service at the last look, at most `SERVICES_AGE` ago.
+    pub(super) fn has(&mut self, names: &Names, service: u64, now: Instant) -> bool {
+        if self.read.is_none_or(|read| now >= read + SERVICES_AGE) {
+            (self.known, self.read) = (names.services(), Some(now));
+        }
+        self.known.contains(&service)
+    }
+
+    /// No adapter listens for the service any more.
+    pub(super) fn remove(&mut self, service: u64) {
+        self.known.remove(&service);
+    }
+}
+
 /// Where letters go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Name {
     /// The adapter that has this slot.
     Slot(u8),
@@ -108,6 +135,17 @@ impl Names {
             Name::Slot(slot) => format!("slot-{slot}"),
             Name::Service(service) => format!("service-{service:x}"),
         })
+    }
+
+    /// The services for which the directory has a socket file.
+    fn services(&self) -> HashSet<u64> {
+        let files = fs::read_dir(&self.0.path).into_iter().flatten().flatten();
+        files
+            .filter_map(|file| {
+                let name = file.file_name();
+                u64::from_str_radix(name.to_str()?.strip_prefix("service-")?, 16).ok()
+            })
+            .collect()
     }
 
     /// The address of a mailbox.

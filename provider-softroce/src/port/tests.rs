@@ -161,11 +161,51 @@ fn requests_find_who_listens() {
     drop(service);
     first.listen(0x0106_1234).expect("free again");
     // By slot, likewise.
-    first.forward(second.slot(), "127.0.0.9:7".parse().expect("an address"), b"astray", now);
+    let from = "127.0.0.9:7".parse().expect("an address");
+    first.forward(second.slot(), (from, false), b"astray", now);
     assert!(matches!(
         second.mailbox.next(&mut desk),
         Ok(Some(Letter::Packet { from, packet: b"astray" })) if from.port() == 7 && from.is_ipv4()
     ));
+}
+
+/// An adapter looks for services that do not exist, and passes on packets of strangers, a limited
+/// number of times. It always passes on requests for services that exist, and packets of peers.
+#[test]
+fn a_flood_is_passed_on_in_part() {
+    const FLOOD: u64 = 10_000;
+    let now = Instant::now();
+    let mut first = open(address()).expect("founds");
+    let second = with_answers(&[&first], || open(first.address())).expect("joins");
+    let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");
+    let asked = (0..FLOOD).filter(|&n| !first.forward_request(0x0106_2000 + n % 7, from, b"", now));
+    let asked = asked.count() as u64;
+    assert!((100..1000).contains(&asked), "{asked} were looked for");
+    assert_eq!(first.dropped(), FLOOD - asked);
+    for n in 0..FLOOD {
+        first.forward((n % 128) as u8, (from, false), b"forged", now);
+    }
+    let mut desk = Desk::default();
+    assert!(second.mailbox.next(&mut desk).expect("empty").is_none());
+    // This service is new.
+    let service = second.listen(0x0106_1234).expect("free");
+    let soon = now + Duration::from_millis(101);
+    for _ in 0..100 {
+        first.forward_request(0x0106_2000, from, b"", soon);
+    }
+    assert!(first.forward_request(0x0106_1234, from, b"request", soon));
+    assert!(matches!(
+        service.mailbox.next(&mut desk),
+        Ok(Some(Letter::Packet { packet: b"request", .. }))
+    ));
+    first.forward(second.slot(), (from, true), b"astray", soon);
+    assert!(matches!(
+        second.mailbox.next(&mut desk),
+        Ok(Some(Letter::Packet { packet: b"astray", .. }))
+    ));
+    // After the flood the adapter looks for unknown services again.
+    drop(service);
+    assert!(!first.forward_request(0x0106_1234, from, b"", now + Duration::from_secs(60)));
 }
 
 #[test]
@@ -177,7 +217,7 @@ fn a_full_mailbox_loses_nothing() {
     let service = second.listen(0x0106_1234).expect("free");
     for n in 0..REQUESTS {
         assert!(first.forward_request(0x0106_1234, first.address(), &n.to_be_bytes(), now));
-        first.forward(second.slot(), first.address(), &n.to_be_bytes(), now);
+        first.forward(second.slot(), (first.address(), true), &n.to_be_bytes(), now);
     }
     let (mut desk, mut requests, mut packets) = (Desk::default(), 0, 0);
     for (mailbox, count) in [(&service.mailbox, &mut requests), (&second.mailbox, &mut packets)] {
@@ -418,12 +458,12 @@ fn a_full_mailbox_keeps_no_other_letters_back() {
     let mut port = open(address()).expect("founds");
     let [slow, fast] = [1, 2].map(|service| port.listen(service).expect("free"));
     let from = port.address();
+    assert!(!port.forward_request(3, from, b"nobody listens", now));
     for _ in 0..REQUESTS {
         assert!(port.forward_request(1, from, b"slow", now));
     }
     assert!(port.deadline().is_some(), "some wait");
     assert!(port.forward_request(2, from, b"fast", now));
-    assert!(!port.forward_request(3, from, b"nobody listens", now));
     let mut desk = Desk::default();
     assert!(matches!(
         fast.mailbox.next(&mut desk),

@@ -122,6 +122,14 @@ impl Default for Habits {
     }
 }
 
+impl Habits {
+    /// For a socket that other processes read, too: each call asks for several datagrams, and the
+    /// socket's options stay as they are.
+    pub(crate) fn of_shared_socket() -> Self {
+        Habits { gathers: true, singles: 0, streak: BUSY }
+    }
+}
+
 impl Udp {
     /// Reads what has come; false: nothing.
     #[inline]

@@ -42,10 +42,12 @@ impl Cm {
                     if conn.state == State::RepSent
                         && !std::mem::replace(&mut conn.rep_is_seen, true)
                     {
-                        // Whoever has seen the REP is there: its time is not shortened any more, and
-                        // ends after MAX_WAIT.
-                        self.half_open.leave(conn.remote.ip(), id);
+                        // A caller that has received the REP is there: its time is not shortened
+                        // any more, and ends after MAX_WAIT.
+                        let source = conn.remote.ip();
                         conn.deadline = Some(now + MAX_WAIT);
+                        self.half_open.leave(source, id);
+                        self.admit_deferred(now, source);
                     }
                 }
                 return;
@@ -65,9 +67,15 @@ impl Cm {
     /// Leaves for another state, or stays; sets the timers either way.
     fn enter(&mut self, now: Instant, id: u32, to: State, mad: Option<&Mad<'_>>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
+        let source = conn.remote.ip();
+        let leaves_place = match conn.state {
+            State::ReqRcvd => !matches!(to, State::ReqRcvd | State::RepSent),
+            State::RepSent => to != State::RepSent && !conn.rep_is_seen,
+            _ => false,
+        };
         if to != conn.state {
             if conn.state == State::RepSent {
-                self.half_open.leave(conn.remote.ip(), id);
+                self.half_open.leave(source, id);
             }
             conn.state = to;
             conn.deadline = None;
@@ -95,7 +103,7 @@ impl Cm {
                 State::RepSent => {
                     // From now on it is not kept to repeat a refusal.
                     conn.linger = conn.ack_timeout.duration().clamp(TIME_WAIT.0, TIME_WAIT.1);
-                    self.half_open.enter(conn.remote.ip(), id, now);
+                    self.half_open.enter(source, id, now);
                     if let Some(wait) = self.half_open.time_for_rtu() {
                         conn.give_up_rtu_after(now, wait);
                     }
@@ -115,6 +123,9 @@ impl Cm {
             && self.conns.get(&oldest).is_some_and(|conn| conn.state == State::Rejected)
         {
             self.close(oldest);
+        }
+        if leaves_place {
+            self.admit_deferred(now, source);
         }
     }
 

@@ -44,6 +44,8 @@ pub(super) struct Conn {
     pub(super) rep_is_seen: bool,
     /// Passive, and not decided on.
     pub(super) pending: Option<Pending>,
+    /// The time of the last repetition of its REQ that was not ignored.
+    pub(super) last_repeat: Option<Instant>,
     pub(super) kept: Option<Box<Kept>>,
     /// When the time for this state is over.
     pub(super) deadline: Option<Instant>,

@@ -12,6 +12,7 @@ use super::ids::{Ids, Random};
 use super::request::{Listener, PeerQp, RequestKey};
 use super::state::{Input, State};
 use super::{Accept, Cfg, CmError, ConnId, Connect, Ending, Event, Transmit};
+use crate::allowance::Allowances;
 
 /// What OFED's uDAPL puts before the private data of a refusal, and expects there.
 pub(super) const OFED_REJECT_PREFIX: [u8; 4] = [0x02, 0x00, 0x02, 0x00];
@@ -29,6 +30,8 @@ pub struct Cm {
     pub(super) by_peer_qp: HashMap<PeerQp, u32>,
     pub(super) listeners: HashMap<u16, Listener>,
     pub(super) half_open: HalfOpen,
+    /// Limits answers to messages that belong to no connection.
+    pub(super) answers: Allowances,
     /// Tells listeners apart: the same port may be listened to again.
     listener_serial: u64,
     /// Those that are kept to repeat a refusal, the oldest first. May name some that are gone.
@@ -57,6 +60,7 @@ impl Cm {
             by_peer_qp: HashMap::new(),
             listeners: HashMap::new(),
             half_open: HalfOpen::default(),
+            answers: Allowances::default(),
             listener_serial: 0,
             refused: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -152,8 +156,8 @@ impl Cm {
         conn.qpn = Some(accept.qpn);
         conn.keep_repeating(now, rep);
         let source = conn.remote.ip();
-        self.make_room(now, source);
         self.apply(now, id.0, Input::Accept, None);
+        self.make_room(now, source);
         Ok(())
     }
 
@@ -293,6 +297,11 @@ impl Cm {
         parting.filter_map(|conn| conn.deadline).max()
     }
 
+    /// The number of messages that got no answer because of the limit on answers to strangers.
+    pub fn unanswered(&self) -> u64 {
+        self.answers.refused()
+    }
+
     /// Connections that something is known of, whatever their state.
     pub fn len(&self) -> usize {
         self.conns.len()
@@ -329,6 +338,7 @@ impl Cm {
             broke: false,
             rep_is_seen: false,
             pending: None,
+            last_repeat: None,
             kept: None,
             deadline: None,
             armed: None,

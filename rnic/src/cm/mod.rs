@@ -24,14 +24,17 @@
 //! | `request` | new REQs: who may connect; what of them is answered without a trace |
 //! | `conn` | one connection: who is at its ends, what it says, when it says it again |
 //! | `event` | what the consumer is told |
-//! | `half_open` | how many acceptances may wait for their RTU, and for how long |
+//! | `half_open` | how many acceptances may wait for their RTU, and for how long; deferred REQs |
 //! | `ids` | communication and transaction IDs |
 //!
-//! Nothing is believed that does not come from a connection's peer, that is from its address, with the IDs and for a
-//! DREQ the queue pair number of the connection. A REQ that names a queue pair in use proves nothing, since anybody who
-//! has had a connection with its adapter may know what is in it: the peer is asked first ([`Event::Stale`]). All that
-//! strangers can make this keep is a request for each place of a listener's backlog, acceptances that wait for their
-//! RTU (`half_open`) or have just been given up, and a number of refusals.
+//! Nothing is believed that does not come from a connection's peer, that is from its address, with
+//! the IDs and for a DREQ the queue pair number of the connection. A REQ that names a queue pair in
+//! use proves nothing, since anybody who has had a connection with its adapter may know what is in
+//! it: the peer is asked first ([`Event::Stale`]). All that strangers can make this keep is a
+//! request for each place of a listener's backlog, acceptances that wait for their RTU
+//! (`half_open`) or have just been given up, deferred REQs, and a number of refusals; these have
+//! bounds. The number of answers to messages that belong to no connection is limited, too
+//! ([`allowance`](crate::allowance)).
 
 mod act;
 mod call;

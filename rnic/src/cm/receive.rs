@@ -78,6 +78,7 @@ impl Cm {
             && let Some(guid) = rej.ari.first_chunk()
         {
             let request = (route.from, u64::from_be_bytes(*guid), rej.local_id);
+            self.half_open.drop_deferred(&request);
             if let Some(&id) = self.by_request.get(&request) {
                 self.take(now, route, (id, rej.local_id), input, mad);
             }
@@ -90,15 +91,19 @@ impl Cm {
         let id = rep.remote_id;
         let Some(conn) = self.conns.get(&id) else {
             // An attempt that was given up. The sender need not repeat itself.
-            return self.refuse_rep(route, mad, rep, Reason::INVALID_COMM_ID);
+            self.refuse_rep(now, route, mad, rep, Reason::INVALID_COMM_ID);
+            return;
         };
         if conn.state == State::ReqSent
             && conn.transaction == mad.transaction
             && conn.is_between(route.from, route.to)
         {
             let peer_qp = (route.from, rep.ca_guid, rep.qpn);
-            if self.challenge_if_in_use(peer_qp) {
-                return self.refuse_rep(route, mad, rep, Reason::STALE_CONNECTION);
+            if self.by_peer_qp.contains_key(&peer_qp) {
+                if self.refuse_rep(now, route, mad, rep, Reason::STALE_CONNECTION) {
+                    self.challenge(peer_qp);
+                }
+                return;
             }
             self.by_peer_qp.insert(peer_qp, id);
             if let Some(conn) = self.conns.get_mut(&id) {
@@ -108,7 +113,15 @@ impl Cm {
         self.take(now, route, (id, rep.local_id), Input::Rep, mad);
     }
 
-    fn refuse_rep(&mut self, route: Route, mad: &Mad<'_>, rep: &Rep<'_>, reason: Reason) {
+    /// Refuses a REP. Returns false if the limit on answers to strangers is reached.
+    fn refuse_rep(
+        &mut self,
+        now: Instant,
+        route: Route,
+        mad: &Mad<'_>,
+        rep: &Rep<'_>,
+        reason: Reason,
+    ) -> bool {
         let rej = Rej {
             local_id: rep.remote_id,
             remote_id: rep.local_id,
@@ -117,7 +130,7 @@ impl Cm {
             ari: &[],
             private: &[],
         };
-        self.answer(route, Mad { transaction: mad.transaction, message: Message::Rej(rej) });
+        self.answer(now, route, Mad { transaction: mad.transaction, message: Message::Rej(rej) })
     }
 
     fn dreq(&mut self, now: Instant, route: Route, mad: &Mad<'_>, dreq: &Dreq<'_>) {
@@ -133,6 +146,7 @@ impl Cm {
                 let drep =
                     Drep { local_id: dreq.remote_id, remote_id: dreq.local_id, private: &[] };
                 self.answer(
+                    now,
                     route,
                     Mad { transaction: mad.transaction, message: Message::Drep(drep) },
                 );
@@ -140,9 +154,14 @@ impl Cm {
         }
     }
 
-    /// Answers without a connection.
-    fn answer(&mut self, Route { from, to }: Route, mad: Mad<'_>) {
-        self.transmits.push_back(Transmit { from: to, to: from, mad: mad.emit() });
+    /// Answers a message that belongs to no connection. Returns false if the limit on such answers
+    /// is reached.
+    fn answer(&mut self, now: Instant, Route { from, to }: Route, mad: Mad<'_>) -> bool {
+        let may_answer = self.answers.take(now, from);
+        if may_answer {
+            self.transmits.push_back(Transmit { from: to, to: from, mad: mad.emit() });
+        }
+        may_answer
     }
 }
 

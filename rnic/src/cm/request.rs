@@ -71,7 +71,7 @@ struct Caller<'a> {
 }
 
 impl Cm {
-    /// A REQ: known already, refused without a trace, or told to the consumer.
+    /// Handles a REQ: a repetition of a known one, one to be deferred, or a new one.
     pub(super) fn request(
         &mut self,
         now: Instant,
@@ -80,16 +80,57 @@ impl Cm {
         mad: &Mad<'_>,
         req: &Req<'_>,
     ) {
-        if let Some(&id) = self.by_request.get(&(from, req.ca_guid, req.local_id)) {
+        let key = (from, req.ca_guid, req.local_id);
+        if let Some(&id) = self.by_request.get(&key) {
+            self.request_again(now, id, mad);
+        } else if self.half_open.is_full(from) && self.half_open.to_evict(from, now).is_none() {
+            self.half_open.defer(key, to, now, || mad.emit());
+        } else {
+            self.half_open.drop_deferred(&key);
+            self.new_request(now, from, to, mad, req);
+        }
+    }
+
+    /// Handles the repetition of a known REQ. It is ignored if it comes sooner than a caller
+    /// repeats a REQ.
+    fn request_again(&mut self, now: Instant, id: u32, mad: &Mad<'_>) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        if conn.last_repeat.is_none_or(|asked| now >= asked + INTERVAL.0) {
+            conn.last_repeat = Some(now);
             self.apply(now, id, Input::Req, Some(mad));
-            return;
         }
-        if self.half_open.is_full(from) && self.half_open.to_evict(from, now).is_none() {
-            return;
+    }
+
+    /// Admits a deferred REQ of an address. Call this when one of its acceptances no longer waits
+    /// for its RTU, or one of its requests ends without an acceptance.
+    pub(super) fn admit_deferred(&mut self, now: Instant, source: IpAddr) {
+        while let Some(deferred) = self.half_open.next_deferred(source, now) {
+            if let Ok(mad) = Mad::parse(&deferred.mad[..])
+                && let Message::Req(req) = &mad.message
+                && self.new_request(now, deferred.from(), deferred.to, &mad, req)
+            {
+                return;
+            }
         }
+    }
+
+    /// Handles a new REQ. Returns whether the consumer is told of it. Otherwise it is refused, and
+    /// no state of it is kept.
+    fn new_request(
+        &mut self,
+        now: Instant,
+        from: IpAddr,
+        to: IpAddr,
+        mad: &Mad<'_>,
+        req: &Req<'_>,
+    ) -> bool {
         let caller = match self.admit(from, to, req) {
             Ok(caller) => caller,
+            Err(_) if !self.answers.take(now, from) => return false,
             Err(Refusal { reason, ari }) => {
+                if reason == Reason::STALE_CONNECTION {
+                    self.challenge((from, req.ca_guid, req.qpn));
+                }
                 let rej = Rej {
                     local_id: 0,
                     remote_id: req.local_id,
@@ -100,7 +141,7 @@ impl Cm {
                 };
                 let mad = Mad { transaction: mad.transaction, message: Message::Rej(rej) }.emit();
                 self.transmits.push_back(Transmit { from: to, to: from, mad });
-                return;
+                return false;
             }
         };
 
@@ -141,23 +182,27 @@ impl Cm {
             private: caller.private.to_vec(),
         };
         self.events.push_back((ConnId(id), Event::Request(Box::new(request))));
+        true
     }
 
     /// Ends the oldest acceptance of this caller's address if there are too many, and it may be ended.
     pub(super) fn make_room(&mut self, now: Instant, source: IpAddr) {
-        if let Some(oldest) = self.half_open.to_evict(source, now) {
+        if self.half_open.is_overfull(source)
+            && let Some(oldest) = self.half_open.to_evict(source, now)
+        {
             self.time_is_over(now, oldest);
         }
     }
 
-    /// Whether a peer's queue pair is in a connection. If it comes with another it has left that, or somebody else says
-    /// so: the consumer finds out ([`Event::Stale`]), and the peer is refused until the connection has ended.
-    pub(super) fn challenge_if_in_use(&mut self, peer_qp: PeerQp) -> bool {
-        let Some(&id) = self.by_peer_qp.get(&peer_qp) else { return false };
-        if self.conns.get(&id).is_some_and(|conn| conn.state == State::Established) {
+    /// Has the consumer ask the peer whether it still uses a connection ([`Event::Stale`]), because
+    /// a REQ or REP names the queue pair that the peer uses there. The message may be forged. It is
+    /// refused until that connection has ended.
+    pub(super) fn challenge(&mut self, peer_qp: PeerQp) {
+        if let Some(&id) = self.by_peer_qp.get(&peer_qp)
+            && self.conns.get(&id).is_some_and(|conn| conn.state == State::Established)
+        {
             self.events.push_back((ConnId(id), Event::Stale));
         }
-        true
     }
 
     /// Whether a REQ that is not known makes sense and somebody takes it.
@@ -185,13 +230,10 @@ impl Cm {
             return Err(Reason::INVALID_GID.into());
         }
 
-        if !self.listeners.contains_key(&port) {
-            return Err(Reason::INVALID_SERVICE_ID.into());
-        }
-        if self.challenge_if_in_use((from, req.ca_guid, req.qpn)) {
+        let listener = self.listeners.get(&port).ok_or(Reason::INVALID_SERVICE_ID)?;
+        if self.by_peer_qp.contains_key(&(from, req.ca_guid, req.qpn)) {
             return Err(Reason::STALE_CONNECTION.into());
         }
-        let listener = self.listeners.get(&port).ok_or(Reason::INVALID_SERVICE_ID)?;
         let most = if from == to { self.cfg.loopback_path_mtu } else { self.cfg.path_mtu };
         let path_mtu = PathMtu::new(req.path_mtu)
             .filter(|&mtu| mtu <= most)

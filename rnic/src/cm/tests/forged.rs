@@ -357,6 +357,219 @@ fn callers_that_ask_for_time() {
     assert!(pair.is_empty());
 }
 
+/// A deferred REQ is admitted when an acceptance or a request of its address ends. It is dropped
+/// when its caller gives up. It is not admitted a second time after it was admitted out of turn.
+#[test]
+fn deferred_requests_are_admitted_in_turn() {
+    const MOST: u32 = half_open::MOST_PER_SOURCE as u32;
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 200).unwrap();
+    // One request waits for a decision, and the largest number of acceptances wait for their RTU.
+    forge(&mut pair.cms[B], 0, address(A), pair.now);
+    let (undecided, _) = pair.request();
+    for n in 1..=MOST {
+        forge(&mut pair.cms[B], n, address(A), pair.now);
+        pair.accept_all();
+    }
+    for n in 1..=4 {
+        forge(&mut pair.cms[B], MOST + n, address(A), pair.now);
+    }
+    assert_eq!((pair.told(B).len(), pair.cms[B].half_open.deferred_count()), (0, 4));
+    // A rejection does not help while there are too many acceptances.
+    pair.cms[B].reject(pair.now, undecided, Reason::CONSUMER, &[]).unwrap();
+    assert_eq!((pair.told(B).len(), pair.cms[B].half_open.deferred_count()), (0, 4));
+    // The first deferred caller gives up.
+    let mut ari = [0; 8];
+    ari.copy_from_slice(&(u64::from(MOST) + 2).to_be_bytes());
+    let conn = super::random(u64::from(MOST) + 1)() as u32;
+    let rej = Message::Rej(Rej {
+        local_id: conn << 7 | 1,
+        remote_id: 0,
+        answered: Answered::Req,
+        reason: Reason::TIMEOUT,
+        ari: &ari,
+        private: &[],
+    });
+    let mad = Mad { transaction: 0, message: rej }.emit();
+    pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
+    assert_eq!(pair.cms[B].half_open.deferred_count(), 3);
+    // A caller refuses its acceptance: the consumer is told of the next REQ. When the consumer
+    // rejects that, it is told of the one after it.
+    let refuse_one = |pair: &mut Pair| {
+        let waits = pair.cms[B].conns.values().find(|conn| conn.state == State::RepSent).unwrap();
+        let (local_id, remote_id, transaction) = (waits.peer.id, waits.id, waits.transaction);
+        let (reason, ari, private) = (Reason::CONSUMER, &[][..], &[][..]);
+        let answered = Answered::Rep;
+        let rej = Message::Rej(Rej { local_id, remote_id, answered, reason, ari, private });
+        let mad = Mad { transaction, message: rej }.emit();
+        pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
+    };
+    let request = |pair: &mut Pair| {
+        let told = pair.told(B);
+        let mut requests = told.iter().filter_map(|(id, event)| match event {
+            Event::Request(request) => Some((*id, request.qpn >> 7)),
+            _ => None,
+        });
+        (requests.next(), requests.next())
+    };
+    refuse_one(&mut pair);
+    let (next, None) = request(&mut pair) else { panic!("more than one") };
+    let (id, n) = next.expect("a request");
+    assert_eq!((n, pair.cms[B].half_open.deferred_count()), (MOST + 2, 2));
+    pair.cms[B].reject(pair.now, id, Reason::CONSUMER, &[]).unwrap();
+    let (next, None) = request(&mut pair) else { panic!("more than one") };
+    let (id, n) = next.expect("a request");
+    assert_eq!((n, pair.cms[B].half_open.deferred_count()), (MOST + 3, 1));
+    pair.accept(id, 5);
+    assert_eq!(pair.half_open(), MOST as usize);
+    // The last REQ comes again when the oldest acceptance may be ended for it.
+    pair.pass_unheard(half_open::EVICTED_AFTER);
+    forge(&mut pair.cms[B], MOST + 4, address(A), pair.now);
+    assert_eq!((pair.accept_all(), pair.cms[B].half_open.deferred_count()), (1, 0));
+    assert_eq!(pair.half_open(), MOST as usize);
+}
+
+/// Forged REQs of a caller's address are deferred. They keep out neither the caller nor others.
+#[test]
+fn deferred_forgeries_keep_nobody_out() {
+    const MOST: u32 = half_open::MOST_PER_SOURCE as u32;
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 200).unwrap();
+    for n in 0..4000 {
+        forge(&mut pair.cms[B], n, address(A), pair.now);
+        pair.accept_all();
+    }
+    assert_eq!(pair.half_open(), MOST as usize);
+    assert_eq!(pair.cms[B].half_open.deferred_count(), half_open::MAX_DEFERRED_PER_SOURCE);
+    // A caller with another address is admitted at once.
+    forge(&mut pair.cms[B], 5000, [10, 0, 0, 9].into(), pair.now);
+    assert_eq!(pair.accept_all(), 1);
+    // The caller itself is admitted as soon as the oldest acceptance may be ended.
+    pair.pass_unheard(half_open::EVICTED_AFTER);
+    pair.told(B);
+    pair.log.clear();
+    let call = pair.connect(0x00_5581);
+    pair.run();
+    let (id, request) = pair.request();
+    assert_eq!(request.qpn, 0x00_5581);
+    pair.accept(id, QPN[B]);
+    pair.run();
+    assert!(
+        pair.told(A).iter().any(|(of, event)| *of == call && matches!(event, Event::Accepted(_)))
+    );
+    // Nothing is left of the forged REQs.
+    pair.pass_unheard(200 * SECOND);
+    assert_eq!((pair.half_open(), pair.cms[B].half_open.deferred_count()), (0, 0));
+}
+
+/// The number of answers to messages that belong to no connection is limited. A caller of a service
+/// that exists is always answered.
+#[test]
+fn a_flood_is_answered_in_part() {
+    const FLOOD: u32 = if cfg!(miri) { 1000 } else { 10_000 };
+    let flooder = IpAddr::from([10, 0, 0, 3]);
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 16).unwrap();
+    let mut forger = Cm::new(Cfg::new(3, 77), super::random(3));
+    let local = SocketAddr::new(flooder, 1);
+    let remote = SocketAddr::new(address(B), PORT + 1);
+    forger.connect(pair.now, &Connect { local, remote, ..call() }).unwrap();
+    let req = forger.poll_transmit().unwrap().mad;
+    let dreq = Message::Dreq(Dreq { local_id: 5, remote_id: 6, remote_qpn: 7, private: &[] });
+    let dreq = Mad { transaction: 1, message: dreq }.emit();
+    let rep = Message::Rep(wire::cm::Rep {
+        local_id: 5,
+        remote_id: 6,
+        qpn: 7,
+        starting_psn: Psn::new(0),
+        responder_resources: 1,
+        initiator_depth: 1,
+        target_ack_delay: Timeout::new(15),
+        failover: 0,
+        flow_control: false,
+        rnr_retry_count: 7,
+        srq: false,
+        ca_guid: 77,
+        private: &[],
+    });
+    let rep = Mad { transaction: 1, message: rep }.emit();
+    let flood = |pair: &mut Pair, mad: &[u8; MAD_SIZE]| {
+        let mut answers = 0;
+        for _ in 0..FLOOD {
+            pair.cms[B].receive(pair.now, flooder, address(B), mad).unwrap();
+            answers += std::iter::from_fn(|| pair.cms[B].poll_transmit()).count();
+        }
+        answers as u64
+    };
+    let mut unanswered = 0;
+    for mad in [&req, &dreq, &rep] {
+        let answers = flood(&mut pair, mad);
+        unanswered += u64::from(FLOOD) - answers;
+        assert!((100..=600).contains(&answers), "{answers} answers");
+        assert_eq!(pair.cms[B].unanswered(), unanswered);
+        // Everybody can still call the service that exists, even from the flooder's address.
+        for from in [flooder, address(A)] {
+            let qpn = pair.cms[B].unanswered() as u32 & 0xFFFF | u32::from(from == flooder) << 20;
+            let mut caller = Cm::new(Cfg::new(1, 5), super::random(qpn.into()));
+            let local = SocketAddr::new(from, 1);
+            caller.connect(pair.now, &Connect { local, qpn, ..call() }).unwrap();
+            let req = caller.poll_transmit().unwrap();
+            pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
+            let (id, _) = pair.request();
+            pair.accept(id, id.0 & 0xFF_FFFF);
+            assert_eq!(name(&pair.cms[B].poll_transmit().unwrap()), "REP");
+        }
+        // The limit no longer holds after the flood.
+        pair.pass_unheard(10 * SECOND);
+        pair.told(B);
+    }
+    assert_eq!(pair.cms[B].unanswered(), unanswered);
+}
+
+/// A REQ that comes again without a break is answered only as often as a caller may repeat it.
+#[test]
+fn a_request_again_and_again() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 16).unwrap();
+    let mut caller = Cm::new(Cfg::new(1, 5), super::random(1));
+    caller.connect(pair.now, &call()).unwrap();
+    let req = caller.poll_transmit().unwrap();
+    let mut answers = 0;
+    for _ in 0..1000 {
+        pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
+        answers += pair.pass_unheard(Duration::from_millis(1));
+    }
+    // One MRA each tenth of a second.
+    assert_eq!(answers, 10);
+    let (id, _) = pair.request();
+    pair.cms[B].reject(pair.now, id, Reason::CONSUMER, &[]).unwrap();
+    let mut answers = 0;
+    for _ in 0..300 {
+        pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
+        answers += pair.pass_unheard(Duration::from_millis(1));
+    }
+    assert!((3..=4).contains(&answers), "{answers} refusals");
+}
+
+/// A stranger who knows a peer's queue pair sends REQs that name it without a break. The consumer
+/// is asked a limited number of times whether the peer is still there.
+#[test]
+fn a_flood_of_stale_requests() {
+    let mut pair = Pair::new();
+    let [_, b] = pair.connected();
+    let peer = pair.cms[B].conns[&b.0].peer;
+    let mut asked = 0;
+    for n in 0..if cfg!(miri) { 600 } else { 10_000_u32 } {
+        let mut forger = Cm::new(Cfg::new(9, peer.ca_guid), super::random(n.into()));
+        forger.connect(pair.now, &Connect { qpn: peer.qpn, ..call() }).unwrap();
+        let req = forger.poll_transmit().unwrap();
+        pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
+        asked += pair.told(B).iter().filter(|told| **told == (b, Event::Stale)).count();
+        pair.cms[B].poll_transmit();
+    }
+    assert!(asked <= 600, "{asked} questions");
+}
+
 /// REQs without end: a listener's backlog is all that they get.
 #[test]
 fn a_flood_of_requests() {

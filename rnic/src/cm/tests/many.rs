@@ -37,6 +37,108 @@ fn a_thousand_connections() {
     assert!(pair.is_empty());
 }
 
+/// A host calls more often at once than acceptances may wait for their RTU. All calls are connected
+/// soon, in their order, and no REQ has to be repeated.
+#[test]
+fn deferred_callers_need_not_call_again() {
+    const CALLS: u32 = (half_open::MOST_PER_SOURCE + half_open::MAX_DEFERRED_PER_SOURCE) as u32;
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, CALLS as usize).unwrap();
+    // The first calls are accepted, and their RTUs are lost, before the other calls come.
+    let first = half_open::MOST_PER_SOURCE as u32;
+    let mut told = vec![];
+    pair.lose = vec!["A:RTU"; first as usize];
+    for n in 0..first {
+        pair.connect(n << 7 | 1);
+        pair.run();
+        let (id, request) = pair.request();
+        pair.accept(id, request.qpn + 1);
+        pair.run();
+        told.push(request.qpn);
+    }
+    for n in first..CALLS {
+        pair.connect(n << 7 | 1);
+    }
+    pair.run();
+    assert_eq!(
+        (pair.told(B).len(), pair.cms[B].half_open.deferred_count()),
+        (0, half_open::MAX_DEFERRED_PER_SOURCE)
+    );
+    // The REPs are repeated and answered, and the deferred REQs are admitted one after the other.
+    let before = pair.now;
+    pair.now = pair.cms[B].deadline().unwrap();
+    while told.len() < CALLS as usize {
+        pair.cms[B].expire(pair.now);
+        pair.run();
+        for (id, event) in pair.told(B) {
+            if let Event::Request(request) = event {
+                pair.accept(id, request.qpn + 1);
+                told.push(request.qpn);
+            }
+        }
+        pair.run();
+        if pair.cms[B].half_open.deferred_count() > 0 {
+            pair.now = pair.cms[B].deadline().unwrap_or(pair.now);
+        }
+    }
+    assert!(pair.now < before + SECOND / 2, "{:?}", pair.now - before);
+    assert_eq!(told, (0..CALLS).map(|n| n << 7 | 1).collect::<Vec<_>>());
+    assert_eq!(pair.log.iter().filter(|sent| *sent == "A:REQ").count(), CALLS as usize);
+    pair.pass(20 * SECOND);
+    let up = pair.cms[B].conns.values().filter(|conn| conn.state == State::Established);
+    assert_eq!(up.count(), CALLS as usize);
+    assert!(pair.cms[B].half_open.is_empty());
+}
+
+/// The number of deferred REQs is limited for each address and in all.
+#[test]
+fn deferred_requests_have_a_bound() {
+    let now = Instant::now();
+    let mut half_open = half_open::HalfOpen::default();
+    let key = |source: u8, n: usize| (IpAddr::from([10, 0, 0, source]), 7, n as u32);
+    let stand = |half_open: &mut half_open::HalfOpen, source, n| {
+        half_open.defer(key(source, n), address(B), now, || [0; 256]);
+        half_open.deferred_count()
+    };
+    // Without an acceptance nothing is deferred: no event would admit the REQ.
+    assert_eq!(stand(&mut half_open, 1, 0), 0);
+    for source in 1..=3 {
+        half_open.enter([10, 0, 0, source].into(), source.into(), now);
+    }
+    for n in 0..2 * half_open::MAX_DEFERRED_PER_SOURCE {
+        assert_eq!(stand(&mut half_open, 1, n), half_open::MAX_DEFERRED_PER_SOURCE.min(n + 1));
+    }
+    // A repetition takes no second place.
+    assert_eq!(
+        stand(&mut half_open, 1, 2 * half_open::MAX_DEFERRED_PER_SOURCE - 1),
+        half_open::MAX_DEFERRED_PER_SOURCE
+    );
+    for n in 0..half_open::MAX_DEFERRED_PER_SOURCE {
+        stand(&mut half_open, 2, n);
+    }
+    assert_eq!(stand(&mut half_open, 3, 0), half_open::MAX_DEFERRED);
+    assert!(half_open.next_deferred([10, 0, 0, 3].into(), now).is_none());
+    let next =
+        half_open.next_deferred([10, 0, 0, 2].into(), now).map(|deferred| deferred.request());
+    assert_eq!(next, Some(key(2, 0)));
+    // The latest REQs have replaced the oldest.
+    let next =
+        half_open.next_deferred([10, 0, 0, 1].into(), now).map(|deferred| deferred.request());
+    assert_eq!(next, Some(key(1, half_open::MAX_DEFERRED_PER_SOURCE)));
+    // REQs that were not repeated for long are dropped.
+    half_open.drop_deferred(&key(2, 1));
+    let later = now + half_open::DEFERRED_FOR;
+    half_open.defer(key(2, 9), address(B), later, || [0; 256]);
+    let next =
+        half_open.next_deferred([10, 0, 0, 2].into(), later).map(|deferred| deferred.request());
+    assert_eq!(next, Some(key(2, 9)));
+    for source in 1..=3 {
+        half_open.leave([10, 0, 0, source].into(), source.into());
+        while half_open.next_deferred([10, 0, 0, source].into(), now).is_some() {}
+    }
+    assert!(half_open.is_empty());
+}
+
 /// Octets that an established connection takes, without the tables that name it.
 #[test]
 fn a_connection_is_small() {

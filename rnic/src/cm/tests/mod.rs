@@ -198,6 +198,7 @@ impl Pair {
                 && cm.by_request.is_empty()
                 && cm.by_peer_qp.is_empty()
                 && cm.timers.is_empty()
+                && cm.half_open.is_empty()
                 && cm.listeners.values().all(|listener| listener.pending == 0)
         })
     }

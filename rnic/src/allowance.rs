@@ -1,0 +1,169 @@
+//! Limits the work that an adapter does for strangers.
+//!
+//! Anybody can send datagrams to an adapter without having a connection. Work that such a datagram
+//! asks for takes a token from a bucket. Without a token the adapter drops the datagram.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+/// A token bucket.
+#[derive(Clone, Debug)]
+pub struct Allowance {
+    /// The time in which one token is added.
+    period: Duration,
+    /// The time in which an empty bucket fills up.
+    fill: Duration,
+    /// The time at which the bucket is full; `None` if it has never been used.
+    full_at: Option<Instant>,
+}
+
+impl Allowance {
+    /// Makes a full bucket that gains `rate` tokens per second and holds at most `burst` tokens.
+    pub fn new(rate: u32, burst: u32) -> Self {
+        let period = Duration::from_secs(1) / rate.max(1);
+        Allowance { period, fill: period * burst, full_at: None }
+    }
+
+    /// Takes a token. Returns false if the bucket is empty.
+    pub fn take(&mut self, now: Instant) -> bool {
+        let full_at = self.full_at.map_or(now, |at| at.max(now)) + self.period;
+        let is_there = full_at.duration_since(now) <= self.fill;
+        if is_there {
+            self.full_at = Some(full_at);
+        }
+        is_there
+    }
+}
+
+/// The number of buckets.
+const GROUPS: usize = 32;
+/// Tokens that a bucket gains per second. The processes of a large host may need that many answers.
+const RATE: u32 = 256;
+/// Tokens that a bucket holds at most.
+const BURST: u32 = 512;
+
+/// A token bucket for each of 32 groups of addresses. A hash with a random key maps an address to
+/// its group. So a flood from one address empties one bucket, and the sender cannot choose which
+/// other addresses share it. A flood from many forged addresses empties all buckets, and gets 32
+/// times as many tokens.
+pub struct Allowances {
+    groups: [Allowance; GROUPS],
+    key: RandomState,
+    /// The number of times that a bucket was empty.
+    refused: u64,
+}
+
+impl Default for Allowances {
+    fn default() -> Self {
+        let group = Allowance::new(RATE, BURST);
+        let groups = std::array::from_fn(|_| group.clone());
+        Allowances { groups, key: RandomState::new(), refused: 0 }
+    }
+}
+
+impl Allowances {
+    /// Takes a token for a datagram from this address. Returns false if the bucket is empty: the
+    /// caller must drop the datagram.
+    pub fn take(&mut self, now: Instant, from: IpAddr) -> bool {
+        let group = self.key.hash_one(network(from)) as usize % GROUPS;
+        let is_there = self.groups[group].take(now);
+        self.refused += u64::from(!is_there);
+        is_there
+    }
+
+    /// The number of times that a bucket was empty.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+/// The part of an address that limits count by. For IPv6 this is the first 64 bits, since a host
+/// can use all addresses with the same prefix. Link-local addresses count as they are, because they
+/// all have the same prefix.
+pub(crate) fn network(source: IpAddr) -> IpAddr {
+    match source {
+        IpAddr::V6(ip) if !ip.is_unicast_link_local() => {
+            Ipv6Addr::from(u128::from(ip) >> 64 << 64).into()
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn taken(allowance: &mut Allowance, now: Instant) -> usize {
+        (0..10_000).take_while(|_| allowance.take(now)).count()
+    }
+
+    #[test]
+    fn a_burst_and_then_the_rate() {
+        let start = Instant::now();
+        let mut allowance = Allowance::new(100, 20);
+        assert_eq!(taken(&mut allowance, start), 20);
+        assert_eq!(taken(&mut allowance, start + Duration::from_millis(9)), 0);
+        assert_eq!(taken(&mut allowance, start + Duration::from_millis(10)), 1);
+        assert_eq!(taken(&mut allowance, start + Duration::from_millis(105)), 9);
+        // In the long run the rate is the limit, however often somebody asks.
+        let mut allowance = Allowance::new(100, 20);
+        let asked = (0..100_000).filter(|&n| allowance.take(start + n * SECOND / 10_000)).count();
+        assert_eq!(asked, 20 + 10 * 100 - 1);
+    }
+
+    #[test]
+    fn an_idle_bucket_is_full_and_no_more() {
+        let start = Instant::now();
+        let mut allowance = Allowance::new(1000, 50);
+        for years in [0, 1, 100] {
+            let now = start + years * 365 * 24 * 3600 * SECOND;
+            assert_eq!(taken(&mut allowance, now), 50);
+        }
+        // A clock that goes back adds no token and removes none.
+        assert_eq!(taken(&mut allowance, start), 0);
+        let later = start + 101 * 365 * 24 * 3600 * SECOND;
+        assert_eq!(taken(&mut allowance, later), 50);
+    }
+
+    #[test]
+    fn extreme_figures() {
+        let now = Instant::now();
+        assert_eq!(taken(&mut Allowance::new(0, 1), now), 1);
+        assert_eq!(taken(&mut Allowance::new(5, 0), now), 0);
+        assert!(Allowance::new(1, u32::MAX).take(now));
+        assert!(Allowance::new(u32::MAX, u32::MAX).take(now));
+    }
+
+    #[test]
+    fn an_address_that_floods_leaves_the_others_theirs() {
+        let now = Instant::now();
+        let mut allowances = Allowances::default();
+        let flooder = IpAddr::from([10, 0, 0, 1]);
+        let answered = (0..10_000).filter(|_| allowances.take(now, flooder)).count();
+        assert_eq!((answered, allowances.refused()), (BURST as usize, 10_000 - u64::from(BURST)));
+        // About six of 200 other addresses are in the same group.
+        let others = (0..200).map(|n| IpAddr::from([10, 1, 0, n]));
+        assert!(others.filter(|&other| allowances.take(now, other)).count() > 150);
+    }
+
+    #[test]
+    fn many_addresses_get_no_more_than_all_groups() {
+        let now = Instant::now();
+        let mut allowances = Allowances::default();
+        let addresses = (0..100_000_u32).map(|n| IpAddr::from(n.to_be_bytes()));
+        let answered = addresses.filter(|&from| allowances.take(now, from)).count();
+        assert_eq!(answered, GROUPS * BURST as usize);
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one() {
+        let now = Instant::now();
+        let mut allowances = Allowances::default();
+        let addresses = (0..10_000_u16).map(|n| IpAddr::from([0xFD00, 0, 0, 1, 0, 0, 0, n]));
+        let answered = addresses.filter(|&from| allowances.take(now, from)).count();
+        assert_eq!(answered, BURST as usize);
+    }
+}
