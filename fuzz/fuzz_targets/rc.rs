@@ -1,9 +1,11 @@
-//! Packets into an established reliable connection: never a panic, never an octet written outside the memory that the peer
-//! may write, every request and receive completed once.
+//! Feeds packets to an established reliable connection. The connection must never panic, never
+//! write an octet outside the memory that the peer may write, and complete every request and
+//! receive exactly once.
 //!
-//! The input is packets in a short form: opcode, distance of the PSN from the one that is expected, flags, and what follows
-//! the BTH. So the fuzzer need not find numbers by chance. Keys are random in each run: where a packet names the region, or
-//! the window, by its number, key and address are put in.
+//! The input contains packets in a short form: the opcode, the distance of the PSN from the
+//! expected one, flags, and what follows the BTH. So the fuzzer need not find PSNs by chance. Keys
+//! are random in each run: a packet names the region or the window by a number, and the target
+//! inserts its key and address.
 #![no_main]
 
 use std::mem::MaybeUninit;
@@ -12,14 +14,14 @@ use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
 use rnic::{
-    Access, BindWr, Burst, Cq, Keys, Mr, Mw, Qp, QpCfg, Rc, RcCfg, RecvWr, Remote, Segment, SendOp,
-    SendWr, View, Wc,
+    Access, BindWr, Burst, Cq, Keys, Mr, Mw, Qp, QpCfg, RcCfg, RecvWr, ReliableConnection, Remote,
+    Segment, SendOp, SendWr, View, Wc,
 };
 use wire::rocev2::{Bth, Opcode, Packet, PathMtu, Psn, RnrTimer};
 
 const REGION: usize = 1024;
 const GUARD: usize = 64;
-/// Octets of the sink that the window shows: behind all that the sink is for.
+/// Octets of the sink to which the window is bound. They lie behind those that the requests use.
 const WINDOW: usize = 10;
 const MTU: PathMtu = PathMtu::Octets256;
 
@@ -33,7 +35,8 @@ fn run(data: &[u8]) {
     let start = memory.as_mut_ptr();
     let local = Access { local_read: true, local_write: true, ..Access::default() };
     let open = Access { remote_read: true, remote_write: true, remote_atomic: true, ..local };
-    // SAFETY: the memory outlives the regions, which are dropped at the end; it is looked at only then.
+    // SAFETY: the memory outlives the regions, which are dropped at the end; it is read only after
+    // that.
     let (exposed, sink) = unsafe {
         (
             Mr::new(&keys, pd, start.add(GUARD), REGION, open, false).unwrap(),
@@ -60,7 +63,7 @@ fn run(data: &[u8]) {
         max_request_segments: 2,
         max_recv_segments: 2,
     };
-    // SAFETY: one thread.
+    // SAFETY: everything runs in one thread.
     let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
     let mut now = Instant::now();
     let cfg = RcCfg {
@@ -77,7 +80,7 @@ fn run(data: &[u8]) {
         rnr_timer: RnrTimer::from_code(1),
         window: 1 << (flags >> 5),
     };
-    let mut rc = Rc::new(work, cfg, now);
+    let mut rc = ReliableConnection::new(work, cfg, now);
     let mut burst = Burst::new(8, 1 << 16);
 
     let window = Mw::new(&keys, pd, flags & 32 != 0);
@@ -115,7 +118,7 @@ fn run(data: &[u8]) {
         // SAFETY: as above.
         unsafe { qp.post_send(&wr) }.unwrap();
     }
-    // The window is bound before anything comes.
+    // The window is bound before any packet arrives.
     let mut failed = rc.transmit(now, &mut burst).is_err();
 
     let (mut expected, mut answered) = (cfg.rq_psn, cfg.sq_psn);
@@ -132,11 +135,11 @@ fn run(data: &[u8]) {
         Some((control, packet((code, psn, control), body, (exposed.rkey(), base), key)))
     };
     while !failed
-        && !rc.is_wound_up()
+        && !rc.is_peer_close_done()
         && let Some((control, bytes)) = next()
     {
         if control & 8 != 0 {
-            rc.wind_up(now);
+            rc.start_peer_close(now);
         }
         now += Duration::from_micros(u64::from(control >> 4 & 3) * 1_000);
         burst.clear();
@@ -154,36 +157,38 @@ fn run(data: &[u8]) {
         );
     }
     if failed {
-        rc.last_words(&mut burst);
+        rc.transmit_fatal_nak(&mut burst);
     }
     rc.flush();
     assert!(rc.is_drained());
-    // What comes later is answered at most.
-    let mut rest = rc.into_rest();
+    // Later packets are at most answered.
+    let mut responder = rc.into_ack_only_responder();
     while let Some((_, bytes)) = next() {
         burst.clear();
         if let Ok(packet) = Packet::parse(&bytes) {
-            rest.receive(&packet);
-            rest.transmit(&mut burst);
+            responder.receive(&packet);
+            responder.transmit(&mut burst);
         }
     }
 
     let mut done = [const { MaybeUninit::<Wc>::uninit() }; 16];
-    // SAFETY: one thread.
+    // SAFETY: everything runs in one thread.
     assert_eq!(unsafe { cq.poll(&mut done) }, 9, "each posted work request completes once");
-    drop((rest, window, exposed, sink));
+    drop((responder, window, exposed, sink));
     assert_eq!(keys.live(), 0);
     for guard in [0, GUARD + REGION, 2 * (GUARD + REGION)] {
         assert_eq!(memory[guard..guard + GUARD], [0xA5; GUARD]);
     }
-    // Nothing is ever placed behind the atomic operation's sink but through the window.
+    // Behind the sink of the atomic operation, octets are written only through the window.
     let behind = &memory[GUARD + REGION + GUARD..][958..REGION - WINDOW];
     assert!(behind.iter().all(|&byte| byte == 0xA5));
 }
 
-/// A BTH before what follows it. Key and address of a region are put where a RETH or AtomicETH is, if its first octet is 1;
-/// those of the window if it is 2; the window's key in an IETH if it is 3. `control`: AckReq, pad, and whether the payload is
-/// made a full one. (The rest of it is for whoever takes the packet: time, an acknowledgement, the end of the connection.)
+/// Puts a BTH in front of `body`. If the first octet of a RETH or AtomicETH is 1, the key and
+/// address of the region are inserted there; if it is 2, those of the window. If the first octet of
+/// an IETH is 3, the window's key is inserted. `control` holds AckReq, the pad count, and whether
+/// the payload is extended to a full one. Its other bits are for the caller: time, an
+/// acknowledgement, the end of the connection.
 fn packet(
     (code, psn, control): (u8, Psn, u8),
     body: &[u8],

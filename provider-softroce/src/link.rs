@@ -474,8 +474,8 @@ impl Link {
     /// The peer's queue pair is said to be in another connection.
     fn challenge(&mut self, tools: &mut Tools<'_>) {
         if let Phase::Up(up) = &mut self.phase {
-            up.rc.challenge(tools.now, &mut tools.kit.burst);
-            if up.rc.is_last_try() {
+            up.rc.start_challenge(tools.now, &mut tools.kit.burst);
+            if up.rc.is_last_retry() {
                 tools.station.probe_host(up.peer.address, tools.now);
             }
             tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
@@ -488,7 +488,7 @@ impl Link {
     pub(crate) fn receive(&mut self, tools: &mut Tools<'_>, from: SocketAddr, packet: &Packet<'_>) {
         if let Phase::Up(up) = &mut self.phase
             && (up.peer.is_new() || !up.announced)
-            && up.rc.proves_peer(packet)
+            && up.rc.has_expected_psn(packet)
         {
             up.peer.comes_from(tools.station.address(), from);
             // The consumer hears of the connection before it hears of a message: the RTU may be lost, or have
@@ -523,7 +523,7 @@ impl Link {
             return self.end(tools, End::Broken(failure.into()));
         }
         // Whether or not the refusal has left already: with a message behind it in one batch it has.
-        if let Some(Arrival { octets, whole }) = up.rc.take_stalled() {
+        if let Some(Arrival { octets, whole }) = up.rc.take_rnr_arrival() {
             self.sink.call(Upcall::ReceiverNotReady { octets, whole });
         }
         if up.rc.wants_tx() || up.closing.is_some() || up.peer_leaves.is_some() {
@@ -589,7 +589,7 @@ impl Link {
     pub(crate) fn transmit(&mut self, tools: &mut Tools<'_>) {
         match &mut self.phase {
             Phase::Up(up) => {
-                if up.rc.is_wound_up()
+                if up.rc.is_peer_close_done()
                     && let Some(end) = up.peers_end()
                 {
                     return self.end(tools, end);
@@ -635,22 +635,22 @@ impl Link {
     pub(crate) fn expire(&mut self, tools: &mut Tools<'_>) {
         let Phase::Up(up) = &mut self.phase else { return };
         let before = up.rc.stats();
-        if let Some(quiet) = up.rc.quiet_for(tools.now)
+        if let Some(quiet) = up.rc.silent_for(tools.now)
             && tools.station.lives(up.conn.peer, quiet, tools.now)
         {
-            up.rc.peer_lives(tools.now);
+            up.rc.note_peer_alive(tools.now);
         }
         match up.rc.expire(tools.now) {
             Ok(()) => {
                 let after = up.rc.stats();
-                let timed_out = up.rc.ask_again(tools.now, &mut tools.kit.burst)
+                let timed_out = up.rc.repeat_challenge(tools.now, &mut tools.kit.burst)
                     || after.timeouts > before.timeouts;
                 let is_silent = timed_out || after.probes > before.probes;
                 if is_silent {
                     tools.station.probe_port(up.peer.address, up.conn.id, up.peer_qpn);
                 }
                 // Before the last timeout: what is heard of the host later comes too late.
-                if timed_out || is_silent && up.rc.is_last_try() {
+                if timed_out || is_silent && up.rc.is_last_retry() {
                     tools.station.probe_host(up.peer.address, tools.now);
                 }
                 tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);

@@ -2,7 +2,7 @@
 //!
 //! Whoever ends one has had what it asked for, or does not want it any more: it completes all that is posted,
 //! says DREQ, and goes on answering what it has taken ([`Parting`]) until it is answered. Whoever is told so
-//! asks for what is in flight until it is settled ([`Rc::wind_up`](rnic::Rc::wind_up)), completes all that is
+//! asks for what is in flight until it is settled ([`ReliableConnection::start_peer_close`](rnic::ReliableConnection::start_peer_close)), completes all that is
 //! posted, and answers DREP. So a request that was carried out does not count as lost because an
 //! acknowledgement was.
 
@@ -90,7 +90,7 @@ impl Link {
     pub(super) fn peer_leaves(&mut self, tools: &mut Tools<'_>, broke: bool) {
         if let Phase::Up(up) = &mut self.phase {
             up.peer_leaves = Some(Leaving { broke });
-            up.rc.wind_up(tools.now);
+            up.rc.start_peer_close(tools.now);
             self.transmit(tools);
         }
     }
@@ -160,7 +160,7 @@ impl Link {
         };
         tools.kit.past.add(&up.rc.stats().list());
         if let End::Broken(_) = end {
-            up.rc.last_words(&mut tools.kit.burst);
+            up.rc.transmit_fatal_nak(&mut tools.kit.burst);
         } else {
             // What the peer asked for comes first.
             up.rc.acknowledge(&mut tools.kit.burst);

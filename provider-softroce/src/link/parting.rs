@@ -1,6 +1,6 @@
 //! A connection that this side has ended, as long as the peer has not answered to that.
 
-use rnic::rc::Rest;
+use rnic::rc::AckOnlyResponder;
 use wire::rocev2::Packet;
 
 use super::up::{BURSTS, Up};
@@ -9,7 +9,7 @@ use crate::line::Peer;
 
 /// What is left of it.
 pub(super) struct Parting {
-    pub(super) rest: Rest,
+    pub(super) rest: AckOnlyResponder,
     pub(super) conn: Conn,
     pub(super) peer: Peer,
     /// The queue pair.
@@ -22,7 +22,7 @@ impl Parting {
     /// Completes all that is posted.
     pub(super) fn new(up: Up) -> Self {
         let Up { rc, conn, peer, link, queued, .. } = up;
-        Parting { rest: rc.into_rest(), conn, peer, link, queued }
+        Parting { rest: rc.into_ack_only_responder(), conn, peer, link, queued }
     }
 
     /// A packet for it has come, from its peer's address.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dat_core::provider::{Close, ReadDepth};
 use rnic::Work;
-use rnic::rc::{Failure, Rc, RcCfg};
+use rnic::rc::{Failure, RcCfg, ReliableConnection};
 use wire::cm::Timeout;
 use wire::rocev2::{Bth, PathMtu, Psn, RnrTimer};
 
@@ -27,7 +27,7 @@ pub(super) const BURSTS: usize = 16;
 
 /// The connection.
 pub(super) struct Up {
-    pub(super) rc: Rc,
+    pub(super) rc: ReliableConnection,
     pub(super) conn: Conn,
     pub(super) peer: Peer,
     pub(super) peer_qpn: u32,
@@ -115,7 +115,7 @@ impl Up {
             window: window as u32,
         };
         Up {
-            rc: Rc::new(work, cfg, tools.now),
+            rc: ReliableConnection::new(work, cfg, tools.now),
             conn,
             peer,
             peer_qpn,

@@ -14,7 +14,7 @@ fn pair(max_requests: usize, max_recvs: usize, keys: &Arc<Keys>, pd: Pd) -> (Arc
         max_request_segments: 2,
         max_recv_segments: 1,
     };
-    // SAFETY: each test is one thread.
+    // SAFETY: each test runs in one thread.
     unsafe { Qp::new(cfg) }.unwrap()
 }
 
@@ -111,7 +111,7 @@ fn requests_retire_in_order() {
             fence: false,
             quiet: false,
         };
-        // SAFETY: there is no memory.
+        // SAFETY: the request has no segments.
         unsafe { qp.post_send(&wr) }.unwrap();
     }
     work.done(1);
