@@ -175,7 +175,7 @@ impl Keys {
 
     /// Creates an empty table.
     pub fn new() -> Self {
-        let table = Table::new(64).expect("the first table has 3 KiB");
+        let table = Table::new(64).expect("the first table needs only 3 KiB");
         Keys {
             table: AtomicPtr::new(table),
             registry: Mutex::new(Registry {
@@ -272,7 +272,7 @@ impl Keys {
 impl Registry {
     fn current(&self) -> &Table {
         // SAFETY: tables live as long as the registry, and there is always at least one.
-        unsafe { &**self.tables.last().expect("the first table is made in new") }
+        unsafe { &**self.tables.last().expect("new creates the first table") }
     }
 
     /// A random STag whose slot is free. At least half of the slots are free, so it takes two tries

@@ -57,7 +57,7 @@ fn arm(cq: &Cq, solicited: bool) -> bool {
 fn one_event_for_one_arming() {
     let (cq, ready, _) = counted(8);
     produce(&cq, [(wc(1), false)]);
-    assert!(!arm(&cq, false), "it is not empty");
+    assert!(!arm(&cq, false), "the queue is not empty");
     assert_eq!(take(&cq, 9), [1]);
     assert!(arm(&cq, false));
     assert_eq!(ready.load(Ordering::Relaxed), 0);
@@ -68,7 +68,7 @@ fn one_event_for_one_arming() {
     assert_eq!(take(&cq, 2), [2, 3]);
     assert_eq!(take(&cq, 2), [4]);
     produce(&cq, [(wc(5), true)]);
-    assert_eq!(ready.load(Ordering::Relaxed), 1, "not armed");
+    assert_eq!(ready.load(Ordering::Relaxed), 1, "the queue is not armed");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn no_wake_up_is_lost() {
             if next < COMPLETIONS && arm(&cq, false) {
                 receive
                     .recv_timeout(std::time::Duration::from_secs(60))
-                    .expect("a completion without an event");
+                    .expect("no event came for a completion");
             }
         }
     });

@@ -73,7 +73,7 @@ fn posts_are_checked() {
         Err(PostError::Bounds),
         "beyond 2^32-1 in all"
     );
-    assert!(!work.has_requests(), "nothing of these is queued");
+    assert!(!work.has_requests(), "none of these requests is queued");
 
     assert_eq!(
         post(send, &[segment(0x1000, 100, readable), segment(0x1FFF, 1, readable)]),
@@ -93,7 +93,7 @@ fn posts_are_checked() {
     assert_eq!(recv(&[]), Err(PostError::Full));
     work.flush();
     assert!(!work.has_requests());
-    assert_eq!(recv(&[]), Ok(()), "there is room again");
+    assert_eq!(recv(&[]), Ok(()), "the queue has room again");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn requests_retire_in_order() {
     work.done(1);
     work.done(2);
     work.retire();
-    assert_eq!(work.oldest_request(), 0, "the first is not done");
+    assert_eq!(work.oldest_request(), 0, "the first request is not done");
     work.done(0);
     work.retire();
     assert_eq!(work.oldest_request(), 3);

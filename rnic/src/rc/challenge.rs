@@ -68,7 +68,7 @@ impl Requester {
     pub(super) fn send_challenge(&mut self, path: &Path, now: Instant, burst: &mut Burst) -> bool {
         let psn = self.last_acknowledged();
         let Some(challenge) =
-            self.challenge.as_mut().filter(|of| of.tries_left > 0 && now >= of.due)
+            self.challenge.as_mut().filter(|open| open.tries_left > 0 && now >= open.due)
         else {
             return false;
         };

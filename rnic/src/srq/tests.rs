@@ -28,7 +28,7 @@ fn refusals_are_those_of_a_queue_pair() {
     assert_eq!(
         post(&[segment(0, 0, 0), segment(100, 100, good)]),
         Ok(false),
-        "keys of nothing are not looked at"
+        "the key of an empty segment is not checked"
     );
     assert_eq!(post(&[]), Ok(false));
     assert_eq!(post(&[]), Err(PostError::Full));

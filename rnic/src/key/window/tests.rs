@@ -57,7 +57,11 @@ fn a_bind_makes_a_key_and_ends_the_one_before() {
     let window = Mw::new(&rig.keys, rig.pd, false);
     let first = rig.keys.reserve(&window, rig.qps[0], Some(&rig.view(&region, 16, 32))).unwrap();
     assert_eq!(window.state(first), BindState::Posted);
-    assert_eq!(rig.write(first, 0, rig.addr() + 16), Err(KeyError::Access), "not before its turn");
+    assert_eq!(
+        rig.write(first, 0, rig.addr() + 16),
+        Err(KeyError::Access),
+        "the bind has not been carried out"
+    );
     rig.keys.bind(first).unwrap();
     assert_eq!(window.state(first), BindState::Bound);
     for qp in [0, 1] {
@@ -75,7 +79,7 @@ fn a_bind_makes_a_key_and_ends_the_one_before() {
     assert_eq!(
         rig.write(first, 0, rig.addr() + 16),
         Ok(rig.addr() + 16),
-        "until the next one's turn"
+        "the old key is valid until the next bind is carried out"
     );
     rig.keys.bind(second).unwrap();
     assert_eq!(rig.write(first, 0, rig.addr() + 16), Err(KeyError::Invalid));
@@ -131,7 +135,7 @@ fn a_view_is_judged() {
     let foreign = rig.keys.pd();
     let elsewhere = Mw::new(&rig.keys, foreign, false);
     let judged = rig.keys.reserve(&elsewhere, rig.qps[0], None);
-    assert_eq!(judged, Err(PostError::Domain), "the window is of another domain");
+    assert_eq!(judged, Err(PostError::Domain), "the window belongs to another domain");
     // SAFETY: nobody accesses the memory.
     let beyond =
         unsafe { Mr::new(&rig.keys, foreign, other.addr() as *mut u8, 256, ALL, false) }.unwrap();
@@ -211,7 +215,7 @@ fn a_dropped_window_is_unbound_and_stays_so() {
     let queued = rig.keys.reserve(&window, rig.qps[0], Some(&rig.view(&region, 0, 8))).unwrap();
     drop(window);
     assert_eq!(rig.write(bound, 0, rig.addr()), Err(KeyError::Invalid));
-    assert_eq!(rig.keys.bind(queued), Ok(()), "its consumer has freed what it was for");
+    assert_eq!(rig.keys.bind(queued), Ok(()), "the bind of a freed window does nothing");
     assert_eq!(rig.write(queued, 0, rig.addr()), Err(KeyError::Invalid));
     assert_eq!(rig.keys.live(), 1);
 }

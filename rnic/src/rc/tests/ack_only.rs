@@ -65,7 +65,7 @@ fn what_was_taken_is_acknowledged_again_and_nothing_new_is_taken() {
     for ahead in [2, 3, 100] {
         assert_eq!(closed.answers(&only(ahead)), [""; 0]);
     }
-    assert_eq!(closed.answers(&answer(Syndrome::ACK, FIRST)), [""; 0], "no request");
+    assert_eq!(closed.answers(&answer(Syndrome::ACK, FIRST)), [""; 0], "this is not a request");
     assert_eq!(buf.bytes()[..8], *b"datadata");
     assert_eq!(buf.bytes()[8..], [0; 8]);
     // Work that is posted later is flushed.
@@ -155,6 +155,6 @@ fn a_last_acknowledgement_may_be_lost() {
         let statuses: Vec<_> = a.completions().iter().map(|wc| wc.status).collect();
         delivered -= u32::from(statuses == [WcStatus::Success]);
     }
-    assert!(in_doubt > 100, "{in_doubt}: else this shows nothing");
-    assert_eq!(delivered, 0, "delivered, and counted as not done, of {in_doubt}");
+    assert!(in_doubt > 100, "{in_doubt} networks are too few for this test");
+    assert_eq!(delivered, 0, "messages that were delivered but reported as failed, of {in_doubt}");
 }

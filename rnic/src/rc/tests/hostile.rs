@@ -151,13 +151,13 @@ fn a_hundred_thousand_packets() {
         );
         let done = side.completions();
         assert_eq!(done.len(), posted);
-        assert!(done.iter().map(|wc| wc.id).eq(0..posted as u64), "in order");
+        assert!(done.iter().map(|wc| wc.id).eq(0..posted as u64), "receives complete in order");
         let successes = done.iter().take_while(|wc| wc.status == WcStatus::Success).count();
         let failures = done[successes..].iter().filter(|wc| wc.status != WcStatus::Flushed);
-        assert!(failures.count() <= 1, "one request fails, those behind it are flushed");
+        assert!(failures.count() <= 1, "one request fails, and later ones are flushed");
         invalidated += side.received().iter().filter(|wc| wc.invalidated.is_some()).count();
         drop(window);
-        assert_eq!(keys.live(), 4, "no key is left of windows and binds");
+        assert_eq!(keys.live(), 4, "keys of windows or binds have leaked");
         shown.assert_guarded();
         assert!(shown.bytes()[..200].iter().chain(&shown.bytes()[300..]).all(|&byte| byte == 0));
         open.assert_guarded();

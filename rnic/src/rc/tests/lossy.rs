@@ -145,11 +145,14 @@ impl Traffic {
         }
         for got in responder.received() {
             let Arrival { bytes, immediate } =
-                self.arrivals.pop_front().expect("a message was sent");
+                self.arrivals.pop_front().expect("a message must have been sent");
             let expected = wc(*taken as u64, WcOp::Recv, bytes.len(), WcStatus::Success);
             assert_eq!(got, Wc { immediate, ..expected });
             let placed = &self.receives.bytes()[*taken * MAX..][..bytes.len()];
-            assert_eq!(placed, bytes, "a message, or nothing where the message was elsewhere");
+            assert_eq!(
+                placed, bytes,
+                "the buffer holds the message of a SEND, and nothing of a WRITE"
+            );
             *taken += 1;
         }
     }
@@ -203,7 +206,10 @@ fn run(seed: u64) -> Stats {
         }
         there.check(&pair.a, &pair.b, &mut taken[0]);
         back.check(&pair.b, &pair.a, &mut taken[1]);
-        assert!(pair.elapsed() < Duration::from_secs(60), "seed {seed}, {conditions}: a stall");
+        assert!(
+            pair.elapsed() < Duration::from_secs(60),
+            "seed {seed}, {conditions}: the transfer stalled"
+        );
     }
     // Packets that are still under way change nothing.
     pair.drive().unwrap();

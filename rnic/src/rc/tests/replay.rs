@@ -211,7 +211,7 @@ impl Replay {
         match &mut extension {
             Extension::Reth(reth) | Extension::RethImmediate(reth, _) => {
                 if packet.bth.opcode == Opcode::ReadRequest {
-                    self.show(packet.bth.psn, *reth, ours);
+                    self.fill_read_source(packet.bth.psn, *reth, ours);
                 }
                 here(&mut reth.va, &mut reth.r_key);
             }
@@ -246,7 +246,7 @@ impl Replay {
     }
 
     /// Fills the memory with what a READ of the peer found in the capture.
-    fn show(&self, psn: Psn, reth: Reth, ours: &[&Packet<'_>]) {
+    fn fill_read_source(&self, psn: Psn, reth: Reth, ours: &[&Packet<'_>]) {
         let Some((buf, base)) = self.memory.get(&reth.r_key) else { return };
         let mut at = (reth.va - base) as usize;
         let end = at + reth.len as usize;

@@ -78,7 +78,10 @@ fn one_acknowledgement_for_all() {
     }
     for _ in 0..3 {
         bench.send(b"abc");
-        assert!(bench.side.rc.owes_ack() && !bench.side.rc.wants_tx(), "it can wait");
+        assert!(
+            bench.side.rc.owes_ack() && !bench.side.rc.wants_tx(),
+            "the acknowledgement can wait"
+        );
     }
     let last = bench.psn(-1);
     assert_eq!(bench.sent_words(), [format!("{last} ACK ACK 0")]);
@@ -187,7 +190,7 @@ fn responses_to_a_read_come_before_later_acknowledgements() {
         .unwrap();
     bench.psn = first + 3;
     bench.take(Opcode::WriteOnly, Extension::Reth(reth(shown.remote(0), 3)), b"abc").unwrap();
-    assert!(!bench.side.rc.owes_ack(), "not before the responses");
+    assert!(!bench.side.rc.owes_ack(), "the acknowledgement must not precede the responses");
     assert!(!bench.side.rc.is_drained());
     let responses = [
         format!("{first} READ response first ACK {OCTETS}"),
@@ -237,7 +240,7 @@ fn no_receive_buffer() {
     bench.psn = psn;
     bench.send(b"abc");
     assert_eq!(bench.sent_words(), not_ready);
-    assert_eq!(bench.side.rc.take_rnr_arrival(), None, "it is told once");
+    assert_eq!(bench.side.rc.take_rnr_arrival(), None, "the message is reported once");
     bench.side.recv(1, &[sink.seg(0, OCTETS)]);
     bench.psn = psn;
     bench.send(b"abc");

@@ -169,7 +169,7 @@ impl Scene {
         scene.ends[B].cm.listen(PORT, 64).unwrap();
         call(&mut scene.ends[A].cm, start, address(A), QPNS[A]);
         while scene.established.contains(&None) {
-            scene.pass(scene.now + Duration::from_millis(1));
+            scene.advance_to(scene.now + Duration::from_millis(1));
         }
         scene.start = scene.now;
         scene.observed = Observed::default();
@@ -185,7 +185,7 @@ impl Scene {
             side.recv(0, &[buf.seg(0, 2 * OCTETS)]);
         }
         while self.now < self.start + TEST_DURATION {
-            self.pass(ping.min(call));
+            self.advance_to(ping.min(call));
             if self.now >= ping {
                 let Adapter { side, buf, .. } = &self.ends[A];
                 side.post(send(pings, &[buf.seg(4 * OCTETS, 2 * OCTETS - 1)]));
@@ -200,7 +200,7 @@ impl Scene {
                 call += CALL_INTERVAL;
             }
         }
-        self.pass(self.now + PING_INTERVAL);
+        self.advance_to(self.now + PING_INTERVAL);
         let back =
             self.observed.completions.iter().filter(|(_, side, _)| *side == A).count() as u64;
         // The message, its answer, and the READ.
@@ -231,7 +231,7 @@ impl Scene {
     }
 
     /// Advances the clock to `end`.
-    fn pass(&mut self, end: Instant) {
+    fn advance_to(&mut self, end: Instant) {
         loop {
             while self.step() {}
             let due = self.ends.iter().filter_map(Adapter::deadline).min();
@@ -266,7 +266,7 @@ impl Scene {
                     }
                 }
             }
-            moved |= self.consume(side);
+            moved |= self.run_consumer(side);
             let Adapter { cm, side: end, .. } = &mut self.ends[side];
             if cm.deadline().is_some_and(|at| at <= now) {
                 cm.expire(now);
@@ -291,7 +291,7 @@ impl Scene {
     }
 
     /// Acts as the consumer of a side.
-    fn consume(&mut self, at: usize) -> bool {
+    fn run_consumer(&mut self, at: usize) -> bool {
         let now = self.now;
         let mut moved = false;
         while let Some((id, event)) = self.ends[at].cm.poll_event() {

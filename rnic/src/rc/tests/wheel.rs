@@ -43,10 +43,10 @@ fn a_key_fires_once_in_its_tick_and_never_early() {
                 }
             };
             while let Some(key) = wheel.pop(now) {
-                let at = model.remove(&key).expect("set, and fired once");
-                assert!(at <= now, "early");
+                let at = model.remove(&key).expect("the key is set, and fires once");
+                assert!(at <= now, "the key fired early");
             }
-            assert!(model.values().all(|&at| at + TICK > now), "late");
+            assert!(model.values().all(|&at| at + TICK > now), "the key fired late");
         }
     }
 }

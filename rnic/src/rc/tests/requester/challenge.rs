@@ -10,7 +10,7 @@ impl Bench {
     }
 
     /// Whether a challenge is open: whether its answer would prove the peer's identity.
-    fn is_asking(&self) -> bool {
+    fn is_challenge_open(&self) -> bool {
         let answer = answer(Syndrome::ACK, self.psn.previous());
         self.side.rc.has_expected_psn(&Packet::parse(&answer).unwrap())
     }
@@ -153,7 +153,7 @@ fn an_answer_of_kernel_rxe_acknowledges_nothing() {
     bench.challenge();
     bench.ack(0);
     assert_eq!(bench.done(), ok([]));
-    assert!(!bench.is_asking());
+    assert!(!bench.is_challenge_open());
     bench.wait().unwrap();
     assert_eq!(bench.sent_words().len(), 1);
     bench.ack(0);
@@ -171,9 +171,9 @@ fn a_refusal_for_now_is_an_answer() {
         bench.side.post(send(1, &[]));
         bench.sent();
         bench.challenge();
-        assert!(bench.is_asking());
+        assert!(bench.is_challenge_open());
         refuse(&mut bench).unwrap();
-        assert!(!bench.is_asking());
+        assert!(!bench.is_challenge_open());
         assert_eq!(bench.done(), ok([]));
     }
 }
@@ -187,7 +187,7 @@ fn a_peer_that_leaves_is_not_asked() {
     bench.challenge();
     bench.now += TIMEOUT / 2;
     bench.side.rc.start_peer_close(bench.now);
-    assert!(!bench.is_asking());
+    assert!(!bench.is_challenge_open());
     while !bench.side.rc.is_peer_close_done() {
         bench.wait().unwrap();
     }

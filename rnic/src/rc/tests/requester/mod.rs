@@ -58,7 +58,7 @@ impl Bench {
 
     /// Advances the clock to the next deadline. Returns the time that has passed.
     fn wait(&mut self) -> Result<Duration, Failure> {
-        let at = self.side.rc.deadline().expect("something is waited for");
+        let at = self.side.rc.deadline().expect("a deadline is set");
         let waited = at.saturating_duration_since(self.now);
         self.now = at;
         self.side.rc.expire(at)?;

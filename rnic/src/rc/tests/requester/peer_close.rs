@@ -76,7 +76,7 @@ fn what_was_taken_in_part_is_not_done() {
     bench.now += 2 * MS;
     bench.ack(2);
     let (time, _) = bench.wait_until_done();
-    assert_eq!(time, 50 * MS, "since the last that was heard");
+    assert_eq!(time, 50 * MS, "the silence counts from the last answer");
     assert_eq!(bench.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
 }
 

@@ -48,7 +48,7 @@ fn each_nak_and_its_status() {
         assert_eq!(bench.nak(code, 3), Err(Failure::Refused(code)));
         assert_eq!(bench.try_send(), Ok(()));
         bench.side.rc.transmit_fatal_nak(&mut bench.side.burst);
-        assert_eq!(bench.side.sent(), [[]; 0], "the peer knows");
+        assert_eq!(bench.side.sent(), [[]; 0], "the peer already knows of the failure");
         assert_eq!(
             bench
                 .side

@@ -32,7 +32,7 @@ fn a_sequence_error_goes_back() {
     }
     let sent = bench.sent();
     bench.nak(NakCode::SequenceError, 3).unwrap();
-    assert_eq!(bench.done(), ok([0]), "it acknowledges what is before");
+    assert_eq!(bench.done(), ok([0]), "the NAK acknowledges earlier packets");
     assert_eq!(bench.sent(), sent[3..]);
     // A NAK that comes sooner than an answer can come does not refer to the packets that were sent
     // again.
@@ -242,7 +242,11 @@ fn a_peer_that_becomes_slow_is_not_asked_twice_for_long() {
         }
         bench.side.post(send(9999, &[]));
         bench.sent();
-        assert_eq!(bench.wait(), Ok(Duration::from_millis(5)), "after {delay} ms");
+        assert_eq!(
+            bench.wait(),
+            Ok(Duration::from_millis(5)),
+            "after answers that took {delay} ms"
+        );
     }
 }
 
@@ -296,11 +300,11 @@ fn a_loss_halves_the_window_and_it_grows_again() {
     let mut acked = 32;
     for grown in 33..=64 {
         bench.ack(acked - 1);
-        assert_eq!(bench.sent().len(), grown, "by one with each window");
+        assert_eq!(bench.sent().len(), grown, "the window grows by one packet per round trip");
         acked += grown as u32;
     }
     bench.ack(acked - 1);
-    assert_eq!(bench.sent().len(), 64, "and no further");
+    assert_eq!(bench.sent().len(), 64, "the window has its maximum size");
 }
 
 /// A peer that is known to be alive is sent requests for as long as that is known, and for two
@@ -320,7 +324,7 @@ fn a_peer_that_lives_is_waited_for() {
         if let Err(failure) = bench.wait() {
             break failure;
         }
-        assert!(!bench.sent().is_empty(), "it asks each time");
+        assert!(!bench.sent().is_empty(), "each expiry sends a packet");
     };
     assert_eq!(failed, Failure::Silent);
     let lasted = bench.now - start;
