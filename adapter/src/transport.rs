@@ -226,7 +226,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
             !exceeded.hard
         });
         if !sender_wakes {
-            work.let_poster_wake();
+            work.solicit_all_receives();
         }
         let shared = self.reactor.engine.lock().engine.add_qp(sink, work)?;
         let index = shared.index();

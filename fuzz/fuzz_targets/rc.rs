@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
 use rnic::{
-    Access, BindWr, Burst, Cq, Keys, Mr, Mw, Qp, QpCfg, Rc, RcCfg, RecvWr, Remote, Segment, SendOp,
-    SendWr, View, Wc,
+    Access, BindWr, Burst, Cq, Keys, Mr, Mw, Qp, QpCfg, RcCfg, RecvWr, ReliableConnection, Remote,
+    Segment, SendOp, SendWr, View, Wc,
 };
 use wire::rocev2::{Bth, Opcode, Packet, PathMtu, Psn, RnrTimer};
 
@@ -90,7 +90,7 @@ fn run(data: &[u8]) {
         rnr_timer: RnrTimer::from_code(1),
         window: 1 << (flags >> 5),
     };
-    let mut rc = Rc::new(work, cfg, now);
+    let mut rc = ReliableConnection::new(work, cfg, now);
     let mut burst = Burst::new(8, 1 << 16);
 
     let window = Mw::new(&keys, pd, flags & 32 != 0);
@@ -150,11 +150,11 @@ fn run(data: &[u8]) {
         Some((control, packet((code, psn, control), body, (exposed.rkey(), base), key)))
     };
     while !failed
-        && !rc.is_wound_up()
+        && !rc.is_peer_close_done()
         && let Some((control, bytes)) = next()
     {
         if control & 8 != 0 {
-            rc.wind_up(now);
+            rc.start_peer_close(now);
         }
         now += Duration::from_micros(u64::from(control >> 4 & 3) * 1_000);
         burst.clear();
@@ -172,24 +172,24 @@ fn run(data: &[u8]) {
         );
     }
     if failed {
-        rc.last_words(&mut burst);
+        rc.transmit_fatal_nak(&mut burst);
     }
     rc.flush();
     assert!(rc.is_drained());
     // After the connection, packets are at most answered.
-    let mut rest = rc.into_rest();
+    let mut responder = rc.into_ack_only_responder();
     while let Some((_, bytes)) = next() {
         burst.clear();
         if let Ok(packet) = Packet::parse(&bytes) {
-            rest.receive(&packet);
-            rest.transmit(&mut burst);
+            responder.receive(&packet);
+            responder.transmit(&mut burst);
         }
     }
 
     let mut done = [const { MaybeUninit::<Wc>::uninit() }; 16];
     // SAFETY: only this thread uses it.
     assert_eq!(unsafe { cq.poll(&mut done) }, 9, "each posted work request completes once");
-    drop((rest, window, exposed, sink));
+    drop((responder, window, exposed, sink));
     assert_eq!(keys.live(), 0);
     for guard in [0, GUARD_BYTES + REGION_BYTES, 2 * (GUARD_BYTES + REGION_BYTES)] {
         assert_eq!(memory[guard..guard + GUARD_BYTES], [0xA5; GUARD_BYTES]);

@@ -189,7 +189,9 @@ impl Engine {
     fn is_in_a_hurry(&mut self) -> bool {
         let Engine { kit, links, unread, .. } = self;
         // What came in the last pass has had its answer by now, if the consumer gave one.
-        kit.owing.iter().any(|&link| links.get_mut(link).is_some_and(|link| !link.has_answered()))
+        kit.owing
+            .iter()
+            .any(|&link| links.get_mut(link).is_some_and(|link| !link.consumer_has_sent()))
             || !(unread.is_empty() && kit.again.is_empty() && kit.failing.is_empty())
     }
 
@@ -296,7 +298,7 @@ impl Engine {
                 }
                 (event, Some(Owner::Link(link))) => {
                     if let Some(link) = links.get_mut(link) {
-                        link.told(tools, id, event);
+                        link.on_cm_event(tools, id, event);
                     }
                 }
                 (_, None) => {}
@@ -370,8 +372,8 @@ impl Engine {
                 _ => None,
             };
             match link.filter(|link| link.conn() == Some(refusal.id)) {
-                Some(link) if link.has_asked(&refusal) => {
-                    link.port_is_refused(&mut Tools { station, kit, now });
+                Some(link) if link.matches_refusal(&refusal) => {
+                    link.on_port_refused(&mut Tools { station, kit, now });
                 }
                 Some(_) => {}
                 // It has no queue pair any more, and its end is still said.
@@ -492,11 +494,11 @@ unsafe impl adapter::Engine for Engine {
             self.assemble();
         }
         while let Some(link) = self.kit.failing.pop() {
-            self.with_link(link, |link, tools| link.fail_now(tools));
+            self.with_link(link, |link, tools| link.report_failure(tools));
         }
         for at in (0..self.kit.owing.len()).rev() {
             let link = self.kit.owing[at];
-            if self.links.get_mut(link).is_some_and(|link| link.holds(now)) {
+            if self.links.get_mut(link).is_some_and(|link| link.can_delay_ack(now)) {
                 continue;
             }
             self.kit.owing.swap_remove(at);
@@ -506,7 +508,7 @@ unsafe impl adapter::Engine for Engine {
         for _ in 0..self.kit.again.len() {
             let link = self.kit.again.remove(0);
             self.with_link(link, |link, tools| {
-                tools.into_iter().for_each(|tools| link.go_on(tools))
+                tools.into_iter().for_each(|tools| link.resume_transmit(tools))
             });
         }
         for _ in 0..self.unread.len() {
@@ -541,7 +543,7 @@ unsafe impl adapter::Engine for Engine {
         let more = !(kit.again.is_empty() && kit.failing.is_empty() && unread.is_empty());
         let deadlines = stations.iter().filter_map(Station::deadline).chain(kit.wheel.deadline());
         let acknowledgements =
-            kit.owing.iter().filter_map(|&link| links.get_mut(link)?.acknowledges_at());
+            kit.owing.iter().filter_map(|&link| links.get_mut(link)?.ack_deadline());
         Remaining { at_once: more, deadline: deadlines.chain(acknowledgements).min() }
     }
 
@@ -609,8 +611,8 @@ unsafe impl adapter::Engine for Engine {
             mtu,
         };
         match stations.get_mut(index) {
-            Some(station) => link.dial(&mut Tools { station, kit, now }, index, target),
-            None => link.dial_nowhere(kit, target, local_failure),
+            Some(station) => link.connect(&mut Tools { station, kit, now }, index, target),
+            None => link.fail_connect(kit, target, local_failure),
         }
         if index < self.stations.len() {
             self.settle_messages(index, now);
@@ -632,11 +634,11 @@ unsafe impl adapter::Engine for Engine {
         let Engine { stations, links, kit, calls, .. } = self;
         let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
         let Some(request) = calls.take(call) else {
-            link.answer_nobody(kit);
+            link.fail_accept(kit);
             return Ok(());
         };
         let mut tools = Tools { station: &mut stations[call.station], kit, now };
-        link.answer(&mut tools, (call.station, call.id), &request, private, within_limits(depth));
+        link.accept(&mut tools, (call.station, call.id), &request, private, within_limits(depth));
         self.settle_messages(call.station, now);
         Ok(())
     }
@@ -644,7 +646,7 @@ unsafe impl adapter::Engine for Engine {
     fn disconnect(&mut self, qp: usize, how: Close) {
         self.with_link(qp, |link, tools| match tools {
             Some(tools) => link.disconnect(tools, how),
-            None => link.disconnect_nobody(),
+            None => link.disconnect_unconnected(),
         });
     }
 
@@ -744,9 +746,9 @@ impl Engine {
         for link in all {
             if let Some(link) = links.get_mut(link)
                 && link.station() == Some(index)
-                && link.is_with_slot(address, slot)
+                && link.is_connected_to(address, slot)
             {
-                link.peer_is_gone(&mut Tools { station, kit, now });
+                link.on_peer_gone(&mut Tools { station, kit, now });
             }
         }
         // Nor does it answer to the ends of connections that have no queue pair here any more.

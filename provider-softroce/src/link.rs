@@ -1,14 +1,16 @@
 //! A queue pair and its connection.
 //!
 //! ```text
-//! Idle ─ dial ──► Dialing ─ accepted ──► Up ──────────► Ended      everything posted completes before the upcall
-//!      ─ answer ───────────────────────► Up ──► Parting ► Ended      that says how it ended
+//! Idle ─ connect ─► Connecting ─ accepted ─► Established ─────────────────► Ended
+//!      ─ accept ───────────────────────────► Established ─► Disconnecting ─► Ended
 //! ```
+//!
+//! Everything that is posted completes before the upcall that reports how the connection ended.
 
-mod debt;
+mod delayed_ack;
+mod disconnecting;
 mod end;
-mod parting;
-mod up;
+mod established;
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -24,9 +26,9 @@ use rnic::{Arrival, Work};
 use wire::cm::{Reason, Timeout};
 use wire::rocev2::{Operation, Packet, PathMtu, Psn};
 
-use self::end::{Breach, End};
-use self::parting::Parting;
-use self::up::{Terms, Up};
+use self::disconnecting::Disconnecting;
+use self::end::{BreakReason, End};
+use self::established::{Established, Terms};
 use crate::engine::{Key, Kit, Sink, Upcall};
 use crate::line::Peer;
 use crate::port::{Lifeline, slot_of};
@@ -35,13 +37,14 @@ use crate::station::{GSI, Owner, Station, random};
 
 /// How long a requester waits for an acknowledgement: 2^17 · 4.096 µs, as kernels do.
 const ACK_TIMEOUT: Timeout = Timeout::new(17);
-/// Such times in a row until a connection is given up. One less than there can be: a peer on rxe (Linux 6.12)
-/// takes 7 for ever, and would never miss a process that is killed.
-const RETRIES: u8 = 6;
-/// For ever: a peer that posts no receive is waited for.
+/// Consecutive timeouts after which the requester still retries. The maximum would be 7, but a peer
+/// on rxe (Linux 6.12) takes 7 as no limit and would never notice that a process has been killed.
+const ACK_TIMEOUT_RETRIES: u8 = 6;
+/// 7 stands for no limit: a peer that posts no receive is waited for.
 const RNR_RETRIES: u8 = 7;
-/// Numbers that a queue pair tries whose peer believes that it is connected.
-const STALE_TRIES: u8 = 3;
+/// Number of attempts with different queue pair numbers if the peer believes that the queue pair is
+/// already connected.
+const STALE_CONNECTION_TRIES: u8 = 3;
 
 /// A queue pair, as the engine sees it.
 pub(crate) struct Link {
@@ -49,49 +52,49 @@ pub(crate) struct Link {
     sink: Sink,
     shared: Arc<Shared>,
     phase: Phase,
-    /// It is in the kit's list of those who have received something.
+    /// Whether it is in the kit's list of queue pairs that have received something.
     touched: bool,
-    /// It is in the kit's list of those who owe an acknowledgement.
+    /// Whether it is in the kit's list of queue pairs that owe an acknowledgement.
     owing: bool,
 }
 
-/// The name of a connection.
+/// What identifies a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Conn {
     pub(crate) station: usize,
     pub(crate) id: ConnId,
     pub(crate) qpn: u32,
-    /// Address and slot of whom it is with, once that is known.
+    /// The address and slot of the peer. The slot is 0 until it is known.
     pub(crate) peer: (IpAddr, u8),
 }
 
 enum Phase {
     Idle(Work),
-    Dialing(Box<Dialing>),
-    Up(Box<Up>),
-    /// This side has ended it; the consumer is told when the peer has answered to that.
-    Parting(Box<Parting>),
+    Connecting(Box<Connecting>),
+    Established(Box<Established>),
+    /// This side has closed the connection. The consumer is told when the peer has answered.
+    Disconnecting(Box<Disconnecting>),
     Ended(Work),
-    /// While one of the others becomes another.
-    Between,
+    /// Only while one phase is replaced by another.
+    Transition,
 }
 
 /// An attempt to connect.
-struct Dialing {
+struct Connecting {
     work: Work,
     target: Target,
-    /// None: the attempt has failed before it began.
-    call: Option<(Conn, Psn)>,
-    /// Of this, if it is known.
+    /// `None`: the attempt failed before a request was sent.
+    attempt: Option<(Conn, Psn)>,
+    /// The local cause of that failure, if it is known.
     local_failure: Option<String>,
-    stale_tries: u8,
+    stale_attempts: u8,
 }
 
-/// Whom to connect to, and on what terms.
+/// The peer to connect to, and the parameters of the connection.
 pub(crate) struct Target {
-    /// Its port number is the one that is called.
+    /// The peer's address and the connection qualifier.
     pub(crate) to: SocketAddr,
-    /// Ours, likewise.
+    /// The local address and port.
     pub(crate) from: SocketAddr,
     pub(crate) private: Vec<u8>,
     pub(crate) deadline: Option<Instant>,
@@ -99,7 +102,7 @@ pub(crate) struct Target {
     pub(crate) mtu: PathMtu,
 }
 
-/// The engine's parts that a connection's calls need besides the queue pair.
+/// The parts of the engine that the methods of a connection need besides the queue pair.
 pub(crate) struct Tools<'a> {
     pub(crate) station: &'a mut Station,
     pub(crate) kit: &'a mut Kit,
@@ -111,162 +114,172 @@ impl Link {
         Link { index, sink, shared, phase: Phase::Idle(work), touched: false, owing: false }
     }
 
-    /// Where its connection is.
+    /// The index of the station that its connection uses.
     pub(crate) fn station(&self) -> Option<usize> {
         match &self.phase {
-            Phase::Dialing(dialing) => dialing.call.map(|(conn, _)| conn.station),
-            Phase::Up(up) => Some(up.conn.station),
-            Phase::Parting(parting) => Some(parting.conn.station),
-            Phase::Idle(_) | Phase::Ended(_) | Phase::Between => None,
+            Phase::Connecting(connecting) => connecting.attempt.map(|(conn, _)| conn.station),
+            Phase::Established(established) => Some(established.conn.station),
+            Phase::Disconnecting(disconnecting) => Some(disconnecting.conn.station),
+            Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => None,
         }
     }
 
-    /// The peer, if there is a connection of ours with this number, and its packets can come from there.
+    /// The peer of its connection, if that has this queue pair number and accepts packets from this
+    /// address.
     #[inline]
     pub(crate) fn peer(&mut self, from: SocketAddr, qpn: u32) -> Option<&mut Peer> {
         match &mut self.phase {
-            Phase::Up(up) if up.conn.qpn == qpn && up.peer.may_send_from(from) => {
-                Some(&mut up.peer)
+            Phase::Established(established)
+                if established.conn.qpn == qpn && established.peer.may_send_from(from) =>
+            {
+                Some(&mut established.peer)
             }
-            Phase::Parting(of) if of.conn.qpn == qpn && of.peer.may_send_from(from) => {
+            Phase::Disconnecting(of) if of.conn.qpn == qpn && of.peer.may_send_from(from) => {
                 Some(&mut of.peer)
             }
             _ => None,
         }
     }
 
-    /// Whether its connection is with the adapter that has this slot.
-    pub(crate) fn is_with_slot(&self, peer: IpAddr, slot: u8) -> bool {
+    /// Whether its connection is with the adapter that has this address and slot.
+    pub(crate) fn is_connected_to(&self, peer: IpAddr, slot: u8) -> bool {
         match &self.phase {
-            Phase::Up(up) => up.conn.peer == (peer, slot),
-            Phase::Parting(parting) => parting.conn.peer == (peer, slot),
+            Phase::Established(established) => established.conn.peer == (peer, slot),
+            Phase::Disconnecting(disconnecting) => disconnecting.conn.peer == (peer, slot),
             _ => false,
         }
     }
 
-    /// Whether that is an answer to what it has asked last.
-    pub(crate) fn has_asked(&self, refusal: &Refusal) -> bool {
+    /// Whether a refusal refers to the last message that this queue pair has sent to find out
+    /// whether the peer is there.
+    pub(crate) fn matches_refusal(&self, refusal: &Refusal) -> bool {
         let asked = match &self.phase {
-            Phase::Dialing(dialing) => Some((dialing.target.to.ip(), GSI)),
-            // The peer has answered a call since, whatever was said of that.
-            Phase::Up(up) => Some((up.peer.address.ip(), up.peer_qpn)),
-            Phase::Parting(parting) => Some((parting.peer.address.ip(), GSI)),
-            Phase::Idle(_) | Phase::Ended(_) | Phase::Between => None,
+            Phase::Connecting(connecting) => Some((connecting.target.to.ip(), GSI)),
+            // The peer has answered the connection request, whatever its host reported about that.
+            Phase::Established(established) => {
+                Some((established.peer.address.ip(), established.peer_qpn))
+            }
+            Phase::Disconnecting(disconnecting) => Some((disconnecting.peer.address.ip(), GSI)),
+            Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => None,
         };
         asked == Some((refusal.host, refusal.qpn)) && self.conn() == Some(refusal.id)
     }
 
-    /// Its connection, or its attempt to have one.
+    /// The id of its connection or of its attempt to connect.
     pub(crate) fn conn(&self) -> Option<ConnId> {
         match &self.phase {
-            Phase::Dialing(dialing) => dialing.call.map(|(conn, _)| conn.id),
-            Phase::Up(up) => Some(up.conn.id),
-            Phase::Parting(parting) => Some(parting.conn.id),
-            Phase::Idle(_) | Phase::Ended(_) | Phase::Between => None,
+            Phase::Connecting(connecting) => connecting.attempt.map(|(conn, _)| conn.id),
+            Phase::Established(established) => Some(established.conn.id),
+            Phase::Disconnecting(disconnecting) => Some(disconnecting.conn.id),
+            Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => None,
         }
     }
 
-    /// What its connection has done, if it is up.
+    /// Adds the counters of its connection, if there is one.
     pub(crate) fn count(&self, counts: &mut Counts) {
-        if let Phase::Up(up) = &self.phase {
-            counts.add(&up.rc.stats().list());
+        if let Phase::Established(established) = &self.phase {
+            counts.add(&established.rc.stats().list());
         }
     }
 
-    /// Receive buffers that belong to it and have not completed.
+    /// The number of receive buffers that belong to it and have not completed.
     pub(crate) fn allocated(&self) -> usize {
         match &self.phase {
             Phase::Idle(work) | Phase::Ended(work) => work.allocated(),
-            Phase::Dialing(dialing) => dialing.work.allocated(),
-            Phase::Up(up) => up.rc.work().allocated(),
-            Phase::Parting(parting) => parting.rest.work().allocated(),
-            Phase::Between => 0,
+            Phase::Connecting(connecting) => connecting.work.allocated(),
+            Phase::Established(established) => established.rc.work().allocated(),
+            Phase::Disconnecting(disconnecting) => disconnecting.responder.work().allocated(),
+            Phase::Transition => 0,
         }
     }
 }
 
 /// The active side.
 impl Link {
-    /// Starts to connect.
-    pub(crate) fn dial(&mut self, tools: &mut Tools<'_>, station: usize, target: Target) {
-        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
-        let call = call(tools, (self.index, &work), station, &target);
-        if call.is_none() {
+    /// Sends a connection request.
+    pub(crate) fn connect(&mut self, tools: &mut Tools<'_>, station: usize, target: Target) {
+        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) else {
+            return;
+        };
+        let attempt = send_connect_request(tools, (self.index, &work), station, &target);
+        if attempt.is_none() {
             tools.kit.fail_soon(self.index);
         }
-        self.phase = Phase::Dialing(Box::new(Dialing {
+        self.phase = Phase::Connecting(Box::new(Connecting {
             work,
             target,
-            call,
+            attempt,
             local_failure: None,
-            stale_tries: 0,
+            stale_attempts: 0,
         }));
     }
 
-    /// An attempt that has failed before it began: there is no way to the peer.
-    pub(crate) fn dial_nowhere(&mut self, kit: &mut Kit, target: Target, local_failure: String) {
-        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
+    /// Starts an attempt that has already failed: there is no route to the peer.
+    pub(crate) fn fail_connect(&mut self, kit: &mut Kit, target: Target, local_failure: String) {
+        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) else {
+            return;
+        };
         kit.fail_soon(self.index);
-        let dialing = Dialing {
+        let connecting = Connecting {
             work,
             target,
-            call: None,
+            attempt: None,
             local_failure: Some(local_failure),
-            stale_tries: 0,
+            stale_attempts: 0,
         };
-        self.phase = Phase::Dialing(Box::new(dialing));
+        self.phase = Phase::Connecting(Box::new(connecting));
     }
 
-    /// Says so, now that the consumer's call is over.
-    pub(crate) fn fail_now(&mut self, tools: Option<&mut Tools<'_>>) {
+    /// Reports such a failure, now that the consumer's call has returned.
+    pub(crate) fn report_failure(&mut self, tools: Option<&mut Tools<'_>>) {
         match &self.phase {
-            Phase::Dialing(dialing) if dialing.call.is_none() => {
-                let local_failure = dialing.local_failure.clone();
+            Phase::Connecting(connecting) if connecting.attempt.is_none() => {
+                let local_failure = connecting.local_failure.clone();
                 self.fail(Upcall::Unreachable {
                     because: local_failure.as_ref().map(|why| why as &dyn Display),
                 });
             }
             Phase::Ended(_) => self.sink.call(Upcall::AcceptFailed),
-            Phase::Up(_) | Phase::Parting(_) => {
-                tools.into_iter().for_each(|tools| self.peer_is_gone(tools))
+            Phase::Established(_) | Phase::Disconnecting(_) => {
+                tools.into_iter().for_each(|tools| self.on_peer_gone(tools))
             }
             _ => {}
         }
     }
 
-    /// A connection has its two ends: from now on the end of either is noticed.
-    fn up(&mut self, tools: &mut Tools<'_>, up: Up) {
-        let (station, (_, slot)) = (up.conn.station, up.conn.peer);
-        tools.station.line.expect(up.peer.address);
+    /// Enters the phase `Established`. From now on the end of the peer's process is noticed.
+    fn enter_established(&mut self, tools: &mut Tools<'_>, established: Established) {
+        let (station, (_, slot)) = (established.conn.station, established.conn.peer);
+        tools.station.line.expect(established.peer.address);
         let Kit { context, failing, .. } = &mut *tools.kit;
         let watch = |number, line: &Lifeline| {
-            // One that cannot be watched is only noticed later.
+            // If the lifeline cannot be watched, the end of the process is noticed later.
             context.watch(Key::Lifeline { station, number }, line, Interest::READABLE).ok();
         };
-        if !tools.station.look_after(up.peer.address, slot, watch) {
+        if !tools.station.look_after(established.peer.address, slot, watch) {
             failing.push(self.index);
         }
-        self.phase = Phase::Up(Box::new(up));
+        self.phase = Phase::Established(Box::new(established));
     }
 
-    /// The attempt has failed.
+    /// The attempt to connect has failed.
     fn fail(&mut self, why: Upcall<'_>) {
-        match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Dialing(dialing) => self.finish(dialing.work),
+        match std::mem::replace(&mut self.phase, Phase::Transition) {
+            Phase::Connecting(connecting) => self.finish(connecting.work),
             other => return self.phase = other,
         }
         self.sink.call(why);
     }
 
-    /// The peer accepts.
-    fn accepted(&mut self, tools: &mut Tools<'_>, answer: &Accepted) {
-        let dialing = match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Dialing(dialing) => dialing,
+    /// The peer has accepted.
+    fn on_accepted(&mut self, tools: &mut Tools<'_>, answer: &Accepted) {
+        let connecting = match std::mem::replace(&mut self.phase, Phase::Transition) {
+            Phase::Connecting(connecting) => connecting,
             other => return self.phase = other,
         };
-        let Dialing { work, target, call, .. } = *dialing;
-        let ((mut conn, rq_psn), peer) = match (call, tools.station.peer(target.to.ip())) {
-            (Some(call), Some(peer)) => (call, peer),
+        let Connecting { work, target, attempt, .. } = *connecting;
+        let ((mut conn, rq_psn), peer) = match (attempt, tools.station.peer(target.to.ip())) {
+            (Some(attempt), Some(peer)) => (attempt, peer),
             _ => {
                 self.finish(work);
                 return self.sink.call(Upcall::Unreachable { because: None });
@@ -282,51 +295,52 @@ impl Link {
             peer_qpn: answer.qpn,
             sq_psn: answer.starting_psn,
             rq_psn,
-            // What was offered is held, whatever the peer makes of it.
+            // The resources that were offered are kept, even if the peer uses fewer.
             depth: ReadDepth { incoming: target.depth.incoming, ..depth },
             ack_timeout: tools.station.timeout.unwrap_or(ACK_TIMEOUT),
-            retries: tools.station.retries.unwrap_or(RETRIES),
+            retries: tools.station.retries.unwrap_or(ACK_TIMEOUT_RETRIES),
             rnr_retries: answer.rnr_retry_count,
         };
-        let mut up = Up::new(self.index, work, terms, conn, peer, tools);
-        up.announced = true;
-        self.up(tools, up);
-        // The consumer of the peer has said so much; the rest is what its field is filled up with.
+        let mut established = Established::new(self.index, work, terms, conn, peer, tools);
+        established.reported = true;
+        self.enter_established(tools, established);
+        // The private data, padded to the length of its field.
         let private = &answer.private[..];
         let (peer, local) = (target.to, target.from);
         self.sink.call(Upcall::Established { private, peer, local, depth });
         self.transmit(tools);
     }
 
-    /// The peer's adapter refuses; perhaps not another try.
-    fn refused(&mut self, tools: &mut Tools<'_>, reason: Reason, takes: Option<PathMtu>) {
+    /// The peer's adapter has refused the request. Another attempt may succeed.
+    fn on_refused(&mut self, tools: &mut Tools<'_>, reason: Reason, takes: Option<PathMtu>) {
         let index = self.index;
-        let Phase::Dialing(dialing) = &mut self.phase else { return };
-        let Dialing { work, target, call, stale_tries, .. } = &mut **dialing;
+        let Phase::Connecting(connecting) = &mut self.phase else { return };
+        let Connecting { work, target, attempt, stale_attempts, .. } = &mut **connecting;
         let again = match (reason, takes) {
             (Reason::INVALID_MTU, Some(mtu)) if mtu < target.mtu => {
                 target.mtu = mtu;
                 true
             }
             (Reason::STALE_CONNECTION, _) => {
-                *stale_tries += 1;
-                *stale_tries < STALE_TRIES
+                *stale_attempts += 1;
+                *stale_attempts < STALE_CONNECTION_TRIES
             }
             _ => false,
         };
-        let station = call.map(|(conn, _)| conn.station);
+        let station = attempt.map(|(conn, _)| conn.station);
         if let (true, Some(station)) = (again, station)
-            && let Some(next) = self::call(tools, (index, work), station, target)
+            && let Some(next) = self::send_connect_request(tools, (index, work), station, target)
         {
-            *call = Some(next);
+            *attempt = Some(next);
             return;
         }
         self.fail(Upcall::Rejected { by_peer: false, private: &[] });
     }
 }
 
-/// Calls; the connection, and the PSN that its peer begins with. None: there are no queue pair numbers left.
-fn call(
+/// Sends a connection request. Returns the connection and the starting PSN for the peer, or `None`
+/// if no queue pair number is free.
+fn send_connect_request(
     tools: &mut Tools<'_>,
     (link, work): (usize, &Work),
     index: usize,
@@ -344,7 +358,7 @@ fn call(
         responder_resources: target.depth.incoming as u8,
         initiator_depth: target.depth.outgoing as u8,
         ack_timeout: station.timeout.unwrap_or(ACK_TIMEOUT),
-        retry_count: station.retries.unwrap_or(RETRIES),
+        retry_count: station.retries.unwrap_or(ACK_TIMEOUT_RETRIES),
         rnr_retry_count: RNR_RETRIES,
         srq: work.has_srq(),
         private: &target.private,
@@ -365,7 +379,7 @@ fn call(
 /// The passive side.
 impl Link {
     /// Accepts a request.
-    pub(crate) fn answer(
+    pub(crate) fn accept(
         &mut self,
         tools: &mut Tools<'_>,
         (index, id): (usize, ConnId),
@@ -377,7 +391,7 @@ impl Link {
         let ip = request.from.ip();
         let (Some(peer), Some(qpn)) = (station.peer(ip), station.qpns.assign(self.index)) else {
             station.cm.reject(*now, id, Reason::NO_QP, &[]).ok();
-            return self.answer_nobody(tools.kit);
+            return self.fail_accept(tools.kit);
         };
         let rq_psn = Psn::new(random() as u32);
         let depth = ReadDepth {
@@ -395,12 +409,12 @@ impl Link {
         };
         if station.cm.accept(*now, id, &accept).is_err() {
             station.qpns.release(qpn);
-            return self.answer_nobody(tools.kit);
+            return self.fail_accept(tools.kit);
         }
         station.owners.insert(id, Owner::Link(self.index));
-        let work = match std::mem::replace(&mut self.phase, Phase::Between) {
+        let work = match std::mem::replace(&mut self.phase, Phase::Transition) {
             Phase::Idle(work) => work,
-            // dat-core does not do that.
+            // dat-core never accepts with a queue pair that is not idle.
             other => return self.phase = other,
         };
         let terms = Terms {
@@ -413,7 +427,7 @@ impl Link {
             retries: station.retries.unwrap_or(request.retry_count),
             rnr_retries: request.rnr_retry_count,
         };
-        let mut up = Up::new(
+        let mut established = Established::new(
             self.index,
             work,
             terms,
@@ -421,152 +435,166 @@ impl Link {
             peer,
             tools,
         );
-        up.ends = Some((request.from, request.to));
-        self.up(tools, up);
+        established.endpoints = Some((request.from, request.to));
+        self.enter_established(tools, established);
     }
 
-    /// Accepts a request that is not there any more.
-    pub(crate) fn answer_nobody(&mut self, kit: &mut Kit) {
-        if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) {
+    /// Accepts a request that no longer exists: the consumer is told that accepting has failed.
+    pub(crate) fn fail_accept(&mut self, kit: &mut Kit) {
+        if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) {
             self.finish(work);
             kit.fail_soon(self.index);
         }
     }
 
-    /// The peer has seen our acceptance.
-    fn established(&mut self, tools: &mut Tools<'_>) {
-        let Phase::Up(up) = &mut self.phase else { return };
-        if std::mem::replace(&mut up.announced, true) {
+    /// The peer has confirmed the acceptance.
+    fn on_established(&mut self, tools: &mut Tools<'_>) {
+        let Phase::Established(established) = &mut self.phase else { return };
+        if std::mem::replace(&mut established.reported, true) {
             return;
         }
-        let (peer, local) = up.ends.unwrap_or((up.peer.address, tools.station.address()));
-        self.sink.call(Upcall::Established { private: &[], peer, local, depth: up.depth });
+        let (peer, local) =
+            established.endpoints.unwrap_or((established.peer.address, tools.station.address()));
+        self.sink.call(Upcall::Established { private: &[], peer, local, depth: established.depth });
         self.transmit(tools);
     }
 }
 
 /// The connection.
 impl Link {
-    /// What the connection manager has to say of it.
-    pub(crate) fn told(&mut self, tools: &mut Tools<'_>, id: ConnId, event: Event) {
-        // Of an attempt that was followed by another.
+    /// Handles an event from the connection manager.
+    pub(crate) fn on_cm_event(&mut self, tools: &mut Tools<'_>, id: ConnId, event: Event) {
+        // The event belongs to an earlier attempt.
         if self.conn() != Some(id) {
             return;
         }
         match event {
-            Event::Accepted(answer) => self.accepted(tools, &answer),
-            Event::Established => self.established(tools),
+            Event::Accepted(answer) => self.on_accepted(tools, &answer),
+            Event::Established => self.on_established(tools),
             Event::Rejected { private } => {
                 self.fail(Upcall::Rejected { by_peer: true, private: &private })
             }
-            Event::Refused { reason, path_mtu } => self.refused(tools, reason, path_mtu),
+            Event::Refused { reason, path_mtu } => self.on_refused(tools, reason, path_mtu),
             Event::Unreachable => self.fail(Upcall::Unreachable { because: None }),
             Event::TimedOut => self.fail(Upcall::TimedOut),
             Event::AcceptFailed | Event::Withdrawn => self.end(tools, End::NotAccepted),
-            Event::Disconnecting { broke } => self.peer_leaves(tools, broke),
-            Event::Disconnected => self.disconnected(tools),
-            Event::Broken => self.end(tools, End::Broken(Breach::Left)),
-            Event::Stale => self.challenge(tools),
+            Event::Disconnecting { broke } => self.on_peer_disconnecting(tools, broke),
+            Event::Disconnected => self.on_disconnected(tools),
+            Event::Broken => self.end(tools, End::Broken(BreakReason::ConnectionForgotten)),
+            Event::Stale => self.on_stale(tools),
             Event::Request(_) | Event::Released { .. } => {}
         }
     }
 
-    /// The peer's queue pair is said to be in another connection.
-    fn challenge(&mut self, tools: &mut Tools<'_>) {
-        if let Phase::Up(up) = &mut self.phase {
-            up.rc.challenge(tools.now, &mut tools.kit.burst);
-            if up.rc.is_last_try() {
-                tools.station.probe_host(up.peer.address, tools.now);
+    /// A message claims that the peer's queue pair is in another connection.
+    fn on_stale(&mut self, tools: &mut Tools<'_>) {
+        if let Phase::Established(established) = &mut self.phase {
+            established.rc.start_challenge(tools.now, &mut tools.kit.burst);
+            if established.rc.is_last_retry() {
+                tools.station.probe_host(established.peer.address, tools.now);
             }
-            tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
-            tools.kit.wheel.set(self.index, up.rc.deadline());
+            tools.station.send(&established.peer, &mut tools.kit.burst, tools.now);
+            tools.kit.wheel.set(self.index, established.rc.deadline());
         }
     }
 
-    /// A packet for it has come, from where its peer's can come from.
+    /// Handles a packet for this queue pair from an address that its peer may have.
     #[inline]
     pub(crate) fn receive(&mut self, tools: &mut Tools<'_>, from: SocketAddr, packet: &Packet<'_>) {
-        if let Phase::Up(up) = &mut self.phase
-            && (up.peer.is_new() || !up.announced)
-            && up.rc.proves_peer(packet)
+        if let Phase::Established(established) = &mut self.phase
+            && (established.peer.is_new() || !established.reported)
+            && established.rc.has_expected_psn(packet)
         {
-            up.peer.comes_from(tools.station.address(), from);
-            // The consumer hears of the connection before it hears of a message: the RTU may be lost, or have
-            // come with the packet.
-            if !up.announced {
-                tools.station.cm.established_by_data(tools.now, up.conn.id);
-                self.established(tools);
+            established.peer.comes_from(tools.station.address(), from);
+            // The consumer must learn of the connection before it learns of a message. The RTU may
+            // have been lost, or it may arrive after the packet.
+            if !established.reported {
+                tools.station.cm.established_by_data(tools.now, established.conn.id);
+                self.on_established(tools);
             }
         }
-        let up = match &mut self.phase {
-            Phase::Up(up) => up,
-            Phase::Parting(parting) => return parting.receive(tools, packet),
+        let established = match &mut self.phase {
+            Phase::Established(established) => established,
+            Phase::Disconnecting(disconnecting) => return disconnecting.receive(tools, packet),
             _ => return,
         };
         if !std::mem::replace(&mut self.touched, true) {
             tools.kit.touched.push(self.index);
         }
-        // A READ is carried out when it is answered: before anything that was asked for behind it.
-        if up.rc.wants_tx() && changes_memory(packet) {
-            up.failure = up.failure.or(up.transmit(tools).err());
+        // A READ is carried out when its responses are created. That must happen before any later
+        // request changes the memory.
+        if established.rc.wants_tx() && changes_memory(packet) {
+            established.failure = established.failure.or(established.transmit(tools).err());
         }
-        // What failed is dealt with when all that came has been looked at.
-        up.failure = up.failure.or(up.rc.receive(tools.now, packet).err());
+        // The failure is handled when the whole batch of packets has been processed.
+        established.failure =
+            established.failure.or(established.rc.receive(tools.now, packet).err());
     }
 
-    /// All that came at one time has been looked at.
+    /// A batch of packets has been processed.
     #[inline]
     pub(crate) fn after_receive(&mut self, tools: &mut Tools<'_>) {
         self.touched = false;
-        let Phase::Up(up) = &mut self.phase else { return };
-        if let Some(failure) = up.failure {
+        let Phase::Established(established) = &mut self.phase else { return };
+        if let Some(failure) = established.failure {
             return self.end(tools, End::Broken(failure.into()));
         }
-        // Whether or not the refusal has left already: with a message behind it in one batch it has.
-        if let Some(Arrival { octets, whole }) = up.rc.take_stalled() {
+        // The RNR NAK may have been sent already: that happens if another message follows in the
+        // batch.
+        if let Some(Arrival { octets, whole }) = established.rc.take_rnr_arrival() {
             self.sink.call(Upcall::ReceiverNotReady { octets, whole });
         }
-        if up.rc.wants_tx() || up.closing.is_some() || up.peer_leaves.is_some() {
+        if established.rc.wants_tx()
+            || established.closing.is_some()
+            || established.peer_disconnect.is_some()
+        {
             self.transmit(tools);
         }
-        let Phase::Up(up) = &mut self.phase else { return };
-        if !up.rc.owes_ack() {
-            // The engine has sent it.
-            up.debt.paid();
+        let Phase::Established(established) = &mut self.phase else { return };
+        if !established.rc.owes_ack() {
+            // The engine has sent the acknowledgement.
+            established.delayed_ack.sent();
         } else {
-            up.debt.grows(tools.now);
+            established.delayed_ack.owe(tools.now);
             if !std::mem::replace(&mut self.owing, true) {
                 tools.kit.owing.push(self.index);
             }
         }
-        tools.kit.wheel.set(self.index, up.rc.deadline());
+        tools.kit.wheel.set(self.index, established.rc.deadline());
     }
 
-    /// Whether a message of the peer has come in part.
+    /// Whether only part of a message of the peer has arrived.
     #[inline]
     pub(crate) fn is_mid_message(&self) -> bool {
-        matches!(&self.phase, Phase::Up(up) if up.rc.is_mid_message())
+        matches!(&self.phase, Phase::Established(established) if established.rc.is_mid_message())
     }
 
-    /// Whether the consumer has sent something since an acknowledgement is owed.
+    /// Whether the consumer has sent something since the acknowledgement has been owed.
     #[inline]
-    pub(crate) fn has_answered(&self) -> bool {
-        matches!(&self.phase, Phase::Up(up) if up.debt.has_answer())
-    }
-
-    /// Whether it owes an acknowledgement that can wait.
-    #[inline]
-    pub(crate) fn holds(&mut self, now: Instant) -> bool {
-        match &mut self.phase {
-            Phase::Up(up) => up.rc.owes_ack() && up.closing.is_none() && up.debt.holds(now),
+    pub(crate) fn consumer_has_sent(&self) -> bool {
+        match &self.phase {
+            Phase::Established(established) => established.delayed_ack.consumer_has_sent(),
             _ => false,
         }
     }
 
-    /// When the acknowledgement leaves that it owes.
-    pub(crate) fn acknowledges_at(&self) -> Option<Instant> {
+    /// Whether it owes an acknowledgement that can be delayed further.
+    #[inline]
+    pub(crate) fn can_delay_ack(&mut self, now: Instant) -> bool {
+        match &mut self.phase {
+            Phase::Established(established) => {
+                established.rc.owes_ack()
+                    && established.closing.is_none()
+                    && established.delayed_ack.can_wait(now)
+            }
+            _ => false,
+        }
+    }
+
+    /// When the acknowledgement that it owes must be sent.
+    pub(crate) fn ack_deadline(&self) -> Option<Instant> {
         match &self.phase {
-            Phase::Up(up) => up.debt.due(),
+            Phase::Established(established) => established.delayed_ack.deadline(),
             _ => None,
         }
     }
@@ -574,107 +602,113 @@ impl Link {
     /// Sends the acknowledgement that is owed.
     pub(crate) fn acknowledge(&mut self, tools: Option<&mut Tools<'_>>) {
         self.owing = false;
-        let (Phase::Up(up), Some(tools)) = (&mut self.phase, tools) else { return };
-        if up.rc.owes_ack() {
-            up.rc.acknowledge(&mut tools.kit.burst);
-            tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
+        let (Phase::Established(established), Some(tools)) = (&mut self.phase, tools) else {
+            return;
+        };
+        if established.rc.owes_ack() {
+            established.rc.acknowledge(&mut tools.kit.burst);
+            tools.station.send(&established.peer, &mut tools.kit.burst, tools.now);
         }
-        up.debt.paid();
-        if up.closing.is_some() {
+        established.delayed_ack.sent();
+        if established.closing.is_some() {
             self.transmit(tools);
         }
     }
 
-    /// Sends what is ready.
+    /// Sends everything that is ready.
     pub(crate) fn transmit(&mut self, tools: &mut Tools<'_>) {
         match &mut self.phase {
-            Phase::Up(up) => {
-                if up.rc.is_wound_up()
-                    && let Some(end) = up.peers_end()
+            Phase::Established(established) => {
+                if established.rc.is_peer_close_done()
+                    && let Some(end) = established.end_by_peer()
                 {
                     return self.end(tools, end);
                 }
-                if let Err(failure) = up.transmit(tools) {
-                    up.failure = Some(failure);
+                if let Err(failure) = established.transmit(tools) {
+                    established.failure = Some(failure);
                     return self.end(tools, End::Broken(failure.into()));
                 }
-                if let Some(how) = up.closing
-                    && up.rc.is_drained()
+                if let Some(how) = established.closing
+                    && established.rc.is_drained()
                 {
                     return self.end(tools, End::Local(how));
                 }
-                tools.kit.wheel.set(self.index, up.rc.deadline());
+                tools.kit.wheel.set(self.index, established.rc.deadline());
             }
-            Phase::Parting(parting) => {
-                parting.rest.flush();
-                parting.transmit(tools);
+            Phase::Disconnecting(disconnecting) => {
+                disconnecting.responder.flush();
+                disconnecting.transmit(tools);
             }
             Phase::Ended(work) => work.flush(),
-            Phase::Idle(_) | Phase::Dialing(_) | Phase::Between => {}
+            Phase::Idle(_) | Phase::Connecting(_) | Phase::Transition => {}
         }
     }
 
-    /// Sends what had to wait for others.
-    pub(crate) fn go_on(&mut self, tools: &mut Tools<'_>) {
+    /// Continues to send after other queue pairs have had their turn.
+    pub(crate) fn resume_transmit(&mut self, tools: &mut Tools<'_>) {
         match &mut self.phase {
-            Phase::Up(up) => up.queued = false,
-            Phase::Parting(parting) => parting.queued = false,
+            Phase::Established(established) => established.queued = false,
+            Phase::Disconnecting(disconnecting) => disconnecting.queued = false,
             _ => return,
         }
         self.transmit(tools);
     }
 
-    /// The same where there is no connection any more.
+    /// Flushes what has been posted since the connection ended.
     pub(crate) fn flush_ended(&mut self) {
         if let Phase::Ended(work) = &mut self.phase {
             work.flush();
         }
     }
 
-    /// A time is over.
+    /// Handles a deadline that has passed.
     pub(crate) fn expire(&mut self, tools: &mut Tools<'_>) {
-        let Phase::Up(up) = &mut self.phase else { return };
-        let before = up.rc.stats();
-        if let Some(quiet) = up.rc.quiet_for(tools.now)
-            && tools.station.lives(up.conn.peer, quiet, tools.now)
+        let Phase::Established(established) = &mut self.phase else { return };
+        let before = established.rc.stats();
+        if let Some(silence) = established.rc.silent_for(tools.now)
+            && tools.station.lives(established.conn.peer, silence, tools.now)
         {
-            up.rc.peer_lives(tools.now);
+            established.rc.note_peer_alive(tools.now);
         }
-        match up.rc.expire(tools.now) {
+        match established.rc.expire(tools.now) {
             Ok(()) => {
-                let after = up.rc.stats();
-                let timed_out = up.rc.ask_again(tools.now, &mut tools.kit.burst)
+                let after = established.rc.stats();
+                let timed_out = established.rc.repeat_challenge(tools.now, &mut tools.kit.burst)
                     || after.timeouts > before.timeouts;
                 let is_silent = timed_out || after.probes > before.probes;
                 if is_silent {
-                    tools.station.probe_port(up.peer.address, up.conn.id, up.peer_qpn);
+                    tools.station.probe_port(
+                        established.peer.address,
+                        established.conn.id,
+                        established.peer_qpn,
+                    );
                 }
-                // Before the last timeout: what is heard of the host later comes too late.
-                if timed_out || is_silent && up.rc.is_last_try() {
-                    tools.station.probe_host(up.peer.address, tools.now);
+                // The host is probed before the last timeout: a later answer would come too late.
+                if timed_out || is_silent && established.rc.is_last_retry() {
+                    tools.station.probe_host(established.peer.address, tools.now);
                 }
-                tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
+                tools.station.send(&established.peer, &mut tools.kit.burst, tools.now);
                 self.transmit(tools);
             }
             Err(failure) => {
                 if failure == Failure::Stale {
-                    tools.station.cm.stale(tools.now, up.conn.id);
+                    tools.station.cm.stale(tools.now, established.conn.id);
                 }
-                up.failure = Some(failure);
+                established.failure = Some(failure);
                 self.end(tools, End::Broken(failure.into()));
             }
         }
     }
 }
 
-/// Whether memory that a READ before it shows may be other memory afterwards.
+/// Whether a request may change memory that an earlier READ returns.
 #[inline]
 fn changes_memory(packet: &Packet<'_>) -> bool {
     use Operation::{CompareSwap, FetchAdd, Send, Write};
     matches!(packet.bth.opcode.operation(), Send | Write | FetchAdd | CompareSwap)
 }
 
-/// When a consumer gives up that says after how long.
+/// The time at which a consumer with this timeout gives up.
 pub(crate) fn deadline(now: Instant, timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| now.checked_add(timeout))
 }
@@ -683,15 +717,15 @@ pub(crate) fn deadline(now: Instant, timeout: Option<Duration>) -> Option<Instan
 mod tests {
     use std::time::Duration;
 
-    use super::{ACK_TIMEOUT, RETRIES};
+    use super::{ACK_TIMEOUT, ACK_TIMEOUT_RETRIES};
     use crate::station::OUTAGE;
 
-    /// The end of a peer of which nothing is known is reported within 5 s. A peer that is known to live may
-    /// be silent for 8 s and more.
+    /// The death of a peer is reported within 5 s if nothing is known of its host. A peer that is
+    /// known to be alive may be silent for 8 s and more.
     #[test]
     fn default_times() {
         let timeout = Duration::from_nanos(4096 << ACK_TIMEOUT.code());
-        assert!(timeout * (u32::from(RETRIES) + 1) < Duration::from_secs(5));
+        assert!(timeout * (u32::from(ACK_TIMEOUT_RETRIES) + 1) < Duration::from_secs(5));
         assert!(OUTAGE >= Duration::from_secs(8));
     }
 }

@@ -1,5 +1,5 @@
-//! What a message costs in the engines alone: two streams in one thread, and a copy in memory for TCP.
-//! `cargo bench -p rnic --bench stream [FILTER]`
+//! Measures the cost of a message in the engines alone: two streams in one thread, with a memory
+//! copy in place of TCP. `cargo bench -p rnic --bench stream [FILTER]`
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
@@ -34,7 +34,7 @@ impl Side {
             max_request_segments: 4,
             max_recv_segments: 4,
         };
-        // SAFETY: all in one thread.
+        // SAFETY: everything runs in one thread.
         let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
         let stream = Stream::new(
             work,
@@ -70,7 +70,7 @@ impl Side {
         let mut out = [const { MaybeUninit::<Wc>::uninit() }; 32];
         let mut all = 0;
         loop {
-            // SAFETY: all in one thread.
+            // SAFETY: everything runs in one thread.
             match unsafe { self.cq.poll(&mut out) } {
                 0 => return all,
                 n => all += n,
@@ -79,7 +79,7 @@ impl Side {
     }
 }
 
-/// Moves everything that `from` has to send; the time of sending and receiving.
+/// Moves everything that `from` has to send. Returns the time spent on sending and on receiving.
 fn carry(from: &mut Side, to: &mut Side, tx: &mut TxVec, rx: &mut RxVec) -> (Duration, Duration) {
     let (mut sending, mut receiving) = (Duration::ZERO, Duration::ZERO);
     loop {
@@ -99,7 +99,7 @@ fn carry(from: &mut Side, to: &mut Side, tx: &mut TxVec, rx: &mut RxVec) -> (Dur
                 let mut at = 0;
                 while let Some(from) = piece.as_mut().filter(|_| at < place.iov_len) {
                     let n = from.iov_len.min(place.iov_len - at);
-                    // SAFETY: both are valid until the streams are called again.
+                    // SAFETY: both pieces are valid until the streams are called again.
                     unsafe {
                         let target = place.iov_base.cast::<u8>().add(at);
                         target.copy_from_nonoverlapping(from.iov_base.cast::<u8>(), n);
@@ -138,7 +138,7 @@ fn run(what: &str, window: usize, len: usize, op: fn(&Side) -> SendOp, rounds: u
             let start = Instant::now();
             if matches!(op, SendOp::Send { .. }) {
                 for id in 0..window as u64 {
-                    // SAFETY: one thread; the memory outlives the stream.
+                    // SAFETY: everything runs in one thread, and the memory outlives the stream.
                     unsafe { b.qp.post_recv(&RecvWr { id, segments: &to, quiet: false }) }.unwrap();
                 }
             }
@@ -174,7 +174,8 @@ fn run(what: &str, window: usize, len: usize, op: fn(&Side) -> SendOp, rounds: u
     let [all, recv_poll, post, send, receive] = best;
     let rate = len as f64 / all;
     println!(
-        "{what:<28} {all:>9.1} ns  = recv+poll {recv_poll:.1} + post {post:.1} + tx {send:.1} + copy, rx {receive:.1}  ({rate:.1} GB/s)"
+        "{what:<28} {all:>9.1} ns  = recv+poll {recv_poll:.1} + post {post:.1} + tx {send:.1} \
+         + copy, rx {receive:.1}  ({rate:.1} GB/s)"
     );
 }
 

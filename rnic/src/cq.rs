@@ -1,4 +1,4 @@
-//! Completion queue.
+//! Completion queues.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -7,43 +7,47 @@ use crate::ring::{OutOfMemory, Ring};
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use crate::wr::{Wc, WcStatus};
 
-/// What a completion queue tells its owner.
+/// What a completion queue reports to its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CqEvent {
-    /// It was armed and has a completion that counts; it is armed no more.
+    /// The queue was armed and has received a completion for which it was armed. It is no longer
+    /// armed.
     Ready,
-    /// It had no room for a completion, which is lost, and so are all that follow. Told once.
+    /// The queue had no room for a completion. That completion and all later ones are lost. This is
+    /// reported once.
     Overflow,
 }
 
-/// Completions of any number of queue pairs: produced under the engine lock, consumed by one thread at a time.
+/// The completions of any number of queue pairs. They are produced under the engine lock and
+/// consumed by one thread at a time.
 pub struct Cq {
     ring: UnsafeCell<Ring<Wc>>,
     armed: AtomicU8,
     overrun: AtomicBool,
-    fresh: UnsafeCell<Fresh>,
+    unannounced: UnsafeCell<Unannounced>,
     notify: Box<dyn Fn(CqEvent) + Send + Sync>,
 }
 
-/// What was pushed since the last look at `armed`; the producer's.
+/// What has been pushed since the last call of `announce`. It belongs to the producer.
 #[derive(Clone, Copy, Default)]
-struct Fresh {
+struct Unannounced {
     any: bool,
     solicited: bool,
 }
 
 const DISARMED: u8 = 0;
-const ANY: u8 = 1;
-const SOLICITED: u8 = 2;
+const ARMED_ANY: u8 = 1;
+const ARMED_SOLICITED: u8 = 2;
 
-// SAFETY: `ring` is shared as its type allows and replaced only while both its sides rest (`resize`); `fresh` is the
-// producer's alone.
+// SAFETY: `ring` is shared as its type allows, and `resize` replaces it only while its caller is
+// both producer and consumer; `unannounced` belongs to the producer alone.
 unsafe impl Send for Cq {}
 // SAFETY: as above.
 unsafe impl Sync for Cq {}
 
 impl Cq {
-    /// A queue for at least `depth` completions. `notify` is called under the engine lock and must not call the engine.
+    /// Creates a queue for at least `depth` completions. `notify` is called under the engine lock
+    /// and must not call the engine.
     pub fn new(
         depth: usize,
         notify: impl Fn(CqEvent) + Send + Sync + 'static,
@@ -52,15 +56,15 @@ impl Cq {
             ring: UnsafeCell::new(Ring::new(depth, 0)?),
             armed: AtomicU8::new(DISARMED),
             overrun: AtomicBool::new(false),
-            fresh: UnsafeCell::default(),
+            unannounced: UnsafeCell::default(),
             notify: Box::new(notify),
         })
     }
 
-    /// Moves completions out, oldest first; returns how many.
+    /// Moves completions into `out`, oldest first, and returns their number.
     ///
     /// # Safety
-    /// One thread at a time.
+    /// Only one thread at a time may call this.
     #[inline]
     pub unsafe fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize {
         // SAFETY: the caller is the only consumer.
@@ -74,13 +78,14 @@ impl Cq {
         }
     }
 
-    /// Hands up to `max` completions to `take`, oldest first; returns how many.
+    /// Passes up to `max` completions to `take`, oldest first, and returns their number.
     ///
     /// # Safety
-    /// One thread at a time; `take` does not call this queue.
+    /// Only one thread at a time may call this, and `take` must not call this queue.
     #[inline]
     pub unsafe fn poll_with(&self, max: usize, mut take: impl FnMut(Wc)) -> usize {
-        // SAFETY: the caller is the only consumer; filled slots are initialised and the consumer's.
+        // SAFETY: the caller is the only consumer; filled slots are initialised and belong to the
+        // consumer.
         unsafe {
             let ring = self.ring();
             let head = ring.head();
@@ -96,7 +101,7 @@ impl Cq {
         }
     }
 
-    /// Whether a poll would find nothing.
+    /// Whether a poll would return nothing.
     ///
     /// # Safety
     /// As [`poll`](Self::poll).
@@ -106,28 +111,32 @@ impl Cq {
         unsafe { !self.ring().is_filled(self.ring().head()) }
     }
 
-    /// Asks for one [`CqEvent::Ready`] at the next completion (`solicited`: the next solicited or failed one); of two wishes the last one holds. False:
-    /// the queue is not empty, poll again; nothing was armed.
+    /// Requests one [`CqEvent::Ready`] at the next completion, or with `solicited` at the next
+    /// solicited or failed one. The latest call wins. Returns false without arming if the queue is
+    /// not empty: the caller must poll again.
     ///
     /// # Safety
     /// As [`poll`](Self::poll).
     pub unsafe fn arm(&self, solicited: bool) -> bool {
-        self.armed.store(if solicited { SOLICITED } else { ANY }, Ordering::Relaxed);
-        // Either the producer sees the mark (its fence is in `announce`) or the look below sees its completion.
+        self.armed.store(if solicited { ARMED_SOLICITED } else { ARMED_ANY }, Ordering::Relaxed);
+        // Either the producer sees that the queue is armed (its fence is in `announce`), or the
+        // check below sees the producer's completion.
         fence(Ordering::SeqCst);
         // SAFETY: the caller is the only consumer.
         if unsafe { self.is_empty() } {
             return true;
         }
-        // Already taken: the event is on its way, which does no harm.
+        // If the producer has already disarmed the queue, an event is on its way, which does no
+        // harm.
         self.armed.store(DISARMED, Ordering::Relaxed);
         false
     }
 
-    /// Changes the depth to at least `depth`; nothing queued is lost. False: more is queued than that, nothing changed.
+    /// Changes the depth to at least `depth`. No queued completion is lost. Returns false, and
+    /// changes nothing, if more than `depth` completions are queued.
     ///
     /// # Safety
-    /// Under the engine lock, and as [`poll`](Self::poll).
+    /// The engine lock must be held, and the requirements of [`poll`](Self::poll) apply.
     pub unsafe fn resize(&self, depth: usize) -> Result<bool, OutOfMemory> {
         let ring = Ring::<Wc>::new(depth, 0)?;
         // SAFETY: the caller is producer and consumer of both rings.
@@ -146,26 +155,27 @@ impl Cq {
         Ok(true)
     }
 
-    /// Adds a completion; [`announce`](Self::announce) must follow, after any number of them.
+    /// Adds a completion. After any number of calls, [`announce`](Self::announce) must follow.
     ///
     /// # Safety
-    /// Under the engine lock.
+    /// The engine lock must be held.
     #[inline]
     pub(crate) unsafe fn push(&self, wc: Wc, solicited: bool) {
-        // SAFETY: the caller is the only producer, and a vacant slot is the producer's.
+        // SAFETY: the caller is the only producer, and a vacant slot belongs to the producer.
         unsafe {
             let ring = self.ring();
             match ring.vacant() {
-                // Behind a gap nothing makes sense any more.
+                // After a lost completion, later ones are discarded too, so that the sequence has
+                // no gap.
                 Some(slot) if !self.overrun.load(Ordering::Relaxed) => {
                     slot.header().write(wc);
                     ring.publish();
                 }
                 _ => self.overrun(),
             }
-            let fresh = &mut *self.fresh.get();
-            fresh.any = true;
-            fresh.solicited |= solicited || wc.status != WcStatus::Success;
+            let unannounced = &mut *self.unannounced.get();
+            unannounced.any = true;
+            unannounced.solicited |= solicited || wc.status != WcStatus::Success;
         }
     }
 
@@ -176,20 +186,22 @@ impl Cq {
         }
     }
 
-    /// Tells the owner about what was pushed, if it wants to know. One fence for a batch of completions.
+    /// Notifies the owner of the pushed completions if the queue is armed for them. One fence
+    /// serves a whole batch of completions.
     ///
     /// # Safety
-    /// Under the engine lock.
+    /// The engine lock must be held.
     #[inline]
     pub(crate) unsafe fn announce(&self) {
-        // SAFETY: `fresh` is the producer's, and the caller is the only one.
-        let Fresh { any, solicited } = std::mem::take(unsafe { &mut *self.fresh.get() });
+        // SAFETY: `unannounced` belongs to the producer, and the caller is the only one.
+        let Unannounced { any, solicited } =
+            std::mem::take(unsafe { &mut *self.unannounced.get() });
         if !any {
             return;
         }
         fence(Ordering::SeqCst);
         let armed = self.armed.load(Ordering::Relaxed);
-        if (armed == ANY || (armed == SOLICITED && solicited))
+        if (armed == ARMED_ANY || (armed == ARMED_SOLICITED && solicited))
             && self
                 .armed
                 .compare_exchange(armed, DISARMED, Ordering::Relaxed, Ordering::Relaxed)
@@ -200,7 +212,7 @@ impl Cq {
     }
 
     fn ring(&self) -> &Ring<Wc> {
-        // SAFETY: replaced only while nobody else uses it (`resize`).
+        // SAFETY: `resize` replaces the ring only while nobody else uses it.
         unsafe { &*self.ring.get() }
     }
 }

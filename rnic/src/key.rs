@@ -1,4 +1,4 @@
-//! The table of STags: which memory a key names, and who may touch it.
+//! The table of STags: which memory a key names, and who may access it.
 
 pub mod window;
 
@@ -10,21 +10,21 @@ use work::Access;
 
 use self::window::Windows;
 
-/// A protection domain: keys and queue pairs of different ones do not meet.
+/// A protection domain. A queue pair can use only keys of its own domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pd(u32);
 
-/// Who uses a key, or may: a queue pair of a protection domain, or all of them.
+/// Who uses a key, or may use it: one queue pair of a protection domain, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope(u64);
 
 impl Scope {
-    /// The queue pair alone. Its number comes from [`Keys::qp_number`].
+    /// The scope of a single queue pair. Its number comes from [`Keys::qp_number`].
     pub(crate) fn of_qp(pd: Pd, number: u32) -> Self {
         Scope(u64::from(pd.0) << 32 | u64::from(number))
     }
 
-    /// Whether one who acts as `self` may use what belongs to `owner`.
+    /// Whether a user with the scope `self` may use what belongs to `owner`.
     #[inline]
     fn is_within(self, owner: u64) -> bool {
         owner == self.0 || owner == self.0 & !u64::from(u32::MAX)
@@ -37,19 +37,19 @@ impl From<Pd> for Scope {
     }
 }
 
-/// One of the kinds of access.
+/// One kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Right {
-    /// Gather from it.
+    /// The local side gathers from it.
     LocalRead = 1,
-    /// Receive or read into it.
+    /// The local side receives or reads into it.
     LocalWrite = 2,
-    /// RDMA read by a peer.
+    /// A peer reads it (RDMA read).
     RemoteRead = 4,
-    /// RDMA write by a peer.
+    /// A peer writes to it (RDMA write).
     RemoteWrite = 8,
-    /// Atomic operation by a peer.
+    /// A peer performs an atomic operation on it.
     RemoteAtomic = 16,
 }
 
@@ -74,10 +74,10 @@ pub enum KeyError {
     /// The region does not grant this access.
     #[error("access right missing")]
     Access,
-    /// Not inside the region.
+    /// The range is not inside the region.
     #[error("base/bounds violation")]
     Bounds,
-    /// The end lies beyond 2^64.
+    /// The end of the range lies beyond 2^64.
     #[error("tagged offset wraps")]
     Wrap,
 }
@@ -85,7 +85,7 @@ pub enum KeyError {
 /// Why memory could not be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// Its end lies beyond 2^64.
+    /// The end of the region lies beyond 2^64.
     #[error("the region wraps around the address space")]
     Range,
     /// [`Keys::MAX`] keys are in use, or there is no memory for one more.
@@ -93,11 +93,12 @@ pub enum RegisterError {
     Exhausted,
 }
 
-/// The keys of an adapter. Looking one up takes no lock.
+/// The keys of an adapter. A lookup takes no lock.
 ///
-/// An STag is a random number, and its low bits are its place in a table with room for twice as many: so a peer that
-/// guesses hits a live one with probability (live regions) / 2^32, and a look-up is one load. When the table doubles,
-/// all keys stay valid, since places that differ in the low bits still do with one bit more.
+/// An STag is a random number, and its low bits are its index in a table that has at least twice as
+/// many slots as keys. So a lookup is one load, and a peer that guesses hits a live key with the
+/// probability (live keys) / 2^32. When the table doubles, all keys stay valid: indices that differ
+/// in the low bits still differ with one bit more.
 pub struct Keys {
     table: AtomicPtr<Table>,
     registry: Mutex<Registry>,
@@ -106,15 +107,15 @@ pub struct Keys {
 }
 
 struct Registry {
-    /// The table in use is the last; a look-up may still be in an older one.
+    /// The last table is the current one. A lookup may still use an older one.
     tables: Vec<*mut Table>,
     live: usize,
     random: RandomState,
-    drawn: u64,
+    stags_drawn: u64,
     windows: Windows,
 }
 
-// SAFETY: the tables are freed by the drop of `Keys` only.
+// SAFETY: only the drop of `Keys` frees the tables.
 unsafe impl Send for Registry {}
 
 struct Table {
@@ -122,10 +123,11 @@ struct Table {
     slots: Box<[Slot]>,
 }
 
-/// A place for one key. The fields are valid while `stag` is what the reader looks for, before and after it reads them.
+/// A slot for one key. The other fields are valid if `stag` has the value that the reader looks for
+/// both before and after it reads them.
 #[derive(Default)]
 struct Slot {
-    /// 0: free.
+    /// 0: the slot is free.
     stag: AtomicU32,
     rights: AtomicU32,
     /// A [`Scope`].
@@ -133,34 +135,35 @@ struct Slot {
     /// The tagged offset of the first byte.
     base: AtomicU64,
     len: AtomicU64,
-    /// What makes a tagged offset an address, added to it: 0 unless the key's offsets count from zero.
-    shift: AtomicU64,
+    /// Added to a tagged offset to get an address. It is 0 unless the key's offsets count from
+    /// zero.
+    addr_shift: AtomicU64,
 }
 
-/// What a key stands for.
+/// The memory that a key names, and who may access it.
 #[derive(Clone, Copy)]
 struct Entry {
     owner: u64,
     rights: u32,
     base: u64,
     len: u64,
-    shift: u64,
+    addr_shift: u64,
 }
 
 impl Keys {
-    /// Keys at most.
+    /// Maximum number of keys.
     pub const MAX: usize = 1 << 20;
 
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new() -> Self {
-        let table = Table::new(64).expect("the first table has 3 KiB");
+        let table = Table::new(64).expect("the first table needs only 3 KiB");
         Keys {
             table: AtomicPtr::new(table),
             registry: Mutex::new(Registry {
                 tables: vec![table],
                 live: 0,
                 random: RandomState::new(),
-                drawn: 0,
+                stags_drawn: 0,
                 windows: Windows::default(),
             }),
             pds: AtomicU32::new(1),
@@ -168,12 +171,12 @@ impl Keys {
         }
     }
 
-    /// A new protection domain.
+    /// Creates a protection domain.
     pub fn pd(&self) -> Pd {
         Pd(self.pds.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A number for a queue pair: not 0.
+    /// Assigns a number to a queue pair. It is never 0.
     pub(crate) fn qp_number(&self) -> u32 {
         match self.qps.fetch_add(1, Ordering::Relaxed) {
             0 => self.qps.fetch_add(1, Ordering::Relaxed),
@@ -181,14 +184,15 @@ impl Keys {
         }
     }
 
-    /// Keys in use now: of regions and of windows that are bound or about to be.
+    /// The number of keys in use: those of regions, and of windows that are bound or have a bind
+    /// posted.
     pub fn live(&self) -> usize {
         self.registry().live
     }
 
-    /// Whether `by` may access `len` bytes at the tagged offset `to` through `stag`; answers their address. Zero bytes may be
-    /// accessed through any key that grants the right. The order of the checks is siw's, so that a peer is told the same
-    /// cause.
+    /// Checks whether `by` may access `len` bytes at the tagged offset `to` through `stag`, and
+    /// returns their address. Any key that grants the right allows an access of zero bytes. The
+    /// checks have the same order as in siw, so that a peer is told the same cause.
     #[inline]
     pub fn check(
         &self,
@@ -217,7 +221,8 @@ impl Keys {
         Ok(entry)
     }
 
-    /// Makes a key for `len` bytes at `addr`; with `zero_based` they are at the tagged offsets from 0 on.
+    /// Creates a key for `len` bytes at `addr`. With `zero_based` their tagged offsets count from
+    /// 0.
     pub(crate) fn register(
         &self,
         pd: Pd,
@@ -233,7 +238,7 @@ impl Keys {
         self.registry().add(&self.table, Entry::new(owner, access, addr, len, zero_based))
     }
 
-    /// Ends the life of a region's key, and of the keys of windows bound to it.
+    /// Invalidates a region's key and the keys of windows bound to it.
     pub(crate) fn deregister(&self, stag: u32) {
         let mut registry = self.registry();
         registry.remove(stag);
@@ -247,23 +252,25 @@ impl Keys {
 
 impl Registry {
     fn current(&self) -> &Table {
-        // SAFETY: tables live as long as the registry; there is always one.
-        unsafe { &**self.tables.last().expect("the first table is made in new") }
+        // SAFETY: tables live as long as the registry, and there is always at least one.
+        unsafe { &**self.tables.last().expect("new creates the first table") }
     }
 
-    /// A random STag whose place is free; half of the places are, so two tries do on average.
-    fn draw(&mut self) -> u32 {
+    /// A random STag whose slot is free. At least half of the slots are free, so it takes two tries
+    /// on average at most.
+    fn random_stag(&mut self) -> u32 {
         loop {
-            // SipHash under a key of the operating system's randomness: one who sees some outputs cannot tell the next.
-            let stag = self.random.hash_one(self.drawn) as u32;
-            self.drawn += 1;
+            // SipHash with a key from the operating system's random numbers: whoever sees some
+            // STags cannot predict the next.
+            let stag = self.random.hash_one(self.stags_drawn) as u32;
+            self.stags_drawn += 1;
             if stag != 0 && self.current().slot(stag).stag.load(Ordering::Relaxed) == 0 {
                 return stag;
             }
         }
     }
 
-    /// Puts an entry into the table under a new STag.
+    /// Adds an entry to the table under a new STag.
     fn add(&mut self, table: &AtomicPtr<Table>, entry: Entry) -> Result<u32, RegisterError> {
         if self.live >= Keys::MAX {
             return Err(RegisterError::Exhausted);
@@ -274,17 +281,18 @@ impl Registry {
             self.tables.push(grown);
             table.store(grown, Ordering::Release);
         }
-        let stag = self.draw();
+        let stag = self.random_stag();
         self.live += 1;
         let slot = self.current().slot(stag);
-        // Not before the marks of the slot's earlier use are gone (`remove`) may its fields change.
+        // The entry's fields must not change before the stores of 0 to the slot's earlier `stag`
+        // (in `remove`) are visible.
         fence(Ordering::Release);
         slot.set(entry);
         slot.stag.store(stag, Ordering::Release);
         Ok(stag)
     }
 
-    /// Takes an STag out of the table.
+    /// Removes an STag from the table.
     fn remove(&mut self, stag: u32) {
         let mut found = false;
         for slot in self.slots(stag) {
@@ -294,7 +302,8 @@ impl Registry {
         self.live -= usize::from(found);
     }
 
-    /// Where an STag is found, also by look-ups which still are in an older table.
+    /// The slots that hold an STag, in the current table and in older ones that lookups may still
+    /// use.
     fn slots(&self, stag: u32) -> impl Iterator<Item = &Slot> {
         // SAFETY: tables live as long as the registry.
         let slots = self.tables.iter().map(move |&table| unsafe { &*table }.slot(stag));
@@ -303,12 +312,13 @@ impl Registry {
 }
 
 impl Table {
-    /// `None`: there is no memory for it.
+    /// Returns `None` if there is no memory for the table.
     fn new(slots: usize) -> Option<*mut Table> {
         let mut empty = Vec::new();
         empty.try_reserve_exact(slots).ok()?;
         empty.resize_with(slots, Slot::default);
-        // A box of one: `Box::new` would end the process where there is no memory.
+        // The box is made from a vector of one element: `Box::new` would end the process if there
+        // is no memory.
         let mut one = Vec::new();
         one.try_reserve_exact(1).ok()?;
         one.push(Table { mask: slots as u32 - 1, slots: empty.into_boxed_slice() });
@@ -320,7 +330,7 @@ impl Table {
         for slot in &self.slots {
             let stag = slot.stag.load(Ordering::Relaxed);
             if stag != 0 {
-                // SAFETY: just made, and nobody else has it.
+                // SAFETY: the table has just been created, and nobody else has a pointer to it.
                 let copy = unsafe { &*grown }.slot(stag);
                 copy.set(slot.entry());
                 copy.stag.store(stag, Ordering::Relaxed);
@@ -331,7 +341,7 @@ impl Table {
 
     #[inline]
     fn slot(&self, stag: u32) -> &Slot {
-        // SAFETY: `mask` is the number of slots, a power of two, less one.
+        // SAFETY: `mask` is the number of slots, a power of two, minus one.
         unsafe { self.slots.get_unchecked((stag & self.mask) as usize) }
     }
 }
@@ -344,7 +354,7 @@ impl Slot {
             rights: self.rights.load(Ordering::Relaxed),
             base: self.base.load(Ordering::Relaxed),
             len: self.len.load(Ordering::Relaxed),
-            shift: self.shift.load(Ordering::Relaxed),
+            addr_shift: self.addr_shift.load(Ordering::Relaxed),
         }
     }
 
@@ -353,18 +363,18 @@ impl Slot {
         self.rights.store(entry.rights, Ordering::Relaxed);
         self.base.store(entry.base, Ordering::Relaxed);
         self.len.store(entry.len, Ordering::Relaxed);
-        self.shift.store(entry.shift, Ordering::Relaxed);
+        self.addr_shift.store(entry.addr_shift, Ordering::Relaxed);
     }
 }
 
 impl Entry {
-    /// For `len` bytes at `addr`.
+    /// An entry for `len` bytes at `addr`.
     fn new(owner: u64, access: Access, addr: u64, len: u64, zero_based: bool) -> Self {
         let base = if zero_based { 0 } else { addr };
-        Entry { owner, rights: bits(access), base, len, shift: addr - base }
+        Entry { owner, rights: bits(access), base, len, addr_shift: addr - base }
     }
 
-    /// `rights`: all of these are needed.
+    /// Checks an access that needs all of `rights`, and returns its address.
     #[inline]
     fn check(&self, by: Scope, to: u64, len: u64, rights: u32) -> Result<u64, KeyError> {
         if !by.is_within(self.owner) {
@@ -380,7 +390,7 @@ impl Entry {
         if offset > self.len || len > self.len - offset {
             return Err(KeyError::Bounds);
         }
-        Ok(to.wrapping_add(self.shift))
+        Ok(to.wrapping_add(self.addr_shift))
     }
 }
 
@@ -393,7 +403,8 @@ impl Default for Keys {
 impl Drop for Keys {
     fn drop(&mut self) {
         for &table in &self.registry().tables {
-            // SAFETY: made by `Table::new`, freed here once; nobody looks up in a dropped `Keys`.
+            // SAFETY: `Table::new` made the table, this frees it once, and nobody looks up keys in
+            // a dropped `Keys`.
             drop(unsafe { Box::from_raw(table) });
         }
     }

@@ -1,22 +1,24 @@
-//! A software RNIC without I/O: what an RDMA adapter does between the consumer's queues and the wire, as plain data
-//! structures and state machines. Whoever owns the socket moves the bytes; nothing here reads a clock or a socket.
+//! A software RNIC without I/O: what an RDMA adapter does between the consumer's queues and the
+//! wire, as data structures and state machines. The owner of the socket moves the bytes; this crate
+//! reads neither a clock nor a socket.
 //!
 //! | file | what |
 //! |---|---|
 //! | [`allowance`] | the limit on work for strangers |
 //! | [`wr`] | work requests and completions |
-//! | [`key`] | the table of STags: who may touch which memory; memory windows |
-//! | [`mr`] | registered memory |
+//! | [`key`] | the table of STags: who may access which memory; memory windows |
+//! | [`mr`] | memory regions |
 //! | [`cq`], [`srq`], [`qp`] | completion queue, shared receive queue, queue pair |
-//! | [`cm`] | communication management of InfiniBand: how queue pairs find each other |
-//! | [`rdmap`] | RDMAP over DDP over MPA: connection setup, and the engine of an established stream |
-//! | [`rc`] | InfiniBand's reliable connection over RoCEv2: the engine of an established connection |
+//! | [`cm`] | InfiniBand's communication management: how queue pairs get connected |
+//! | [`rdmap`] | RDMAP over DDP over MPA: connection setup, and the engine of a stream |
+//! | [`rc`] | reliable connections over RoCEv2: the engine of an established connection |
 //!
 //! # Who calls what
 //!
-//! An adapter has one *engine lock* (the provider's). Everything that completes work runs under it: [`Work`],
-//! [`Stream`], [`Rc`] and the `drop` of an [`Mr`]. Posting, polling and arming take no lock: each ring has one producer and
-//! one consumer, and of these two one is the holder of the engine lock.
+//! Each adapter has one *engine lock*, which belongs to the provider. Everything that completes
+//! work runs under it: [`Work`], [`Stream`], [`ReliableConnection`] and the `drop` of an [`Mr`].
+//! Posting, polling and arming take no lock: each ring has one producer and one consumer, and the
+//! holder of the engine lock is one of the two.
 
 pub mod allowance;
 pub mod cm;
@@ -39,7 +41,7 @@ pub use key::window::{Mw, View};
 pub use key::{KeyError, Keys, Pd, RegisterError, Scope};
 pub use mr::Mr;
 pub use qp::{Qp, QpCfg, Work};
-pub use rc::{Burst, Rc, RcCfg};
+pub use rc::{Burst, RcCfg, ReliableConnection};
 pub use rdmap::stream::{Failure, Stats, Stream, StreamCfg};
 pub use rdmap::vec::{RxVec, TxVec};
 pub use ring::OutOfMemory;

@@ -1,4 +1,5 @@
-//! The queues under loom: every interleaving of their threads that takes few pre-emptions.
+//! Tests of the queues under loom, which tries every interleaving of their threads with few
+//! preemptions.
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
@@ -12,8 +13,9 @@ use crate::wr::{RecvWr, Segment, Wc, WcOp, WcStatus};
 
 const SLOTS: usize = 2;
 
-/// Stands for the memory of the slots: loom sees who touches it without having been handed it.
-struct Watched {
+/// A ring together with cells that stand for the memory of its slots: loom reports an access by a
+/// thread that does not own the slot.
+struct WatchedRing {
     ring: Ring<u64>,
     slots: [UnsafeCell<u64>; SLOTS],
 }
@@ -22,18 +24,18 @@ struct Watched {
 fn loom_a_ring_hands_its_slots_over_and_back() {
     loom::model(|| {
         let slots = [0, 0].map(UnsafeCell::new);
-        let shared = Arc::new(Watched { ring: Ring::new(SLOTS, 0).unwrap(), slots });
+        let shared = Arc::new(WatchedRing { ring: Ring::new(SLOTS, 0).unwrap(), slots });
         let producer = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
                 let mut sent = 0;
                 while sent < 3 {
-                    // SAFETY: the only producer.
+                    // SAFETY: this is the only producer.
                     if unsafe { shared.ring.vacant() }.is_none() {
                         thread::yield_now();
                         continue;
                     }
-                    // SAFETY: vacant, so the producer's.
+                    // SAFETY: the slot is vacant, so it belongs to the producer.
                     shared.slots[sent % SLOTS].with_mut(|slot| unsafe { *slot = sent as u64 });
                     // SAFETY: as above.
                     unsafe { shared.ring.publish() };
@@ -42,11 +44,11 @@ fn loom_a_ring_hands_its_slots_over_and_back() {
             })
         };
         for at in 0..3 {
-            // SAFETY: the only consumer.
+            // SAFETY: this is the only consumer.
             while !unsafe { shared.ring.is_filled(at) } {
                 thread::yield_now();
             }
-            // SAFETY: filled, so the consumer's.
+            // SAFETY: the slot is filled, so it belongs to the consumer.
             let value = shared.slots[at % SLOTS].with(|slot| unsafe { *slot });
             assert_eq!(value, at as u64);
             // SAFETY: as above.
@@ -69,23 +71,24 @@ fn wc(id: u64) -> Wc {
     }
 }
 
-/// A consumer that has armed the queue and sleeps is told of the next completion: else it sleeps for ever.
+/// A consumer that has armed the queue and sleeps is notified of the next completion. Otherwise it
+/// would sleep for ever, which loom reports as a deadlock.
 #[test]
 fn loom_an_armed_completion_queue_tells() {
     loom::model(|| {
-        let bell = Arc::new((Mutex::new(false), Condvar::new()));
-        let rung = Arc::clone(&bell);
-        let ring = move |event| {
+        let wakeup = Arc::new((Mutex::new(false), Condvar::new()));
+        let woken = Arc::clone(&wakeup);
+        let notify = move |event| {
             assert_eq!(event, CqEvent::Ready);
-            *rung.0.lock().unwrap() = true;
-            rung.1.notify_one();
+            *woken.0.lock().unwrap() = true;
+            woken.1.notify_one();
         };
-        let cq = Arc::new(Cq::new(4, ring).unwrap());
+        let cq = Arc::new(Cq::new(4, notify).unwrap());
         let producer = {
             let cq = Arc::clone(&cq);
             thread::spawn(move || {
                 for id in 0..2 {
-                    // SAFETY: the only producer.
+                    // SAFETY: this is the only producer.
                     unsafe {
                         cq.push(wc(id), false);
                         cq.announce();
@@ -99,13 +102,13 @@ fn loom_an_armed_completion_queue_tells() {
                 assert_eq!(wc.id, next);
                 next += 1;
             };
-            // SAFETY: the only consumer.
+            // SAFETY: this is the only consumer.
             let taken = unsafe { cq.poll_with(1, take) };
             // SAFETY: as above.
             if taken == 0 && unsafe { cq.arm(false) } {
-                let mut rung = bell.0.lock().unwrap();
-                while !std::mem::take(&mut *rung) {
-                    rung = bell.1.wait(rung).unwrap();
+                let mut woken = wakeup.0.lock().unwrap();
+                while !std::mem::take(&mut *woken) {
+                    woken = wakeup.1.wait(woken).unwrap();
                 }
             }
         }
@@ -113,7 +116,7 @@ fn loom_an_armed_completion_queue_tells() {
     });
 }
 
-/// Of two threads that post and the engine that takes, nobody loses or doubles a buffer.
+/// No buffer is lost or duplicated while two threads post and the engine takes.
 #[test]
 fn loom_a_shared_receive_queue_is_posted_to_by_anyone() {
     loom::model(|| {
@@ -129,7 +132,7 @@ fn loom_a_shared_receive_queue_is_posted_to_by_anyone() {
             })
             .collect();
         let mut segments: [Segment; 0] = [];
-        // SAFETY: the only one that takes.
+        // SAFETY: this is the only consumer.
         let mut take = || unsafe { srq.take(None, &mut segments) }.map_or(0, |recv| recv.id);
         let early = take();
         posters.into_iter().for_each(|thread| thread.join().unwrap());

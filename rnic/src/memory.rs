@@ -1,5 +1,5 @@
-//! Registered memory as engines touch it: every access is checked against its key at the moment it is made,
-//! since a region may go between two calls.
+//! Accesses of engines to registered memory. Each access is checked against its key when it is
+//! made, because a region may be deregistered between two calls.
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -13,13 +13,14 @@ use crate::wr::Segment;
 /// Why an atomic operation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtomicError {
-    /// The key does not let the peer do this.
+    /// The key does not grant the peer this access.
     Key(KeyError),
     /// The target is not aligned to its size.
     Misaligned,
 }
 
-/// Names the memory of `len` octets, `offset` octets into the segments, once it has been checked that `by` may use it.
+/// Calls `piece` with the address and length of each part of the memory that lies `offset` octets
+/// into the segments and is `len` octets long, after checking that `by` may access it.
 #[inline]
 pub(crate) fn pieces(
     keys: &Keys,
@@ -46,7 +47,8 @@ pub(crate) fn pieces(
     Ok(())
 }
 
-/// Performs an atomic operation of a peer that acts as `by` on eight octets; answers what they held before.
+/// Performs an atomic operation on eight octets for a peer that acts as `by`, and returns their
+/// previous value.
 pub(crate) fn update(
     keys: &Keys,
     by: Scope,
@@ -58,7 +60,8 @@ pub(crate) fn update(
     if !addr.is_multiple_of(align_of::<AtomicU64>() as u64) {
         return Err(AtomicError::Misaligned);
     }
-    // SAFETY: eight octets of registered memory, aligned, checked just now to be open to this.
+    // SAFETY: the target is eight aligned octets of registered memory; the check above has just
+    // allowed this access.
     let target = unsafe { AtomicU64::from_ptr(with_exposed_provenance_mut(addr as usize)) };
     let changed = |original| Some(apply(original)).filter(|&value| value != original);
     Ok(target
@@ -66,19 +69,19 @@ pub(crate) fn update(
         .unwrap_or_else(|original| original))
 }
 
-/// Copies what a peer writes; the last octets come last, in one store. A copy as a whole may be in any order
-/// (processors' string moves are), but adapters write in ascending order, and programs that watch the last
-/// octet count on that (`dtest -D`).
+/// Copies octets that a peer writes. The last octets are written last, in one store. The copy as a
+/// whole may happen in any order (string instructions of processors do that), but adapters write in
+/// ascending order, and programs that poll the last octet rely on it (`dtest -D`).
 ///
 /// # Safety
-/// As for a copy that does not overlap.
+/// The requirements of a copy that does not overlap.
 #[inline]
 pub(crate) unsafe fn place(at: *mut u8, octets: &[u8]) {
     let end = at.addr() + octets.len();
     let fits = |size: &usize| octets.len() >= *size && end.is_multiple_of(*size);
     let Some(size) = [8, 4, 2, 1].into_iter().find(fits) else { return };
     let (body, last) = octets.split_at(octets.len() - size);
-    // SAFETY: as the caller promised; a store of this size is aligned.
+    // SAFETY: the caller guarantees the range, and a store of this size is aligned.
     unsafe {
         at.copy_from_nonoverlapping(body.as_ptr(), body.len());
         let at = at.add(body.len());
@@ -99,19 +102,19 @@ pub(crate) unsafe fn place(at: *mut u8, octets: &[u8]) {
     }
 }
 
-/// Copies registered memory by way of the kernel. False: not all of it is there any more, where a copy of our
-/// own would end the process by a signal. It takes a system call and a look at each page, so it is for what
-/// happens seldom.
+/// Copies registered memory through the kernel. Returns false if part of it is no longer mapped; an
+/// ordinary copy would then end the process with a signal. The copy costs a system call and a
+/// lookup of each page, so it is only for rare cases.
 ///
 /// # Safety
-/// As for a copy that does not overlap, but that `from` may have been unmapped.
+/// The requirements of a copy that does not overlap, except that `from` may be unmapped.
 #[cold]
 pub(crate) unsafe fn try_copy(from: *const u8, to: *mut u8, len: usize) -> bool {
     let there = iovec { iov_base: from.cast_mut().cast(), iov_len: len };
     let here = iovec { iov_base: to.cast(), iov_len: len };
     let copied = match cfg!(miri) {
         true => -1,
-        // SAFETY: it writes what the caller lets it write; the kernel checks what it reads.
+        // SAFETY: the kernel writes only what the caller allows, and checks what it reads.
         false => unsafe { libc::process_vm_readv(libc::getpid(), &here, 1, &there, 1, 0) },
     };
     let is_refused = || {
@@ -119,17 +122,19 @@ pub(crate) unsafe fn try_copy(from: *const u8, to: *mut u8, len: usize) -> bool 
         cfg!(miri) || matches!(error, Some(libc::ENOSYS | libc::EPERM))
     };
     if copied < 0 && is_refused() {
-        // A sandbox forbids it.
-        // SAFETY: as the caller promised. What was unmapped is found out the hard way.
+        // A sandbox forbids the system call.
+        // SAFETY: the caller guarantees the ranges. If `from` has been unmapped, this copy ends the
+        // process.
         unsafe { to.copy_from_nonoverlapping(from, len) };
         return true;
     }
     usize::try_from(copied) == Ok(len)
 }
 
-/// Copies. That a region stays as long as an access lasts is the engine lock's doing, under which [`Work`] is.
+/// Copies. [`Work`] is used under the engine lock, and regions are dropped under it, so a region
+/// stays for the duration of an access.
 impl Work {
-    /// Fills `out` from local segments, `offset` octets in.
+    /// Fills `out` from local segments, starting `offset` octets into them.
     #[inline]
     pub(crate) fn gather(
         &self,
@@ -141,13 +146,14 @@ impl Work {
         let mut rest = out;
         pieces(self.keys(), by, segments, offset, rest.len(), |from, len| {
             let (piece, after) = std::mem::take(&mut rest).split_at_mut(len);
-            // SAFETY: registered memory, checked to be readable for this use; `out` is no part of it.
+            // SAFETY: `from` is registered memory that was just checked to be readable; `out` is
+            // not part of it.
             unsafe { piece.as_mut_ptr().copy_from_nonoverlapping(from, len) };
             rest = after;
         })
     }
 
-    /// Places octets in segments, `offset` octets in.
+    /// Places octets in segments, starting `offset` octets into them.
     #[inline]
     pub(crate) fn scatter(
         &self,
@@ -159,14 +165,15 @@ impl Work {
         let mut rest = octets;
         pieces(self.keys(), by, segments, offset, rest.len(), |at, len| {
             let (piece, after) = rest.split_at(len);
-            // SAFETY: registered memory, checked to be writable for this use; `octets` are no part of it.
+            // SAFETY: `at` is registered memory that was just checked to be writable; `octets` are
+            // not part of it.
             unsafe { at.copy_from_nonoverlapping(piece.as_ptr(), len) };
             rest = after;
         })
     }
 
-    /// Fills `out` for the peer from its view of our memory. All the `rest` of what it reads is checked, so
-    /// that nothing of a read is sent that must fail.
+    /// Fills `out` with memory that the peer reads. All `rest` octets of its read are checked, so
+    /// that no response is sent for a read that must fail.
     #[inline]
     pub(crate) fn fetch(
         &self,
@@ -176,7 +183,8 @@ impl Work {
     ) -> Result<(), KeyError> {
         debug_assert!(out.len() as u64 <= rest);
         let addr = self.keys().check(key, self.scope(), from, rest, Right::RemoteRead)?;
-        // SAFETY: registered memory, checked to be open to this; `out` is no part of it.
+        // SAFETY: this is registered memory that was just checked to be readable by the peer; `out`
+        // is not part of it.
         unsafe {
             out.as_mut_ptr()
                 .copy_from_nonoverlapping(with_exposed_provenance(addr as usize), out.len())
@@ -184,7 +192,7 @@ impl Work {
         Ok(())
     }
 
-    /// Places octets of the peer; all the `rest` of what it writes is checked.
+    /// Places octets that the peer writes. All `rest` octets of its write are checked.
     #[inline]
     pub(crate) fn store(
         &self,
@@ -195,7 +203,8 @@ impl Work {
         debug_assert!(octets.len() as u64 <= rest);
         let addr = self.keys().check(key, self.scope(), to, rest, Right::RemoteWrite)?;
         let at: *mut u8 = with_exposed_provenance_mut(addr as usize);
-        // SAFETY: registered memory, checked to be open to this; `octets` are no part of it.
+        // SAFETY: this is registered memory that was just checked to be writable by the peer;
+        // `octets` are not part of it.
         unsafe { place(at, octets) };
         Ok(())
     }
@@ -208,7 +217,7 @@ mod tests {
 
     use super::{place, try_copy};
 
-    /// Octets of a copy, and copies in a batch.
+    /// Octets of a copy, and number of copies in a batch.
     const MEASURED: [(usize, u32); 5] =
         [(64, 2000), (1024, 2000), (4096, 1000), (64 << 10, 100), (1 << 20, 5)];
 
@@ -230,9 +239,9 @@ mod tests {
                 times.sort();
                 format!("{:.1?} (median {:.1?})", times[0], times[50])
             };
-            // SAFETY: both have so many octets.
+            // SAFETY: both buffers have `len` octets.
             let ours = measure(&|from, to| unsafe { to.copy_from_nonoverlapping(from, len) });
-            // SAFETY: the same.
+            // SAFETY: both buffers have `len` octets.
             let kernels = measure(&|from, to| assert!(unsafe { try_copy(from, to, len) }));
             println!("{len} octets: ours {ours}, the kernel's {kernels}");
         }
@@ -245,7 +254,7 @@ mod tests {
             for len in 0..from.len() {
                 let mut memory = [0u64; 8];
                 let at = memory.as_mut_ptr().cast::<u8>().wrapping_add(start);
-                // SAFETY: 64 octets, of which at most 48 are used.
+                // SAFETY: the memory has 64 octets, of which at most 48 are used.
                 unsafe { place(at, &from[..len]) };
                 let octets: Vec<u8> = memory.iter().flat_map(|word| word.to_ne_bytes()).collect();
                 let expected = [&[0; 8][..start], &from[..len]].concat();

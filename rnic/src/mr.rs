@@ -1,4 +1,4 @@
-//! Registered memory.
+//! Memory regions.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use work::Access;
 
 use crate::key::{Keys, Pd, RegisterError};
 
-/// A registered region; `drop` ends its key. The owner of the engine lock drops it under that lock: when `drop` has
-/// returned, no engine touches the memory any more.
+/// A registered memory region. `drop` invalidates its key. The owner of the engine lock must drop
+/// it under that lock: when `drop` has returned, no engine accesses the memory any more.
 pub struct Mr {
     keys: Arc<Keys>,
     stag: u32,
@@ -15,11 +15,13 @@ pub struct Mr {
 }
 
 impl Mr {
-    /// Registers `len` bytes at `addr`; with `zero_based` they are named by offsets from 0 on, locally and by peers.
+    /// Registers `len` bytes at `addr`. With `zero_based`, local segments and peers address them by
+    /// offsets from 0.
     ///
     /// # Safety
-    /// The memory stays mapped until the region is dropped, writable if `access` grants any writing or atomic operations, and whoever reads or
-    /// writes it meanwhile accepts that engines read and write it as `access` says.
+    /// The memory must stay mapped until the region is dropped, and writable if `access` grants
+    /// writes or atomic operations. Engines may read and write it at any time as `access` allows;
+    /// code that accesses it meanwhile must tolerate that.
     pub unsafe fn new(
         keys: &Arc<Keys>,
         pd: Pd,
@@ -33,12 +35,12 @@ impl Mr {
         Ok(Mr { keys: Arc::clone(keys), stag, remote: access.is_remote() })
     }
 
-    /// Names the region in local segments.
+    /// The key of the region in local segments.
     pub fn lkey(&self) -> u32 {
         self.stag
     }
 
-    /// Names the region to peers; 0 when it grants them nothing.
+    /// The key of the region for peers. 0 if they have no access.
     pub fn rkey(&self) -> u32 {
         if self.remote { self.stag } else { 0 }
     }

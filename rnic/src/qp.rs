@@ -1,4 +1,4 @@
-//! Queue pair.
+//! Queue pairs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,35 +15,36 @@ use crate::wr::{
 pub struct QpCfg {
     /// The adapter's keys.
     pub keys: Arc<Keys>,
-    /// Protection domain of its requests and of remote access through it.
+    /// The protection domain of its requests and of remote access through it.
     pub pd: Pd,
-    /// Where requests complete; none: nobody wants to know.
+    /// Where requests complete. `None`: completions of requests are discarded.
     pub request_cq: Option<Arc<Cq>>,
     /// Where receives complete.
     pub recv_cq: Option<Arc<Cq>>,
-    /// Shared receive queue instead of its own.
+    /// The shared receive queue. `None`: the queue pair has a receive queue of its own.
     pub srq: Option<Arc<Srq>>,
-    /// Comes back in [`Wc::qp`].
+    /// Returned in [`Wc::qp`].
     pub token: u64,
-    /// Requests outstanding at most.
+    /// Maximum number of outstanding requests.
     pub max_requests: usize,
-    /// Receives outstanding at most.
+    /// Maximum number of outstanding receives.
     pub max_recvs: usize,
-    /// Segments of one request at most.
+    /// Maximum number of segments of one request.
     pub max_request_segments: usize,
-    /// Segments of one receive at most.
+    /// Maximum number of segments of one receive.
     pub max_recv_segments: usize,
 }
 
-/// The half of a queue pair that consumers post to, without a lock.
+/// The half of a queue pair that consumers post to without a lock.
 pub struct Qp {
     keys: Arc<Keys>,
     scope: Scope,
     sq: Ring<Wqe>,
     rq: Option<Ring<Rqe>>,
-    /// The peer can do RFC 7306's operations, or there is none any more.
+    /// Whether immediate data and atomic operations (RFC 7306) may be posted: the peer supports
+    /// them, or the connection has ended and all posts are flushed.
     extended: AtomicBool,
-    /// The position of the first request that was flushed.
+    /// The position of the first flushed request.
     flushed: AtomicUsize,
 }
 
@@ -52,53 +53,57 @@ pub struct Qp {
 pub(crate) struct Wqe {
     pub(crate) id: u64,
     pub(crate) remote: Remote,
-    /// What else the operation needs: immediate data; the number to be added; what is expected, and its replacement.
+    /// Further operands: the immediate data of a write, the addend of a fetch-and-add, or the
+    /// expected value and the replacement of a compare-and-swap.
     pub(crate) operands: [u64; 2],
-    /// Bytes in all.
+    /// Total length in bytes.
     pub(crate) len: u32,
-    /// Of non-empty ones.
+    /// Number of non-empty segments.
     pub(crate) segments: u16,
     pub(crate) op: WcOp,
     pub(crate) flags: u8,
 }
 
-/// [`Wqe::flags`]: report success.
+/// [`Wqe::flags`]: success is reported with a completion.
 pub(crate) const SIGNALLED: u8 = 1;
-/// [`Wqe::flags`]: ask for a solicited event.
+/// [`Wqe::flags`]: the message is a solicited one at the peer.
 pub(crate) const SOLICITED: u8 = 2;
-/// [`Wqe::flags`]: wait for earlier reads.
+/// [`Wqe::flags`]: the request waits for earlier reads and atomic operations to complete.
 pub(crate) const FENCE: u8 = 4;
-/// [`Wqe::flags`]: `remote.key` is the STag to invalidate.
+/// [`Wqe::flags`]: `remote.key` is the STag that the peer invalidates.
 pub(crate) const INVALIDATE: u8 = 8;
-/// [`Wqe::flags`]: the segments' keys are those for peers.
+/// [`Wqe::flags`]: the keys of the segments are remote keys, of windows or regions.
 pub(crate) const TO_WINDOW: u8 = 32;
-/// [`Wqe::flags`]: carried out, waits for earlier ones to complete.
+/// [`Wqe::flags`]: the request has been carried out and waits for earlier ones to complete.
 pub(crate) const DONE: u8 = 16;
 
-/// [`Wqe::flags`]: its success wakes no queue that is armed for solicited completions only.
+/// [`Wqe::flags`]: success is not a solicited completion.
 pub(crate) const QUIET: u8 = 64;
 
-/// Octets that an atomic operation works on.
+/// Octets that an atomic operation changes.
 const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
 
 /// A receive buffer in its slot of a receive queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Rqe {
     pub(crate) id: u64,
-    /// Bytes in all.
+    /// Total length in bytes.
     pub(crate) len: u64,
-    /// Of non-empty ones.
+    /// Number of non-empty segments.
     pub(crate) segments: u16,
     pub(crate) quiet: bool,
 }
 
 impl Qp {
-    /// A queue pair in its two halves. It takes immediate data and atomic operations once it is connected to a peer that can
-    /// do them, and once its connection has ended.
+    /// Creates a queue pair and returns its two halves. The queue pair accepts immediate data and
+    /// atomic operations while it is connected to a peer that supports them, and after its
+    /// connection has ended.
     ///
     /// # Safety
-    /// There is one engine lock for all queue pairs that share a completion queue or shared receive queue, and the
-    /// [`Work`], then the [`Stream`](crate::Stream) or [`Rc`](crate::Rc) made of it, is used under that lock.
+    /// All queue pairs that share a completion queue or a shared receive queue must have the same
+    /// engine lock. The [`Work`], and the [`Stream`](crate::Stream) or
+    /// [`ReliableConnection`](crate::ReliableConnection) made from it, must be used only under that
+    /// lock.
     pub unsafe fn new(cfg: QpCfg) -> Result<(Arc<Qp>, Work), OutOfMemory> {
         let rq = match &cfg.srq {
             Some(_) => None,
@@ -131,18 +136,19 @@ impl Qp {
             token: cfg.token,
             recv: None,
             recv_segments: recv_segments.into(),
-            poster_wakes: false,
+            all_receives_solicited: false,
             watch: None,
             failed: None,
-            waits_as: None,
+            srq_waiter: None,
         };
         Ok((qp, work))
     }
 
-    /// Queues a request; returns its bytes.
+    /// Queues a request and returns its length in bytes.
     ///
     /// # Safety
-    /// The segments' memory stays valid until the request completes. One thread at a time.
+    /// The segments' memory must stay valid until the request completes. Only one thread at a time
+    /// may call this.
     #[inline]
     pub unsafe fn post_send(&self, wr: &SendWr<'_>) -> Result<u32, PostError> {
         let (mut op_flags, mut operands) = (0, [0; 2]);
@@ -178,7 +184,7 @@ impl Qp {
             | flag(wr.solicited, SOLICITED)
             | flag(wr.fence, FENCE)
             | flag(wr.quiet, QUIET);
-        // SAFETY: the caller is the only producer; a vacant slot is the producer's.
+        // SAFETY: the caller is the only producer, and a vacant slot belongs to the producer.
         unsafe {
             let slot = self.sq.vacant().ok_or(PostError::Full)?;
             let (len, segments) =
@@ -193,12 +199,13 @@ impl Qp {
         }
     }
 
-    /// Queues the bind of a window; returns its new STag, which is valid once this is done (0: none, it unbinds).
+    /// Queues the bind of a window and returns its new STag, which becomes valid when the bind is
+    /// carried out. Returns 0 for an unbind.
     ///
     /// # Safety
-    /// One thread at a time.
+    /// Only one thread at a time may call this.
     pub unsafe fn post_bind(&self, wr: &BindWr<'_>) -> Result<u32, PostError> {
-        // SAFETY: the caller is the only producer; a vacant slot is the producer's.
+        // SAFETY: the caller is the only producer, and a vacant slot belongs to the producer.
         unsafe {
             let slot = self.sq.vacant().ok_or(PostError::Full)?;
             let stag = self.keys.reserve(wr.window, self.scope, wr.view.as_ref())?;
@@ -222,7 +229,8 @@ impl Qp {
     /// Queues a receive buffer.
     ///
     /// # Safety
-    /// The segments' memory stays valid until the receive completes. One thread at a time.
+    /// The segments' memory must stay valid until the receive completes. Only one thread at a time
+    /// may call this.
     #[inline]
     pub unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         let rq = self.rq.as_ref().ok_or(PostError::Unsupported)?;
@@ -230,10 +238,12 @@ impl Qp {
         unsafe { write_recv(rq, &self.keys, self.scope, wr) }
     }
 
-    /// How many requests, from the first one on, were carried out with success. Where nobody is told of completions, those
-    /// that were flushed count, too. Any thread may ask.
+    /// The number of requests, counted from the first one, that have been carried out successfully.
+    /// Without a request completion queue the count includes flushed requests. Any thread may call
+    /// this.
     pub fn carried_out(&self) -> u64 {
-        // In this order: of what is gone because it was flushed, the flush is seen.
+        // The order of the two loads matters: whoever sees a slot released by a flush also sees the
+        // position of that flush.
         let gone = self.sq.released();
         gone.min(self.flushed.load(Ordering::Acquire)) as u64
     }
@@ -242,7 +252,7 @@ impl Qp {
 /// Queues a receive buffer in a ring.
 ///
 /// # Safety
-/// The caller is the ring's only producer.
+/// The caller must be the ring's only producer.
 #[inline]
 pub(crate) unsafe fn write_recv(
     ring: &Ring<Rqe>,
@@ -250,7 +260,8 @@ pub(crate) unsafe fn write_recv(
     by: Scope,
     wr: &RecvWr<'_>,
 ) -> Result<(), PostError> {
-    // SAFETY: as the caller promises; a vacant slot is the producer's.
+    // SAFETY: the caller guarantees that it is the only producer, and a vacant slot belongs to the
+    // producer.
     unsafe {
         let slot = ring.vacant().ok_or(PostError::Full)?;
         let (len, segments) = write_segments(ring, slot, keys, by, Right::LocalWrite, wr.segments)?;
@@ -260,10 +271,11 @@ pub(crate) unsafe fn write_recv(
     Ok(())
 }
 
-/// Checks the segments and copies those that are not empty into a slot; returns bytes and segments.
+/// Checks the segments and copies the non-empty ones into a slot. Returns their total length and
+/// their number.
 ///
 /// # Safety
-/// The slot is a vacant one of `ring`, and the caller its only producer.
+/// The slot must be a vacant one of `ring`, and the caller its only producer.
 #[inline]
 unsafe fn write_segments<H: Copy>(
     ring: &Ring<H>,
@@ -280,7 +292,7 @@ unsafe fn write_segments<H: Copy>(
     for segment in segments.iter().filter(|segment| segment.len > 0) {
         keys.check(segment.key, by, segment.addr, segment.len.into(), right)
             .map_err(|error| post_error(error, right != Right::LocalRead))?;
-        // SAFETY: a slot has room for `max_segments`, and `n` is less.
+        // SAFETY: a slot has room for `max_segments`, and `n` is smaller than that.
         unsafe { slot.segments().add(usize::from(n)).write(*segment) };
         len += u64::from(segment.len);
         n += 1;
@@ -288,7 +300,7 @@ unsafe fn write_segments<H: Copy>(
     Ok((len, n))
 }
 
-/// What a message brought for a receive buffer; see [`Wc`].
+/// What a message delivered into a receive buffer; see [`Wc`].
 #[derive(Clone, Copy)]
 pub(crate) struct Received {
     pub(crate) bytes: u32,
@@ -299,13 +311,14 @@ pub(crate) struct Received {
 impl Received {
     pub(crate) const NOTHING: Self = Self::bytes(0);
 
-    /// So many octets, and nothing else.
+    /// A message of this many octets without immediate data or invalidation.
     pub(crate) const fn bytes(bytes: u32) -> Self {
         Received { bytes, invalidated: None, immediate: None }
     }
 }
 
-/// The engine's half of a queue pair: takes work requests and completes them. Under the engine lock.
+/// The engine's half of a queue pair: takes work requests and completes them. Used under the engine
+/// lock.
 pub struct Work {
     pub(crate) qp: Arc<Qp>,
     request_cq: Option<Arc<Cq>>,
@@ -315,14 +328,18 @@ pub struct Work {
     /// The receive buffer that a message is being placed in.
     recv: Option<Rqe>,
     recv_segments: Box<[Segment]>,
-    /// A receive is solicited unless it was posted quiet, whatever its sender says.
-    poster_wakes: bool,
-    /// Told of each receive buffer that a message takes; false: the message may not have it.
+    /// Whether every receive is a solicited completion unless it was posted quiet. Otherwise the
+    /// sender decides.
+    all_receives_solicited: bool,
+    /// Called for each receive buffer that a message takes. If it returns false, the message must
+    /// not use the buffer.
     watch: Option<Box<dyn Fn() -> bool + Send + Sync>>,
-    /// A request that failed, by its position in the send queue; it completes with this status when it is flushed.
+    /// A failed request: its position in the send queue, and the status with which it completes
+    /// when it is flushed.
     failed: Option<(usize, WcStatus)>,
-    /// Its number in the line for buffers of the shared receive queue, while it is there.
-    waits_as: Option<usize>,
+    /// The engine's number of this queue pair while it waits for a buffer of the shared receive
+    /// queue.
+    srq_waiter: Option<usize>,
 }
 
 impl Work {
@@ -331,71 +348,74 @@ impl Work {
         self.srq.is_some()
     }
 
-    /// Whether there is a receive buffer for the next message.
+    /// Whether a receive buffer is available for the next message.
     pub fn has_recv(&self) -> bool {
         // SAFETY: the engine is the only consumer of either queue.
         unsafe {
             match (&self.srq, &self.qp.rq) {
-                (Some(srq), _) => srq.has_buffer_for(self.waits_as),
+                (Some(srq), _) => srq.has_buffer_for(self.srq_waiter),
                 (None, Some(rq)) => rq.is_filled(rq.head()),
                 (None, None) => false,
             }
         }
     }
 
-    /// The next message waits for a receive buffer. Where it comes from a shared receive queue, the queue pair stands in the
-    /// line for it from now on, by the engine's number of it, until it takes one or is flushed.
+    /// Records that the next message waits for a receive buffer. With a shared receive queue, the
+    /// queue pair joins that queue's list of waiters under the engine's number for it, and leaves
+    /// the list when it takes a buffer or is flushed.
     pub fn wait_for_recv(&mut self, number: usize) {
         if let Some(srq) = &self.srq
-            && self.waits_as.is_none()
+            && self.srq_waiter.is_none()
         {
-            self.waits_as = Some(number);
-            // SAFETY: under the engine lock; it is not in the line.
-            unsafe { srq.wait(number) };
+            self.srq_waiter = Some(number);
+            // SAFETY: the engine lock is held, and the queue pair is not in the list of waiters.
+            unsafe { srq.add_waiter(number) };
         }
     }
 
-    /// The queue pair at the head of that line, if there is a buffer for it.
+    /// The first waiter of the shared receive queue, if a buffer is available for it.
     pub fn next_waiting(&self) -> Option<usize> {
-        // SAFETY: under the engine lock.
+        // SAFETY: the engine lock is held.
         self.srq.as_ref().and_then(|srq| unsafe { srq.next_waiting() })
     }
 
-    /// It leaves the line.
+    /// Leaves the list of waiters.
     pub fn stop_waiting(&mut self) {
-        if let (Some(srq), Some(number)) = (&self.srq, self.waits_as.take()) {
-            // SAFETY: under the engine lock.
-            unsafe { srq.stop_waiting(number) };
+        if let (Some(srq), Some(number)) = (&self.srq, self.srq_waiter.take()) {
+            // SAFETY: the engine lock is held.
+            unsafe { srq.remove_waiter(number) };
         }
     }
 
-    /// Whether requests are posted and not completed.
+    /// Whether any posted request has not completed.
     pub fn has_requests(&self) -> bool {
         // SAFETY: the engine is the only consumer.
         unsafe { self.qp.sq.is_filled(self.qp.sq.head()) }
     }
 
-    /// `watch` is called, under the engine lock, with each receive buffer that a message takes. False: the connection
-    /// breaks, and the buffer is flushed.
+    /// Has `watch` called, under the engine lock, for each receive buffer that a message takes. If
+    /// it returns false, the connection breaks and the buffer is flushed.
     pub fn watch_receives(&mut self, watch: impl Fn() -> bool + Send + Sync + 'static) {
         self.watch = Some(Box::new(watch));
     }
 
-    /// From now on receives are solicited completions unless they were posted quiet; not, as else, if their sender says so.
-    pub fn let_poster_wake(&mut self) {
-        self.poster_wakes = true;
+    /// From now on every receive is a solicited completion unless it was posted quiet, whatever its
+    /// sender says. Without this call the sender decides.
+    pub fn solicit_all_receives(&mut self) {
+        self.all_receives_solicited = true;
     }
 
-    /// Receive buffers that are this queue pair's and have not completed: posted to its own queue, or taken by the message
-    /// that is coming in.
+    /// The number of receive buffers that belong to this queue pair and have not completed: those
+    /// in its own queue, and the one that an incoming message has taken.
     pub fn allocated(&self) -> usize {
         self.qp.rq.as_ref().map_or(0, Ring::len) + usize::from(self.recv.is_some())
     }
 
-    /// Completes all that is posted as flushed; what is posted later waits for another call. Buffers in a shared receive
-    /// queue stay there.
+    /// Completes everything that is posted as flushed. Work that is posted later waits for another
+    /// call. Buffers in a shared receive queue stay there.
     pub fn flush(&mut self) {
-        // Whatever is posted from now on is only flushed.
+        // All work that is posted from now on is only flushed, so every kind of request is
+        // accepted.
         self.set_extended(true);
         self.stop_waiting();
         self.flush_requests();
@@ -418,14 +438,15 @@ impl Work {
 
     fn flush_requests(&mut self) {
         let failed = self.failed.take();
-        // SAFETY: the engine is the only consumer, filled slots are its own.
+        // SAFETY: the engine is the only consumer, and filled slots belong to it.
         unsafe {
             let sq = &self.qp.sq;
             let head = sq.head();
             if self.request_cq.is_some() {
                 self.qp.flushed.fetch_min(head, Ordering::Release);
             }
-            // Not more than are there now: a consumer that goes on posting must not keep us.
+            // Only the requests that are queued now are flushed: a consumer that keeps posting must
+            // not keep this loop running.
             for at in (0..sq.len()).map(|n| head.wrapping_add(n)) {
                 if !sq.is_filled(at) {
                     break;
@@ -443,17 +464,19 @@ impl Work {
         }
     }
 
-    /// Takes the next receive buffer; its segments are then in [`recv_segments`](Self::recv_segments).
+    /// Takes the next receive buffer. Afterwards its segments are in
+    /// [`recv_segments`](Self::recv_segments).
     #[inline]
     pub(crate) fn take_recv(&mut self) -> Option<Rqe> {
         let segments = &mut self.recv_segments;
-        // SAFETY: the engine is the only consumer of either queue; it copies no more segments than a slot has.
+        // SAFETY: the engine is the only consumer of either queue, and a buffer has no more
+        // segments than the slice has room for.
         let rqe = unsafe {
             match &self.srq {
                 Some(srq) => {
-                    let rqe = srq.take(self.waits_as, segments);
+                    let rqe = srq.take(self.srq_waiter, segments);
                     if rqe.is_some() {
-                        self.waits_as = None;
+                        self.srq_waiter = None;
                     }
                     rqe
                 }
@@ -464,30 +487,30 @@ impl Work {
         rqe
     }
 
-    /// Whether the message that has just taken a buffer may have it.
+    /// Whether the message that has just taken a buffer may use it.
     #[inline]
     pub(crate) fn may_take(&self) -> bool {
         self.watch.as_ref().is_none_or(|watch| watch())
     }
 
-    /// The receive buffer in use.
+    /// The receive buffer that a message is being placed in.
     #[inline]
     pub(crate) fn recv(&self) -> Option<Rqe> {
         self.recv
     }
 
-    /// Whom local segments of receives are checked for, and the segments.
+    /// The scope against which the segments of a receive are checked, and these segments.
     #[inline]
     pub(crate) fn recv_segments(&self) -> (Scope, &[Segment]) {
         let n = self.recv.map_or(0, |rqe| usize::from(rqe.segments));
         (self.srq.as_ref().map_or(self.qp.scope, |srq| srq.pd().into()), &self.recv_segments[..n])
     }
 
-    /// Completes the receive buffer in use.
+    /// Completes the receive buffer that a message is being placed in.
     #[inline]
     pub(crate) fn finish_recv(&mut self, received: Received, status: WcStatus, solicited: bool) {
         if let Some(rqe) = self.recv.take() {
-            let solicited = if self.poster_wakes { !rqe.quiet } else { solicited };
+            let solicited = if self.all_receives_solicited { !rqe.quiet } else { solicited };
             self.complete_recv(rqe.id, received, status, solicited);
         }
     }
@@ -498,15 +521,16 @@ impl Work {
             let Received { bytes, invalidated, immediate } = received;
             let wc =
                 Wc { id, qp: self.token, bytes, invalidated, immediate, op: WcOp::Recv, status };
-            // SAFETY: under the engine lock.
+            // SAFETY: the engine lock is held.
             unsafe { cq.push(wc, solicited) };
         }
     }
 
-    /// The request at a position of the send queue; `None`: not posted yet.
+    /// The request at a position of the send queue. `None`: no request has been posted there yet.
     #[inline]
     pub(crate) fn request(&self, at: usize) -> Option<(&Wqe, &[Segment])> {
-        // SAFETY: the engine is the only consumer; a filled slot is its own, with as many segments as it says.
+        // SAFETY: the engine is the only consumer, a filled slot belongs to it, and its header
+        // gives the number of its segments.
         unsafe {
             if !self.qp.sq.is_filled(at) {
                 return None;
@@ -517,14 +541,15 @@ impl Work {
         }
     }
 
-    /// The oldest request that has not completed, or the position of the next one.
+    /// The position of the oldest request that has not completed, or of the next one to be posted.
     #[inline]
     pub(crate) fn oldest_request(&self) -> usize {
         // SAFETY: the engine is the only consumer.
         unsafe { self.qp.sq.head() }
     }
 
-    /// Notes that a request has been carried out; [`retire`](Self::retire) completes it in its turn.
+    /// Marks a request as carried out. [`retire`](Self::retire) completes it when all earlier ones
+    /// have completed.
     #[inline]
     pub(crate) fn done(&mut self, at: usize) {
         debug_assert!(self.request(at).is_some());
@@ -532,20 +557,22 @@ impl Work {
         unsafe { (*self.qp.sq.slot(at).header()).flags |= DONE };
     }
 
-    /// Notes that a request failed.
+    /// Records that a request failed.
     #[cold]
     pub(crate) fn fail(&mut self, at: usize, status: WcStatus) {
         self.failed = Some((at, status));
     }
 
-    /// Completes the requests that have been carried out, up to the first that has not; answers how many.
+    /// Completes the requests that have been carried out, up to the first that has not, and returns
+    /// their number.
     #[inline]
     pub(crate) fn retire(&mut self) -> u64 {
         let (mut at, mut retired) = (self.oldest_request(), 0);
         while let Some((&wqe, _)) = self.request(at).filter(|(wqe, _)| wqe.flags & DONE != 0) {
             at = at.wrapping_add(1);
-            // First the slot, then the completion: who has seen that one may post again.
-            // SAFETY: the engine is the only consumer and is done with the slot.
+            // The slot is released before the completion is pushed: a consumer that sees the
+            // completion may post again.
+            // SAFETY: the engine is the only consumer and no longer uses the slot.
             unsafe { self.qp.sq.release(at) };
             retired += 1;
             if wqe.flags & SIGNALLED != 0 {
@@ -560,21 +587,21 @@ impl Work {
         if let Some(cq) = &self.request_cq {
             let (qp, op) = (self.token, wqe.op);
             let wc = Wc { id: wqe.id, qp, bytes, invalidated: None, immediate: None, op, status };
-            // SAFETY: under the engine lock.
+            // SAFETY: the engine lock is held.
             unsafe { cq.push(wc, wqe.flags & QUIET == 0) };
         }
     }
 
-    /// Tells the owners of the completion queues about what was completed, if they want to know.
+    /// Notifies the owners of armed completion queues of what has been pushed.
     #[inline]
     pub(crate) fn announce(&self) {
         for cq in self.request_cq.iter().chain(&self.recv_cq) {
-            // SAFETY: under the engine lock.
+            // SAFETY: the engine lock is held.
             unsafe { cq.announce() };
         }
     }
 
-    /// Whether requests of RFC 7306 are taken.
+    /// Sets whether immediate data and atomic operations (RFC 7306) may be posted.
     pub(crate) fn set_extended(&self, extended: bool) {
         self.qp.extended.store(extended, Ordering::Relaxed);
     }
@@ -584,7 +611,7 @@ impl Work {
         &self.qp.keys
     }
 
-    /// Whom this queue pair and its peer act as.
+    /// The scope with which this queue pair and its peer access memory.
     #[inline]
     pub(crate) fn scope(&self) -> Scope {
         self.qp.scope
@@ -592,7 +619,7 @@ impl Work {
 }
 
 impl Drop for Work {
-    /// Binds that were never carried out give their keys back.
+    /// Releases the keys of binds that were never carried out.
     fn drop(&mut self) {
         self.stop_waiting();
         let mut at = self.oldest_request();
@@ -608,10 +635,11 @@ impl Drop for Work {
 /// Takes the oldest receive buffer of a ring.
 ///
 /// # Safety
-/// The caller is the ring's only consumer.
+/// The caller must be the ring's only consumer.
 #[inline]
 pub(crate) unsafe fn read_recv(ring: &Ring<Rqe>, segments: &mut [Segment]) -> Option<Rqe> {
-    // SAFETY: as the caller promises; a filled slot is the consumer's and has as many segments as it says.
+    // SAFETY: the caller guarantees that it is the only consumer; a filled slot belongs to the
+    // consumer, and its header gives the number of its segments.
     unsafe {
         let head = ring.head();
         if !ring.is_filled(head) {

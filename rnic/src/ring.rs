@@ -1,4 +1,4 @@
-//! A ring for one producer and one consumer, which may be two threads.
+//! A ring for one producer and one consumer, which may run on two threads.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::UnsafeCell;
@@ -9,35 +9,38 @@ use std::ptr::NonNull;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::wr::Segment;
 
-/// There is no memory for a queue of this depth.
+/// No memory is available for a queue of this depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no memory for a queue of {depth} entries")]
 pub struct OutOfMemory {
-    /// Entries asked for.
+    /// The requested number of entries.
     pub depth: usize,
 }
 
-/// Octets that a queue leaves for the object that it is a part of: more than the others take, in boxes and
-/// reference counts, where an allocation that fails ends the process.
-const OBJECT: usize = 32 << 10;
+/// Heap memory that the creation of a ring leaves free for the object that owns the ring. Further
+/// allocations of that object, such as boxes and reference counts, are smaller, and their failure
+/// would end the process.
+const HEAP_RESERVE_BYTES: usize = 32 << 10;
 
-/// Whether there is that room. Another thread may take the last of it a moment later.
-fn has_room() -> bool {
+/// Whether that reserve can still be allocated. The result is a hint: another thread may take the
+/// memory right afterwards.
+fn heap_has_reserve() -> bool {
     let mut room: Vec<u8> = Vec::new();
-    let has = room.try_reserve_exact(OBJECT).is_ok();
-    // What nobody uses need not be allocated.
+    let has = room.try_reserve_exact(HEAP_RESERVE_BYTES).is_ok();
+    // The compiler may remove an allocation that is not used.
     black_box(room.as_mut_ptr());
     has
 }
 
-/// Slots of a header `H` and up to `max_segments` segments, a power of two of them.
+/// A power of two of slots. Each holds a header `H` and up to `max_segments` segments.
 ///
-/// Positions are free-running counters: `head` is the oldest slot in use, `tail` the next free one. Each side owns one
-/// of the two and keeps the other as it last saw it, so that the cache line of the other side is touched only when the
-/// ring seems full (producer) or empty (consumer).
+/// Positions are free-running counters: `head` is the oldest slot in use, `tail` the next free one.
+/// Each side owns one of the two and caches the last value it has seen of the other. So it touches
+/// the cache line of the other side only when the ring seems full (producer) or empty (consumer).
 ///
-/// The consumer may keep slots in use for as long as it wants and look at all of them (`head..tail`) in any order, also
-/// write to them: a send queue's requests stay in their slots until they complete.
+/// The consumer may keep slots in use as long as it wants, and may read and write all slots from
+/// `head` to `tail` in any order: the requests of a send queue stay in their slots until they
+/// complete.
 pub(crate) struct Ring<H> {
     slots: NonNull<u8>,
     stride: usize,
@@ -48,25 +51,27 @@ pub(crate) struct Ring<H> {
     _header: PhantomData<H>,
 }
 
-/// What one side writes, alone in its pair of cache lines (adjacent lines are prefetched together).
+/// The state that one side writes. It has a pair of cache lines to itself, because adjacent lines
+/// are prefetched together.
 #[repr(align(128))]
 struct Side {
     own: AtomicUsize,
-    other: UnsafeCell<usize>,
+    cached_other: UnsafeCell<usize>,
 }
 
-/// Not more than malloc aligns anyway, so that zeroed memory is fresh from the system and counts only when it is used.
-const ALIGN: usize = 16;
+/// The alignment that malloc guarantees anyway. With it, zeroed memory comes fresh from the system
+/// and is committed only when it is used.
+const SLOTS_ALIGN: usize = 16;
 
-// SAFETY: slots are handed from the producer to the consumer and back by release/acquire on `tail` and `head`; the
-// callers of the unsafe methods keep each role to one thread at a time.
+// SAFETY: slots pass from the producer to the consumer and back by release and acquire on `tail`
+// and `head`; the callers of the unsafe methods keep each role to one thread at a time.
 unsafe impl<H: Send> Send for Ring<H> {}
 // SAFETY: as above.
 unsafe impl<H: Send> Sync for Ring<H> {}
 
 impl<H: Copy> Ring<H> {
-    /// A ring of at least `depth` slots, for up to 65535 segments each. It leaves room for the rest of what
-    /// it is made for.
+    /// Creates a ring of at least `depth` slots with up to 65535 segments each. Fails if the heap
+    /// would have no reserve left for the rest of the owning object.
     pub(crate) fn new(depth: usize, max_segments: usize) -> Result<Self, OutOfMemory> {
         const { assert!(align_of::<H>() <= align_of::<Segment>() && size_of::<H>() > 0) };
         let no_memory = OutOfMemory { depth };
@@ -77,9 +82,9 @@ impl<H: Copy> Ring<H> {
             .and_then(|segments| segments.checked_add(Self::HEADER))
             .ok_or(no_memory)?;
         let layout = Self::layout(slots, stride).ok_or(no_memory)?;
-        // SAFETY: the layout is not of zero size, since a header is not.
+        // SAFETY: the layout's size is not zero, because a header's is not.
         let memory = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(no_memory)?;
-        let side = || Side { own: AtomicUsize::new(0), other: UnsafeCell::new(0) };
+        let side = || Side { own: AtomicUsize::new(0), cached_other: UnsafeCell::new(0) };
         let ring = Ring {
             slots: memory,
             stride,
@@ -89,46 +94,47 @@ impl<H: Copy> Ring<H> {
             consumer: side(),
             _header: PhantomData,
         };
-        if has_room() { Ok(ring) } else { Err(no_memory) }
+        if heap_has_reserve() { Ok(ring) } else { Err(no_memory) }
     }
 
     const HEADER: usize = size_of::<H>().next_multiple_of(align_of::<Segment>());
 
     fn layout(slots: usize, stride: usize) -> Option<Layout> {
-        Layout::from_size_align(slots.checked_mul(stride)?, ALIGN).ok()
+        Layout::from_size_align(slots.checked_mul(stride)?, SLOTS_ALIGN).ok()
     }
 
-    /// Slots in all.
+    /// Total number of slots.
     pub(crate) fn capacity(&self) -> usize {
         self.mask + 1
     }
 
-    /// Segments that fit a slot.
+    /// Maximum number of segments in a slot.
     pub(crate) fn max_segments(&self) -> usize {
         self.max_segments
     }
 
-    /// Slots in use, as seen from any thread: exact for the two sides if the other one rests.
+    /// The number of slots in use. Any thread may ask; the answer is exact for one side while the
+    /// other side is idle.
     pub(crate) fn len(&self) -> usize {
         let head = self.consumer.own.load(Ordering::Acquire);
         self.producer.own.load(Ordering::Acquire).wrapping_sub(head).min(self.capacity())
     }
 
-    /// Slots that the consumer has given back so far, as seen from any thread.
+    /// The number of slots that the consumer has released so far. Any thread may ask.
     pub(crate) fn released(&self) -> usize {
         self.consumer.own.load(Ordering::Acquire)
     }
 
-    /// The slot to fill next, to be given away by [`publish`](Self::publish); `None` while the ring is full. Its
-    /// contents are those of an earlier use.
+    /// The slot to fill next; [`publish`](Self::publish) hands it over. `None` while the ring is
+    /// full. Its contents are left over from an earlier use.
     ///
     /// # Safety
-    /// The caller is the only producer.
+    /// The caller must be the only producer.
     #[inline]
     pub(crate) unsafe fn vacant(&self) -> Option<Slot<H>> {
         let tail = self.producer.own.load(Ordering::Relaxed);
-        // SAFETY: only the producer touches its side's `other`.
-        let head = unsafe { &mut *self.producer.other.get() };
+        // SAFETY: only the producer accesses its own `cached_other`.
+        let head = unsafe { &mut *self.producer.cached_other.get() };
         if tail.wrapping_sub(*head) > self.mask {
             *head = self.consumer.own.load(Ordering::Acquire);
             if tail.wrapping_sub(*head) > self.mask {
@@ -138,49 +144,51 @@ impl<H: Copy> Ring<H> {
         Some(self.slot(tail))
     }
 
-    /// Hands the slot of [`vacant`](Self::vacant) to the consumer.
+    /// Hands the slot returned by [`vacant`](Self::vacant) to the consumer.
     ///
     /// # Safety
-    /// The caller is the only producer and has filled that slot.
+    /// The caller must be the only producer and must have filled that slot.
     #[inline]
     pub(crate) unsafe fn publish(&self) {
         let tail = self.producer.own.load(Ordering::Relaxed);
         self.producer.own.store(tail.wrapping_add(1), Ordering::Release);
     }
 
-    /// The oldest slot in use.
+    /// The position of the oldest slot in use.
     ///
     /// # Safety
-    /// The caller is the only consumer.
+    /// The caller must be the only consumer.
     #[inline]
     pub(crate) unsafe fn head(&self) -> usize {
         self.consumer.own.load(Ordering::Relaxed)
     }
 
-    /// Whether slot `at`, no older than the head, is in use. All older ones then are, too.
+    /// Whether slot `at`, which is not older than the head, is in use. If it is, all older ones
+    /// are, too.
     ///
     /// # Safety
-    /// The caller is the only consumer.
+    /// The caller must be the only consumer.
     #[inline]
     pub(crate) unsafe fn is_filled(&self, at: usize) -> bool {
-        // SAFETY: only the consumer touches its side's `other`.
-        let tail = unsafe { &mut *self.consumer.other.get() };
+        // SAFETY: only the consumer accesses its own `cached_other`.
+        let tail = unsafe { &mut *self.consumer.cached_other.get() };
         if at.wrapping_sub(*tail) as isize >= 0 {
             *tail = self.producer.own.load(Ordering::Acquire);
         }
         (at.wrapping_sub(*tail) as isize) < 0
     }
 
-    /// Gives all slots before `head` back to the producer.
+    /// Returns all slots before `head` to the producer.
     ///
     /// # Safety
-    /// The caller is the only consumer, has seen these slots filled and uses them no more.
+    /// The caller must be the only consumer, must have seen these slots filled, and must not use
+    /// them any more.
     #[inline]
     pub(crate) unsafe fn release(&self, head: usize) {
         self.consumer.own.store(head, Ordering::Release);
     }
 
-    /// The memory of a slot. Who may touch it is for the caller to know: the producer between
+    /// The memory of a slot. The caller must know who owns it: the producer between
     /// [`vacant`](Self::vacant) and [`publish`](Self::publish), the consumer while it is filled.
     #[inline]
     pub(crate) fn slot(&self, at: usize) -> Slot<H> {
@@ -193,12 +201,14 @@ impl<H: Copy> Ring<H> {
 impl<H> Drop for Ring<H> {
     fn drop(&mut self) {
         let size = (self.mask + 1) * self.stride;
-        // SAFETY: allocated in `new` with this layout, which was valid.
-        unsafe { dealloc(self.slots.as_ptr(), Layout::from_size_align_unchecked(size, ALIGN)) }
+        // SAFETY: `new` allocated this memory with this layout, which was valid.
+        unsafe {
+            dealloc(self.slots.as_ptr(), Layout::from_size_align_unchecked(size, SLOTS_ALIGN))
+        }
     }
 }
 
-/// A slot's memory.
+/// The memory of a slot.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot<H> {
     memory: NonNull<u8>,
@@ -215,7 +225,8 @@ impl<H: Copy> Slot<H> {
     /// The first of the segments.
     #[inline]
     pub(crate) fn segments(self) -> *mut Segment {
-        // SAFETY: the segments follow the header within the slot (possibly none: then one past its end).
+        // SAFETY: the segments follow the header within the slot; without segments, the pointer is
+        // one past the end of the slot.
         unsafe { self.memory.as_ptr().add(Ring::<H>::HEADER).cast() }
     }
 }

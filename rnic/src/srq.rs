@@ -1,4 +1,4 @@
-//! Shared receive queue.
+//! Shared receive queues.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -11,33 +11,36 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{spin_loop, yield_now};
 use crate::wr::{PostError, RecvWr, Segment};
 
-/// Receive buffers for the messages of any number of queue pairs. Anyone posts (a spinlock of a few nanoseconds);
-/// buffers are taken under the engine lock.
+/// Receive buffers for the messages of any number of queue pairs. Any thread may post, under a
+/// spinlock that is held for a few nanoseconds. Buffers are taken under the engine lock.
 ///
-/// Queue pairs whose messages have found no buffer stand in a line. While there is one, each buffer is for the queue pair that
-/// has waited longest; if its next message needs another one it goes to the end of the line.
+/// Queue pairs whose messages found no buffer form a list of waiters. While it is not empty, each
+/// buffer is for the queue pair that has waited longest. If that queue pair's next message needs
+/// another buffer, it goes to the end of the list.
 pub struct Srq {
     keys: Arc<Keys>,
     pd: Pd,
     max_segments: usize,
     ring: UnsafeCell<Ring<Rqe>>,
-    posting: AtomicBool,
+    post_lock: AtomicBool,
     low_watermark: AtomicUsize,
-    /// The line, by the engine's numbers of the queue pairs. Under the engine lock.
+    /// The waiters, by the engine's numbers of the queue pairs. Accessed under the engine lock.
     waiting: UnsafeCell<VecDeque<usize>>,
-    /// Whether anybody is in the line. Set with `posting` held, so a thread that posts sees it, or the engine sees the buffer.
-    wanted: AtomicBool,
+    /// Whether there are waiters. It is set while `post_lock` is held: either a posting thread sees
+    /// it, or the engine sees the posted buffer.
+    has_waiters: AtomicBool,
     notify: Box<dyn Fn() + Send + Sync>,
 }
 
-// SAFETY: producers hold `posting`, the consumer the engine lock, who replaces the ring both.
+// SAFETY: producers hold `post_lock`, the consumer holds the engine lock, and whoever replaces the
+// ring holds both.
 unsafe impl Send for Srq {}
 // SAFETY: as above.
 unsafe impl Sync for Srq {}
 
 impl Srq {
-    /// A queue for at least `depth` buffers of up to `max_segments` segments in `pd`. `notify` is called under the engine
-    /// lock when fewer buffers are left than the low watermark says.
+    /// Creates a queue for at least `depth` buffers of up to `max_segments` segments in `pd`.
+    /// `notify` is called under the engine lock when fewer buffers are left than the low watermark.
     pub fn new(
         keys: &Arc<Keys>,
         pd: Pd,
@@ -50,84 +53,91 @@ impl Srq {
             pd,
             max_segments,
             ring: UnsafeCell::new(Ring::new(depth, max_segments)?),
-            posting: AtomicBool::new(false),
+            post_lock: AtomicBool::new(false),
             low_watermark: AtomicUsize::new(0),
             waiting: UnsafeCell::default(),
-            wanted: AtomicBool::new(false),
+            has_waiters: AtomicBool::new(false),
             notify: Box::new(notify),
         })
     }
 
-    /// Queues a receive buffer. True: messages wait for buffers, and [`next_waiting`](Self::next_waiting) is to be told.
+    /// Queues a receive buffer. Returns true if queue pairs wait for buffers: the caller must then
+    /// serve [`next_waiting`](Self::next_waiting).
     ///
     /// # Safety
-    /// The segments' memory stays valid until the receive completes.
+    /// The segments' memory must stay valid until the receive completes.
     pub unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> Result<bool, PostError> {
-        let _posting = self.lock();
-        // SAFETY: holding `posting` makes the caller the only producer, and nobody replaces the ring.
+        let _guard = self.lock();
+        // SAFETY: holding `post_lock` makes the caller the only producer and keeps the ring from
+        // being replaced.
         unsafe { write_recv(&*self.ring.get(), &self.keys, self.pd.into(), wr) }?;
-        Ok(self.wanted.load(Ordering::Relaxed))
+        Ok(self.has_waiters.load(Ordering::Relaxed))
     }
 
-    /// The queue pair that has waited longest, if there is a buffer for it.
+    /// The queue pair that has waited longest, if a buffer is available for it.
     ///
     /// # Safety
-    /// Under the engine lock.
+    /// The engine lock must be held.
     pub unsafe fn next_waiting(&self) -> Option<usize> {
-        // SAFETY: the caller is the only consumer, and nobody else touches the line.
-        let (ring, line) = unsafe { (&*self.ring.get(), &*self.waiting.get()) };
+        // SAFETY: the caller is the only consumer, and only the holder of the engine lock accesses
+        // the waiters.
+        let (ring, waiting) = unsafe { (&*self.ring.get(), &*self.waiting.get()) };
         // SAFETY: as above.
-        line.front().copied().filter(|_| unsafe { ring.is_filled(ring.head()) })
+        waiting.front().copied().filter(|_| unsafe { ring.is_filled(ring.head()) })
     }
 
-    /// A queue pair goes to the end of the line. It looks for a buffer once more after that.
+    /// Adds a queue pair to the end of the waiters. The caller must check for a buffer once more
+    /// afterwards.
     ///
     /// # Safety
-    /// Under the engine lock. It is not in the line.
+    /// The engine lock must be held, and the queue pair must not be among the waiters.
     #[cold]
-    pub(crate) unsafe fn wait(&self, who: usize) {
-        let _posting = self.lock();
+    pub(crate) unsafe fn add_waiter(&self, waiter: usize) {
+        let _guard = self.lock();
         // SAFETY: the engine lock is held.
-        unsafe { &mut *self.waiting.get() }.push_back(who);
-        self.wanted.store(true, Ordering::Relaxed);
+        unsafe { &mut *self.waiting.get() }.push_back(waiter);
+        self.has_waiters.store(true, Ordering::Relaxed);
     }
 
-    /// A queue pair leaves the line.
+    /// Removes a queue pair from the waiters.
     ///
     /// # Safety
-    /// Under the engine lock.
+    /// The engine lock must be held.
     #[cold]
-    pub(crate) unsafe fn stop_waiting(&self, who: usize) {
+    pub(crate) unsafe fn remove_waiter(&self, waiter: usize) {
         // SAFETY: the engine lock is held.
-        let line = unsafe { &mut *self.waiting.get() };
-        line.retain(|&other| other != who);
-        self.wanted.store(!line.is_empty(), Ordering::Relaxed);
+        let waiting = unsafe { &mut *self.waiting.get() };
+        waiting.retain(|&other| other != waiter);
+        self.has_waiters.store(!waiting.is_empty(), Ordering::Relaxed);
     }
 
-    /// Whether there is a buffer for a queue pair: one that is in the line, or one that is not.
+    /// Whether a buffer is available for a queue pair. `waiter` is its number if it is among the
+    /// waiters.
     ///
     /// # Safety
-    /// Under the engine lock.
-    pub(crate) unsafe fn has_buffer_for(&self, who: Option<usize>) -> bool {
-        // SAFETY: the caller is the only consumer, and nobody else touches the line.
-        let (ring, line) = unsafe { (&*self.ring.get(), &*self.waiting.get()) };
+    /// The engine lock must be held.
+    pub(crate) unsafe fn has_buffer_for(&self, waiter: Option<usize>) -> bool {
+        // SAFETY: the caller is the only consumer, and only the holder of the engine lock accesses
+        // the waiters.
+        let (ring, waiting) = unsafe { (&*self.ring.get(), &*self.waiting.get()) };
         // SAFETY: as above.
-        line.front().is_none_or(|&first| who == Some(first))
+        waiting.front().is_none_or(|&first| waiter == Some(first))
             && unsafe { ring.is_filled(ring.head()) }
     }
 
-    /// Asks for one notification when fewer than `mark` buffers are left; 0: none. If so few are left already, it comes
-    /// with the next buffer taken.
+    /// Requests one notification when fewer than `mark` buffers are left; 0 cancels the request. If
+    /// fewer are left already, the notification comes when the next buffer is taken.
     pub fn set_low_watermark(&self, mark: usize) {
         self.low_watermark.store(mark, Ordering::Relaxed);
     }
 
-    /// Changes the depth to at least `depth`; no buffer is lost. False: more are queued than that, nothing changed.
+    /// Changes the depth to at least `depth`. No buffer is lost. Returns false, and changes
+    /// nothing, if more than `depth` buffers are queued.
     ///
     /// # Safety
-    /// Under the engine lock.
+    /// The engine lock must be held.
     pub unsafe fn resize(&self, depth: usize) -> Result<bool, OutOfMemory> {
-        let _posting = self.lock();
+        let _guard = self.lock();
         // SAFETY: holding both locks makes the caller producer and consumer of the ring.
         unsafe {
             let old = &*self.ring.get();
@@ -150,31 +160,36 @@ impl Srq {
         Ok(true)
     }
 
-    /// Buffers posted and not yet taken by a message.
+    /// The number of buffers that are posted and not yet taken by a message.
     pub fn available(&self) -> usize {
-        let _posting = self.lock();
-        // SAFETY: nobody replaces the ring while `posting` is held.
+        let _guard = self.lock();
+        // SAFETY: nobody replaces the ring while `post_lock` is held.
         unsafe { &*self.ring.get() }.len()
     }
 
-    /// Takes the oldest buffer for a queue pair, which may be in the line.
+    /// Takes the oldest buffer for a queue pair. `waiter` is its number if it is among the waiters.
     ///
     /// # Safety
-    /// Under the engine lock.
+    /// The engine lock must be held.
     #[inline]
-    pub(crate) unsafe fn take(&self, who: Option<usize>, segments: &mut [Segment]) -> Option<Rqe> {
+    pub(crate) unsafe fn take(
+        &self,
+        waiter: Option<usize>,
+        segments: &mut [Segment],
+    ) -> Option<Rqe> {
         // SAFETY: the engine lock is held.
         let first = unsafe { &*self.waiting.get() }.front().copied();
-        if first.is_some() && first != who {
+        if first.is_some() && first != waiter {
             return None;
         }
-        // SAFETY: the caller is the only consumer, and it is the engine lock's holder who replaces the ring.
+        // SAFETY: the caller is the only consumer, and only a holder of the engine lock replaces
+        // the ring.
         let ring = unsafe { &*self.ring.get() };
         // SAFETY: as above.
         let rqe = unsafe { read_recv(ring, segments) };
-        if let (Some(who), true) = (who, rqe.is_some()) {
+        if let (Some(waiter), true) = (waiter, rqe.is_some()) {
             // SAFETY: the engine lock is held.
-            unsafe { self.stop_waiting(who) };
+            unsafe { self.remove_waiter(waiter) };
         }
         let mark = self.low_watermark.load(Ordering::Relaxed);
         if mark != 0 && ring.len() < mark && self.low_watermark.swap(0, Ordering::Relaxed) != 0 {
@@ -191,27 +206,28 @@ impl Srq {
         self.max_segments
     }
 
-    fn lock(&self) -> Posting<'_> {
+    fn lock(&self) -> PostGuard<'_> {
         while self
-            .posting
+            .post_lock
             .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
             let mut spins = 0;
-            while self.posting.load(Ordering::Relaxed) {
-                // The holder may have been preempted; on few cores it needs ours.
+            while self.post_lock.load(Ordering::Relaxed) {
+                // The holder may have been preempted. With few cores it may need the core of this
+                // thread.
                 spins += 1;
                 if spins % 64 == 0 { yield_now() } else { spin_loop() }
             }
         }
-        Posting(&self.posting)
+        PostGuard(&self.post_lock)
     }
 }
 
-/// Released by `drop`.
-struct Posting<'a>(&'a AtomicBool);
+/// Unlocks `post_lock` when dropped.
+struct PostGuard<'a>(&'a AtomicBool);
 
-impl Drop for Posting<'_> {
+impl Drop for PostGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }

@@ -1,5 +1,5 @@
-//! The data path of the reliable connection takes no memory: after its first messages, no packet and no message does, nor a
-//! deadline, nor a loss.
+//! The data path of a reliable connection does not allocate memory: after the first messages,
+//! neither a packet nor a message, a deadline or a loss causes an allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,29 +9,29 @@ use std::time::{Duration, Instant};
 use rnic::rc::Wheel;
 use rnic::rc::burst::ICRC_SIZE;
 use rnic::{
-    Access, Burst, Cq, Keys, Mr, Qp, QpCfg, Rc, RcCfg, RecvWr, Remote, Segment, SendOp, SendWr,
-    WcStatus,
+    Access, Burst, Cq, Keys, Mr, Qp, QpCfg, RcCfg, RecvWr, ReliableConnection, Remote, Segment,
+    SendOp, SendWr, WcStatus,
 };
 use wire::rocev2::{Bth, Packet, PathMtu, Psn, RnrTimer};
 
 struct Counting;
 
 thread_local! {
-    /// By this thread: the test harness has one of its own.
+    /// Allocations by this thread. The test harness uses another thread.
     static TAKEN: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: it is the system's allocator.
+// SAFETY: all calls go to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that ends has none any more.
+        // The counter no longer exists when a thread ends.
         let _ = TAKEN.try_with(|taken| taken.set(taken.get() + 1));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller fulfils the requirements.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller fulfils the requirements.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -46,7 +46,7 @@ struct End {
     keys: Arc<Keys>,
     cq: Arc<Cq>,
     qp: Arc<Qp>,
-    rc: Rc,
+    rc: ReliableConnection,
     burst: Burst,
     memory: Box<[u8]>,
     mr: Option<Mr>,
@@ -70,7 +70,7 @@ impl End {
             max_request_segments: 1,
             max_recv_segments: 1,
         };
-        // SAFETY: one thread.
+        // SAFETY: the test runs in one thread.
         let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
         let cfg = RcCfg {
             mtu: MTU,
@@ -94,9 +94,10 @@ impl End {
             remote_write: true,
             remote_atomic: true,
         };
-        // SAFETY: the test drops the region before the memory, and looks at neither.
+        // SAFETY: the test drops the region before the memory, and accesses the memory nowhere
+        // else.
         let mr = unsafe { Mr::new(&keys, pd, memory.as_mut_ptr(), LEN, all, false) }.unwrap();
-        let (rc, burst) = (Rc::new(work, cfg, now), Burst::new(64, 1 << 18));
+        let (rc, burst) = (ReliableConnection::new(work, cfg, now), Burst::new(64, 1 << 18));
         End { keys, cq, qp, rc, burst, memory, mr: Some(mr), completed: 0 }
     }
 
@@ -114,7 +115,7 @@ impl End {
         let segments = [self.segment(len)];
         let (signalled, solicited, fence, quiet) = (true, false, false, false);
         let wr = SendWr { id: 0, op, segments: &segments, signalled, solicited, fence, quiet };
-        // SAFETY: one thread; the memory outlives the engine.
+        // SAFETY: the test runs in one thread, and the memory outlives the engine.
         unsafe { self.qp.post_send(&wr) }.unwrap();
     }
 
@@ -124,7 +125,7 @@ impl End {
         unsafe { self.qp.post_recv(&RecvWr { id: 0, segments: &segments, quiet: false }) }.unwrap();
     }
 
-    /// Gives what is ready to the peer, all but each `lost`th packet.
+    /// Passes the packets that are ready to the peer, except each `lost`th packet.
     fn run(&mut self, peer: &mut End, now: Instant, sent: &mut usize, lost: usize) -> bool {
         self.burst.clear();
         self.rc.transmit(now, &mut self.burst).unwrap();
@@ -141,7 +142,7 @@ impl End {
             }
             at = end;
         }
-        // SAFETY: one thread.
+        // SAFETY: the test runs in one thread.
         self.completed +=
             unsafe { self.cq.poll_with(64, |wc| assert_eq!(wc.status, WcStatus::Success)) };
         at > 0

@@ -1,152 +1,158 @@
 //! How connections end.
 //!
-//! Whoever ends one has had what it asked for, or does not want it any more: it completes all that is posted,
-//! says DREQ, and goes on answering what it has taken ([`Parting`]) until it is answered. Whoever is told so
-//! asks for what is in flight until it is settled ([`Rc::wind_up`](rnic::Rc::wind_up)), completes all that is
-//! posted, and answers DREP. So a request that was carried out does not count as lost because an
-//! acknowledgement was.
+//! The side that closes a connection has received what it wanted, or no longer wants it. It
+//! completes everything that is posted, sends a DREQ, and continues to answer repeated requests
+//! ([`Disconnecting`]) until the DREP arrives. The side that receives the DREQ repeats the requests
+//! in flight until they are settled
+//! ([`ReliableConnection::start_peer_close`](rnic::ReliableConnection::start_peer_close)),
+//! completes everything that is posted, and sends the DREP. So a request that was carried out is
+//! not reported as lost only because its acknowledgement was lost.
 
 use dat_core::provider::Close;
 use rnic::Work;
 use rnic::cm::Ending;
 use rnic::rc::Failure;
 
-use super::parting::Parting;
-use super::up::Up;
+use super::disconnecting::Disconnecting;
+use super::established::Established;
 use super::{Link, Phase, Tools};
 use crate::engine::Upcall;
 
 /// Why a connection ends.
 pub(super) enum End {
-    /// This side's consumer wants it.
+    /// The consumer of this side disconnects.
     Local(Close),
-    /// The peer ended it.
+    /// The peer has disconnected.
     Peer,
-    /// The network failed, or one side broke the rules, or a request failed.
-    Broken(Breach),
-    /// The peer never said that it has seen our acceptance.
+    /// The network failed, one side violated the protocol, or a request failed.
+    Broken(BreakReason),
+    /// The peer never confirmed the acceptance.
     NotAccepted,
 }
 
-/// What ended it in disorder.
+/// Why a connection broke.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Breach {
+pub(super) enum BreakReason {
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// It waited for our last word, or has forgotten the connection.
-    #[error("the peer knows nothing of the connection any more")]
-    Left,
-    #[error("the peer's process is gone")]
-    Gone,
-    #[error("it broke on the peer's side")]
-    ByPeer,
+    /// The peer has left the connection without a DREQ: it waited in vain for this side's last
+    /// message, or has forgotten the connection.
+    #[error("the peer no longer has the connection")]
+    ConnectionForgotten,
+    #[error("the peer's process has ended")]
+    ProcessGone,
+    #[error("the connection broke on the peer's side")]
+    BrokenByPeer,
 }
 
-/// The peer ends the connection.
+/// The peer has disconnected.
 #[derive(Clone, Copy)]
-pub(super) struct Leaving {
-    /// It says that the connection broke on its side.
+pub(super) struct PeerDisconnect {
+    /// The peer reports that the connection broke on its side.
     pub(super) broke: bool,
 }
 
-impl Up {
-    /// How the connection ends that the peer has ended, if it has.
-    pub(super) fn peers_end(&self) -> Option<End> {
-        self.peer_leaves
-            .map(|Leaving { broke }| if broke { End::Broken(Breach::ByPeer) } else { End::Peer })
+impl Established {
+    /// How the connection ends if the peer has disconnected.
+    pub(super) fn end_by_peer(&self) -> Option<End> {
+        self.peer_disconnect.map(|PeerDisconnect { broke }| {
+            if broke { End::Broken(BreakReason::BrokenByPeer) } else { End::Peer }
+        })
     }
 }
 
 impl Link {
-    /// Ends the connection, or the attempt, as the consumer wants.
+    /// Closes the connection, or cancels the attempt to connect, for the consumer.
     pub(crate) fn disconnect(&mut self, tools: &mut Tools<'_>, how: Close) {
         match (&mut self.phase, how) {
-            (Phase::Up(up), Close::Graceful) if up.announced => {
-                up.closing = Some(how);
+            (Phase::Established(established), Close::Graceful) if established.reported => {
+                established.closing = Some(how);
                 self.transmit(tools);
             }
-            (Phase::Up(_), _) => self.end(tools, End::Local(how)),
-            (Phase::Dialing(dialing), _) => {
-                if let Some((conn, _)) = dialing.call {
+            (Phase::Established(_), _) => self.end(tools, End::Local(how)),
+            (Phase::Connecting(connecting), _) => {
+                if let Some((conn, _)) = connecting.attempt {
                     tools.station.cm.forget(tools.now, conn.id);
                 }
                 self.fail(Upcall::Disconnected);
             }
-            (Phase::Idle(_) | Phase::Parting(_) | Phase::Ended(_) | Phase::Between, _) => {}
+            (Phase::Idle(_) | Phase::Disconnecting(_) | Phase::Ended(_) | Phase::Transition, _) => {
+            }
         }
     }
 
-    /// The same where there is no connection.
-    pub(crate) fn disconnect_nobody(&mut self) {
-        match std::mem::replace(&mut self.phase, Phase::Between) {
+    /// Disconnects a queue pair that has no connection.
+    pub(crate) fn disconnect_unconnected(&mut self) {
+        match std::mem::replace(&mut self.phase, Phase::Transition) {
             Phase::Idle(work) => self.finish(work),
-            Phase::Dialing(dialing) => self.finish(dialing.work),
+            Phase::Connecting(connecting) => self.finish(connecting.work),
             other => return self.phase = other,
         }
         self.sink.call(Upcall::Disconnected);
     }
 
-    /// The peer ends the connection; it may have taken what is in flight.
-    pub(super) fn peer_leaves(&mut self, tools: &mut Tools<'_>, broke: bool) {
-        if let Phase::Up(up) = &mut self.phase {
-            up.peer_leaves = Some(Leaving { broke });
-            up.rc.wind_up(tools.now);
+    /// The peer has disconnected. It may have carried out requests that are still in flight.
+    pub(super) fn on_peer_disconnecting(&mut self, tools: &mut Tools<'_>, broke: bool) {
+        if let Phase::Established(established) = &mut self.phase {
+            established.peer_disconnect = Some(PeerDisconnect { broke });
+            established.rc.start_peer_close(tools.now);
             self.transmit(tools);
         }
     }
 
-    /// The peer has answered to the end of the connection, or there is nobody any more who could.
-    pub(super) fn disconnected(&mut self, tools: &mut Tools<'_>) {
-        let parting = match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Parting(parting) => parting,
+    /// The peer has answered the DREQ, or nobody is left who could.
+    pub(super) fn on_disconnected(&mut self, tools: &mut Tools<'_>) {
+        let disconnecting = match std::mem::replace(&mut self.phase, Phase::Transition) {
+            Phase::Disconnecting(disconnecting) => disconnecting,
             other => {
                 self.phase = other;
                 return match self.phase {
-                    Phase::Dialing(_) => self.fail(Upcall::Disconnected),
-                    Phase::Up(ref up) => {
-                        let end = up.peers_end().unwrap_or(End::Peer);
+                    Phase::Connecting(_) => self.fail(Upcall::Disconnected),
+                    Phase::Established(ref established) => {
+                        let end = established.end_by_peer().unwrap_or(End::Peer);
                         self.end(tools, end);
                     }
                     _ => {}
                 };
             }
         };
-        tools.station.qpns.retire(parting.conn.qpn);
-        self.finish(parting.rest.into_work());
+        tools.station.qpns.retire(disconnecting.conn.qpn);
+        self.finish(disconnecting.responder.into_work());
         self.sink.call(Upcall::Disconnected);
     }
 
-    /// The peer's host says that nobody has the port. That ends an attempt to connect at once; over a
-    /// connection it counts when the host has said nothing else for a while, since a firewall that is being
-    /// changed says so, too.
-    pub(crate) fn port_is_refused(&mut self, tools: &mut Tools<'_>) {
-        if let Phase::Up(up) = &mut self.phase
-            && !up.refused.is_over(up.rc.stats().rx_packets, tools.now)
+    /// The peer's host reports that nobody has the port. An attempt to connect fails at once. A
+    /// connection breaks only if no packet has come from the peer for a while, because a firewall
+    /// whose rules are being changed reports the same.
+    pub(crate) fn on_port_refused(&mut self, tools: &mut Tools<'_>) {
+        if let Phase::Established(established) = &mut self.phase
+            && !established.port_refusals.note_refusal(established.rc.stats().rx_packets, tools.now)
         {
             return;
         }
-        self.peer_is_gone(tools);
+        self.on_peer_gone(tools);
     }
 
-    /// The peer's process is gone, or its host says that nobody has the port.
-    pub(crate) fn peer_is_gone(&mut self, tools: &mut Tools<'_>) {
+    /// The peer's process has ended, or its host reports that nobody has the port.
+    pub(crate) fn on_peer_gone(&mut self, tools: &mut Tools<'_>) {
         let conn = self.conn();
         match &self.phase {
-            // It has said so.
-            Phase::Up(up) => {
-                let end = up.peers_end().unwrap_or(End::Broken(Breach::Gone));
+            // The peer may have disconnected before.
+            Phase::Established(established) => {
+                let end =
+                    established.end_by_peer().unwrap_or(End::Broken(BreakReason::ProcessGone));
                 self.end(tools, end);
             }
-            Phase::Dialing(dialing) => {
-                if let Some((conn, _)) = dialing.call {
+            Phase::Connecting(connecting) => {
+                if let Some((conn, _)) = connecting.attempt {
                     tools.station.cm.forget(tools.now, conn.id);
                 }
-                self.fail(Upcall::Unreachable { because: Some(&Breach::Gone) });
+                self.fail(Upcall::Unreachable { because: Some(&BreakReason::ProcessGone) });
             }
-            Phase::Parting(_) => self.disconnected(tools),
-            Phase::Idle(_) | Phase::Ended(_) | Phase::Between => {}
+            Phase::Disconnecting(_) => self.on_disconnected(tools),
+            Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => {}
         }
-        // Nor is there anybody who would hear of the end.
+        // Nobody would receive a message about the end.
         if let Some(conn) = conn {
             tools.station.cm.unreachable(tools.now, conn);
         }
@@ -154,19 +160,20 @@ impl Link {
 
     /// Ends the connection.
     pub(super) fn end(&mut self, tools: &mut Tools<'_>, end: End) {
-        let mut up = match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Up(up) => up,
+        let mut established = match std::mem::replace(&mut self.phase, Phase::Transition) {
+            Phase::Established(established) => established,
             other => return self.phase = other,
         };
-        tools.kit.past.add(&up.rc.stats().list());
+        tools.kit.past.add(&established.rc.stats().list());
         if let End::Broken(_) = end {
-            up.rc.last_words(&mut tools.kit.burst);
+            established.rc.transmit_fatal_nak(&mut tools.kit.burst);
         } else {
-            // What the peer asked for comes first.
-            up.rc.acknowledge(&mut tools.kit.burst);
+            // The acknowledgement that the peer has requested comes first.
+            established.rc.acknowledge(&mut tools.kit.burst);
         }
-        tools.station.send(&up.peer, &mut tools.kit.burst, tools.now);
-        let (announced, closing, conn) = (up.announced, up.closing.is_some(), up.conn);
+        tools.station.send(&established.peer, &mut tools.kit.burst, tools.now);
+        let (reported, closing, conn) =
+            (established.reported, established.closing.is_some(), established.conn);
         let cm = &mut tools.station.cm;
         match end {
             End::Local(how) => {
@@ -176,42 +183,43 @@ impl Link {
                 };
                 cm.disconnect(tools.now, conn.id, ending);
                 self.shared.end();
-                self.phase = Phase::Parting(Box::new(Parting::new(*up)));
+                self.phase = Phase::Disconnecting(Box::new(Disconnecting::new(*established)));
                 return;
             }
-            // That is the answer.
+            // The connection manager answers the peer's DREQ.
             End::Peer => cm.disconnect(tools.now, conn.id, Ending::Graceful),
             End::Broken(_) => cm.break_off(tools.now, conn.id),
             End::NotAccepted => {}
         }
         tools.station.qpns.retire(conn.qpn);
-        up.rc.flush();
-        self.finish(up.rc.into_work());
+        established.rc.flush();
+        self.finish(established.rc.into_work());
         self.sink.call(match &end {
-            _ if !announced => Upcall::AcceptFailed,
+            _ if !reported => Upcall::AcceptFailed,
             _ if closing => Upcall::Disconnected,
             End::Broken(because) => Upcall::Broken { because },
             End::Local(_) | End::Peer | End::NotAccepted => Upcall::Disconnected,
         });
     }
 
-    /// Completes all that is posted, and sees to it that what is posted later is completed, too.
+    /// Completes everything that is posted, and makes sure that work that is posted later is
+    /// completed, too.
     pub(super) fn finish(&mut self, mut work: Work) {
         self.shared.end();
         work.flush();
         self.phase = Phase::Ended(work);
     }
 
-    /// The queue pair goes away: no upcalls any more.
+    /// Removes the queue pair. No upcalls follow.
     pub(crate) fn close(mut self, tools: &mut Tools<'_>) {
-        let conn = match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Up(up) => {
-                tools.kit.past.add(&up.rc.stats().list());
-                Some(up.conn)
+        let conn = match std::mem::replace(&mut self.phase, Phase::Transition) {
+            Phase::Established(established) => {
+                tools.kit.past.add(&established.rc.stats().list());
+                Some(established.conn)
             }
-            Phase::Parting(parting) => Some(parting.conn),
-            Phase::Dialing(dialing) => dialing.call.map(|(conn, _)| conn),
-            Phase::Idle(_) | Phase::Ended(_) | Phase::Between => None,
+            Phase::Disconnecting(disconnecting) => Some(disconnecting.conn),
+            Phase::Connecting(connecting) => connecting.attempt.map(|(conn, _)| conn),
+            Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => None,
         };
         if let Some(conn) = conn {
             tools.station.qpns.retire(conn.qpn);

@@ -30,7 +30,7 @@ fn counted(depth: usize) -> (Cq, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     (Cq::new(depth, notify).unwrap(), ready, overflow)
 }
 
-/// What the engine does: some completions, then one look at who waits.
+/// Acts as the engine: pushes some completions, then announces them once.
 fn produce(cq: &Cq, wcs: impl IntoIterator<Item = (Wc, bool)>) {
     // SAFETY: the caller is the only producer.
     unsafe {
@@ -57,7 +57,7 @@ fn arm(cq: &Cq, solicited: bool) -> bool {
 fn one_event_for_one_arming() {
     let (cq, ready, _) = counted(8);
     produce(&cq, [(wc(1), false)]);
-    assert!(!arm(&cq, false), "it is not empty");
+    assert!(!arm(&cq, false), "the queue is not empty");
     assert_eq!(take(&cq, 9), [1]);
     assert!(arm(&cq, false));
     assert_eq!(ready.load(Ordering::Relaxed), 0);
@@ -68,7 +68,7 @@ fn one_event_for_one_arming() {
     assert_eq!(take(&cq, 2), [2, 3]);
     assert_eq!(take(&cq, 2), [4]);
     produce(&cq, [(wc(5), true)]);
-    assert_eq!(ready.load(Ordering::Relaxed), 1, "not armed");
+    assert_eq!(ready.load(Ordering::Relaxed), 1, "the queue is not armed");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn overflow_is_told_once_and_keeps_the_old() {
 fn resizing_loses_nothing() {
     let (cq, ready, overflow) = counted(4);
     produce(&cq, (0..4).map(|id| (wc(id), false)));
-    // SAFETY: one thread.
+    // SAFETY: the test runs in one thread.
     let resize = |depth| unsafe { cq.resize(depth) };
     assert_eq!(resize(3), Ok(false));
     assert_eq!(resize(100), Ok(true));
@@ -112,7 +112,7 @@ fn resizing_loses_nothing() {
     assert_eq!((ready.load(Ordering::Relaxed), overflow.load(Ordering::Relaxed)), (1, 0));
 }
 
-/// A consumer that sleeps unless `arm` says no is always woken.
+/// A consumer that sleeps only if `arm` returns true is always woken.
 #[test]
 fn no_wake_up_is_lost() {
     const COMPLETIONS: u64 = if cfg!(miri) { 200 } else { 50_000 };
@@ -126,7 +126,7 @@ fn no_wake_up_is_lost() {
     thread::scope(|scope| {
         scope.spawn(|| {
             for id in 0..COMPLETIONS {
-                // Acquire: the queue has seen what was taken, too.
+                // The acquire ordering makes sure that the queue has released the slots, too.
                 while id as usize - taken.load(Ordering::Acquire) >= 16 {
                     thread::yield_now();
                 }
@@ -143,7 +143,7 @@ fn no_wake_up_is_lost() {
             if next < COMPLETIONS && arm(&cq, false) {
                 receive
                     .recv_timeout(std::time::Duration::from_secs(60))
-                    .expect("a completion without an event");
+                    .expect("no event came for a completion");
             }
         }
     });

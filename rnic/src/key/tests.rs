@@ -98,7 +98,8 @@ const OPERATIONS: usize = if cfg!(miri) { 60 } else { 600 };
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 40 }))]
 
-    /// Against a map: keys stay valid while the table grows, and no key names anything but its own region.
+    /// Compares the table with a map: keys stay valid while the table grows, and no key names a
+    /// region other than its own.
     #[test]
     fn behaves_as_a_map(ops in proptest::collection::vec((0u8..3, any::<u16>()), 1..OPERATIONS)) {
         let keys = Keys::new();
@@ -118,16 +119,18 @@ proptest! {
         }
         prop_assert_eq!(keys.live(), model.len());
         for (&stag, &base) in &model {
-            prop_assert_eq!(keys.check(stag, pd.into(), base, 16, Right::LocalRead), Ok(base));
-            prop_assert_eq!(keys.check(stag, pd.into(), base + 1, 16, Right::LocalRead), Err(KeyError::Bounds));
+            let check = |to| keys.check(stag, pd.into(), to, 16, Right::LocalRead);
+            prop_assert_eq!(check(base), Ok(base));
+            prop_assert_eq!(check(base + 1), Err(KeyError::Bounds));
         }
         for stag in gone.into_iter().filter(|stag| !model.contains_key(stag)) {
-            prop_assert_eq!(keys.check(stag, pd.into(), 0, 0, Right::LocalRead), Err(KeyError::Invalid));
+            let check = keys.check(stag, pd.into(), 0, 0, Right::LocalRead);
+            prop_assert_eq!(check, Err(KeyError::Invalid));
         }
     }
 }
 
-/// A peer cannot walk from one STag to the next: they spread over all of 32 bits.
+/// A peer cannot derive one STag from another: they are spread over all 32 bits.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
 fn stags_are_spread() {
@@ -144,15 +147,15 @@ fn stags_are_spread() {
     assert_eq!(stags.len(), 4096);
     let near = stags.windows(2).filter(|pair| pair[1] - pair[0] < 16).count();
     assert!(near < 20, "{near} close pairs");
-    // Those of another adapter are others.
+    // Another adapter draws other STags.
     let other = Keys::new();
     let again =
         (0..100).filter(|_| stags.contains(&other.register(pd, 0, 1, ALL, false).unwrap())).count();
     assert!(again < 5);
 }
 
-/// While other keys come and go and the table grows, a look-up never is wrong about a key that stays, and never takes the
-/// fields of one region for those of another.
+/// While other keys are added and removed and the table grows, every lookup of a key that stays
+/// succeeds, and no lookup returns a mixture of two regions.
 #[test]
 fn look_ups_during_changes() {
     const CHANGES: u64 = if cfg!(miri) { 60 } else { 40_000 };

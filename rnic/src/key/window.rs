@@ -1,7 +1,10 @@
-//! Memory windows: keys that a consumer makes and ends through a send queue, without registering memory.
+//! Memory windows: keys that a consumer creates and invalidates through a send queue, without
+//! registering memory.
 //!
-//! A bind takes its new STag out of the table when it is posted, granting nothing, so that the consumer knows it at once;
-//! the engine makes it valid in its turn, and ends the key before it. A key that a window has lost is never valid again.
+//! When a bind is posted, it takes its new STag from the table, so that the consumer knows it at
+//! once; the STag grants nothing yet. The engine carries out the bind in its turn: it makes the new
+//! key valid and invalidates the window's previous one. A key that a window has lost never becomes
+//! valid again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,8 +16,9 @@ use super::{Entry, KeyError, Keys, Pd, Registry, Right, Scope};
 use crate::mr::Mr;
 use crate::wr::{PostError, post_error};
 
-/// A memory window; `drop` unbinds it. Binds that have been posted then do nothing. The owner of the engine lock drops it
-/// under that lock: when `drop` has returned, no engine lets anybody in through it any more.
+/// A memory window. `drop` unbinds it, and binds that are posted by then do nothing. The owner of
+/// the engine lock must drop it under that lock: when `drop` has returned, no engine allows access
+/// through the window any more.
 pub struct Mw {
     keys: Arc<Keys>,
     pd: Pd,
@@ -22,30 +26,31 @@ pub struct Mw {
     scoped: bool,
 }
 
-/// What a window shall show.
+/// The memory and the access that a bind gives to a window.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// Memory that is registered.
+    /// The region that contains the memory.
     pub region: &'a Mr,
-    /// The first byte, as local segments name it.
+    /// The first byte, as local segments address it.
     pub addr: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// What peers may do. Remote reading takes a region that may be read locally, remote writing and atomic operations
-    /// one that may be written.
+    /// What peers may do. Remote reads need a region that allows local reads; remote writes and
+    /// atomic operations need one that allows local writes.
     pub access: Access,
-    /// Peers count from 0 instead of from the address.
+    /// Whether peers address the memory by offsets from 0 instead of by address.
     pub zero_based: bool,
 }
 
 impl Mw {
-    /// An unbound window. `scoped`: a bind lets in the peer of the queue pair that it was posted to, and nobody else.
+    /// Creates an unbound window. If it is `scoped`, a bind gives access only to the peer of the
+    /// queue pair to which the bind was posted.
     pub fn new(keys: &Arc<Keys>, pd: Pd, scoped: bool) -> Self {
-        let id = keys.registry().windows.open();
+        let id = keys.registry().windows.add();
         Mw { keys: Arc::clone(keys), pd, id, scoped }
     }
 
-    /// What became of the bind that made this key.
+    /// The state of the bind that created this key.
     pub fn state(&self, stag: u32) -> BindState {
         match self.keys.registry().windows.binds.get(&stag) {
             Some(bind) if bind.window != self.id => BindState::Over,
@@ -60,7 +65,7 @@ impl Drop for Mw {
     fn drop(&mut self) {
         let mut registry = self.keys.registry();
         if let Some(bound) = registry.windows.bound.remove(&self.id) {
-            registry.end(bound);
+            registry.end_bind(bound);
         }
     }
 }
@@ -68,48 +73,49 @@ impl Drop for Mw {
 /// The windows of an adapter.
 #[derive(Default)]
 pub(super) struct Windows {
-    /// By window: the key that it is bound by, 0 for none.
+    /// By window: the key by which it is bound, or 0.
     bound: HashMap<u32, u32>,
-    /// By key: binds that are posted or hold.
+    /// By key: binds that are posted or in force.
     binds: HashMap<u32, Bind>,
-    /// By region: how many of those there are. Regions without any are not in it.
-    over: HashMap<u32, usize>,
-    last: u32,
+    /// By region: the number of its binds in `binds`. Regions without binds are not in the map.
+    binds_by_region: HashMap<u32, usize>,
+    last_id: u32,
 }
 
 struct Bind {
     window: u32,
-    /// 0: none, since it unbinds.
+    /// 0 for an unbind.
     region: u32,
     state: State,
 }
 
 #[derive(Clone, Copy)]
 enum State {
-    /// Waits for its turn, to grant these rights.
+    /// The bind waits for its turn, when it will grant these rights.
     Posted {
         rights: u32,
     },
     Bound,
-    /// Its region went away before its turn came.
-    Void,
+    /// The region was deregistered before the bind's turn.
+    RegionGone,
 }
 
 impl Windows {
-    fn open(&mut self) -> u32 {
+    fn add(&mut self) -> u32 {
         loop {
-            self.last = self.last.wrapping_add(1);
-            if let std::collections::hash_map::Entry::Vacant(place) = self.bound.entry(self.last) {
+            self.last_id = self.last_id.wrapping_add(1);
+            if let std::collections::hash_map::Entry::Vacant(place) = self.bound.entry(self.last_id)
+            {
                 place.insert(0);
-                return self.last;
+                return self.last_id;
             }
         }
     }
 }
 
-/// Binds. The engine's calls are made under its lock.
+/// Binds. The engine makes these calls under its lock.
 impl Keys {
-    /// Takes a key for a bind that is about to be posted by a queue pair; it grants nothing yet.
+    /// Reserves a key for a bind that a queue pair is about to post. The key grants nothing yet.
     pub(crate) fn reserve(
         &self,
         mw: &Mw,
@@ -124,13 +130,17 @@ impl Keys {
             None => (Entry::new(owner, Access::default(), 0, 0, true), 0, 0),
             Some(&View { region, addr, len, access, zero_based }) => {
                 let region = region.lkey();
-                let shown = self.look_up(region).map_err(|error| post_error(error, false))?;
+                let region_entry =
+                    self.look_up(region).map_err(|error| post_error(error, false))?;
                 let needed = |asked: bool, right: Right| if asked { right as u32 } else { 0 };
                 let read = needed(access.remote_read, Right::LocalRead);
                 let write = needed(access.remote_write || access.remote_atomic, Right::LocalWrite);
-                shown.check(by, addr, len, write).map_err(|error| post_error(error, true))?;
-                let addr =
-                    shown.check(by, addr, len, read).map_err(|error| post_error(error, false))?;
+                region_entry
+                    .check(by, addr, len, write)
+                    .map_err(|error| post_error(error, true))?;
+                let addr = region_entry
+                    .check(by, addr, len, read)
+                    .map_err(|error| post_error(error, false))?;
                 let access = Access { local_read: false, local_write: false, ..access };
                 let entry = Entry::new(owner, access, addr, len, zero_based);
                 (Entry { rights: 0, ..entry }, region, entry.rights)
@@ -141,12 +151,12 @@ impl Keys {
         let windows = &mut registry.windows;
         windows.binds.insert(stag, Bind { window: mw.id, region, state: State::Posted { rights } });
         if region != 0 {
-            *windows.over.entry(region).or_default() += 1;
+            *windows.binds_by_region.entry(region).or_default() += 1;
         }
         Ok(stag)
     }
 
-    /// Carries out the bind that made this key. `Invalid`: its region is gone.
+    /// Carries out the bind that created this key. Fails with `Invalid` if its region is gone.
     pub(crate) fn bind(&self, stag: u32) -> Result<(), KeyError> {
         let registry = &mut *self.registry();
         let Some(bind) = registry.windows.binds.get_mut(&stag) else {
@@ -154,17 +164,17 @@ impl Keys {
         };
         let (window, region) = (bind.window, bind.region);
         let State::Posted { rights } = std::mem::replace(&mut bind.state, State::Bound) else {
-            registry.end(stag);
+            registry.end_bind(stag);
             return Err(KeyError::Invalid);
         };
-        // A window that was freed meanwhile stays unbound.
+        // A window that has been freed in the meantime stays unbound.
         let old = match registry.windows.bound.get_mut(&window) {
             Some(bound) => std::mem::replace(bound, if region == 0 { 0 } else { stag }),
             None => stag,
         };
-        registry.end(old);
+        registry.end_bind(old);
         if region == 0 {
-            registry.end(stag);
+            registry.end_bind(stag);
         }
         for slot in registry.slots(stag) {
             slot.rights.store(rights, Ordering::Relaxed);
@@ -172,13 +182,14 @@ impl Keys {
         Ok(())
     }
 
-    /// Gives the key of a bind back that is not carried out.
+    /// Releases the key of a bind that will not be carried out.
     pub(crate) fn cancel(&self, stag: u32) {
-        self.registry().end(stag);
+        self.registry().end_bind(stag);
     }
 
-    /// Unbinds a window at the wish of a peer (SEND with invalidate). `Invalid`: nothing has this STag; `Domain`: not the
-    /// peer's; `Access`: it is a region's, which only its owner can take back.
+    /// Unbinds a window at the request of a peer (SEND with invalidate). It fails with `Invalid` if
+    /// no key has this STag, with `Domain` if the peer may not use the key, and with `Access` if
+    /// the key is a region's: only its owner can invalidate that.
     pub fn invalidate(&self, stag: u32, by: Scope) -> Result<(), KeyError> {
         let registry = &mut *self.registry();
         let owner =
@@ -193,27 +204,28 @@ impl Keys {
             }
             Some(_) => return Err(KeyError::Invalid),
         }
-        registry.end(stag);
+        registry.end_bind(stag);
         Ok(())
     }
 }
 
 impl Registry {
-    /// Ends a bind and its key.
-    fn end(&mut self, stag: u32) {
+    /// Ends a bind and invalidates its key.
+    fn end_bind(&mut self, stag: u32) {
         let Some(bind) = self.windows.binds.remove(&stag) else { return };
         self.remove(stag);
-        if let Some(over) = self.windows.over.get_mut(&bind.region) {
-            *over -= 1;
-            if *over == 0 {
-                self.windows.over.remove(&bind.region);
+        if let Some(count) = self.windows.binds_by_region.get_mut(&bind.region) {
+            *count -= 1;
+            if *count == 0 {
+                self.windows.binds_by_region.remove(&bind.region);
             }
         }
     }
 
-    /// A region goes: so do its windows' keys, and binds that wait for their turn will fail.
+    /// Invalidates the keys of all windows bound to a region that is being deregistered. Posted
+    /// binds to it will fail.
     pub(super) fn unbind_all(&mut self, region: u32) {
-        if !self.windows.over.contains_key(&region) {
+        if !self.windows.binds_by_region.contains_key(&region) {
             return;
         }
         let Windows { binds, bound, .. } = &mut self.windows;
@@ -224,14 +236,16 @@ impl Registry {
                     bound.insert(bind.window, 0);
                     ended.push(stag);
                 }
-                // The region's STag may be drawn again.
-                State::Posted { .. } | State::Void => (bind.region, bind.state) = (0, State::Void),
+                // A new region may get the same STag.
+                State::Posted { .. } | State::RegionGone => {
+                    (bind.region, bind.state) = (0, State::RegionGone)
+                }
             }
         }
         for stag in ended {
-            self.end(stag);
+            self.end_bind(stag);
         }
-        self.windows.over.remove(&region);
+        self.windows.binds_by_region.remove(&region);
     }
 }
 

@@ -14,7 +14,7 @@ fn pair(max_requests: usize, max_recvs: usize, keys: &Arc<Keys>, pd: Pd) -> (Arc
         max_request_segments: 2,
         max_recv_segments: 1,
     };
-    // SAFETY: each test is one thread.
+    // SAFETY: each test runs in one thread.
     unsafe { Qp::new(cfg) }.unwrap()
 }
 
@@ -73,7 +73,7 @@ fn posts_are_checked() {
         Err(PostError::Bounds),
         "beyond 2^32-1 in all"
     );
-    assert!(!work.has_requests(), "nothing of these is queued");
+    assert!(!work.has_requests(), "none of these requests is queued");
 
     assert_eq!(
         post(send, &[segment(0x1000, 100, readable), segment(0x1FFF, 1, readable)]),
@@ -93,7 +93,7 @@ fn posts_are_checked() {
     assert_eq!(recv(&[]), Err(PostError::Full));
     work.flush();
     assert!(!work.has_requests());
-    assert_eq!(recv(&[]), Ok(()), "there is room again");
+    assert_eq!(recv(&[]), Ok(()), "the queue has room again");
 }
 
 #[test]
@@ -111,13 +111,13 @@ fn requests_retire_in_order() {
             fence: false,
             quiet: false,
         };
-        // SAFETY: there is no memory.
+        // SAFETY: the request has no segments.
         unsafe { qp.post_send(&wr) }.unwrap();
     }
     work.done(1);
     work.done(2);
     work.retire();
-    assert_eq!(work.oldest_request(), 0, "the first is not done");
+    assert_eq!(work.oldest_request(), 0, "the first request is not done");
     work.done(0);
     work.retire();
     assert_eq!(work.oldest_request(), 3);

@@ -1,12 +1,13 @@
-//! Datagrams on their way out, back to back in one buffer.
+//! Outgoing datagrams, back to back in one buffer.
 
 use wire::rocev2::{Bth, Extension, Icrc, Packet, packet_len};
 
-/// Octets of the ICRC, which whoever knows the addresses puts at the end of each datagram.
+/// Octets of the ICRC. The sender of the burst, which knows the addresses, fills it in at the end
+/// of each datagram.
 pub const ICRC_SIZE: usize = 4;
 
-/// The datagrams of one or a few system calls: of any number of queue pairs, and of connection management. Its memory is
-/// taken once.
+/// The datagrams of one or a few system calls. They may belong to any number of queue pairs and to
+/// connection management. The memory is allocated once.
 pub struct Burst {
     memory: Box<[u8]>,
     used: usize,
@@ -15,10 +16,11 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Room for `packets`, and for `octets` of them all, ICRCs included.
+    /// Creates a burst with room for `packets` datagrams of `octets` octets in total, including
+    /// their ICRCs.
     ///
     /// # Panics
-    /// If the largest packet does not fit.
+    /// Panics if the largest packet does not fit.
     pub fn new(packets: usize, octets: usize) -> Self {
         assert!(packets > 0 && octets >= Icrc::MAX_DATAGRAM);
         Burst {
@@ -29,30 +31,30 @@ impl Burst {
         }
     }
 
-    /// Forgets all datagrams.
+    /// Removes all datagrams.
     pub fn clear(&mut self) {
         self.used = 0;
         self.lens.clear();
     }
 
-    /// Datagrams in it.
+    /// The number of datagrams.
     pub fn len(&self) -> usize {
         self.lens.len()
     }
 
-    /// None is in it.
+    /// Whether there is no datagram.
     pub fn is_empty(&self) -> bool {
         self.lens.is_empty()
     }
 
-    /// Packets that still fit.
+    /// The number of further packets that fit.
     #[inline]
     pub fn room(&self) -> usize {
         self.max - self.lens.len()
     }
 
-    /// Adds a datagram of `len` octets, ICRC excluded, and gives its place, where each octet is to be written. `None`: it
-    /// does not fit.
+    /// Adds a datagram of `len` octets without its ICRC, and returns the memory in which the caller
+    /// must write all of them. Returns `None` if the datagram does not fit.
     #[inline]
     pub fn push(&mut self, len: usize) -> Option<&mut [u8]> {
         let end = self.used + len + ICRC_SIZE;
@@ -65,29 +67,30 @@ impl Burst {
         Some(place)
     }
 
-    /// Takes the last datagram back.
+    /// Removes the last datagram.
     pub(super) fn pop(&mut self) {
         self.used -= self.lens.pop().map_or(0, usize::from);
     }
 
-    /// Octets of each datagram, ICRC included, in order.
+    /// The length of each datagram, including its ICRC, in order.
     pub fn lens(&self) -> &[u16] {
         &self.lens
     }
 
-    /// The datagrams, each with room for its ICRC at its end.
+    /// The datagrams, each with room for its ICRC at the end.
     pub fn bytes(&self) -> &[u8] {
         &self.memory[..self.used]
     }
 
-    /// The same, to put the ICRCs in.
+    /// The same bytes, so that the ICRCs can be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[..self.used]
     }
 
-    /// Adds a packet but for its payload, and gives the place of that. `None`: it does not fit.
+    /// Adds a packet without its payload, and returns the memory for the payload. Returns `None` if
+    /// the packet does not fit.
     #[inline]
-    pub(super) fn packet(
+    pub(super) fn push_packet(
         &mut self,
         bth: &Bth,
         extension: &Extension,

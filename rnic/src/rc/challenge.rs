@@ -1,10 +1,13 @@
-//! Asking the peer whether it still has the connection, also when the consumer has nothing under way.
+//! A challenge asks the peer whether it still has the connection. It works even if the consumer has
+//! posted nothing.
 //!
-//! The question is an RDMA write of no octets with the PSN of the last packet that the peer has acknowledged.
-//! To the peer it is a duplicate: it touches no memory, and whoever has the connection acknowledges it again.
+//! The challenge is an RDMA write of no octets with the PSN of the last packet that the peer has
+//! acknowledged. For the peer it is a duplicate: it accesses no memory, and an endpoint that still
+//! has the connection acknowledges it again.
 //!
-//! An adapter, and this project, name the PSN of the question in that acknowledgement. Kernel rxe names the last SEND,
-//! WRITE or atomic operation that it has carried out, and [`UNSET`] if there was none: it does not reckon READs.
+//! Adapters and this implementation acknowledge the PSN of the challenge. Kernel rxe acknowledges
+//! the PSN of the last SEND, WRITE or atomic operation that it has carried out, or
+//! [`RXE_UNSET_PSN`] if there was none: it does not count READs.
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +17,18 @@ use super::burst::Burst;
 use super::engine::Path;
 use super::requester::Requester;
 
-/// What kernel rxe says it has taken last while that is nothing but READs, whatever the number of its first packet.
-const UNSET: Psn = Psn::new(0xFF_FFFF);
+/// The PSN that kernel rxe acknowledges while it has carried out nothing but READs, whatever the
+/// starting PSN.
+const RXE_UNSET_PSN: Psn = Psn::new(0xFF_FFFF);
 
-/// A question that waits for its answer.
+/// An unanswered challenge.
 pub(super) struct Challenge {
-    /// When it is asked again; after the last time, when the peer counts as gone.
+    /// When it is sent again or, after the last time, when the peer counts as gone.
     due: Instant,
-    every: Duration,
-    left: u8,
-    /// When it was first asked.
-    since: Instant,
+    interval: Duration,
+    tries_left: u8,
+    /// When it was first sent.
+    started_at: Instant,
 }
 
 impl Challenge {
@@ -32,77 +36,81 @@ impl Challenge {
         self.due
     }
 
-    /// For how long it has not been answered.
+    /// How long it has not been answered.
     pub(super) fn age(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.since)
+        now.saturating_duration_since(self.started_at)
     }
 
-    /// Whether the last question has had its time.
-    pub(super) fn is_lost(&self, now: Instant) -> bool {
-        self.left == 0 && now >= self.due
+    /// Whether the time for an answer to the last try has passed.
+    pub(super) fn is_expired(&self, now: Instant) -> bool {
+        self.tries_left == 0 && now >= self.due
     }
 
-    /// The peer does not answer, but lives: the last question is asked again.
-    pub(super) fn peer_lives(&mut self) {
-        self.left = self.left.max(1);
+    /// The peer is alive although it does not answer: there is at least one more try.
+    pub(super) fn note_peer_alive(&mut self) {
+        self.tries_left = self.tries_left.max(1);
     }
 }
 
 impl Requester {
-    /// Asks from now on, until the peer answers, or as often as a request is sent in vain. A peer that has
-    /// just answered is not asked again within an ACK timeout.
-    pub(super) fn challenge(&mut self, now: Instant) {
-        let (every, retries) = self.clocks.timeout_and_retries();
-        if self.answered_at.is_some_and(|at| now < at + every) {
+    /// Starts a challenge. It is repeated until the peer answers, as often as a request is. A peer
+    /// that has just answered one is not challenged again within an ACK timeout.
+    pub(super) fn start_challenge(&mut self, now: Instant) {
+        let (interval, retries) = self.timer.timeout_and_retries();
+        if self.challenge_answered_at.is_some_and(|at| now < at + interval) {
             return;
         }
-        let left = retries.saturating_add(1);
-        self.challenge.get_or_insert(Challenge { due: now, every, left, since: now });
+        let tries_left = retries.saturating_add(1);
+        self.challenge.get_or_insert(Challenge { due: now, interval, tries_left, started_at: now });
     }
 
-    /// Adds the question, if it is time; whether it did.
+    /// Adds the challenge to the burst if it is due. Returns whether it did.
     pub(super) fn send_challenge(&mut self, path: &Path, now: Instant, burst: &mut Burst) -> bool {
-        let psn = self.last_taken();
-        let Some(challenge) = self.challenge.as_mut().filter(|of| of.left > 0 && now >= of.due)
+        let psn = self.last_acknowledged();
+        let Some(challenge) =
+            self.challenge.as_mut().filter(|open| open.tries_left > 0 && now >= open.due)
         else {
             return false;
         };
-        challenge.left -= 1;
-        challenge.due = now + challenge.every;
+        challenge.tries_left -= 1;
+        challenge.due = now + challenge.interval;
         let mut bth = path.bth(Opcode::write(Position::Only, false), psn);
         bth.ack_request = true;
         let nothing = Extension::Reth(Reth { va: 0, r_key: 0, len: 0 });
-        burst.packet(&bth, &nothing, 0).is_some()
+        burst.push_packet(&bth, &nothing, 0).is_some()
     }
 
-    /// Takes note of a response while the peer is asked: whatever proves that it has the connection ends the question.
-    /// True: the response says no more than that.
+    /// Processes a response while a challenge is open. Any response that proves that the peer has
+    /// the connection ends the challenge. Returns true if the response has no other meaning.
     #[cold]
-    pub(super) fn is_mere_answer(
+    pub(super) fn take_challenge_answer(
         &mut self,
         now: Instant,
         packet: &Packet<'_>,
         syndrome: Syndrome,
     ) -> bool {
-        let (psn, awaited) = (packet.bth.psn, self.is_awaited(packet.bth.psn));
+        let (psn, unacknowledged) = (packet.bth.psn, self.is_unacknowledged(packet.bth.psn));
         let acknowledges = packet.bth.opcode.operation() == Operation::Acknowledge;
-        let is_unset = acknowledges && psn == UNSET && matches!(syndrome, Syndrome::Ack { .. });
-        let repeats = acknowledges && !psn.is_after(self.last_taken());
-        if !awaited && !is_unset && !repeats {
+        let is_unset =
+            acknowledges && psn == RXE_UNSET_PSN && matches!(syndrome, Syndrome::Ack { .. });
+        let repeats = acknowledges && !psn.is_after(self.last_acknowledged());
+        if !unacknowledged && !is_unset && !repeats {
             return false;
         }
-        (self.challenge, self.answered_at) = (None, Some(now));
-        // A request in flight may have this number. If it was taken, the peer says so again when it is sent again.
-        !awaited || is_unset
+        (self.challenge, self.challenge_answered_at) = (None, Some(now));
+        // A request in flight may have the same PSN. If the peer has received it, it acknowledges
+        // it again when it is sent again.
+        !unacknowledged || is_unset
     }
 
-    /// Whether this is the number that an answer to the question has if it is not kernel rxe's: hard to guess.
-    pub(super) fn answers_challenge(&self, psn: Psn) -> bool {
-        self.challenge.is_some() && psn == self.last_taken()
+    /// Whether this is the PSN of an answer to the challenge, unless kernel rxe gives it. It is
+    /// hard to guess.
+    pub(super) fn is_challenge_answer(&self, psn: Psn) -> bool {
+        self.challenge.is_some() && psn == self.last_acknowledged()
     }
 
-    /// The number before the oldest that is not acknowledged.
-    fn last_taken(&self) -> Psn {
+    /// The PSN before the oldest unacknowledged one.
+    fn last_acknowledged(&self) -> Psn {
         self.oldest.psn.previous()
     }
 }

@@ -1,73 +1,80 @@
-//! The engine of an established connection: queue pair on one side, packets on the other.
+//! The engine of an established connection, between a queue pair and packets.
 
 use std::time::{Duration, Instant};
 
 use wire::rocev2::{Bth, NakCode, Packet, PathMtu, Psn, RnrTimer};
 
+use super::ack_only::AckOnlyResponder;
 use super::burst::Burst;
 use super::messages::Message;
 use super::requester::Requester;
 use super::responder::Responder;
-use super::rest::Rest;
 use crate::qp::Work;
 use crate::wr::Arrival;
 
-/// What connection management agreed on, and the two ends' own choices.
+/// The parameters that connection management has agreed on, and this end's own choices.
 #[derive(Clone, Copy, Debug)]
 pub struct RcCfg {
-    /// Octets of payload in a packet.
+    /// Maximum payload of a packet.
     pub mtu: PathMtu,
-    /// The peer's queue pair.
+    /// The number of the peer's queue pair.
     pub peer_qpn: u32,
-    /// The partition.
+    /// The partition key.
     pub p_key: u16,
-    /// Our first packet's number: the starting PSN that the peer told us.
+    /// The PSN of the first packet that this end sends: the starting PSN that the peer chose.
     pub sq_psn: Psn,
-    /// The peer's first packet's number: the starting PSN that we told the peer.
+    /// The PSN of the first packet that the peer sends: the starting PSN that this end chose.
     pub rq_psn: Psn,
-    /// RDMA reads and atomic operations outstanding at the peer at most. With 0 a posted one never starts.
+    /// Maximum number of RDMA reads and atomic operations outstanding at the peer. With 0, a posted
+    /// one never starts.
     pub initiator_depth: u32,
-    /// RDMA reads and atomic operations of the peer held here at most, until others take their place.
+    /// Maximum number of the peer's RDMA reads and atomic operations that are kept here for
+    /// repetition.
     pub responder_resources: u32,
-    /// The local ACK timeout: 4.096 µs << n, at least 32 ms; 0: never.
+    /// The local ACK timeout: 4.096 µs << n, and at least 32 ms. 0: it never expires.
     pub ack_timeout: u8,
-    /// Timeouts in a row after which the requester goes on.
+    /// Consecutive timeouts after which the requester still retries.
     pub retries: u8,
-    /// RNR NAKs in a row after which the requester goes on; 7: any number.
+    /// Consecutive RNR NAKs after which the requester still retries. 7: any number.
     pub rnr_retries: u8,
-    /// How long the peer shall wait when no receive is posted here.
+    /// How long the peer is to wait if no receive is posted here.
     pub rnr_timer: RnrTimer,
-    /// PSNs in flight at most, 1 to 2^20. What the peer's socket can hold is a good measure.
+    /// Maximum number of PSNs in flight, 1 to 2^20. It should correspond to what the receive buffer
+    /// of the peer's socket holds.
     pub window: u32,
 }
 
-/// The connection cannot go on (IBA: the queue pair enters the error state). The work request concerned, if
-/// there is one, completes with its own status, in its turn: a receive at once, a request when [`Rc::flush`]
-/// is called.
+/// Why the connection cannot continue (IBA: the queue pair enters the error state). If one work
+/// request is the cause, it completes in its turn with a status of its own: a receive at once, a
+/// request when [`ReliableConnection::flush`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The peer refused a request of ours.
+    /// The peer refused a request of this end.
     #[error("the peer answered a request with a NAK: {0}")]
     Refused(NakCode),
-    /// A request of the peer is refused; [`Rc::last_words`] tells it.
+    /// This end refused a request of the peer. [`ReliableConnection::transmit_fatal_nak`] reports
+    /// that to the peer.
     #[error("a request of the peer was refused: {0}")]
     Refusing(NakCode),
-    /// The peer is silent, whatever is sent again.
+    /// The peer has not answered any retry.
     #[error("the peer does not answer")]
     Silent,
-    /// The peer is silent when it is [asked](Rc::challenge) whether it still has the connection.
-    #[error("the peer does not answer, and its queue pair is said to be in another connection")]
+    /// The peer has not answered a [challenge](ReliableConnection::start_challenge).
+    #[error(
+        "the peer does not answer, and its queue pair was reported to be in another connection"
+    )]
     Stale,
-    /// The peer has no receive posted, however long we wait.
-    #[error("the peer had no receive buffer each time it was asked")]
+    /// The peer had no receive posted in any retry.
+    #[error("the peer had no receive buffer in any retry")]
     ReceiverNotReady,
-    /// The peer's answer does not fit the request.
-    #[error("the peer's response makes no sense")]
+    /// The peer's response does not match the request.
+    #[error("the peer's response does not match the request")]
     BadResponse,
-    /// Memory of a request of ours is registered no more, or a request is longer than 2^31 octets.
+    /// The memory of a local request is no longer registered, or the request is longer than 2^31
+    /// octets.
     #[error("a request could not be carried out on this side")]
     Local,
-    /// [`Rc::flush`] was called.
+    /// [`ReliableConnection::flush`] was called.
     #[error("the queue pair was flushed")]
     Flushed,
 }
@@ -77,36 +84,37 @@ pub enum Failure {
 pub struct Stats {
     /// Packets put into bursts.
     pub tx_packets: u64,
-    /// Of these, requests sent again.
+    /// Part of `tx_packets`: requests sent again.
     pub repeated: u64,
     /// Requests that have completed.
     pub tx_messages: u64,
-    /// Packets taken.
+    /// Received packets of this connection.
     pub rx_packets: u64,
-    /// Of these, requests taken before.
+    /// Part of `rx_packets`: requests that had been received before.
     pub duplicates: u64,
-    /// Of these, requests behind one that is missing.
+    /// Part of `rx_packets`: requests behind a missing one.
     pub out_of_order: u64,
-    /// Of these, answers to nothing that is in flight.
+    /// Part of `rx_packets`: responses to nothing that is in flight.
     pub unexpected: u64,
-    /// Of these, NAKs for a PSN sequence error.
+    /// Part of `rx_packets`: NAKs for a PSN sequence error.
     pub rx_sequence_naks: u64,
-    /// Of these, RNR NAKs.
+    /// Part of `rx_packets`: RNR NAKs.
     pub rx_rnr_naks: u64,
-    /// Requests of the peer that are complete.
+    /// Completed requests of the peer.
     pub rx_messages: u64,
-    /// NAKs for a PSN sequence error, made for the peer.
+    /// NAKs for a PSN sequence error to the peer.
     pub tx_sequence_naks: u64,
-    /// RNR NAKs, made for the peer.
+    /// RNR NAKs to the peer.
     pub tx_rnr_naks: u64,
-    /// Times nothing was heard and the oldest packet was sent again before the ACK timeout.
+    /// Number of times the oldest packet was sent again before the ACK timeout because no response
+    /// came.
     pub probes: u64,
-    /// ACK timeouts.
+    /// Number of expired ACK timeouts.
     pub timeouts: u64,
 }
 
 impl Stats {
-    /// Names and values, in the same order for all.
+    /// Names and values. The names and their order are the same for all connections.
     pub fn list(&self) -> [(&'static str, u64); 14] {
         [
             ("packets-sent", self.tx_packets),
@@ -127,28 +135,29 @@ impl Stats {
     }
 }
 
-/// Octets of a message at most (IBA, section 9.7.4.1.6).
+/// Maximum length of a message in octets (IBA, section 9.7.4.1.6).
 pub const MAX_MESSAGE: u32 = 1 << 31;
 
-/// The engine's half of a connection. Under the engine lock.
+/// The engine's half of a connection. It is used under the engine lock.
 ///
 /// ```text
 /// on a packet:            rc.receive(now, &packet)?
 /// on work, or after that: while rc.wants_tx() { rc.transmit(now, &mut burst)?; send }
 /// when no packet is left: if rc.owes_ack() { rc.acknowledge(&mut burst); send }
 /// at rc.deadline():       rc.expire(now)?
-/// on Err(failure):        rc.last_words(&mut burst); send; rc.flush(); upcall
+/// on Err(failure):        rc.transmit_fatal_nak(&mut burst); send; rc.flush(); upcall
 /// ```
 ///
-/// An acknowledgement is not urgent: it waits for [`acknowledge`](Self::acknowledge), unless the peer has
-/// asked for many. So it stays out of the way of an answer that the consumer sends first.
+/// An acknowledgement waits for [`acknowledge`](Self::acknowledge), unless the peer has requested
+/// many. So it does not delay an answer that the consumer sends first.
 ///
-/// A READ of the peer is carried out by `transmit`, which makes its responses, other requests by `receive`:
-/// so whoever wants it to find what was there before a later request calls the one before the other.
+/// `transmit` carries out a READ of the peer, because it creates the responses; `receive` carries
+/// out all other requests. A caller that wants a READ to return the memory as it was before a later
+/// request must therefore call `transmit` before it passes that request to `receive`.
 ///
-/// A packet that is not of this connection's window, or that has been taken before, changes nothing. After a failure
-/// `receive`, `transmit` and `expire` repeat it.
-pub struct Rc {
+/// A packet outside this connection's window, or one that has been received before, changes
+/// nothing. After a failure, `receive`, `transmit` and `expire` return that failure again.
+pub struct ReliableConnection {
     work: Work,
     path: Path,
     requester: Requester,
@@ -157,7 +166,7 @@ pub struct Rc {
     stats: Stats,
 }
 
-/// Where packets go, and how long they are.
+/// The destination and the size of packets.
 #[derive(Clone, Copy)]
 pub(super) struct Path {
     pub(super) mtu: PathMtu,
@@ -169,17 +178,17 @@ impl Path {
     /// The BTH of a packet to the peer.
     #[inline]
     pub(super) fn bth(&self, opcode: wire::rocev2::Opcode, psn: Psn) -> Bth {
-        // As HCAs that do not migrate paths say.
+        // HCAs that do not support path migration set this bit.
         Bth { p_key: self.p_key, migrated: true, ..Bth::new(opcode, self.peer_qpn, psn) }
     }
 }
 
-impl Rc {
-    /// The engine of a connection over which nothing has been sent or received yet.
+impl ReliableConnection {
+    /// The engine of a connection on which nothing has been sent or received yet.
     pub fn new(work: Work, cfg: RcCfg, now: Instant) -> Self {
-        // RC always knows immediate data and atomic operations.
+        // RC always supports immediate data and atomic operations.
         work.set_extended(true);
-        Rc {
+        ReliableConnection {
             path: Path { mtu: cfg.mtu, peer_qpn: cfg.peer_qpn, p_key: cfg.p_key },
             requester: Requester::new(work.oldest_request(), &cfg, now),
             responder: Responder::new(&cfg),
@@ -189,18 +198,18 @@ impl Rc {
         }
     }
 
-    /// Takes a packet of this queue pair, whose ICRC is right and which came from the peer's address: places,
-    /// completes. What is to be answered waits for [`transmit`](Self::transmit) or
-    /// [`acknowledge`](Self::acknowledge).
+    /// Processes a packet for this queue pair: places data and completes work. The caller has
+    /// checked its ICRC and that it came from the peer's address. Responses wait for
+    /// [`transmit`](Self::transmit) or [`acknowledge`](Self::acknowledge).
     #[inline]
     pub fn receive(&mut self, now: Instant, packet: &Packet<'_>) -> Result<(), Failure> {
-        self.alive()?;
+        self.check_not_failed()?;
         if !Bth::same_partition(packet.bth.p_key, self.path.p_key) {
             return Ok(());
         }
         self.stats.rx_packets += 1;
         let opcode = packet.bth.opcode;
-        let Rc { work, path, requester, responder, stats, .. } = self;
+        let ReliableConnection { work, path, requester, responder, stats, .. } = self;
         let result = if opcode.is_response() {
             let result = requester.receive(work, path, now, packet, stats);
             stats.tx_messages += work.retire();
@@ -208,43 +217,46 @@ impl Rc {
         } else if opcode.is_request() {
             responder.receive(work, path, packet, stats)
         } else {
-            // Datagrams, and congestion notifications: the window heeds losses alone.
+            // Datagrams and congestion notifications are ignored: the congestion window reacts only
+            // to losses.
             Ok(())
         };
         self.work.announce();
         result.map_err(|failure| self.fail(failure))
     }
 
-    /// Whether a message of the peer has come in part.
+    /// Whether only part of a message of the peer has arrived.
     #[inline]
     pub fn is_mid_message(&self) -> bool {
         !matches!(self.responder.message, Message::None)
     }
 
-    /// A message for which there was no receive, the first time that the peer is told to send it again.
-    pub fn take_stalled(&mut self) -> Option<Arrival> {
-        self.responder.take_stalled()
+    /// Returns a message for which there was no receive, once, when the first RNR NAK for it is
+    /// due.
+    pub fn take_rnr_arrival(&mut self) -> Option<Arrival> {
+        self.responder.take_rnr_arrival()
     }
 
-    /// Adds what may be sent now to a burst: responses first, then requests, until the burst is full or the window is.
-    /// Carries out binds. The burst was made for this MTU or a larger one.
+    /// Adds the packets that may be sent now to a burst, until the burst or the window is full:
+    /// first responses, then requests. Carries out binds. The burst must have been created for this
+    /// MTU or a larger one.
     pub fn transmit(&mut self, now: Instant, burst: &mut Burst) -> Result<(), Failure> {
-        self.alive()?;
+        self.check_not_failed()?;
         let before = burst.len();
-        let Rc { work, path, requester, responder, stats, .. } = self;
+        let ReliableConnection { work, path, requester, responder, stats, .. } = self;
         let mut result = Ok(());
         if responder.is_ready() {
-            // A peer that reads all the time leaves some room for our own requests.
-            let kept = if requester.is_ready(work) { burst.room() / 4 } else { 0 };
-            result = responder.transmit(work, path, burst, kept);
+            // A peer that reads all the time must leave some room for requests of this end.
+            let reserved = if requester.is_ready(work) { burst.room() / 4 } else { 0 };
+            result = responder.transmit(work, path, burst, reserved);
         }
         let result = result.and_then(|()| requester.transmit(work, path, now, burst, stats));
         stats.tx_packets += (burst.len() - before) as u64;
         result.map_err(|failure| self.fail(failure))
     }
 
-    /// Adds the acknowledgement that is owed, if there is one and it may be sent: not before the responses to
-    /// earlier READs.
+    /// Adds the acknowledgement that is owed, if there is one and it may be sent. It may not be
+    /// sent before the responses to earlier READs.
     #[inline]
     pub fn acknowledge(&mut self, burst: &mut Burst) {
         if self.failure.is_none() && self.responder.acknowledge(&self.path, burst) {
@@ -252,15 +264,15 @@ impl Rc {
         }
     }
 
-    /// After a [`Failure`]: adds the NAK that tells the peer, if it is to be told. Once, and before
-    /// [`flush`](Self::flush).
-    pub fn last_words(&mut self, burst: &mut Burst) {
-        if self.failure.is_some() && self.responder.last_words(&self.path, burst) {
+    /// After a [`Failure`]: adds the NAK that reports it to the peer, if there is one. It is sent
+    /// once, and only before [`flush`](Self::flush).
+    pub fn transmit_fatal_nak(&mut self, burst: &mut Burst) {
+        if self.failure.is_some() && self.responder.transmit_fatal_nak(&self.path, burst) {
             self.stats.tx_packets += 1;
         }
     }
 
-    /// Whether [`transmit`](Self::transmit) would add or bind something. Cheap.
+    /// Whether [`transmit`](Self::transmit) would add or bind something. This check is cheap.
     #[inline]
     pub fn wants_tx(&self) -> bool {
         self.failure.is_none() && (self.responder.is_ready() || self.requester.is_ready(&self.work))
@@ -272,90 +284,104 @@ impl Rc {
         self.failure.is_none() && self.responder.owes_ack()
     }
 
-    /// When [`expire`](Self::expire) is to be called. Changes with each call; may be earlier than needed.
+    /// When [`expire`](Self::expire) is to be called. Any call may change it, and it may be earlier
+    /// than necessary.
     #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         if self.failure.is_some() { None } else { self.requester.deadline() }
     }
 
-    /// A deadline may have passed: what is to be sent again then waits for [`transmit`](Self::transmit).
+    /// Handles deadlines that have passed. Packets to be sent again wait for
+    /// [`transmit`](Self::transmit).
     pub fn expire(&mut self, now: Instant) -> Result<(), Failure> {
-        self.alive()?;
-        let Rc { work, requester, stats, .. } = self;
+        self.check_not_failed()?;
+        let ReliableConnection { work, requester, stats, .. } = self;
         requester.expire(work, now, stats).map_err(|failure| self.fail(failure))
     }
 
-    /// The peer's queue pair is said to be in another connection: asks the peer whether it still has this
-    /// one. It is asked again by [`ask_again`](Self::ask_again). If it does not answer,
-    /// [`expire`](Self::expire) fails with [`Failure::Stale`].
-    pub fn challenge(&mut self, now: Instant, burst: &mut Burst) {
+    /// Asks the peer whether it still has this connection, because a message claims that the peer's
+    /// queue pair is in another one. [`repeat_challenge`](Self::repeat_challenge) asks again. If
+    /// the peer does not answer, [`expire`](Self::expire) fails with [`Failure::Stale`].
+    pub fn start_challenge(&mut self, now: Instant, burst: &mut Burst) {
         if self.failure.is_none() {
-            self.requester.challenge(now);
-            self.ask_again(now, burst);
+            self.requester.start_challenge(now);
+            self.repeat_challenge(now, burst);
         }
     }
 
-    /// At [`deadline`](Self::deadline): adds the question of [`challenge`](Self::challenge), if it is to be
-    /// asked again; whether it was.
-    pub fn ask_again(&mut self, now: Instant, burst: &mut Burst) -> bool {
-        let asks = self.failure.is_none() && self.requester.send_challenge(&self.path, now, burst);
-        self.stats.tx_packets += u64::from(asks);
-        asks
+    /// To be called at [`deadline`](Self::deadline): adds the [challenge](Self::start_challenge)
+    /// again if it is due. Returns whether it did.
+    pub fn repeat_challenge(&mut self, now: Instant, burst: &mut Burst) -> bool {
+        let is_sent =
+            self.failure.is_none() && self.requester.send_challenge(&self.path, now, burst);
+        self.stats.tx_packets += u64::from(is_sent);
+        is_sent
     }
 
-    /// For how long nothing new has been acknowledged, if something is in flight; else for how long a
-    /// [question](Self::challenge) has not been answered, if there is one.
-    pub fn quiet_for(&self, now: Instant) -> Option<Duration> {
-        self.requester.quiet_for(now)
+    /// How long the peer has not acknowledged anything new, if something is in flight. Otherwise,
+    /// how long it has not answered a [challenge](Self::start_challenge), if one is open.
+    pub fn silent_for(&self, now: Instant) -> Option<Duration> {
+        self.requester.silent_for(now)
     }
 
-    /// Whether the next ACK timeout ends the connection if nothing is heard until then.
-    pub fn is_last_try(&self) -> bool {
-        self.requester.clocks.is_last_try()
+    /// Whether the next ACK timeout ends the connection unless the peer answers before.
+    pub fn is_last_retry(&self) -> bool {
+        self.requester.timer.is_last_retry()
     }
 
-    /// The peer does not answer, but is known to live: it is stopped, or the network is down for a while. For
-    /// two ACK timeouts the connection does not fail for its silence, whatever the retries.
-    pub fn peer_lives(&mut self, now: Instant) {
-        self.requester.peer_lives(now);
+    /// Records that the peer is alive although it does not answer: its process is stopped, or the
+    /// network is interrupted. For two ACK timeouts its silence does not break the connection,
+    /// whatever the number of retries.
+    pub fn note_peer_alive(&mut self, now: Instant) {
+        self.requester.note_peer_alive(now);
     }
 
-    /// Whether a packet shows by its number that it is the peer's: the next one of its requests, the answer to one in
-    /// flight, or that to [`challenge`](Self::challenge) as adapters give it. Who has not seen the connection's packets
-    /// has to guess the number.
-    pub fn proves_peer(&self, packet: &Packet<'_>) -> bool {
+    /// Whether the PSN of a packet shows that the peer sent it: it is the PSN of the peer's next
+    /// request, of a response to a request in flight, or of the answer that adapters give to a
+    /// [challenge](Self::start_challenge). A sender that has not seen the connection's packets
+    /// would have to guess it.
+    pub fn has_expected_psn(&self, packet: &Packet<'_>) -> bool {
         let (opcode, psn) = (packet.bth.opcode, packet.bth.psn);
         match opcode.is_response() {
-            true => self.requester.is_awaited(psn) || self.requester.answers_challenge(psn),
+            true => {
+                self.requester.is_unacknowledged(psn) || self.requester.is_challenge_answer(psn)
+            }
             false => opcode.is_request() && psn == self.responder.expected,
         }
     }
 
-    /// The peer takes its leave: it takes nothing new, but may have taken what it has not acknowledged. That
-    /// is sent again until it is acknowledged, or the peer has been silent for 50 ms (16 round trips, where
-    /// these are longer), or 2 s are over, or the retries are used up. What was never sent stays unsent. When
-    /// [`is_wound_up`](Self::is_wound_up): [`flush`](Self::flush).
-    pub fn wind_up(&mut self, now: Instant) {
-        let Rc { work, path, requester, stats, .. } = self;
-        requester.wind_up(work, path.mtu, now, stats);
+    /// The peer disconnects: it accepts no new requests, but it may have carried out requests whose
+    /// acknowledgement was lost. These are sent again until one of the following happens. Requests
+    /// that were never sent stay unsent. When [`is_peer_close_done`](Self::is_peer_close_done)
+    /// returns true, call [`flush`](Self::flush).
+    ///
+    /// - They are all acknowledged.
+    /// - The peer has been silent for 50 ms, or for 16 round trips if that is longer.
+    /// - 2 s have passed.
+    /// - The retries are used up.
+    pub fn start_peer_close(&mut self, now: Instant) {
+        let ReliableConnection { work, path, requester, stats, .. } = self;
+        requester.start_peer_close(work, path.mtu, now, stats);
     }
 
-    /// After [`wind_up`](Self::wind_up): whether nothing that is posted can complete any more but as flushed.
-    pub fn is_wound_up(&self) -> bool {
-        self.requester.is_wound_up(&self.work, self.path.mtu)
+    /// After [`start_peer_close`](Self::start_peer_close): whether everything that is still posted
+    /// can only be flushed.
+    pub fn is_peer_close_done(&self) -> bool {
+        self.requester.is_peer_close_done(&self.work, self.path.mtu)
     }
 
-    /// Everything is done that a graceful close waits for: no request queued or in flight, no answer owed.
+    /// Whether everything is done that a graceful close waits for: no request is queued or in
+    /// flight, and no response or acknowledgement is owed.
     pub fn is_drained(&self) -> bool {
-        let answered = !self.responder.is_ready() && !self.responder.owes_ack();
-        !self.work.has_requests() && answered
+        let all_answered = !self.responder.is_ready() && !self.responder.owes_ack();
+        !self.work.has_requests() && all_answered
     }
 
-    /// Completes everything posted and not completed as flushed: also what is posted later, if called again then.
-    /// Nothing is sent or received any more.
+    /// Completes everything that is posted as flushed. Call it again for work that is posted later.
+    /// From now on nothing is sent or received.
     pub fn flush(&mut self) {
         self.failure.get_or_insert(Failure::Flushed);
-        self.responder.abandon();
+        self.responder.clear_pending();
         self.work.flush();
     }
 
@@ -364,24 +390,25 @@ impl Rc {
         &self.work
     }
 
-    /// Counters.
+    /// The counters of this connection.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Ends the engine; what is posted and not completed stays in the queues until [`Work::flush`].
+    /// Ends the engine. Posted work that has not completed stays in the queues until
+    /// [`Work::flush`].
     pub fn into_work(self) -> Work {
         self.work
     }
 
-    /// Ends the engine, and completes everything posted as flushed; but what the peer has been told it is
-    /// told again if it asks.
-    pub fn into_rest(self) -> Rest {
-        Rest::new(self.work, self.path, self.responder)
+    /// Ends the engine and completes everything that is posted as flushed. What remains repeats
+    /// acknowledgements and responses when the peer asks again.
+    pub fn into_ack_only_responder(self) -> AckOnlyResponder {
+        AckOnlyResponder::new(self.work, self.path, self.responder)
     }
 
     #[inline]
-    fn alive(&self) -> Result<(), Failure> {
+    fn check_not_failed(&self) -> Result<(), Failure> {
         match self.failure {
             None => Ok(()),
             Some(failure) => Err(failure),

@@ -1,24 +1,25 @@
-//! Carrying out the peer's requests: from packets to memory and completions (IBA, section 9.7.4).
+//! Carries out the peer's requests: places data and completes receives (IBA, section 9.7.4).
 
 use wire::rocev2::{AtomicEth, Extension, NakCode, Opcode, Operation, Packet, Position, Psn, Reth};
 
 use super::engine::{MAX_MESSAGE, Path, Stats};
-use super::requests::memory_order;
+use super::requests::convert_immediate;
 use super::responder::Responder;
 use crate::key::Right;
 use crate::memory::{AtomicError, update};
 use crate::qp::{Received, Rqe, Work};
 use crate::wr::WcStatus;
 
-/// PSNs of a READ's response at most: a quarter of all, so that what is old and what is new can be told apart.
-const READ_MAX: u32 = Psn::COUNT / 4;
+/// Maximum number of PSNs of a READ's response: a quarter of all PSNs, so that old and new ones can
+/// be told apart.
+const READ_PACKETS_MAX: u32 = Psn::COUNT / 4;
 const MSN_MASK: u32 = Psn::COUNT - 1;
 
-/// The message in hand.
+/// The message of which only part has arrived.
 #[derive(Clone, Copy)]
 pub(super) enum Message {
     None,
-    /// So much of it has been placed in the receive buffer.
+    /// The number of octets that have been placed in the receive buffer.
     Send {
         placed: u32,
     },
@@ -28,29 +29,29 @@ pub(super) enum Message {
 #[derive(Clone, Copy)]
 pub(super) struct Write {
     r_key: u32,
-    /// Where it goes on.
+    /// The address of the next octet.
     va: u64,
-    /// Octets to come.
+    /// Octets that have not arrived.
     left: u32,
-    /// Octets in all.
+    /// Total length in octets.
     pub(super) len: u32,
 }
 
-/// Why a packet is not taken.
+/// Why a packet is not accepted.
 pub(super) enum Refusal {
-    /// It may come again.
-    NotReady,
+    /// No receive buffer is posted. The packet may come again.
+    ReceiverNotReady,
     Nak(NakCode),
 }
 
-use Refusal::NotReady;
+use Refusal::ReceiverNotReady;
 
-const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
-const ACCESS: Refusal = Refusal::Nak(NakCode::RemoteAccess);
-const OPERATIONAL: Refusal = Refusal::Nak(NakCode::RemoteOperational);
+const INVALID_REQUEST: Refusal = Refusal::Nak(NakCode::InvalidRequest);
+const REMOTE_ACCESS: Refusal = Refusal::Nak(NakCode::RemoteAccess);
+const REMOTE_OPERATIONAL: Refusal = Refusal::Nak(NakCode::RemoteOperational);
 
 impl Responder {
-    /// Carries out the packet that is expected; answers how many PSNs it takes.
+    /// Carries out the packet that is expected next. Returns the number of PSNs that it takes.
     #[inline]
     pub(super) fn execute(
         &mut self,
@@ -67,7 +68,7 @@ impl Responder {
                 self.read(work, path, packet.bth.psn, reth)?
             }
             (_, Extension::Atomic(atomic)) => self.atomic(work, packet, atomic)?,
-            _ => return Err(INVALID),
+            _ => return Err(INVALID_REQUEST),
         };
         if position.ends() {
             self.msn = (self.msn + 1) & MSN_MASK;
@@ -82,24 +83,24 @@ impl Responder {
         let placed = match (self.message, position.starts()) {
             (Message::None, true) => 0,
             (Message::Send { placed }, false) => placed,
-            _ => return Err(INVALID),
+            _ => return Err(INVALID_REQUEST),
         };
         let buffer = match position.starts() {
             true => take_buffer(work)?,
-            false => work.recv().ok_or(OPERATIONAL)?,
+            false => work.recv().ok_or(REMOTE_OPERATIONAL)?,
         };
         check_len(position, packet.payload.len(), path)?;
         let len = placed + packet.payload.len() as u32;
         if u64::from(len) > buffer.len || len > MAX_MESSAGE {
             work.finish_recv(Received::bytes(len), WcStatus::LocalLength, true);
-            return Err(INVALID);
+            return Err(INVALID_REQUEST);
         }
         let (by, segments) = work.recv_segments();
         if work.scatter((by, Right::LocalWrite), segments, placed as usize, packet.payload).is_err()
         {
-            // The buffer's memory is registered no more.
+            // The buffer's memory is no longer registered.
             work.finish_recv(Received::bytes(placed), WcStatus::LocalProtection, true);
-            return Err(OPERATIONAL);
+            return Err(REMOTE_OPERATIONAL);
         }
         if !position.ends() {
             self.message = Message::Send { placed: len };
@@ -107,12 +108,12 @@ impl Responder {
             return Ok(1);
         }
         let (immediate, invalidated) = match packet.extension {
-            Extension::Immediate(data) => (Some(memory_order(data)), None),
+            Extension::Immediate(data) => (Some(convert_immediate(data)), None),
             Extension::Invalidate(r_key) => (None, Some(r_key)),
             _ => (None, None),
         };
         if invalidated.is_some_and(|r_key| work.keys().invalidate(r_key, work.scope()).is_err()) {
-            return Err(ACCESS);
+            return Err(REMOTE_ACCESS);
         }
         self.message = Message::None;
         self.note_ack_request(packet);
@@ -126,30 +127,30 @@ impl Responder {
         let (position, len) = (packet.bth.opcode.position(), packet.payload.len() as u32);
         let (reth, immediate) = match packet.extension {
             Extension::Reth(reth) => (Some(reth), None),
-            Extension::RethImmediate(reth, data) => (Some(reth), Some(memory_order(data))),
-            Extension::Immediate(data) => (None, Some(memory_order(data))),
+            Extension::RethImmediate(reth, data) => (Some(reth), Some(convert_immediate(data))),
+            Extension::Immediate(data) => (None, Some(convert_immediate(data))),
             _ => (None, None),
         };
         let write = match (self.message, reth) {
             (Message::None, Some(Reth { va, r_key, len })) => Write { r_key, va, left: len, len },
             (Message::Write(write), None) => write,
-            _ => return Err(INVALID),
+            _ => return Err(INVALID_REQUEST),
         };
         check_len(position, packet.payload.len(), path)?;
-        // It ends with its last octet, and not before.
+        // The message must end with the packet that contains its last octet.
         if write.len > MAX_MESSAGE || len > write.left || position.ends() != (len == write.left) {
-            return Err(INVALID);
+            return Err(INVALID_REQUEST);
         }
         if immediate.is_some() {
             take_buffer(work)?;
         }
         let to = (write.r_key, write.va);
         if write.left > 0 && work.store(to, write.left.into(), packet.payload).is_err() {
-            return Err(ACCESS);
+            return Err(REMOTE_ACCESS);
         }
         self.message = match position.ends() {
             true => Message::None,
-            // `wrapping_add`: one beyond 2^64 was refused with its first packet.
+            // The sum cannot wrap: the first packet of a message beyond 2^64 is refused.
             false => {
                 let (va, left) = (write.va.wrapping_add(len.into()), write.left - len);
                 Message::Write(Write { va, left, ..write })
@@ -165,16 +166,19 @@ impl Responder {
 
     fn read(&mut self, work: &Work, path: &Path, psn: Psn, reth: Reth) -> Result<u32, Refusal> {
         let packets = path.mtu.packets(reth.len);
-        if !matches!(self.message, Message::None) || reth.len > MAX_MESSAGE || packets > READ_MAX {
-            return Err(INVALID);
+        if !matches!(self.message, Message::None)
+            || reth.len > MAX_MESSAGE
+            || packets > READ_PACKETS_MAX
+        {
+            return Err(INVALID_REQUEST);
         }
         let checked = |len: u32| {
             work.keys().check(reth.r_key, work.scope(), reth.va, len.into(), Right::RemoteRead)
         };
         if reth.len > 0 && checked(reth.len).is_err() {
-            return Err(ACCESS);
+            return Err(REMOTE_ACCESS);
         }
-        self.answers.add_read(psn, reth, packets).map_err(|_| INVALID)?;
+        self.resources.add_read(psn, reth, packets).map_err(|_| INVALID_REQUEST)?;
         Ok(packets)
     }
 
@@ -184,8 +188,8 @@ impl Responder {
         packet: &Packet<'_>,
         atomic: AtomicEth,
     ) -> Result<u32, Refusal> {
-        if !matches!(self.message, Message::None) || !self.answers.has_room() {
-            return Err(INVALID);
+        if !matches!(self.message, Message::None) || !self.resources.has_room() {
+            return Err(INVALID_REQUEST);
         }
         let AtomicEth { va, r_key, swap_or_add, compare } = atomic;
         let swaps = packet.bth.opcode == Opcode::CompareSwap;
@@ -196,29 +200,30 @@ impl Responder {
         };
         let original =
             update(work.keys(), work.scope(), (r_key, va), apply).map_err(|error| match error {
-                AtomicError::Misaligned => INVALID,
-                AtomicError::Key(_) => ACCESS,
+                AtomicError::Misaligned => INVALID_REQUEST,
+                AtomicError::Key(_) => REMOTE_ACCESS,
             })?;
-        self.answers.add_atomic(packet.bth.psn, original).map_err(|_| INVALID)?;
+        self.resources.add_atomic(packet.bth.psn, original).map_err(|_| INVALID_REQUEST)?;
         Ok(1)
     }
 
-    /// The peer wants to know that a packet has arrived, or does not.
+    /// Records whether the peer requests an acknowledgement of this packet.
     #[inline]
     fn note_ack_request(&mut self, packet: &Packet<'_>) {
-        self.asked += u32::from(packet.bth.ack_request);
+        self.ack_requests += u32::from(packet.bth.ack_request);
     }
 }
 
-/// Takes the receive buffer for a message, if it may have it.
+/// Takes the receive buffer for a message, if the message may use it.
 #[inline]
 fn take_buffer(work: &mut Work) -> Result<Rqe, Refusal> {
-    let buffer = work.take_recv().ok_or(NotReady)?;
-    // One that the message may not have is flushed with the rest.
-    if work.may_take() { Ok(buffer) } else { Err(OPERATIONAL) }
+    let buffer = work.take_recv().ok_or(ReceiverNotReady)?;
+    // A buffer that the message must not use is flushed later with the others.
+    if work.may_take() { Ok(buffer) } else { Err(REMOTE_OPERATIONAL) }
 }
 
-/// All packets of a message but the last are full, and the last is not empty (IBA, section 9.7.4.1.6).
+/// All packets of a message but the last are full, and the last is not empty (IBA, section
+/// 9.7.4.1.6).
 #[inline]
 fn check_len(position: Position, len: usize, path: &Path) -> Result<(), Refusal> {
     let fits = match position {
@@ -226,5 +231,5 @@ fn check_len(position: Position, len: usize, path: &Path) -> Result<(), Refusal>
         Position::Last => 0 < len && len <= path.mtu.octets(),
         Position::Only => len <= path.mtu.octets(),
     };
-    if fits { Ok(()) } else { Err(INVALID) }
+    if fits { Ok(()) } else { Err(INVALID_REQUEST) }
 }

@@ -1,321 +1,350 @@
-//! How much may be in flight, and when a requester that hears nothing asks again.
+//! The congestion window and the retransmission timer of a requester.
 //!
-//! The window follows the rules that TCP made usual: halved when a packet is lost, one packet when nothing is heard, doubled
-//! with each round trip up to where the last loss was, then grown by one. IBA's local ACK timeout is half a second as a rule,
-//! which is long for the last packet of a message that is lost: so before it the requester *probes*, and sends the oldest
-//! packet again. Probes are not counted; the timeouts are, as IBA says.
+//! The congestion window follows TCP's usual rules (RFC 5681): a loss halves it; a timeout reduces
+//! it to one packet; then it doubles with each round trip until it reaches half of its size at the
+//! loss, and grows by one packet per round trip from there on. IBA's local ACK timeout is usually
+//! half a second, which is long if the last packet of a message is lost. Therefore the requester
+//! *probes* earlier: it sends the oldest packet again. Only ACK timeouts count as retries, as IBA
+//! specifies; probes do not.
 //!
-//! An answer that comes after a probe may be the answer to the first packet, late: it says nothing about the round trip (Karn).
-//! So the next probe waits for as long as this answer took, until one has been measured (as RFC 6298, section 5, keeps a
-//! timer backed off): else each message to a peer that has become slow would be sent twice. But an answer that comes as soon
-//! after the probe as answers do come shows that a packet was lost: where many are, such waiting would cost much of what gets
-//! through.
+//! A response that arrives after a probe may be a late response to the first packet, so it does not
+//! measure the round trip (Karn's algorithm). The next probe then waits for as long as this
+//! response took, until a round trip has been measured (RFC 6298, section 5, keeps a timer backed
+//! off in the same way). Otherwise each message to a peer that has become slow would be sent twice.
+//! The exception is a response that follows the probe after about a round trip: it shows that the
+//! packet was lost. If losses are frequent, longer waits would cost much of the throughput.
 
 use std::time::{Duration, Instant};
 
 use wire::rocev2::Psn;
 
-/// A probe comes after so many round trips, at the earliest.
-const PROBE_ROUND_TRIPS: u32 = 4;
-/// A probe comes after this time, at the earliest: a peer that shares its processor with others is silent for as long.
-const PROBE_MIN: Duration = Duration::from_millis(5);
-/// A shorter ACK timeout is taken for this one: peers with adapters ask for microseconds.
-const TIMEOUT_MIN: Duration = Duration::from_millis(32);
-/// An answer that comes later than this after a probe shows that the peer is slow.
-const LATE_ROUND_TRIPS: u32 = 2;
-/// A peer that takes its leave may be silent for so long: probes at once and after 5, 15 and 35 ms, and the last one's answer.
-/// One whose queue pair is gone, as a kernel's is at once, keeps its own DREP, and our consumer, waiting for no longer.
-const PARTING_SILENCE: Duration = Duration::from_millis(50);
-/// The same where round trips are long: probes at once and after 4 and 12 of them, and the last one's answer.
-const PARTING_ROUND_TRIPS: u32 = 16;
-/// And for so long in all, however it answers: a sixth of the time for which a peer of ours repeats its DREQ, and before a
-/// kernel repeats it once.
-const PARTING_MAX: Duration = Duration::from_secs(2);
-/// Between two probes of a requester without ACK timeout.
-const PROBE_MAX: Duration = Duration::from_secs(1);
-/// The window after a loss, at least.
-const WINDOW_MIN: u32 = 2;
+/// Minimum delay of a probe in round trips.
+const PROBE_DELAY_ROUND_TRIPS: u32 = 4;
+/// Minimum delay of a probe. A peer that shares its processor with others may be silent for this
+/// long.
+const PROBE_DELAY_MIN: Duration = Duration::from_millis(5);
+/// Minimum ACK timeout. Peers with hardware adapters ask for microseconds.
+const ACK_TIMEOUT_MIN: Duration = Duration::from_millis(32);
+/// A response that comes later than this number of round trips after a probe shows that the peer is
+/// slow.
+const LATE_RESPONSE_ROUND_TRIPS: u32 = 2;
+/// How long a peer that disconnects may be silent. In this time there are probes at once and after
+/// 5, 15 and 35 ms, and time for the response to the last one. A peer whose queue pair is already
+/// gone never responds (a kernel's goes at once), so a longer wait would only delay the DREP and
+/// this end's consumer.
+const PEER_CLOSE_SILENCE_MAX: Duration = Duration::from_millis(50);
+/// The same in round trips, if these are long: probes at once and after 4 and 12 round trips, and
+/// time for the response to the last one.
+const PEER_CLOSE_SILENCE_ROUND_TRIPS: u32 = 16;
+/// How long the close may take in total, whatever the peer answers. This is a sixth of the time in
+/// which this implementation repeats its DREQ, and shorter than the time after which a kernel first
+/// repeats it.
+const PEER_CLOSE_MAX: Duration = Duration::from_secs(2);
+/// Maximum delay of a probe for a requester without an ACK timeout.
+const PROBE_DELAY_MAX: Duration = Duration::from_secs(1);
+/// Minimum slow start threshold, in packets.
+const SLOW_START_THRESHOLD_MIN: u32 = 2;
 
-/// The window: PSNs from the oldest packet not acknowledged to the next to be sent.
-pub(super) struct Window {
+/// The congestion window: the maximum number of PSNs from the oldest unacknowledged packet to the
+/// next packet to be sent.
+pub(super) struct CongestionWindow {
     max: u32,
-    now: u32,
-    /// Below it the window doubles with each round trip.
-    threshold: u32,
-    /// PSNs acknowledged since the window grew.
-    acked: u32,
-    /// Losses before this PSN have made the window smaller already.
-    recovery: Option<Psn>,
-    /// What it was before the last loss, if that turns out to be none.
-    before: Option<(u32, u32)>,
+    size: u32,
+    /// Below this size the window doubles with each round trip.
+    slow_start_threshold: u32,
+    /// PSNs acknowledged since the window last grew.
+    acked_since_growth: u32,
+    /// A loss of a packet before this PSN does not reduce the window again.
+    recovery_end: Option<Psn>,
+    /// The size and the threshold before the last reduction, in case nothing was lost.
+    before_loss: Option<(u32, u32)>,
 }
 
-impl Window {
+impl CongestionWindow {
     pub(super) fn new(max: u32) -> Self {
-        Window { max, now: max, threshold: max, acked: 0, recovery: None, before: None }
+        CongestionWindow {
+            max,
+            size: max,
+            slow_start_threshold: max,
+            acked_since_growth: 0,
+            recovery_end: None,
+            before_loss: None,
+        }
     }
 
-    /// PSNs in flight at most.
+    /// Maximum number of PSNs in flight.
     #[inline]
     pub(super) fn size(&self) -> u32 {
-        self.now
+        self.size
     }
 
-    /// So many PSNs have been acknowledged, up to `oldest`.
+    /// `packets` PSNs have been acknowledged. `oldest` is the first unacknowledged one.
     #[inline]
-    pub(super) fn acknowledged(&mut self, packets: u32, oldest: Psn) {
-        if self.recovery.is_some_and(|end| !oldest.is_before(end)) {
-            (self.recovery, self.before) = (None, None);
+    pub(super) fn on_ack(&mut self, packets: u32, oldest: Psn) {
+        if self.recovery_end.is_some_and(|end| !oldest.is_before(end)) {
+            (self.recovery_end, self.before_loss) = (None, None);
         }
-        if self.now >= self.max {
+        if self.size >= self.max {
             return;
         }
-        if self.now < self.threshold {
-            self.now = (self.now + packets).min(self.threshold);
+        if self.size < self.slow_start_threshold {
+            self.size = (self.size + packets).min(self.slow_start_threshold);
             return;
         }
-        self.acked += packets;
-        if self.acked >= self.now {
-            self.acked = 0;
-            self.now += 1;
+        self.acked_since_growth += packets;
+        if self.acked_since_growth >= self.size {
+            self.acked_since_growth = 0;
+            self.size += 1;
         }
     }
 
-    /// A packet was lost; those up to `fresh` had been sent.
-    pub(super) fn lost(&mut self, fresh: Psn) {
-        self.reduce(fresh);
-        self.now = self.now.min(self.threshold);
+    /// A packet was lost. `first_unsent` is the first PSN that has never been sent.
+    pub(super) fn on_loss(&mut self, first_unsent: Psn) {
+        self.reduce(first_unsent);
+        self.size = self.size.min(self.slow_start_threshold);
     }
 
-    /// Nothing is heard.
-    pub(super) fn silent(&mut self, fresh: Psn) {
-        self.reduce(fresh);
-        self.now = 1;
+    /// The timer has expired. `first_unsent` is the first PSN that has never been sent.
+    pub(super) fn on_timeout(&mut self, first_unsent: Psn) {
+        self.reduce(first_unsent);
+        self.size = 1;
     }
 
-    /// Nothing was lost: the acknowledgement of all was late.
-    pub(super) fn restore(&mut self) {
-        if let Some((now, threshold)) = self.before.take() {
-            (self.now, self.threshold, self.recovery) = (now, threshold, None);
+    /// Undoes the last reduction: nothing was lost, only the acknowledgement was late.
+    pub(super) fn undo_reduction(&mut self) {
+        if let Some((size, slow_start_threshold)) = self.before_loss.take() {
+            (self.size, self.slow_start_threshold, self.recovery_end) =
+                (size, slow_start_threshold, None);
         }
     }
 
-    fn reduce(&mut self, fresh: Psn) {
-        if self.recovery.is_none() {
-            self.before = Some((self.now, self.threshold));
-            self.threshold = (self.now / 2).max(WINDOW_MIN).min(self.max);
-            self.recovery = Some(fresh);
+    fn reduce(&mut self, first_unsent: Psn) {
+        if self.recovery_end.is_none() {
+            self.before_loss = Some((self.size, self.slow_start_threshold));
+            self.slow_start_threshold = (self.size / 2).max(SLOW_START_THRESHOLD_MIN).min(self.max);
+            self.recovery_end = Some(first_unsent);
         }
-        self.acked = 0;
+        self.acked_since_growth = 0;
     }
 }
 
-/// What a requester is to do that has heard nothing.
+/// What the requester must do when the timer has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Overdue {
+pub(super) enum TimerExpiry {
     /// Send the oldest packet again.
     Probe,
-    /// The same; it counts.
+    /// Send the oldest packet again, and count a retry.
     Retry,
-    /// Give up.
+    /// Give up: the retries are used up.
     Exhausted,
-    /// The same, since a peer that takes its leave has been silent for long enough.
-    Parted,
+    /// Give up: a peer that disconnects has been silent for long enough.
+    PeerCloseTimedOut,
 }
 
-/// The clocks of a requester that waits for an acknowledgement.
-pub(super) struct Clocks {
-    /// IBA's local ACK timeout; none: it waits for ever.
-    timeout: Option<Duration>,
+/// The timer of a requester that waits for an acknowledgement.
+pub(super) struct RetransmissionTimer {
+    /// IBA's local ACK timeout. `None`: the requester waits for ever.
+    ack_timeout: Option<Duration>,
     retries: u8,
     retries_left: u8,
-    /// While something is in flight: since when nothing new was acknowledged, or since the last retry.
-    since: Option<Instant>,
-    /// The same, whatever was tried since.
-    quiet_since: Instant,
-    /// The peer is known to have lived at this time, although it did not answer.
-    lived_at: Option<Instant>,
-    /// As `since`, or since the last probe.
-    probed: Instant,
-    /// Since then.
+    /// If something is in flight: when something new was last acknowledged, or the last retry.
+    waiting_since: Option<Instant>,
+    /// When something new was last acknowledged, whatever has been sent again since.
+    silent_since: Instant,
+    /// When the peer was last known to be alive although it did not answer.
+    alive_at: Option<Instant>,
+    /// The later of `waiting_since` and the last probe.
+    last_probe: Instant,
+    /// The number of probes since `waiting_since`.
     probes: u32,
     /// When a packet was last sent again.
-    repeated: Instant,
-    /// What a late answer took, and a little more: a probe waits so long at least, until an answer is measured.
-    patience: Duration,
-    /// Smoothed.
+    last_retransmission: Instant,
+    /// How long a late response took, plus a margin. It is the minimum delay of a probe until a
+    /// round trip has been measured.
+    probe_delay_min: Duration,
+    /// The smoothed round-trip time.
     round_trip: Option<Duration>,
-    /// A packet whose acknowledgement is waited for to measure one, and when it was sent.
+    /// The packet that measures the next round trip, and when it was sent.
     sample: Option<(Psn, Instant)>,
-    parting: Option<Parting>,
+    peer_close: Option<PeerCloseDeadlines>,
 }
 
-/// The peer takes its leave.
-struct Parting {
-    /// When this requester gives up if nothing new is acknowledged until then.
-    end: Instant,
-    /// When it does in any case.
-    last: Instant,
+/// The deadlines of a connection that the peer has closed.
+struct PeerCloseDeadlines {
+    /// When the requester gives up if nothing new is acknowledged by then.
+    silent_until: Instant,
+    /// When the requester gives up in any case.
+    latest: Instant,
 }
 
-impl Clocks {
-    /// `timeout`: 4.096 µs << n; 0: none.
-    pub(super) fn new(timeout: u8, retries: u8, now: Instant) -> Self {
-        // 5 bits.
-        let after = Duration::from_nanos(4096 << (timeout & 0x1F));
-        let timeout = (timeout != 0).then(|| after.max(TIMEOUT_MIN));
-        Clocks {
-            timeout,
+impl RetransmissionTimer {
+    /// `ack_timeout`: 4.096 µs << n, or 0 for none.
+    pub(super) fn new(ack_timeout: u8, retries: u8, now: Instant) -> Self {
+        // The field has 5 bits.
+        let after = Duration::from_nanos(4096 << (ack_timeout & 0x1F));
+        let ack_timeout = (ack_timeout != 0).then(|| after.max(ACK_TIMEOUT_MIN));
+        RetransmissionTimer {
+            ack_timeout,
             retries,
             retries_left: retries,
-            since: None,
-            quiet_since: now,
-            lived_at: None,
-            probed: now,
+            waiting_since: None,
+            silent_since: now,
+            alive_at: None,
+            last_probe: now,
             probes: 0,
-            repeated: now,
-            patience: Duration::ZERO,
+            last_retransmission: now,
+            probe_delay_min: Duration::ZERO,
             round_trip: None,
             sample: None,
-            parting: None,
+            peer_close: None,
         }
     }
 
-    /// A packet leaves; `fresh`: for the first time, `asks`: asking for an acknowledgement.
+    /// A packet is sent. `is_new`: for the first time. `requests_ack`: it asks for an
+    /// acknowledgement.
     #[inline]
-    pub(super) fn sent(&mut self, psn: Psn, fresh: bool, asks: bool, now: Instant) {
-        if self.since.is_none() {
+    pub(super) fn on_sent(&mut self, psn: Psn, is_new: bool, requests_ack: bool, now: Instant) {
+        if self.waiting_since.is_none() {
             self.restart(now);
         }
-        if !fresh {
-            self.repeated = now;
-        } else if asks && self.sample.is_none() {
+        if !is_new {
+            self.last_retransmission = now;
+        } else if requests_ack && self.sample.is_none() {
             self.sample = Some((psn, now));
         }
     }
 
-    /// All before `oldest` is acknowledged, some of it now; `idle`: nothing is in flight any more.
+    /// Everything before `oldest` is acknowledged, some of it for the first time. `idle`: nothing
+    /// is in flight any more.
     #[inline]
-    pub(super) fn acknowledged(&mut self, oldest: Psn, idle: bool, now: Instant) {
+    pub(super) fn on_ack(&mut self, oldest: Psn, idle: bool, now: Instant) {
         if self.probes > 0 {
-            // Since a probe, or since a part of a READ was asked for again.
-            let waited = now.saturating_duration_since(self.repeated);
+            // The time since a probe, or since part of a READ was requested again.
+            let waited = now.saturating_duration_since(self.last_retransmission);
             match self.round_trip {
-                Some(round_trip) if waited <= round_trip * LATE_ROUND_TRIPS => {
-                    self.patience = Duration::ZERO
+                Some(round_trip) if waited <= round_trip * LATE_RESPONSE_ROUND_TRIPS => {
+                    self.probe_delay_min = Duration::ZERO
                 }
                 Some(_) => {
-                    let since = self.since.unwrap_or(self.probed);
-                    self.patience = now.saturating_duration_since(since) + PROBE_MIN;
+                    let waiting_since = self.waiting_since.unwrap_or(self.last_probe);
+                    self.probe_delay_min =
+                        now.saturating_duration_since(waiting_since) + PROBE_DELAY_MIN;
                 }
-                // At least that long.
+                // The round trip is at least that long.
                 None => self.round_trip = Some(waited),
             }
         }
         if let Some((_, at)) = self.sample.take_if(|(psn, _)| psn.is_before(oldest)) {
             let measured = now.saturating_duration_since(at);
-            let in_vain = !self.patience.is_zero();
+            let probed_in_vain = !self.probe_delay_min.is_zero();
             self.round_trip = Some(match self.round_trip {
-                Some(smoothed) if !in_vain || measured < smoothed => (smoothed * 7 + measured) / 8,
-                // What was believed has led to probes.
+                Some(smoothed) if !probed_in_vain || measured < smoothed => {
+                    (smoothed * 7 + measured) / 8
+                }
+                // The previous estimate was too short and has led to probes.
                 _ => measured,
             });
-            self.patience = Duration::ZERO;
+            self.probe_delay_min = Duration::ZERO;
         }
         self.restart(now);
         if idle {
-            self.since = None;
+            self.waiting_since = None;
         }
     }
 
-    /// The peer is alive: all waiting begins anew.
+    /// The peer has answered: all timers and retries start again.
     #[inline]
     pub(super) fn restart(&mut self, now: Instant) {
-        if let Some(Parting { end, last }) = &mut self.parting {
-            let round_trips = self.round_trip.unwrap_or_default() * PARTING_ROUND_TRIPS;
-            *end = (now + PARTING_SILENCE.max(round_trips)).min(*last);
+        if let Some(PeerCloseDeadlines { silent_until, latest }) = &mut self.peer_close {
+            let round_trips = self.round_trip.unwrap_or_default() * PEER_CLOSE_SILENCE_ROUND_TRIPS;
+            *silent_until = (now + PEER_CLOSE_SILENCE_MAX.max(round_trips)).min(*latest);
         }
         self.retries_left = self.retries;
-        (self.since, self.probed, self.probes) = (Some(now), now, 0);
-        (self.quiet_since, self.lived_at) = (now, None);
+        (self.waiting_since, self.last_probe, self.probes) = (Some(now), now, 0);
+        (self.silent_since, self.alive_at) = (now, None);
     }
 
-    /// For how long nothing new has been acknowledged, if something is in flight.
-    pub(super) fn quiet_for(&self, now: Instant) -> Option<Duration> {
-        self.since.map(|_| now.saturating_duration_since(self.quiet_since))
+    /// How long nothing new has been acknowledged, if something is in flight.
+    pub(super) fn silent_for(&self, now: Instant) -> Option<Duration> {
+        self.waiting_since.map(|_| now.saturating_duration_since(self.silent_since))
     }
 
     /// Whether the retries are used up.
-    pub(super) fn is_last_try(&self) -> bool {
+    pub(super) fn is_last_retry(&self) -> bool {
         self.retries_left == 0
     }
 
-    /// The peer does not answer, but lives, as others know: for two timeouts the retries do not count.
-    pub(super) fn peer_lives(&mut self, now: Instant) {
-        self.lived_at = Some(now);
+    /// Records that the peer is alive although it does not answer. For two ACK timeouts the
+    /// connection does not fail for lack of retries.
+    pub(super) fn note_peer_alive(&mut self, now: Instant) {
+        self.alive_at = Some(now);
     }
 
-    /// The peer takes its leave, and waits until this side has done so too.
-    pub(super) fn part(&mut self, now: Instant) {
-        let idle = self.since.is_none();
-        self.parting = Some(Parting { end: now, last: now + PARTING_MAX });
+    /// The peer disconnects, and waits until this end has done so, too.
+    pub(super) fn start_peer_close(&mut self, now: Instant) {
+        let idle = self.waiting_since.is_none();
+        self.peer_close =
+            Some(PeerCloseDeadlines { silent_until: now, latest: now + PEER_CLOSE_MAX });
         self.restart(now);
-        self.patience = Duration::ZERO;
+        self.probe_delay_min = Duration::ZERO;
         if idle {
-            self.since = None;
+            self.waiting_since = None;
         }
     }
 
-    /// Packets are sent again: their acknowledgements say nothing about a round trip.
-    pub(super) fn forget_sample(&mut self) {
+    /// Packets are sent again, so their acknowledgements do not measure a round trip.
+    pub(super) fn discard_sample(&mut self) {
         self.sample = None;
     }
 
-    /// How long an answer is waited for, and how often a request is sent again without one.
+    /// How long the requester waits for an answer, and how often it sends a request again without
+    /// one.
     pub(super) fn timeout_and_retries(&self) -> (Duration, u8) {
-        (self.timeout.unwrap_or(PROBE_MAX), self.retries)
+        (self.ack_timeout.unwrap_or(PROBE_DELAY_MAX), self.retries)
     }
 
-    /// Less than this after a packet was sent again, what comes is about the first time.
-    pub(super) fn shortest_answer(&self) -> Duration {
+    /// A NAK that arrives within this time after a retransmission refers to the packets sent before
+    /// it.
+    pub(super) fn min_response_time(&self) -> Duration {
         self.round_trip.unwrap_or_default() / 2
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let (since, probe) = (self.since?, self.probed + self.probe_after());
-        let at = self.timeout.map_or(probe, |timeout| probe.min(since + timeout));
-        Some(self.parting.as_ref().map_or(at, |parting| parting.end.min(at)))
+        let (waiting_since, probe) = (self.waiting_since?, self.last_probe + self.probe_delay());
+        let at =
+            self.ack_timeout.map_or(probe, |ack_timeout| probe.min(waiting_since + ack_timeout));
+        Some(self.peer_close.as_ref().map_or(at, |peer_close| peer_close.silent_until.min(at)))
     }
 
-    /// What is to be done at this time, if anything.
-    pub(super) fn expire(&mut self, now: Instant) -> Option<Overdue> {
-        let since = self.since?;
-        if self.parting.as_ref().is_some_and(|parting| now >= parting.end) {
-            return Some(Overdue::Parted);
+    /// What the requester must do now, if anything.
+    pub(super) fn expire(&mut self, now: Instant) -> Option<TimerExpiry> {
+        let waiting_since = self.waiting_since?;
+        if self.peer_close.as_ref().is_some_and(|peer_close| now >= peer_close.silent_until) {
+            return Some(TimerExpiry::PeerCloseTimedOut);
         }
-        if self.timeout.is_some_and(|timeout| now >= since + timeout) {
-            let lives = self
-                .lived_at
-                .zip(self.timeout)
-                .is_some_and(|(at, timeout)| now <= at + 2 * timeout);
-            if self.retries_left == 0 && !lives {
-                return Some(Overdue::Exhausted);
+        if self.ack_timeout.is_some_and(|ack_timeout| now >= waiting_since + ack_timeout) {
+            let is_alive = self
+                .alive_at
+                .zip(self.ack_timeout)
+                .is_some_and(|(at, ack_timeout)| now <= at + 2 * ack_timeout);
+            if self.retries_left == 0 && !is_alive {
+                return Some(TimerExpiry::Exhausted);
             }
             self.retries_left = self.retries_left.saturating_sub(1);
-            (self.since, self.probed, self.probes) = (Some(now), now, 0);
-            return Some(Overdue::Retry);
+            (self.waiting_since, self.last_probe, self.probes) = (Some(now), now, 0);
+            return Some(TimerExpiry::Retry);
         }
-        if now < self.probed + self.probe_after() {
+        if now < self.last_probe + self.probe_delay() {
             return None;
         }
-        (self.probed, self.probes) = (now, self.probes + 1);
-        Some(Overdue::Probe)
+        (self.last_probe, self.probes) = (now, self.probes + 1);
+        Some(TimerExpiry::Probe)
     }
 
-    /// From [`probed`](Self::probed) on.
-    fn probe_after(&self) -> Duration {
-        let round_trips = self.round_trip.unwrap_or_default() * PROBE_ROUND_TRIPS;
-        let shortest = PROBE_MIN.max(round_trips).max(self.patience);
-        (shortest * (1 << self.probes.min(16))).min(self.timeout.unwrap_or(PROBE_MAX))
+    /// The delay from `last_probe` to the next probe.
+    fn probe_delay(&self) -> Duration {
+        let round_trips = self.round_trip.unwrap_or_default() * PROBE_DELAY_ROUND_TRIPS;
+        let shortest = PROBE_DELAY_MIN.max(round_trips).max(self.probe_delay_min);
+        (shortest * (1 << self.probes.min(16))).min(self.ack_timeout.unwrap_or(PROBE_DELAY_MAX))
     }
 }

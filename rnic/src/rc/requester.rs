@@ -1,11 +1,13 @@
-//! The requester: which requests of the send queue are acknowledged, which are in flight, which come next.
+//! The requester: which requests of the send queue are acknowledged, which are in flight, and which
+//! are sent next.
 //!
-//! Two cursors go through the send queue, packet by packet. Before the *oldest* all is acknowledged; from the *next* on
-//! nothing has been sent, or all is to be sent again: a loss just sets it back (go-back-N). Nothing is kept of a packet in
-//! flight, since it can be made again from its request. The PSNs of a READ's responses count like packets sent.
+//! Two cursors move through the send queue, packet by packet. Everything before *oldest* is
+//! acknowledged. Everything from *next* on has not been sent, or is to be sent again: a loss only
+//! sets *next* back (go-back-N). No copy of a packet in flight is kept, because it can be created
+//! again from its request. The PSNs of a READ's responses count like sent packets.
 //!
-//! A long READ is asked for in parts of some packets each, so that its responses stay within the window: to the responder
-//! these are separate READs.
+//! A long READ is requested in parts of some packets each, so that its responses stay within the
+//! window. For the responder these are separate READs.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,56 +16,57 @@ use wire::rocev2::{PathMtu, Psn};
 
 use super::challenge::Challenge;
 use super::engine::{Failure, RcCfg, Stats};
-use super::pace::{Clocks, Overdue, Window};
+use super::pace::{CongestionWindow, RetransmissionTimer, TimerExpiry};
 use crate::qp::{self, Work, Wqe};
 use crate::wr::{WcOp, WcStatus};
 
-/// PSNs in flight at most: far from where PSNs come around.
+/// Maximum number of PSNs in flight. It is far below the number at which PSNs wrap.
 const WINDOW_MAX: u32 = 1 << 20;
 /// [`RcCfg::rnr_retries`]: any number.
-const FOR_EVER: u8 = 7;
+const RNR_RETRIES_INFINITE: u8 = 7;
 
 /// The requester's state.
 pub(super) struct Requester {
-    /// The oldest packet that is not acknowledged, or whose response has not come.
+    /// The oldest packet that is not acknowledged, or whose response has not arrived.
     pub(super) oldest: Cursor,
     /// The packet to be sent next.
     pub(super) next: Cursor,
-    /// PSNs from here on have never been sent.
-    pub(super) fresh: Psn,
-    /// READ requests (each part of one counts) and atomic operations between `oldest` and `next`: the PSNs behind their
-    /// responses.
-    pub(super) awaited: VecDeque<Psn>,
-    /// Of these at most.
-    depth: usize,
-    /// Packets of a READ that are asked for at once: always the same, since what is asked for again must be within what was
-    /// asked for at first.
-    part: u32,
-    /// Packets sent since one asked for an acknowledgement.
-    pub(super) unasked: u32,
-    /// The request that cannot be carried out here. It fails when those before it are done.
-    pub(super) unable: Option<(usize, WcStatus)>,
+    /// The first PSN that has never been sent.
+    pub(super) first_unsent: Psn,
+    /// READ requests (each part counts as one) and atomic operations between `oldest` and `next`:
+    /// for each, the PSN after its last response.
+    pub(super) awaited_responses: VecDeque<Psn>,
+    /// Maximum length of `awaited_responses`.
+    initiator_depth: usize,
+    /// Maximum number of packets that one READ request asks for. It is constant, because a repeated
+    /// request must lie within the original one.
+    read_part_packets: u32,
+    /// Packets sent since the last one that requested an acknowledgement.
+    pub(super) packets_since_ack_request: u32,
+    /// The position of a request that cannot be carried out, and its status. It fails when all
+    /// earlier requests are done.
+    pub(super) failed_request: Option<(usize, WcStatus)>,
     /// The peer had no receive buffer: until when to wait.
     pub(super) rnr_wait: Option<Instant>,
     rnr_retries: u8,
-    rnr_left: u8,
-    pub(super) window: Window,
-    pub(super) clocks: Clocks,
+    rnr_retries_left: u8,
+    pub(super) window: CongestionWindow,
+    pub(super) timer: RetransmissionTimer,
     loss: Option<Loss>,
-    leave: Leave,
+    peer_close: PeerClose,
     pub(super) challenge: Option<Challenge>,
-    /// When the last one was answered.
-    pub(super) answered_at: Option<Instant>,
+    /// When the peer answered the last challenge.
+    pub(super) challenge_answered_at: Option<Instant>,
 }
 
-/// Whether the peer takes its leave.
+/// Whether the peer is closing the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leave {
-    No,
-    /// It has taken what it will take. That is asked for.
-    Takes,
-    /// It has had time enough to answer.
-    Taken,
+enum PeerClose {
+    Open,
+    /// The peer accepts no new requests. Those that it may have carried out are sent again.
+    Draining,
+    /// The peer has had enough time to answer.
+    Done,
 }
 
 /// A packet of a request.
@@ -71,14 +74,14 @@ enum Leave {
 pub(super) struct Cursor {
     /// The request's position in the send queue.
     pub(super) at: usize,
-    /// Packets of it before this one.
+    /// The index of the packet in the request.
     pub(super) index: u32,
-    /// The packet's number.
+    /// The packet's PSN.
     pub(super) psn: Psn,
 }
 
 impl Cursor {
-    /// Moves on by packets of this request, of which there are `packets` in all.
+    /// Advances by `by` packets of this request, which has `packets` in total.
     #[inline]
     pub(super) fn step(&mut self, by: u32, packets: u32) {
         self.psn = self.psn + by;
@@ -89,25 +92,25 @@ impl Cursor {
     }
 }
 
-/// The last time that packets were sent again because one was lost.
+/// The last retransmission because of a lost packet.
 struct Loss {
-    /// The lost one.
+    /// The PSN of the lost packet.
     psn: Psn,
-    /// The latest packet that showed it.
-    shown_by: Psn,
+    /// The PSN of the last packet whose response showed the loss.
+    detected_by: Psn,
     at: Instant,
 }
 
-/// What may be done next.
+/// What the requester may do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A packet, or more, of a SEND or WRITE.
+    /// Send one or more packets of a SEND or WRITE.
     Message,
-    /// A READ request, for a part of it.
+    /// Send a READ request for a part of a READ.
     Read,
     Atomic,
     Bind,
-    /// [`Requester::unable`].
+    /// Fail with [`Requester::failed_request`].
     Fail,
 }
 
@@ -118,98 +121,104 @@ impl Requester {
         Requester {
             oldest: start,
             next: start,
-            fresh: start.psn,
-            awaited: VecDeque::new(),
-            depth: cfg.initiator_depth as usize,
-            part: (window / 4).max(1),
-            unasked: 0,
-            unable: None,
+            first_unsent: start.psn,
+            awaited_responses: VecDeque::new(),
+            initiator_depth: cfg.initiator_depth as usize,
+            read_part_packets: (window / 4).max(1),
+            packets_since_ack_request: 0,
+            failed_request: None,
             rnr_wait: None,
             rnr_retries: cfg.rnr_retries,
-            rnr_left: cfg.rnr_retries,
-            window: Window::new(window),
-            clocks: Clocks::new(cfg.ack_timeout, cfg.retries, now),
+            rnr_retries_left: cfg.rnr_retries,
+            window: CongestionWindow::new(window),
+            timer: RetransmissionTimer::new(cfg.ack_timeout, cfg.retries, now),
             loss: None,
-            leave: Leave::No,
+            peer_close: PeerClose::Open,
             challenge: None,
-            answered_at: None,
+            challenge_answered_at: None,
         }
     }
 
-    /// What may be done next, if anything.
+    /// What the requester may do next, if anything.
     #[inline]
-    pub(super) fn choose(&self, work: &Work) -> Option<Step> {
+    pub(super) fn next_step(&self, work: &Work) -> Option<Step> {
         if self.rnr_wait.is_some() || !self.may_send() {
             return None;
         }
         let (wqe, _) = work.request(self.next.at)?;
         let alone = self.oldest.at == self.next.at;
-        if self.unable.is_some_and(|(at, _)| at == self.next.at) {
+        if self.failed_request.is_some_and(|(at, _)| at == self.next.at) {
             return alone.then_some(Step::Fail);
         }
         let starts = self.next.index == 0;
-        if starts && wqe.flags & qp::FENCE != 0 && !self.awaited.is_empty() {
+        if starts && wqe.flags & qp::FENCE != 0 && !self.awaited_responses.is_empty() {
             return None;
         }
         match wqe.op {
             WcOp::Bind => alone.then_some(Step::Bind),
-            op if op.awaits_response() && self.awaited.len() >= self.depth => None,
+            op if op.awaits_response() && self.awaited_responses.len() >= self.initiator_depth => {
+                None
+            }
             WcOp::Read => Some(Step::Read),
             WcOp::FetchAdd | WcOp::CompareSwap => Some(Step::Atomic),
             WcOp::Send | WcOp::Write | WcOp::WriteImm | WcOp::Recv => Some(Step::Message),
         }
     }
 
-    /// Whether the next packet may leave: the window is open, and the peer takes it, or has perhaps taken it.
+    /// Whether the next packet may be sent: the window is open, and the peer accepts the packet or
+    /// may have accepted it already.
     #[inline]
     pub(super) fn may_send(&self) -> bool {
-        let taken = self.leave == Leave::No || self.next.psn.is_before(self.fresh);
-        taken && self.in_flight() < self.window.size()
+        let may_be_taken =
+            self.peer_close == PeerClose::Open || self.next.psn.is_before(self.first_unsent);
+        may_be_taken && self.in_flight() < self.window.size()
     }
 
-    /// Whether there is anything to be done.
+    /// Whether there is anything to do.
     #[inline]
     pub(super) fn is_ready(&self, work: &Work) -> bool {
-        self.choose(work).is_some()
+        self.next_step(work).is_some()
     }
 
-    /// PSNs between the cursors.
+    /// The number of PSNs between the cursors.
     #[inline]
     pub(super) fn in_flight(&self) -> u32 {
         self.next.psn.distance(self.oldest.psn) as u32
     }
 
-    /// Whether a PSN is one that has been sent and is not acknowledged.
+    /// Whether a PSN has been sent and is not acknowledged.
     #[inline]
-    pub(super) fn is_awaited(&self, psn: Psn) -> bool {
-        psn.is_within(self.oldest.psn, self.fresh.distance(self.oldest.psn) as u32)
+    pub(super) fn is_unacknowledged(&self, psn: Psn) -> bool {
+        psn.is_within(self.oldest.psn, self.first_unsent.distance(self.oldest.psn) as u32)
     }
 
-    /// A packet, or READ request, takes `psns` PSNs of a request of `packets`, and leaves.
+    /// A packet or READ request has been sent. It takes `psns` PSNs of a request that has `packets`
+    /// in total.
     #[inline]
-    pub(super) fn sent(
+    pub(super) fn on_sent(
         &mut self,
         psns: u32,
         packets: u32,
-        asks: bool,
+        requests_ack: bool,
         now: Instant,
         stats: &mut Stats,
     ) {
         let psn = self.next.psn;
-        let fresh = !psn.is_before(self.fresh);
-        self.clocks.sent(psn, fresh, asks, now);
+        let is_new = !psn.is_before(self.first_unsent);
+        self.timer.on_sent(psn, is_new, requests_ack, now);
         self.next.step(psns, packets);
-        if self.next.psn.is_after(self.fresh) {
-            self.fresh = self.next.psn;
+        if self.next.psn.is_after(self.first_unsent) {
+            self.first_unsent = self.next.psn;
         }
-        self.unasked = if asks { 0 } else { self.unasked + 1 };
-        stats.repeated += u64::from(!fresh);
+        self.packets_since_ack_request =
+            if requests_ack { 0 } else { self.packets_since_ack_request + 1 };
+        stats.repeated += u64::from(!is_new);
     }
 
-    /// All before `until` is acknowledged. False: that is too much, since the response to a READ or atomic operation before
-    /// it has not come.
+    /// Everything before `until` is acknowledged. Returns false if that includes a READ or atomic
+    /// operation whose response has not arrived; then only the requests before it are acknowledged.
     #[inline]
-    pub(super) fn acknowledged(
+    pub(super) fn on_ack(
         &mut self,
         work: &mut Work,
         mtu: PathMtu,
@@ -238,165 +247,175 @@ impl Requester {
         }
         let packets = self.oldest.psn.distance(before) as u32;
         if packets > 0 {
-            self.progress(packets, now);
+            self.on_progress(packets, now);
         }
         whole
     }
 
-    /// The oldest cursor has moved on by so many packets.
+    /// The oldest cursor has advanced by `packets` packets.
     #[inline]
-    pub(super) fn progress(&mut self, packets: u32, now: Instant) {
+    pub(super) fn on_progress(&mut self, packets: u32, now: Instant) {
         if self.oldest.psn.is_after(self.next.psn) {
-            // What was to be sent again has arrived.
+            // The packets that were to be sent again have arrived.
             self.next = self.oldest;
-            if self.oldest.psn == self.fresh {
-                self.window.restore();
+            if self.oldest.psn == self.first_unsent {
+                self.window.undo_reduction();
             }
         }
-        while self.awaited.pop_front_if(|end| !end.is_after(self.oldest.psn)).is_some() {}
-        (self.rnr_wait, self.rnr_left, self.loss) = (None, self.rnr_retries, None);
-        self.window.acknowledged(packets, self.oldest.psn);
-        self.clocks.acknowledged(self.oldest.psn, self.oldest.psn == self.fresh, now);
+        while self.awaited_responses.pop_front_if(|end| !end.is_after(self.oldest.psn)).is_some() {}
+        (self.rnr_wait, self.rnr_retries_left, self.loss) = (None, self.rnr_retries, None);
+        self.window.on_ack(packets, self.oldest.psn);
+        self.timer.on_ack(self.oldest.psn, self.oldest.psn == self.first_unsent, now);
     }
 
-    /// The oldest packet is lost, as `shown_by` shows, a later one or itself: sends all from there on again, unless that has
-    /// been done and what shows it is older.
-    pub(super) fn lost(&mut self, shown_by: Psn, now: Instant) {
+    /// The oldest packet is lost. `detected_by` is the PSN of the response that shows it: that of a
+    /// later packet or of the oldest one. Sends everything from the oldest packet on again, unless
+    /// that has been done and the response refers to the packets sent before.
+    pub(super) fn on_loss(&mut self, detected_by: Psn, now: Instant) {
         let psn = self.oldest.psn;
         if self.rnr_wait.is_some() {
             return;
         }
         if let Some(loss) = self.loss.as_mut().filter(|loss| loss.psn == psn) {
-            // Packets that were under way come one after another; the first of those sent again starts over.
-            let goes_on = shown_by.is_after(loss.shown_by);
-            loss.shown_by = shown_by;
-            if goes_on || now < loss.at + self.clocks.shortest_answer() || self.next == self.oldest
+            // Responses to the packets sent first have increasing PSNs; those to the retransmitted
+            // packets start again at the beginning.
+            let goes_on = detected_by.is_after(loss.detected_by);
+            loss.detected_by = detected_by;
+            if goes_on || now < loss.at + self.timer.min_response_time() || self.next == self.oldest
             {
                 return;
             }
         }
-        self.loss = Some(Loss { psn, shown_by, at: now });
-        self.window.lost(self.fresh);
+        self.loss = Some(Loss { psn, detected_by, at: now });
+        self.window.on_loss(self.first_unsent);
         self.go_back();
     }
 
-    /// Where the part of a READ ends that a packet belongs to.
+    /// The index at which the part of a READ ends to which a packet belongs.
     #[inline]
     pub(super) fn part_end(&self, index: u32, packets: u32) -> u32 {
-        (index + 1).next_multiple_of(self.part).min(packets)
+        (index + 1).next_multiple_of(self.read_part_packets).min(packets)
     }
 
-    /// Counts an RNR NAK; false: there have been too many.
-    pub(super) fn bears_rnr(&mut self) -> bool {
-        if self.rnr_retries == FOR_EVER {
+    /// Counts an RNR NAK. Returns false if there have been too many in a row.
+    pub(super) fn count_rnr_nak(&mut self) -> bool {
+        if self.rnr_retries == RNR_RETRIES_INFINITE {
             return true;
         }
-        let left = self.rnr_left > 0;
-        self.rnr_left = self.rnr_left.saturating_sub(1);
+        let left = self.rnr_retries_left > 0;
+        self.rnr_retries_left = self.rnr_retries_left.saturating_sub(1);
         left
     }
 
-    /// Sends all again that is not acknowledged.
+    /// Sends everything again that is not acknowledged.
     pub(super) fn go_back(&mut self) {
-        (self.next, self.unasked) = (self.oldest, 0);
-        self.awaited.clear();
-        self.clocks.forget_sample();
+        (self.next, self.packets_since_ack_request) = (self.oldest, 0);
+        self.awaited_responses.clear();
+        self.timer.discard_sample();
     }
 
-    /// The peer takes its leave: asks, at once, for what may have arrived, and sends nothing new.
-    pub(super) fn wind_up(&mut self, work: &Work, mtu: PathMtu, now: Instant, stats: &mut Stats) {
-        if self.leave != Leave::No {
+    /// The peer disconnects: sends the packets again that may have arrived, and nothing new.
+    pub(super) fn start_peer_close(
+        &mut self,
+        work: &Work,
+        mtu: PathMtu,
+        now: Instant,
+        stats: &mut Stats,
+    ) {
+        if self.peer_close != PeerClose::Open {
             return;
         }
-        self.leave = Leave::Takes;
+        self.peer_close = PeerClose::Draining;
         self.challenge = None;
-        self.clocks.part(now);
-        if !self.is_wound_up(work, mtu) {
+        self.timer.start_peer_close(now);
+        if !self.is_peer_close_done(work, mtu) {
             stats.probes += 1;
-            self.window.silent(self.fresh);
+            self.window.on_timeout(self.first_unsent);
             self.go_back();
         }
     }
 
-    /// Whether nothing that is posted can succeed any more, since the peer takes its leave: it has no receive buffer for the
-    /// oldest request, or not all of that was ever sent, or the peer is silent.
-    pub(super) fn is_wound_up(&self, work: &Work, mtu: PathMtu) -> bool {
+    /// After [`start_peer_close`](Self::start_peer_close): whether no posted request can succeed
+    /// any more. The peer has no receive buffer for the oldest request, or part of that request was
+    /// never sent, or the peer is silent.
+    pub(super) fn is_peer_close_done(&self, work: &Work, mtu: PathMtu) -> bool {
         let all_sent = |(wqe, _): (&Wqe, _)| {
             let left = packets(wqe, mtu) - self.oldest.index;
-            wqe.op != WcOp::Bind && !(self.oldest.psn + left).is_after(self.fresh)
+            wqe.op != WcOp::Bind && !(self.oldest.psn + left).is_after(self.first_unsent)
         };
-        match self.leave {
-            Leave::No => false,
-            Leave::Takes => {
+        match self.peer_close {
+            PeerClose::Open => false,
+            PeerClose::Draining => {
                 self.rnr_wait.is_some() || !work.request(self.oldest.at).is_some_and(all_sent)
             }
-            Leave::Taken => true,
+            PeerClose::Done => true,
         }
     }
 
-    /// For how long the peer has not answered to what is in flight or, if nothing is, to what it was asked.
-    pub(super) fn quiet_for(&self, now: Instant) -> Option<Duration> {
-        self.clocks.quiet_for(now).or_else(|| Some(self.challenge.as_ref()?.age(now)))
+    /// How long the peer has not answered what is in flight or, if nothing is, the open challenge.
+    pub(super) fn silent_for(&self, now: Instant) -> Option<Duration> {
+        self.timer.silent_for(now).or_else(|| Some(self.challenge.as_ref()?.age(now)))
     }
 
-    /// The peer does not answer, but is known to live.
-    pub(super) fn peer_lives(&mut self, now: Instant) {
-        self.clocks.peer_lives(now);
+    /// The peer is alive although it does not answer.
+    pub(super) fn note_peer_alive(&mut self, now: Instant) {
+        self.timer.note_peer_alive(now);
         if let Some(challenge) = &mut self.challenge {
-            challenge.peer_lives();
+            challenge.note_peer_alive();
         }
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let requests = self.rnr_wait.or_else(|| self.clocks.deadline());
+        let requests = self.rnr_wait.or_else(|| self.timer.deadline());
         match &self.challenge {
             None => requests,
             Some(challenge) => Some(requests.map_or(challenge.due(), |at| at.min(challenge.due()))),
         }
     }
 
-    /// A deadline may have passed.
+    /// Handles deadlines that have passed.
     pub(super) fn expire(
         &mut self,
         work: &mut Work,
         now: Instant,
         stats: &mut Stats,
     ) -> Result<(), Failure> {
-        if self.challenge.as_ref().is_some_and(|challenge| challenge.is_lost(now)) {
+        if self.challenge.as_ref().is_some_and(|challenge| challenge.is_expired(now)) {
             return Err(Failure::Stale);
         }
         if let Some(until) = self.rnr_wait {
             if now >= until {
                 self.rnr_wait = None;
-                self.clocks.restart(now);
+                self.timer.restart(now);
             }
             return Ok(());
         }
-        match self.clocks.expire(now) {
+        match self.timer.expire(now) {
             None => return Ok(()),
-            Some(Overdue::Parted) => {
-                self.leave = Leave::Taken;
+            Some(TimerExpiry::PeerCloseTimedOut) => {
+                self.peer_close = PeerClose::Done;
                 return Ok(());
             }
-            // As much as there is to be had of a peer that leaves.
-            Some(Overdue::Exhausted) if self.leave != Leave::No => {
-                self.leave = Leave::Taken;
+            // This is all that can be learned from a peer that disconnects.
+            Some(TimerExpiry::Exhausted) if self.peer_close != PeerClose::Open => {
+                self.peer_close = PeerClose::Done;
                 return Ok(());
             }
-            Some(Overdue::Exhausted) => {
+            Some(TimerExpiry::Exhausted) => {
                 work.fail(self.oldest.at, WcStatus::Transport);
                 return Err(Failure::Silent);
             }
-            Some(Overdue::Probe) => stats.probes += 1,
-            Some(Overdue::Retry) => stats.timeouts += 1,
+            Some(TimerExpiry::Probe) => stats.probes += 1,
+            Some(TimerExpiry::Retry) => stats.timeouts += 1,
         }
-        self.window.silent(self.fresh);
+        self.window.on_timeout(self.first_unsent);
         self.go_back();
         Ok(())
     }
 }
 
-/// Packets of a request, or of its response: PSNs that it takes.
+/// The number of packets of a request or of its response, which is the number of PSNs that it
+/// takes.
 #[inline]
 pub(super) fn packets(wqe: &Wqe, mtu: PathMtu) -> u32 {
     match wqe.op {

@@ -1,4 +1,4 @@
-//! From work requests to packets.
+//! Creates packets from work requests.
 
 use std::time::Instant;
 
@@ -10,11 +10,11 @@ use super::requester::{Requester, Step, packets};
 use crate::qp::{self, Work, Wqe};
 use crate::wr::{WcOp, WcStatus};
 
-/// An acknowledgement is asked for with every so many packets, at the latest.
-const ASK_EVERY: u32 = 64;
+/// At least one packet in this many requests an acknowledgement.
+const ACK_REQUEST_INTERVAL_PACKETS: u32 = 64;
 
 impl Requester {
-    /// Adds packets that may be sent now.
+    /// Adds the packets that may be sent now to the burst.
     pub(super) fn transmit(
         &mut self,
         work: &mut Work,
@@ -24,14 +24,14 @@ impl Requester {
         stats: &mut Stats,
     ) -> Result<(), Failure> {
         while burst.room() > 0 {
-            let Some(step) = self.choose(work) else { break };
+            let Some(step) = self.next_step(work) else { break };
             let Some((&wqe, _)) = work.request(self.next.at) else { break };
             let done = match step {
                 Step::Fail => return Err(self.fail(work)),
                 _ if wqe.len > MAX_MESSAGE => Err(WcStatus::LocalLength),
-                Step::Message => self.message(work, &wqe, path, now, burst, stats),
-                Step::Read => Ok(self.read(&wqe, path, now, burst, stats)),
-                Step::Atomic => Ok(self.atomic(&wqe, path, now, burst, stats)),
+                Step::Message => self.push_message(work, &wqe, path, now, burst, stats),
+                Step::Read => Ok(self.push_read(&wqe, path, now, burst, stats)),
+                Step::Atomic => Ok(self.push_atomic(&wqe, path, now, burst, stats)),
                 Step::Bind => {
                     self.bind(work, &wqe, stats)?;
                     Ok(true)
@@ -40,16 +40,17 @@ impl Requester {
             match done {
                 Ok(true) => {}
                 Ok(false) => break,
-                // Not before what was posted earlier is done: that may yet succeed.
-                Err(status) => self.unable = Some((self.next.at, status)),
+                // The request fails when all earlier ones are done, because these may still
+                // succeed.
+                Err(status) => self.failed_request = Some((self.next.at, status)),
             }
         }
         Ok(())
     }
 
-    /// Adds packets of a SEND or WRITE, as many as may be; false: the burst takes no more.
+    /// Adds as many packets of a SEND or WRITE as possible. Returns false if the burst is full.
     #[inline]
-    fn message(
+    fn push_message(
         &mut self,
         work: &Work,
         wqe: &Wqe,
@@ -65,34 +66,37 @@ impl Requester {
             let position = Position::new(index == 0, index + 1 == packets);
             let payload_len = (wqe.len as usize - offset).min(mtu);
             let opcode = opcode(wqe, position);
-            let asks = position.ends() || self.wants_ack();
+            let requests_ack = position.ends() || self.must_request_ack();
             let mut bth = path.bth(opcode, self.next.psn);
-            bth.ack_request = asks;
-            // Plain WRITEs complete nothing at the peer.
+            bth.ack_request = requests_ack;
+            // A WRITE without immediate data completes nothing at the peer.
             bth.solicited =
                 position.ends() && wqe.flags & qp::SOLICITED != 0 && wqe.op != WcOp::Write;
-            let Some(place) = burst.packet(&bth, &extension(wqe, opcode), payload_len) else {
+            let Some(place) = burst.push_packet(&bth, &extension(wqe, opcode), payload_len) else {
                 return Ok(false);
             };
             if work.gather(segments, offset, place).is_err() {
                 burst.pop();
                 return Err(WcStatus::LocalProtection);
             }
-            self.sent(1, packets, asks, now, stats);
+            self.on_sent(1, packets, requests_ack, now, stats);
         }
         Ok(true)
     }
 
-    /// Whether the next packet is to ask for an acknowledgement although its message goes on: none has for long, or the
-    /// window is full with it.
+    /// Whether the next packet must request an acknowledgement although it does not end its
+    /// message: no packet has requested one for long, or the packet fills the window.
     #[inline]
-    fn wants_ack(&self) -> bool {
-        let (window, unasked) = (self.window.size(), self.unasked + 1);
-        unasked >= ASK_EVERY || unasked >= window / 4 || self.in_flight() + 1 >= window
+    fn must_request_ack(&self) -> bool {
+        let (window, packets_since_ack_request) =
+            (self.window.size(), self.packets_since_ack_request + 1);
+        packets_since_ack_request >= ACK_REQUEST_INTERVAL_PACKETS
+            || packets_since_ack_request >= window / 4
+            || self.in_flight() + 1 >= window
     }
 
-    /// Adds a READ request for the next part of a READ, or for what is left of that.
-    fn read(
+    /// Adds a READ request for the next part of a READ, or for the remainder of that part.
+    fn push_read(
         &mut self,
         wqe: &Wqe,
         path: &Path,
@@ -104,21 +108,21 @@ impl Requester {
         let end = self.part_end(index, packets);
         let from = u64::from(index) * path.mtu.octets() as u64;
         let to = (u64::from(end) * path.mtu.octets() as u64).min(wqe.len.into());
-        // `wrapping_add`: the peer checks for a wrap.
+        // The sum may wrap: the peer checks for that.
         let va = wqe.remote.addr.wrapping_add(from);
         let reth = Reth { va, r_key: wqe.remote.key, len: (to - from) as u32 };
         let mut bth = path.bth(Opcode::ReadRequest, self.next.psn);
         bth.ack_request = true;
-        if burst.packet(&bth, &Extension::Reth(reth), 0).is_none() {
+        if burst.push_packet(&bth, &Extension::Reth(reth), 0).is_none() {
             return false;
         }
-        self.sent(end - index, packets, true, now, stats);
-        self.awaited.push_back(self.next.psn);
+        self.on_sent(end - index, packets, true, now, stats);
+        self.awaited_responses.push_back(self.next.psn);
         true
     }
 
     /// Adds an atomic request.
-    fn atomic(
+    fn push_atomic(
         &mut self,
         wqe: &Wqe,
         path: &Path,
@@ -134,15 +138,15 @@ impl Requester {
         let atomic = AtomicEth { va, r_key, swap_or_add, compare };
         let mut bth = path.bth(opcode, self.next.psn);
         bth.ack_request = true;
-        if burst.packet(&bth, &Extension::Atomic(atomic), 0).is_none() {
+        if burst.push_packet(&bth, &Extension::Atomic(atomic), 0).is_none() {
             return false;
         }
-        self.sent(1, 1, true, now, stats);
-        self.awaited.push_back(self.next.psn);
+        self.on_sent(1, 1, true, now, stats);
+        self.awaited_responses.push_back(self.next.psn);
         true
     }
 
-    /// Binds a window, at the head of the send queue: all earlier requests are done.
+    /// Binds a window. The bind is at the head of the send queue: all earlier requests are done.
     fn bind(&mut self, work: &mut Work, wqe: &Wqe, stats: &mut Stats) -> Result<(), Failure> {
         if work.keys().bind(wqe.remote.key).is_err() {
             work.fail(self.next.at, WcStatus::BindFailed);
@@ -158,7 +162,7 @@ impl Requester {
 
     #[cold]
     fn fail(&self, work: &mut Work) -> Failure {
-        if let Some((at, status)) = self.unable {
+        if let Some((at, status)) = self.failed_request {
             work.fail(at, status);
         }
         Failure::Local
@@ -176,17 +180,18 @@ fn opcode(wqe: &Wqe, position: Position) -> Opcode {
     }
 }
 
-/// Immediate data as a consumer has them, for a header, and back: the header has the octets that the number has in memory,
-/// and takes them for one in network order. (Verbs hand over octets, and OFED's DAPL its consumers' numbers as they are.)
-pub(super) fn memory_order(number: u32) -> u32 {
+/// Converts immediate data from the consumer's number to the header's, and back. The header carries
+/// the octets that the number has in memory, and represents them as a number in network byte order.
+/// (In verbs immediate data are octets, and OFED's DAPL passes its consumers' numbers unchanged.)
+pub(super) fn convert_immediate(number: u32) -> u32 {
     number.to_be()
 }
 
-/// The headers that a packet of a SEND or WRITE has besides its BTH.
+/// The extension headers of a packet of a SEND or WRITE.
 #[inline]
 fn extension(wqe: &Wqe, opcode: Opcode) -> Extension {
     let reth = Reth { va: wqe.remote.addr, r_key: wqe.remote.key, len: wqe.len };
-    let immediate = memory_order(wqe.operands[0] as u32);
+    let immediate = convert_immediate(wqe.operands[0] as u32);
     match opcode.extension_kind() {
         ExtensionKind::Reth => Extension::Reth(reth),
         ExtensionKind::RethImmediate => Extension::RethImmediate(reth, immediate),

@@ -1,41 +1,43 @@
-//! The responder: which packets of the peer are carried out, and what the peer is told (IBA, section 9.7.5.1).
+//! The responder: which packets of the peer are carried out, and how they are answered (IBA,
+//! section 9.7.5.1).
 
 use wire::rocev2::{Aeth, Extension, NakCode, Opcode, Operation, Packet, Psn, RnrTimer, Syndrome};
 
-use super::answers::{Answers, Unreadable};
 use super::burst::Burst;
 use super::engine::{Failure, Path, RcCfg, Stats};
 use super::messages::{Message, Refusal};
+use super::responder_resources::{ReadFailed, ResponderResources};
 use crate::qp::Work;
 use crate::wr::Arrival;
 
-/// An acknowledgement that was asked for so often is not held back any longer.
-const ASKED_MAX: u32 = 16;
-/// The same, after so many packets.
-const TAKEN_MAX: u32 = 64;
+/// After this many packets that request an acknowledgement, it is sent at once.
+const ACK_REQUESTS_MAX: u32 = 16;
+/// After this many packets, a requested acknowledgement is sent at once.
+const UNACKNOWLEDGED_PACKETS_MAX: u32 = 64;
 
 /// The responder's state.
 pub(super) struct Responder {
-    /// The number of the next request packet.
+    /// The PSN of the next request packet.
     pub(super) expected: Psn,
-    /// Requests completed, modulo 2^24.
+    /// The number of completed requests, modulo 2^24.
     pub(super) msn: u32,
-    /// The message in hand.
+    /// The message of which only part has arrived.
     pub(super) message: Message,
-    pub(super) answers: Answers,
-    /// A packet is missing, and the peer has been told: the latest packet behind it.
-    behind: Option<Psn>,
-    /// To be sent before anything else is acknowledged.
+    pub(super) resources: ResponderResources,
+    /// If a packet is missing and the peer has been told: the PSN of the latest packet after the
+    /// gap.
+    last_after_gap: Option<Psn>,
+    /// A NAK that must be sent before any acknowledgement.
     nak: Option<Nak>,
-    /// Since the last acknowledgement: packets that asked for one.
-    pub(super) asked: u32,
-    /// The same: packets taken.
-    taken: u32,
+    /// Packets since the last acknowledgement that requested one.
+    pub(super) ack_requests: u32,
+    /// Packets received since the last acknowledgement.
+    unacknowledged_packets: u32,
     rnr_timer: RnrTimer,
-    /// The latest packet that found no receive buffer.
-    unready: Option<Psn>,
-    /// Its message, until somebody asks.
-    stalled: Option<Arrival>,
+    /// The PSN of the latest packet that found no receive buffer.
+    last_rnr_psn: Option<Psn>,
+    /// The message of that packet, until [`take_rnr_arrival`](Self::take_rnr_arrival) returns it.
+    rnr_arrival: Option<Arrival>,
 }
 
 #[derive(Clone, Copy)]
@@ -50,18 +52,18 @@ impl Responder {
             expected: cfg.rq_psn,
             msn: 0,
             message: Message::None,
-            answers: Answers::new(cfg.responder_resources),
-            behind: None,
+            resources: ResponderResources::new(cfg.responder_resources),
+            last_after_gap: None,
             nak: None,
-            asked: 0,
-            taken: 0,
+            ack_requests: 0,
+            unacknowledged_packets: 0,
             rnr_timer: cfg.rnr_timer,
-            unready: None,
-            stalled: None,
+            last_rnr_psn: None,
+            rnr_arrival: None,
         }
     }
 
-    /// Takes a request packet.
+    /// Processes a request packet.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -75,30 +77,30 @@ impl Responder {
             0 => {}
             1.. => {
                 stats.out_of_order += 1;
-                self.missing(psn, stats);
+                self.on_gap(psn, stats);
                 return Ok(());
             }
             _ => {
                 stats.duplicates += 1;
-                self.again(path, packet);
+                self.on_duplicate(path, packet);
                 return Ok(());
             }
         }
         match self.execute(work, path, packet, stats) {
             Ok(psns) => {
-                // Nothing is missing any more that the peer was to be told of.
-                (self.behind, self.nak) = (None, None);
+                // The missing packet has arrived, so the peer need not be told any more.
+                (self.last_after_gap, self.nak) = (None, None);
                 self.expected = self.expected + psns;
-                self.taken += 1;
+                self.unacknowledged_packets += 1;
                 Ok(())
             }
-            Err(Refusal::NotReady) => {
+            Err(Refusal::ReceiverNotReady) => {
                 stats.tx_rnr_naks += 1;
                 self.nak = Some(Nak { psn, syndrome: Syndrome::Rnr(self.rnr_timer) });
-                // What follows it in the peer's window is dropped without a word.
-                self.behind = Some(psn);
-                if self.unready.replace(psn) != Some(psn) {
-                    self.stalled = Some(self.arrival(packet));
+                // The packets after it in the peer's window are dropped without a NAK.
+                self.last_after_gap = Some(psn);
+                if self.last_rnr_psn.replace(psn) != Some(psn) {
+                    self.rnr_arrival = Some(self.arrival(packet));
                 }
                 Ok(())
             }
@@ -106,12 +108,13 @@ impl Responder {
         }
     }
 
-    /// A message that has found no receive buffer, the first time that it was refused.
-    pub(super) fn take_stalled(&mut self) -> Option<Arrival> {
-        self.stalled.take()
+    /// Returns a message that found no receive buffer, once, after it was refused for the first
+    /// time.
+    pub(super) fn take_rnr_arrival(&mut self) -> Option<Arrival> {
+        self.rnr_arrival.take()
     }
 
-    /// The message whose packet takes a receive buffer.
+    /// The message whose packet needs a receive buffer.
     #[cold]
     fn arrival(&self, packet: &Packet<'_>) -> Arrival {
         match (self.message, packet.extension) {
@@ -124,41 +127,43 @@ impl Responder {
         }
     }
 
-    /// Takes nothing new from now on: only [`receive_again`](Self::receive_again).
-    pub(super) fn leave(&mut self) {
-        (self.behind, self.nak, self.message) = (None, None, Message::None);
+    /// Accepts no new requests from now on. Only [`receive_duplicate`](Self::receive_duplicate) may
+    /// be called for packets.
+    pub(super) fn stop_accepting(&mut self) {
+        (self.last_after_gap, self.nak, self.message) = (None, None, Message::None);
     }
 
-    /// Takes a request packet if it is one that was taken before.
-    pub(super) fn receive_again(&mut self, path: &Path, packet: &Packet<'_>) {
+    /// Processes a request packet if it was received before.
+    pub(super) fn receive_duplicate(&mut self, path: &Path, packet: &Packet<'_>) {
         if packet.bth.psn.distance(self.expected) < 0 {
-            self.again(path, packet);
+            self.on_duplicate(path, packet);
         }
     }
 
-    /// A packet is missing before this one.
+    /// A packet before this one is missing.
     #[cold]
-    fn missing(&mut self, psn: Psn, stats: &mut Stats) {
-        // Once for all that was in flight. If numbers start over the peer has sent again, and it is missing again.
-        let told = self.behind.is_some_and(|behind| psn.is_after(behind));
-        self.behind = Some(psn);
-        if !told {
+    fn on_gap(&mut self, psn: Psn, stats: &mut Stats) {
+        // One NAK is enough for everything that was in flight. If a PSN is not higher than the last
+        // one, the peer has started again and the packet has been lost again.
+        let is_reported = self.last_after_gap.is_some_and(|last| psn.is_after(last));
+        self.last_after_gap = Some(psn);
+        if !is_reported {
             stats.tx_sequence_naks += 1;
             let syndrome = Syndrome::Nak(NakCode::SequenceError);
             self.nak = Some(Nak { psn: self.expected, syndrome });
         }
     }
 
-    /// A packet that was taken before: what it asked for was lost on its way back.
+    /// The packet was received before: the answer to it was lost.
     #[cold]
-    fn again(&mut self, path: &Path, packet: &Packet<'_>) {
+    fn on_duplicate(&mut self, path: &Path, packet: &Packet<'_>) {
         let psn = packet.bth.psn;
         match (packet.bth.opcode.operation(), packet.extension) {
             (Operation::ReadRequest, Extension::Reth(reth)) => {
-                self.answers.read_again(psn, &reth, path)
+                self.resources.repeat_read(psn, &reth, path)
             }
-            (Operation::FetchAdd | Operation::CompareSwap, _) => self.answers.atomic_again(psn),
-            _ => self.asked += 1,
+            (Operation::FetchAdd | Operation::CompareSwap, _) => self.resources.repeat_atomic(psn),
+            _ => self.ack_requests += 1,
         }
     }
 
@@ -171,76 +176,91 @@ impl Responder {
     /// Whether [`transmit`](Self::transmit) would add anything.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
-        self.answers.is_due() || self.nak.is_some() || self.has_to_acknowledge()
+        self.resources.is_due() || self.nak.is_some() || self.must_acknowledge()
     }
 
     #[inline]
-    fn has_to_acknowledge(&self) -> bool {
-        self.asked >= ASKED_MAX || (self.asked > 0 && self.taken >= TAKEN_MAX)
+    fn must_acknowledge(&self) -> bool {
+        self.ack_requests >= ACK_REQUESTS_MAX
+            || (self.ack_requests > 0 && self.unacknowledged_packets >= UNACKNOWLEDGED_PACKETS_MAX)
     }
 
-    /// Adds responses, a NAK, and the acknowledgement if it is urgent; leaves room for `kept` packets.
+    /// Adds responses, the NAK, and the acknowledgement if it must be sent at once. Leaves room for
+    /// `reserved` packets.
     pub(super) fn transmit(
         &mut self,
         work: &Work,
         path: &Path,
         burst: &mut Burst,
-        kept: usize,
+        reserved: usize,
     ) -> Result<(), Failure> {
-        if self.answers.is_due() {
-            match self.answers.transmit(work, path, self.msn, burst, kept) {
-                // It acknowledges all before it.
-                Ok(Some(until)) if until == self.expected => (self.asked, self.taken) = (0, 0),
+        if self.resources.is_due() {
+            match self.resources.transmit(work, path, self.msn, burst, reserved) {
+                // The last response acknowledges everything before it.
+                Ok(Some(until)) if until == self.expected => {
+                    (self.ack_requests, self.unacknowledged_packets) = (0, 0)
+                }
                 Ok(_) => {}
-                Err(Unreadable(psn)) => return Err(self.refuse(psn, NakCode::RemoteAccess)),
+                Err(ReadFailed(psn)) => return Err(self.refuse(psn, NakCode::RemoteAccess)),
             }
         }
-        // Either would acknowledge a READ whose responses have not been sent.
-        if self.answers.is_due() {
+        // A NAK or acknowledgement would also acknowledge a READ whose responses have not been
+        // sent.
+        if self.resources.is_due() {
             return Ok(());
         }
         if let Some(Nak { psn, syndrome }) = self.nak
-            && self.tell(path, burst, psn, syndrome)
+            && self.push_ack_packet(path, burst, psn, syndrome)
         {
             self.nak = None;
         }
-        if self.has_to_acknowledge() {
+        if self.must_acknowledge() {
             self.acknowledge(path, burst);
         }
         Ok(())
     }
 
-    /// Whether an acknowledgement is owed, and may be sent.
+    /// Whether an acknowledgement is owed and may be sent.
     #[inline]
     pub(super) fn owes_ack(&self) -> bool {
-        self.asked > 0 && !self.answers.is_due()
+        self.ack_requests > 0 && !self.resources.is_due()
     }
 
-    /// Adds one acknowledgement for all there is, if it is owed and may be sent; whether it did.
+    /// Adds one acknowledgement for everything received, if it is owed and may be sent. Returns
+    /// whether it did.
     #[inline]
     pub(super) fn acknowledge(&mut self, path: &Path, burst: &mut Burst) -> bool {
-        self.owes_ack() && self.tell(path, burst, self.expected.previous(), Syndrome::ACK)
+        self.owes_ack()
+            && self.push_ack_packet(path, burst, self.expected.previous(), Syndrome::ACK)
     }
 
-    /// Adds the NAK that ends the connection, if there is one; whether it did.
-    pub(super) fn last_words(&mut self, path: &Path, burst: &mut Burst) -> bool {
-        self.nak.take().is_some_and(|Nak { psn, syndrome }| self.tell(path, burst, psn, syndrome))
+    /// Adds the NAK that ends the connection, if there is one. Returns whether it did.
+    pub(super) fn transmit_fatal_nak(&mut self, path: &Path, burst: &mut Burst) -> bool {
+        self.nak
+            .take()
+            .is_some_and(|Nak { psn, syndrome }| self.push_ack_packet(path, burst, psn, syndrome))
     }
 
-    /// Owes nothing any more.
-    pub(super) fn abandon(&mut self) {
-        (self.nak, self.asked, self.taken) = (None, 0, 0);
-        self.answers = Answers::new(0);
+    /// Discards everything that is owed to the peer.
+    pub(super) fn clear_pending(&mut self) {
+        (self.nak, self.ack_requests, self.unacknowledged_packets) = (None, 0, 0);
+        self.resources = ResponderResources::new(0);
     }
 
-    /// Adds an ACK packet, of whatever kind; false: the burst is full.
+    /// Adds an ACK packet with any syndrome. Returns false if the burst is full.
     #[inline]
-    fn tell(&mut self, path: &Path, burst: &mut Burst, psn: Psn, syndrome: Syndrome) -> bool {
+    fn push_ack_packet(
+        &mut self,
+        path: &Path,
+        burst: &mut Burst,
+        psn: Psn,
+        syndrome: Syndrome,
+    ) -> bool {
         let aeth = Extension::Aeth(Aeth { syndrome, msn: self.msn });
-        let told = burst.packet(&path.bth(Opcode::Acknowledge, psn), &aeth, 0).is_some();
-        if told {
-            (self.asked, self.taken) = (0, 0);
+        let pushed = burst.push_packet(&path.bth(Opcode::Acknowledge, psn), &aeth, 0).is_some();
+        if pushed {
+            (self.ack_requests, self.unacknowledged_packets) = (0, 0);
         }
-        told
+        pushed
     }
 }

@@ -1,4 +1,4 @@
-//! From the peer's answers to completions (IBA, section 9.7.5).
+//! Processes the peer's responses, and completes requests (IBA, section 9.7.5).
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::qp::{self, Work};
 use crate::wr::{WcOp, WcStatus};
 
 impl Requester {
-    /// Takes a response. One that answers nothing in flight changes nothing.
+    /// Processes a response. One that answers nothing in flight changes nothing.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -26,45 +26,46 @@ impl Requester {
             Extension::Aeth(aeth) | Extension::AtomicAck(aeth, _) => aeth.syndrome,
             _ => Syndrome::ACK,
         };
-        if self.challenge.is_some() && self.is_mere_answer(now, packet, syndrome) {
+        if self.challenge.is_some() && self.take_challenge_answer(now, packet, syndrome) {
             return Ok(());
         }
-        if !self.is_awaited(psn) {
+        if !self.is_unacknowledged(psn) {
             stats.unexpected += 1;
             return Ok(());
         }
         match (packet.bth.opcode.operation(), syndrome) {
             (Operation::Acknowledge, Syndrome::Ack { .. }) => {
-                if !self.acknowledged(work, mtu, psn.next(), now) {
-                    self.lost(psn, now);
+                if !self.on_ack(work, mtu, psn.next(), now) {
+                    self.on_loss(psn, now);
                 }
                 Ok(())
             }
             (Operation::Acknowledge, Syndrome::Rnr(timer)) => {
-                self.not_ready(work, mtu, psn, timer, now, stats)
+                self.on_rnr_nak(work, mtu, psn, timer, now, stats)
             }
             (Operation::Acknowledge, Syndrome::Nak(NakCode::SequenceError)) => {
                 stats.rx_sequence_naks += 1;
-                // A READ before that is unanswered is sent again, too: the oldest is what counts.
-                self.acknowledged(work, mtu, psn, now);
-                self.lost(psn, now);
+                // An unanswered READ before this PSN is sent again, too: retransmission starts at
+                // the oldest packet.
+                self.on_ack(work, mtu, psn, now);
+                self.on_loss(psn, now);
                 Ok(())
             }
             (Operation::Acknowledge, Syndrome::Nak(code)) => {
-                Err(self.refused(work, mtu, psn, code, now))
+                Err(self.on_fatal_nak(work, mtu, psn, code, now))
             }
             (Operation::ReadResponse, Syndrome::Ack { .. }) => {
-                self.read_response(work, path, now, packet)
+                self.on_read_response(work, path, now, packet)
             }
             (Operation::AtomicAcknowledge, Syndrome::Ack { .. }) => {
-                self.atomic_response(work, mtu, now, packet)
+                self.on_atomic_response(work, mtu, now, packet)
             }
             _ => Err(self.bad_response(work)),
         }
     }
 
     /// The peer has no receive buffer for the message with this packet.
-    fn not_ready(
+    fn on_rnr_nak(
         &mut self,
         work: &mut Work,
         mtu: PathMtu,
@@ -74,13 +75,13 @@ impl Requester {
         stats: &mut Stats,
     ) -> Result<(), Failure> {
         stats.rx_rnr_naks += 1;
-        self.acknowledged(work, mtu, psn, now);
+        self.on_ack(work, mtu, psn, now);
         if self.rnr_wait.is_some() {
-            // A copy of the one that is heeded.
+            // This is a copy of the RNR NAK that the requester already obeys.
             return Ok(());
         }
-        if !self.bears_rnr() {
-            let at = self.request_of(work, mtu, psn);
+        if !self.count_rnr_nak() {
+            let at = self.request_position(work, mtu, psn);
             work.fail(at, WcStatus::ReceiverNotReady);
             return Err(Failure::ReceiverNotReady);
         }
@@ -91,7 +92,7 @@ impl Requester {
 
     /// A request failed at the peer.
     #[cold]
-    fn refused(
+    fn on_fatal_nak(
         &mut self,
         work: &mut Work,
         mtu: PathMtu,
@@ -99,18 +100,18 @@ impl Requester {
         code: NakCode,
         now: Instant,
     ) -> Failure {
-        self.acknowledged(work, mtu, psn, now);
+        self.on_ack(work, mtu, psn, now);
         let status = match code {
             NakCode::RemoteAccess => WcStatus::RemoteAccess,
             _ => WcStatus::RemoteResponder,
         };
-        let at = self.request_of(work, mtu, psn);
+        let at = self.request_position(work, mtu, psn);
         work.fail(at, status);
         Failure::Refused(code)
     }
 
     #[inline]
-    fn read_response(
+    fn on_read_response(
         &mut self,
         work: &mut Work,
         path: &Path,
@@ -118,8 +119,8 @@ impl Requester {
         packet: &Packet<'_>,
     ) -> Result<(), Failure> {
         let psn = packet.bth.psn;
-        if !self.acknowledged(work, path.mtu, psn, now) {
-            self.lost(psn, now);
+        if !self.on_ack(work, path.mtu, psn, now) {
+            self.on_loss(psn, now);
             return Ok(());
         }
         let Some((wqe, segments)) =
@@ -130,7 +131,8 @@ impl Requester {
         let (index, packets) = (self.oldest.index, packets(wqe, path.mtu));
         let offset = index as usize * path.mtu.octets();
         let ends_part = self.part_end(index, packets) == index + 1;
-        // Where it starts is not looked at: after a loss a responder may begin anew, or go on where it was.
+        // Whether the packet is a FIRST one is not checked: after a loss, a responder may start a
+        // new response or continue the old one.
         let fits = packet.payload.len() == (wqe.len as usize - offset).min(path.mtu.octets());
         if !fits || packet.bth.opcode.position().ends() != ends_part {
             return Err(self.bad_response(work));
@@ -138,17 +140,17 @@ impl Requester {
         let right =
             if wqe.flags & qp::TO_WINDOW != 0 { Right::RemoteWrite } else { Right::LocalWrite };
         if work.scatter((work.scope(), right), segments, offset, packet.payload).is_err() {
-            return Err(self.sink_gone(work));
+            return Err(self.local_memory_gone(work));
         }
         if index + 1 == packets {
             work.done(self.oldest.at);
         }
         self.oldest.step(1, packets);
-        self.progress(1, now);
+        self.on_progress(1, now);
         Ok(())
     }
 
-    fn atomic_response(
+    fn on_atomic_response(
         &mut self,
         work: &mut Work,
         mtu: PathMtu,
@@ -156,8 +158,8 @@ impl Requester {
         packet: &Packet<'_>,
     ) -> Result<(), Failure> {
         let psn = packet.bth.psn;
-        if !self.acknowledged(work, mtu, psn, now) {
-            self.lost(psn, now);
+        if !self.on_ack(work, mtu, psn, now) {
+            self.on_loss(psn, now);
             return Ok(());
         }
         let is_atomic = |op| matches!(op, WcOp::FetchAdd | WcOp::CompareSwap);
@@ -166,33 +168,33 @@ impl Requester {
         else {
             return Err(self.bad_response(work));
         };
-        // A number on the wire; memory holds it as a processor does.
+        // The packet carries a number; memory holds it in the processor's byte order.
         let octets = answer.original.to_ne_bytes();
         if work.scatter((work.scope(), Right::LocalWrite), segments, 0, &octets).is_err() {
-            return Err(self.sink_gone(work));
+            return Err(self.local_memory_gone(work));
         }
         work.done(self.oldest.at);
         self.oldest.step(1, 1);
-        self.progress(1, now);
+        self.on_progress(1, now);
         Ok(())
     }
 
-    /// The answer to the oldest request makes no sense.
+    /// The response to the oldest request does not match it.
     #[cold]
     fn bad_response(&self, work: &mut Work) -> Failure {
         work.fail(self.oldest.at, WcStatus::BadResponse);
         Failure::BadResponse
     }
 
-    /// Local memory of the oldest request is registered no more.
+    /// The local memory of the oldest request is no longer registered.
     #[cold]
-    fn sink_gone(&self, work: &mut Work) -> Failure {
+    fn local_memory_gone(&self, work: &mut Work) -> Failure {
         work.fail(self.oldest.at, WcStatus::LocalProtection);
         Failure::Local
     }
 
-    /// The position of the request that a packet in flight belongs to.
-    fn request_of(&self, work: &Work, mtu: PathMtu, psn: Psn) -> usize {
+    /// The position of the request to which a packet in flight belongs.
+    fn request_position(&self, work: &Work, mtu: PathMtu, psn: Psn) -> usize {
         let mut cursor = self.oldest;
         while let Some((wqe, _)) = work.request(cursor.at) {
             let packets = packets(wqe, mtu);

@@ -1,9 +1,11 @@
-//! One timing wheel for all queue pairs of an adapter: setting and clearing a deadline takes constant time, whatever their
-//! number.
+//! One timer wheel for all queue pairs of an adapter. Setting and clearing a deadline takes
+//! constant time, whatever the number of queue pairs.
 //!
-//! Six levels of 64 slots: a slot of the lowest is a tick of 65.536 µs, one of each other level is all of the level below it.
-//! A deadline goes to the level where it and now are told apart, and comes down a level when its slot's time has come
-//! (Varghese and Lauck, "Hashed and hierarchical timing wheels", scheme 7).
+//! The wheel has six levels of 64 slots. A slot of the lowest level is one tick of 65.536 µs; a
+//! slot of each higher level is as long as all slots of the level below it. A deadline goes to the
+//! lowest level on which its slot differs from the current one. When the time of that slot has
+//! come, the deadline moves to a lower level (Varghese and Lauck, "Hashed and hierarchical timing
+//! wheels", scheme 7).
 
 use std::time::{Duration, Instant};
 
@@ -12,32 +14,34 @@ const TICK_BITS: u32 = 16;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 6;
-/// Ticks ahead at most: 51 days. A deadline beyond fires then. (One slot of the top level fewer than there are, so that none
-/// comes around to where now is.)
+/// Maximum distance of a deadline in ticks: 51 days. A later deadline fires after this time. The
+/// top level uses one slot less than it has, so that no deadline gets into the current slot.
 const MAX_TICKS: u64 = (SLOTS as u64 - 1) << (SLOT_BITS * (LEVELS as u32 - 1));
 
-/// The wheel. Keys are small numbers: there is a word for each up to the largest.
+/// The timer wheel. Keys are small numbers: the wheel has one word for each number up to the
+/// largest key.
 pub struct Wheel {
     start: Instant,
-    /// The ticks that have passed, as far as [`pop`](Self::pop) has looked.
+    /// The tick up to which [`pop`](Self::pop) has processed the slots.
     now: u64,
     levels: [Level; LEVELS],
-    /// By key: the tick it fires at.
+    /// By key: the tick at which it fires.
     armed: Vec<Option<u64>>,
     entries: Vec<Entry>,
-    /// Entries of no slot.
+    /// The list of unused entries.
     free: List,
-    /// Those of slots whose time has come, on their way to a lower level, or out.
+    /// The list of entries whose slot's time has come. They move to a lower level or fire.
     due: List,
 }
 
 struct Level {
-    /// Which slots have entries.
+    /// A bit for each slot that has entries.
     occupied: u64,
     slots: [List; SLOTS],
 }
 
-/// A key that has been set. If it has been set to an earlier time since, or cleared, it is not armed for this one any more.
+/// A key that has been set to fire at a tick. The entry is obsolete if the key has been cleared or
+/// set to an earlier tick since.
 #[derive(Clone, Copy)]
 struct Entry {
     key: usize,
@@ -45,11 +49,11 @@ struct Entry {
     next: List,
 }
 
-/// The place of a list's first entry.
+/// The index of a list's first entry.
 type List = Option<u32>;
 
 impl Wheel {
-    /// An empty wheel.
+    /// Creates an empty wheel.
     pub fn new(now: Instant) -> Self {
         Wheel {
             start: now,
@@ -62,15 +66,16 @@ impl Wheel {
         }
     }
 
-    /// Sets the deadline of a key. A later one than before, or none, costs nothing: the key fires when it would have, and
-    /// whoever gets it sees that it is not due and sets it again.
+    /// Sets the deadline of a key. If it is later than the previous one, or `None`, nothing
+    /// changes: the key fires at the previous deadline, and the caller finds that it is not due and
+    /// sets it again.
     #[inline]
     pub fn set(&mut self, key: usize, at: Option<Instant>) {
         let Some(at) = at else { return };
         if key >= self.armed.len() {
             self.armed.resize(key + 1, None);
         }
-        // One that is very far away fires at the farthest time possible.
+        // A deadline that is very far away fires at the farthest possible time.
         let tick = self.tick_after(at).min(self.now + MAX_TICKS - 1);
         if self.armed[key].is_none_or(|armed| tick < armed) {
             self.armed[key] = Some(tick);
@@ -79,14 +84,15 @@ impl Wheel {
         }
     }
 
-    /// The key does not fire any more until it is set again.
+    /// The key does not fire until it is set again.
     pub fn clear(&mut self, key: usize) {
         if let Some(armed) = self.armed.get_mut(key) {
             *armed = None;
         }
     }
 
-    /// A key whose time has come, which then has no deadline any more. To be called until there is none.
+    /// Returns a key whose deadline has passed; afterwards the key has no deadline. Call this until
+    /// it returns `None`.
     pub fn pop(&mut self, now: Instant) -> Option<usize> {
         let now = self.tick_before(now);
         loop {
@@ -119,7 +125,7 @@ impl Wheel {
         }
     }
 
-    /// When to look again: no later than the next deadline.
+    /// When to call [`pop`](Self::pop) again: not later than the next deadline.
     pub fn deadline(&self) -> Option<Instant> {
         let tick = match self.due {
             Some(_) => self.now,
@@ -128,7 +134,7 @@ impl Wheel {
         Some(self.start + Duration::from_nanos(tick << TICK_BITS))
     }
 
-    /// A place for an entry.
+    /// Stores an entry and returns its index.
     fn take_free(&mut self, entry: Entry) -> u32 {
         if let Some(at) = self.free {
             self.free = std::mem::replace(&mut self.entries[at as usize], entry).next;
@@ -138,7 +144,7 @@ impl Wheel {
         self.entries.len() as u32 - 1
     }
 
-    /// Puts an entry into its slot, as seen from now; one that is late into the first.
+    /// Inserts an entry into the slot of its tick. An overdue entry goes into the current slot.
     fn insert(&mut self, at: u32) {
         let entry = &mut self.entries[at as usize];
         let tick = entry.tick.max(self.now);
@@ -149,7 +155,8 @@ impl Wheel {
         self.levels[level].occupied |= 1 << slot;
     }
 
-    /// The first slot with entries, and the tick that it begins with. Those of a lower level come before those of a higher.
+    /// The level and index of the first slot with entries, and the tick at which it begins. Slots
+    /// of a lower level come before those of a higher one.
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
         self.levels.iter().enumerate().find_map(|(level, Level { occupied, .. })| {
             let shift = SLOT_BITS * level as u32;
@@ -162,13 +169,13 @@ impl Wheel {
         })
     }
 
-    /// The first tick that does not begin before this time: nothing fires early.
+    /// The first tick that does not begin before this time, so that nothing fires early.
     fn tick_after(&self, at: Instant) -> u64 {
         let nanos = at.saturating_duration_since(self.start).as_nanos();
         u64::try_from(nanos.div_ceil(1 << TICK_BITS)).unwrap_or(u64::MAX)
     }
 
-    /// The tick that this time is in.
+    /// The tick that contains this time.
     fn tick_before(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.start).as_nanos() >> TICK_BITS)
             .unwrap_or(u64::MAX)

@@ -20,7 +20,7 @@ fn push(ring: &Ring<u64>, value: u64) -> bool {
     true
 }
 
-/// The oldest value; what its segments are is checked.
+/// Takes the oldest value and checks its segments.
 fn pop(ring: &Ring<u64>) -> Option<u64> {
     // SAFETY: the caller is the only consumer.
     unsafe {
@@ -32,9 +32,9 @@ fn pop(ring: &Ring<u64>) -> Option<u64> {
 }
 
 /// # Safety
-/// The caller is the only consumer.
+/// The caller must be the only consumer.
 unsafe fn peek(ring: &Ring<u64>, at: usize) -> Option<u64> {
-    // SAFETY: as the caller promises; a filled slot was written by `push`.
+    // SAFETY: the caller guarantees that it is the only consumer, and `push` wrote the filled slot.
     unsafe {
         if !ring.is_filled(at) {
             return None;
@@ -50,7 +50,8 @@ unsafe fn peek(ring: &Ring<u64>, at: usize) -> Option<u64> {
 }
 
 proptest! {
-    /// Against a queue of the standard library: pushes (positive) and pops (negative) in bursts.
+    /// Compares the ring with a queue of the standard library: pushes (positive) and pops
+    /// (negative) in bursts.
     #[test]
     fn behaves_as_a_bounded_queue(
         depth in 0usize..40,
@@ -60,11 +61,14 @@ proptest! {
     ) {
         let ring = Ring::<u64>::new(depth, segments).unwrap();
         prop_assert!(ring.capacity() >= depth && ring.capacity().is_power_of_two());
-        // Counters may be anywhere, also about to wrap.
+        // The counters may have any value, including one that is about to wrap.
         ring.producer.own.store(start, Ordering::Relaxed);
         ring.consumer.own.store(start, Ordering::Relaxed);
-        // SAFETY: one thread.
-        unsafe { (*ring.producer.other.get(), *ring.consumer.other.get()) = (start, start) };
+        // SAFETY: the test runs in one thread.
+        unsafe {
+            *ring.producer.cached_other.get() = start;
+            *ring.consumer.cached_other.get() = start;
+        }
 
         let (mut model, mut next) = (VecDeque::new(), 0);
         for burst in bursts {
@@ -80,9 +84,9 @@ proptest! {
                 prop_assert_eq!(pop(&ring), model.pop_front());
             }
             prop_assert_eq!(ring.len(), model.len());
-            // All that is queued can be looked at, and nothing else.
+            // Everything that is queued can be read, and nothing else.
             for n in 0..=model.len() {
-                // SAFETY: one thread.
+                // SAFETY: the test runs in one thread.
                 let seen = unsafe { peek(&ring, ring.head().wrapping_add(n)) };
                 prop_assert_eq!(seen, model.get(n).copied());
             }
@@ -92,7 +96,8 @@ proptest! {
 
 #[test]
 fn two_threads() {
-    // With a depth of 1 or 2 the threads wait for each other at almost every value, which takes long.
+    // With a depth of 1 or 2 the threads wait for each other at almost every value, which takes
+    // long.
     for (depth, values) in [(1, 30_000), (2, 30_000), (64, 300_000)] {
         let values = if cfg!(miri) { 500 } else { values };
         let ring = Ring::<u64>::new(depth, 2).unwrap();
@@ -121,7 +126,7 @@ fn two_threads() {
 #[cfg_attr(miri, ignore = "not a test: Miri itself ends where there is no memory")]
 fn impossible_depths_are_refused() {
     for (depth, segments) in [(usize::MAX, 0), (1 << 62, 4), (1 << 40, 60_000)] {
-        // Seen by nobody, the memory would not be asked for at all.
+        // Without `black_box` the compiler may remove the allocation.
         let ring = std::hint::black_box(Ring::<u64>::new(depth, segments));
         assert_eq!(ring.err(), Some(OutOfMemory { depth }));
     }

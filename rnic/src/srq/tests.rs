@@ -15,7 +15,7 @@ fn refusals_are_those_of_a_queue_pair() {
     let foreign = keys.register(other, 100, 100, write_only, false).unwrap();
     let sealed = keys.register(pd, 100, 100, read_only, false).unwrap();
 
-    // SAFETY: nothing is ever placed in these.
+    // SAFETY: nothing is ever placed in the memory.
     let post =
         |segments: &[Segment]| unsafe { srq.post_recv(&RecvWr { id: 0, segments, quiet: false }) };
     let segment = |addr, len, key| Segment { addr, len, key };
@@ -28,13 +28,13 @@ fn refusals_are_those_of_a_queue_pair() {
     assert_eq!(
         post(&[segment(0, 0, 0), segment(100, 100, good)]),
         Ok(false),
-        "keys of nothing are not looked at"
+        "the key of an empty segment is not checked"
     );
     assert_eq!(post(&[]), Ok(false));
     assert_eq!(post(&[]), Err(PostError::Full));
 
     let mut segments = [Segment::default(); 2];
-    // SAFETY: one thread.
+    // SAFETY: the test runs in one thread.
     let first = unsafe { srq.take(None, &mut segments) }.unwrap();
     assert_eq!((first.len, first.segments, segments[0]), (100, 1, segment(100, 100, good)));
 }
@@ -51,7 +51,7 @@ fn many_threads_post() {
             scope.spawn(move || {
                 for n in 0..EACH {
                     let wr = RecvWr { id: poster << 32 | n, segments: &[], quiet: false };
-                    // SAFETY: there is no memory.
+                    // SAFETY: the receive has no segments.
                     while unsafe { srq.post_recv(&wr) } == Err(PostError::Full) {
                         thread::yield_now();
                     }
@@ -60,7 +60,7 @@ fn many_threads_post() {
         }
         let mut taken = 0;
         while taken < 3 * EACH {
-            // SAFETY: the only consumer.
+            // SAFETY: this is the only consumer.
             match unsafe { srq.take(None, &mut []) } {
                 Some(rqe) => {
                     let last = &mut last[(rqe.id >> 32) as usize];

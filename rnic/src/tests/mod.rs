@@ -1,4 +1,4 @@
-//! What tests of the engines share: memory, a queue pair with its queues, work requests.
+//! Helpers for tests of the engines: memory, a queue pair with its queues, work requests.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::MaybeUninit;
@@ -12,7 +12,7 @@ use crate::*;
 #[path = "../../../wire/tests/golden/capture.rs"]
 pub(crate) mod capture;
 
-/// A reproducible source of choices (splitmix64).
+/// A reproducible random number generator (splitmix64).
 pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
@@ -24,7 +24,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Less than `n`.
+    /// A number less than `n`.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
@@ -33,7 +33,7 @@ impl Rng {
         self.below(one_in) == 0
     }
 
-    /// 1 to `max`, all orders of magnitude alike.
+    /// A number from 1 to `max`. All orders of magnitude are equally likely.
     pub(crate) fn chunk(&mut self, max: usize) -> usize {
         let bits = max.ilog2() as usize + 1;
         let order = 1 << self.below(bits);
@@ -58,7 +58,7 @@ pub(crate) const LOCAL: Access = Access {
 pub(crate) const ALL: Access =
     Access { remote_read: true, remote_write: true, remote_atomic: true, ..LOCAL };
 
-/// Registered memory between guards that nobody may write.
+/// Registered memory between guard areas in which nobody may write.
 pub(crate) struct Buf {
     memory: *mut u8,
     len: usize,
@@ -70,7 +70,8 @@ const GUARD_BYTE: u8 = 0xA5;
 
 impl Buf {
     pub(crate) fn new(keys: &Arc<Keys>, pd: Pd, len: usize, access: Access) -> Buf {
-        // SAFETY: the size is not zero; the guards are inside; `Drop` frees the memory after the region.
+        // SAFETY: the size is not zero; the guards are inside the allocation; `Drop` frees the
+        // memory after it has dropped the region.
         unsafe {
             let memory = alloc_zeroed(Self::layout(len));
             memory.write_bytes(GUARD_BYTE, GUARD);
@@ -89,13 +90,15 @@ impl Buf {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: allocated in `new`; tests are done with it before they call an engine.
+        // SAFETY: `new` allocated the memory; tests no longer use the slice when they call an
+        // engine.
         unsafe { std::slice::from_raw_parts(self.memory.add(GUARD), self.len) }
     }
 
     #[expect(clippy::mut_from_ref, reason = "engines write to it, too, whatever is borrowed")]
     pub(crate) fn bytes_mut(&self) -> &mut [u8] {
-        // SAFETY: allocated in `new`; tests are done with it before they call an engine or take another slice.
+        // SAFETY: `new` allocated the memory; tests no longer use the slice when they call an
+        // engine or take another slice.
         unsafe { &mut *slice_from_raw_parts_mut(self.memory.add(GUARD), self.len) }
     }
 
@@ -103,7 +106,7 @@ impl Buf {
         Segment { addr: self.addr() + offset as u64, len: len as u32, key: self.key() }
     }
 
-    /// Eight octets as the number they are to a processor.
+    /// Eight octets as a number in the processor's byte order.
     pub(crate) fn number(&self, at: usize) -> u64 {
         u64::from_ne_bytes(self.bytes()[at..at + 8].try_into().unwrap())
     }
@@ -116,7 +119,7 @@ impl Buf {
         Remote { addr: self.addr() + offset as u64, key: self.key() }
     }
 
-    /// Part of it, for a window that lets peers do anything.
+    /// A part of the memory for a window that gives peers full access.
     pub(crate) fn view(&self, offset: usize, len: usize) -> View<'_> {
         let (region, addr) = (self.mr.as_ref().unwrap(), self.addr() + offset as u64);
         View { region, addr, len: len as u64, access: ALL, zero_based: false }
@@ -133,7 +136,7 @@ impl Buf {
 
     pub(crate) fn assert_guarded(&self) {
         for at in [0, GUARD + self.len] {
-            // SAFETY: allocated in `new`.
+            // SAFETY: `new` allocated this memory.
             let guard = unsafe { std::slice::from_raw_parts(self.memory.add(at), GUARD) };
             assert_eq!(guard, [GUARD_BYTE; GUARD], "written outside the region");
         }
@@ -146,7 +149,7 @@ impl Drop for Buf {
             self.assert_guarded();
         }
         self.mr = None;
-        // SAFETY: allocated in `new` with this layout.
+        // SAFETY: `new` allocated this memory with this layout.
         unsafe { dealloc(self.memory, Self::layout(self.len)) }
     }
 }
@@ -158,7 +161,7 @@ pub(crate) struct Queues {
     pub(crate) requests: Arc<Cq>,
     pub(crate) recvs: Arc<Cq>,
     pub(crate) qp: Arc<Qp>,
-    /// Ready events of the two completion queues.
+    /// The number of ready events of the two completion queues.
     pub(crate) ready: Arc<AtomicUsize>,
 }
 
@@ -183,7 +186,7 @@ impl Queues {
             Arc::new(Cq::new(4096, notify).unwrap())
         };
         let (requests, recvs) = (cq(), cq());
-        // SAFETY: a test is one thread.
+        // SAFETY: each test runs in one thread.
         let (qp, work) = unsafe {
             Qp::new(QpCfg {
                 keys: Arc::clone(&keys),
@@ -207,7 +210,7 @@ impl Queues {
     }
 
     pub(crate) fn post(&self, wr: SendWr<'_>) {
-        // SAFETY: one thread; `Buf`s outlive what is posted.
+        // SAFETY: each test runs in one thread, and `Buf`s outlive what is posted.
         unsafe { self.qp.post_send(&wr) }.unwrap();
     }
 
@@ -217,7 +220,7 @@ impl Queues {
         window: &Mw,
         view: Option<View<'_>>,
     ) -> Result<u32, PostError> {
-        // SAFETY: one thread.
+        // SAFETY: each test runs in one thread.
         unsafe { self.qp.post_bind(&BindWr { id, window, view, signalled: true, quiet: false }) }
     }
 
@@ -226,7 +229,7 @@ impl Queues {
     }
 
     pub(crate) fn recv(&self, id: u64, segments: &[Segment]) {
-        // SAFETY: as above.
+        // SAFETY: each test runs in one thread, and `Buf`s outlive what is posted.
         unsafe { self.qp.post_recv(&RecvWr { id, segments, quiet: false }) }.unwrap();
     }
 
@@ -243,17 +246,17 @@ pub(crate) fn poll(cq: &Cq) -> Vec<Wc> {
     let mut all = Vec::new();
     loop {
         let mut some = [const { MaybeUninit::uninit() }; 7];
-        // SAFETY: one thread.
+        // SAFETY: each test runs in one thread.
         match unsafe { cq.poll(&mut some) } {
             0 => return all,
-            // SAFETY: so many were written.
+            // SAFETY: `poll` has written `n` completions.
             n => all.extend(some[..n].iter().map(|wc| unsafe { wc.assume_init_read() })),
         }
     }
 }
 
 pub(crate) fn arm(cq: &Cq, solicited: bool) -> bool {
-    // SAFETY: one thread.
+    // SAFETY: each test runs in one thread.
     unsafe { cq.arm(solicited) }
 }
 

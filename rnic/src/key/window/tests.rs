@@ -11,7 +11,7 @@ const ALL: Access = Access {
 struct Rig {
     keys: Arc<Keys>,
     pd: Pd,
-    /// Two queue pairs.
+    /// The scopes of two queue pairs.
     qps: [Scope; 2],
     memory: Box<[u8; 256]>,
 }
@@ -29,7 +29,7 @@ impl Rig {
     }
 
     fn region(&self, access: Access, zero_based: bool) -> Mr {
-        // SAFETY: nobody touches the memory here.
+        // SAFETY: nobody accesses the memory.
         unsafe { Mr::new(&self.keys, self.pd, self.addr() as *mut u8, 256, access, zero_based) }
             .unwrap()
     }
@@ -38,7 +38,7 @@ impl Rig {
         View { region, addr: self.addr().wrapping_add(offset), len, access: ALL, zero_based: false }
     }
 
-    /// Reserves and binds.
+    /// Reserves a key and carries out the bind.
     fn bound(&self, window: &Mw, view: View<'_>) -> u32 {
         let stag = self.keys.reserve(window, self.qps[0], Some(&view)).unwrap();
         self.keys.bind(stag).unwrap();
@@ -57,7 +57,11 @@ fn a_bind_makes_a_key_and_ends_the_one_before() {
     let window = Mw::new(&rig.keys, rig.pd, false);
     let first = rig.keys.reserve(&window, rig.qps[0], Some(&rig.view(&region, 16, 32))).unwrap();
     assert_eq!(window.state(first), BindState::Posted);
-    assert_eq!(rig.write(first, 0, rig.addr() + 16), Err(KeyError::Access), "not before its turn");
+    assert_eq!(
+        rig.write(first, 0, rig.addr() + 16),
+        Err(KeyError::Access),
+        "the bind has not been carried out"
+    );
     rig.keys.bind(first).unwrap();
     assert_eq!(window.state(first), BindState::Bound);
     for qp in [0, 1] {
@@ -66,7 +70,7 @@ fn a_bind_makes_a_key_and_ends_the_one_before() {
     for outside in [rig.addr() + 15, rig.addr() + 48] {
         assert_eq!(rig.write(first, 0, outside), Err(KeyError::Bounds));
     }
-    // It is for peers alone.
+    // The key is for peers only.
     let local = rig.keys.check(first, rig.qps[0], rig.addr() + 16, 1, Right::LocalRead);
     assert_eq!(local, Err(KeyError::Access));
 
@@ -75,7 +79,7 @@ fn a_bind_makes_a_key_and_ends_the_one_before() {
     assert_eq!(
         rig.write(first, 0, rig.addr() + 16),
         Ok(rig.addr() + 16),
-        "until the next one's turn"
+        "the old key is valid until the next bind is carried out"
     );
     rig.keys.bind(second).unwrap();
     assert_eq!(rig.write(first, 0, rig.addr() + 16), Err(KeyError::Invalid));
@@ -131,8 +135,8 @@ fn a_view_is_judged() {
     let foreign = rig.keys.pd();
     let elsewhere = Mw::new(&rig.keys, foreign, false);
     let judged = rig.keys.reserve(&elsewhere, rig.qps[0], None);
-    assert_eq!(judged, Err(PostError::Domain), "the window is of another domain");
-    // SAFETY: nobody touches the memory here.
+    assert_eq!(judged, Err(PostError::Domain), "the window belongs to another domain");
+    // SAFETY: nobody accesses the memory.
     let beyond =
         unsafe { Mr::new(&rig.keys, foreign, other.addr() as *mut u8, 256, ALL, false) }.unwrap();
     assert_eq!(refused(other.view(&beyond, 0, 8)), PostError::Domain);
@@ -180,7 +184,7 @@ fn peers_invalidate_windows_and_not_regions() {
     assert_eq!(rig.keys.invalidate(stag, by), Err(KeyError::Invalid));
     assert_eq!(window.state(stag), BindState::Over);
     assert_eq!(rig.write(region.rkey(), 0, rig.addr()), Ok(rig.addr()));
-    // What is not bound yet is not to be taken back either.
+    // A bind that has not been carried out cannot be invalidated.
     let posted = rig.keys.reserve(&window, by, Some(&rig.view(&region, 0, 8))).unwrap();
     assert_eq!(rig.keys.invalidate(posted, by), Err(KeyError::Invalid));
     rig.keys.bind(posted).unwrap();
@@ -211,7 +215,7 @@ fn a_dropped_window_is_unbound_and_stays_so() {
     let queued = rig.keys.reserve(&window, rig.qps[0], Some(&rig.view(&region, 0, 8))).unwrap();
     drop(window);
     assert_eq!(rig.write(bound, 0, rig.addr()), Err(KeyError::Invalid));
-    assert_eq!(rig.keys.bind(queued), Ok(()), "its consumer has freed what it was for");
+    assert_eq!(rig.keys.bind(queued), Ok(()), "the bind of a freed window does nothing");
     assert_eq!(rig.write(queued, 0, rig.addr()), Err(KeyError::Invalid));
     assert_eq!(rig.keys.live(), 1);
 }

@@ -1,12 +1,14 @@
-//! A peer that sends anything: never a panic, never an octet outside what it may write.
+//! A peer that sends arbitrary packets: the engine never panics and never writes an octet outside
+//! the memory that the peer may write.
 
 use wire::rocev2::{AtomicAckEth, AtomicEth, NakCode};
 
 use super::*;
 use crate::{Mw, Remote, Segment, View, WcStatus};
 
-/// A packet that is right or nearly so. `psn`: what the side expects; `targets`: what the peer knows of.
-fn anything(rng: &mut Rng, psn: Psn, sq_psn: Psn, targets: &[Remote]) -> Vec<u8> {
+/// A packet that is valid or nearly valid. `psn` is the expected PSN; `targets` is the memory that
+/// the peer knows.
+fn random_packet(rng: &mut Rng, psn: Psn, sq_psn: Psn, targets: &[Remote]) -> Vec<u8> {
     let opcode = Opcode::ALL[rng.below(Opcode::ALL.len())];
     let answers = opcode.is_response();
     let near = if answers { sq_psn + rng.below(6) as u32 } else { psn };
@@ -69,7 +71,7 @@ fn a_hundred_thousand_packets() {
     let open = Buf::new(&keys, pd, 800, ALL);
     let sink = Buf::new(&keys, pd, 1000, LOCAL);
     let closed = Buf::new(&keys, pd, 400, LOCAL);
-    // Peers see 100 octets of it, through a window.
+    // Peers can access 100 octets of it, through a window.
     let shown = Buf::new(&keys, pd, 400, LOCAL);
     let view = View { zero_based: true, ..shown.view(200, 100) };
     let (mut packets, mut ends, mut taken, mut answered, mut invalidated) = (0, 0, 0, 0, 0);
@@ -102,7 +104,7 @@ fn a_hundred_thousand_packets() {
         let mut expected = cfg.rq_psn;
         for _ in 0..50 {
             packets += 1;
-            let mut bytes = anything(&mut rng, expected, cfg.sq_psn, &targets);
+            let mut bytes = random_packet(&mut rng, expected, cfg.sq_psn, &targets);
             for _ in 0..if rng.chance(8) { 1 + rng.below(3) } else { 0 } {
                 let at = rng.below(bytes.len().min(40));
                 bytes[at] ^= 1 << rng.below(8);
@@ -118,7 +120,7 @@ fn a_hundred_thousand_packets() {
             }
             now += Duration::from_micros(rng.below(3000) as u64);
             if rng.chance(50) {
-                side.rc.wind_up(now);
+                side.rc.start_peer_close(now);
             }
             let result = side.rc.receive(now, &packet).and_then(|()| {
                 if rng.chance(2) {
@@ -130,16 +132,16 @@ fn a_hundred_thousand_packets() {
             });
             if result.is_err() {
                 ends += 1;
-                side.rc.last_words(&mut side.burst);
+                side.rc.transmit_fatal_nak(&mut side.burst);
                 break;
             }
         }
         taken += side.rc.stats().rx_messages;
         let Side { queues: side, rc, mut burst, .. } = side;
         let (mut rest, memory) =
-            (rc.into_rest(), [&open, &sink, &shown].map(|buf| buf.bytes().to_vec()));
+            (rc.into_ack_only_responder(), [&open, &sink, &shown].map(|buf| buf.bytes().to_vec()));
         for _ in 0..10 {
-            let bytes = anything(&mut rng, expected - 2, cfg.sq_psn, &targets);
+            let bytes = random_packet(&mut rng, expected - 2, cfg.sq_psn, &targets);
             burst.clear();
             rest.receive(&Packet::parse(&bytes).unwrap());
             rest.transmit(&mut burst);
@@ -151,13 +153,13 @@ fn a_hundred_thousand_packets() {
         );
         let done = side.completions();
         assert_eq!(done.len(), posted);
-        assert!(done.iter().map(|wc| wc.id).eq(0..posted as u64), "in order");
+        assert!(done.iter().map(|wc| wc.id).eq(0..posted as u64), "receives complete in order");
         let successes = done.iter().take_while(|wc| wc.status == WcStatus::Success).count();
         let failures = done[successes..].iter().filter(|wc| wc.status != WcStatus::Flushed);
-        assert!(failures.count() <= 1, "one request fails, those behind it are flushed");
+        assert!(failures.count() <= 1, "one request fails, and later ones are flushed");
         invalidated += side.received().iter().filter(|wc| wc.invalidated.is_some()).count();
         drop(window);
-        assert_eq!(keys.live(), 4, "no key is left of windows and binds");
+        assert_eq!(keys.live(), 4, "keys of windows or binds have leaked");
         shown.assert_guarded();
         assert!(shown.bytes()[..200].iter().chain(&shown.bytes()[300..]).all(|&byte| byte == 0));
         open.assert_guarded();
@@ -168,7 +170,7 @@ fn a_hundred_thousand_packets() {
     if PACKETS < 100_000 {
         return;
     }
-    // The packets are such that much of all this happens.
+    // The packets must cause many of these events.
     assert!(ends > 5_000 && taken > 10_000, "{ends} ends, {taken} messages");
     assert!(
         answered > 20_000 && invalidated > 100,
@@ -179,7 +181,8 @@ fn a_hundred_thousand_packets() {
     assert!(written > 50, "{written} octets of the window were written");
 }
 
-/// What a stranger sends who does not know the numbers: nothing happens, and nothing is answered but as the standard says.
+/// Packets of a stranger who does not know the PSNs: nothing happens, and they are answered only as
+/// the standard requires.
 #[test]
 fn a_forged_packet_changes_nothing() {
     let mut pair = Pair::new();
@@ -189,9 +192,9 @@ fn a_forged_packet_changes_nothing() {
     let none = Remote { addr: sink.addr(), key: !sink.key() };
     while pair.a.rc.work().has_requests() {
         for side in [&mut pair.a, &mut pair.b] {
-            // Not within some thousands of those in use.
+            // The PSN differs by at least some thousands from those in use.
             let psn = Psn::new(0x10_0000 + rng.below(0xD0_0000) as u32);
-            let forged = anything(&mut rng, psn, psn, &[none]);
+            let forged = random_packet(&mut rng, psn, psn, &[none]);
             side.take(pair.now, &forged).unwrap();
         }
         pair.step().unwrap();

@@ -1,4 +1,5 @@
-//! Over networks that lose, repeat and reorder: every octet right, every completion once and in order, no stall.
+//! Transfers over networks that lose, duplicate and reorder: every octet is right, every completion
+//! comes once and in order, and nothing stalls.
 
 use std::collections::VecDeque;
 
@@ -9,10 +10,10 @@ use crate::{WcOp, WcStatus};
 
 /// Requests of each end in each run.
 const REQUESTS: usize = 30;
-/// Octets of a message at most.
+/// Maximum length of a message in octets.
 const MAX: usize = 9 * OCTETS;
 
-/// The lengths where packets come to an end, and others.
+/// A length: usually near a multiple of a packet's payload.
 fn len(rng: &mut Rng) -> usize {
     match rng.below(4) {
         0 => rng.below(MAX),
@@ -20,23 +21,24 @@ fn len(rng: &mut Rng) -> usize {
     }
 }
 
-/// What one end asks of the other, and must find done.
+/// What one end requests from the other, and the results that it must find.
 struct Traffic {
     rng: Rng,
-    /// Of the requester.
+    /// The requester's memory.
     source: Buf,
     sinks: Buf,
-    /// Of the responder: for WRITEs; for READs, which nobody changes; a counter.
+    /// The responder's memory: `target` for WRITEs, `shown` for READs (nobody changes it), and a
+    /// counter.
     target: Buf,
     shown: Buf,
     counter: Buf,
     receives: Buf,
     posted: usize,
     received: usize,
-    /// What the completions will be.
+    /// The expected completions.
     completions: VecDeque<Wc>,
     arrivals: VecDeque<Arrival>,
-    /// What must be in memory at the end.
+    /// The expected memory at the end.
     target_bytes: Vec<u8>,
     sink_bytes: Vec<u8>,
     adds: u64,
@@ -136,18 +138,21 @@ impl Traffic {
         }
     }
 
-    /// Compares what has been done so far.
+    /// Compares what has been completed so far.
     fn check(&mut self, requester: &Side, responder: &Side, taken: &mut usize) {
         for wc in requester.completions() {
             assert_eq!(Some(wc), self.completions.pop_front());
         }
         for got in responder.received() {
             let Arrival { bytes, immediate } =
-                self.arrivals.pop_front().expect("a message was sent");
+                self.arrivals.pop_front().expect("a message must have been sent");
             let expected = wc(*taken as u64, WcOp::Recv, bytes.len(), WcStatus::Success);
             assert_eq!(got, Wc { immediate, ..expected });
             let placed = &self.receives.bytes()[*taken * MAX..][..bytes.len()];
-            assert_eq!(placed, bytes, "a message, or nothing where the message was elsewhere");
+            assert_eq!(
+                placed, bytes,
+                "the buffer holds the message of a SEND, and nothing of a WRITE"
+            );
             *taken += 1;
         }
     }
@@ -163,7 +168,7 @@ impl Traffic {
     }
 }
 
-/// A run; what one of the ends has counted.
+/// Runs one network. Returns the counters of one end.
 fn run(seed: u64) -> Stats {
     let mut rng = Rng(seed);
     let mut evil = || Probability::percent(if rng.chance(3) { 0 } else { rng.below(21) as u32 });
@@ -201,9 +206,12 @@ fn run(seed: u64) -> Stats {
         }
         there.check(&pair.a, &pair.b, &mut taken[0]);
         back.check(&pair.b, &pair.a, &mut taken[1]);
-        assert!(pair.elapsed() < Duration::from_secs(60), "seed {seed}, {conditions}: a stall");
+        assert!(
+            pair.elapsed() < Duration::from_secs(60),
+            "seed {seed}, {conditions}: the transfer stalled"
+        );
     }
-    // What is still under way changes nothing.
+    // Packets that are still under way change nothing.
     pair.drive().unwrap();
     assert_eq!(all(&pair), [const { Vec::new() }; 4]);
     there.check_memory();
@@ -226,18 +234,19 @@ fn a_thousand_networks() {
         sum.rx_rnr_naks += stats.rx_rnr_naks;
     }
     if SEEDS == 1000 {
-        // The networks are such that much of all this happens.
+        // The networks must cause many of these events.
         assert!(sum.repeated > 50_000 && sum.duplicates > 20_000, "{sum:?}");
         assert!(
             sum.probes > 2_000 && sum.tx_sequence_naks > 5_000 && sum.rx_rnr_naks > 200,
             "{sum:?}"
         );
-        // But hardly ever does all that is said go unheard for half a second.
+        // It must be rare that everything that is sent within half a second gets lost.
         assert!(sum.timeouts < 50, "{sum:?}");
     }
 }
 
-/// Megabits of consumers' octets a second, when some megabytes go over a gigabit that loses a part of them.
+/// Goodput in megabits per second, when some megabytes cross a gigabit link that loses a part of
+/// the packets.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn goodput_against_loss() {

@@ -1,11 +1,12 @@
-//! Engines against each other over an emulated network under a clock of its own, and against packets made by hand.
+//! Tests of engines against each other over an emulated network with a clock of its own, and
+//! against packets made by hand.
 
+mod ack_only;
 mod hostile;
 mod lossy;
 mod replay;
 mod requester;
 mod responder;
-mod rest;
 mod strangers;
 mod transfer;
 mod wheel;
@@ -23,10 +24,10 @@ use super::*;
 use crate::tests::*;
 use crate::{Keys, Pd, Srq, Wc, Work};
 
-/// One end of a connection, and the network from there to the other.
+/// One end of a connection, and the network from it to the other end.
 pub(crate) struct Side {
     queues: Queues,
-    pub(crate) rc: Rc,
+    pub(crate) rc: ReliableConnection,
     pub(crate) burst: Burst,
     link: Link<Vec<u8>>,
 }
@@ -41,11 +42,11 @@ impl Deref for Side {
 
 pub(crate) const MTU: PathMtu = PathMtu::Octets256;
 pub(crate) const OCTETS: usize = MTU.octets();
-/// Of what `cfg` says: what one side's packets begin with is what the other expects.
+/// The starting PSNs in `cfg`: each side's first packet has the PSN that the other side expects.
 pub(crate) const PSNS: [Psn; 2] = [Psn::new(0xFF_FFF0), Psn::new(7)];
 pub(crate) const QPNS: [u32; 2] = [0x11, 0x22];
 
-/// Of the side that `peer` numbers the peer of.
+/// The configuration of the side whose peer has the index `peer`.
 pub(crate) fn cfg(peer: usize) -> RcCfg {
     RcCfg {
         mtu: MTU,
@@ -64,7 +65,7 @@ pub(crate) fn cfg(peer: usize) -> RcCfg {
 }
 
 /// Takes the packets out of a burst, without their ICRCs.
-fn taken(burst: &mut Burst) -> Vec<Vec<u8>> {
+fn take_packets(burst: &mut Burst) -> Vec<Vec<u8>> {
     let mut rest = burst.bytes();
     let packets = burst.lens().iter().map(|&len| {
         let (datagram, after) = rest.split_at(len.into());
@@ -91,32 +92,32 @@ impl Side {
     }
 
     pub(crate) fn of((queues, work): (Queues, Work), cfg: RcCfg, now: Instant) -> Side {
-        let rc = Rc::new(work, cfg, now);
+        let rc = ReliableConnection::new(work, cfg, now);
         Side { queues, rc, burst: Burst::new(64, 1 << 18), link: Link::new(Conditions::default()) }
     }
 
-    /// What it has put into its burst.
+    /// The packets that this side has put into its burst.
     pub(crate) fn sent(&mut self) -> Vec<Vec<u8>> {
-        taken(&mut self.burst)
+        take_packets(&mut self.burst)
     }
 
     pub(crate) fn take(&mut self, now: Instant, packet: &[u8]) -> Result<(), Failure> {
         self.rc.receive(now, &Packet::parse(packet).unwrap())
     }
 
-    /// Gives the burst to the network.
-    fn leave(&mut self, now: Instant) -> bool {
+    /// Gives the burst to the network. Returns whether it contained packets.
+    fn send_burst(&mut self, now: Instant) -> bool {
         let packets = self.sent();
         let any = !packets.is_empty();
         for packet in packets {
-            // Ethernet, IPv4, UDP, ICRC.
+            // The headers of Ethernet, IPv4 and UDP, and the ICRC.
             let octets = packet.len() + 14 + 20 + 8 + 4;
             self.link.send(now, packet, octets);
         }
         any
     }
 
-    /// Everything that can be done at this time; whether anything was.
+    /// Does everything that can be done at this time. Returns whether anything was done.
     fn run(&mut self, now: Instant, from: &mut Link<Vec<u8>>) -> Result<bool, Failure> {
         let mut moved = false;
         while let Some(packet) = from.receive(now) {
@@ -129,21 +130,21 @@ impl Side {
         }
         while self.rc.wants_tx() {
             let result = self.rc.transmit(now, &mut self.burst);
-            self.leave(now);
+            self.send_burst(now);
             result?;
             moved = true;
         }
         if self.rc.owes_ack() {
             self.rc.acknowledge(&mut self.burst);
-            moved |= self.leave(now);
+            moved |= self.send_burst(now);
         }
         Ok(moved)
     }
 
-    /// As an owner does whose connection has failed.
+    /// What the owner of a failed connection does.
     pub(crate) fn end(&mut self, now: Instant) {
-        self.rc.last_words(&mut self.burst);
-        self.leave(now);
+        self.rc.transmit_fatal_nak(&mut self.burst);
+        self.send_burst(now);
         self.rc.flush();
     }
 }
@@ -161,7 +162,7 @@ impl Pair {
         Pair::with(|_| {})
     }
 
-    /// With another configuration of both.
+    /// A pair for which `change` has changed both configurations.
     pub(crate) fn with(change: impl Fn(&mut RcCfg)) -> Pair {
         let now = Instant::now();
         let side = |peer| {
@@ -172,14 +173,15 @@ impl Pair {
         Pair { a: side(1), b: side(0), start: now, now }
     }
 
-    /// Over such a network, in both directions.
+    /// Connects the two sides by such a network, in both directions.
     pub(crate) fn over(mut self, conditions: &Conditions) -> Pair {
         self.a.link = Link::new(conditions.clone());
         self.b.link = Link::new(Conditions { seed: conditions.seed ^ 0xB, ..conditions.clone() });
         self
     }
 
-    /// Everything that can be done now, then on to the time of the next event; whether there is one.
+    /// Does everything that can be done now, then advances the clock to the next event. Returns
+    /// whether there is one.
     pub(crate) fn step(&mut self) -> Result<bool, (char, Failure)> {
         loop {
             let moved = self.b.run(self.now, &mut self.a.link).map_err(|failure| ('b', failure))?;
@@ -190,12 +192,12 @@ impl Pair {
         let Pair { a, b, now, .. } = self;
         let events = [a.link.deadline(), b.link.deadline(), a.rc.deadline(), b.rc.deadline()];
         let next = events.into_iter().flatten().min();
-        // Whatever is late is late by something: time goes on.
+        // An overdue event is late by at least a nanosecond, so that time advances.
         *now = next.map_or(*now, |at| at.max(*now + Duration::from_nanos(1)));
         Ok(next.is_some())
     }
 
-    /// Until nothing will happen any more.
+    /// Runs until nothing more will happen.
     pub(crate) fn drive(&mut self) -> Result<(), (char, Failure)> {
         while self.step()? {}
         Ok(())
@@ -206,12 +208,12 @@ impl Pair {
     }
 }
 
-/// What both ends have completed: requests and receives of `a`, then of `b`.
+/// The completions of both ends: requests and receives of `a`, then of `b`.
 pub(crate) fn all(pair: &Pair) -> [Vec<Wc>; 4] {
     [pair.a.completions(), pair.a.received(), pair.b.completions(), pair.b.received()]
 }
 
-/// A packet made by hand, asking for an acknowledgement.
+/// A packet made by hand. A request asks for an acknowledgement.
 pub(crate) fn packet(opcode: Opcode, psn: Psn, extension: Extension, payload: &[u8]) -> Vec<u8> {
     let bth = Bth { ack_request: opcode.is_request(), ..Bth::new(opcode, 0, psn) };
     let mut bytes = vec![0; packet_len(opcode, payload.len())];
@@ -219,12 +221,12 @@ pub(crate) fn packet(opcode: Opcode, psn: Psn, extension: Extension, payload: &[
     bytes
 }
 
-/// An ACK packet of any kind.
+/// An ACK packet with any syndrome.
 pub(crate) fn answer(syndrome: Syndrome, psn: Psn) -> Vec<u8> {
     packet(Opcode::Acknowledge, psn, Extension::Aeth(Aeth { syndrome, msn: 0 }), &[])
 }
 
-/// Packets in words, without queue pairs and keys.
+/// Packets as text, without queue pair numbers and keys.
 pub(crate) fn words(packets: &[Vec<u8>]) -> Vec<String> {
     let word = |bytes: &Vec<u8>| {
         let Packet { bth, extension, payload } = Packet::parse(bytes).unwrap();

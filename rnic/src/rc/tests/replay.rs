@@ -1,8 +1,9 @@
-//! Both sides of every connection that was captured between other implementations and lost nothing: given the same work
-//! requests, the engine sends the same packets.
+//! Replays both sides of every captured connection between other implementations that lost nothing:
+//! given the same work requests, the engine sends the same packets.
 //!
-//! It is compared with what its peer's kernel sent, but for the bit MigReq. Keys are random here, so those of the captured
-//! side's own memory are replaced by ours when the peer names them.
+//! The engine's packets are compared with those of the captured kernel, except for the bit MigReq.
+//! Keys are random here. So where the peer names memory of the captured side, its keys are replaced
+//! by those of the test.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,7 +15,8 @@ use super::*;
 use crate::tests::capture;
 use crate::{Remote, Segment, SendOp, WcStatus};
 
-/// Packets of each capture that were sent to the same octets: requests and responses.
+/// For each capture, the number of packets that were reproduced octet for octet: requests and
+/// responses.
 const EXPECTED: &str = "
 dapl/rxe_dapl                      8     1
 dapl/rxe_dapl2                    52    25
@@ -46,7 +48,7 @@ fn every_connection_of_the_captures() {
     let mut table = String::new();
     for (name, file) in capture::captures(&capture::root("rocev2")) {
         if name.contains("loss") || name.contains("reorder") {
-            // What was sent again, and when, was that sender's choice.
+            // Whether and when to send a packet again was that sender's decision.
             continue;
         }
         let (mut requests, mut responses) = (0, 0);
@@ -72,7 +74,7 @@ fn every_connection_of_the_captures() {
 /// A queue pair at an address.
 type End = (IpAddr, u32);
 
-/// RoCEv2 packets, each with the address it came from and its destination.
+/// RoCEv2 packets, each with its source address and its destination.
 fn datagrams(file: &[u8]) -> impl Iterator<Item = (IpAddr, End, Packet<'_>)> {
     const UDP: u8 = 17;
     capture::packets(file)
@@ -83,7 +85,7 @@ fn datagrams(file: &[u8]) -> impl Iterator<Item = (IpAddr, End, Packet<'_>)> {
         })
 }
 
-/// The ends of each connection.
+/// The two ends of each connection.
 fn connections(file: &[u8]) -> Vec<[End; 2]> {
     let mut callers = HashMap::new();
     let mut connections = Vec::new();
@@ -101,7 +103,8 @@ fn connections(file: &[u8]) -> Vec<[End; 2]> {
         }
     }
     if connections.is_empty() {
-        // Some programs exchange their numbers by other means; both ends number their queue pairs in the same order.
+        // Some programs exchange queue pair numbers by other means. Both ends number their queue
+        // pairs in the same order.
         let is_rc =
             |packet: &Packet<'_>| packet.bth.opcode.is_request() || packet.bth.opcode.is_response();
         let ends = datagrams(file).filter(|(.., packet)| is_rc(packet)).map(|(_, to, _)| to);
@@ -118,17 +121,17 @@ fn connections(file: &[u8]) -> Vec<[End; 2]> {
 struct Replay {
     side: Side,
     now: Instant,
-    /// By the key of the captured side: our memory in its place, and where that began.
+    /// By the captured side's key: the memory of the test, and the captured start address.
     memory: HashMap<u32, (Buf, u64)>,
-    /// Of requests posted.
+    /// The memory of posted requests.
     buffers: Vec<Buf>,
     requests: Vec<Vec<u8>>,
     responses: Vec<Vec<u8>>,
 }
 
 impl Replay {
-    /// Plays the part of one end in a conversation, where `true` marks what it sent; answers how many requests and
-    /// responses it sends.
+    /// Plays one end of a conversation, in which `true` marks the packets that it sent. Returns the
+    /// number of requests and responses that it sends.
     fn of(packets: &[(bool, Packet<'_>)], peer_qpn: u32, name: &str) -> (usize, usize) {
         let sent_by = |which| {
             packets.iter().filter(move |(ours, _)| *ours == which).map(|(_, packet)| packet)
@@ -139,7 +142,7 @@ impl Replay {
             let request = sent.iter().find(|packet| packet.bth.opcode.is_request());
             request.map_or(Psn::default(), |packet| packet.bth.psn)
         };
-        // The length of packets that are not the last of a message.
+        // The payload length of packets that do not end a message.
         let full = ours.iter().chain(&theirs).filter(|packet| !packet.bth.opcode.position().ends());
         let full = full.map(|packet| packet.payload.len()).max();
         let mtu = PathMtu::ALL.into_iter().find(|mtu| full.is_none_or(|len| mtu.octets() == len));
@@ -195,7 +198,8 @@ impl Replay {
         (replay.requests.len(), replay.responses.len())
     }
 
-    /// A packet of the peer, with our keys in the place of the captured side's.
+    /// Passes a packet of the peer to the engine, with the test's keys in place of the captured
+    /// side's.
     fn take(&mut self, packet: &Packet<'_>, ours: &[&Packet<'_>]) {
         let here = |va: &mut u64, r_key: &mut u32| {
             if let Some((buf, base)) = self.memory.get(r_key) {
@@ -207,7 +211,7 @@ impl Replay {
         match &mut extension {
             Extension::Reth(reth) | Extension::RethImmediate(reth, _) => {
                 if packet.bth.opcode == Opcode::ReadRequest {
-                    self.show(packet.bth.psn, *reth, ours);
+                    self.fill_read_source(packet.bth.psn, *reth, ours);
                 }
                 here(&mut reth.va, &mut reth.r_key);
             }
@@ -238,11 +242,11 @@ impl Replay {
             self.side.received();
         }
         self.side.rc.receive(self.now, &Packet { extension, ..*packet }).unwrap();
-        self.leave();
+        self.send_burst();
     }
 
-    /// What a READ of the peer found.
-    fn show(&self, psn: Psn, reth: Reth, ours: &[&Packet<'_>]) {
+    /// Fills the memory with what a READ of the peer found in the capture.
+    fn fill_read_source(&self, psn: Psn, reth: Reth, ours: &[&Packet<'_>]) {
         let Some((buf, base)) = self.memory.get(&reth.r_key) else { return };
         let mut at = (reth.va - base) as usize;
         let end = at + reth.len as usize;
@@ -256,7 +260,7 @@ impl Replay {
         }
     }
 
-    /// The work request that a packet of the captured side begins.
+    /// Posts the work request that begins with this packet of the captured side.
     fn post(&mut self, packet: &Packet<'_>, ours: &[&Packet<'_>]) {
         if !packet.bth.opcode.position().starts() {
             return;
@@ -302,11 +306,11 @@ impl Replay {
         self.side
             .post(crate::SendWr { solicited: last.bth.solicited, ..request(0, op, &segments) });
         self.buffers.push(buf);
-        self.leave();
+        self.send_burst();
     }
 
-    /// An acknowledgement for each packet that asks for one, as the captured kernel does.
-    fn leave(&mut self) {
+    /// Acknowledges each packet that requests it, as the captured kernel does.
+    fn send_burst(&mut self) {
         while self.side.rc.wants_tx() {
             self.side.rc.transmit(self.now, &mut self.side.burst).unwrap();
             self.keep();

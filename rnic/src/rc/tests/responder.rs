@@ -1,4 +1,4 @@
-//! What the responder does with packets made by hand.
+//! Tests of the responder with packets made by hand.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +7,7 @@ use wire::rocev2::{AtomicAckEth, AtomicEth, NakCode};
 use super::*;
 use crate::{Arrival, Mw, Remote, Segment, WcOp, WcStatus};
 
-/// A side with its peer's packets to come.
+/// A side, and the PSN of its peer's next packet.
 struct Bench {
     side: Side,
     now: Instant,
@@ -28,7 +28,7 @@ impl Bench {
         Bench { side: Side::new(cfg, now), now, psn: cfg.rq_psn }
     }
 
-    /// Takes the packet with the number that is expected.
+    /// Passes a packet with the expected PSN to the engine.
     fn take(
         &mut self,
         opcode: Opcode,
@@ -44,8 +44,8 @@ impl Bench {
         self.take(Opcode::SendOnly, Extension::None, payload).unwrap();
     }
 
-    /// What leaves when nothing more comes.
-    fn said(&mut self) -> Vec<String> {
+    /// The packets that are sent when no more arrive.
+    fn sent_words(&mut self) -> Vec<String> {
         while self.side.rc.wants_tx() {
             self.side.rc.transmit(self.now, &mut self.side.burst).unwrap();
         }
@@ -53,10 +53,10 @@ impl Bench {
         words(&self.side.sent())
     }
 
-    /// What the peer is told at the end.
+    /// The packets that are sent after a failure.
     fn last(&mut self) -> Vec<String> {
-        self.side.rc.last_words(&mut self.side.burst);
-        self.side.rc.last_words(&mut self.side.burst);
+        self.side.rc.transmit_fatal_nak(&mut self.side.burst);
+        self.side.rc.transmit_fatal_nak(&mut self.side.burst);
         words(&self.side.sent())
     }
 
@@ -78,20 +78,23 @@ fn one_acknowledgement_for_all() {
     }
     for _ in 0..3 {
         bench.send(b"abc");
-        assert!(bench.side.rc.owes_ack() && !bench.side.rc.wants_tx(), "it can wait");
+        assert!(
+            bench.side.rc.owes_ack() && !bench.side.rc.wants_tx(),
+            "the acknowledgement can wait"
+        );
     }
     let last = bench.psn(-1);
-    assert_eq!(bench.said(), [format!("{last} ACK ACK 0")]);
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.sent_words(), [format!("{last} ACK ACK 0")]);
+    assert_eq!(bench.sent_words(), [""; 0]);
     assert!(!bench.side.rc.owes_ack() && bench.side.rc.is_drained());
-    // Not for ever.
+    // It does not wait without limit.
     for _ in 0..15 {
         bench.send(b"abc");
     }
     assert!(!bench.side.rc.wants_tx());
     bench.send(b"abc");
     assert!(bench.side.rc.wants_tx());
-    assert_eq!(bench.said(), [format!("{} ACK ACK 0", bench.psn(-1))]);
+    assert_eq!(bench.sent_words(), [format!("{} ACK ACK 0", bench.psn(-1))]);
     assert_eq!(bench.side.rc.stats().rx_messages, 19);
     assert_eq!(bench.side.received().len(), 19);
 }
@@ -106,7 +109,7 @@ fn what_is_not_asked_for_is_not_acknowledged() {
         Extension::Reth(reth(target.remote(0), 2 * OCTETS)),
         &FULL,
     );
-    // AckReq.
+    // Clears AckReq.
     first[8] = 0;
     bench.side.take(bench.now, &first).unwrap();
     assert!(!bench.side.rc.owes_ack());
@@ -126,20 +129,20 @@ fn a_gap_is_told_once_and_again_when_the_peer_has_started_over() {
     let told = [format!("{expected} ACK NAK PSN sequence error 0")];
     let at = |ahead: u32| packet(Opcode::SendOnly, expected + ahead, Extension::None, b"x");
     bench.side.take(bench.now, &at(2)).unwrap();
-    assert_eq!(bench.said(), told);
+    assert_eq!(bench.sent_words(), told);
     for ahead in [3, 4, 9] {
         bench.side.take(bench.now, &at(ahead)).unwrap();
-        assert_eq!(bench.said(), [""; 0]);
+        assert_eq!(bench.sent_words(), [""; 0]);
     }
     bench.side.take(bench.now, &at(1)).unwrap();
-    assert_eq!(bench.said(), told);
+    assert_eq!(bench.sent_words(), told);
     bench.side.take(bench.now, &at(2)).unwrap();
-    assert_eq!(bench.said(), [""; 0]);
-    // One that comes late after all withdraws what has not been said yet.
+    assert_eq!(bench.sent_words(), [""; 0]);
+    // If the missing packet is only late, the NAK that has not been sent yet is withdrawn.
     bench.side.take(bench.now, &at(1)).unwrap();
     bench.side.take(bench.now, &at(0)).unwrap();
     bench.side.take(bench.now, &at(1)).unwrap();
-    assert_eq!(bench.said(), [format!("{} ACK ACK 0", expected + 1)]);
+    assert_eq!(bench.sent_words(), [format!("{} ACK ACK 0", expected + 1)]);
     assert_eq!(bench.side.received().len(), 2);
     assert_eq!(bench.side.rc.stats().out_of_order, 7);
 }
@@ -153,7 +156,7 @@ fn a_duplicate_is_acknowledged_and_not_executed() {
     let first = bench.psn;
     bench.take(Opcode::WriteOnly, Extension::Reth(reth(target.remote(0), 3)), b"abc").unwrap();
     bench.send(b"abc");
-    assert_eq!(bench.said(), [format!("{} ACK ACK 0", bench.psn(-1))]);
+    assert_eq!(bench.sent_words(), [format!("{} ACK ACK 0", bench.psn(-1))]);
     target.bytes_mut().fill(0);
     let again =
         packet(Opcode::WriteOnly, first, Extension::Reth(reth(target.remote(0), 3)), b"abc");
@@ -162,9 +165,9 @@ fn a_duplicate_is_acknowledged_and_not_executed() {
     bench.side.take(bench.now, &again).unwrap();
     assert_eq!(target.bytes(), [0; OCTETS]);
     assert_eq!(bench.side.received().len(), 1);
-    assert_eq!(bench.said(), [format!("{} ACK ACK 0", bench.psn(-1))]);
+    assert_eq!(bench.sent_words(), [format!("{} ACK ACK 0", bench.psn(-1))]);
     assert_eq!(bench.side.rc.stats().duplicates, 2);
-    // Far behind, or another partition's.
+    // A PSN far behind, and a packet of another partition.
     bench
         .side
         .take(bench.now, &packet(Opcode::SendOnly, first - 1000, Extension::None, b"abc"))
@@ -187,7 +190,7 @@ fn responses_to_a_read_come_before_later_acknowledgements() {
         .unwrap();
     bench.psn = first + 3;
     bench.take(Opcode::WriteOnly, Extension::Reth(reth(shown.remote(0), 3)), b"abc").unwrap();
-    assert!(!bench.side.rc.owes_ack(), "not before the responses");
+    assert!(!bench.side.rc.owes_ack(), "the acknowledgement must not precede the responses");
     assert!(!bench.side.rc.is_drained());
     let responses = [
         format!("{first} READ response first ACK {OCTETS}"),
@@ -195,10 +198,10 @@ fn responses_to_a_read_come_before_later_acknowledgements() {
         format!("{} READ response last ACK 1", first + 2),
         format!("{} ACK ACK 0", first + 3),
     ];
-    assert_eq!(bench.said(), responses);
-    // Alone it needs no other acknowledgement.
+    assert_eq!(bench.sent_words(), responses);
+    // A READ alone needs no other acknowledgement.
     bench.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 1)), &[]).unwrap();
-    assert_eq!(bench.said(), [format!("{} READ response only ACK 1", first + 4)]);
+    assert_eq!(bench.sent_words(), [format!("{} READ response only ACK 1", first + 4)]);
     assert!(!bench.side.rc.owes_ack() && bench.side.rc.is_drained());
 }
 
@@ -228,31 +231,31 @@ fn no_receive_buffer() {
     let psn = bench.psn;
     bench.send(b"abc");
     let not_ready = [format!("{psn} ACK RNR NAK 640µs 0")];
-    assert_eq!(bench.said(), not_ready);
+    assert_eq!(bench.sent_words(), not_ready);
     let stalled = |octets| Some(Arrival { octets, whole: true });
-    assert_eq!(bench.side.rc.take_stalled(), stalled(3));
-    // What was under way.
+    assert_eq!(bench.side.rc.take_rnr_arrival(), stalled(3));
+    // The packets that were under way.
     bench.send(b"def");
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.sent_words(), [""; 0]);
     bench.psn = psn;
     bench.send(b"abc");
-    assert_eq!(bench.said(), not_ready);
-    assert_eq!(bench.side.rc.take_stalled(), None, "it is told once");
+    assert_eq!(bench.sent_words(), not_ready);
+    assert_eq!(bench.side.rc.take_rnr_arrival(), None, "the message is reported once");
     bench.side.recv(1, &[sink.seg(0, OCTETS)]);
     bench.psn = psn;
     bench.send(b"abc");
-    assert_eq!(bench.said(), [format!("{psn} ACK ACK 0")]);
-    // A WRITE with immediate data needs one for its last packet only.
+    assert_eq!(bench.sent_words(), [format!("{psn} ACK ACK 0")]);
+    // A WRITE with immediate data needs a receive for its last packet only.
     let to = Extension::Reth(reth(target.remote(0), OCTETS + 1));
     bench.take(Opcode::WriteFirst, to, &FULL).unwrap();
     let psn = bench.psn;
     bench.take(Opcode::WriteLastImmediate, Extension::Immediate(5_u32.to_be()), b"x").unwrap();
-    assert_eq!(bench.said(), [format!("{psn} ACK RNR NAK 640µs 0")]);
-    assert_eq!(bench.side.rc.take_stalled(), stalled(OCTETS as u32 + 1));
+    assert_eq!(bench.sent_words(), [format!("{psn} ACK RNR NAK 640µs 0")]);
+    assert_eq!(bench.side.rc.take_rnr_arrival(), stalled(OCTETS as u32 + 1));
     bench.side.recv(2, &[]);
     bench.psn = psn;
     bench.take(Opcode::WriteLastImmediate, Extension::Immediate(5_u32.to_be()), b"x").unwrap();
-    assert_eq!(bench.said(), [format!("{psn} ACK ACK 0")]);
+    assert_eq!(bench.sent_words(), [format!("{psn} ACK ACK 0")]);
     let written = wc(2, WcOp::Recv, OCTETS + 1, WcStatus::Success);
     let received = [wc(1, WcOp::Recv, 3, WcStatus::Success), Wc { immediate: Some(5), ..written }];
     assert_eq!(bench.side.received(), received);
@@ -265,7 +268,7 @@ fn sends_bring_immediate_data_and_invalidate() {
     let (sink, shown) = (bench.side.buf(2 * OCTETS), bench.side.buf(OCTETS));
     let window = Mw::new(&bench.side.keys, bench.side.pd, true);
     let key = bench.side.bind(1, &window, Some(shown.view(0, OCTETS)));
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.sent_words(), [""; 0]);
     for id in 0..3 {
         bench.side.recv(id, &[sink.seg(0, 2 * OCTETS)]);
     }
@@ -332,7 +335,7 @@ fn each_reason_to_refuse() {
         vec![(SendFirst, none, full.clone()), (SendLast, none, vec![])],
         vec![(SendOnly, none, over.clone())],
         vec![(WriteOnly, write(OCTETS + 4), over.clone())],
-        // The RETH says another length than there is.
+        // The RETH gives another length than the payload has.
         vec![(WriteOnly, write(2), x())],
         vec![(WriteOnly, write(0), x())],
         vec![(WriteFirst, write(OCTETS), full.clone())],
@@ -341,7 +344,7 @@ fn each_reason_to_refuse() {
         vec![(WriteFirst, write((1 << 31) + 1), full.clone())],
         vec![(ReadRequest, write((1 << 31) + 1), vec![])],
         vec![(FetchAdd, add(open.remote(4)), vec![])],
-        // More than was agreed on.
+        // More READs than were agreed on.
         vec![(ReadRequest, write(1), vec![]); 5],
     ];
     let access: [Script; 9] = [
@@ -353,7 +356,7 @@ fn each_reason_to_refuse() {
         vec![(ReadRequest, at(silent.remote(0), 1), vec![])],
         vec![(ReadRequest, at(Remote { addr: u64::MAX, ..open.remote(0) }, 2), vec![])],
         vec![(CompareSwap, add(foreign.remote(0)), vec![])],
-        // A region's key is not the peer's to end.
+        // A peer must not invalidate a region's key.
         vec![(SendOnlyInvalidate, Extension::Invalidate(open.key()), vec![])],
     ];
     drop(side);
@@ -434,12 +437,12 @@ fn nothing_is_read_or_written_without_a_look_at_the_key() {
     let nowhere = Extension::Reth(Reth { va: 5, r_key: 6, len: 0 });
     bench.take(Opcode::WriteOnly, nowhere, &[]).unwrap();
     bench.take(Opcode::ReadRequest, nowhere, &[]).unwrap();
-    assert_eq!(bench.said(), [format!("{} READ response only ACK 0", bench.psn(-1))]);
+    assert_eq!(bench.sent_words(), [format!("{} READ response only ACK 0", bench.psn(-1))]);
 }
 
 #[test]
 fn memory_that_goes_away() {
-    // Of a WRITE, between two packets.
+    // The target of a WRITE is deregistered between two packets.
     let mut bench = Bench::new();
     let mut target = bench.side.buf(4 * OCTETS);
     let to = Extension::Reth(reth(target.remote(0), 3 * OCTETS));
@@ -449,7 +452,8 @@ fn memory_that_goes_away() {
     assert_eq!(failure, Failure::Refusing(NakCode::RemoteAccess));
     assert_eq!(target.bytes()[OCTETS..], [0; 3 * OCTETS]);
 
-    // Of a READ, between two bursts; what was sent is counted.
+    // The source of a READ is deregistered between two bursts. The packets that have been sent are
+    // counted.
     let mut bench = Bench::new();
     let mut shown = bench.side.buf(100 * OCTETS);
     let first = bench.psn;
@@ -463,7 +467,7 @@ fn memory_that_goes_away() {
     assert_eq!(failure, Failure::Refusing(NakCode::RemoteAccess));
     assert_eq!(bench.last(), [format!("{} ACK NAK remote access error 0", first + 64)]);
 
-    // Of a receive buffer.
+    // A receive buffer is deregistered.
     let mut bench = Bench::new();
     let mut sink = bench.side.buf(2 * OCTETS);
     bench.side.recv(1, &[sink.seg(0, 2 * OCTETS)]);
@@ -484,8 +488,8 @@ fn a_read_is_asked_for_again() {
         packet(Opcode::ReadRequest, psn, Extension::Reth(reth(shown.remote(from), len)), &[])
     };
     bench.side.take(bench.now, &ask(first, 0, 3 * OCTETS + 1)).unwrap();
-    assert_eq!(bench.said().len(), 4);
-    // From the middle on: a READ of its own; memory is read again.
+    assert_eq!(bench.sent_words().len(), 4);
+    // A request for the second half is a READ of its own and reads the memory again.
     shown.bytes_mut()[2 * OCTETS] ^= 1;
     bench.side.take(bench.now, &ask(first + 2, 2 * OCTETS, OCTETS + 1)).unwrap();
     bench.side.rc.transmit(bench.now, &mut bench.side.burst).unwrap();
@@ -496,10 +500,11 @@ fn a_read_is_asked_for_again() {
     ];
     assert_eq!(words(&sent), expected);
     assert_eq!(Packet::parse(&sent[0]).unwrap().payload, &shown.bytes()[2 * OCTETS..3 * OCTETS]);
-    // A part of it.
+    // A request for a part of it.
     bench.side.take(bench.now, &ask(first + 1, OCTETS, 2 * OCTETS)).unwrap();
-    assert_eq!(bench.said().len(), 2);
-    // What was not asked for then: another place, more, another number.
+    assert_eq!(bench.sent_words().len(), 2);
+    // Requests that are not part of the original one: another address, a greater length, another
+    // PSN.
     for other in [
         ask(first, OCTETS, OCTETS),
         ask(first + 1, OCTETS, 3 * OCTETS),
@@ -507,15 +512,15 @@ fn a_read_is_asked_for_again() {
         ask(first + 1, OCTETS + 1, OCTETS),
     ] {
         bench.side.take(bench.now, &other).unwrap();
-        assert_eq!(bench.said(), [""; 0]);
+        assert_eq!(bench.sent_words(), [""; 0]);
     }
-    // The fourth one after it takes its place.
+    // The fourth READ after it takes its place.
     for n in 0..4 {
         bench.side.take(bench.now, &ask(first + 4 + n, 0, 1)).unwrap();
-        assert_eq!(bench.said().len(), 1);
+        assert_eq!(bench.sent_words().len(), 1);
     }
     bench.side.take(bench.now, &ask(first, 0, 3 * OCTETS + 1)).unwrap();
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.sent_words(), [""; 0]);
 }
 
 #[test]
@@ -544,10 +549,10 @@ fn an_atomic_operation_is_performed_once() {
         }
         assert_eq!(counter.number(8), 7);
     }
-    // A READ there is none.
+    // A READ with the PSN of an atomic operation is not repeated.
     let read = packet(Opcode::ReadRequest, psn, Extension::Reth(reth(counter.remote(0), 1)), &[]);
     bench.side.take(bench.now, &read).unwrap();
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.sent_words(), [""; 0]);
 }
 
 #[test]
@@ -580,11 +585,11 @@ fn a_shared_queue_serves_and_runs_dry() {
     bench.send(b"abc");
     bench.send(b"abc");
     let naked = bench.psn(-1);
-    assert_eq!(bench.said(), [format!("{naked} ACK RNR NAK 640µs 0")]);
+    assert_eq!(bench.sent_words(), [format!("{naked} ACK RNR NAK 640µs 0")]);
     share(&srq, 6, &segments).unwrap();
     bench.psn = naked;
     bench.send(b"def");
-    assert_eq!(bench.said(), [format!("{naked} ACK ACK 0")]);
+    assert_eq!(bench.sent_words(), [format!("{naked} ACK ACK 0")]);
     let got = |id| wc(id, WcOp::Recv, 3, WcStatus::Success);
     assert_eq!(bench.side.received(), [got(5), got(6)]);
 }

@@ -1,6 +1,7 @@
-//! Strangers ask for connections and never answer: an established connection notices nothing, or is at most 10 ms
-//! later. Here are two adapters as a provider has them, each with a connection manager and the engine of a connection,
-//! which share a wire with all that strangers say and are told. What the processor takes for each datagram is not here.
+//! Strangers request connections and never answer. An established connection must be unaffected, or
+//! be delayed by at most 10 ms. The test has two adapters as in a provider, each with a connection
+//! manager and the engine of a connection. They share a wire with everything that strangers send
+//! and receive. The processing time of datagrams is not part of the test.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -11,40 +12,42 @@ use wire::rocev2::Deth;
 use super::*;
 use crate::cm::{Accept, Cfg, Cm, ConnId, Connect, Event, Random, Transmit};
 
-/// The caller, and the server that strangers call, too.
+/// A is the connection's caller. B is the server, which the strangers call, too.
 const A: usize = 0;
 const B: usize = 1;
 const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 const GUIDS: [u64; 2] = [0xA0, 0xB0];
 const PORT: u16 = 7174;
-/// Endpoints that the server has for others.
+/// Endpoints that the server has for other callers.
 const ENDPOINTS: usize = 16;
 
-/// So long it goes on: every acceptance that is not established is given up in that time.
-const LASTS: Duration = Duration::from_secs(20);
-/// A message goes there and back so often.
-const PING_EVERY: Duration = Duration::from_millis(1);
-/// A stranger calls so often.
-const CALL_EVERY: Duration = Duration::from_micros(700);
+/// The duration of the test. It is long enough for every acceptance that is not confirmed to be
+/// given up.
+const TEST_DURATION: Duration = Duration::from_secs(20);
+/// The interval of messages to the peer and back.
+const PING_INTERVAL: Duration = Duration::from_millis(1);
+/// The interval of strangers' calls.
+const CALL_INTERVAL: Duration = Duration::from_micros(700);
 
-/// What is on the wire.
+/// A frame on the wire.
 #[derive(Clone)]
 enum Frame {
     Packet(Vec<u8>),
     Message(Box<Transmit>),
 }
 
-/// Ethernet, IPv4, UDP, BTH, DETH, ICRC.
+/// Ethernet, IPv4, UDP, BTH, DETH, the MAD and the ICRC.
 const MESSAGE: usize = 14 + 20 + 8 + 12 + Deth::SIZE + MAD_SIZE + 4;
 
 /// Who calls and never answers.
 #[derive(Clone, Copy, PartialEq)]
 enum Strangers {
     Nobody,
-    /// They call from their own addresses and from the peer's, and send messages of connections that do not exist.
+    /// Strangers call from their own addresses and from the peer's, and send messages of
+    /// connections that do not exist.
     Callers,
-    /// The same, and by the name of the peer's queue pair.
-    CallersInItsName,
+    /// As `Callers`; some of them also name the peer's queue pair.
+    CallersNamingPeersQp,
 }
 
 struct Adapter {
@@ -64,17 +67,17 @@ struct Scene {
     waiting: VecDeque<ConnId>,
     accepted: Vec<ConnId>,
     established: [Option<ConnId>; 2],
-    /// Acceptances so far, those of them that were given up, and questions that the peer was asked.
+    /// The number of acceptances, of those that were given up, and of challenges to the peer.
     counts: [u32; 3],
-    seen: Seen,
+    observed: Observed,
 }
 
-/// What the connection's users, and whoever looks at the wire, see.
+/// What the connection's users observe, and what can be observed on the wire.
 #[derive(Default)]
-struct Seen {
-    /// The connection's packets as they arrive: when, from whom, what.
+struct Observed {
+    /// The arriving packets of the connection: time, sender, content.
     packets: Vec<(Duration, usize, String)>,
-    /// Completions: when, whose, which.
+    /// Completions: time, side, id.
     completions: Vec<(Duration, usize, u64)>,
 }
 
@@ -87,7 +90,7 @@ fn random(seed: u64) -> Random {
     Box::new(move || rng.next())
 }
 
-/// What somebody says who calls B from this address, with this queue pair.
+/// A connection request to B from this address, with this queue pair.
 fn req(now: Instant, guid: u64, from: IpAddr, qpn: u32) -> Transmit {
     let mut cm = Cm::new(Cfg::new(9, guid), random(guid << 32 | u64::from(qpn)));
     call(&mut cm, now, from, qpn);
@@ -121,8 +124,8 @@ impl Adapter {
         Adapter { cm, side, buf, out: Link::new(conditions.clone()) }
     }
 
-    /// Its packets and messages leave; whether there were any.
-    fn leave(&mut self, now: Instant) -> bool {
+    /// Sends its packets and messages. Returns whether there were any.
+    fn send_burst(&mut self, now: Instant) -> bool {
         let packets = self.side.sent();
         let mut any = !packets.is_empty();
         for packet in packets {
@@ -145,11 +148,11 @@ impl Adapter {
 }
 
 impl Scene {
-    /// A's connection with B is established.
+    /// Establishes A's connection with B.
     fn new(conditions: &Conditions, strangers: Strangers) -> Scene {
         let start = Instant::now();
         let ends = [A, B].map(|side| Adapter::new(side, conditions, start));
-        let (waiting, accepted, seen) = (VecDeque::new(), Vec::new(), Seen::default());
+        let (waiting, accepted, observed) = (VecDeque::new(), Vec::new(), Observed::default());
         let (calls, established, counts) = (0, [None; 2], [0; 3]);
         let mut scene = Scene {
             start,
@@ -161,28 +164,28 @@ impl Scene {
             accepted,
             established,
             counts,
-            seen,
+            observed,
         };
         scene.ends[B].cm.listen(PORT, 64).unwrap();
         call(&mut scene.ends[A].cm, start, address(A), QPNS[A]);
         while scene.established.contains(&None) {
-            scene.pass(scene.now + Duration::from_millis(1));
+            scene.advance_to(scene.now + Duration::from_millis(1));
         }
         scene.start = scene.now;
-        scene.seen = Seen::default();
+        scene.observed = Observed::default();
         scene
     }
 
-    /// Messages go there and back, every tenth with a READ besides.
-    fn run(mut self) -> (Seen, [u32; 3]) {
-        let (mut ping, mut call) = (self.now, self.now + CALL_EVERY / 3);
+    /// Sends messages to the peer and back. Every tenth comes with a READ.
+    fn run(mut self) -> (Observed, [u32; 3]) {
+        let (mut ping, mut call) = (self.now, self.now + CALL_INTERVAL / 3);
         let mut pings = 0;
         for side in [A, B] {
             let Adapter { side, buf, .. } = &self.ends[side];
             side.recv(0, &[buf.seg(0, 2 * OCTETS)]);
         }
-        while self.now < self.start + LASTS {
-            self.pass(ping.min(call));
+        while self.now < self.start + TEST_DURATION {
+            self.advance_to(ping.min(call));
             if self.now >= ping {
                 let Adapter { side, buf, .. } = &self.ends[A];
                 side.post(send(pings, &[buf.seg(4 * OCTETS, 2 * OCTETS - 1)]));
@@ -190,18 +193,19 @@ impl Scene {
                     let from = self.ends[B].buf.remote(0);
                     side.post(read(pings, &[buf.seg(8 * OCTETS, 4 * OCTETS)], from));
                 }
-                (ping, pings) = (ping + PING_EVERY, pings + 1);
+                (ping, pings) = (ping + PING_INTERVAL, pings + 1);
             }
             if self.now >= call {
                 self.stranger_calls();
-                call += CALL_EVERY;
+                call += CALL_INTERVAL;
             }
         }
-        self.pass(self.now + PING_EVERY);
-        let back = self.seen.completions.iter().filter(|(_, side, _)| *side == A).count() as u64;
+        self.advance_to(self.now + PING_INTERVAL);
+        let back =
+            self.observed.completions.iter().filter(|(_, side, _)| *side == A).count() as u64;
         // The message, its answer, and the READ.
         assert_eq!(back, 2 * pings + pings.div_ceil(10));
-        (self.seen, self.counts)
+        (self.observed, self.counts)
     }
 
     fn stranger_calls(&mut self) {
@@ -213,7 +217,7 @@ impl Scene {
         let qpn = n << 7 | 9;
         let message = match (n % 4, self.strangers) {
             (_, Strangers::Nobody) => return,
-            (0, Strangers::CallersInItsName) => req(now, GUIDS[A], address(A), QPNS[A]),
+            (0, Strangers::CallersNamingPeersQp) => req(now, GUIDS[A], address(A), QPNS[A]),
             (1, _) => req(now, guid, address(A), qpn),
             (2, _) => {
                 let dreq =
@@ -226,8 +230,8 @@ impl Scene {
         self.ends[A].out.send(now, Frame::Message(Box::new(message)), MESSAGE);
     }
 
-    /// Lets time pass.
-    fn pass(&mut self, end: Instant) {
+    /// Advances the clock to `end`.
+    fn advance_to(&mut self, end: Instant) {
         loop {
             while self.step() {}
             let due = self.ends.iter().filter_map(Adapter::deadline).min();
@@ -240,7 +244,7 @@ impl Scene {
         while self.step() {}
     }
 
-    /// All that can be done at this time; whether anything was.
+    /// Does everything that can be done at this time. Returns whether anything was done.
     fn step(&mut self) -> bool {
         let now = self.now;
         let mut moved = false;
@@ -251,10 +255,10 @@ impl Scene {
                 match frame {
                     Frame::Packet(packet) => {
                         let word = words(std::slice::from_ref(&packet)).remove(0);
-                        self.seen.packets.push((now - self.start, 1 - side, word));
+                        self.observed.packets.push((now - self.start, 1 - side, word));
                         end.take(now, &packet).unwrap();
                     }
-                    // What strangers are told goes elsewhere.
+                    // Messages to strangers go elsewhere.
                     Frame::Message(message) if message.to != address(side) => {}
                     Frame::Message(message) => {
                         let Transmit { from, to, mad } = *message;
@@ -262,7 +266,7 @@ impl Scene {
                     }
                 }
             }
-            moved |= self.consume(side);
+            moved |= self.run_consumer(side);
             let Adapter { cm, side: end, .. } = &mut self.ends[side];
             if cm.deadline().is_some_and(|at| at <= now) {
                 cm.expire(now);
@@ -270,14 +274,14 @@ impl Scene {
             }
             if end.rc.deadline().is_some_and(|at| at <= now) {
                 end.rc.expire(now).unwrap();
-                end.rc.ask_again(now, &mut end.burst);
+                end.rc.repeat_challenge(now, &mut end.burst);
                 moved = true;
             }
             loop {
                 let Adapter { side: end, .. } = &mut self.ends[side];
                 end.rc.transmit(now, &mut end.burst).unwrap();
                 end.rc.acknowledge(&mut end.burst);
-                if !self.ends[side].leave(now) {
+                if !self.ends[side].send_burst(now) {
                     break;
                 }
                 moved = true;
@@ -286,8 +290,8 @@ impl Scene {
         moved
     }
 
-    /// What the consumer of a side does.
-    fn consume(&mut self, at: usize) -> bool {
+    /// Acts as the consumer of a side.
+    fn run_consumer(&mut self, at: usize) -> bool {
         let now = self.now;
         let mut moved = false;
         while let Some((id, event)) = self.ends[at].cm.poll_event() {
@@ -306,7 +310,7 @@ impl Scene {
                 Event::Stale => {
                     assert_eq!(self.established[at], Some(id));
                     let Side { rc, burst, .. } = &mut self.ends[at].side;
-                    rc.challenge(now, burst);
+                    rc.start_challenge(now, burst);
                     self.counts[2] += 1;
                 }
                 Event::Released { .. } => {}
@@ -316,7 +320,7 @@ impl Scene {
         while self.accepted.len() < ENDPOINTS
             && let Some(id) = self.waiting.pop_front()
         {
-            // Its own connection is the first.
+            // The first acceptance is that of A's connection.
             let qpn = if self.established[B].is_none() { QPNS[B] } else { id.0 & 0xFF_FFFF };
             let accept = Accept {
                 qpn,
@@ -337,7 +341,7 @@ impl Scene {
         moved |= !received.is_empty() || !completed.is_empty();
         for wc in received.iter().chain(&completed) {
             assert_eq!(wc.status, crate::WcStatus::Success);
-            self.seen.completions.push((now - self.start, at, wc.id));
+            self.observed.completions.push((now - self.start, at, wc.id));
         }
         for wc in received {
             side.recv(wc.id + 1, &[buf.seg(0, 2 * OCTETS)]);
@@ -351,7 +355,8 @@ impl Scene {
 
 const DELAY: Duration = Duration::from_micros(50);
 
-/// All that the connection sends leaves and arrives at the same times to the nanosecond, beside strangers and without.
+/// With and without strangers, every packet of the connection is sent and received at the same
+/// time, to the nanosecond.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn a_connection_notices_nothing_of_silent_callers() {
@@ -371,29 +376,29 @@ fn a_connection_notices_nothing_of_silent_callers() {
     assert_eq!(alone.completions, beside.completions);
 }
 
-/// Strangers who call by the name of the peer's queue pair: the peer is asked besides, at most once in an ACK
-/// timeout, and no request takes longer.
+/// Some strangers name the peer's queue pair. The peer is challenged additionally, at most once in
+/// an ACK timeout, and no request takes longer.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn questions_whether_the_peer_is_there_take_no_time() {
     let conditions = Conditions { delay: DELAY, ..Conditions::OFF };
     let (alone, _) = Scene::new(&conditions, Strangers::Nobody).run();
-    let (beside, [_, _, named]) = Scene::new(&conditions, Strangers::CallersInItsName).run();
+    let (beside, [_, _, named]) = Scene::new(&conditions, Strangers::CallersNamingPeersQp).run();
     assert_eq!(alone.completions, beside.completions);
     let questions =
         beside.packets.iter().filter(|(_, _, word)| word.contains("WRITE only of 0")).count();
     assert!(named > 1000 && questions > 10, "{named} calls, {questions} questions");
     let timeout = Duration::from_nanos(4096 << cfg(A).ack_timeout);
     assert!(
-        questions as u32 <= LASTS.div_duration_f64(timeout) as u32 + 1,
+        questions as u32 <= TEST_DURATION.div_duration_f64(timeout) as u32 + 1,
         "{questions} questions"
     );
-    // Each has an answer.
+    // Each challenge is answered.
     assert_eq!(beside.packets.len(), alone.packets.len() + 2 * questions);
 }
 
-/// The wire takes time for what strangers say and are told: 100 Mbit/s, of which they take a third. No
-/// request takes 10 ms longer; and in fact none takes one.
+/// The strangers' traffic takes time on the wire: it uses a third of 100 Mbit/s. No request may
+/// be delayed by 10 ms; in fact none is delayed by 1 ms.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn silent_callers_on_a_narrow_wire_cost_their_octets() {
@@ -403,8 +408,8 @@ fn silent_callers_on_a_narrow_wire_cost_their_octets() {
         ..Conditions::OFF
     };
     let (alone, _) = Scene::new(&conditions, Strangers::Nobody).run();
-    let (beside, _) = Scene::new(&conditions, Strangers::CallersInItsName).run();
-    let requests = |seen: &Seen, side| -> Vec<_> {
+    let (beside, _) = Scene::new(&conditions, Strangers::CallersNamingPeersQp).run();
+    let requests = |seen: &Observed, side| -> Vec<_> {
         let of_side = seen.completions.iter().filter(|(_, of, _)| *of == side);
         let mut of_side: Vec<_> = of_side.map(|&(at, _, id)| (id, at)).collect();
         of_side.sort();

@@ -1,4 +1,4 @@
-//! Over a network that loses nothing.
+//! Transfers over a network that loses nothing.
 
 use std::sync::atomic::Ordering;
 
@@ -38,23 +38,23 @@ fn a_send_a_write_and_a_read_of_each_size() {
     }
 }
 
-/// Completions of requests that were posted quiet, and of receives where the poster decides, are not
-/// solicited: whoever waits for those that are goes on waiting.
+/// Completions of requests that were posted quiet, and of receives for which the poster decides,
+/// are not solicited. They do not wake a consumer that waits for solicited ones.
 #[test]
 fn what_was_posted_quiet_wakes_nobody() {
     let now = Instant::now();
     let a = Side::new(cfg(1), now);
     let (queues, mut work) = Queues::new(None, Arc::new(Keys::new()));
-    work.let_poster_wake();
+    work.solicit_all_receives();
     let b = Side::of((queues, work), cfg(0), now);
     let mut pair = Pair { a, b, start: now, now };
     for (quiet, id) in [(true, 1), (false, 2), (true, 3)] {
-        // SAFETY: one thread.
+        // SAFETY: the test runs in one thread.
         unsafe {
             pair.b.qp.post_recv(&RecvWr { id, segments: &[], quiet }).unwrap();
             assert!(pair.a.requests.arm(true) && pair.b.recvs.arm(true));
         }
-        // What the sender says does not count.
+        // The sender's choice does not count.
         pair.a.post(SendWr { quiet, solicited: quiet, ..send(id, &[]) });
         let ready =
             |pair: &Pair| [&pair.a, &pair.b].map(|side| side.ready.swap(0, Ordering::Relaxed));
@@ -121,7 +121,7 @@ fn a_peer_that_is_killed() {
         pair.over(&Conditions { loss: netem::Probability::ALWAYS, ..Conditions::default() });
     let killed = pair.now;
     assert_eq!(pair.drive(), Err(('a', Failure::Silent)));
-    // Eight timeouts of 537 ms, from when it was last heard of.
+    // Eight timeouts of 537 ms, counted from the last packet of the peer.
     assert!((4290..=4294).contains(&(pair.now - killed).as_millis()), "{:?}", pair.now - killed);
     pair.a.end(pair.now);
     let statuses = pair
@@ -148,7 +148,7 @@ fn a_peer_that_reads_leaves_room_for_requests() {
     let words = words(&pair.a.sent());
     let responses = words.iter().filter(|packet| packet.contains("READ response")).count();
     assert_eq!((responses, words.len()), (48, 64));
-    // First come the responses.
+    // The responses come first.
     assert!(words[..48].iter().all(|packet| packet.contains("READ response")));
 }
 
@@ -192,7 +192,7 @@ fn a_window_opens_and_closes_memory_to_the_peer() {
     assert_eq!(pair.drive(), Err(('b', Failure::Refusing(NakCode::RemoteAccess))));
 }
 
-/// Where packets are lost because there are too many of them.
+/// A network that loses packets because too many are sent.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn a_bottleneck_with_a_short_queue() {
@@ -214,8 +214,8 @@ fn a_bottleneck_with_a_short_queue() {
     assert!(rate > 60e6, "{rate} of 100e6 bits a second");
 }
 
-/// They are octets to verbs, and OFED's DAPL hands over those of its consumer's number: a peer of the same
-/// byte order finds the number again.
+/// In verbs immediate data are octets, and OFED's DAPL passes the octets of its consumer's number.
+/// A peer of the same byte order gets the same number.
 #[test]
 fn immediate_data_travel_as_they_are_in_memory() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! Against a list that is searched each time.
+//! Compares the timer wheel with a list that is searched each time.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ fn a_key_fires_once_in_its_tick_and_never_early() {
     for seed in 0..if cfg!(miri) { 1 } else { 50 } {
         let mut rng = Rng(seed);
         let (mut wheel, mut now) = (Wheel::new(start), start);
-        // When a key fires at the latest, as far as the wheel has been told.
+        // For each key, the latest time at which it must fire.
         let mut model: HashMap<usize, Instant> = HashMap::new();
         for _ in 0..if cfg!(miri) { 40 } else { 400 } {
             for _ in 0..rng.below(4) {
@@ -32,7 +32,7 @@ fn a_key_fires_once_in_its_tick_and_never_early() {
             match (deadline, earliest) {
                 (Some(deadline), Some(earliest)) => assert!(deadline <= earliest + TICK),
                 (None, Some(_)) => panic!("forgotten"),
-                // What was cleared may still be in it.
+                // An entry for a cleared key may still be in the wheel.
                 (_, None) => {}
             }
             now = match deadline {
@@ -43,10 +43,10 @@ fn a_key_fires_once_in_its_tick_and_never_early() {
                 }
             };
             while let Some(key) = wheel.pop(now) {
-                let at = model.remove(&key).expect("set, and fired once");
-                assert!(at <= now, "early");
+                let at = model.remove(&key).expect("the key is set, and fires once");
+                assert!(at <= now, "the key fired early");
             }
-            assert!(model.values().all(|&at| at + TICK > now), "late");
+            assert!(model.values().all(|&at| at + TICK > now), "the key fired late");
         }
     }
 }
@@ -76,7 +76,7 @@ fn an_earlier_deadline_takes_its_place() {
     assert_eq!(wheel.pop(start + 6000 * TICK), None);
 }
 
-/// Whoever takes one at a time is told to come back for the others.
+/// A caller that takes one key at a time gets a deadline for the others.
 #[test]
 fn two_of_one_tick_and_one_is_taken() {
     let start = Instant::now();

@@ -1,23 +1,24 @@
-//! The peer's queue pair is said to be in another connection: the peer is asked.
+//! Challenges: a message claims that the peer's queue pair is in another connection, and the peer
+//! is asked.
 
 use super::*;
 
 impl Bench {
     fn challenge(&mut self) -> Vec<String> {
-        self.side.rc.challenge(self.now, &mut self.side.burst);
+        self.side.rc.start_challenge(self.now, &mut self.side.burst);
         words(&self.side.sent())
     }
 
-    /// Whether the question is open: whether its answer would prove the peer.
-    fn is_asking(&self) -> bool {
+    /// Whether a challenge is open: whether its answer would prove the peer's identity.
+    fn is_challenge_open(&self) -> bool {
         let answer = answer(Syndrome::ACK, self.psn.previous());
-        self.side.rc.proves_peer(&Packet::parse(&answer).unwrap())
+        self.side.rc.has_expected_psn(&Packet::parse(&answer).unwrap())
     }
 
-    /// Time goes to the next deadline; what is asked then.
-    fn ask_again(&mut self) -> Result<Vec<String>, Failure> {
+    /// Advances the clock to the next deadline. Returns the packets sent then.
+    fn repeat_challenge(&mut self) -> Result<Vec<String>, Failure> {
         self.wait()?;
-        self.side.rc.ask_again(self.now, &mut self.side.burst);
+        self.side.rc.repeat_challenge(self.now, &mut self.side.burst);
         Ok(words(&self.side.sent()))
     }
 }
@@ -26,21 +27,21 @@ impl Bench {
 fn a_peer_that_is_there_answers_and_nothing_changes() {
     let mut pair = Pair::new();
     for round in 0..2 {
-        // At first nothing has been sent at all.
+        // In the first round nothing has been sent yet.
         for id in 0..round {
             pair.b.recv(id, &[]);
             pair.a.post(send(id, &[]));
         }
         pair.drive().unwrap();
         assert_eq!(all(&pair)[0].len(), round as usize);
-        pair.a.rc.challenge(pair.now, &mut pair.a.burst);
-        pair.a.leave(pair.now);
+        pair.a.rc.start_challenge(pair.now, &mut pair.a.burst);
+        pair.a.send_burst(pair.now);
         assert!(pair.a.rc.deadline().is_some());
         pair.drive().unwrap();
         assert!(all(&pair).iter().all(Vec::is_empty));
         assert_eq!((pair.a.rc.deadline(), pair.a.rc.stats().unexpected), (None, 0));
-        // It has just answered.
-        pair.a.rc.challenge(pair.now, &mut pair.a.burst);
+        // The peer has just answered, so it is not challenged again.
+        pair.a.rc.start_challenge(pair.now, &mut pair.a.burst);
         assert!(pair.a.burst.is_empty() && pair.a.rc.deadline().is_none());
         pair.now += TIMEOUT;
     }
@@ -52,12 +53,12 @@ fn a_peer_that_is_gone_is_asked_as_often_as_a_request_is_repeated() {
     let mut bench = Bench::with(|cfg| cfg.retries = 2);
     let question = [format!("{} WRITE only of 0 ask 0", bench.psn.previous())];
     assert_eq!(bench.challenge(), question);
-    // It is a question, not two.
+    // The open challenge is not sent twice.
     assert_eq!(bench.challenge(), [""; 0]);
     let start = bench.now;
-    assert_eq!(bench.ask_again().unwrap(), question);
-    assert_eq!(bench.ask_again().unwrap(), question);
-    assert_eq!(bench.ask_again(), Err(Failure::Stale));
+    assert_eq!(bench.repeat_challenge().unwrap(), question);
+    assert_eq!(bench.repeat_challenge().unwrap(), question);
+    assert_eq!(bench.repeat_challenge(), Err(Failure::Stale));
     assert_eq!(bench.now - start, 3 * TIMEOUT);
 }
 
@@ -71,12 +72,12 @@ fn only_a_right_answer_counts() {
     assert!(bench.side.rc.deadline().is_some());
     assert_eq!(bench.side.rc.stats().unexpected, 3);
     let right = answer(Syndrome::ACK, bench.psn.previous());
-    assert!(bench.side.rc.proves_peer(&Packet::parse(&right).unwrap()));
+    assert!(bench.side.rc.has_expected_psn(&Packet::parse(&right).unwrap()));
     bench.take(&right).unwrap();
     assert_eq!((bench.side.rc.deadline(), bench.side.rc.stats().unexpected), (None, 3));
 }
 
-/// What is in flight is a question, too.
+/// An acknowledgement of a request in flight also answers the challenge.
 #[test]
 fn an_acknowledgement_is_an_answer() {
     let mut bench = Bench::new();
@@ -88,7 +89,7 @@ fn an_acknowledgement_is_an_answer() {
     assert_eq!(bench.done(), ok([1]));
 }
 
-/// A peer without a receive does not acknowledge the request that waits, but it answers.
+/// A peer without a receive does not acknowledge the waiting request, but it answers the challenge.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn a_peer_that_is_not_ready_answers() {
@@ -97,8 +98,8 @@ fn a_peer_that_is_not_ready_answers() {
     for _ in 0..20 {
         pair.step().unwrap();
     }
-    pair.a.rc.challenge(pair.now, &mut pair.a.burst);
-    pair.a.leave(pair.now);
+    pair.a.rc.start_challenge(pair.now, &mut pair.a.burst);
+    pair.a.send_burst(pair.now);
     while pair.elapsed() < 20 * TIMEOUT {
         pair.step().unwrap();
     }
@@ -107,8 +108,9 @@ fn a_peer_that_is_not_ready_answers() {
     assert_eq!(pair.a.completions().len(), 1);
 }
 
-/// Kernel rxe does not name the question (`rxe_resp.c`, `duplicate_request`): while it has carried out no
-/// SEND, WRITE or atomic operation, it names 0xFFFFFF, and after a READ what was before that.
+/// Kernel rxe does not acknowledge the PSN of the challenge (`rxe_resp.c`, `duplicate_request`).
+/// While it has carried out no SEND, WRITE or atomic operation it acknowledges 0xFFFFFF, and after
+/// a READ the PSN of the operation before that.
 #[test]
 fn kernel_rxe_answers() {
     let none = Psn::new(0xFF_FFFF);
@@ -116,8 +118,9 @@ fn kernel_rxe_answers() {
         let mut bench = Bench::with(|cfg| cfg.sq_psn = Psn::new(start));
         assert_eq!(bench.challenge().len(), 1);
         let answer_of_rxe = answer(Syndrome::ACK, none);
-        // It proves nothing to whoever looks for the peer's port: no guess is needed.
-        let proves = bench.side.rc.proves_peer(&Packet::parse(&answer_of_rxe).unwrap());
+        // This answer does not prove that it comes from the peer, because its PSN need not be
+        // guessed.
+        let proves = bench.side.rc.has_expected_psn(&Packet::parse(&answer_of_rxe).unwrap());
         assert_eq!(proves, Psn::new(start).previous() == none);
         bench.take(&answer_of_rxe).unwrap();
         assert_eq!(
@@ -140,7 +143,8 @@ fn kernel_rxe_answers() {
     assert_eq!((bench.side.rc.deadline(), bench.side.rc.stats().unexpected), (None, 0));
 }
 
-/// What kernel rxe answers that has taken nothing is no acknowledgement of a first request that was lost.
+/// The answer of a kernel rxe that has received nothing does not acknowledge a first request that
+/// was lost.
 #[test]
 fn an_answer_of_kernel_rxe_acknowledges_nothing() {
     let mut bench = Bench::with(|cfg| cfg.sq_psn = Psn::new(0xFF_FFFF));
@@ -149,14 +153,14 @@ fn an_answer_of_kernel_rxe_acknowledges_nothing() {
     bench.challenge();
     bench.ack(0);
     assert_eq!(bench.done(), ok([]));
-    assert!(!bench.is_asking());
+    assert!(!bench.is_challenge_open());
     bench.wait().unwrap();
-    assert_eq!(bench.said().len(), 1);
+    assert_eq!(bench.sent_words().len(), 1);
     bench.ack(0);
     assert_eq!(bench.done(), ok([1]));
 }
 
-/// Whoever answers to a request has the connection, also where the request is not done.
+/// A peer that answers a request has the connection, even if it does not carry out the request.
 #[test]
 fn a_refusal_for_now_is_an_answer() {
     for refuse in [
@@ -167,14 +171,14 @@ fn a_refusal_for_now_is_an_answer() {
         bench.side.post(send(1, &[]));
         bench.sent();
         bench.challenge();
-        assert!(bench.is_asking());
+        assert!(bench.is_challenge_open());
         refuse(&mut bench).unwrap();
-        assert!(!bench.is_asking());
+        assert!(!bench.is_challenge_open());
         assert_eq!(bench.done(), ok([]));
     }
 }
 
-/// A peer that ends the connection while it is asked has not left it without a word.
+/// A peer that closes the connection while a challenge is open counts as having closed it.
 #[test]
 fn a_peer_that_leaves_is_not_asked() {
     let mut bench = Bench::with(|cfg| cfg.retries = 0);
@@ -182,39 +186,40 @@ fn a_peer_that_leaves_is_not_asked() {
     bench.sent();
     bench.challenge();
     bench.now += TIMEOUT / 2;
-    bench.side.rc.wind_up(bench.now);
-    assert!(!bench.is_asking());
-    while !bench.side.rc.is_wound_up() {
+    bench.side.rc.start_peer_close(bench.now);
+    assert!(!bench.is_challenge_open());
+    while !bench.side.rc.is_peer_close_done() {
         bench.wait().unwrap();
     }
-    assert_eq!(bench.over(), [(1, WcStatus::Flushed)]);
+    assert_eq!(bench.flush(), [(1, WcStatus::Flushed)]);
     assert_eq!(bench.side.rc.deadline(), None);
 }
 
-/// A peer that is known to live is asked on and on, also where nothing else is under way.
+/// A peer that is known to be alive is challenged again and again, even if nothing else is under
+/// way.
 #[test]
 fn a_peer_that_lives_is_asked_again() {
     let mut bench = Bench::with(|cfg| cfg.retries = 1);
-    assert_eq!(bench.side.rc.quiet_for(bench.now), None);
+    assert_eq!(bench.side.rc.silent_for(bench.now), None);
     let question = bench.challenge();
     let start = bench.now;
     for n in 1..20 {
         bench.now += TIMEOUT;
-        assert_eq!(bench.side.rc.quiet_for(bench.now), Some(n * TIMEOUT));
-        bench.side.rc.peer_lives(bench.now);
+        assert_eq!(bench.side.rc.silent_for(bench.now), Some(n * TIMEOUT));
+        bench.side.rc.note_peer_alive(bench.now);
         bench.side.rc.expire(bench.now).unwrap();
-        assert!(bench.side.rc.ask_again(bench.now, &mut bench.side.burst));
+        assert!(bench.side.rc.repeat_challenge(bench.now, &mut bench.side.burst));
         assert_eq!(words(&bench.side.sent()), question);
-        assert!(!bench.side.rc.ask_again(bench.now, &mut bench.side.burst));
+        assert!(!bench.side.rc.repeat_challenge(bench.now, &mut bench.side.burst));
     }
-    assert_eq!(bench.ask_again(), Err(Failure::Stale));
+    assert_eq!(bench.repeat_challenge(), Err(Failure::Stale));
     assert_eq!(bench.now - start, 20 * TIMEOUT);
 
-    // Of what is in flight the time counts since that was sent.
+    // If something is in flight, the silence is measured from the time when it was sent.
     let mut bench = Bench::new();
     bench.challenge();
     bench.now += TIMEOUT / 2;
     bench.side.post(send(1, &[]));
     bench.sent();
-    assert_eq!(bench.side.rc.quiet_for(bench.now + TIMEOUT), Some(TIMEOUT));
+    assert_eq!(bench.side.rc.silent_for(bench.now + TIMEOUT), Some(TIMEOUT));
 }

@@ -1,7 +1,8 @@
-//! What the requester sends, and what it does with answers made by hand, or with none.
+//! Tests of the requester: what it sends, and how it reacts to responses made by hand and to
+//! silence.
 
 mod challenge;
-mod leave;
+mod peer_close;
 mod responses;
 mod waiting;
 
@@ -10,15 +11,15 @@ use wire::rocev2::NakCode;
 use super::*;
 use crate::{Mw, Remote, SendOp, WcOp, WcStatus};
 
-/// A side with what it has sent.
+/// A side, and the PSN of its first packet.
 struct Bench {
     side: Side,
     now: Instant,
-    /// Its first packet's number.
+    /// The PSN of its first packet.
     psn: Psn,
 }
 
-/// IBA's timeout 17.
+/// IBA's timeout with the code 17.
 const TIMEOUT: Duration = Duration::from_nanos(4096 << 17);
 const NOWHERE: Remote = Remote { addr: 0x1000, key: 5 };
 
@@ -34,7 +35,7 @@ impl Bench {
         Bench { side: Side::new(cfg, now), now, psn: cfg.sq_psn }
     }
 
-    /// What leaves now.
+    /// The packets that are sent now.
     fn sent(&mut self) -> Vec<Vec<u8>> {
         let mut sent = Vec::new();
         while self.side.rc.wants_tx() {
@@ -51,13 +52,13 @@ impl Bench {
         Ok(())
     }
 
-    fn said(&mut self) -> Vec<String> {
+    fn sent_words(&mut self) -> Vec<String> {
         words(&self.sent())
     }
 
-    /// Time goes to the next deadline.
+    /// Advances the clock to the next deadline. Returns the time that has passed.
     fn wait(&mut self) -> Result<Duration, Failure> {
-        let at = self.side.rc.deadline().expect("something is waited for");
+        let at = self.side.rc.deadline().expect("a deadline is set");
         let waited = at.saturating_duration_since(self.now);
         self.now = at;
         self.side.rc.expire(at)?;
@@ -94,13 +95,13 @@ impl Bench {
         self.take(&packet(opcode, self.psn + ahead, extension, &vec![9; len]))
     }
 
-    /// Ids and statuses of what has completed.
+    /// Ids and statuses of the completions.
     fn done(&self) -> Vec<(u64, WcStatus)> {
         self.side.completions().iter().map(|wc| (wc.id, wc.status)).collect()
     }
 
-    /// The same, once all is over.
-    fn over(&mut self) -> Vec<(u64, WcStatus)> {
+    /// Flushes the queue pair. Returns the ids and statuses of the completions.
+    fn flush(&mut self) -> Vec<(u64, WcStatus)> {
         self.side.rc.flush();
         self.done()
     }
@@ -140,9 +141,9 @@ fn packets_of_messages() {
         format!("{} READ request of 257 ask 0", psn(8)),
         format!("{} FETCH ADD ask 0", psn(10)),
     ];
-    assert_eq!(bench.said(), expected);
+    assert_eq!(bench.sent_words(), expected);
     assert!(!bench.side.rc.wants_tx());
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.sent_words(), [""; 0]);
 }
 
 #[test]
@@ -161,14 +162,14 @@ fn a_fence_and_the_depth_hold_back() {
         bench.side.post(read(id, &[sink.seg(0, 1)], NOWHERE));
     }
     bench.side.post(crate::SendWr { fence: true, ..send(3, &[]) });
-    assert_eq!(bench.said().len(), 2);
+    assert_eq!(bench.sent_words().len(), 2);
     bench.response(wire::rocev2::Position::Only, 0, 1).unwrap();
-    assert_eq!(bench.said().len(), 1);
+    assert_eq!(bench.sent_words().len(), 1);
     bench.response(wire::rocev2::Position::Only, 1, 1).unwrap();
-    assert_eq!(bench.said().len(), 0);
+    assert_eq!(bench.sent_words().len(), 0);
     bench.response(wire::rocev2::Position::Only, 2, 1).unwrap();
-    assert_eq!(bench.said(), [format!("{} SEND only ask 0", bench.psn + 3)]);
-    // With a depth of 0 nothing starts, and nothing spins.
+    assert_eq!(bench.sent_words(), [format!("{} SEND only ask 0", bench.psn + 3)]);
+    // With a depth of 0 no READ starts, and the requester does not report that it is ready.
     let bench = Bench::with(|cfg| cfg.initiator_depth = 0);
     bench.side.post(read(0, &[], NOWHERE));
     assert!(!bench.side.rc.wants_tx() && !bench.side.rc.is_drained());
@@ -182,46 +183,46 @@ fn a_bind_waits_for_what_is_before_it_and_is_waited_for() {
     bench.side.post(send(1, &[]));
     let key = bench.side.bind(2, &window, Some(shown.view(0, 8)));
     bench.side.post(send(3, &[]));
-    assert_eq!(bench.said().len(), 1);
+    assert_eq!(bench.sent_words().len(), 1);
     assert_eq!(window.state(key), crate::BindState::Posted);
     bench.ack(0);
-    assert_eq!(bench.said(), [format!("{} SEND only ask 0", bench.psn + 1)]);
+    assert_eq!(bench.sent_words(), [format!("{} SEND only ask 0", bench.psn + 1)]);
     assert_eq!(window.state(key), crate::BindState::Bound);
     bench.ack(1);
     assert_eq!(bench.done(), ok([1, 2, 3]));
 
-    // One that fails ends the connection.
+    // A bind that fails ends the connection.
     let mut gone = bench.side.buf(8);
     bench.side.bind(4, &window, Some(gone.view(0, 8)));
     gone.mr = None;
     assert_eq!(bench.try_send(), Err(Failure::Local));
-    assert_eq!(bench.over(), [(4, WcStatus::BindFailed)]);
+    assert_eq!(bench.flush(), [(4, WcStatus::BindFailed)]);
 }
 
 #[test]
 fn local_memory_that_goes_away() {
-    // Of a SEND behind others: these are waited for.
+    // The memory of a SEND is deregistered while earlier SENDs are in flight: these complete first.
     let mut bench = Bench::new();
     let (buf, mut gone) = (bench.side.buf(8), bench.side.buf(8));
     bench.side.post(send(1, &[buf.seg(0, 8)]));
     bench.side.post(send(2, &[gone.seg(0, 8)]));
     bench.side.post(send(3, &[buf.seg(0, 8)]));
     gone.mr = None;
-    assert_eq!(bench.said().len(), 1);
+    assert_eq!(bench.sent_words().len(), 1);
     assert!(!bench.side.rc.wants_tx());
     bench.ack(0);
     assert_eq!(bench.try_send(), Err(Failure::Local));
     let done = [(1, WcStatus::Success), (2, WcStatus::LocalProtection), (3, WcStatus::Flushed)];
-    assert_eq!(bench.over(), done);
+    assert_eq!(bench.flush(), done);
 
-    // Where a READ goes to.
+    // The sink of a READ is deregistered.
     let mut bench = Bench::new();
     let mut sink = bench.side.buf(8);
     bench.side.post(read(1, &[sink.seg(0, 8)], NOWHERE));
     bench.sent();
     sink.mr = None;
     assert_eq!(bench.response(wire::rocev2::Position::Only, 0, 8), Err(Failure::Local));
-    assert_eq!(bench.over(), [(1, WcStatus::LocalProtection)]);
+    assert_eq!(bench.flush(), [(1, WcStatus::LocalProtection)]);
     assert_eq!(sink.bytes(), [0; 8]);
 }
 
@@ -229,17 +230,18 @@ fn local_memory_that_goes_away() {
 fn a_message_beyond_the_standard() {
     let mut bench = Bench::new();
     let start = std::ptr::dangling_mut();
-    // SAFETY: there is no such memory, but nothing is ever placed in it: the request is too long.
+    // SAFETY: there is no such memory, but nothing is ever placed in it, because the request is too
+    // long.
     let region =
         unsafe { crate::Mr::new(&bench.side.keys, bench.side.pd, start, 1 << 32, LOCAL, false) }
             .unwrap();
     let sink = crate::Segment { addr: start as u64, len: (1 << 31) + 1, key: region.lkey() };
     bench.side.post(send(1, &[]));
     bench.side.post(read(2, &[sink], NOWHERE));
-    assert_eq!(bench.said().len(), 1);
+    assert_eq!(bench.sent_words().len(), 1);
     bench.ack(0);
     assert_eq!(bench.try_send(), Err(Failure::Local));
-    assert_eq!(bench.over(), [(1, WcStatus::Success), (2, WcStatus::LocalLength)]);
+    assert_eq!(bench.flush(), [(1, WcStatus::Success), (2, WcStatus::LocalLength)]);
 }
 
 #[test]
@@ -248,10 +250,10 @@ fn flushed_for_no_fault_of_its_own() {
     bench.side.post(send(1, &[]));
     bench.sent();
     bench.side.recv(5, &[]);
-    assert_eq!(bench.over(), [(1, WcStatus::Flushed)]);
+    assert_eq!(bench.flush(), [(1, WcStatus::Flushed)]);
     assert_eq!(bench.side.received(), [wc(5, WcOp::Recv, 0, WcStatus::Flushed)]);
     bench.side.post(send(2, &[]));
     assert!(!bench.side.rc.wants_tx());
-    assert_eq!(bench.over(), [(2, WcStatus::Flushed)]);
+    assert_eq!(bench.flush(), [(2, WcStatus::Flushed)]);
     assert_eq!(bench.side.rc.expire(bench.now), Err(Failure::Flushed));
 }

@@ -1,4 +1,4 @@
-//! Answers to requests.
+//! Responses to requests.
 
 use wire::rocev2::AtomicAckEth;
 
@@ -16,7 +16,7 @@ fn a_cumulative_acknowledgement() {
     assert_eq!(bench.done(), []);
     bench.ack(6);
     assert_eq!(bench.done(), ok([0, 1]));
-    // Old ones, and ones for what was never sent.
+    // Old PSNs, and PSNs that were never sent.
     for ahead in [1, 12, 13, 1000] {
         bench.ack(ahead);
         bench.nak(NakCode::RemoteAccess, ahead).unwrap();
@@ -47,8 +47,8 @@ fn each_nak_and_its_status() {
         bench.sent();
         assert_eq!(bench.nak(code, 3), Err(Failure::Refused(code)));
         assert_eq!(bench.try_send(), Ok(()));
-        bench.side.rc.last_words(&mut bench.side.burst);
-        assert_eq!(bench.side.sent(), [[]; 0], "the peer knows");
+        bench.side.rc.transmit_fatal_nak(&mut bench.side.burst);
+        assert_eq!(bench.side.sent(), [[]; 0], "the peer already knows of the failure");
         assert_eq!(
             bench
                 .side
@@ -56,7 +56,7 @@ fn each_nak_and_its_status() {
                 .receive(bench.now, &Packet::parse(&answer(Syndrome::ACK, bench.psn)).unwrap()),
             Err(Failure::Refused(code))
         );
-        assert_eq!(bench.over(), [(0, WcStatus::Success), (1, status), (2, WcStatus::Flushed)]);
+        assert_eq!(bench.flush(), [(0, WcStatus::Success), (1, status), (2, WcStatus::Flushed)]);
     }
 }
 
@@ -67,7 +67,7 @@ fn a_reserved_syndrome_makes_no_sense() {
     bench.sent();
     let reserved = answer(Syndrome::Reserved(0x45), bench.psn);
     assert_eq!(bench.take(&reserved), Err(Failure::BadResponse));
-    assert_eq!(bench.over(), [(0, WcStatus::BadResponse)]);
+    assert_eq!(bench.flush(), [(0, WcStatus::BadResponse)]);
 }
 
 #[test]
@@ -80,23 +80,24 @@ fn a_read_and_its_responses() {
     bench.side.post(send(3, &[]));
     let sent = bench.sent();
     assert_eq!(sent.len(), 3);
-    // It acknowledges what was before it.
+    // The response acknowledges everything before it.
     bench.response(First, 1, OCTETS).unwrap();
     assert_eq!(bench.done(), ok([1]));
-    // One is missing: the rest is asked for. That what was under way comes as well means nothing.
+    // A response is missing: the requester asks for the rest. Further responses that were under way
+    // have no effect.
     bench.response(Last, 4, 1).unwrap();
     let expected = [
         format!("{} READ request of {} ask 0", bench.psn + 2, 2 * OCTETS + 1),
         format!("{} SEND only ask 0", bench.psn + 5),
     ];
-    assert_eq!(bench.said(), expected);
+    assert_eq!(bench.sent_words(), expected);
     bench.ack(5);
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.sent_words(), [""; 0]);
     assert_eq!(sink.bytes()[OCTETS..], [0; 2 * OCTETS + 1]);
-    // The responder may go on where it was, or begin anew.
+    // The responder may continue the old response or start a new one.
     bench.response(Middle, 2, OCTETS).unwrap();
     bench.response(First, 3, OCTETS).unwrap();
-    // A copy of an old one.
+    // A copy of an old response.
     bench.response(First, 1, OCTETS).unwrap();
     bench.response(Last, 4, 1).unwrap();
     assert_eq!(bench.done(), ok([2]));
@@ -197,7 +198,7 @@ fn responses_that_make_no_sense() {
             "to a SEND" => [(1, WcStatus::Success), (2, WcStatus::BadResponse)],
             _ => [(1, WcStatus::BadResponse), (2, WcStatus::Flushed)],
         };
-        assert_eq!(bench.over(), first, "{name}");
+        assert_eq!(bench.flush(), first, "{name}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Losses, receivers that are not ready, peers that are silent.
+//! Losses, receivers that are not ready, and silent peers.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn the_window_asks_for_an_acknowledgement_when_it_is_full() {
         bench.side.post(send(1, &[buf.seg(0, 1000 * OCTETS)]));
         let mut ahead = 0;
         while ahead < 1000 {
-            let sent = bench.said();
+            let sent = bench.sent_words();
             assert_eq!(sent.len(), (window as usize).min(1000 - ahead as usize));
             let asks: Vec<_> = sent.iter().map(|packet| packet.contains("ask")).collect();
             assert!(asks.chunks_exact(64).all(|some| some.contains(&true)), "{window}");
@@ -32,9 +32,10 @@ fn a_sequence_error_goes_back() {
     }
     let sent = bench.sent();
     bench.nak(NakCode::SequenceError, 3).unwrap();
-    assert_eq!(bench.done(), ok([0]), "it acknowledges what is before");
+    assert_eq!(bench.done(), ok([0]), "the NAK acknowledges earlier packets");
     assert_eq!(bench.sent(), sent[3..]);
-    // A copy of it is not about what has been sent again, if it comes sooner than an answer can.
+    // A NAK that comes sooner than an answer can come does not refer to the packets that were sent
+    // again.
     bench.now += Duration::from_millis(2);
     bench.ack(3);
     bench.nak(NakCode::SequenceError, 4).unwrap();
@@ -49,7 +50,7 @@ fn a_sequence_error_goes_back() {
 fn a_copy_of_a_sequence_error_does_nothing() {
     let mut bench = Bench::new();
     let buf = bench.side.buf(6 * OCTETS);
-    // A round trip is measured.
+    // This exchange measures a round trip.
     bench.side.post(send(0, &[]));
     bench.sent();
     bench.now += Duration::from_millis(4);
@@ -73,21 +74,22 @@ fn a_receiver_that_is_not_ready_is_waited_for() {
         bench.side.post(send(id, &[]));
     }
     bench.sent();
-    // 1.28 ms.
+    // The code 14 stands for 1.28 ms.
     bench.rnr(14, 1).unwrap();
     assert_eq!(bench.done(), ok([0]));
-    assert_eq!(bench.said(), [""; 0]);
-    // What the peer says of the packets behind it does not cut the wait short, nor does a copy make it longer.
+    assert_eq!(bench.sent_words(), [""; 0]);
+    // A NAK for the packets after it does not shorten the wait, and a copy of the RNR NAK does not
+    // prolong it.
     bench.now += Duration::from_millis(1);
     bench.nak(NakCode::SequenceError, 1).unwrap();
     bench.rnr(14, 1).unwrap();
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.sent_words(), [""; 0]);
     assert_eq!(bench.wait(), Ok(Duration::from_micros(280)));
-    assert_eq!(bench.said().len(), 2);
+    assert_eq!(bench.sent_words().len(), 2);
     bench.rnr(14, 1).unwrap();
-    // An acknowledgement does: it was a late copy.
+    // An acknowledgement ends the wait: the RNR NAK was a late copy.
     bench.ack(1);
-    assert_eq!(bench.said().len(), 1);
+    assert_eq!(bench.sent_words().len(), 1);
     bench.ack(2);
     assert_eq!(bench.done(), ok([1, 2]));
     assert_eq!(bench.side.rc.stats().rx_rnr_naks, 3);
@@ -100,23 +102,23 @@ fn a_receiver_that_is_never_ready() {
         bench.side.post(send(id, &[]));
     }
     bench.sent();
-    // It counts from the last message that it took.
+    // The retries are counted from the last message that the peer has accepted.
     for ahead in [0, 1] {
         for _ in 0..3 {
             bench.rnr(1, ahead).unwrap();
             assert_eq!(bench.wait(), Ok(Duration::from_micros(10)));
-            assert_eq!(bench.said().len(), 3 - ahead as usize);
+            assert_eq!(bench.sent_words().len(), 3 - ahead as usize);
         }
     }
     assert_eq!(bench.rnr(1, 1), Err(Failure::ReceiverNotReady));
     let done = [(0, WcStatus::Success), (1, WcStatus::ReceiverNotReady), (2, WcStatus::Flushed)];
-    assert_eq!(bench.over(), done);
+    assert_eq!(bench.flush(), done);
 
-    // With 7 it is asked for ever.
+    // With the value 7 the number of retries is not limited.
     let mut bench = Bench::new();
     bench.side.post(send(0, &[]));
     for _ in 0..if cfg!(miri) { 10 } else { 1000 } {
-        assert_eq!(bench.said().len(), 1);
+        assert_eq!(bench.sent_words().len(), 1);
         bench.rnr(0, 0).unwrap();
         assert_eq!(bench.wait(), Ok(Duration::from_micros(655_360)));
     }
@@ -133,7 +135,8 @@ fn a_peer_that_is_dead() {
         assert_eq!(sent.len(), 11);
         let failure = loop {
             match bench.wait() {
-                // The oldest alone: it is not known whether more would arrive.
+                // Only the oldest packet is sent, because it is not known whether more would
+                // arrive.
                 Ok(_) => assert_eq!(bench.sent(), sent[..1]),
                 Err(failure) => break failure,
             }
@@ -142,15 +145,17 @@ fn a_peer_that_is_dead() {
         assert_eq!(bench.now - start, TIMEOUT * (u32::from(retries) + 1));
         let stats = bench.side.rc.stats();
         assert_eq!(stats.timeouts, retries.into());
-        // 5, 10, 20 ... 320 ms: seven in each timeout but for the time they take.
+        // Probes come after 5, 10, 20 ... 320 ms. Because of their sum, only six fit into a
+        // timeout.
         assert_eq!(stats.probes, 6 * (u64::from(retries) + 1), "{stats:?}");
-        assert_eq!(bench.over(), [(0, WcStatus::Transport), (1, WcStatus::Flushed)]);
+        assert_eq!(bench.flush(), [(0, WcStatus::Transport), (1, WcStatus::Flushed)]);
         assert_eq!(bench.side.rc.deadline(), None);
     }
 }
 
-/// softroce asks for an ACK timeout of 17 and 6 retries (its test `default_times`). With these a connection reports the
-/// death of its peer within 5 s, whatever the peer has sent last, where nothing is known of its host.
+/// softroce uses an ACK timeout of 17 and 6 retries (its test `default_times`). With these values a
+/// connection reports the death of its peer within 5 s, whatever the peer has sent last, if nothing
+/// is known of the peer's host.
 #[test]
 fn a_peer_that_dies_is_told_of_within_five_seconds() {
     const USUAL: fn(&mut RcCfg) = |cfg| (cfg.ack_timeout, cfg.retries) = (17, 6);
@@ -190,7 +195,7 @@ fn a_peer_that_dies_is_told_of_within_five_seconds() {
         assert_eq!(failed, Failure::Silent, "{last}");
         let silent = bench.now - heard;
         assert!(silent < Duration::from_secs(5), "{last}: {silent:?}");
-        assert_eq!(bench.over(), [(1, WcStatus::Transport)], "{last}");
+        assert_eq!(bench.flush(), [(1, WcStatus::Transport)], "{last}");
     }
 }
 
@@ -202,7 +207,8 @@ fn silent_for_a_timeout(bench: &mut Bench) {
     }
 }
 
-/// Answers that take longer than a probe does are learned of, also where none says how long it took (Karn).
+/// The requester adapts to answers that take longer than a probe, even if none of them measures a
+/// round trip (Karn's algorithm).
 #[test]
 fn a_peer_that_becomes_slow_is_not_asked_twice_for_long() {
     for (delay, repeated) in [(6, 1), (8, 1), (12, 1), (100, 4)] {
@@ -230,13 +236,17 @@ fn a_peer_that_becomes_slow_is_not_asked_twice_for_long() {
         let stats = bench.side.rc.stats();
         assert_eq!((stats.repeated, stats.probes), (repeated, repeated), "{delay} ms");
 
-        // It is quick again, and a packet is lost.
+        // The peer is fast again, and a packet is lost.
         for _ in 0..100 {
             exchange(&mut bench, quick);
         }
         bench.side.post(send(9999, &[]));
         bench.sent();
-        assert_eq!(bench.wait(), Ok(Duration::from_millis(5)), "after {delay} ms");
+        assert_eq!(
+            bench.wait(),
+            Ok(Duration::from_millis(5)),
+            "after answers that took {delay} ms"
+        );
     }
 }
 
@@ -248,7 +258,7 @@ fn a_timeout_that_is_too_short_for_software() {
     let start = bench.now;
     while bench.wait().is_ok() {}
     assert_eq!(bench.now - start, Duration::from_millis(32));
-    assert_eq!(bench.over(), [(0, WcStatus::Transport)]);
+    assert_eq!(bench.flush(), [(0, WcStatus::Transport)]);
 }
 
 #[test]
@@ -258,7 +268,7 @@ fn without_a_timeout_there_are_probes_for_ever() {
     bench.sent();
     for _ in 0..100 {
         assert!(bench.wait().unwrap() <= Duration::from_secs(1));
-        assert_eq!(bench.said().len(), 1);
+        assert_eq!(bench.sent_words().len(), 1);
     }
     bench.ack(0);
     assert_eq!(bench.done(), ok([0]));
@@ -273,7 +283,7 @@ fn a_late_acknowledgement_is_no_loss() {
     bench.wait().unwrap();
     assert_eq!(bench.sent().len(), 1);
     bench.ack(63);
-    // The window is as it was.
+    // The window has its original size.
     assert_eq!(bench.sent().len(), 36);
     assert_eq!(bench.side.rc.stats().repeated, 1);
 }
@@ -290,14 +300,15 @@ fn a_loss_halves_the_window_and_it_grows_again() {
     let mut acked = 32;
     for grown in 33..=64 {
         bench.ack(acked - 1);
-        assert_eq!(bench.sent().len(), grown, "by one with each window");
+        assert_eq!(bench.sent().len(), grown, "the window grows by one packet per round trip");
         acked += grown as u32;
     }
     bench.ack(acked - 1);
-    assert_eq!(bench.sent().len(), 64, "and no further");
+    assert_eq!(bench.sent().len(), 64, "the window has its maximum size");
 }
 
-/// A peer that is known to live is asked for as long as that is known, and for two timeouts more.
+/// A peer that is known to be alive is sent requests for as long as that is known, and for two
+/// timeouts more.
 #[test]
 fn a_peer_that_lives_is_waited_for() {
     let mut bench = Bench::with(|cfg| cfg.retries = 2);
@@ -306,22 +317,22 @@ fn a_peer_that_lives_is_waited_for() {
     let (start, known) = (bench.now, 20 * TIMEOUT);
     let failed = loop {
         if bench.now - start <= known {
-            bench.side.rc.peer_lives(bench.now);
+            bench.side.rc.note_peer_alive(bench.now);
         }
-        let quiet = bench.side.rc.quiet_for(bench.now).unwrap();
+        let quiet = bench.side.rc.silent_for(bench.now).unwrap();
         assert_eq!(quiet, bench.now - start);
         if let Err(failure) = bench.wait() {
             break failure;
         }
-        assert!(!bench.sent().is_empty(), "it asks each time");
+        assert!(!bench.sent().is_empty(), "each expiry sends a packet");
     };
     assert_eq!(failed, Failure::Silent);
     let lasted = bench.now - start;
     assert!(known + 2 * TIMEOUT <= lasted && lasted <= known + 4 * TIMEOUT, "{lasted:?}");
-    assert_eq!(bench.over(), [(1, WcStatus::Transport)]);
+    assert_eq!(bench.flush(), [(1, WcStatus::Transport)]);
 }
 
-/// When it answers at last, everything is as it was: its silence has used up no retries.
+/// When the peer answers at last, everything continues: its silence has used up no retries.
 #[test]
 fn a_peer_that_was_silent_for_long_goes_on() {
     let mut bench = Bench::with(|cfg| cfg.retries = 2);
@@ -330,15 +341,15 @@ fn a_peer_that_was_silent_for_long_goes_on() {
         bench.sent();
         let start = bench.now;
         while bench.now - start < 15 * TIMEOUT {
-            bench.side.rc.peer_lives(bench.now);
+            bench.side.rc.note_peer_alive(bench.now);
             bench.wait().unwrap();
             bench.sent();
         }
         bench.ack(id as u32);
-        assert_eq!(bench.side.rc.quiet_for(bench.now), None);
+        assert_eq!(bench.side.rc.silent_for(bench.now), None);
     }
     assert_eq!(bench.done(), ok([0, 1]));
-    // Nobody knows anything of it any more: as often as was agreed on.
+    // Nothing is known of the peer any more: there are as many retries as were agreed on.
     bench.side.post(send(2, &[]));
     bench.sent();
     let start = bench.now;

@@ -1,20 +1,22 @@
-//! The peer takes its leave: it takes nothing new, and may have taken what is in flight.
+//! The peer closes the connection: it accepts no new requests, but may have carried out those in
+//! flight.
 
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
 impl Bench {
-    fn wind_up(&mut self) {
-        self.side.rc.wind_up(self.now);
+    fn start_peer_close(&mut self) {
+        self.side.rc.start_peer_close(self.now);
     }
 
-    /// Waits as long as it does; how long, and what it sends meanwhile and when.
-    fn wait_it_out(&mut self) -> (Duration, Vec<(Duration, Vec<String>)>) {
-        let (start, mut said) = (self.now, vec![(Duration::ZERO, self.said())]);
-        while !self.side.rc.is_wound_up() {
+    /// Waits until the close is done. Returns how long that took, and the packets sent meanwhile
+    /// with their times.
+    fn wait_until_done(&mut self) -> (Duration, Vec<(Duration, Vec<String>)>) {
+        let (start, mut said) = (self.now, vec![(Duration::ZERO, self.sent_words())]);
+        while !self.side.rc.is_peer_close_done() {
             self.wait().unwrap();
-            let now = self.said();
+            let now = self.sent_words();
             if !now.is_empty() {
                 said.push((self.now - start, now));
             }
@@ -26,18 +28,18 @@ impl Bench {
 #[test]
 fn nothing_is_in_flight() {
     let mut bench = Bench::new();
-    assert!(!bench.side.rc.is_wound_up());
-    bench.wind_up();
-    assert!(bench.side.rc.is_wound_up());
+    assert!(!bench.side.rc.is_peer_close_done());
+    bench.start_peer_close();
+    assert!(bench.side.rc.is_peer_close_done());
     assert_eq!(bench.side.rc.deadline(), None);
 
-    // What has been posted, but not sent, stays unsent.
+    // A request that is posted but not sent stays unsent.
     let mut bench = Bench::new();
     bench.side.post(send(1, &[]));
     bench.ack(0);
-    bench.wind_up();
-    assert!(bench.side.rc.is_wound_up() && !bench.side.rc.wants_tx());
-    assert_eq!(bench.over(), [(1, WcStatus::Flushed)]);
+    bench.start_peer_close();
+    assert!(bench.side.rc.is_peer_close_done() && !bench.side.rc.wants_tx());
+    assert_eq!(bench.flush(), [(1, WcStatus::Flushed)]);
 }
 
 #[test]
@@ -48,19 +50,20 @@ fn what_was_taken_is_asked_for_at_once() {
     bench.side.post(send(2, &[]));
     bench.sent();
     bench.side.post(send(3, &[]));
-    bench.wind_up();
-    assert!(!bench.side.rc.is_wound_up());
-    assert_eq!(bench.said(), [format!("{} SEND first ask 256", bench.psn)]);
+    bench.start_peer_close();
+    assert!(!bench.side.rc.is_peer_close_done());
+    assert_eq!(bench.sent_words(), [format!("{} SEND first ask 256", bench.psn)]);
     bench.ack(4);
-    assert!(bench.side.rc.is_wound_up());
-    assert_eq!(bench.said(), [""; 0]);
+    assert!(bench.side.rc.is_peer_close_done());
+    assert_eq!(bench.sent_words(), [""; 0]);
     assert_eq!(
-        bench.over(),
+        bench.flush(),
         [(1, WcStatus::Success), (2, WcStatus::Success), (3, WcStatus::Flushed)]
     );
 }
 
-/// What the peer has not taken it does not answer: what is before it is done nevertheless.
+/// The peer does not answer for a message that it has received in part. Earlier messages complete
+/// nevertheless.
 #[test]
 fn what_was_taken_in_part_is_not_done() {
     let mut bench = Bench::new();
@@ -68,32 +71,32 @@ fn what_was_taken_in_part_is_not_done() {
     bench.side.post(send(1, &[]));
     bench.side.post(send(2, &[buf.seg(0, 4 * OCTETS)]));
     let sent = bench.sent();
-    bench.wind_up();
+    bench.start_peer_close();
     assert_eq!(bench.sent(), sent[..1]);
     bench.now += 2 * MS;
     bench.ack(2);
-    let (time, _) = bench.wait_it_out();
-    assert_eq!(time, 50 * MS, "since the last that was heard");
-    assert_eq!(bench.over(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
+    let (time, _) = bench.wait_until_done();
+    assert_eq!(time, 50 * MS, "the silence counts from the last answer");
+    assert_eq!(bench.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
 }
 
-/// As a kernel does, whose queue pair is gone.
+/// This is what a kernel does whose queue pair is gone.
 #[test]
 fn a_peer_that_answers_nothing() {
     let mut bench = Bench::new();
     bench.side.post(send(1, &[]));
-    let first = bench.said();
-    // It had been silent before, for long.
+    let first = bench.sent_words();
+    // The peer had already been silent for long.
     for _ in 0..4 {
         bench.wait().unwrap();
         bench.sent();
     }
-    bench.wind_up();
-    bench.wind_up();
-    let (time, said) = bench.wait_it_out();
+    bench.start_peer_close();
+    bench.start_peer_close();
+    let (time, said) = bench.wait_until_done();
     assert_eq!(time, 50 * MS);
     assert_eq!(said, [0, 5, 15, 35].map(|at| (at * MS, first.clone())));
-    assert_eq!(bench.over(), [(1, WcStatus::Flushed)]);
+    assert_eq!(bench.flush(), [(1, WcStatus::Flushed)]);
     assert_eq!(bench.side.rc.deadline(), None);
 }
 
@@ -105,14 +108,14 @@ fn a_peer_that_is_far_away() {
     bench.now += 20 * MS;
     bench.ack(0);
     bench.side.post(send(2, &[]));
-    let second = bench.said();
-    bench.wind_up();
-    let (time, said) = bench.wait_it_out();
+    let second = bench.sent_words();
+    bench.start_peer_close();
+    let (time, said) = bench.wait_until_done();
     assert_eq!(time, 320 * MS);
     assert_eq!(said, [0, 80, 240].map(|at| (at * MS, second.clone())));
 }
 
-/// However it answers, it does not keep us for long.
+/// Whatever the peer answers, the close takes only a limited time.
 #[test]
 fn a_peer_that_takes_its_time() {
     let mut bench = Bench::new();
@@ -120,11 +123,11 @@ fn a_peer_that_takes_its_time() {
     bench.side.post(send(1, &[buf.seg(0, 60 * OCTETS)]));
     bench.sent();
     let start = bench.now;
-    bench.wind_up();
+    bench.start_peer_close();
     for ahead in 0.. {
         bench.now += 49 * MS;
         bench.side.rc.expire(bench.now).unwrap();
-        if bench.side.rc.is_wound_up() {
+        if bench.side.rc.is_peer_close_done() {
             break;
         }
         bench.sent();
@@ -132,21 +135,21 @@ fn a_peer_that_takes_its_time() {
     }
     let time = bench.now - start;
     assert!((2000 * MS..2049 * MS).contains(&time), "{time:?}");
-    assert_eq!(bench.over(), [(1, WcStatus::Flushed)]);
+    assert_eq!(bench.flush(), [(1, WcStatus::Flushed)]);
 }
 
-/// The retries that were agreed on are not exceeded.
+/// The number of retries that was agreed on is not exceeded.
 #[test]
 fn a_peer_that_was_to_be_given_up_sooner() {
     let mut bench = Bench::with(|cfg| (cfg.ack_timeout, cfg.retries) = (1, 0));
     bench.side.post(send(1, &[]));
     bench.sent();
-    bench.wind_up();
-    assert_eq!(bench.wait_it_out().0, 32 * MS);
-    assert_eq!(bench.over(), [(1, WcStatus::Flushed)]);
+    bench.start_peer_close();
+    assert_eq!(bench.wait_until_done().0, 32 * MS);
+    assert_eq!(bench.flush(), [(1, WcStatus::Flushed)]);
 }
 
-/// A receiver that was not ready will not be any more.
+/// A receiver that was not ready will not become ready any more.
 #[test]
 fn what_the_peer_had_no_buffer_for_is_given_up() {
     let mut bench = Bench::new();
@@ -154,12 +157,13 @@ fn what_the_peer_had_no_buffer_for_is_given_up() {
     bench.side.post(send(2, &[]));
     bench.sent();
     bench.rnr(0, 1).unwrap();
-    bench.wind_up();
-    assert!(bench.side.rc.is_wound_up());
-    assert_eq!(bench.over(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
+    bench.start_peer_close();
+    assert!(bench.side.rc.is_peer_close_done());
+    assert_eq!(bench.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
 }
 
-/// Of a message that did not fit into the window, the rest is not sent: it cannot arrive.
+/// The rest of a message that did not fit into the window is not sent, because it cannot be
+/// received.
 #[test]
 fn a_message_that_was_sent_in_part_is_given_up() {
     let mut bench = Bench::with(|cfg| cfg.window = 4);
@@ -167,26 +171,26 @@ fn a_message_that_was_sent_in_part_is_given_up() {
     bench.side.post(send(1, &[buf.seg(0, 2 * OCTETS)]));
     bench.side.post(send(2, &[buf.seg(0, 6 * OCTETS)]));
     assert_eq!(bench.sent().len(), 4);
-    bench.wind_up();
-    assert_eq!(bench.said(), [format!("{} SEND first ask 256", bench.psn)]);
+    bench.start_peer_close();
+    assert_eq!(bench.sent_words(), [format!("{} SEND first ask 256", bench.psn)]);
     bench.ack(0);
-    assert!(!bench.side.rc.is_wound_up());
+    assert!(!bench.side.rc.is_peer_close_done());
     bench.sent();
     bench.ack(2);
-    assert!(bench.side.rc.is_wound_up());
-    assert_eq!(bench.over(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
+    assert!(bench.side.rc.is_peer_close_done());
+    assert_eq!(bench.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
 
-    // Nor is a window bound that was waiting.
+    // A window that waits to be bound is not bound either.
     let mut bench = Bench::new();
     let (shown, window) = (bench.side.buf(8), Mw::new(&bench.side.keys, bench.side.pd, false));
     bench.side.post(send(1, &[]));
     bench.sent();
     let key = bench.side.bind(2, &window, Some(shown.view(0, 8)));
-    bench.wind_up();
+    bench.start_peer_close();
     bench.sent();
     bench.ack(0);
-    assert!(bench.side.rc.is_wound_up() && !bench.side.rc.wants_tx());
-    assert_eq!(bench.over(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
+    assert!(bench.side.rc.is_peer_close_done() && !bench.side.rc.wants_tx());
+    assert_eq!(bench.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
     assert_ne!(window.state(key), crate::BindState::Bound);
 }
 
@@ -197,11 +201,11 @@ fn reads_are_asked_for_again() {
     bench.side.post(read(1, &[buf.seg(0, 3 * OCTETS)], NOWHERE));
     bench.sent();
     bench.response(wire::rocev2::Position::First, 0, OCTETS).unwrap();
-    bench.wind_up();
-    assert_eq!(bench.said(), [format!("{} READ request of 512 ask 0", bench.psn + 1)]);
+    bench.start_peer_close();
+    assert_eq!(bench.sent_words(), [format!("{} READ request of 512 ask 0", bench.psn + 1)]);
     bench.response(wire::rocev2::Position::First, 1, OCTETS).unwrap();
-    assert!(!bench.side.rc.is_wound_up());
+    assert!(!bench.side.rc.is_peer_close_done());
     bench.response(wire::rocev2::Position::Last, 2, OCTETS).unwrap();
-    assert!(bench.side.rc.is_wound_up());
-    assert_eq!(bench.over(), ok([1]));
+    assert!(bench.side.rc.is_peer_close_done());
+    assert_eq!(bench.flush(), ok([1]));
 }

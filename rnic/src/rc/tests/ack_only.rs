@@ -1,30 +1,30 @@
-//! A side that has ended the connection, and what it still answers.
+//! A side that has closed the connection, and what it still answers.
 
 use super::*;
 use crate::{Remote, WcStatus};
 
-/// The side that has ended it, and what it still answers.
-struct Left {
+/// The side that has closed the connection.
+struct Closed {
     queues: Queues,
-    rest: Rest,
+    responder: AckOnlyResponder,
     burst: Burst,
 }
 
-impl Left {
-    fn new(side: Side) -> Left {
+impl Closed {
+    fn new(side: Side) -> Closed {
         let Side { queues, rc, burst, .. } = side;
-        Left { queues, rest: rc.into_rest(), burst }
+        Closed { queues, responder: rc.into_ack_only_responder(), burst }
     }
 
-    /// What it says to a packet.
-    fn hear(&mut self, packet: &[u8]) -> Vec<String> {
-        self.rest.receive(&Packet::parse(packet).unwrap());
-        let mut said = vec![];
-        while self.rest.wants_tx() {
-            self.rest.transmit(&mut self.burst);
-            said.append(&mut words(&taken(&mut self.burst)));
+    /// The packets with which it answers a packet.
+    fn answers(&mut self, packet: &[u8]) -> Vec<String> {
+        self.responder.receive(&Packet::parse(packet).unwrap());
+        let mut answers = vec![];
+        while self.responder.wants_tx() {
+            self.responder.transmit(&mut self.burst);
+            answers.append(&mut words(&take_packets(&mut self.burst)));
         }
-        said
+        answers
     }
 }
 
@@ -32,7 +32,7 @@ fn responder() -> Side {
     Side::new(cfg(0), Instant::now())
 }
 
-/// The peer's first packet.
+/// The PSN of the peer's first packet.
 const FIRST: Psn = PSNS[0];
 
 fn only(ahead: u32) -> Vec<u8> {
@@ -49,29 +49,29 @@ fn what_was_taken_is_acknowledged_again_and_nothing_new_is_taken() {
     for ahead in [0, 1] {
         side.take(now, &only(ahead)).unwrap();
     }
-    // A packet is missing, and the peer is to be told: not any more.
+    // A packet is missing. The NAK for it must not be sent after the close.
     side.take(now, &only(3)).unwrap();
-    let mut left = Left::new(side);
-    let received = left.queues.received();
+    let mut closed = Closed::new(side);
+    let received = closed.queues.received();
     let statuses: Vec<_> = received.iter().map(|wc| (wc.id, wc.status)).collect();
     assert_eq!(statuses, [(0, WcStatus::Success), (1, WcStatus::Success), (2, WcStatus::Flushed)]);
-    left.rest.transmit(&mut left.burst);
-    taken(&mut left.burst);
+    closed.responder.transmit(&mut closed.burst);
+    take_packets(&mut closed.burst);
 
     let ack = [format!("{} ACK ACK 0", FIRST + 1)];
     for ahead in [0, 1] {
-        assert_eq!(left.hear(&only(ahead)), ack);
+        assert_eq!(closed.answers(&only(ahead)), ack);
     }
     for ahead in [2, 3, 100] {
-        assert_eq!(left.hear(&only(ahead)), [""; 0]);
+        assert_eq!(closed.answers(&only(ahead)), [""; 0]);
     }
-    assert_eq!(left.hear(&answer(Syndrome::ACK, FIRST)), [""; 0], "no request");
+    assert_eq!(closed.answers(&answer(Syndrome::ACK, FIRST)), [""; 0], "this is not a request");
     assert_eq!(buf.bytes()[..8], *b"datadata");
     assert_eq!(buf.bytes()[8..], [0; 8]);
-    // What is posted later is flushed.
-    left.queues.post(send(9, &[]));
-    left.rest.flush();
-    assert_eq!(left.queues.completions()[0].status, WcStatus::Flushed);
+    // Work that is posted later is flushed.
+    closed.queues.post(send(9, &[]));
+    closed.responder.flush();
+    assert_eq!(closed.queues.completions()[0].status, WcStatus::Flushed);
 }
 
 #[test]
@@ -85,15 +85,16 @@ fn reads_are_answered_again_while_the_memory_is_there() {
     side.rc.transmit(now, &mut side.burst).unwrap();
     let responses = words(&side.sent());
     assert_eq!(responses.len(), 2);
-    let mut left = Left::new(side);
-    assert_eq!(left.hear(&ask), responses);
+    let mut closed = Closed::new(side);
+    assert_eq!(closed.answers(&ask), responses);
     let mut shown = shown;
     shown.mr = None;
-    assert_eq!(left.hear(&ask), [""; 0]);
-    assert!(!left.rest.wants_tx());
+    assert_eq!(closed.answers(&ask), [""; 0]);
+    assert!(!closed.responder.wants_tx());
 }
 
-/// What one side has taken the other counts as done, whatever the network loses between the two ends of a connection.
+/// A message that one side has received completes successfully on the other side, whichever packets
+/// the network loses while the connection is closed.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn a_last_acknowledgement_may_be_lost() {
@@ -114,15 +115,16 @@ fn a_last_acknowledgement_may_be_lost() {
         while pair.b.received().is_empty() {
             pair.step().unwrap();
         }
-        // B's consumer has what it waited for, and disconnects. A may have heard of that by now.
+        // B's consumer has received the message and disconnects. A may already have learned of the
+        // delivery.
         delivered += 1;
         let Pair { mut a, b, mut now, .. } = pair;
         let Side { queues, rc, burst, mut link } = b;
-        let mut left = Left { queues, rest: rc.into_rest(), burst };
+        let mut closed = Closed { queues, responder: rc.into_ack_only_responder(), burst };
         in_doubt += u32::from(a.rc.deadline().is_some());
         let end = now + Duration::from_millis(60);
         now += conditions.delay;
-        a.rc.wind_up(now);
+        a.rc.start_peer_close(now);
         loop {
             while let Some(packet) = link.receive(now) {
                 a.take(now, &packet).unwrap();
@@ -130,17 +132,17 @@ fn a_last_acknowledgement_may_be_lost() {
             if a.rc.deadline().is_some_and(|at| at <= now) {
                 a.rc.expire(now).unwrap();
             }
-            if a.rc.is_wound_up() {
+            if a.rc.is_peer_close_done() {
                 break;
             }
             while a.rc.wants_tx() {
                 a.rc.transmit(now, &mut a.burst).unwrap();
-                a.leave(now);
+                a.send_burst(now);
             }
             while let Some(packet) = a.link.receive(now) {
-                left.rest.receive(&Packet::parse(&packet).unwrap());
-                left.rest.transmit(&mut left.burst);
-                for packet in taken(&mut left.burst) {
+                closed.responder.receive(&Packet::parse(&packet).unwrap());
+                closed.responder.transmit(&mut closed.burst);
+                for packet in take_packets(&mut closed.burst) {
                     link.send(now, packet, 64);
                 }
             }
@@ -153,6 +155,6 @@ fn a_last_acknowledgement_may_be_lost() {
         let statuses: Vec<_> = a.completions().iter().map(|wc| wc.status).collect();
         delivered -= u32::from(statuses == [WcStatus::Success]);
     }
-    assert!(in_doubt > 100, "{in_doubt}: else this shows nothing");
-    assert_eq!(delivered, 0, "delivered, and counted as not done, of {in_doubt}");
+    assert!(in_doubt > 100, "{in_doubt} networks are too few for this test");
+    assert_eq!(delivered, 0, "messages that were delivered but reported as failed, of {in_doubt}");
 }

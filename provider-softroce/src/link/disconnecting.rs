@@ -1,0 +1,47 @@
+//! A connection that this side has closed, until the peer has answered the DREQ.
+
+use rnic::rc::AckOnlyResponder;
+use wire::rocev2::Packet;
+
+use super::established::{BURSTS_PER_TURN, Established};
+use super::{Conn, Tools};
+use crate::line::Peer;
+
+/// The remainder of the connection.
+pub(super) struct Disconnecting {
+    pub(super) responder: AckOnlyResponder,
+    pub(super) conn: Conn,
+    pub(super) peer: Peer,
+    /// The index of the queue pair.
+    link_index: usize,
+    /// Whether it is in the kit's list of queue pairs that have more to send.
+    pub(super) queued: bool,
+}
+
+impl Disconnecting {
+    /// Completes everything that is posted.
+    pub(super) fn new(established: Established) -> Self {
+        let Established { rc, conn, peer, link_index, queued, .. } = established;
+        Disconnecting { responder: rc.into_ack_only_responder(), conn, peer, link_index, queued }
+    }
+
+    /// Handles a packet from the peer's address.
+    pub(super) fn receive(&mut self, tools: &mut Tools<'_>, packet: &Packet<'_>) {
+        self.responder.receive(packet);
+        self.transmit(tools);
+    }
+
+    /// Sends the answers that the peer has requested again.
+    pub(super) fn transmit(&mut self, tools: &mut Tools<'_>) {
+        for _ in 0..BURSTS_PER_TURN {
+            self.responder.transmit(&mut tools.kit.burst);
+            tools.station.send(&self.peer, &mut tools.kit.burst, tools.now);
+            if !self.responder.wants_tx() {
+                return;
+            }
+        }
+        if !std::mem::replace(&mut self.queued, true) {
+            tools.kit.again.push(self.link_index);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! An established connection.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use dat_core::provider::{Close, ReadDepth};
+use rnic::Work;
+use rnic::rc::{Failure, RcCfg, ReliableConnection};
+use wire::cm::Timeout;
+use wire::rocev2::{Bth, PathMtu, Psn, RnrTimer};
+
+use super::delayed_ack::DelayedAck;
+use super::end::PeerDisconnect;
+use super::{Conn, Tools};
+use crate::line::Peer;
+
+/// The RNR timer code for 0.64 ms: how long the peer is to wait if no receive is posted.
+const RNR_TIMER_CODE: u8 = 12;
+/// Maximum number of octets in flight.
+const WINDOW_MAX_BYTES: usize = 1 << 20;
+/// Minimum and maximum number of packets in flight.
+const WINDOW_PACKETS: RangeInclusive<usize> = 16..=1024;
+
+/// Bursts of one queue pair before other queue pairs get their turn.
+pub(super) const BURSTS_PER_TURN: usize = 16;
+
+/// An established connection.
+pub(super) struct Established {
+    pub(super) rc: ReliableConnection,
+    pub(super) conn: Conn,
+    pub(super) peer: Peer,
+    pub(super) peer_qpn: u32,
+    /// The numbers of RDMA reads that were agreed on.
+    pub(super) depth: ReadDepth,
+    /// On the passive side: the addresses of the peer and of this side, with their ports.
+    pub(super) endpoints: Option<(SocketAddr, SocketAddr)>,
+    /// Whether the consumer has been told of the connection.
+    pub(super) reported: bool,
+    /// How the connection ends when everything that is posted is done, if the consumer has asked
+    /// for that.
+    pub(super) closing: Option<Close>,
+    /// Set when the peer has disconnected. The connection ends when the requests in flight are
+    /// settled.
+    pub(super) peer_disconnect: Option<PeerDisconnect>,
+    pub(super) failure: Option<Failure>,
+    /// What the peer's host has reported about the port.
+    pub(super) port_refusals: PortRefusals,
+    /// The acknowledgement that is owed.
+    pub(super) delayed_ack: DelayedAck,
+    /// The index of the queue pair.
+    pub(super) link_index: usize,
+    /// Whether it is in the kit's list of queue pairs that have more to send.
+    pub(super) queued: bool,
+}
+
+/// How long the peer's host must have refused packets before the connection breaks.
+const PORT_REFUSED_MIN: Duration = Duration::from_millis(1500);
+
+/// When the peer's host first refused a packet, and the number of packets received by then.
+#[derive(Default)]
+pub(super) struct PortRefusals(Option<(Instant, u64)>);
+
+impl PortRefusals {
+    /// Records that the host refuses a packet. Returns whether the connection is over: the host has
+    /// refused packets for long enough, and `received`, the number of packets from the peer, has
+    /// not changed in that time.
+    pub(super) fn note_refusal(&mut self, received: u64, now: Instant) -> bool {
+        match self.0 {
+            Some((since, before)) if before == received => now >= since + PORT_REFUSED_MIN,
+            _ => {
+                self.0 = Some((now, received));
+                false
+            }
+        }
+    }
+}
+
+/// The parameters of the connection that were agreed on.
+pub(super) struct Terms {
+    pub(super) mtu: PathMtu,
+    pub(super) peer_qpn: u32,
+    pub(super) sq_psn: Psn,
+    pub(super) rq_psn: Psn,
+    pub(super) depth: ReadDepth,
+    pub(super) ack_timeout: Timeout,
+    pub(super) retries: u8,
+    pub(super) rnr_retries: u8,
+}
+
+impl Established {
+    pub(super) fn new(
+        link_index: usize,
+        work: Work,
+        terms: Terms,
+        conn: Conn,
+        peer: Peer,
+        tools: &Tools<'_>,
+    ) -> Self {
+        let Terms { mtu, peer_qpn, sq_psn, rq_psn, depth, ack_timeout, retries, rnr_retries } =
+            terms;
+        // The peer's receive buffer probably has the same size as this one. Half of it is used,
+        // because the kernel's accounting includes more than the octets of packets.
+        let octets = WINDOW_MAX_BYTES.min(tools.station.port.socket.receive_buffer() / 2);
+        let window = (octets / mtu.octets()).clamp(*WINDOW_PACKETS.start(), *WINDOW_PACKETS.end());
+        let cfg = RcCfg {
+            mtu,
+            peer_qpn,
+            p_key: Bth::DEFAULT_P_KEY,
+            sq_psn,
+            rq_psn,
+            initiator_depth: depth.outgoing,
+            responder_resources: depth.incoming,
+            ack_timeout: ack_timeout.code(),
+            retries,
+            rnr_retries,
+            rnr_timer: RnrTimer::from_code(RNR_TIMER_CODE),
+            window: window as u32,
+        };
+        Established {
+            rc: ReliableConnection::new(work, cfg, tools.now),
+            conn,
+            peer,
+            peer_qpn,
+            depth,
+            endpoints: None,
+            reported: false,
+            closing: None,
+            peer_disconnect: None,
+            failure: None,
+            port_refusals: PortRefusals::default(),
+            delayed_ack: DelayedAck::default(),
+            link_index,
+            queued: false,
+        }
+    }
+
+    /// Sends everything that is ready.
+    pub(super) fn transmit(&mut self, tools: &mut Tools<'_>) -> Result<(), Failure> {
+        // The passive side sends nothing before the peer has confirmed the connection.
+        if !self.reported {
+            return Ok(());
+        }
+        for _ in 0..BURSTS_PER_TURN {
+            self.rc.transmit(tools.now, &mut tools.kit.burst)?;
+            if !tools.kit.burst.is_empty() {
+                self.delayed_ack.note_consumer_sent();
+            }
+            tools.station.send(&self.peer, &mut tools.kit.burst, tools.now);
+            if !self.rc.wants_tx() {
+                return Ok(());
+            }
+        }
+        if !std::mem::replace(&mut self.queued, true) {
+            tools.kit.again.push(self.link_index);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::ACK_TIMEOUT;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// When a dead peer is detected, if its host refuses a packet at this interval.
+    fn known_after(every: Duration, received: impl Fn(Duration) -> u64) -> Option<Duration> {
+        let (mut port_refusals, start) = (PortRefusals::default(), Instant::now());
+        let times = (1..).map(|n| every * n).take_while(|&time| time < 60 * SECOND);
+        times.into_iter().find(|&time| port_refusals.note_refusal(received(time), start + time))
+    }
+
+    /// The death of a peer on another host is reported within 5 s if that host reports that nobody
+    /// has the port any more. Each packet that is sent again asks the host, at least once in an ACK
+    /// timeout, and Linux answers at least once a second.
+    #[test]
+    fn a_port_that_nobody_has_is_told_of_within_five_seconds() {
+        let timeout = Duration::from_nanos(4096 << ACK_TIMEOUT.code());
+        for every in [Duration::from_millis(5), Duration::from_millis(100), timeout, SECOND] {
+            let known = known_after(every, |_| 7).expect("it is over");
+            assert!(PORT_REFUSED_MIN < known && known < 5 * SECOND, "{every:?}: {known:?}");
+        }
+    }
+
+    /// A peer that sends anything is not dead.
+    #[test]
+    fn a_peer_that_is_heard_is_not_dead() {
+        let heard_every = |time: Duration| time.as_millis() as u64 / 1400;
+        assert_eq!(known_after(Duration::from_millis(100), heard_every), None);
+    }
+}

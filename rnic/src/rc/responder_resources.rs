@@ -1,0 +1,232 @@
+//! The peer's READs and atomic operations (IBA calls them responder resources): the responses that
+//! are due, and what is kept in case the peer asks again.
+//!
+//! A READ is carried out when its responses are created, burst by burst, and carried out again if
+//! they were lost. An atomic operation is carried out once, when it arrives, and the original value
+//! of its target is kept. The last [`RcCfg::responder_resources`] requests are kept, because a peer
+//! has no more in flight.
+//!
+//! [`RcCfg::responder_resources`]: super::engine::RcCfg::responder_resources
+
+use std::collections::VecDeque;
+
+use wire::rocev2::{Aeth, AtomicAckEth, Extension, Opcode, Position, Psn, Reth, Syndrome};
+
+use super::burst::Burst;
+use super::engine::Path;
+use crate::qp::Work;
+
+/// Requests of the peer, oldest first.
+pub(super) struct ResponderResources {
+    queue: VecDeque<HeldRequest>,
+    /// Maximum number of requests in the queue.
+    max: usize,
+    /// The number of requests that have responses to be sent.
+    due: usize,
+}
+
+struct HeldRequest {
+    /// The request's PSN. Its responses have this PSN and the following ones.
+    psn: Psn,
+    packets: u32,
+    /// Whether all its responses have been sent at least once.
+    is_answered: bool,
+    body: Body,
+    /// The responses to be sent, as indices of packets. It is empty if there are none.
+    due: PacketRange,
+}
+
+enum Body {
+    Read(Reth),
+    Atomic { original: u64 },
+}
+
+/// A range of packets of a response.
+#[derive(Clone, Copy, Default)]
+struct PacketRange {
+    /// The first packet of the range, which is a FIRST or ONLY one.
+    start: u32,
+    next: u32,
+    end: u32,
+    /// Octets from the beginning of the READ to the end of this range.
+    len: u32,
+}
+
+impl PacketRange {
+    fn is_empty(&self) -> bool {
+        self.next == self.end
+    }
+}
+
+/// No more requests can be held: the peer has more in flight than was agreed on.
+pub(super) struct Full;
+
+/// A READ failed. The next response would have this PSN.
+pub(super) struct ReadFailed(pub(super) Psn);
+
+impl ResponderResources {
+    pub(super) fn new(max: u32) -> Self {
+        // The limit comes from the wire, in 8 bits. Memory is allocated when it is first needed.
+        ResponderResources { queue: VecDeque::new(), max: max as usize, due: 0 }
+    }
+
+    /// Whether responses are to be sent.
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        self.due > 0
+    }
+
+    /// Adds a READ whose response has `packets` packets.
+    pub(super) fn add_read(&mut self, psn: Psn, reth: Reth, packets: u32) -> Result<(), Full> {
+        let due = PacketRange { start: 0, next: 0, end: packets, len: reth.len };
+        self.add(HeldRequest { psn, packets, is_answered: false, body: Body::Read(reth), due })
+    }
+
+    /// Adds an atomic operation that has been carried out. The caller has checked that there is
+    /// [room](Self::has_room).
+    pub(super) fn add_atomic(&mut self, psn: Psn, original: u64) -> Result<(), Full> {
+        let due = PacketRange { start: 0, next: 0, end: 1, len: 0 };
+        self.add(HeldRequest {
+            psn,
+            packets: 1,
+            is_answered: false,
+            body: Body::Atomic { original },
+            due,
+        })
+    }
+
+    /// Whether another request can be held: there is a free place, or the oldest request has been
+    /// answered.
+    pub(super) fn has_room(&self) -> bool {
+        self.queue.len() < self.max || self.queue.front().is_some_and(|oldest| oldest.is_answered)
+    }
+
+    fn add(&mut self, request: HeldRequest) -> Result<(), Full> {
+        if !self.has_room() {
+            return Err(Full);
+        }
+        if self.queue.len() == self.max
+            && let Some(oldest) = self.queue.pop_front()
+        {
+            // Its responses may be due again, but a peer that has sent the new request has received
+            // them.
+            self.due -= usize::from(!oldest.due.is_empty());
+        }
+        self.queue.push_back(request);
+        self.due += 1;
+        Ok(())
+    }
+
+    /// The peer requests responses to a READ again, all of them or from some packet on. The request
+    /// is dropped if no such READ is kept.
+    pub(super) fn repeat_read(&mut self, psn: Psn, reth: &Reth, path: &Path) {
+        let Some(request) = self.find_held(psn) else { return };
+        let Body::Read(first) = &request.body else { return };
+        let start = psn.distance(request.psn) as u32;
+        let offset = start * path.mtu.octets() as u32;
+        let same = reth.r_key == first.r_key && reth.va == first.va.wrapping_add(offset.into());
+        // The repeated request must not exceed the original one.
+        let (Some(len), true) =
+            (offset.checked_add(reth.len).filter(|&len| len <= first.len), same)
+        else {
+            return;
+        };
+        let end = start + path.mtu.packets(reth.len);
+        let due = PacketRange { start, next: start, end, len };
+        let was_due = !request.due.is_empty();
+        request.due = due;
+        self.due += usize::from(!was_due);
+    }
+
+    /// The peer requests the response to an atomic operation again.
+    pub(super) fn repeat_atomic(&mut self, psn: Psn) {
+        let Some(request) = self.find_held(psn) else { return };
+        if let (Body::Atomic { .. }, true) = (&request.body, request.due.is_empty()) {
+            request.due.next = 0;
+            self.due += 1;
+        }
+    }
+
+    fn find_held(&mut self, psn: Psn) -> Option<&mut HeldRequest> {
+        self.queue.iter_mut().find(|request| psn.is_within(request.psn, request.packets))
+    }
+
+    /// Adds responses that are due, but leaves room for `reserved` packets in the burst. Returns
+    /// the PSN after the last response of the last request that has been completely answered, if
+    /// any.
+    pub(super) fn transmit(
+        &mut self,
+        work: &Work,
+        path: &Path,
+        msn: u32,
+        burst: &mut Burst,
+        reserved: usize,
+    ) -> Result<Option<Psn>, ReadFailed> {
+        let mut complete = None;
+        for request in self.queue.iter_mut().filter(|request| !request.due.is_empty()) {
+            if !request.transmit_due(work, path, msn, burst, reserved)? {
+                break;
+            }
+            request.is_answered = true;
+            self.due -= 1;
+            complete = Some(request.psn + request.due.end);
+        }
+        Ok(complete)
+    }
+}
+
+impl HeldRequest {
+    /// Adds responses of this request. Returns whether all have been added.
+    fn transmit_due(
+        &mut self,
+        work: &Work,
+        path: &Path,
+        msn: u32,
+        burst: &mut Burst,
+        reserved: usize,
+    ) -> Result<bool, ReadFailed> {
+        let aeth = Aeth { syndrome: Syndrome::ACK, msn };
+        while !self.due.is_empty() {
+            if burst.room() <= reserved {
+                return Ok(false);
+            }
+            let psn = self.psn + self.due.next;
+            match &self.body {
+                Body::Atomic { original } => {
+                    let extension =
+                        Extension::AtomicAck(aeth, AtomicAckEth { original: *original });
+                    if burst
+                        .push_packet(&path.bth(Opcode::AtomicAcknowledge, psn), &extension, 0)
+                        .is_none()
+                    {
+                        return Ok(false);
+                    }
+                }
+                Body::Read(reth) => {
+                    let PacketRange { start, next, end, len } = self.due;
+                    let offset = next * path.mtu.octets() as u32;
+                    let remaining = len - offset;
+                    let position = Position::new(next == start, next + 1 == end);
+                    let extension = match position {
+                        Position::Middle => Extension::None,
+                        _ => Extension::Aeth(aeth),
+                    };
+                    let payload_len = path.mtu.octets().min(remaining as usize);
+                    let bth = path.bth(Opcode::read_response(position), psn);
+                    let Some(place) = burst.push_packet(&bth, &extension, payload_len) else {
+                        return Ok(false);
+                    };
+                    let from = reth.va.wrapping_add(offset.into());
+                    if remaining > 0
+                        && work.fetch((reth.r_key, from), remaining.into(), place).is_err()
+                    {
+                        burst.pop();
+                        return Err(ReadFailed(psn));
+                    }
+                }
+            }
+            self.due.next += 1;
+        }
+        Ok(true)
+    }
+}
