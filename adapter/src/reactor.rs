@@ -59,6 +59,8 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 const LOOKS: u32 = 8;
 /// Polls that find somebody else at work before one lets others have its processor.
 const MISSES: u32 = 1000;
+/// How long who sleeps leaves what is due to somebody else who is at work.
+const MOMENT: Duration = Duration::from_micros(100);
 /// Events taken from the poller at a time.
 const EVENTS: usize = 256;
 
@@ -240,7 +242,13 @@ impl<E: Engine> Reactor<E> {
             }
             let limit = match work {
                 true => Some(Duration::ZERO),
-                false => [left, self.shared.until_deadline()].into_iter().flatten().min(),
+                false => {
+                    let due = self.shared.until_deadline();
+                    // What is due is done by whoever is at work. If not, this thread does it soon, and does not
+                    // take a processor from that one meanwhile.
+                    let due = if served { due } else { due.map(|due| due.max(MOMENT)) };
+                    [left, due].into_iter().flatten().min()
+                }
             };
             let waited;
             (poller, waited) = self.wait(poller, limit);
