@@ -1,4 +1,5 @@
-//! The tests load providers, which look for the registry's symbols in the program: see `abi.rs`.
+//! Exports the registry's symbols from the test programs: the providers that the tests load look
+//! for them there (see `abi.rs`).
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-//! What an engine has of its adapter.
+//! What an engine gets from its adapter.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::shared::SharedState;
 use crate::transport::Request;
 
-/// The poller for an engine's sockets, and the way back to its adapter.
+/// The poller for an engine's sockets, and the engine's access to its adapter.
 pub struct Context<E: Engine> {
     shared: Arc<SharedState<E>>,
     registry: Registry,
@@ -28,8 +28,8 @@ impl<E: Engine> Context<E> {
         Context { shared, registry, capture }
     }
 
-    /// The poller reports a socket from now on, edge triggered; what is there already, at once. The token may
-    /// be any number but `usize::MAX`.
+    /// Makes the poller report a socket from now on, edge triggered. Events that are already
+    /// pending are reported at once. The token may be any number except `usize::MAX`.
     pub fn watch(
         &self,
         token: impl Into<Token>,
@@ -41,7 +41,8 @@ impl<E: Engine> Context<E> {
         Ok(())
     }
 
-    /// The poller reports a watched socket by another name, and what is there already at once.
+    /// Makes the poller report a watched socket by another token. Events that are already pending
+    /// are reported at once.
     pub fn rename(
         &self,
         token: impl Into<Token>,
@@ -55,12 +56,13 @@ impl<E: Engine> Context<E> {
         }
     }
 
-    /// The poller reports a watched socket no more, until `resume` or `rename`.
+    /// Makes the poller stop to report a watched socket until `resume` or `rename`.
     pub fn suspend(&self, socket: &impl AsRawFd) -> io::Result<()> {
         self.registry.deregister(&mut SourceFd(&socket.as_raw_fd()))
     }
 
-    /// The poller reports a suspended socket again, and what is there already at once.
+    /// Makes the poller report a suspended socket again. Events that are already pending are
+    /// reported at once.
     pub fn resume(
         &self,
         token: impl Into<Token>,
@@ -70,26 +72,27 @@ impl<E: Engine> Context<E> {
         self.registry.register(&mut SourceFd(&socket.as_raw_fd()), token.into(), interest)
     }
 
-    /// The poller forgets a watched socket, which is about to be closed.
+    /// Removes a watched socket from the poller. The caller is about to close the socket.
     pub fn unwatch(&self, socket: &impl AsRawFd) {
-        // Fails only for one that is suspended.
+        // This fails only for a suspended socket, which the poller does not have.
         self.suspend(socket).ok();
         self.shared.sockets_changed(-1);
     }
 
-    /// Where what the engine's sockets send and receive is to be recorded.
+    /// The file that records what the engine's sockets send and receive, if there is one.
     pub fn capture(&self) -> Option<&Capture> {
         self.capture.as_ref()
     }
 
-    /// Whether somebody is in the poller, or about to enter it.
+    /// Returns whether a thread is asleep in the poller or about to be.
     #[inline]
     pub fn has_sleeper(&self) -> bool {
         self.shared.is_asleep()
     }
 
-    /// A request for the consumer, to go with [`Upcall::Request`](dat_core::provider::Upcall::Request). None:
-    /// the adapter is being closed.
+    /// Creates a request for the consumer, to go with
+    /// [`Upcall::Request`](dat_core::provider::Upcall::Request). Returns `None` if the adapter is
+    /// being closed.
     pub fn request(&self, call: E::RequestId) -> Option<Request<E>> {
         self.shared.reactor().map(|reactor| Request::new(reactor, call))
     }

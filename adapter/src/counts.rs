@@ -1,11 +1,11 @@
-//! Sums of what connections have done.
+//! Sums of the counters of connections.
 
-/// By name, in the order of the first that was added.
+/// Sums by name, in the order of the first counters that were added.
 #[derive(Clone, Debug, Default)]
 pub struct Counts(Vec<(&'static str, u64)>);
 
 impl Counts {
-    /// Adds one connection's, which are the same in number and order each time.
+    /// Adds the counters of one connection, which have the same names in the same order each time.
     pub fn add(&mut self, counters: &[(&'static str, u64)]) {
         match self.0.is_empty() {
             true => self.0 = counters.to_vec(),
@@ -13,7 +13,7 @@ impl Counts {
         }
     }
 
-    /// The sums.
+    /// Returns the sums.
     pub fn into_list(self) -> Vec<(&'static str, u64)> {
         self.0
     }

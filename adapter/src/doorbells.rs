@@ -1,16 +1,16 @@
-//! Which queue pairs have work that nobody has looked at yet.
+//! The queue pairs that have work which the engine has not seen yet.
 
 use std::ptr;
 
 use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// A lock-free stack of queue pairs: anyone pushes, the holder of the engine lock takes all.
+/// A lock-free stack of queue pairs. Any thread pushes; the holder of the engine lock takes all.
 #[derive(Default)]
 pub(crate) struct Doorbells {
     top: AtomicPtr<Doorbell>,
 }
 
-/// A queue pair's place in the stack.
+/// The entry of a queue pair in the stack.
 pub(crate) struct Doorbell {
     next: AtomicPtr<Doorbell>,
     set: AtomicBool,
@@ -18,33 +18,36 @@ pub(crate) struct Doorbell {
 }
 
 impl Doorbell {
-    /// The mark of the queue pair with this index in the engine's table.
+    /// Creates the doorbell of the queue pair with this index in the engine's table.
     pub(crate) fn new(index: usize) -> Self {
         Doorbell { next: AtomicPtr::default(), set: AtomicBool::new(false), index }
     }
 
-    /// The queue pair's index.
+    /// The index of the queue pair.
     pub(crate) fn index(&self) -> usize {
         self.index
     }
 }
 
 impl Doorbells {
-    /// Marks a queue pair whose work has been published. True: it is news to those who look only sometimes.
+    /// Pushes the doorbell of a queue pair whose work has been published. Returns true if it was
+    /// not in the stack yet; then a sleeping thread may have to be woken.
     ///
     /// # Safety
-    /// The mark stays where it is until a [`Doorbells::take`] that begins after the last push of it.
+    /// The doorbell stays in place until a [`Doorbells::take`] that begins after its last push.
     #[inline]
-    pub(crate) unsafe fn push(&self, mark: &Doorbell) -> bool {
-        // Even where the mark is set already this must be a write: who takes it then sees the work (see `take`).
-        if mark.set.swap(true, Ordering::AcqRel) {
+    pub(crate) unsafe fn push(&self, doorbell: &Doorbell) -> bool {
+        // This must be a write even if the flag is set already, so that the taker sees the work
+        // (see `take`).
+        if doorbell.set.swap(true, Ordering::AcqRel) {
             return false;
         }
-        let this = ptr::from_ref(mark).cast_mut();
+        let this = ptr::from_ref(doorbell).cast_mut();
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
-            mark.next.store(top, Ordering::Relaxed);
-            // SeqCst: whoever is about to sleep has said so before it looks here (reactor.rs).
+            doorbell.next.store(top, Ordering::Relaxed);
+            // SeqCst: a thread that is about to sleep announces that before it looks here
+            // (reactor.rs).
             match self.top.compare_exchange_weak(top, this, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => top = now,
@@ -52,20 +55,21 @@ impl Doorbells {
         }
     }
 
-    /// Takes all marks; calls `found` with the index of each.
+    /// Takes all doorbells and calls `found` with the index of each.
     pub(crate) fn take(&self, mut found: impl FnMut(usize)) {
         let mut next = self.top.swap(ptr::null_mut(), Ordering::SeqCst);
-        // SAFETY: `push` promises that marks stay until they were taken.
-        while let Some(mark) = unsafe { next.as_ref() } {
-            next = mark.next.load(Ordering::Relaxed);
-            let index = mark.index;
-            // From here on the mark may be pushed again. Acquire: the work behind every push so far is seen by `found`.
-            mark.set.swap(false, Ordering::AcqRel);
+        // SAFETY: the callers of `push` keep doorbells in place until they have been taken.
+        while let Some(doorbell) = unsafe { next.as_ref() } {
+            next = doorbell.next.load(Ordering::Relaxed);
+            let index = doorbell.index;
+            // From here on the doorbell may be pushed again. Acquire: `found` sees the work behind
+            // every push so far.
+            doorbell.set.swap(false, Ordering::AcqRel);
             found(index);
         }
     }
 
-    /// Whether no queue pair is marked.
+    /// Returns whether no doorbell is in the stack.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.top.load(Ordering::SeqCst).is_null()
@@ -78,45 +82,45 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     #[test]
-    fn marks_come_out_once() {
-        let dirty = Doorbells::default();
-        let marks: Vec<Doorbell> = (0..3).map(Doorbell::new).collect();
-        // SAFETY: the marks outlive the stack's use.
-        let push = |i: usize| unsafe { dirty.push(&marks[i]) };
-        assert!(dirty.is_empty());
+    fn each_doorbell_is_taken_once() {
+        let doorbells = Doorbells::default();
+        let rung: Vec<Doorbell> = (0..3).map(Doorbell::new).collect();
+        // SAFETY: the doorbells outlive the use of the stack.
+        let push = |i: usize| unsafe { doorbells.push(&rung[i]) };
+        assert!(doorbells.is_empty());
         assert!(push(0) && push(1) && !push(0) && push(2));
-        assert!(!dirty.is_empty());
+        assert!(!doorbells.is_empty());
         let mut taken = Vec::new();
-        dirty.take(|i| taken.push(i));
+        doorbells.take(|i| taken.push(i));
         assert_eq!(taken, [2, 1, 0]);
-        assert!(dirty.is_empty() && push(0));
+        assert!(doorbells.is_empty() && push(0));
     }
 
     #[test]
     fn no_work_is_lost_between_pushers_and_taker() {
-        const MARKS: usize = 3;
+        const DOORBELLS: usize = 3;
         const EACH: u64 = if cfg!(miri) { 200 } else { 200_000 };
-        let dirty = Doorbells::default();
-        let marks: Vec<Doorbell> = (0..MARKS).map(Doorbell::new).collect();
-        let work: Vec<AtomicU64> = (0..MARKS).map(|_| AtomicU64::new(0)).collect();
-        let mut done = [0; MARKS];
+        let doorbells = Doorbells::default();
+        let rung: Vec<Doorbell> = (0..DOORBELLS).map(Doorbell::new).collect();
+        let work: Vec<AtomicU64> = (0..DOORBELLS).map(|_| AtomicU64::new(0)).collect();
+        let mut done = [0; DOORBELLS];
         std::thread::scope(|s| {
-            for (mark, work) in marks.iter().zip(&work) {
-                let dirty = &dirty;
+            for (doorbell, work) in rung.iter().zip(&work) {
+                let doorbells = &doorbells;
                 s.spawn(move || {
                     for _ in 0..EACH {
                         work.fetch_add(1, Ordering::Relaxed);
-                        // SAFETY: the marks outlive the threads.
-                        unsafe { dirty.push(mark) };
+                        // SAFETY: the doorbells outlive the threads.
+                        unsafe { doorbells.push(doorbell) };
                     }
                 });
             }
-            // Ends only if no push was lost.
-            while done.iter().sum::<u64>() < MARKS as u64 * EACH {
-                dirty.take(|i| done[i] += work[i].swap(0, Ordering::Relaxed));
+            // The loop ends only if no push was lost.
+            while done.iter().sum::<u64>() < DOORBELLS as u64 * EACH {
+                doorbells.take(|i| done[i] += work[i].swap(0, Ordering::Relaxed));
             }
         });
-        assert_eq!(done, [EACH; MARKS]);
+        assert_eq!(done, [EACH; DOORBELLS]);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a provider supplies: the engine of one open adapter.
+//! What a provider supplies: the engine of an open adapter.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,65 +10,72 @@ use rnic::Work;
 
 use crate::transport::{Adapter, Shared};
 
-/// Connections, service points and timers of an adapter: all that touches sockets. The caller holds the
-/// engine lock, so there is one call at a time.
+/// Connections, listeners and timers of an adapter: everything that touches sockets. The caller of
+/// each method holds the engine lock, so there is one call at a time.
 ///
-/// Objects are named by small numbers, which the engine chooses. It makes upcalls whenever it likes, as dat-core's
-/// [contract](dat_core::provider) says.
+/// The engine chooses small numbers as the names of its objects. It may make upcalls at any time,
+/// within dat-core's [contract](dat_core::provider).
 ///
 /// # Safety
-/// What [`Engine::add_qp`] is given of a queue pair, and whatever is made of it, is used inside these calls
-/// alone, and not any more after [`Engine::remove_qp`]. After that or [`Engine::close`] the sink that came
-/// with the object is not called any more.
+/// The engine uses what [`Engine::add_qp`] receives, and everything derived from it, only inside of
+/// these methods and not after [`Engine::remove_qp`]. After `remove_qp` or [`Engine::close`] it
+/// does not call the sink of that object any more.
 pub unsafe trait Engine: Send + Sized + 'static {
-    /// The provider's name, for its thread.
+    /// The name of the provider, which is also the name of its thread.
     const NAME: &'static str;
-    /// The adapter has news before it listens or connects, so that its background thread starts when it is opened.
+    /// Whether the adapter has work before it listens or connects, so that its progress thread
+    /// starts when the adapter is opened.
     const STARTS_PROGRESS_THREAD: bool = false;
-    /// Names somebody who called at a service point, and whose request the consumer has. Never used twice.
+    /// The name of a connection request that the consumer has not answered. No name is used twice.
     type RequestId: Copy + Send + 'static;
 
-    /// Called when a consumer's thread polls, perhaps a million times a second. It looks at the sockets that
-    /// are likely to have news, without asking the poller, and does what [`advance`](Self::advance) does
-    /// where it is time.
+    /// Makes progress when a consumer's thread polls, perhaps a million times a second. It reads
+    /// the sockets that are likely to have data, without asking the poller, and does what
+    /// [`advance`](Self::advance) does when that is due.
     fn poll(&mut self) -> Progress;
-    /// The poller has reported a socket. Edges are reported once: the engine keeps in mind what it leaves there.
+    /// Handles an event of the poller. The poller reports an edge once, so the engine remembers
+    /// what it does not read at once.
     fn on_event(&mut self, event: &Event);
-    /// Any other pass, after marked queue pairs have transmitted: what was left over, and what is due.
+    /// Continues leftover work and serves timers. Every pass except [`poll`](Self::poll) calls
+    /// this, after the queue pairs with a doorbell have transmitted.
     fn advance(&mut self);
-    /// Says what is still to do, before the engine lock is released. It is called again if work comes in meanwhile.
+    /// Returns the work that remains when the engine lock is about to be released. It is called
+    /// again if more work arrives meanwhile.
     fn remaining(&mut self) -> Remaining;
 
-    /// Whether what came last was a part of a message whose rest has not come; asked once for each part.
+    /// Returns whether the latest data were a part of a message whose rest has not arrived, once
+    /// for each part.
     fn take_partial(&mut self) -> bool {
         false
     }
 
-    /// Whether connections are over that have not ended yet.
+    /// Returns whether connections are closed whose end has not been reported yet.
     ///
-    /// What a peer did on one connection before it ended another is to be seen in that order. But a look at a
-    /// socket may see its end before anybody has asked the poller about the others; so an engine with a
-    /// socket for each connection only makes a note, and [`Engine::finish_closed`] is called when all that
-    /// the poller knew has been seen.
+    /// The consumer must see what a peer did on one connection before it sees that the peer then
+    /// ended another one. But reading one socket may show its end before the poller was asked about
+    /// the others. So an engine with one socket per connection only records the end, and the
+    /// adapter calls [`Engine::finish_closed`] when everything that the poller knew has been
+    /// handled.
     fn has_closed(&self) -> bool {
         false
     }
-    /// These connections, taken from the engine.
+    /// Takes these connections from the engine.
     fn take_closed(&mut self) -> Vec<usize> {
         Vec::new()
     }
-    /// Ends them.
+    /// Reports the end of these connections.
     fn finish_closed(&mut self, _closed: Vec<usize>) {}
 
-    /// A new queue pair: where its upcalls go, and the side of its queues that completes.
+    /// Adds a queue pair. `sink` receives its upcalls; `work` is the side of its queues that
+    /// completes.
     ///
     /// # Errors
-    /// `DAT_INSUFFICIENT_RESOURCES` when the wire has no names left.
+    /// `DAT_INSUFFICIENT_RESOURCES` if the protocol has no queue pair number left.
     fn add_qp(&mut self, sink: Sink<Self>, work: Work) -> Result<Arc<Shared>>;
-    /// A queue pair goes away, and its connection with it: no upcalls any more.
+    /// Removes a queue pair and its connection. There are no upcalls for it any more.
     fn remove_qp(&mut self, qp: usize);
-    /// Sends what a queue pair has been given; where its connection has ended, flushes it; where a message
-    /// has waited for a receive and there is one, takes it.
+    /// Transmits the requests of a queue pair. If its connection has ended, flushes them. If a
+    /// message waits for a receive and there is one now, takes the message.
     fn transmit(&mut self, qp: usize);
     /// See [`Queue::connect`](dat_core::provider::Queue::connect).
     fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()>;
@@ -85,46 +92,46 @@ pub unsafe trait Engine: Send + Sized + 'static {
     /// See [`Queue::allocated`](dat_core::provider::Queue::allocated).
     fn allocated(&mut self, qp: usize) -> Allocated;
 
-    /// What its connections have done, those that are over included. See
+    /// The counters of the adapter's connections, including those that have ended. See
     /// [`Transport::counters`](dat_core::provider::Transport::counters).
     fn counters(&mut self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 
-    /// Opens a service point; says its number and its port. See
+    /// Opens a listener and returns its number and its port. See
     /// [`Transport::listen`](dat_core::provider::Transport::listen).
     fn listen(&mut self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<(usize, u16)>;
-    /// Closes a service point. Callers whose requests the consumer has wait on for its answer.
+    /// Closes a listener. Requests that the consumer already has stay valid.
     fn close(&mut self, listener: usize);
-    /// The consumer refuses a request, with private data.
+    /// Rejects a request with the consumer's private data.
     fn reject(&mut self, call: Self::RequestId, private: &[u8]) -> Result<()>;
-    /// The consumer has dropped a request.
+    /// Refuses a request that the consumer has dropped.
     fn refuse(&mut self, call: Self::RequestId);
 }
 
-/// What came of a consumer's pass.
+/// The outcome of a consumer's pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Something moved.
+    /// Data moved.
     Moved,
-    /// Nothing did.
+    /// No data moved.
     Nothing,
-    /// Nothing did, and what [`Engine::remaining`] said last is true still.
+    /// No data moved, and the latest result of [`Engine::remaining`] is still valid.
     Idle,
-    /// The poller may know of something that the pass did not look at.
+    /// The poller may know of events that the pass did not look at.
     AskPoller,
 }
 
-/// What is still to do when the engine lock is released.
+/// The work that remains when the engine lock is released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remaining {
-    /// There is more to do at once.
+    /// More work can be done at once.
     pub at_once: bool,
-    /// When the next timer is due.
+    /// When the next timer expires.
     pub deadline: Option<Instant>,
 }
 
-/// What upcalls of an engine go to.
+/// The receiver of an engine's upcalls.
 pub type Sink<E> = dat_core::provider::Sink<Adapter<E>>;
-/// What upcalls of an engine say.
+/// An upcall of an engine.
 pub type Upcall<'a, E> = dat_core::provider::Upcall<'a, Adapter<E>>;

@@ -1,10 +1,12 @@
-//! Who works on the engine: one thread at a time, whichever comes by.
+//! The lock that serializes access to the engine.
 //!
-//! An [`EngineLock`] is a lock that a thread in a hurry need not wait for. Who only wants work done publishes
-//! the work and calls [`EngineLock::run_or_delegate`]: either it gets the lock and does the work, or the
-//! holder is told to look again before it lets go. Who must have the thing itself calls [`EngineLock::lock`]
-//! and waits; those who only look whether there is something to do ([`EngineLock::try_lock`]) let it go
-//! first.
+//! A thread need not wait for an [`EngineLock`]. It has three ways to use it:
+//!
+//! - A thread that has published work calls [`EngineLock::run_or_delegate`]: either it gets the
+//!   lock and does the work, or the holder does the work before it releases the lock.
+//! - A thread that needs the value itself calls [`EngineLock::lock`] and waits.
+//! - A thread that only checks whether there is work calls [`EngineLock::try_lock`], which lets
+//!   waiting threads go first.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -17,35 +19,37 @@ use crate::sync::spin_loop;
 
 /// A value for which other threads publish work while one thread holds the lock.
 pub(crate) trait Deferring {
-    /// Does what was published.
+    /// Does the published work.
     fn run_deferred(&mut self);
-    /// The lock is about to be released.
+    /// Runs just before the lock is released.
     fn before_unlock(&mut self);
 }
 
-/// A thing that one thread at a time works on.
+/// A lock around a value, whose holder does the work of other threads.
 pub(crate) struct EngineLock<T: Deferring> {
     state: Futex,
-    /// How often somebody let waiters go first, since one did go.
+    /// How often `try_lock` has let waiters go first since a waiter last got the lock.
     yields_to_waiters: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-/// Somebody holds the lock.
+/// The lock is held.
 const HELD: u32 = 1;
-/// Work was published while somebody held it.
+/// Work was published while the lock was held.
 const PENDING: u32 = 2;
-/// One thread that waits in `lock`; the bits above count.
+/// One thread waits in `lock`; the bits from this one on count the waiters.
 const WAITER: u32 = 4;
-/// A waiter tests the lock so many times before it sleeps: most holders release it within a few microseconds.
+/// How often a waiter tests the lock before it sleeps. Most holders release it within a few
+/// microseconds.
 const SPINS_BEFORE_SLEEP: u32 = if cfg!(loom) { 1 } else { 500 };
-/// So many times a free lock is left to its waiters. A waiter that has not taken it by then has no processor to run on.
+/// How often a free lock is left to its waiters. A waiter that has not taken it by then has no
+/// processor to run on.
 const MAX_YIELDS_TO_WAITERS: u32 = if cfg!(loom) { 1 } else { 1000 };
 
-// SAFETY: the value is reached through a `EngineGuard`, of which there is one at a time.
+// SAFETY: the value is reached only through an `EngineGuard`, of which there is one at a time.
 unsafe impl<T: Deferring + Send> Sync for EngineLock<T> {}
 
-/// The lock, held. Dropping this first does the work that was published meanwhile.
+/// The held lock. Dropping it first does the work that was published meanwhile.
 pub(crate) struct EngineGuard<'a, T: Deferring>(
     &'a EngineLock<T>,
     #[expect(dead_code, reason = "held as long")] Guard,
@@ -79,7 +83,8 @@ impl<T: Deferring> EngineLock<T> {
         yields_to_waiters >= MAX_YIELDS_TO_WAITERS
     }
 
-    /// Takes the lock; if another thread holds it, that thread does the published work before it releases the lock.
+    /// Takes the lock, or returns `None` if another thread holds it; that thread then does the
+    /// published work before it releases the lock.
     pub(crate) fn lock_or_delegate(&self) -> Option<EngineGuard<'_, T>> {
         let work = nesting::work();
         let mut state = self.state.load(Ordering::Relaxed);
@@ -92,17 +97,17 @@ impl<T: Deferring> EngineLock<T> {
         }
     }
 
-    /// Sees to it that what this thread has published is served: now by this thread (true), or soon by the one that has
-    /// the lock.
+    /// Makes sure that the work which this thread has published is done: by this thread now
+    /// (returns true), or soon by the holder of the lock.
     pub(crate) fn run_or_delegate(&self) -> bool {
         self.lock_or_delegate().map(|mut held| held.run_deferred()).is_some()
     }
 
-    /// Waits for the lock. Must not be called by the thread that has it.
+    /// Waits for the lock. The thread that holds it must not call this.
     pub(crate) fn lock(&self) -> EngineGuard<'_, T> {
         let work = nesting::work();
         let mut state = self.state.fetch_add(WAITER, Ordering::Relaxed) + WAITER;
-        let mut looks = 0;
+        let mut spins = 0;
         loop {
             if state & HELD == 0 {
                 match self.swap(state, (state - WAITER) | HELD) {
@@ -114,8 +119,8 @@ impl<T: Deferring> EngineLock<T> {
                 }
                 continue;
             }
-            looks += 1;
-            if looks < SPINS_BEFORE_SLEEP {
+            spins += 1;
+            if spins < SPINS_BEFORE_SLEEP {
                 spin_loop();
             } else {
                 self.state.wait(state, None);
@@ -124,7 +129,8 @@ impl<T: Deferring> EngineLock<T> {
         }
     }
 
-    /// Release: the next holder sees what this thread published. Acquire: this thread sees what the last holder left.
+    /// Release: the next holder sees what this thread published. Acquire: this thread sees what the
+    /// previous holder left.
     #[inline]
     fn swap(&self, from: u32, to: u32) -> Result<u32, u32> {
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
@@ -158,7 +164,8 @@ impl<T: Deferring> Drop for EngineGuard<'_, T> {
                 self.run_deferred();
             }
             self.before_unlock();
-            // What was published since `serve` or `leave` looked has set the mark, which fails the swap.
+            // Work that was published since `run_deferred` or `before_unlock` ran has set the bit,
+            // which makes the swap fail.
             state = self.0.state.load(Ordering::Relaxed) & !PENDING;
             match self.0.swap(state, state & !HELD) {
                 Ok(_) => break,
@@ -181,17 +188,17 @@ mod tests {
         published: &'a AtomicU64,
         sum: u64,
         busy: bool,
-        leaves: u64,
+        unlocks: u64,
     }
 
     impl Deferring for Adder<'_> {
         fn run_deferred(&mut self) {
-            assert!(!std::mem::replace(&mut self.busy, true), "two threads have the lease");
+            assert!(!std::mem::replace(&mut self.busy, true), "two threads hold the lock");
             self.sum += self.published.swap(0, Ordering::Relaxed);
             self.busy = false;
         }
         fn before_unlock(&mut self) {
-            self.leaves += 1;
+            self.unlocks += 1;
         }
     }
 
@@ -200,7 +207,8 @@ mod tests {
         const THREADS: u64 = 4;
         const EACH: u64 = if cfg!(miri) { 200 } else { 100_000 };
         let published = AtomicU64::new(0);
-        let lock = EngineLock::new(Adder { published: &published, sum: 0, busy: false, leaves: 0 });
+        let lock =
+            EngineLock::new(Adder { published: &published, sum: 0, busy: false, unlocks: 0 });
         std::thread::scope(|s| {
             for thread in 0..THREADS {
                 let (lock, published) = (&lock, &published);
@@ -220,18 +228,19 @@ mod tests {
             }
         });
         assert_eq!(lock.state.load(Ordering::Relaxed), 0);
-        // Nothing is left over that only the next holder would have found.
+        // No work may be left that only the next holder would find.
         assert_eq!(published.load(Ordering::Relaxed), 0);
         let held = lock.lock();
         assert_eq!(held.sum, THREADS * EACH);
-        assert!(held.leaves >= EACH, "each release is announced");
+        assert!(held.unlocks >= EACH, "each release calls `before_unlock`");
     }
 
     #[test]
-    fn a_waiter_gets_the_lease_from_a_thread_that_takes_it_again_and_again() {
+    fn a_waiter_gets_the_lock_from_a_thread_that_takes_it_again_and_again() {
         const WAITS: usize = if cfg!(miri) { 20 } else { 1000 };
         let published = AtomicU64::new(0);
-        let lock = EngineLock::new(Adder { published: &published, sum: 0, busy: false, leaves: 0 });
+        let lock =
+            EngineLock::new(Adder { published: &published, sum: 0, busy: false, unlocks: 0 });
         let done = AtomicBool::new(false);
         std::thread::scope(|s| {
             s.spawn(|| {
@@ -249,9 +258,10 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_leaves_a_note() {
+    fn the_holder_does_the_work_of_a_refused_thread() {
         let published = AtomicU64::new(0);
-        let lock = EngineLock::new(Adder { published: &published, sum: 0, busy: false, leaves: 0 });
+        let lock =
+            EngineLock::new(Adder { published: &published, sum: 0, busy: false, unlocks: 0 });
         let held = lock.lock();
         published.store(7, Ordering::Relaxed);
         assert!(lock.try_lock().is_none() && lock.lock_or_delegate().is_none());

@@ -1,24 +1,25 @@
-//! Callers that have not said what they want, and which of them goes when there are too many.
+//! Callers that have not sent a request yet, and which one is evicted when there are too many.
 //!
-//! They may be strangers who hold descriptors on purpose. So the newest is let in, and the oldest goes of the
-//! address that has the most: a caller that has something to say has said it long before.
+//! A caller may be an attacker that holds descriptors on purpose. So the newest caller is admitted,
+//! and the oldest caller of the address with the most callers is evicted: a genuine caller has sent
+//! its request long before.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 
 use rustix::process::{Resource, getrlimit};
 
-/// What strangers may hold of the process's descriptors: a quarter of its limit, 1,024 at most.
+/// How many descriptors such callers may hold: a quarter of the process's limit, at most 1,024.
 pub fn share_of_descriptors() -> usize {
     const SHARE: u64 = 4;
-    const MOST: u64 = 1024;
+    const MAX: u64 = 1024;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    MOST.min(limit / SHARE) as usize
+    MAX.min(limit / SHARE) as usize
 }
 
-/// HalfOpen callers, each with what its owner knows it by.
+/// Half-open callers, each with the key by which its owner knows it.
 pub struct HalfOpen<T> {
-    /// By address, the oldest first.
+    /// The callers of each address, oldest first.
     by_address: HashMap<IpAddr, VecDeque<T>>,
     len: usize,
 }
@@ -30,13 +31,14 @@ impl<T> Default for HalfOpen<T> {
 }
 
 impl<T> HalfOpen<T> {
-    /// One more has called from this address.
+    /// Adds a caller from this address.
     pub fn add(&mut self, address: IpAddr, caller: T) {
         self.by_address.entry(origin(address)).or_default().push_back(caller);
         self.len += 1;
     }
 
-    /// One has gone, or has said something; nothing happens if it is not among them.
+    /// Removes a caller that has left or has sent its request. Does nothing if the caller is not in
+    /// the list.
     pub fn remove(&mut self, address: IpAddr, is_it: impl FnMut(&T) -> bool) {
         let address = origin(address);
         let Some(callers) = self.by_address.get_mut(&address) else { return };
@@ -49,7 +51,7 @@ impl<T> HalfOpen<T> {
         }
     }
 
-    /// Takes out the caller that has to go, if there are more than `most`.
+    /// Evicts a caller if there are more than `most`, and returns it.
     pub fn take_one_too_many(&mut self, most: usize) -> Option<T> {
         if self.len <= most {
             return None;
@@ -65,7 +67,8 @@ impl<T> HalfOpen<T> {
     }
 }
 
-/// Of an IPv6 address, its network: who has one address there has 2^64.
+/// The address that callers are counted by. For IPv6 it is the /64 network, because who has one
+/// address there has 2^64.
 fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) >> 64 << 64).into(),
@@ -80,20 +83,26 @@ mod tests {
     #[test]
     fn the_oldest_of_the_address_with_the_most_goes() {
         let [a, b] = [1, 2].map(|n| IpAddr::from([10, 0, 0, n]));
-        let mut silent = HalfOpen::default();
-        assert_eq!(silent.take_one_too_many(0), None);
+        let mut half_open = HalfOpen::default();
+        assert_eq!(half_open.take_one_too_many(0), None);
         for (address, caller) in [(b, 0), (a, 1), (a, 2), (b, 3), (a, 4)] {
-            silent.add(address, caller);
+            half_open.add(address, caller);
         }
-        assert_eq!((silent.take_one_too_many(5), silent.take_one_too_many(4)), (None, Some(1)));
+        assert_eq!(
+            (half_open.take_one_too_many(5), half_open.take_one_too_many(4)),
+            (None, Some(1))
+        );
         for caller in [1, 2, 2, 9] {
-            silent.remove(a, |&of| of == caller);
+            half_open.remove(a, |&of| of == caller);
         }
-        assert_eq!((silent.take_one_too_many(3), silent.take_one_too_many(2)), (None, Some(0)));
-        silent.remove(b, |&of| of == 3);
-        assert_eq!((silent.by_address.len(), silent.len), (1, 1));
-        assert_eq!(silent.take_one_too_many(0), Some(4));
-        assert!(silent.by_address.is_empty() && silent.len == 0);
+        assert_eq!(
+            (half_open.take_one_too_many(3), half_open.take_one_too_many(2)),
+            (None, Some(0))
+        );
+        half_open.remove(b, |&of| of == 3);
+        assert_eq!((half_open.by_address.len(), half_open.len), (1, 1));
+        assert_eq!(half_open.take_one_too_many(0), Some(4));
+        assert!(half_open.by_address.is_empty() && half_open.len == 0);
     }
 
     #[test]

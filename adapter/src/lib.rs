@@ -1,45 +1,51 @@
-//! What every software adapter is made of, whatever its wire: dat-core's objects over rnic's queues, and the
-//! threads that make progress. From top to bottom:
+//! The common part of all software adapters: dat-core's objects over rnic's queues, and the threads
+//! that make progress. From top to bottom:
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `engine` | what a provider supplies: [`Engine`] |
-//! | `context` | what its engine has of the adapter: [`Context`] |
-//! | `transport` | dat-core's contract, over rnic's queues and the engine: [`Adapter`] and its objects |
-//! | `counts` | sums of what connections have done: [`Counts`] |
-//! | `map` | rnic's types and dat-core's |
-//! | `reactor` | which thread makes progress: a consumer that polls, one that blocks, the progress thread |
-//! | `locked` | the state that the engine lock protects: the engine, and the work that others have deferred |
-//! | `engine_lock` | the lock itself: a thread that finds it taken may leave its work to the holder |
-//! | `shared` | what threads can read and write without the lock |
+//! | `context` | what the engine gets from its adapter: [`Context`] |
+//! | `transport` | dat-core's transport over rnic and the engine: [`Adapter`] and its objects |
+//! | `counts` | sums of the counters of connections: [`Counts`] |
+//! | `reactor` | which thread makes progress: a consumer's or the progress thread |
+//! | `locked` | the state behind the engine lock: the engine and deferred work |
+//! | `engine_lock` | the lock itself, whose holder does the work of refused threads |
+//! | `shared` | what threads read and write without the lock |
 //! | `doorbells` | queue pairs with new requests, as a lock-free stack |
-//! | [`params`], [`netdev`] | what is the same in all ia_params; the host's devices and addresses |
-//! | `local_failure` | why this host cannot begin to call a peer: [`LocalFailure`] |
+//! | [`params`] | the common part of ia_params |
+//! | [`netdev`] | the host's network devices and addresses |
+//! | `local_failure` | why this host cannot start to connect to a peer: [`LocalFailure`] |
 //! | [`half_open`] | callers that have not sent a request yet |
 //! | `table` | objects by small numbers: [`Table`] |
 //!
 //! # How to build a provider on this
 //!
-//! 1. Write an [`Engine`]: sockets, connections and timers of one open adapter, as plain data. It never locks, blocks
-//!    or starts a thread. Its caller holds the engine lock. It is called
-//!    - when a socket has news ([`Engine::on_event`]), or a consumer polls ([`Engine::poll`]);
-//!    - when a queue pair has something to send ([`Engine::transmit`]): at once for a lone request, once for a batch;
-//!    - in every pass, for timers and what was left over ([`Engine::advance`]);
-//!    - by the consumer's calls, each named as in dat-core ([`Engine::connect`], [`Engine::listen`], …).
-//! 2. It gives its sockets to the poller through the [`Context`] it was made with, edge triggered, each by a token of
-//!    its own. It keeps queue pairs in a [`Table`]; the number in there is the queue pair's name. What it is handed of
-//!    a queue pair is [`rnic::Work`], the side of the queues that completes; news of a connection go to the sink
-//!    beside it.
-//! 3. Before the engine lock is released, [`Engine::remaining`] says what is left to do: more at once, or a time to be
-//!    called at. A pass must end, so bursts are limited; what does not fit is left over.
-//! 4. Parse ia_params with [`params::parse`], which knows addresses and `spin`, and asks for the provider's own keys.
-//! 5. `impl Provider`, its transport an `Adapter<YourEngine>`, its `open` little more than [`Adapter::open`].
-//! 6. Its first tests: `dat_core::transport_contract!` over a pair of adapters, and `adapter/tests/suite`, as
-//!    `provider-tcp-emu/tests/adapter.rs` includes it.
+//! 1. Write an [`Engine`]: sockets, connections and timers of one open adapter, as plain data. It
+//!    never locks, blocks or starts a thread; its caller holds the engine lock. It is called
+//!    - when a socket has an event ([`Engine::on_event`]) or a consumer polls ([`Engine::poll`]);
+//!    - when a queue pair has requests to send ([`Engine::transmit`]): at once for a single
+//!      request, once for a batch;
+//!    - in every pass, for timers and leftover work ([`Engine::advance`]);
+//!    - by the consumer's calls, each named as in dat-core ([`Engine::connect`],
+//!      [`Engine::listen`], …).
+//! 2. Register its sockets with the poller through the [`Context`] that it was created with, edge
+//!    triggered, each with a token of its own. Keep queue pairs in a [`Table`]; the index there is
+//!    the name of the queue pair. The engine receives the [`rnic::Work`] of a queue pair, which is
+//!    the side of the queues that completes, and a sink for the events of its connection.
+//! 3. Before the engine lock is released, [`Engine::remaining`] returns what is left to do: more
+//!    work at once, or a deadline. A pass must end, so bursts are limited, and the rest is left
+//!    over.
+//! 4. Parse ia_params with [`params::parse`], which handles addresses and `spin` and asks for the
+//!    provider's own keys.
+//! 5. Implement `Provider`. Its transport is an `Adapter<YourEngine>`, and its `open` is little
+//!    more than [`Adapter::open`].
+//! 6. Start with these tests: `provider_loopback::transport_contract!` over a pair of adapters, and
+//!    `adapter/tests/suite`, as `provider-tcp-emu/tests/adapter.rs` includes it.
 //!
-//! `examples/provider-loop` is a small one; docs/writing-a-provider.md walks through it.
+//! `examples/provider-loop` is a small provider; docs/writing-a-provider.md explains it.
 //!
-//! Everything is compiled for the one engine: no call between here and there is dynamic.
+//! The compiler specializes everything for the one engine: there is no dynamic dispatch between
+//! this crate and the engine.
 
 mod context;
 mod counts;
@@ -49,7 +55,6 @@ mod engine_lock;
 pub mod half_open;
 mod local_failure;
 mod locked;
-mod map;
 pub mod netdev;
 pub mod params;
 mod reactor;
@@ -60,12 +65,12 @@ mod transport;
 
 pub use context::Context;
 pub use counts::Counts;
+pub use dat_core::error::no_memory;
 pub use engine::{Engine, Progress, Remaining, Sink, Upcall};
 pub use local_failure::LocalFailure;
 pub use params::Params;
 pub use reactor::abort_on_panic;
 pub use table::Table;
 pub use transport::{
-    Adapter, Cq, Listener, Mr, Mw, Pd, Qp, Request, Shared, Srq, Wire, no_memory, no_resources,
-    port,
+    Adapter, Cq, Listener, Mr, Mw, Pd, Qp, Request, Shared, Srq, Wire, no_resources, port,
 };

@@ -1,4 +1,4 @@
-//! Why this host cannot begin to call a peer.
+//! Why this host cannot start to connect to a peer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,17 +7,18 @@ use dat_core::Error;
 
 use crate::transport::no_resources;
 
-/// What an attempt to connect fails of before a packet leaves.
+/// Why an attempt to connect fails before a packet is sent.
 #[derive(Debug)]
 pub enum LocalFailure {
-    /// The process or the host has none left of something that a call needs.
+    /// The process or the host has exhausted a resource that a connection needs.
     Exhausted(String),
-    /// Something that does not change by itself.
+    /// A condition that does not change by itself.
     Lasting(String),
 }
 
 impl LocalFailure {
-    /// What an error means that a system call returned when this host chose its end of the way.
+    /// Classifies an error that a system call returned while this host chose its local address and
+    /// port.
     pub fn of(error: &io::Error) -> LocalFailure {
         let used_up = match error.raw_os_error() {
             Some(libc::EMFILE) => "this process has no file descriptor left (RLIMIT_NOFILE)",
@@ -28,13 +29,13 @@ impl LocalFailure {
             }
             Some(libc::EAGAIN | libc::EADDRINUSE) => NO_PORT,
             Some(libc::EPERM | libc::EACCES) => {
-                return LocalFailure::lasting("this host's firewall forbids the way");
+                return LocalFailure::lasting("this host's firewall blocks packets to the peer");
             }
             Some(libc::ENETUNREACH | libc::EHOSTUNREACH) => {
                 return LocalFailure::lasting("this host has no route to the peer");
             }
             Some(libc::ENETDOWN) => {
-                return LocalFailure::lasting("the network interface on the way is down");
+                return LocalFailure::lasting("the network interface to the peer is down");
             }
             _ => {
                 return LocalFailure::Lasting(format!(
@@ -45,7 +46,8 @@ impl LocalFailure {
         LocalFailure::Exhausted(used_up.to_owned())
     }
 
-    /// The same of connect(2), to which an address that is not available means that no port of it is.
+    /// Classifies an error of connect(2), where EADDRNOTAVAIL means that the address has no port
+    /// left.
     pub fn of_connect(error: &io::Error) -> LocalFailure {
         match error.raw_os_error() {
             Some(libc::EADDRNOTAVAIL) => LocalFailure::Exhausted(NO_PORT.to_owned()),
@@ -53,13 +55,14 @@ impl LocalFailure {
         }
     }
 
-    /// Something that does not change by itself.
+    /// Creates a failure that does not change by itself.
     pub fn lasting(why: &str) -> LocalFailure {
         LocalFailure::Lasting(why.to_owned())
     }
 
-    /// The answer to the consumer's call, which says no more than that something is used up; the log says of
-    /// what. Ok: the call is taken, and an event tells of the failure, with these words.
+    /// Returns what the consumer's call returns. For an exhausted resource that is an error, which
+    /// says no more; the log says which resource. Otherwise the call succeeds, and an event reports
+    /// the failure with the returned text.
     ///
     /// # Errors
     /// `DAT_INSUFFICIENT_RESOURCES`.
@@ -67,7 +70,7 @@ impl LocalFailure {
         match self {
             LocalFailure::Lasting(why) => Ok(why),
             LocalFailure::Exhausted(why) => {
-                tracing::warn!(target: "dat::cm", %to, because = %why, "no call is possible");
+                tracing::warn!(target: "dat::cm", %to, because = %why, "cannot connect");
                 Err(no_resources(io::ErrorKind::OutOfMemory.into()))
             }
         }
@@ -86,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_up_is_told_from_what_is_not_there() {
+    fn exhausted_resources_are_told_from_missing_routes() {
         let to = SocketAddr::from(([192, 0, 2, 1], 7));
         for errno in [
             libc::EMFILE,

@@ -1,4 +1,5 @@
-//! What the engine lock protects: the engine, and the work that other threads have deferred to its holder.
+//! The state behind the engine lock: the engine, and the work that other threads have deferred to
+//! the holder.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,29 +11,29 @@ use crate::engine_lock::Deferring;
 use crate::reactor::{POLLING_INTERVAL_LIMIT, WAKER};
 use crate::shared::{DeferredWork, SharedState};
 
-/// How long a consumer's call waits for the rest of a message while nothing comes.
-const STAY: Duration = Duration::from_micros(100);
-/// How long it waits in all.
-const LONGEST_STAY: Duration = Duration::from_micros(200);
+/// How long a consumer's call waits for the rest of a message while no data arrive.
+const MESSAGE_IDLE_LIMIT: Duration = Duration::from_micros(100);
+/// How long it waits at most.
+const MESSAGE_WAIT_LIMIT: Duration = Duration::from_micros(200);
 
-/// What came of staying.
+/// The outcome of waiting for the rest of a message.
 pub(crate) struct MessageWait {
-    /// The poller may know of something that the passes did not look at.
-    pub(crate) ask: bool,
+    /// The poller may know of events that the passes did not look at.
+    pub(crate) ask_poller: bool,
     /// The message is complete.
     pub(crate) complete: bool,
 }
 
-/// See above.
+/// The value behind the engine lock.
 pub(crate) struct LockedEngine<E: Engine> {
     pub(crate) engine: E,
     shared: Arc<SharedState<E>>,
-    /// What is being taken over; kept for its memory.
+    /// The deferred work that is being taken over. It is kept so that its memory is reused.
     deferred: DeferredWork<E::RequestId>,
-    /// The shared state need not be told what is left to do: that has not changed, or nobody would read it.
-    is_silent: bool,
-    /// The holder of the lock looks at what is left before it sleeps.
-    pub(crate) is_sleepers: bool,
+    /// The remaining work need not be published on release: it has not changed, or nobody reads it.
+    skips_publishing: bool,
+    /// The holder of the lock checks the remaining work itself before it sleeps.
+    pub(crate) holder_checks: bool,
 }
 
 impl<E: Engine> LockedEngine<E> {
@@ -41,12 +42,12 @@ impl<E: Engine> LockedEngine<E> {
             engine,
             shared,
             deferred: DeferredWork::default(),
-            is_silent: false,
-            is_sleepers: false,
+            skips_publishing: false,
+            holder_checks: false,
         }
     }
 
-    /// A pass of a consumer's thread that found its queue empty.
+    /// Makes a pass of a consumer's thread that has found its queue empty.
     #[inline]
     pub(crate) fn poll_pass(&mut self) -> Progress {
         self.shared.consumer_made_progress();
@@ -57,29 +58,32 @@ impl<E: Engine> LockedEngine<E> {
     fn pass(&mut self) -> Progress {
         let is_new = self.take_published();
         let pass = self.engine.poll();
-        self.is_silent = match pass {
+        self.skips_publishing = match pass {
             Progress::Idle => !is_new,
-            // Whoever falls asleep later serves first, and so does the background thread at its next tick.
+            // A thread that falls asleep later serves the engine first, and so does the progress
+            // thread at its next tick.
             Progress::Moved => !self.shared.is_asleep(),
             Progress::Nothing | Progress::AskPoller => false,
         };
         pass
     }
 
-    /// A part of a message has come: makes more passes until the message is complete or nothing comes any more.
+    /// Makes passes until a message is complete whose first part has arrived, or until no more data
+    /// arrive.
     ///
-    /// A consumer that sees the first octets of a message in its memory may watch memory for the last ones,
-    /// and not call again. One of these passes in each [`POLLING_INTERVAL_LIMIT`] counts as the consumer's: a
-    /// call that takes long is as good as polling for as long as it takes, and not for longer.
+    /// A consumer that sees the first octets of a message in its memory may watch memory for the
+    /// last ones instead of calling again. One of these passes in each [`POLLING_INTERVAL_LIMIT`]
+    /// counts as a pass of the consumer, because a long call is as good as polling for as long as
+    /// it takes, and not for longer.
     #[cold]
-    pub(crate) fn stay(&mut self) -> MessageWait {
+    pub(crate) fn wait_for_message(&mut self) -> MessageWait {
         let start = Instant::now();
         let (mut last, mut counted) = (start, start);
-        let mut stay = MessageWait { ask: false, complete: false };
+        let mut wait = MessageWait { ask_poller: false, complete: false };
         loop {
             let pass = self.pass();
-            stay.ask |= pass == Progress::AskPoller;
-            stay.complete = pass == Progress::Moved && !self.engine.take_partial();
+            wait.ask_poller |= pass == Progress::AskPoller;
+            wait.complete = pass == Progress::Moved && !self.engine.take_partial();
             let now = Instant::now();
             if pass == Progress::Moved {
                 last = now;
@@ -88,13 +92,14 @@ impl<E: Engine> LockedEngine<E> {
                 counted = now;
                 self.shared.consumer_made_progress();
             }
-            if stay.complete || now - last > STAY || now - start > LONGEST_STAY {
-                return stay;
+            if wait.complete || now - last > MESSAGE_IDLE_LIMIT || now - start > MESSAGE_WAIT_LIMIT
+            {
+                return wait;
             }
         }
     }
 
-    /// Does what was published; false: nothing was.
+    /// Does the published work. Returns false if there was none.
     #[inline]
     fn take_published(&mut self) -> bool {
         self.shared.begin_pass();
@@ -106,7 +111,8 @@ impl<E: Engine> LockedEngine<E> {
         is_new
     }
 
-    /// What the poller reported, behind what it reported while another thread held the lock.
+    /// Delivers the events of the poller, after those that it reported while another thread held
+    /// the lock.
     pub(crate) fn deliver<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>) {
         self.take_deferred();
         events.into_iter().for_each(|event| deliver_to(&mut self.engine, event));
@@ -122,9 +128,9 @@ impl<E: Engine> LockedEngine<E> {
         events.drain(..).for_each(|event| deliver_to(&mut self.engine, &event));
     }
 
-    /// Takes a queue pair away.
+    /// Removes a queue pair.
     pub(crate) fn remove_qp(&mut self, qp: usize) {
-        // Its mark must not stay in the stack, and what others have marked must not be lost.
+        // Its doorbell must not stay in the stack, and the doorbells of others must not be lost.
         self.run_deferred();
         self.engine.remove_qp(qp);
     }
@@ -137,18 +143,18 @@ fn deliver_to<E: Engine>(engine: &mut E, event: &Event) {
 }
 
 impl<E: Engine> Deferring for LockedEngine<E> {
-    /// Does what was published, what was left over and what is due.
+    /// Does published work, leftover work and what is due.
     fn run_deferred(&mut self) {
-        self.is_silent = false;
+        self.skips_publishing = false;
         self.take_published();
         self.engine.advance();
     }
 
     fn before_unlock(&mut self) {
-        if std::mem::take(&mut self.is_silent) {
+        if std::mem::take(&mut self.skips_publishing) {
             return;
         }
         let Remaining { at_once, deadline } = self.engine.remaining();
-        self.shared.publish_remaining(at_once, deadline, std::mem::take(&mut self.is_sleepers));
+        self.shared.publish_remaining(at_once, deadline, std::mem::take(&mut self.holder_checks));
     }
 }

@@ -6,19 +6,19 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 
-/// One address of a device.
+/// One address of a network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetAddr {
-    /// The device.
+    /// The name of the device.
     pub device: String,
-    /// The address, port 0; link-local ones with their scope.
+    /// The address with port 0. A link-local address has its scope.
     pub addr: SocketAddr,
-    /// The device is up.
+    /// Whether the device is up.
     pub up: bool,
 }
 
 impl NetAddr {
-    /// How well an address names its device to others: smaller is better.
+    /// How well the address identifies its device to other hosts: smaller is better.
     fn rank(&self) -> u8 {
         match self.addr.ip() {
             IpAddr::V4(_) => 0,
@@ -28,10 +28,10 @@ impl NetAddr {
     }
 }
 
-/// All addresses of all devices.
+/// Returns all addresses of all devices.
 pub fn addresses() -> io::Result<Vec<NetAddr>> {
     let mut list = std::ptr::null_mut();
-    // SAFETY: getifaddrs stores a list, freed below, through the valid pointer.
+    // SAFETY: getifaddrs stores a list through the valid pointer; the list is freed below.
     if unsafe { libc::getifaddrs(&mut list) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -40,9 +40,9 @@ pub fn addresses() -> io::Result<Vec<NetAddr>> {
     // SAFETY: each entry of the list is valid until freeifaddrs.
     while let Some(entry) = unsafe { next.as_ref() } {
         next = entry.ifa_next;
-        // SAFETY: the list's addresses are null or complete for their family.
+        // SAFETY: the addresses of the list are null or complete for their family.
         let Some(addr) = (unsafe { socket_addr(entry.ifa_addr) }) else { continue };
-        // SAFETY: the list's names are C strings.
+        // SAFETY: the names of the list are C strings.
         let device = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
         found.push(NetAddr { device, addr, up: entry.ifa_flags & libc::IFF_UP as u32 != 0 });
     }
@@ -51,9 +51,9 @@ pub fn addresses() -> io::Result<Vec<NetAddr>> {
     Ok(found)
 }
 
-/// Octets of an IP packet that a device carries at most.
+/// Returns the MTU of a device: the maximum size of an IP packet, in octets.
 pub fn mtu(device: &str) -> io::Result<usize> {
-    // SAFETY: plain data, valid when zero.
+    // SAFETY: this is plain data, for which zero is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let (name, place) = (device.as_bytes(), &mut request.ifr_name);
     if name.len() >= place.len() {
@@ -62,29 +62,30 @@ pub fn mtu(device: &str) -> io::Result<usize> {
     for (to, &from) in place.iter_mut().zip(name) {
         *to = from as libc::c_char;
     }
-    // Any socket will do.
+    // The ioctl works with any socket.
     let socket = UnixDatagram::unbound()?;
-    // SAFETY: a request with a name that ends, which the kernel answers in place.
+    // SAFETY: the request has a terminated name, and the kernel writes its answer in place.
     if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &mut request) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: what this request is answered with.
+    // SAFETY: this request answers with this member.
     Ok(unsafe { request.ifr_ifru.ifru_mtu }.max(0) as usize)
 }
 
-/// Whether it is an address of this host.
+/// Returns whether it is an address of this host.
 pub fn is_own(ip: IpAddr) -> bool {
     let listed = || addresses().unwrap_or_default().iter().any(|found| found.addr.ip() == ip);
-    // All of 127/8 is, though one is listed.
+    // All of 127/8 is local, although only one address of it is listed.
     ip.is_loopback() || listed()
 }
 
-/// The best address of a device: IPv4 before IPv6, global before link-local.
+/// Returns the best address of a device: IPv4 before IPv6, global before link-local.
 pub fn of_device<'a>(all: &'a [NetAddr], device: &str) -> Option<&'a NetAddr> {
     all.iter().filter(|a| a.device == device).min_by_key(|a| a.rank())
 }
 
-/// The address by which others best know this host: of a device that is up and not the loopback; else the loopback's.
+/// Returns the address by which others know this host best: an address of a device that is up and
+/// not the loopback, otherwise the loopback's.
 pub fn of_host(all: &[NetAddr]) -> SocketAddr {
     all.iter()
         .filter(|a| a.up && !a.addr.ip().is_loopback())
@@ -95,16 +96,16 @@ pub fn of_host(all: &[NetAddr]) -> SocketAddr {
 /// # Safety
 /// `addr` is null or points to a socket address that is complete for its family.
 unsafe fn socket_addr(addr: *const libc::sockaddr) -> Option<SocketAddr> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `addr` is null or valid.
     let family = i32::from(unsafe { addr.as_ref() }?.sa_family);
     match family {
         libc::AF_INET => {
-            // SAFETY: the family says what it is; sockaddr_in needs no more alignment than getifaddrs gives.
+            // SAFETY: the family says that this is a sockaddr_in; the read needs no alignment.
             let v4 = unsafe { addr.cast::<libc::sockaddr_in>().read_unaligned() };
             Some(SocketAddrV4::new(u32::from_be(v4.sin_addr.s_addr).into(), 0).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: as above.
+            // SAFETY: the family says that this is a sockaddr_in6; the read needs no alignment.
             let v6 = unsafe { addr.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
             let scope = if ip.is_unicast_link_local() { v6.sin6_scope_id } else { 0 };
@@ -136,8 +137,8 @@ mod tests {
     }
 
     #[test]
-    fn devices_carry_so_much() {
-        // The least that IPv6 asks of any.
+    fn a_device_has_an_mtu() {
+        // IPv6 requires at least this MTU of any device.
         assert!(mtu("lo").expect("there always is one") >= 1280);
         for name in ["nosuchdevice", "a name that is too long for a device", ""] {
             mtu(name).expect_err(name);

@@ -1,17 +1,20 @@
-//! What is the same in all ia_params: where, how long to poll, what to capture to, and how strict to be.
+//! The common part of all ia_params: the address, how long to poll, the capture file, and how
+//! strict to be.
 //!
 //! ```text
 //! ia_params = [ where [ number ] ] { key "=" value }        words, separated by blanks
-//! where     = network device | IPv4 or IPv6 address | host name        nothing: every address of the host
+//! where     = network device | IPv4 or IPv6 address | host name
 //! ```
 //!
-//! The number is the port in entries written for OFED's providers (`"eth0 0"`); sockets have no such thing.
+//! Without `where`, the adapter serves every address of the host. The number is the port in entries
+//! written for OFED's providers (`"eth0 0"`); sockets have no such number.
 //!
-//! | key | value | default |
-//! |---|---|---|
-//! | `capture` | a pcapng file for what sockets send and receive (docs/capture.md); also `OPENDAT_CAPTURE` | none |
-//! | `spin` | µs that a blocking wait polls before it sleeps; also `OPENDAT_SPIN_US` | 30; 0 on one processor, and over verbs devices |
-//! | `strict` | `on`: what the standard forbids is refused, also where OFED's library lets programs do it (docs/compatibility.md) | `off` |
+//! - `capture`: a pcapng file that records what sockets send and receive (docs/capture.md); also
+//!   `OPENDAT_CAPTURE`. The default is none.
+//! - `spin`: how many µs a blocking wait polls before it sleeps; also `OPENDAT_SPIN_US`. The
+//!   default is 30, and 0 on one processor and over verbs devices.
+//! - `strict`: `on` refuses what the standard forbids, even where OFED's library lets programs do
+//!   it (docs/compatibility.md). The default is `off`.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -23,30 +26,31 @@ use dat_sys::{DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER};
 
 use crate::netdev::{self, NetAddr};
 
-/// Parsed ia_params, but for the provider's own keys.
+/// Parsed ia_params, except for the provider's own keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// The one address served, port 0; none: all of the host's.
+    /// The one address that is served, with port 0; `None` for all addresses of the host.
     pub bind: Option<SocketAddr>,
-    /// The address reported as the adapter's, port 0.
+    /// The address that is reported as the adapter's, with port 0.
     pub address: SocketAddr,
-    /// How long a blocking wait polls before it sleeps; none: nobody says.
+    /// How long a blocking wait polls before it sleeps; `None` if not specified.
     pub spin: Option<Duration>,
-    /// The file that captures what sockets move, its name not yet expanded.
+    /// The capture file. Its name may contain patterns that are not expanded yet.
     pub capture: Option<String>,
-    /// The letter of the standard holds, and not what programs have come to rely on.
+    /// Whether the letter of the standard applies instead of what programs have come to rely on.
     pub strict: bool,
 }
 
-const MAX_SPIN: u64 = 1_000_000;
+const MAX_SPIN_US: u64 = 1_000_000;
 const DEFAULT_SPIN: Duration = Duration::from_micros(30);
 
-/// Reads ia_params. `env` looks up an environment variable; the host's resolver is asked only for what is neither an
-/// address nor a device. `own` takes each key that is not in the table above, with its value, in their order; its error
-/// says what was expected.
+/// Parses ia_params. `env` looks up an environment variable. `own` takes each key that is not in
+/// the list above, with its value, in their order; its error says what was expected. The resolver
+/// of the host is asked only for a name that is neither an address nor a device.
 ///
 /// # Errors
-/// `DAT_INVALID_ADDRESS` for an address that is not this host's, `DAT_INVALID_PARAMETER` for everything else.
+/// `DAT_INVALID_ADDRESS` for an address that is not of this host, `DAT_INVALID_PARAMETER` for
+/// everything else.
 pub fn parse(
     text: &str,
     env: impl Fn(&str) -> Option<String>,
@@ -55,9 +59,9 @@ pub fn parse(
     let devices = netdev::addresses().map_err(|e| {
         OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("listing network devices: {e}"))
     })?;
-    let (wheres, options): (Vec<_>, Vec<_>) =
+    let (places, options): (Vec<_>, Vec<_>) =
         text.split_whitespace().partition(|word| !word.contains('='));
-    let bind = match wheres[..] {
+    let bind = match places[..] {
         [] => None,
         [place] => Some(locate(place, &devices)?),
         [place, port] if port.bytes().all(|b| b.is_ascii_digit()) => Some(locate(place, &devices)?),
@@ -92,10 +96,11 @@ impl Params {
     }
 }
 
-/// What an environment variable says. One that is empty says nothing: so a script can have it always.
+/// Parses an environment variable. An empty one counts as not set, so that a script can always set
+/// it.
 ///
 /// # Errors
-/// `DAT_INVALID_PARAMETER` with the words of `read`.
+/// `DAT_INVALID_PARAMETER` with the message of `read`.
 pub fn variable<T, E: Display>(
     env: impl Fn(&str) -> Option<String>,
     name: &str,
@@ -106,7 +111,7 @@ pub fn variable<T, E: Display>(
     read.transpose().map_err(|reason| OpenError::new(Error::of(DAT_INVALID_PARAMETER), reason))
 }
 
-/// The value of a switch.
+/// Parses the value of a switch.
 pub fn on(value: &str) -> Result<bool, String> {
     match value {
         "on" => Ok(true),
@@ -115,16 +120,20 @@ pub fn on(value: &str) -> Result<bool, String> {
     }
 }
 
-/// The value of `timeout`, which providers have that find out themselves that a peer is gone: how long an
-/// answer is waited for before a peer is asked again.
+/// Parses the value of `timeout`, for providers that detect the loss of a peer themselves: how long
+/// they wait for an answer before they ask the peer again.
 pub fn timeout(value: &str) -> Result<Duration, String> {
     match value.parse() {
-        Ok(ms) if TIMEOUTS.contains(&ms) => Ok(Duration::from_millis(ms)),
-        _ => Err(format!("expected {} to {} milliseconds", TIMEOUTS.start(), TIMEOUTS.end())),
+        Ok(ms) if TIMEOUT_RANGE_MS.contains(&ms) => Ok(Duration::from_millis(ms)),
+        _ => Err(format!(
+            "expected {} to {} milliseconds",
+            TIMEOUT_RANGE_MS.start(),
+            TIMEOUT_RANGE_MS.end()
+        )),
     }
 }
 
-/// The value of `retries`: how often a peer is asked again.
+/// Parses the value of `retries`: how often a peer is asked again.
 pub fn retries(value: &str) -> Result<u8, String> {
     match value.parse() {
         Ok(n) if n <= MAX_RETRIES => Ok(n),
@@ -132,29 +141,30 @@ pub fn retries(value: &str) -> Result<u8, String> {
     }
 }
 
-const TIMEOUTS: RangeInclusive<u64> = 32..=600_000;
+const TIMEOUT_RANGE_MS: RangeInclusive<u64> = 32..=600_000;
 const MAX_RETRIES: u8 = 7;
 
-/// Where there is but one processor, polling keeps from it whoever is to send the message.
+/// Returns the default of `spin`. With a single processor, polling would keep the sender of the
+/// message from running.
 fn default_spin(processors: libc::c_long) -> Duration {
     if processors >= 2 { DEFAULT_SPIN } else { Duration::ZERO }
 }
 
-/// Of the host. Not those that the calling thread may run on: a consumer that is bound to one leaves the
-/// others to its peers.
+/// Returns the number of processors of the host, not the number that the calling thread may use: a
+/// consumer that is bound to one processor leaves the others to its peers.
 fn online_processors() -> libc::c_long {
-    // SAFETY: no memory is involved.
+    // SAFETY: the call touches no memory.
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
 }
 
 fn spin(value: &str) -> Result<Duration, String> {
     match value.parse() {
-        Ok(us @ 0..=MAX_SPIN) => Ok(Duration::from_micros(us)),
-        _ => Err(format!("expected 0 to {MAX_SPIN} microseconds")),
+        Ok(us @ 0..=MAX_SPIN_US) => Ok(Duration::from_micros(us)),
+        _ => Err(format!("expected 0 to {MAX_SPIN_US} microseconds")),
     }
 }
 
-/// The local address that a word means.
+/// Returns the local address that a word denotes.
 fn locate(place: &str, devices: &[NetAddr]) -> Result<SocketAddr, OpenError> {
     let unbracketed = place.strip_prefix('[').and_then(|p| p.strip_suffix(']')).unwrap_or(place);
     if let Ok(ip) = unbracketed.parse::<IpAddr>() {
@@ -171,24 +181,25 @@ fn locate(place: &str, devices: &[NetAddr]) -> Result<SocketAddr, OpenError> {
         .to_socket_addrs()
         .map_err(|e| {
             no_address(format!(
-                "\"{place}\" is no network device with an address, and as a host name: {e}"
+                "\"{place}\" is neither a network device with an address nor a host name that \
+                 resolves: {e}"
             ))
         })?
         .collect();
     addrs.iter().find_map(|a| local(a.ip(), devices)).ok_or_else(|| {
         let ips: Vec<String> = addrs.iter().map(|a| a.ip().to_string()).collect();
-        no_address(format!("{place} is {}, which is not this host", ips.join(", ")))
+        no_address(format!("{place} resolves to {}, which is not this host", ips.join(", ")))
     })
 }
 
-/// An address of this host, with its scope.
+/// Returns the address if it belongs to this host, with its scope.
 fn local(ip: IpAddr, devices: &[NetAddr]) -> Option<SocketAddr> {
     let exact = devices.iter().find(|d| d.addr.ip() == ip).map(|d| d.addr);
-    // All of 127/8 is local, though the device has but one address of it.
+    // All of 127/8 is local, although the device has only one address of it.
     exact.or_else(|| (ip.is_ipv4() && ip.is_loopback()).then(|| SocketAddr::new(ip, 0)))
 }
 
-/// What is wrong with ia_params.
+/// Creates the error for invalid ia_params.
 pub fn invalid(reason: String) -> OpenError {
     OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("ia_params: {}", shortened(reason)))
 }
@@ -197,13 +208,13 @@ fn no_address(reason: String) -> OpenError {
     OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {}", shortened(reason)))
 }
 
-/// A reason that repeats a value of the file: of one that is long the beginning, and the end, which says what
-/// was expected.
+/// Shortens the middle of a reason that repeats a long value: the beginning and the end stay,
+/// because the end says what was expected.
 fn shortened(reason: String) -> String {
-    /// Characters of either.
-    const SHOWN: usize = 200;
-    let begin = reason.char_indices().nth(SHOWN).map(|(at, _)| at);
-    let end = reason.char_indices().nth_back(SHOWN - 1).map(|(at, _)| at);
+    /// How many characters stay at the beginning, and how many at the end.
+    const KEPT_CHARS: usize = 200;
+    let begin = reason.char_indices().nth(KEPT_CHARS).map(|(at, _)| at);
+    let end = reason.char_indices().nth_back(KEPT_CHARS - 1).map(|(at, _)| at);
     match (begin, end) {
         (Some(begin), Some(end)) if begin < end => {
             format!("{}… ({} octets) …{}", &reason[..begin], reason.len(), &reason[end..])
@@ -285,7 +296,7 @@ mod tests {
         assert_eq!(parse("").expect("parses").spin, None);
         let error = with("", env("soon")).expect_err("no number").reason;
         assert_eq!(error, "OPENDAT_SPIN_US=soon: expected 0 to 1000000 microseconds");
-        assert_eq!(with("", env("")).expect("as if it were not set"), parse("").expect("parses"));
+        assert_eq!(with("", env("")).expect("empty means unset"), parse("").expect("parses"));
     }
 
     #[test]
@@ -309,12 +320,12 @@ mod tests {
         );
     }
 
-    /// A consumer that is bound to a processor of its own still has the others beside it.
+    /// A consumer that is bound to one processor still leaves the others to its peers.
     #[test]
     fn affinity_does_not_count() {
         let spin = parse("").expect("parses").spin();
         let bound = std::thread::spawn(|| {
-            // SAFETY: a set of this thread's, which is zeroes, alive during the calls.
+            // SAFETY: the set belongs to this thread, is zeroed, and is alive during the calls.
             unsafe {
                 let mut set: libc::cpu_set_t = std::mem::zeroed();
                 libc::sched_getaffinity(0, size_of_val(&set), &mut set);
@@ -342,7 +353,8 @@ mod tests {
         let unknown = reason("no-such-device0.invalid");
         assert!(
             unknown.starts_with(
-                "ia_params: \"no-such-device0.invalid\" is no network device with an address, and as"
+                "ia_params: \"no-such-device0.invalid\" is neither a network device with an address \
+                 nor"
             ),
             "{unknown}"
         );

@@ -1,32 +1,39 @@
-//! Who makes progress: whoever waits.
+//! Which thread makes progress: a thread that waits.
 //!
 //! - A consumer that polls drives the sockets itself ([`Reactor::poll`]).
-//! - One that blocks polls for some microseconds, then sleeps in the poller itself ([`Reactor::sleep`]): a message
-//!   costs one wake-up and no hand-over. There is one poller, so of several that block one leads and the others
-//!   follow, asleep on their own [`Wake`]; a leader that leaves calls one of them to be the next.
-//! - A background thread serves those whose consumer does neither:
+//! - A consumer that blocks polls for some microseconds and then sleeps in the poller itself
+//!   ([`Reactor::sleep`]). So a message costs one wake-up and no hand-over to another thread. There
+//!   is one poller: of several threads that block, one is the leader and the others are followers,
+//!   which sleep on their own [`Wake`]. A leader that leaves wakes a follower to be the next
+//!   leader.
+//! - The progress thread serves adapters whose consumer does neither:
 //!
 //! ```text
-//! Active   in the poller, without limit        → Watching  when a consumer makes progress, or has posted something
-//! Watching looks once in a tick                → Active    when no consumer has polled or waited since the last tick
-//!                                              → Resting   when a consumer has been asleep in the poller for some ticks
-//! Resting  asleep, without limit               → Watching  when that consumer leaves the poller, whoever follows
+//! Active   in the poller, without limit
+//!          → Watching  when a consumer makes progress, or has posted something
+//! Watching looks once in a tick
+//!          → Active    when no consumer has polled or waited since the last tick
+//!          → Resting   when a consumer has been asleep in the poller for some ticks
+//! Resting  asleep, without limit
+//!          → Watching  when that consumer leaves the poller, whoever follows
 //! ```
 //!
-//! A consumer that polls looks again within a microsecond, and one that watches its memory may not call for
-//! seconds. Nobody can tell in advance which of the two the next moment brings, so:
+//! A consumer that polls looks again within a microsecond, and one that watches its memory may not
+//! call for seconds. Nobody can tell in advance which of the two it will do, so:
 //!
-//! - A consumer that calls less than once in 50 µs does not poll, and the thread does not wait for it.
-//! - The thread learns from whether it was of use ([`schedule`]): after something came that no consumer looked for it
-//!   is back in the poller within 10 µs of the consumer's last call, and if it was of no use it stays away twice as
-//!   long as before.
-//! - A pass that finds the first part of a message stays for the rest ([`LockedEngine::stay`]): what a program sees of
-//!   it in memory may make it watch memory for the last octet. Where the rest is late, the pass calls the thread.
+//! - A consumer that calls less than once in 50 µs does not count as polling, and the progress
+//!   thread does not wait for it.
+//! - The progress thread learns from whether it was useful ([`schedule`]). After data arrived that
+//!   no consumer looked for, it is back in the poller within 10 µs of the consumer's last call. If
+//!   it was not useful, it stays away twice as long as before.
+//! - A pass that finds the first part of a message waits for the rest
+//!   ([`LockedEngine::wait_for_message`]), because a program that sees a part in memory may watch
+//!   memory for the last octet. If the rest is late, the pass calls the progress thread.
 //!
-//! While a consumer sleeps on a file descriptor of its own (dat_cno_fd_create), nobody can tell when it makes
-//! progress: then the background thread stays active beside those who do.
+//! While a consumer sleeps on a file descriptor of its own (dat_cno_fd_create), nobody can tell
+//! when it makes progress. Then the progress thread stays active beside consumers that do.
 //!
-//! So, otherwise, no one polls a socket beside another, and a program that does nothing is not woken by anybody.
+//! In all other cases only one thread polls the sockets, and an idle program is never woken.
 
 mod progress_thread;
 mod schedule;
@@ -45,8 +52,8 @@ use mio::{Events, Poll, Token};
 
 pub use self::progress_thread::abort_on_panic;
 use self::progress_thread::{ACTIVE, ProgressThread, RESTING};
+use self::schedule::DEFAULT_TICK;
 pub(crate) use self::schedule::POLLING_INTERVAL_LIMIT;
-use self::schedule::TICK;
 use crate::engine::{Engine, Progress};
 use crate::engine_lock::{Deferring, EngineLock};
 use crate::locked::LockedEngine;
@@ -55,32 +62,34 @@ use crate::shared::{POLLER, SharedState};
 /// The token of the poller's waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
-/// Looks between two looks at the clock, while a blocking wait polls: each takes some hundred nanoseconds.
-const LOOKS: u32 = 8;
-/// Polls that find somebody else at work before one lets others have its processor.
-const MISSES: u32 = 1000;
-/// How long who sleeps leaves what is due to somebody else who is at work.
-const MOMENT: Duration = Duration::from_micros(100);
-/// Events taken from the poller at a time.
-const EVENTS: usize = 256;
+/// How many polls of a blocking wait share one reading of the clock, which takes some hundred
+/// nanoseconds.
+const POLLS_PER_CLOCK_READ: u32 = 8;
+/// How many polls may find another thread at work before one of them yields the processor.
+const MISSES_PER_YIELD: u32 = 1000;
+/// How long a sleeping thread leaves what is due to another thread that is at work.
+const LEFT_TO_OTHERS: Duration = Duration::from_micros(100);
+/// How many events are taken from the poller at a time.
+const EVENT_CAPACITY: usize = 256;
 
-/// The engine, and who works on it.
+/// The engine, and the threads that make progress with it.
 pub(crate) struct Reactor<E: Engine> {
     pub(crate) engine: EngineLock<LockedEngine<E>>,
     pub(crate) shared: Arc<SharedState<E>>,
     poller: Mutex<Poller>,
-    /// The descriptor to sleep on until there is something to ask the poller for.
+    /// The poller's descriptor, on which a thread sleeps until the poller has events.
     poller_fd: RawFd,
-    /// The thread that sleeps there ([`nesting::thread`]): the poller is its own, though not locked. 0: none.
+    /// The thread that sleeps on it ([`nesting::thread`]), or 0. The poller belongs to this thread
+    /// although it is not locked.
     sleeper: AtomicUsize,
-    /// Those who sleep while another leads.
+    /// Threads that sleep while another one leads.
     followers: Mutex<Vec<Follower>>,
-    /// Counts entries and exits of leaders: odd while there is one.
-    leaders: AtomicU32,
-    /// Counts polls that found somebody else at work.
+    /// Counts how often a leader has entered or left the poller: odd while there is a leader.
+    leader_changes: AtomicU32,
+    /// Counts polls that found another thread at work.
     misses: AtomicU32,
     spin: Spin,
-    background: ProgressThread,
+    progress_thread: ProgressThread,
 }
 
 struct Poller {
@@ -88,18 +97,18 @@ struct Poller {
     events: Events,
 }
 
-/// A follower's signal; valid while it is in the list.
+/// The signal of a follower; it is valid while it is in the list.
 struct Follower(*const Wake);
 
-// SAFETY: a `Wake` is Sync; the followers' lock keeps it alive while it is used.
+// SAFETY: a `Wake` is Sync, and the lock of the list keeps it alive while it is used.
 unsafe impl Send for Follower {}
 
 /// How long a blocking wait polls.
 struct Spin {
-    longest: Duration,
-    now_us: AtomicU32,
-    /// One thread at a time: more of them would only be in each other's way.
-    taken: AtomicBool,
+    max: Duration,
+    current_us: AtomicU32,
+    /// Only one thread at a time polls before it sleeps; more would slow each other down.
+    in_use: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -113,71 +122,71 @@ impl<E: Engine> Reactor<E> {
             shared,
             poller_fd: poll.as_raw_fd(),
             sleeper: AtomicUsize::new(0),
-            poller: Mutex::new(Poller { poll, events: Events::with_capacity(EVENTS) }),
+            poller: Mutex::new(Poller { poll, events: Events::with_capacity(EVENT_CAPACITY) }),
             followers: Mutex::default(),
-            leaders: AtomicU32::new(0),
+            leader_changes: AtomicU32::new(0),
             misses: AtomicU32::new(0),
             spin: Spin {
-                longest: spin,
-                now_us: AtomicU32::new(spin.as_micros() as u32),
-                taken: AtomicBool::new(false),
+                max: spin,
+                current_us: AtomicU32::new(spin.as_micros() as u32),
+                in_use: AtomicBool::new(false),
             },
-            background: ProgressThread::default(),
+            progress_thread: ProgressThread::default(),
         }
     }
 
-    /// One look at everything, without waiting for anybody.
+    /// Makes one pass over everything, without waiting for another thread.
     #[inline]
     pub(crate) fn poll(&self) {
         if !self.shared.has_sockets() {
             return;
         }
-        let Some(mut locked) = self.engine.try_lock() else { return self.give_way() };
-        let mut ask = locked.poll_pass() == Progress::AskPoller;
+        let Some(mut locked) = self.engine.try_lock() else { return self.count_miss() };
+        let mut ask_poller = locked.poll_pass() == Progress::AskPoller;
         if locked.engine.take_partial() {
-            let stay = locked.stay();
-            ask |= stay.ask;
-            if !stay.complete {
-                self.background.call();
+            let wait = locked.wait_for_message();
+            ask_poller |= wait.ask_poller;
+            if !wait.complete {
+                self.progress_thread.request();
             }
         }
-        if !ask {
+        if !ask_poller {
             return;
         }
         match self.try_poller() {
             Some(mut poller) => {
-                poller.ask(&mut locked);
-                if locked.engine.take_partial() && !locked.stay().complete {
-                    self.background.call();
+                poller.deliver_all(&mut locked);
+                if locked.engine.take_partial() && !locked.wait_for_message().complete {
+                    self.progress_thread.request();
                 }
             }
             None => {
                 drop(locked);
-                self.give_way();
+                self.count_miss();
             }
         }
     }
 
-    /// Somebody else is at work. One that polls must not keep it from the processor for long: it may be the
-    /// very one that has the news.
+    /// Counts a poll that found another thread at work, and yields the processor now and then: the
+    /// other thread may need it to go on.
     #[cold]
-    fn give_way(&self) {
+    fn count_miss(&self) {
         let misses = self.misses.load(Ordering::Relaxed).wrapping_add(1);
         self.misses.store(misses, Ordering::Relaxed);
-        if misses.is_multiple_of(MISSES) {
+        if misses.is_multiple_of(MISSES_PER_YIELD) {
             std::thread::yield_now();
         }
     }
 
-    /// Sleeps until `wake` is signalled, making progress meanwhile.
+    /// Makes progress until `wake` is signalled, asleep in between.
     pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
         if self.spin(wake, deadline) {
             return Slept::Woken;
         }
-        let asleep_since = (!self.spin.longest.is_zero()).then(Instant::now);
+        let asleep_since = (!self.spin.max.is_zero()).then(Instant::now);
         let slept = self.lead_or_follow(wake, deadline);
         if let Some(since) = asleep_since {
-            self.spin.learn(since.elapsed());
+            self.spin.adapt(since.elapsed());
         }
         slept
     }
@@ -185,27 +194,27 @@ impl<E: Engine> Reactor<E> {
     /// See [`Transport::attend`](dat_core::provider::Transport::attend).
     pub(crate) fn attend(&self, on: bool) {
         match on {
-            true => self.background.attended.fetch_add(1, Ordering::SeqCst),
-            false => self.background.attended.fetch_sub(1, Ordering::SeqCst),
+            true => self.progress_thread.fd_waiters.fetch_add(1, Ordering::SeqCst),
+            false => self.progress_thread.fd_waiters.fetch_sub(1, Ordering::SeqCst),
         };
-        self.background.unpark();
+        self.progress_thread.unpark();
     }
 
-    /// Ends the sleep of the leader.
+    /// Wakes the leader.
     pub(crate) fn interrupt(&self) {
         self.shared.wake();
     }
 
-    /// Polls for a while. True: signalled.
+    /// Polls for a while. Returns true if `wake` is signalled.
     fn spin(&self, wake: &Wake, deadline: Option<Instant>) -> bool {
-        let longest = Duration::from_micros(self.spin.now_us.load(Ordering::Relaxed).into());
-        if longest.is_zero() || self.spin.taken.swap(true, Ordering::Relaxed) {
+        let limit = Duration::from_micros(self.spin.current_us.load(Ordering::Relaxed).into());
+        if limit.is_zero() || self.spin.in_use.swap(true, Ordering::Relaxed) {
             return wake.is_signalled();
         }
-        let end = Instant::now() + longest;
+        let end = Instant::now() + limit;
         let end = deadline.map_or(end, |deadline| deadline.min(end));
         let signalled = 'spinning: loop {
-            for _ in 0..LOOKS {
+            for _ in 0..POLLS_PER_CLOCK_READ {
                 self.poll();
                 if wake.is_signalled() {
                     break 'spinning true;
@@ -215,22 +224,22 @@ impl<E: Engine> Reactor<E> {
                 break false;
             }
         };
-        self.spin.taken.store(false, Ordering::Relaxed);
+        self.spin.in_use.store(false, Ordering::Relaxed);
         signalled
     }
 
-    /// Sleeps in the poller.
+    /// Sleeps in the poller as the leader.
     fn lead<'a>(
         &'a self,
         mut poller: MutexGuard<'a, Poller>,
         wake: &Wake,
         deadline: Option<Instant>,
     ) -> Slept {
-        self.leaders.fetch_add(1, Ordering::SeqCst);
+        self.leader_changes.fetch_add(1, Ordering::SeqCst);
         self.shared.announce_sleep();
         let slept = loop {
-            // What is left over by another that is at work is its own; it says so when it leaves it
-            // (`SharedState::leave`).
+            // Work that another thread at the engine leaves over is its own responsibility: it
+            // publishes the rest when it releases the lock (`SharedState::publish_remaining`).
             let served = self.serve_as_sleeper();
             let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
                 Some(None) if !wake.is_signalled() => break Slept::TimedOut,
@@ -244,16 +253,16 @@ impl<E: Engine> Reactor<E> {
                 true => Some(Duration::ZERO),
                 false => {
                     let due = self.shared.until_deadline();
-                    // What is due is done by whoever is at work. If not, this thread does it soon, and does not
-                    // take a processor from that one meanwhile.
-                    let due = if served { due } else { due.map(|due| due.max(MOMENT)) };
+                    // The thread that is at work does what is due. If it does not, this thread does
+                    // it soon, and takes no processor from that one meanwhile.
+                    let due = if served { due } else { due.map(|due| due.max(LEFT_TO_OTHERS)) };
                     [left, due].into_iter().flatten().min()
                 }
             };
             let waited;
             (poller, waited) = self.wait(poller, limit);
             if !work && wake.leave_poller() {
-                // What was reported must not get lost: edges are reported once.
+                // The events that were reported must not get lost, because edges are reported once.
                 self.deliver(&mut poller);
                 break Slept::Woken;
             }
@@ -261,22 +270,23 @@ impl<E: Engine> Reactor<E> {
             match waited {
                 Ok(()) => drop(self.deliver(&mut poller)),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => break Slept::Interrupted,
-                // No poller, no progress here; the background thread's ticks make some.
-                Err(_) => break wake.park(Some(Instant::now() + TICK)),
+                // Without a poller there is no progress here; the ticks of the progress thread make
+                // some.
+                Err(_) => break wake.park(Some(Instant::now() + DEFAULT_TICK)),
             }
             if wake.is_signalled() {
                 break Slept::Woken;
             }
         };
         self.shared.end_sleep();
-        self.leaders.fetch_add(1, Ordering::SeqCst);
+        self.leader_changes.fetch_add(1, Ordering::SeqCst);
         drop(poller);
-        self.hand_over();
+        self.wake_next_leader();
         slept
     }
 
-    /// Waits for events; none: without limit. The poller is not locked while this thread sleeps: calls of a
-    /// signal handler that interrupts it may need the poller.
+    /// Waits for events, without limit if `limit` is `None`. The poller is not locked while this
+    /// thread sleeps, because a signal handler that interrupts the thread may need the poller.
     fn wait<'a>(
         &'a self,
         mut poller: MutexGuard<'a, Poller>,
@@ -285,9 +295,9 @@ impl<E: Engine> Reactor<E> {
         if limit != Some(Duration::ZERO) {
             let before = self.sleeper.swap(nesting::thread(), Ordering::SeqCst);
             drop(poller);
-            let told = trace::sleep(POLLER, std::ptr::from_ref(&*self.shared).addr(), limit);
+            let trace = trace::sleep(POLLER, std::ptr::from_ref(&*self.shared).addr(), limit);
             let slept = sleep_on(self.poller_fd, limit);
-            drop(told);
+            drop(trace);
             poller = lock(&self.poller);
             self.sleeper.store(before, Ordering::SeqCst);
             if let Err(e) = slept {
@@ -298,32 +308,34 @@ impl<E: Engine> Reactor<E> {
         (poller, taken)
     }
 
-    /// Does what there is, for who then looks at what is left before it sleeps; false: somebody else does.
+    /// Does the pending work on behalf of a thread that then checks the remaining work before it
+    /// sleeps. Returns false if another thread does it.
     fn serve_as_sleeper(&self) -> bool {
         let Some(mut locked) = self.engine.lock_or_delegate() else { return false };
-        locked.is_sleepers = true;
+        locked.holder_checks = true;
         locked.run_deferred();
         true
     }
 
-    /// Passes on what the poller reported, without waiting for the engine lock: else its holder handles it.
-    /// True: a part of a message has come, and its rest has not.
+    /// Delivers the events of the poller without waiting for the engine lock: if another thread
+    /// holds it, that thread handles them. Returns true if a part of a message has arrived and its
+    /// rest has not.
     fn deliver(&self, poller: &mut Poller) -> bool {
-        // No news is news, too, where a connection waits with its end for what else there is.
+        // Even without events, pending closes must be handled.
         if poller.events.is_empty() && !self.shared.has_work() {
             return false;
         }
         let partial = match self.engine.try_lock() {
             Some(mut locked) => {
-                locked.is_sleepers = true;
+                locked.holder_checks = true;
                 locked.deliver(&poller.events);
                 if locked.engine.has_closed() {
-                    poller.ask(&mut locked);
+                    poller.deliver_all(&mut locked);
                 }
                 locked.engine.take_partial()
             }
             None => {
-                self.shared.report(&poller.events);
+                self.shared.defer_events(&poller.events);
                 self.engine.run_or_delegate();
                 false
             }
@@ -332,13 +344,13 @@ impl<E: Engine> Reactor<E> {
         partial
     }
 
-    /// Sleeps in the poller, or, as long as somebody else is there, on its own signal.
+    /// Sleeps in the poller as the leader or, while another thread leads, on `wake`.
     fn lead_or_follow(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
         if let Some(poller) = self.try_poller() {
             return self.lead(poller, wake, deadline);
         }
         lock(&self.followers).push(Follower(wake));
-        // The leader may have left before it could see this one in the list.
+        // The leader may have left before it could see this thread in the list.
         let poller = self.try_poller();
         let slept = poller.is_none().then(|| wake.park(deadline));
         lock(&self.followers).retain(|f| !std::ptr::eq(f.0, wake));
@@ -348,20 +360,20 @@ impl<E: Engine> Reactor<E> {
         }
     }
 
-    /// The poller is free: somebody else's turn.
-    fn hand_over(&self) {
+    /// Wakes a follower to be the next leader, since the poller is free.
+    fn wake_next_leader(&self) {
         let followers = lock(&self.followers);
-        // SAFETY: they are in the list, and the list is locked.
+        // SAFETY: the wakes are in the list, and the list is locked.
         let mut wakes = followers.iter().map(|follower| unsafe { &*follower.0 });
-        // Who has been signalled already may have what it waits for, and not come back.
+        // A follower that has been signalled may have what it waits for, and not come back.
         if let Some(next) = wakes.find(|wake| !wake.is_signalled()) {
             let in_poller = next.signal();
             debug_assert!(!in_poller, "a follower is not in the poller");
         }
         drop(followers);
-        // Nor need the one that is called: its own signal may come a moment later. If nobody leads, this
-        // thread sees to it.
-        self.background.unpark_if_parked();
+        // The follower that was woken need not come either, because its own signal may arrive a
+        // moment later. If no thread leads, the progress thread takes over.
+        self.progress_thread.unpark_if_parked();
     }
 
     fn has_followers(&self) -> bool {
@@ -378,26 +390,27 @@ impl<E: Engine> Reactor<E> {
         (sleeper == 0 || sleeper == nesting::thread()).then_some(poller)
     }
 
-    /// Something was posted that waits for the next pass: sees to it that there is one soon.
+    /// Makes sure that there is a pass soon, after a request was posted that waits for it.
     #[inline]
-    pub(crate) fn nudge(&self) {
-        match self.background.state.load(Ordering::SeqCst) {
+    pub(crate) fn wake_for_post(&self) {
+        match self.progress_thread.state.load(Ordering::SeqCst) {
             ACTIVE => self.shared.wake(),
-            RESTING => self.background.unpark_if_parked(),
+            RESTING => self.progress_thread.unpark_if_parked(),
             _ => {}
         }
     }
 }
 
 impl Poller {
-    /// Delivers what there is now. The holder of both poller and engine lock knows that nothing is under way
-    /// elsewhere: what was over before may end. What is found to be over meanwhile is younger than the
-    /// poller's answer, so that asks again.
-    fn ask<E: Engine>(&mut self, locked: &mut LockedEngine<E>) {
+    /// Delivers all events that the poller has now. A holder of both the poller and the engine lock
+    /// knows that no other thread has undelivered events, so connections that were closed before
+    /// this call can end. A connection that is found to be closed meanwhile is younger than the
+    /// poller's answer, so the poller is asked again.
+    fn deliver_all<E: Engine>(&mut self, locked: &mut LockedEngine<E>) {
         loop {
             let closed = locked.engine.take_closed();
             while self.take().is_ok() {
-                let all = self.events.iter().count() < EVENTS;
+                let all = self.events.iter().count() < EVENT_CAPACITY;
                 locked.deliver(&self.events);
                 self.events.clear();
                 if all {
@@ -411,15 +424,15 @@ impl Poller {
         }
     }
 
-    /// Takes what events there are.
+    /// Takes the events that the poller has now.
     fn take(&mut self) -> io::Result<()> {
         self.poll.poll(&mut self.events, Some(Duration::ZERO))
     }
 }
 
-/// Sleeps until a descriptor is readable; no limit: for ever. Only a signal handler interrupts this: after a
-/// signal without a handler, such as SIGCONT, ppoll(2) goes on by itself, and epoll_wait(2) does not. It
-/// keeps limits to the nanosecond, too.
+/// Sleeps until a descriptor is readable, without limit if `limit` is `None`. A signal without a
+/// handler, such as SIGCONT, does not end the sleep: ppoll(2) continues by itself, unlike
+/// epoll_wait(2). ppoll(2) also keeps limits to the nanosecond.
 fn sleep_on(fd: RawFd, limit: Option<Duration>) -> io::Result<()> {
     let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let limit = limit.map(|limit| libc::timespec {
@@ -436,13 +449,14 @@ fn sleep_on(fd: RawFd, limit: Option<Duration>) -> io::Result<()> {
 }
 
 impl Spin {
-    /// A sleep ended after `slept`: had it been worth while to poll on?
-    fn learn(&self, slept: Duration) {
-        let now = self.now_us.load(Ordering::Relaxed);
-        let next = match slept < 2 * self.longest {
-            true => self.longest.as_micros() as u32,
+    /// Adapts the polling time after a sleep of `slept`: it grows to the maximum if polling on
+    /// would have caught the event, and halves otherwise.
+    fn adapt(&self, slept: Duration) {
+        let now = self.current_us.load(Ordering::Relaxed);
+        let next = match slept < 2 * self.max {
+            true => self.max.as_micros() as u32,
             false => now / 2,
         };
-        self.now_us.store(next, Ordering::Relaxed);
+        self.current_us.store(next, Ordering::Relaxed);
     }
 }

@@ -1,7 +1,8 @@
-//! What threads know of the engine, and tell it, without the engine lock.
+//! What threads read and write without the engine lock.
 //!
-//! Whoever sleeps says so first (`asleep`) and looks for work then; whoever leaves work behind writes that down first
-//! and looks for sleepers then. All of these are SeqCst, so that one of the two sees the other.
+//! A thread that goes to sleep first announces that (`asleep`) and then checks for work. A thread
+//! that leaves work behind first publishes it and then checks for sleepers. All these accesses are
+//! SeqCst, so that at least one of the two threads sees the other.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -15,37 +16,37 @@ use crate::doorbells::Doorbells;
 use crate::engine::Engine;
 use crate::reactor::Reactor;
 
-/// See above.
+/// What threads read and write without the engine lock.
 pub(crate) struct SharedState<E: Engine> {
     /// Queue pairs with new requests.
     pub(crate) doorbells: Doorbells,
-    /// Counts passes over the engine. A queue pair that posts for the first time since the last is not in a
-    /// hurry's way.
+    /// Counts passes over the engine. The first post of a queue pair since the last pass leaves at
+    /// once.
     passes: AtomicU32,
     /// Counts the passes that consumers' threads have made.
     consumer_passes: AtomicU32,
-    /// Sockets that are open.
+    /// The number of open sockets.
     sockets: AtomicI32,
-    /// Somebody is in the poller, or about to enter it.
+    /// A thread is asleep in the poller, or about to be.
     asleep: AtomicBool,
-    /// There is more to do at once.
+    /// More work can be done at once.
     leftover: AtomicBool,
-    /// When the next timer is due: nanoseconds since `epoch`; `NEVER`.
-    alarm: AtomicU64,
+    /// When the next timer expires, in nanoseconds since `epoch`, or `NEVER`.
+    deadline_ns: AtomicU64,
     epoch: Instant,
-    /// What came in while another thread held the engine lock.
+    /// Work that arrived while another thread held the engine lock.
     deferred: Mutex<DeferredWork<E::RequestId>>,
     any_deferred: AtomicBool,
     waker: Waker,
-    /// Empty until it is set up.
+    /// Empty until `set_reactor` is called.
     reactor: OnceLock<Weak<Reactor<E>>>,
 }
 
-/// Things for the engine to know.
+/// Work for the holder of the engine lock.
 pub(crate) struct DeferredWork<Call> {
-    /// Requests whose consumers have dropped them.
+    /// Requests that their consumers have dropped.
     pub(crate) refused: Vec<Call>,
-    /// What the poller reported.
+    /// Events that the poller has reported.
     pub(crate) events: Vec<Event>,
 }
 
@@ -55,7 +56,7 @@ impl<Call> Default for DeferredWork<Call> {
     }
 }
 
-/// What the trace of wake-ups calls it.
+/// The name of the poller in the trace of wake-ups.
 pub(crate) const POLLER: &str = "poller";
 
 const NEVER: u64 = u64::MAX;
@@ -69,7 +70,7 @@ impl<E: Engine> SharedState<E> {
             sockets: AtomicI32::new(0),
             asleep: AtomicBool::new(false),
             leftover: AtomicBool::new(false),
-            alarm: AtomicU64::new(NEVER),
+            deadline_ns: AtomicU64::new(NEVER),
             epoch: Instant::now(),
             deferred: Mutex::new(DeferredWork::default()),
             any_deferred: AtomicBool::new(false),
@@ -78,41 +79,41 @@ impl<E: Engine> SharedState<E> {
         }
     }
 
-    /// Says to which reactor this belongs; once.
+    /// Sets the reactor that this belongs to, once.
     pub(crate) fn set_reactor(&self, reactor: &Arc<Reactor<E>>) {
         let set = self.reactor.set(Arc::downgrade(reactor));
         debug_assert!(set.is_ok(), "it belongs to one reactor");
     }
 
-    /// The reactor. None: it is being taken down, or not set up yet.
+    /// Returns the reactor, or `None` if it is being taken down or not set yet.
     pub(crate) fn reactor(&self) -> Option<Arc<Reactor<E>>> {
         self.reactor.get()?.upgrade()
     }
 
-    /// Passes so far.
+    /// The number of passes so far.
     #[inline]
     pub(crate) fn passes(&self) -> u32 {
         self.passes.load(Ordering::Relaxed)
     }
 
-    /// Counts one more. The caller holds the engine lock.
+    /// Counts a pass. The caller holds the engine lock.
     #[inline]
     pub(crate) fn begin_pass(&self) {
         self.passes.store(self.passes().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Passes of consumers' threads so far.
+    /// The number of passes of consumers' threads so far.
     pub(crate) fn consumer_passes(&self) -> u32 {
         self.consumer_passes.load(Ordering::Relaxed)
     }
 
-    /// Counts one more. The caller holds the engine lock.
+    /// Counts a pass of a consumer's thread. The caller holds the engine lock.
     #[inline]
     pub(crate) fn consumer_made_progress(&self) {
         self.consumer_passes.store(self.consumer_passes().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Whether there is any socket to look at.
+    /// Returns whether there is any socket to look at.
     #[inline]
     pub(crate) fn has_sockets(&self) -> bool {
         self.sockets.load(Ordering::Relaxed) > 0
@@ -122,25 +123,25 @@ impl<E: Engine> SharedState<E> {
         self.sockets.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// A consumer has dropped a request. Allowed inside upcalls.
+    /// Defers the refusal of a request that its consumer has dropped. Upcalls may call this.
     pub(crate) fn refuse(&self, call: E::RequestId) {
         self.deferred().refused.push(call);
         self.any_deferred.store(true, Ordering::Release);
     }
 
-    /// The poller has reported something.
-    pub(crate) fn report<'a>(&self, events: impl IntoIterator<Item = &'a Event>) {
+    /// Defers events that the poller has reported.
+    pub(crate) fn defer_events<'a>(&self, events: impl IntoIterator<Item = &'a Event>) {
         self.deferred().events.extend(events.into_iter().cloned());
         self.any_deferred.store(true, Ordering::Release);
     }
 
-    /// Whether anything came in since the last time.
+    /// Returns whether work was deferred since it was last taken.
     #[inline]
     pub(crate) fn has_deferred(&self) -> bool {
         self.any_deferred.load(Ordering::Relaxed)
     }
 
-    /// Takes what came in and leaves `empty`, for its memory.
+    /// Takes the deferred work and leaves `empty` in its place, so that memory is reused.
     pub(crate) fn swap_deferred(&self, empty: &mut DeferredWork<E::RequestId>) {
         let mut deferred = self.deferred();
         self.any_deferred.store(false, Ordering::Relaxed);
@@ -151,51 +152,57 @@ impl<E: Engine> SharedState<E> {
         self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes what is still to do when the engine lock is released. `looks`: the holder looks at it itself
-    /// before it sleeps. Else a thread that sleeps in the poller is woken where there is more to do than it
-    /// knows of.
+    /// Publishes the work that remains when the engine lock is released. `holder_checks`: the
+    /// holder checks it itself before it sleeps. Otherwise, if there is more work than a thread
+    /// that sleeps in the poller knows of, that thread is woken.
     #[inline]
-    pub(crate) fn publish_remaining(&self, leftover: bool, alarm: Option<Instant>, looks: bool) {
-        let mut news = leftover;
+    pub(crate) fn publish_remaining(
+        &self,
+        leftover: bool,
+        deadline_ns: Option<Instant>,
+        holder_checks: bool,
+    ) {
+        let mut more = leftover;
         if self.leftover.load(Ordering::Relaxed) != leftover {
             self.leftover.store(leftover, Ordering::SeqCst);
         }
-        let alarm =
-            alarm.map_or(NEVER, |at| at.saturating_duration_since(self.epoch).as_nanos() as u64);
-        let before = self.alarm.load(Ordering::Relaxed);
-        if alarm != before {
-            self.alarm.store(alarm, Ordering::SeqCst);
-            news |= alarm < before;
+        let deadline_ns = deadline_ns
+            .map_or(NEVER, |at| at.saturating_duration_since(self.epoch).as_nanos() as u64);
+        let before = self.deadline_ns.load(Ordering::Relaxed);
+        if deadline_ns != before {
+            self.deadline_ns.store(deadline_ns, Ordering::SeqCst);
+            more |= deadline_ns < before;
         }
-        if news && !looks && self.is_asleep() {
+        if more && !holder_checks && self.is_asleep() {
             self.wake();
         }
     }
 
-    /// Says that the caller is about to enter the poller; it must look for work after that.
+    /// Announces that the caller is about to enter the poller. The caller must check for work after
+    /// that.
     pub(crate) fn announce_sleep(&self) {
         self.asleep.store(true, Ordering::SeqCst);
     }
 
-    /// Whether somebody is in the poller, or about to enter it.
+    /// Returns whether a thread is asleep in the poller, or about to be.
     #[inline]
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst)
     }
 
-    /// The caller has left the poller.
+    /// Announces that the caller has left the poller.
     pub(crate) fn end_sleep(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// Whether there is something to do at once.
+    /// Returns whether there is work that can be done at once.
     pub(crate) fn has_work(&self) -> bool {
         self.leftover.load(Ordering::SeqCst) || !self.doorbells.is_empty()
     }
 
-    /// How long until the next timer.
+    /// The time until the next timer expires.
     pub(crate) fn until_deadline(&self) -> Option<Duration> {
-        match self.alarm.load(Ordering::SeqCst) {
+        match self.deadline_ns.load(Ordering::SeqCst) {
             NEVER => None,
             at => Some(
                 (self.epoch + Duration::from_nanos(at)).saturating_duration_since(Instant::now()),
@@ -203,10 +210,10 @@ impl<E: Engine> SharedState<E> {
         }
     }
 
-    /// Ends the sleep of whoever is in the poller, or else the next one.
+    /// Wakes the thread that sleeps in the poller, or else the next one that enters it.
     pub(crate) fn wake(&self) {
         trace::ask(POLLER, std::ptr::from_ref(self).addr());
-        // It cannot fail but for a counter that overflows, which wakes just as well.
+        // This fails only if the counter overflows, and then the thread is woken, too.
         self.waker.wake().ok();
     }
 }

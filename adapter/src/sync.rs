@@ -1,4 +1,5 @@
-//! The atomics of the lock-free parts; under `--cfg loom` those of loom, which tries every interleaving.
+//! The atomics of the lock-free parts. With `--cfg loom` they are loom's, which tries every
+//! interleaving.
 
 #[cfg(loom)]
 pub(crate) use loom::{hint::spin_loop, sync::atomic};

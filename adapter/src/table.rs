@@ -1,4 +1,4 @@
-//! Objects by small numbers that are used again.
+//! Objects by small numbers, which are reused.
 
 use std::collections::TryReserveError;
 
@@ -16,45 +16,45 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// An empty table.
+    /// Creates an empty table.
     pub const fn new() -> Self {
         Table { slots: Vec::new(), free: Vec::new() }
     }
 
-    /// The number that the next [`Table::insert`] gives.
+    /// The number that the next [`Table::insert`] returns.
     pub fn next_index(&self) -> usize {
         self.free.last().copied().unwrap_or(self.slots.len())
     }
 
-    /// Makes room for one more object, and for its number when that is taken out again.
+    /// Reserves memory for one more object, and for its number when it is removed again.
     ///
     /// # Errors
-    /// There is no memory for it. Then [`Table::insert`] ends the process.
+    /// There is no memory. In that case [`Table::insert`] would end the process.
     pub fn reserve(&mut self) -> Result<(), TryReserveError> {
         self.slots.try_reserve(1)?;
         self.free.try_reserve(self.slots.len() + 1 - self.free.len())
     }
 
-    /// Puts an object in; returns its number.
+    /// Inserts an object and returns its number.
     pub fn insert(&mut self, value: T) -> usize {
         let index = self.next_index();
         match self.free.pop() {
             Some(_) => self.slots[index] = Some(value),
             None => {
                 self.slots.push(Some(value));
-                // None is free. What is taken out needs no memory.
+                // No slot is free. The reservation makes sure that `remove` needs no memory.
                 self.free.reserve(self.slots.len());
             }
         }
         index
     }
 
-    /// The object of this number.
+    /// The object with this number.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         self.slots.get_mut(index)?.as_mut()
     }
 
-    /// Takes the object of this number out.
+    /// Removes and returns the object with this number.
     pub fn remove(&mut self, index: usize) -> Option<T> {
         let value = self.slots.get_mut(index)?.take()?;
         self.free.push(index);
@@ -76,7 +76,7 @@ impl<T> Table<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

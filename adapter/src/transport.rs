@@ -1,4 +1,4 @@
-//! dat-core's contract, fulfilled by rnic's queues and a provider's engine.
+//! dat-core's transport, over rnic's queues and a provider's engine.
 
 mod completion;
 mod memory;
@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use capture::Capture;
+use dat_core::error::no_memory;
 use dat_core::provider::{Access, Attrs, Mem, Port, QpCfg, Transport};
 use dat_core::wake::{Slept, Wake};
 use dat_core::{Error, OpenError, Result};
@@ -30,7 +31,6 @@ pub use self::receive::Srq;
 pub use self::service::{Listener, Request, port};
 use crate::context::Context;
 use crate::engine::{Engine, Sink, Upcall};
-use crate::map;
 use crate::params::Params;
 use crate::reactor::{Reactor, WAKER};
 use crate::shared::SharedState;
@@ -42,27 +42,28 @@ pub struct Adapter<E: Engine> {
     reactor: Arc<Reactor<E>>,
 }
 
-/// What a wire decides of an adapter's limits and names; see [`Attrs`].
+/// The limits and names that depend on the wire protocol; see [`Attrs`].
 #[derive(Clone, Debug)]
 pub struct Wire {
-    /// RDMA reads in flight for each endpoint, either direction.
+    /// The maximum number of RDMA reads in flight for each endpoint, in either direction.
     pub max_read_depth: u32,
-    /// Bytes of one message or RDMA operation.
+    /// The maximum size of a message or RDMA operation, in octets.
     pub max_message: u32,
-    /// Bytes of private data.
+    /// The maximum size of private data, in octets.
     pub max_private: usize,
-    /// Immediate data and atomic operations are there, towards peers that can do them.
+    /// Whether immediate data and atomic operations are available, towards peers that support them.
     pub extended: bool,
-    /// Transport-specific named attributes.
+    /// Named attributes of the transport.
     pub named: Vec<(String, String)>,
 }
 
 impl<E: Engine> Adapter<E> {
-    /// Opens an adapter; `engine` makes its engine, and may have sockets watched already.
+    /// Opens an adapter. `engine` creates its engine, which may register sockets with the context
+    /// already.
     ///
     /// # Errors
-    /// What `engine` says; `DAT_INSUFFICIENT_RESOURCES` if there is no poller; `DAT_INVALID_PARAMETER` if
-    /// there is to be a capture and its file cannot be written.
+    /// The error of `engine`; `DAT_INSUFFICIENT_RESOURCES` if a poller cannot be created;
+    /// `DAT_INVALID_PARAMETER` if there is a capture file that cannot be written.
     pub fn open(
         ia: &str,
         params: &Params,
@@ -70,7 +71,7 @@ impl<E: Engine> Adapter<E> {
         engine: impl FnOnce(Context<E>) -> std::result::Result<E, OpenError>,
     ) -> std::result::Result<Self, OpenError> {
         let no_poller = |e: io::Error| {
-            let reason = format!("making a poller: {e}");
+            let reason = format!("creating a poller: {e}");
             OpenError::new(no_resources(e), reason)
         };
         let poll = Poll::new().map_err(no_poller)?;
@@ -78,7 +79,7 @@ impl<E: Engine> Adapter<E> {
         let registry = poll.registry().try_clone().map_err(no_poller)?;
 
         let capture = params.capture.as_deref().map(|file| Capture::open(file, ia)).transpose();
-        // Asked for by ia_params or by the environment.
+        // The capture file comes from ia_params or from the environment.
         let no_capture =
             |e| OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("capture: {e}"));
         let capture = capture.map_err(no_capture)?;
@@ -87,7 +88,7 @@ impl<E: Engine> Adapter<E> {
         let reactor = Arc::new(Reactor::new(engine, Arc::clone(&shared), poll, params.spin()));
         shared.set_reactor(&reactor);
         if E::STARTS_PROGRESS_THREAD {
-            reactor.start_background().map_err(|e| {
+            reactor.start_progress_thread().map_err(|e| {
                 let reason = format!("starting a thread: {e}");
                 OpenError::new(no_resources(e), reason)
             })?;
@@ -98,7 +99,7 @@ impl<E: Engine> Adapter<E> {
 
 impl<E: Engine> Drop for Adapter<E> {
     fn drop(&mut self) {
-        self.reactor.stop_background();
+        self.reactor.stop_progress_thread();
     }
 }
 
@@ -115,7 +116,8 @@ fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
         max_read_depth,
         max_evds: 1 << 16,
         max_evd_depth: 1 << 20,
-        // One table has room for all of them; a window may have a key that is valid and one that is about to be.
+        // One table has room for all keys; a window may have a valid key and one that is about to
+        // be valid.
         max_regions: Keys::MAX / 2,
         max_windows: Keys::MAX / 4,
         extended,
@@ -136,11 +138,12 @@ fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
 }
 
 // SAFETY: by the number of the promise:
-// 1. Sinks of queue pairs and service points are the engine's, which has promised not to call them once they
-//    have been removed, and each `drop` removes what it drops. Those of completion queues and shared receive
-//    queues are called from methods of these and from what the engine does for queue pairs that use them;
-//    dat-core drops the queue pairs first.
-// 2. rnic looks up every key at the moment of every access, under the engine lock, which `Mr::drop` takes as well.
+// 1. The engine has the sinks of queue pairs and listeners. Its contract forbids to call them after
+//    the object is removed, and each `drop` removes its object. The sinks of completion queues and
+//    shared receive queues are called by methods of these, and by what the engine does for queue
+//    pairs that use them; dat-core drops these queue pairs first.
+// 2. rnic looks up every key at every access, under the engine lock, which `Mr::drop` takes as
+//    well.
 unsafe impl<E: Engine> Transport for Adapter<E> {
     type Pd = Pd;
     type Mr = Mr<E>;
@@ -160,10 +163,9 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     }
 
     unsafe fn mr(&self, pd: &Pd, mem: Mem, access: Access) -> Result<Mr<E>> {
-        // SAFETY: the caller's promise; `Mr::drop` holds the engine lock.
-        let mr = unsafe {
-            rnic::Mr::new(&self.keys, pd.0, mem.addr, mem.len, map::access(access), mem.zero_based)
-        };
+        // SAFETY: the caller keeps the memory mapped; `Mr::drop` holds the engine lock.
+        let mr =
+            unsafe { rnic::Mr::new(&self.keys, pd.0, mem.addr, mem.len, access, mem.zero_based) };
         let mr = mr.map_err(|e| match e {
             rnic::key::RegisterError::Range => Error::arg(3),
             rnic::key::RegisterError::Exhausted => {
@@ -213,8 +215,8 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
             max_request_segments: cfg.max_request_segments,
             max_recv_segments: cfg.max_recv_segments,
         };
-        // SAFETY: the engine lock is the adapter's, as `Engine` promises; queues of other adapters are not of this
-        // type's values.
+        // SAFETY: the contract of `Engine` keeps `work` under the lock of this adapter's engine;
+        // queues of other adapters do not have this type.
         let (qp, mut work) = unsafe { rnic::Qp::new(cfg) }.map_err(no_memory)?;
         work.watch_receives(move || {
             let exceeded = holding.took();
@@ -235,7 +237,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     fn listen(&self, port: Port, backlog: usize, sink: Sink<E>) -> Result<Listener<E>> {
         let (index, port) = self.reactor.engine.lock().engine.listen(port, backlog, sink)?;
         let listener = Listener { index, port, reactor: Arc::clone(&self.reactor) };
-        self.reactor.start_background().map_err(no_resources)?;
+        self.reactor.start_progress_thread().map_err(no_resources)?;
         Ok(listener)
     }
 
@@ -271,12 +273,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     }
 }
 
-/// The error of a call that finds no memory.
-pub fn no_memory<E>(_: E) -> Error {
-    Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
-}
-
-/// No file descriptor, no thread.
+/// The error of a call for which there is no file descriptor or no thread.
 pub fn no_resources(_: io::Error) -> Error {
     Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
 }

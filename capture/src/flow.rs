@@ -1,4 +1,4 @@
-//! A TCP connection as its segments: a socket tells of octets only.
+//! Records a TCP connection as segments, although a socket reports only octets.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,26 +7,27 @@ use std::time::Instant;
 use crate::headers::{self, ACK, FIN, Ip, MAX_SEGMENT, PSH, RST, SYN, Tcp};
 use crate::{Capture, Direction};
 
-/// Octets after which a side that sends nothing itself is made to acknowledge.
+/// Octets after which a side that sends nothing itself acknowledges.
 const ACKNOWLEDGE_AFTER: u32 = 128 << 10;
 
-/// A TCP connection that is being recorded. If it is dropped before, it ends with a FIN of this side.
+/// A TCP connection that is being recorded. If it is dropped before its end, it ends with a FIN of
+/// this side.
 #[derive(Debug)]
 pub struct Flow {
     capture: Capture,
-    local: End,
-    peer: End,
-    /// Of the last IPv4 packet.
+    local: Endpoint,
+    peer: Endpoint,
+    /// The ID of the last IPv4 packet.
     id: u16,
     is_reset: bool,
 }
 
 #[derive(Debug)]
-struct End {
+struct Endpoint {
     addr: SocketAddr,
     /// The sequence number of its next octet.
     next: u32,
-    /// What it has acknowledged.
+    /// The sequence number up to which it has acknowledged.
     acknowledged: u32,
     has_ended: bool,
 }
@@ -43,45 +44,45 @@ impl Flow {
             return None;
         }
         let sequence = initial_sequence();
-        let end = |addr, next| End { addr, next, acknowledged: 0, has_ended: false };
-        let (local, peer) = (end(local, sequence), end(peer, sequence.rotate_left(16)));
+        let endpoint = |addr, next| Endpoint { addr, next, acknowledged: 0, has_ended: false };
+        let (local, peer) = (endpoint(local, sequence), endpoint(peer, sequence.rotate_left(16)));
         let mut flow = Self { capture, local, peer, id: 0, is_reset: false };
         let answered = opened.reversed();
         flow.record(at, [(opened, SYN, &[][..]), (answered, SYN | ACK, &[]), (opened, ACK, &[])]);
         Some(flow)
     }
 
-    /// Octets that the socket took or gave.
+    /// Records octets that the socket sent or received.
     pub fn data(&mut self, at: Instant, direction: Direction, octets: &[u8]) {
-        if self.is_reset || self.end(direction).has_ended {
+        if self.is_reset || self.endpoint(direction).has_ended {
             return;
         }
         let segments = octets.len().div_ceil(MAX_SEGMENT);
         let flags = |index| if index + 1 == segments { ACK | PSH } else { ACK };
         let cut = octets.chunks(MAX_SEGMENT).enumerate();
         self.record(at, cut.map(|(index, octets)| (direction, flags(index), octets)));
-        let acknowledged = self.end(direction.reversed()).acknowledged;
-        if self.end(direction).next.wrapping_sub(acknowledged) >= ACKNOWLEDGE_AFTER {
+        let acknowledged = self.endpoint(direction.reversed()).acknowledged;
+        if self.endpoint(direction).next.wrapping_sub(acknowledged) >= ACKNOWLEDGE_AFTER {
             self.record(at, [(direction.reversed(), ACK, &[][..])]);
         }
     }
 
-    /// One side will send no more: `shutdown`, or the end of the stream.
+    /// Records that one side sends no more: `shutdown`, or the end of the stream.
     pub fn finish(&mut self, at: Instant, direction: Direction) {
-        if !self.is_reset && !std::mem::replace(&mut self.end(direction).has_ended, true) {
+        if !self.is_reset && !std::mem::replace(&mut self.endpoint(direction).has_ended, true) {
             self.record(at, [(direction, FIN | ACK, &[][..]), (direction.reversed(), ACK, &[])]);
         }
     }
 
-    /// The connection is gone at once.
+    /// Records a reset of the connection.
     pub fn reset(&mut self, at: Instant, direction: Direction) {
         if !std::mem::replace(&mut self.is_reset, true) {
             self.record(at, [(direction, RST | ACK, &[][..])]);
         }
     }
 
-    /// The one that sends in this direction.
-    fn end(&mut self, direction: Direction) -> &mut End {
+    /// The endpoint that sends in this direction.
+    fn endpoint(&mut self, direction: Direction) -> &mut Endpoint {
         match direction {
             Direction::Out => &mut self.local,
             Direction::In => &mut self.peer,
@@ -114,8 +115,8 @@ impl Flow {
                 flags,
             };
             batch.packet(at, direction, |frame| headers::tcp(frame, ip, tcp, payload));
-            let takes_number = u32::from(flags & (SYN | FIN) != 0);
-            from.next = from.next.wrapping_add(payload.len() as u32 + takes_number);
+            let syn_or_fin = u32::from(flags & (SYN | FIN) != 0);
+            from.next = from.next.wrapping_add(payload.len() as u32 + syn_or_fin);
         }
     }
 }
@@ -128,7 +129,8 @@ impl Drop for Flow {
     }
 }
 
-/// Another one for each connection: two between the same ports are to be told apart.
+/// Returns a different number for each connection, so that two connections between the same ports
+/// can be told apart.
 fn initial_sequence() -> u32 {
     static FLOWS: AtomicU32 = AtomicU32::new(1);
     FLOWS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9)

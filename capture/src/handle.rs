@@ -9,14 +9,14 @@ use crate::flow::Flow;
 use crate::headers::{self, Ip};
 use crate::output::{OpenError, Output, State};
 
-/// A capture that is being written, seen as one of its interfaces. Clones are the same interface.
+/// A capture that is being written, as one of its interfaces. Clones are the same interface.
 #[derive(Clone, Debug)]
 pub struct Capture {
     output: Arc<Output>,
     interface: u32,
 }
 
-/// Which way something went, from the adapter's point of view.
+/// The direction of a packet from the adapter's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// To the adapter.
@@ -26,7 +26,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The other one.
+    /// The opposite direction.
     pub const fn reversed(self) -> Self {
         match self {
             Direction::In => Direction::Out,
@@ -38,32 +38,31 @@ impl Direction {
 /// A UDP datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// From where.
+    /// The source.
     pub src: SocketAddr,
-    /// To where.
+    /// The destination.
     pub dst: SocketAddr,
     /// IPv4: the identification, which the ICRC of RoCEv2 covers.
     pub id: u16,
-    /// IPv4: whether the flag "don't fragment" is set; likewise.
+    /// IPv4: whether the flag "don't fragment" is set, which the ICRC of RoCEv2 covers too.
     pub dont_fragment: bool,
-    /// What UDP carries; what does not fit into a datagram is cut off.
+    /// The UDP payload. A payload that does not fit into a datagram is truncated.
     pub payload: &'a [u8],
 }
 
 impl Capture {
-    /// Begins to write to a file, or goes on with one that this process is writing. `interface` is what the packets are
-    /// to be filed under: the adapter's name.
+    /// Creates a file, or shares one that this process is writing. `interface`, the adapter's name,
+    /// is the name of the interface under which packets are recorded.
     ///
-    /// # Errors
-    /// Everything that can be known at once: a name that cannot be expanded, a file that cannot be opened, replaced or
-    /// written to, one that another process is writing to.
+    /// The name cannot be expanded; the file exists already, cannot be opened or written to; or
+    /// another process is writing to it.
     pub fn open(name: &str, interface: &str) -> Result<Self, OpenError> {
         let output = Output::open(name)?;
         let interface = output.add_interface(interface)?;
         Ok(Self { output, interface })
     }
 
-    /// The file, with its name expanded.
+    /// The path of the file, with its name expanded.
     pub fn path(&self) -> &Path {
         self.output.path()
     }
@@ -73,13 +72,14 @@ impl Capture {
         self.batch().udp(at, direction, datagram);
     }
 
-    /// Records several datagrams with one write, when it is dropped. Others have to wait until then.
+    /// Records several datagrams with one write, when the batch is dropped. Other threads wait
+    /// until then.
     pub fn batch(&self) -> Batch<'_> {
         Batch { output: &self.output, state: self.output.lock(), interface: self.interface }
     }
 
-    /// Begins to record a TCP connection, which `opened` says who opened. `None`: this file has the connection already,
-    /// as seen from its other end.
+    /// Starts to record a TCP connection. `opened` is the direction of the first SYN. Returns
+    /// `None` if this file already contains the connection as seen from its other end.
     pub fn tcp(
         &self,
         at: Instant,
@@ -93,11 +93,11 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        self.output.leave();
+        self.output.release();
     }
 }
 
-/// Datagrams that go into a file together.
+/// Datagrams that are written to a file together.
 #[derive(Debug)]
 pub struct Batch<'a> {
     output: &'a Output,

@@ -1,11 +1,12 @@
-//! The headers that sockets keep to themselves: Ethernet, IPv4 (RFC 791), IPv6 (RFC 8200), UDP (RFC 768), TCP (RFC 9293).
+//! The headers that sockets do not show: Ethernet, IPv4 (RFC 791), IPv6 (RFC 8200), UDP (RFC 768),
+//! TCP (RFC 9293).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Octets that fit into one TCP segment over either IP.
+/// Maximum payload of a TCP segment over either IP version, in octets.
 pub(crate) const MAX_SEGMENT: usize = MAX_IP - IPV4_SIZE - TCP_SIZE;
 
-/// Largest total length of IPv4; of IPv6 it is the largest payload.
+/// Maximum total length in IPv4, and maximum payload length in IPv6, in octets.
 const MAX_IP: usize = u16::MAX as usize;
 const IPV4_SIZE: usize = 20;
 const UDP_SIZE: usize = 8;
@@ -21,7 +22,7 @@ pub(crate) const RST: u8 = 0x04;
 pub(crate) const PSH: u8 = 0x08;
 pub(crate) const ACK: u8 = 0x10;
 
-/// What the IP header is made of.
+/// The variable fields of the IP header.
 #[derive(Clone, Copy)]
 pub(crate) struct Ip {
     pub(crate) src: IpAddr,
@@ -30,7 +31,7 @@ pub(crate) struct Ip {
     pub(crate) dont_fragment: bool,
 }
 
-/// What the TCP header is made of.
+/// The variable fields of the TCP header.
 #[derive(Clone, Copy)]
 pub(crate) struct Tcp {
     pub(crate) src_port: u16,
@@ -40,7 +41,7 @@ pub(crate) struct Tcp {
     pub(crate) flags: u8,
 }
 
-/// A UDP datagram in an Ethernet frame.
+/// Appends a UDP datagram in an Ethernet frame.
 pub(crate) fn udp(to: &mut Vec<u8>, ip: Ip, src_port: u16, dst_port: u16, payload: &[u8]) {
     let payload = &payload[..payload.len().min(MAX_IP - IPV4_SIZE - UDP_SIZE)];
     let length = UDP_SIZE + payload.len();
@@ -50,15 +51,15 @@ pub(crate) fn udp(to: &mut Vec<u8>, ip: Ip, src_port: u16, dst_port: u16, payloa
         to.extend(word.to_be_bytes());
     }
     to.extend(payload);
-    let checksum = match pseudo.and(&to[begin..]).value() {
-        // In a header, 0 says that there is none.
+    let checksum = match pseudo.add(&to[begin..]).value() {
+        // In a header, 0 means that there is no checksum.
         0 => 0xFFFF,
         checksum => checksum,
     };
     to[begin + 6..begin + 8].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// A TCP segment in an Ethernet frame; the payload is at most [`MAX_SEGMENT`].
+/// Appends a TCP segment in an Ethernet frame. The payload is at most [`MAX_SEGMENT`].
 pub(crate) fn tcp(to: &mut Vec<u8>, ip: Ip, tcp: Tcp, payload: &[u8]) {
     let payload = &payload[..payload.len().min(MAX_SEGMENT)];
     let options: &[u8] = if tcp.flags & SYN != 0 { &SYN_OPTIONS } else { &[] };
@@ -74,18 +75,20 @@ pub(crate) fn tcp(to: &mut Vec<u8>, ip: Ip, tcp: Tcp, payload: &[u8]) {
     to.extend([0; 4]);
     to.extend(options);
     to.extend(payload);
-    let checksum = pseudo.and(&to[begin..]).value();
+    let checksum = pseudo.add(&to[begin..]).value();
     to[begin + 16..begin + 18].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// What nobody saw: with the scale of the SYN it stands for 8 MiB, more than is ever unacknowledged here.
+/// The window, which sockets do not report. With the scale of the SYN it is 8 MiB, more than is
+/// ever unacknowledged here.
 const WINDOW: u16 = u16::MAX;
 /// Maximum segment size, no operation, window scale 7.
 const SYN_OPTIONS: [u8; 8] = [2, 4, (MAX_SEGMENT >> 8) as u8, MAX_SEGMENT as u8, 1, 3, 3, 7];
 
 impl Ip {
-    /// Ethernet and IP headers for `length` octets; answers the sum over what TCP and UDP call the pseudo header.
-    fn frame(self, to: &mut Vec<u8>, protocol: u8, length: usize) -> Sum {
+    /// Appends Ethernet and IP headers for `length` octets. Returns the sum over the pseudo header
+    /// of TCP and UDP.
+    fn frame(self, to: &mut Vec<u8>, protocol: u8, length: usize) -> Checksum {
         match (self.src, self.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => self.v4(to, src, dst, protocol, length),
             (src, dst) => v6(to, mapped(src), mapped(dst), protocol, length),
@@ -99,7 +102,7 @@ impl Ip {
         dst: Ipv4Addr,
         protocol: u8,
         length: usize,
-    ) -> Sum {
+    ) -> Checksum {
         ethernet(to, src.to_bits().into(), dst.to_bits().into(), 0x0800);
         let begin = to.len();
         to.extend([0x45, 0]);
@@ -109,13 +112,13 @@ impl Ip {
         to.extend([TTL, protocol, 0, 0]);
         to.extend(src.octets());
         to.extend(dst.octets());
-        let checksum = Sum(0).and(&to[begin..]).value();
+        let checksum = Checksum(0).add(&to[begin..]).value();
         to[begin + 10..begin + 12].copy_from_slice(&checksum.to_be_bytes());
-        Sum(u64::from(protocol) + length as u64).and(&to[begin + 12..])
+        Checksum(u64::from(protocol) + length as u64).add(&to[begin + 12..])
     }
 }
 
-fn v6(to: &mut Vec<u8>, src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, length: usize) -> Sum {
+fn v6(to: &mut Vec<u8>, src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, length: usize) -> Checksum {
     ethernet(to, src.to_bits(), dst.to_bits(), 0x86DD);
     let begin = to.len();
     to.extend([0x60, 0, 0, 0]);
@@ -123,10 +126,10 @@ fn v6(to: &mut Vec<u8>, src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, length: usiz
     to.extend([protocol, TTL]);
     to.extend(src.octets());
     to.extend(dst.octets());
-    Sum(u64::from(protocol) + length as u64).and(&to[begin + 8..])
+    Checksum(u64::from(protocol) + length as u64).add(&to[begin + 8..])
 }
 
-/// Two addresses of different families meet in IPv6.
+/// Maps an IPv4 address into IPv6, for packets between addresses of different families.
 fn mapped(ip: IpAddr) -> Ipv6Addr {
     match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -140,18 +143,19 @@ fn ethernet(to: &mut Vec<u8>, src: u128, dst: u128, kind: u16) {
     to.extend(kind.to_be_bytes());
 }
 
-/// A locally administered address, for a host that is known by its IP address only.
+/// A locally administered MAC address, derived from the IP address because the real one is unknown.
 fn mac(ip: u128) -> [u8; 6] {
     let [.., a, b, c, d, e] = ip.to_be_bytes();
     [0x02, a, b, c, d, e]
 }
 
-/// The Internet checksum (RFC 1071) over any number of slices; all but the last are of whole words of 32 bits.
+/// The Internet checksum (RFC 1071) over any number of slices. All slices except the last consist
+/// of whole words of 32 bits.
 #[derive(Clone, Copy)]
-struct Sum(u64);
+struct Checksum(u64);
 
-impl Sum {
-    fn and(self, octets: &[u8]) -> Self {
+impl Checksum {
+    fn add(self, octets: &[u8]) -> Self {
         let (words, rest) = octets.as_chunks::<4>();
         let mut last = [0; 4];
         last[..rest.len()].copy_from_slice(rest);
@@ -179,13 +183,16 @@ mod tests {
     /// RFC 1071, section 3.
     #[test]
     fn the_sum_of_the_rfc() {
-        assert_eq!(Sum(0).and(&[0x00, 0x01, 0xF2, 0x03, 0xF4, 0xF5, 0xF6, 0xF7]).value(), !0xDDF2);
+        assert_eq!(
+            Checksum(0).add(&[0x00, 0x01, 0xF2, 0x03, 0xF4, 0xF5, 0xF6, 0xF7]).value(),
+            !0xDDF2
+        );
     }
 
     #[test]
     fn an_odd_octet_is_the_first_of_a_word() {
-        assert_eq!(Sum(0).and(&[1, 2, 3]).value(), Sum(0).and(&[1, 2, 3, 0]).value());
-        assert_eq!(Sum(0).and(&[]).value(), 0xFFFF);
+        assert_eq!(Checksum(0).add(&[1, 2, 3]).value(), Checksum(0).add(&[1, 2, 3, 0]).value());
+        assert_eq!(Checksum(0).add(&[]).value(), 0xFFFF);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The file: its name, who shares it, how it is written.
+//! The capture file: its name, sharing and writing.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -21,10 +21,11 @@ use crate::{Direction, pcapng};
 pub enum OpenError {
     /// The name is empty.
     #[error("expected the name of a file")]
-    Nameless,
-    /// The name contains a `%` that stands for nothing.
+    EmptyName,
+    /// The name contains a `%` that has no meaning.
     #[error(
-        "{name}: expected %p (process id), %n (number of the capture in the process) or %% after {before:?}"
+        "{name}: expected %p (process id), %n (number of the capture in the process) or %% \
+         after {before:?}"
     )]
     Pattern {
         /// The name as given.
@@ -33,102 +34,110 @@ pub enum OpenError {
         before: String,
     },
     /// Another process, or another library in this process, has the file open for the same purpose.
-    #[error("{}: another process is capturing to it; put %p, the process id, into the name", .0.display())]
-    InUse(PathBuf),
-    /// It is there already, and whose it is, or what, nobody has said.
     #[error(
-        "{}: the file is there already: remove it, take another name (%p is the process id), or write append: \
-         before the name",
+        "{}: another process is capturing to it; put %p, the process id, into the name",
+        .0.display()
+    )]
+    InUse(PathBuf),
+    /// The file exists already and appending was not requested.
+    #[error(
+        "{}: the file exists already: remove it, choose another name (%p is the process id), or \
+         put append: before the name",
         .0.display()
     )]
     Exists(PathBuf),
-    /// It was made by another user, who may read what is appended.
+    /// Another user owns the file and could read what is appended.
     #[error("{}: the file belongs to another user", .0.display())]
-    Foreign(PathBuf),
-    /// It has something else in it, and what is appended would spoil that.
-    #[error("{}: is not a pcapng file, so nothing is appended to it; take another name", .0.display())]
+    OtherOwner(PathBuf),
+    /// The file has other contents, which an append would corrupt.
+    #[error(
+        "{}: is not a pcapng file, so nothing is appended to it; choose another name",
+        .0.display()
+    )]
     NotACapture(PathBuf),
-    /// It is a directory, a device, a pipe.
+    /// It is a directory, a device or a pipe.
     #[error("{}: is not a regular file", .0.display())]
     NotAFile(PathBuf),
-    /// It cannot be opened, replaced or written to.
+    /// It cannot be opened or written to.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// What a section says about itself.
-const COMMENT: &str = "Recorded at sockets. Ethernet, IP, UDP and TCP headers are synthesised, and so are TCP's \
-                       segments without data.";
-/// Before the name of a file that may be there already.
-const APPEND: &str = "append:";
-/// Octets kept back before they are written, in a batch.
-const BUFFER: usize = 256 << 10;
+/// The comment in each section.
+const SECTION_COMMENT: &str = "Recorded at sockets. Ethernet, IP, UDP and TCP headers are \
+                               synthesised, and so are TCP's segments without data.";
+/// The prefix of the name of a file that may exist already.
+const APPEND_PREFIX: &str = "append:";
+/// Octets that a batch buffers before it writes them.
+const BUFFER_BYTES: usize = 256 << 10;
 
 /// A file that is being written.
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
-    /// One moment on two clocks.
+    /// The same moment on both clocks: monotonic, and since 1970.
     started: (Instant, Duration),
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 pub(crate) struct State {
-    /// None: writing has failed, or nobody wants to write any more.
+    /// `None` if a write has failed or no capture uses the file any more.
     file: Option<File>,
-    /// It was made for this, and no packet has been recorded.
+    /// Whether this object created the file and no packet has been recorded.
     is_new: bool,
-    /// Octets of the whole blocks in it.
+    /// Octets of the whole blocks in the file.
     length: u64,
-    /// Whole blocks, to be written.
+    /// Whole blocks that are yet to be written.
     blocks: Vec<u8>,
     interfaces: u32,
     /// Connections that are being recorded: local address, peer's address.
     flows: HashSet<(SocketAddr, SocketAddr)>,
 }
 
-/// A file that this process has begun.
-struct Begun {
+/// A file that this process has opened.
+struct OpenedFile {
     process: u32,
     path: PathBuf,
     output: Weak<Output>,
 }
 
-/// All of them.
-static FILES: Mutex<Vec<Begun>> = Mutex::new(Vec::new());
+/// All files that this process has opened.
+static OPENED_FILES: Mutex<Vec<OpenedFile>> = Mutex::new(Vec::new());
 
 impl Output {
     pub(crate) fn open(name: &str) -> Result<Arc<Self>, OpenError> {
         static CAPTURES: AtomicU32 = AtomicU32::new(0);
         let process = std::process::id();
-        let (name, append) = name.strip_prefix(APPEND).map_or((name, false), |name| (name, true));
+        let (name, append) =
+            name.strip_prefix(APPEND_PREFIX).map_or((name, false), |name| (name, true));
         let path = expand(name, process, CAPTURES.fetch_add(1, Ordering::Relaxed))?;
-        let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
-        let begun = files.iter_mut().find(|begun| begun.process == process && begun.path == path);
-        let shared = begun.as_ref().and_then(|begun| begun.output.upgrade());
+        let mut files = OPENED_FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened =
+            files.iter_mut().find(|opened| opened.process == process && opened.path == path);
+        let shared = opened.as_ref().and_then(|opened| opened.output.upgrade());
         if let Some(output) = shared.filter(|output| output.lock().file.is_some()) {
             return Ok(output);
         }
-        let output = Arc::new(Self::create(&path, append || begun.is_some())?);
-        match begun {
-            Some(begun) => begun.output = Arc::downgrade(&output),
-            None => files.push(Begun { process, path, output: Arc::downgrade(&output) }),
+        let output = Arc::new(Self::create(&path, append || opened.is_some())?);
+        match opened {
+            Some(opened) => opened.output = Arc::downgrade(&output),
+            None => files.push(OpenedFile { process, path, output: Arc::downgrade(&output) }),
         }
         Ok(output)
     }
 
-    fn create(path: &Path, go_on: bool) -> Result<Self, OpenError> {
+    fn create(path: &Path, may_append: bool) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Io { path: path.into(), source };
         let options = || {
             let mut options = OpenOptions::new();
-            // Where others may write to the directory, the name may be a link of theirs to a file of ours.
-            // And to open a pipe is to wait for its reader.
+            // NOFOLLOW: in a directory that others may write to, the name could be their link to a
+            // file of ours. NONBLOCK: opening a pipe would wait for its reader.
             let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
             options.read(true).append(true).mode(0o600).custom_flags(flags.bits() as i32);
             options
@@ -153,27 +162,27 @@ impl Output {
                 let metadata = file.metadata().map_err(failed)?;
                 match (metadata.is_file(), metadata.uid() == geteuid().as_raw()) {
                     (true, true) => {}
-                    (true, false) => return Err(OpenError::Foreign(path.into())),
+                    (true, false) => return Err(OpenError::OtherOwner(path.into())),
                     (false, _) => return Err(OpenError::NotAFile(path.into())),
                 }
-                if !go_on {
+                if !may_append {
                     file.try_lock().map_err(in_use)?;
                     return Err(OpenError::Exists(path.into()));
                 }
-                let mut begin = [0; pcapng::BEGIN.len()];
+                let mut begin = [0; pcapng::MAGIC.len()];
                 let read = file.read_at(&mut begin, 0).map_err(failed)?;
-                if read > 0 && begin != pcapng::BEGIN {
+                if read > 0 && begin != pcapng::MAGIC {
                     return Err(OpenError::NotACapture(path.into()));
                 }
                 file
             }
             Err(source) => return Err(failed(source)),
         };
-        // Held for as long as the file is open.
+        // The lock is held as long as the file is open.
         file.try_lock().map_err(in_use)?;
         let length = file.metadata().map_err(failed)?.len();
         let mut blocks = Vec::new();
-        pcapng::section(&mut blocks, &application(), COMMENT);
+        pcapng::section(&mut blocks, &application(), SECTION_COMMENT);
         let file = Some(file);
         let state = State { file, is_new, length, blocks, interfaces: 0, flows: HashSet::new() };
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -183,11 +192,12 @@ impl Output {
         Ok(output)
     }
 
-    /// One of those who write to the file goes. The last closes it, before anybody can look whether it is
-    /// open, and leaves no file without a packet: whoever only looks whether an adapter opens would keep the
-    /// next program from making its file.
-    pub(crate) fn leave(self: &Arc<Self>) {
-        let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Releases one use of the file. The last one closes the file, under the lock that `open`
+    /// takes, and removes it if it has no packet. Otherwise a program that only checks whether an
+    /// adapter can be opened would leave a file that prevents the next program from creating its
+    /// own.
+    pub(crate) fn release(self: &Arc<Self>) {
+        let _files = OPENED_FILES.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::strong_count(self) == 1 {
             let mut state = self.lock();
             if let Some(file) = state.file.take().filter(|_| state.is_new) {
@@ -196,16 +206,16 @@ impl Output {
         }
     }
 
-    /// Removes the file, if its name still leads to it.
+    /// Removes the file if its path still refers to it.
     fn remove(&self, file: &File) {
-        let here = file.metadata().map(|of| (of.dev(), of.ino())).ok();
-        let there = std::fs::symlink_metadata(&self.path).map(|of| (of.dev(), of.ino())).ok();
-        if here.is_some() && here == there {
+        let own_inode = file.metadata().map(|of| (of.dev(), of.ino())).ok();
+        let path_inode = std::fs::symlink_metadata(&self.path).map(|of| (of.dev(), of.ino())).ok();
+        if own_inode.is_some() && own_inode == path_inode {
             std::fs::remove_file(&self.path).ok();
         }
     }
 
-    /// Another adapter writes to the file; answers the number of its interface.
+    /// Adds an adapter that writes to the file. Returns the number of its interface.
     pub(crate) fn add_interface(&self, name: &str) -> Result<u32, OpenError> {
         let mut state = self.lock();
         pcapng::interface(&mut state.blocks, name);
@@ -235,12 +245,12 @@ impl Output {
         }
         state.is_new = false;
         pcapng::packet(&mut state.blocks, interface, self.nanos(at), direction, frame);
-        if state.blocks.len() >= BUFFER {
+        if state.blocks.len() >= BUFFER_BYTES {
             self.write(state);
         }
     }
 
-    /// Since 1970 began.
+    /// Nanoseconds since 1970.
     fn nanos(&self, at: Instant) -> u64 {
         let (instant, epoch) = self.started;
         let time = match at.checked_duration_since(instant) {
@@ -257,7 +267,7 @@ impl Output {
         {
             let line =
                 format!("OpenDAT: {}: {error}; the capture ends here\n", self.path.display());
-            // Where standard error is closed nobody wants to know.
+            // Errors are ignored: without standard error there is nowhere to report them.
             io::stderr().write_all(line.as_bytes()).ok();
         }
     }
@@ -272,7 +282,7 @@ impl State {
         if written.is_ok() {
             self.length += self.blocks.len() as u64;
         } else {
-            // Half a block at the end would be an error to who reads the file.
+            // A partial block at the end would be an error for readers of the file.
             file.set_len(self.length).ok();
             self.file = None;
         }
@@ -280,7 +290,8 @@ impl State {
         written
     }
 
-    /// Notes a connection. False: it is noted as seen from the other end.
+    /// Records that a connection is open. Returns false if it is open already as seen from the
+    /// other end.
     pub(crate) fn begin_flow(&mut self, local: SocketAddr, peer: SocketAddr) -> bool {
         let is_new = !self.flows.contains(&(peer, local));
         if is_new {
@@ -296,7 +307,7 @@ impl State {
 
 fn expand(name: &str, process: u32, number: u32) -> Result<PathBuf, OpenError> {
     if name.is_empty() {
-        return Err(OpenError::Nameless);
+        return Err(OpenError::EmptyName);
     }
     let mut path = String::new();
     let mut rest = name;
@@ -318,7 +329,7 @@ fn expand(name: &str, process: u32, number: u32) -> Result<PathBuf, OpenError> {
     Ok(path.into())
 }
 
-/// Who writes the file.
+/// The name of the writing program.
 fn application() -> String {
     let program = std::env::current_exe().ok();
     let program =
@@ -336,7 +347,7 @@ mod tests {
         assert_eq!(expanded("a.pcapng").expect("plain"), "a.pcapng");
         assert_eq!(expanded("%p").expect("process"), "4711");
         assert_eq!(expanded("/tmp/é-%n-%p%%.pcapng").expect("all"), "/tmp/é-2-4711%.pcapng");
-        assert!(matches!(expanded(""), Err(OpenError::Nameless)));
+        assert!(matches!(expanded(""), Err(OpenError::EmptyName)));
         let error = |name| expanded(name).expect_err(name).to_string();
         let expected =
             "expected %p (process id), %n (number of the capture in the process) or %% after";
@@ -345,7 +356,7 @@ mod tests {
         assert_eq!(error("ü%ü"), format!("ü%ü: {expected} \"ü\""));
     }
 
-    /// As on a full disk: recording ends, but whoever opens the file again may try.
+    /// As on a full disk, recording ends, but a new open may succeed.
     #[test]
     fn a_write_that_fails_is_the_last() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -3,34 +3,35 @@
 use crate::Direction;
 
 const SECTION_HEADER: u32 = 0x0A0D_0D0A;
-/// What every file begins with.
-pub(crate) const BEGIN: [u8; 4] = SECTION_HEADER.to_le_bytes();
+/// The first octets of every file.
+pub(crate) const MAGIC: [u8; 4] = SECTION_HEADER.to_le_bytes();
 const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 
 const BYTE_ORDER_MAGIC: u32 = 0x1A2B_3C4D;
 const LINKTYPE_ETHERNET: u16 = 1;
-/// Ten to the minus ninth of a second.
+/// Resolution of time stamps: 10^-9 seconds.
 const NANOSECONDS: u8 = 9;
 
-/// Options of any block.
+/// Options of all blocks.
 const END_OF_OPTIONS: u16 = 0;
 const COMMENT: u16 = 1;
-/// Of a section header.
+/// Option of a section header.
 const USER_APPLICATION: u16 = 4;
-/// Of an interface description.
+/// Options of an interface description.
 const NAME: u16 = 2;
 const TIMESTAMP_RESOLUTION: u16 = 9;
-/// Of a packet.
+/// Option of a packet.
 const FLAGS: u16 = 2;
 
-/// The beginning of a file, or of another part of it: interfaces are counted from 0 again.
+/// Appends a section header, which starts a file or another part of it. Interfaces are numbered
+/// from 0 in each section.
 pub(crate) fn section(to: &mut Vec<u8>, application: &str, comment: &str) {
     block(to, SECTION_HEADER, |to| {
         to.extend(BYTE_ORDER_MAGIC.to_le_bytes());
         to.extend(1u16.to_le_bytes());
         to.extend(0u16.to_le_bytes());
-        // Its length is not known.
+        // The length of the section is unknown.
         to.extend((-1i64).to_le_bytes());
         option(to, COMMENT, comment.as_bytes());
         option(to, USER_APPLICATION, application.as_bytes());
@@ -38,7 +39,7 @@ pub(crate) fn section(to: &mut Vec<u8>, application: &str, comment: &str) {
     });
 }
 
-/// An interface whose packets are Ethernet frames of any length.
+/// Appends an interface whose packets are Ethernet frames of any length.
 pub(crate) fn interface(to: &mut Vec<u8>, name: &str) {
     block(to, INTERFACE_DESCRIPTION, |to| {
         to.extend(LINKTYPE_ETHERNET.to_le_bytes());
@@ -50,7 +51,7 @@ pub(crate) fn interface(to: &mut Vec<u8>, name: &str) {
     });
 }
 
-/// A packet, `nanos` after 1970 began.
+/// Appends a packet. `nanos` is its time since 1970.
 pub(crate) fn packet(
     to: &mut Vec<u8>,
     interface: u32,
@@ -67,7 +68,7 @@ pub(crate) fn packet(
         let begin = to.len();
         frame(to);
         let length = ((to.len() - begin) as u32).to_le_bytes();
-        // As much as was captured is all there was.
+        // Captured length and original length are equal.
         to[lengths..lengths + 4].copy_from_slice(&length);
         to[lengths + 4..begin].copy_from_slice(&length);
         pad(to, begin);
@@ -80,7 +81,7 @@ pub(crate) fn packet(
     });
 }
 
-/// A block has its length at both ends.
+/// Appends a block, which has its length at both ends.
 fn block(to: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     let begin = to.len();
     to.extend(kind.to_le_bytes());
@@ -91,7 +92,7 @@ fn block(to: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     to.extend(length);
 }
 
-/// A value that is too long for an option is cut off.
+/// Appends an option. A value that is too long is truncated.
 fn option(to: &mut Vec<u8>, code: u16, value: &[u8]) {
     let value = &value[..value.len().min(u16::MAX.into())];
     to.extend(code.to_le_bytes());
@@ -101,7 +102,7 @@ fn option(to: &mut Vec<u8>, code: u16, value: &[u8]) {
     pad(to, begin);
 }
 
-/// To a multiple of four octets.
+/// Pads to a multiple of four octets.
 fn pad(to: &mut Vec<u8>, begin: usize) {
     to.resize(begin + (to.len() - begin).next_multiple_of(4), 0);
 }

@@ -1,4 +1,4 @@
-//! Files as they are written, read back with a reader of our own.
+//! Captures are written and read back with an independent reader.
 
 mod reader;
 
@@ -71,7 +71,7 @@ fn datagrams_of_all_lengths_over_both_families() {
             ));
         }
     }
-    // Without closing it: what a process that is killed leaves is readable.
+    // The file is not closed: a killed process leaves a readable file.
     let contents = read(&scratch.file);
     assert_eq!(contents.sections.len(), 1);
     let (application, interfaces) = &contents.sections[0];
@@ -140,7 +140,7 @@ fn time_is_that_of_the_packet() {
     assert_eq!(nanos[4], nanos[0] - 3_000_000_000);
 }
 
-/// Who, flags, octets.
+/// Interface or direction, flags and octets of each segment.
 fn segments(packets: &[Packet]) -> Vec<(u32, u8, usize)> {
     let segment = |packet: &Packet| match &packet.body {
         Body::Tcp { flags, payload, .. } => (packet.direction, *flags, payload.len()),
@@ -149,8 +149,8 @@ fn segments(packets: &[Packet]) -> Vec<(u32, u8, usize)> {
     packets.iter().map(segment).collect()
 }
 
-/// Checks that each side's octets are numbered without a gap and that nothing is acknowledged that was not sent; answers
-/// what each side, in and out, has sent.
+/// Checks that each side's octets are numbered without a gap and that nothing is acknowledged that
+/// was not sent. Returns what each side, in and out, has sent.
 fn streams(packets: &[Packet]) -> [Vec<u8>; 2] {
     let mut next: [Option<u32>; 2] = [None; 2];
     let mut streams = [Vec::new(), Vec::new()];
@@ -238,7 +238,7 @@ fn a_flow_that_is_dropped_has_closed() {
     assert_eq!(segments(&read(&scratch.file).packets)[3..], [(2, FIN | ACK, 0), (1, ACK, 0)]);
 }
 
-/// Sequence numbers wrap on the way.
+/// Sequence numbers wrap during this transfer.
 #[test]
 fn a_long_stream_is_cut_and_acknowledged() {
     let scratch = scratch();
@@ -302,7 +302,8 @@ fn captures_of_one_name_share_a_file_and_later_ones_go_on() {
     assert_eq!(filed, [(0, 1, 1), (0, 0, 0), (0, 1, 1), (1, 0, 2)]);
 }
 
-/// Threads that open and close, and threads that record, leave a file of whole blocks in which nothing is missing.
+/// With threads that open and close, and threads that record, the file consists of whole blocks and
+/// is complete.
 #[test]
 fn many_threads() {
     let scratch = scratch();
@@ -349,16 +350,16 @@ fn a_file_is_new_and_belongs_to_its_owner() {
     let scratch = scratch();
     let name = scratch.file.to_str().expect("UTF-8");
     fs::write(&scratch.file, "something else").expect("written");
-    let error = Capture::open(name, "x").expect_err("it is somebody's");
+    let error = Capture::open(name, "x").expect_err("the file exists");
     assert!(matches!(error, OpenError::Exists(_)));
-    assert!(error.to_string().ends_with("or write append: before the name"), "{error}");
+    assert!(error.to_string().ends_with("or put append: before the name"), "{error}");
     assert_eq!(fs::read(&scratch.file).expect("it is there"), b"something else");
     let fresh = scratch.file.with_extension("fresh");
     let _capture = open(&fresh, "x");
     assert_eq!(fs::metadata(fresh).expect("it is there").permissions().mode() & 0o777, 0o600);
 }
 
-/// A link that somebody else has put there leads to a file that is not theirs to change.
+/// A symbolic link of another user may lead to a file that this user must not change.
 #[test]
 fn links_are_not_followed() {
     let scratch = scratch();
@@ -392,7 +393,7 @@ fn a_file_that_is_there_can_be_gone_on_with() {
 fn what_is_no_capture_is_not_appended_to() {
     let scratch = scratch();
     let name = format!("append:{}", scratch.file.display());
-    for text in ["x", "a letter to somebody"] {
+    for text in ["x", "some other text"] {
         fs::write(&scratch.file, text).expect("written");
         let error = Capture::open(&name, "x").expect_err("it is something else");
         assert!(matches!(error, OpenError::NotACapture(_)), "{error}");
@@ -403,7 +404,7 @@ fn what_is_no_capture_is_not_appended_to() {
     assert_eq!(read(&scratch.file).packets.len(), 1);
 }
 
-/// As `dat list` opens and closes an adapter.
+/// `dat list` opens and closes an adapter in this way.
 #[test]
 fn a_file_without_packets_is_taken_away() {
     let scratch = scratch();
@@ -445,11 +446,11 @@ fn what_cannot_be_written_is_said_at_once() {
     let dangling = dir.join("dangling");
     symlink("/proc/no/such", &dangling).expect("a link");
     assert!(matches!(error(&dangling), OpenError::NotAFile(_)));
-    assert!(matches!(Capture::open("", "x"), Err(OpenError::Nameless)));
+    assert!(matches!(Capture::open("", "x"), Err(OpenError::EmptyName)));
     assert!(matches!(Capture::open("/tmp/%d", "x"), Err(OpenError::Pattern { .. })));
 }
 
-/// This test again, in a process of its own, finds the file in use.
+/// This test runs again in another process, which finds the file in use.
 #[test]
 fn another_process_is_kept_away() {
     const FILE: &str = "CAPTURE_TEST_FILE";

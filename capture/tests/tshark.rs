@@ -1,4 +1,4 @@
-//! Files as Wireshark's dissectors see them.
+//! Captures as Wireshark's dissectors see them.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,25 +9,26 @@ use std::time::Instant;
 use capture::{Capture, Datagram, Direction};
 
 const TSHARK: &str = "/usr/bin/tshark";
-/// Guesses at what consumers send: the payload of a short SEND is a malformed message of RPC over RDMA.
-const GUESSES: [&str; 2] = ["rpcrdma_infiniband", "rpcrdma_iwarp"];
-/// Nothing is taken for granted.
-const CHECKS: [&str; 3] =
+/// Dissectors that guess the consumers' protocol. They take the payload of a short SEND for a
+/// malformed message of RPC over RDMA.
+const DISABLED_DISSECTORS: [&str; 2] = ["rpcrdma_infiniband", "rpcrdma_iwarp"];
+/// Enables the verification of all checksums.
+const CHECKSUM_OPTIONS: [&str; 3] =
     ["ip.check_checksum:TRUE", "tcp.check_checksum:TRUE", "udp.check_checksum:TRUE"];
 
-/// What it says of a file: for each packet that passes the filter, these fields.
+/// Runs tshark on a file. Returns the fields of each packet that passes the filter.
 fn tshark(file: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
     let mut command = Command::new(TSHARK);
     command.args(["-n", "-r"]).arg(file).args(["-Y", filter, "-T", "fields"]);
     command.args(fields.iter().flat_map(|field| ["-e", field]));
-    command.args(GUESSES.iter().flat_map(|guess| ["--disable-heuristic", guess]));
-    command.args(CHECKS.iter().flat_map(|check| ["-o", check]));
+    command.args(DISABLED_DISSECTORS.iter().flat_map(|guess| ["--disable-heuristic", guess]));
+    command.args(CHECKSUM_OPTIONS.iter().flat_map(|check| ["-o", check]));
     let output = command.output().expect("tshark starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("UTF-8").lines().map(str::to_owned).collect()
 }
 
-/// Whether it is here; if not, the test says that it is skipped.
+/// Whether tshark is installed. If not, prints that the test is skipped.
 fn is_installed() -> bool {
     let is_here = Path::new(TSHARK).exists();
     if !is_here {
@@ -45,8 +46,8 @@ fn assert_flawless(file: &Path) {
     assert!(flaws.is_empty(), "{flaws:#?}");
 }
 
-/// The octets of a TCP connection between kernels that speak iWARP: as the client's socket would have told of them, and
-/// as the server's.
+/// The octets of a TCP connection between kernels that speak iWARP, once as the client's socket
+/// would report them and once as the server's.
 #[test]
 fn iwarp_is_dissected_as_in_a_capture_of_the_wire() {
     if !is_installed() {
@@ -66,7 +67,7 @@ fn iwarp_is_dissected_as_in_a_capture_of_the_wire() {
     }
 }
 
-/// What is in the connections, without what only TCP has to do with.
+/// The contents of the connections, without what concerns only TCP.
 fn iwarp(file: &Path) -> Vec<String> {
     tshark(file, "iwarp_mpa", &["ip.src", "tcp.len", "_ws.col.Protocol", "_ws.col.Info"])
 }
@@ -76,7 +77,7 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
-/// Tells a capture of the octets in another one.
+/// Records the octets of another capture.
 fn replay(golden: &Path, file: &Path, as_client: bool) {
     let capture = Capture::open(file.to_str().expect("UTF-8"), "replay").expect("a capture");
     let mut flows = std::collections::HashMap::new();
@@ -105,7 +106,7 @@ fn replay(golden: &Path, file: &Path, as_client: bool) {
     }
 }
 
-/// From a pcap file of Ethernet and IPv4: from, to, flags, octets.
+/// The TCP segments of a pcap file of Ethernet and IPv4: source, destination, flags, octets.
 fn tcp_segments(pcap: &[u8]) -> Vec<(SocketAddr, SocketAddr, u8, Vec<u8>)> {
     let mut segments = Vec::new();
     let mut rest = &pcap[24..];
@@ -128,7 +129,7 @@ fn tcp_segments(pcap: &[u8]) -> Vec<(SocketAddr, SocketAddr, u8, Vec<u8>)> {
     segments
 }
 
-/// RoCEv2: an acknowledgement and a SEND, of which the ICRC covers identification and flags of IPv4.
+/// RoCEv2: an acknowledgement and a SEND. The ICRC covers identification and flags of IPv4.
 #[test]
 fn rocev2_is_dissected() {
     if !is_installed() {
@@ -160,7 +161,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// Segments of all lengths up to the longest, and interfaces with names.
+/// Segments of all lengths up to the maximum, and interfaces with names.
 #[test]
 fn long_segments_and_interfaces() {
     if !is_installed() {

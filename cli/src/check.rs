@@ -433,7 +433,7 @@ pub(crate) struct Inspection {
 pub(crate) fn inspect(inspection: &Inspection) -> Result<bool> {
     let (entries, _) = registry::conf::parse(Path::new("dat.conf"), inspection.entry.as_bytes());
     let entry = entries.first().context("no entry of dat.conf")?;
-    let bad = registry::start(entry).err();
+    let bad = registry::check_starts(entry).err();
     parent::say(&bad.map(|error| Bad {
         why: error.to_string(),
         of_library: matches!(error, LoadError::Open(_) | LoadError::Symbol(_)),

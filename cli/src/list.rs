@@ -324,7 +324,7 @@ pub(crate) fn probe(probe: &Probe) -> Result<bool> {
         Ok(adapter) => Answer::Opens(adapter.attributes().named.clone()),
         Err(reason)
             if candidate.builtin.is_none()
-                && registry::inspect(&candidate.entry.library).is_err() =>
+                && registry::check_loads(&candidate.entry.library).is_err() =>
         {
             Answer::Broken(reason)
         }

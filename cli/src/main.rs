@@ -152,7 +152,7 @@ fn address(text: &str) -> Result<dat::Address, &'static str> {
 fn served(name: &str) -> anyhow::Result<Option<dat::Address>> {
     let candidates = dat::registry().list().candidates();
     let of_name = candidates.into_iter().find(|candidate| candidate.entry.ia_name == name);
-    match of_name.and_then(|candidate| registry::host::place(&candidate.entry)) {
+    match of_name.and_then(|candidate| registry::host::device_parameter(&candidate.entry)) {
         Some(_) => Ok(dat::Adapter::open(name)?.attributes().address),
         None => Ok(None),
     }

@@ -417,7 +417,7 @@ fn a_registry_file_has_an_end() {
     let output = run(&mut dat(&["check", "/dev/zero"]));
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        stderr(&output).contains("it is no regular file, as registry files are"),
+        stderr(&output).contains("a registry file must be a regular file"),
         "{}",
         stderr(&output)
     );

@@ -297,7 +297,7 @@ fn an_entry_is_put_in_and_all_else_stays() {
         .unwrap_or_default();
     assert!(
         more.starts_with("warning: c: libopendat_gone.so: ")
-            && more.contains("\n    install what it belongs to"),
+            && more.contains("\n    install the package that contains it"),
         "{said}"
     );
 

@@ -1,3 +1,3 @@
 //! The loopback transport as a loadable provider, `libdat_mem.so`: for the suite, not for installing.
 
-dat_core::export_provider!(dat_core::mem_transport::Mem);
+dat_core::export_provider!(provider_loopback::Mem);

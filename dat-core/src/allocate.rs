@@ -6,20 +6,14 @@
 
 use std::hint::black_box;
 
-use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
-
-use crate::error::{Error, Result};
+use crate::error::Result;
+pub(crate) use crate::error::no_memory;
 
 /// For the parts of any object of an adapter: more than they take, and less than what malloc asks the system
 /// for each time.
 pub(crate) const OBJECT: usize = 32 << 10;
 /// For an adapter: with the buffers of its engine.
 pub(crate) const ADAPTER: usize = 1 << 20;
-
-/// The error of a call that finds no memory.
-pub(crate) fn no_memory<E>(_: E) -> Error {
-    Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
-}
 
 /// Whether there is room for so many octets. Another thread may take the last of it a moment later.
 pub(crate) fn find_room(octets: usize) -> Result<()> {

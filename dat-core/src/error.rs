@@ -11,6 +11,11 @@ pub struct Error(DAT_RETURN);
 /// What the operations of this crate answer.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// The error of a call that finds no memory.
+pub fn no_memory<E>(_: E) -> Error {
+    Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
+}
+
 impl Error {
     /// The same error; of an invalid handle, with the subtype that says what it was to be for.
     pub(crate) fn about(self, subtype: DAT_RETURN) -> Error {

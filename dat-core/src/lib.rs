@@ -11,7 +11,6 @@ pub mod ep;
 pub mod evd;
 pub mod ia;
 pub mod mem;
-pub mod mem_transport;
 pub mod srq;
 pub mod stats;
 

@@ -92,7 +92,7 @@ fn users_directory(places: &[&Path]) -> Result<PathBuf, NoDirectory> {
                 };
             }
             Err(error) if cannot_be_written_to(&error) => {
-                drop(refused.get_or_insert((directory, error)))
+                refused.get_or_insert((directory, error));
             }
             // It may pass, and others have found the place before or will find it.
             Err(error) => return Err((directory, error)),

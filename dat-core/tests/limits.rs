@@ -8,10 +8,10 @@ use dat_core::handle::{Node, Object};
 use dat_core::ia::{self, AsyncEvd, Ia};
 use dat_core::mem::lmr::{self, Memory};
 use dat_core::mem::{Pz, pz, rmr};
-use dat_core::mem_transport::{Adapter, Mem};
 use dat_core::provider::Provider;
 use dat_core::{evd, srq};
 use dat_sys::*;
+use provider_loopback::{Adapter, Mem};
 use support::*;
 
 /// The loopback transport with room for few objects.

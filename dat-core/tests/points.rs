@@ -7,10 +7,10 @@ use dat_core::conn::{cr, csp, psp, rsp};
 use dat_core::ep::state::State;
 use dat_core::error::Error;
 use dat_core::handle::Node;
-use dat_core::mem_transport::Adapter;
 use dat_core::provider::Port;
 use dat_core::{cno, evd};
 use dat_sys::*;
+use provider_loopback::Adapter;
 use support::*;
 
 const TCP: DAT_COMM = DAT_COMM { domain: libc::AF_INET, r#type: libc::SOCK_STREAM, protocol: 0 };

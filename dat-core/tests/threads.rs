@@ -14,8 +14,8 @@ use client::{Shelf, Side, Table, dat, info, loopback, open, table, unique};
 use dat_core::Error;
 use dat_core::export::{self, Registry};
 use dat_core::handle;
-use dat_core::mem_transport::Mem;
 use dat_sys::*;
+use provider_loopback::Mem;
 
 /// A registry that is asked for the consumer's handle of an adapter in the middle of dat_lmr_create, when the
 /// region is there already.

@@ -14,10 +14,10 @@ use dat_core::evd::{self, Evd};
 use dat_core::handle::{self, Node};
 use dat_core::ia::{self, AsyncEvd, Entry, Ia};
 use dat_core::mem::pz;
-use dat_core::mem_transport::Mem;
 use dat_core::provider::*;
 use dat_core::{cno, srq};
 use dat_sys::*;
+use provider_loopback::Mem;
 
 /// What the transport was asked for.
 #[derive(Debug, PartialEq)]

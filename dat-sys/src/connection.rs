@@ -51,7 +51,7 @@ constants! {
 }
 
 records! {
-    /// What dat_psp_query tells.
+    /// Result of dat_psp_query.
     #[derive(Debug)]
     pub struct DAT_PSP_PARAM {
         /// Its IA.
@@ -64,7 +64,7 @@ records! {
         pub psp_flags: DAT_PSP_FLAGS,
     }
 
-    /// What dat_rsp_query tells.
+    /// Result of dat_rsp_query.
     #[derive(Debug)]
     pub struct DAT_RSP_PARAM {
         /// Its IA.
@@ -77,7 +77,7 @@ records! {
         pub ep_handle: DAT_EP_HANDLE,
     }
 
-    /// What dat_csp_query tells.
+    /// Result of dat_csp_query.
     #[derive(Debug)]
     pub struct DAT_CSP_PARAM {
         /// Its IA.
@@ -90,7 +90,7 @@ records! {
         pub evd_handle: DAT_EVD_HANDLE,
     }
 
-    /// What dat_cr_query tells.
+    /// Result of dat_cr_query.
     #[derive(Debug)]
     pub struct DAT_CR_PARAM {
         /// Address of the peer, owned by the provider.

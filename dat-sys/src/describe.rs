@@ -1,7 +1,7 @@
-//! The declarations of this crate as data, for the tests that compare them with C headers.
+//! The declarations of this crate as data, for tests that compare them with C headers.
 //!
-//! Every file declares its constants and records through the macros below, which build these tables from the
-//! declarations themselves: nothing can be declared and left out.
+//! Every file declares its constants and records through the macros below. These build the tables
+//! from the declarations, so no declaration can be missing.
 
 /// A constant: its C name and value.
 pub struct Constant {
@@ -74,7 +74,8 @@ pub const RECORDS: &[&[Record]] = &[
 
 /// Declares C enumerations (and groups of `#define`s): an integer type and its constants.
 ///
-/// Not Rust enums: a foreign program may pass any number, and that must not be undefined behaviour.
+/// They are not Rust enums, because a foreign program may pass any number, which must not be
+/// undefined behaviour.
 macro_rules! constants {
     ($($(#[$doc:meta])* pub type $group:ident = $repr:ty {
         $($(#[$constant_doc:meta])* $name:ident = $value:expr,)*
@@ -106,8 +107,8 @@ macro_rules! texts {
     };
 }
 
-/// Declares C structures and unions of integers, raw pointers, optional functions, arrays and other records: types
-/// for which all bytes zero is a value.
+/// Declares C structures and unions of integers, raw pointers, optional functions, arrays and other
+/// records. All-zero bytes are a valid value of all these types.
 macro_rules! records {
     ($($(#[$attr:meta])* pub $kind:ident $name:ident {
         $($(#[$field_doc:meta])* pub $field:ident: $type:ty,)*
@@ -123,7 +124,8 @@ macro_rules! records {
             impl $name {
                 /// All bytes zero: numbers 0, pointers null, functions absent.
                 pub const fn zeroed() -> Self {
-                    // SAFETY: the members are integers, raw pointers, `Option`s of functions and records of these.
+                    // SAFETY: all-zero bytes are valid for the members: integers, raw pointers,
+                    // `Option`s of functions, and records of these.
                     unsafe { core::mem::zeroed() }
                 }
             }
@@ -148,8 +150,8 @@ macro_rules! records {
 
 pub(crate) use {constants, records, texts};
 
-/// The names of a status word's type and subtype (the latter empty for `DAT_NO_SUBTYPE`), whatever its class.
-/// `None` for a status that the standard does not define.
+/// The names of a status word's type and subtype, regardless of its class. The latter is empty for
+/// `DAT_NO_SUBTYPE`. `None` for a status that the standard does not define.
 pub fn status_names(status: crate::DAT_RETURN) -> Option<(&'static str, &'static str)> {
     let name = |first, last, value| name(crate::error::CONSTANTS, first, last, value);
     let kind = name("DAT_SUCCESS", "DAT_NOT_IMPLEMENTED", status & crate::DAT_TYPE_MASK)?;
@@ -165,7 +167,8 @@ pub fn event_name(number: crate::DAT_EVENT_NUMBER) -> Option<&'static str> {
     name(crate::event::CONSTANTS, "DAT_DTO_COMPLETION_EVENT", "DAT_IW_EXTENSION_RANGE_BASE", number)
 }
 
-/// The name of what a completed operation did, those of the IB extension included. `None` for a number that is not defined.
+/// The name of a completed operation, including those of the IB extension. `None` for an undefined
+/// number.
 pub fn operation_name(operation: crate::DAT_DTOS) -> Option<&'static str> {
     name(crate::event::CONSTANTS, "DAT_DTO_SEND", "DAT_DTO_LMR_INVALIDATE", operation).or_else(
         || {
@@ -179,12 +182,12 @@ pub fn operation_name(operation: crate::DAT_DTOS) -> Option<&'static str> {
     )
 }
 
-/// The name of an operation's outcome. `None` for a number that the standard does not define.
+/// The name of a completion status. `None` for a number that the standard does not define.
 pub fn completion_name(status: crate::DAT_DTO_COMPLETION_STATUS) -> Option<&'static str> {
     name(crate::event::CONSTANTS, "DAT_DTO_SUCCESS", "DAT_RMR_OPERATION_FAILED", status)
 }
 
-/// Of the constants from `first` to `last`, the first one of that value.
+/// The first constant with this value among those from `first` to `last`.
 fn name(constants: &[Constant], first: &str, last: &str, value: u32) -> Option<&'static str> {
     let from_first = constants.iter().skip_while(|constant| constant.name != first);
     let mut past_last = false;

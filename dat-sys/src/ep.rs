@@ -164,7 +164,7 @@ records! {
         pub ep_provider_specific: *mut DAT_NAMED_ATTR,
     }
 
-    /// What dat_ep_query tells and dat_ep_modify changes.
+    /// Parameters of an endpoint, for dat_ep_query and dat_ep_modify.
     #[derive(Debug)]
     pub struct DAT_EP_PARAM {
         /// Its IA.
@@ -206,7 +206,7 @@ records! {
         pub low_watermark: DAT_COUNT,
     }
 
-    /// What dat_srq_query tells.
+    /// Result of dat_srq_query.
     #[derive(Debug)]
     pub struct DAT_SRQ_PARAM {
         /// Its IA.

@@ -4,7 +4,8 @@ use core::ffi::c_uint;
 
 use crate::describe::constants;
 
-/// Status of every DAT call: class in bits 31 and 30, type in bits 29 to 16, subtype in bits 15 to 0.
+/// Status of every DAT call: class in bits 31 and 30, type in bits 29 to 16, subtype in bits 15 to
+/// 0.
 pub type DAT_RETURN = u32;
 
 /// The status word of a failed call.
@@ -14,7 +15,8 @@ pub const fn DAT_ERROR(kind: DAT_RETURN_TYPE, subtype: DAT_RETURN_SUBTYPE) -> DA
 
 /// The type of a status, comparable with [`DAT_RETURN_TYPE`] constants.
 ///
-/// Compare with this rather than with a whole word: providers of OFED return failures without the class bit.
+/// Compare with this instead of the whole word, because OFED's providers return failures without
+/// the class bit.
 pub const fn DAT_GET_TYPE(status: DAT_RETURN) -> DAT_RETURN_TYPE {
     status & DAT_TYPE_MASK
 }
@@ -71,7 +73,8 @@ constants! {
         DAT_NAME_NOT_FOUND = DAT_PROVIDER_NOT_FOUND,
     }
 
-    /// The subtype of a status, bits 15 to 0 of a [`DAT_RETURN`](crate::DAT_RETURN); each belongs to one type.
+    /// The subtype of a status, bits 15 to 0 of a [`DAT_RETURN`](crate::DAT_RETURN); each belongs
+    /// to one type.
     pub type DAT_RETURN_SUBTYPE = c_uint {
         DAT_NO_SUBTYPE = 0,
         DAT_SUB_INTERRUPTED = 1,

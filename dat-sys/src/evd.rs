@@ -54,7 +54,8 @@ constants! {
         DAT_PROXY_TYPE_FD = 2,
     }
 
-    /// Fields of [`DAT_CNO_PARAM`] wanted, dat_cno_query. Not a clean set of bits: `PROXY` is 3 and `ALL` is 4.
+    /// Fields of [`DAT_CNO_PARAM`] wanted, dat_cno_query. The values are not separate bits: `PROXY`
+    /// is 3 and `ALL` is 4.
     pub type DAT_CNO_PARAM_MASK = c_uint {
         DAT_CNO_FIELD_IA_HANDLE = 0x1,
         DAT_CNO_FIELD_PROXY_TYPE = 0x2,
@@ -64,7 +65,7 @@ constants! {
 }
 
 records! {
-    /// What dat_evd_query tells.
+    /// Result of dat_evd_query.
     #[derive(Debug)]
     pub struct DAT_EVD_PARAM {
         /// IA of the EVD.
@@ -88,7 +89,7 @@ records! {
         pub proxy_agent_func: Option<DAT_AGENT_FUNC>,
     }
 
-    /// What dat_cno_query tells.
+    /// Result of dat_cno_query.
     #[derive(Debug)]
     pub struct DAT_CNO_PARAM {
         /// IA of the CNO.

@@ -10,7 +10,7 @@ use crate::*;
 pub type DAT_RMR_BIND_COMPLETION_STATUS = DAT_DTO_COMPLETION_STATUS;
 
 constants! {
-    /// What happened; selects the member of [`DAT_EVENT_DATA`] that is valid.
+    /// The kind of event; selects the member of [`DAT_EVENT_DATA`] that is valid.
     pub type DAT_EVENT_NUMBER = c_uint {
         DAT_DTO_COMPLETION_EVENT = 0x1,
         DAT_RMR_BIND_COMPLETION_EVENT = 0x1001,
@@ -153,7 +153,7 @@ records! {
         pub user_cookie: DAT_DTO_COOKIE,
         /// Outcome.
         pub status: DAT_DTO_COMPLETION_STATUS,
-        /// Bytes; undefined unless `status` is success. (Spelled as the standard spells it.)
+        /// Bytes; undefined unless `status` is success. (The spelling is that of the standard.)
         pub transfered_length: DAT_SEG_LENGTH,
         /// Which operation completed.
         pub operation: DAT_DTOS,
@@ -172,7 +172,7 @@ records! {
         pub status: DAT_RMR_BIND_COMPLETION_STATUS,
     }
 
-    /// A service point of whichever kind.
+    /// A service point of any kind.
     pub union DAT_SP_HANDLE {
         /// A reserved service point.
         pub rsp_handle: DAT_RSP_HANDLE,
@@ -233,7 +233,7 @@ impl fmt::Debug for DAT_EVENT_DATA {
 
 impl fmt::Debug for DAT_SP_HANDLE {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: the members are all handles.
+        // SAFETY: all members are handles.
         write!(f, "DAT_SP_HANDLE({:p})", unsafe { self.psp_handle })
     }
 }

@@ -1,13 +1,13 @@
 //! Signatures of the provider functions, in the order of [`DAT_PROVIDER`].
 //!
-//! They are the C signatures to the letter: `const DAT_PVOID` is a constant pointer to data that C does not call
-//! constant, so private data is `*mut` here although no provider writes to it.
+//! They match the C signatures exactly. In C, `const DAT_PVOID` is a constant pointer to
+//! non-constant data. So private data is `*mut` here, although no provider writes to it.
 
 use core::ffi::c_char;
 
 use crate::*;
 
-/// dat_ia_openv, without version and thread safety, which the registry has dealt with.
+/// dat_ia_openv without version and thread safety, which the registry evaluates.
 pub type DAT_IA_OPEN_FUNC = unsafe extern "C" fn(
     provider: DAT_NAME_PTR,
     asynch_evd_min_qlen: DAT_COUNT,
@@ -443,9 +443,9 @@ pub type DAT_HANDLE_EXTENDEDOP_FUNC = unsafe extern "C" fn(
     args: DAT_VA_LIST,
 ) -> DAT_RETURN;
 
-/// `dat_provider_init`, exported by a loadable provider: registers what `provider_info` asks for.
+/// `dat_provider_init`, exported by a loadable provider: registers the provider of `provider_info`.
 /// `instance_data` is the ia_params field of the registry entry.
 pub type DAT_PROVIDER_INIT_FUNC =
     unsafe extern "C" fn(provider_info: *const DAT_PROVIDER_INFO, instance_data: *const c_char);
-/// `dat_provider_fini`, exported by a loadable provider: takes back what `dat_provider_init` did.
+/// `dat_provider_fini`, exported by a loadable provider: undoes `dat_provider_init`.
 pub type DAT_PROVIDER_FINI_FUNC = unsafe extern "C" fn(provider_info: *const DAT_PROVIDER_INFO);

@@ -148,7 +148,7 @@ constants! {
 }
 
 records! {
-    /// What an interface adapter can do, dat_ia_query. Limits are maxima; sizes are in bytes.
+    /// Attributes of an interface adapter, dat_ia_query. Limits are maxima; sizes are in bytes.
     #[derive(Debug)]
     pub struct DAT_IA_ATTR {
         /// Name of the adapter, NUL-terminated.
@@ -229,7 +229,7 @@ records! {
         pub vendor_attr: *mut DAT_NAMED_ATTR,
     }
 
-    /// What a provider can do, dat_ia_query.
+    /// Attributes of a provider, dat_ia_query.
     #[derive(Debug)]
     pub struct DAT_PROVIDER_ATTR {
         /// Name of the provider, NUL-terminated.
@@ -260,9 +260,10 @@ records! {
         pub ep_creator: DAT_EP_CREATOR_FOR_PSP,
         /// Whether protection zones can be shared.
         pub pz_support: DAT_PZ_SUPPORT,
-        /// Bytes; buffers so aligned perform best.
+        /// Buffer alignment in bytes with the best performance.
         pub optimal_buffer_alignment: u32,
-        /// Which streams may share an EVD; rows and columns: software, CR, DTO, connection, RMR bind, asynchronous.
+        /// Which streams may share an EVD; rows and columns: software, CR, DTO, connection, RMR
+        /// bind, asynchronous.
         pub evd_stream_merging_supported: [[DAT_BOOLEAN; 6]; 6],
         /// Whether shared receive queues are supported.
         pub srq_supported: DAT_BOOLEAN,
@@ -270,9 +271,9 @@ records! {
         pub srq_watermarks_supported: DAT_COUNT,
         /// Whether an EP may have another protection zone than its SRQ.
         pub srq_ep_pz_difference_supported: DAT_BOOLEAN,
-        /// Which counts dat_srq_query gives.
+        /// Which counts dat_srq_query returns.
         pub srq_info_supported: DAT_COUNT,
-        /// Which counts dat_ep_recv_query gives.
+        /// Which counts dat_ep_recv_query returns.
         pub ep_recv_info_supported: DAT_COUNT,
         /// Whether dat_lmr_sync_rdma_read and _write are required.
         pub lmr_sync_req: DAT_BOOLEAN,
@@ -296,7 +297,7 @@ records! {
         pub provider_specific_attr: *mut DAT_NAMED_ATTR,
     }
 
-    /// An entry of the registry: the name of an IA and what its provider speaks.
+    /// An entry of the registry: the name of an IA and the API of its provider.
     #[derive(Debug)]
     pub struct DAT_PROVIDER_INFO {
         /// Name of the IA, NUL-terminated.

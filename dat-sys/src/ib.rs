@@ -1,4 +1,5 @@
-//! The InfiniBand extension, reached through dat_extension_op and [`DAT_EVENT::event_extension_data`].
+//! The InfiniBand extension, reached through dat_extension_op and
+//! [`DAT_EVENT::event_extension_data`].
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::fmt;
@@ -460,7 +461,7 @@ pub struct ibv_ah {
 
 impl fmt::Debug for DAT_IB_EVENT_VALUE {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: the only member, an integer.
+        // SAFETY: the only member is an integer, for which any bits are valid.
         write!(f, "DAT_IB_EVENT_VALUE({:#x})", unsafe { self.immed.data })
     }
 }

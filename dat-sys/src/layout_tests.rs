@@ -1,5 +1,6 @@
-//! Sizes and offsets, checked against numbers measured with the headers of OFED DAPL 2.1.10 on x86_64. The C headers
-//! are compared with this crate by `tests/tests/headers.rs`; this table holds where no C compiler is at hand.
+//! Compares sizes and offsets with numbers measured with the headers of OFED DAPL 2.1.10 on x86_64.
+//! `tests/tests/headers.rs` compares the C headers with this crate; this table also works without a
+//! C compiler.
 
 use core::mem::offset_of;
 
@@ -268,17 +269,23 @@ fn extension_payload_fills_the_extension_data_of_an_event() {
 /// The words of the table, in order.
 const PROVIDER_WORDS: &str = "
     device_name extension ia_open_func ia_query_func ia_close_func set_consumer_context_func
-    get_consumer_context_func get_handle_type_func cno_create_func cno_modify_agent_func cno_query_func
-    cno_free_func cno_wait_func cr_query_func cr_accept_func cr_reject_func cr_handoff_func evd_create_func
-    evd_query_func evd_modify_cno_func evd_enable_func evd_disable_func evd_wait_func evd_resize_func
+    get_consumer_context_func get_handle_type_func cno_create_func cno_modify_agent_func \
+    cno_query_func
+    cno_free_func cno_wait_func cr_query_func cr_accept_func cr_reject_func cr_handoff_func \
+    evd_create_func
+    evd_query_func evd_modify_cno_func evd_enable_func evd_disable_func evd_wait_func \
+    evd_resize_func
     evd_post_se_func evd_dequeue_func evd_free_func ep_create_func ep_query_func ep_modify_func
     ep_connect_func ep_dup_connect_func ep_disconnect_func ep_post_send_func ep_post_recv_func
     ep_post_rdma_read_func ep_post_rdma_write_func ep_get_status_func ep_free_func lmr_create_func
-    lmr_query_func lmr_free_func rmr_create_func rmr_query_func rmr_bind_func rmr_free_func psp_create_func
-    psp_query_func psp_free_func rsp_create_func rsp_query_func rsp_free_func pz_create_func pz_query_func
+    lmr_query_func lmr_free_func rmr_create_func rmr_query_func rmr_bind_func rmr_free_func \
+    psp_create_func
+    psp_query_func psp_free_func rsp_create_func rsp_query_func rsp_free_func pz_create_func \
+    pz_query_func
     pz_free_func psp_create_any_func ep_reset_func evd_set_unwaitable_func evd_clear_unwaitable_func
     lmr_sync_rdma_read_func lmr_sync_rdma_write_func ep_create_with_srq_func ep_recv_query_func
-    ep_set_watermark_func srq_create_func srq_free_func srq_post_recv_func srq_query_func srq_resize_func
+    ep_set_watermark_func srq_create_func srq_free_func srq_post_recv_func srq_query_func \
+    srq_resize_func
     srq_set_lw_func csp_create_func csp_query_func csp_free_func ep_common_connect_func
     rmr_create_for_ep_func ep_post_send_with_invalidate_func ep_post_rdma_read_to_rmr_func
     cno_fd_create_func cno_trigger_func ia_ha_related_func handle_extendedop_func

@@ -1,14 +1,15 @@
-//! The C interface of uDAPL 2.0, and in [`v1`] where 1.2 differs: scalar types, constants, structures, and the function table of a provider, under
-//! their C names.
+//! The C interface of uDAPL 2.0, and in [`v1`] the parts of 1.2 that differ: scalar types,
+//! constants, structures, and the function table of a provider, under their C names.
 //!
-//! Layouts are those of `libdat2.so.2` on LP64 Linux. Enumerations are integers with constants, so that no value a
-//! foreign program passes is undefined behaviour; handles are untyped pointers. There is no code here: the functions
-//! that consumers call are in libdat2, their meaning in dat-core.
+//! Layouts are those of `libdat2.so.2` on LP64 Linux. Enumerations are integers with constants, so
+//! that no value of a foreign program is undefined behaviour. Handles are untyped pointers. This
+//! crate has no code: libdat2 has the functions that consumers call, and dat-core implements them.
 //!
-//! Every record has `zeroed()`, to be used as `DAT_EP_ATTR { max_recv_dtos: 8, ..DAT_EP_ATTR::zeroed() }`.
+//! Every record has `zeroed()`, for use as `DAT_EP_ATTR { max_recv_dtos: 8, ..DAT_EP_ATTR::zeroed()
+//! }`.
 
 #![no_std]
-#![allow(non_camel_case_types, non_snake_case)] // the names are the standard's
+#![allow(non_camel_case_types, non_snake_case)] // The names are the standard's.
 
 pub mod describe;
 

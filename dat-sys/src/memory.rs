@@ -1,4 +1,5 @@
-//! Memory: protection zones, local and remote memory regions, and the segments that name parts of them.
+//! Memory: protection zones, local and remote memory regions, and the segments that name parts of
+//! them.
 
 use core::ffi::{c_char, c_uint};
 use core::fmt;
@@ -6,11 +7,13 @@ use core::fmt;
 use crate::describe::{constants, records};
 use crate::*;
 
-/// Name of a shared memory region: points to [`DAT_LMR_COOKIE_SIZE`] bytes, the same in every process.
+/// Name of a shared memory region: points to [`DAT_LMR_COOKIE_SIZE`] bytes, the same in every
+/// process.
 pub type DAT_LMR_COOKIE = *mut [c_char; DAT_LMR_COOKIE_SIZE];
 
 constants! {
-    /// What a [`DAT_REGION_DESCRIPTION`] describes; as a provider attribute, a mask of the types supported.
+    /// What a [`DAT_REGION_DESCRIPTION`] describes; as a provider attribute, a mask of the types
+    /// supported.
     pub type DAT_MEM_TYPE = c_uint {
         DAT_MEM_TYPE_VIRTUAL = 0,
         DAT_MEM_TYPE_LMR = 1,
@@ -81,7 +84,7 @@ constants! {
 }
 
 records! {
-    /// One local segment of a DTO. With length 0 the other members are not looked at.
+    /// One local segment of a DTO. With length 0 the other members are ignored.
     #[derive(Debug)]
     pub struct DAT_LMR_TRIPLET {
         /// Start, an address in the region.
@@ -106,7 +109,7 @@ records! {
     /// Memory that several processes register together.
     #[derive(Debug)]
     pub struct DAT_SHARED_MEMORY {
-        /// Where this process has it mapped.
+        /// Its address in this process.
         pub virtual_address: DAT_PVOID,
         /// Its name.
         pub shared_memory_id: DAT_LMR_COOKIE,
@@ -122,7 +125,7 @@ records! {
         pub for_shared_memory: DAT_SHARED_MEMORY,
     }
 
-    /// What dat_lmr_query tells.
+    /// Result of dat_lmr_query.
     #[derive(Debug)]
     pub struct DAT_LMR_PARAM {
         /// IA of the region.
@@ -149,7 +152,7 @@ records! {
         pub registered_address: DAT_VADDR,
     }
 
-    /// What dat_rmr_query tells.
+    /// Result of dat_rmr_query.
     #[derive(Debug)]
     pub struct DAT_RMR_PARAM {
         /// IA of the region.
@@ -168,7 +171,7 @@ records! {
         pub va_type: DAT_VA_TYPE,
     }
 
-    /// What dat_pz_query tells.
+    /// Result of dat_pz_query.
     #[derive(Debug)]
     pub struct DAT_PZ_PARAM {
         /// IA of the protection zone.

@@ -12,24 +12,26 @@ texts! {
     pub const DAT_PROVIDER_FINI_FUNC_STR = c"dat_provider_fini";
 }
 
-/// Adds a provider to the registry or takes it away.
+/// Registers or unregisters a provider.
 pub type RegistryFn =
     unsafe extern "C" fn(*const DAT_PROVIDER, *const DAT_PROVIDER_INFO) -> DAT_RETURN;
 
-/// The functions of the registry that a provider calls. Not part of the C interface: a loadable provider finds
-/// them by symbol name, a built-in one is handed this.
+/// The functions of the registry that a provider calls. This structure is not part of the C
+/// interface: a loadable provider finds the functions by symbol name, a built-in provider receives
+/// this structure.
 #[derive(Clone, Copy, Debug)]
 pub struct RegistryFns {
     /// dat_registry_add_provider.
     pub add_provider: RegistryFn,
     /// dat_registry_remove_provider.
     pub remove_provider: RegistryFn,
-    /// dats_get_ia_handle: from the consumer's IA handle to the provider's and back.
+    /// dats_get_ia_handle: converts between the consumer's IA handle and the provider's.
     pub get_ia_handle: unsafe extern "C" fn(DAT_IA_HANDLE, *mut DAT_IA_HANDLE) -> DAT_RETURN,
 }
 
 records! {
-    /// The function table behind every handle: 81 words, of which the first 70 are those of uDAPL 1.2.
+    /// The function table behind every handle: 81 words, of which the first 70 are those of uDAPL
+    /// 1.2.
     #[derive(Debug)]
     pub struct DAT_PROVIDER {
         /// Name of the IA, NUL-terminated.
@@ -197,8 +199,8 @@ records! {
     }
 }
 
-// SAFETY: plain data. Whoever follows its pointers or calls its functions does that in unsafe code and answers for
-// it; uDAPL providers publish one table to all threads.
+// SAFETY: this is plain data. Code that follows its pointers or calls its functions is unsafe and
+// must justify that itself. uDAPL providers share one table between all threads.
 unsafe impl Send for DAT_PROVIDER {}
 // SAFETY: as above.
 unsafe impl Sync for DAT_PROVIDER {}

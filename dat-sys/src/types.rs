@@ -1,4 +1,4 @@
-//! Scalars, handles, cookies and addresses: what every other file builds on.
+//! Scalars, handles, cookies and addresses, which all other files use.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::fmt;
@@ -7,7 +7,7 @@ use crate::describe::{constants, records};
 
 /// Untyped pointer.
 pub type DAT_PVOID = *mut c_void;
-/// Number of things; signed, so that a bad value is recognisable.
+/// A count. Signed, so that an invalid value is recognisable.
 pub type DAT_COUNT = c_int;
 /// IA name or attribute text: NUL-terminated, at most [`DAT_NAME_MAX_LENGTH`] bytes with the NUL.
 pub type DAT_NAME_PTR = *mut c_char;
@@ -19,7 +19,7 @@ pub type DAT_CONN_QUAL = u64;
 pub type DAT_PORT_QUAL = u64;
 /// Length of a memory region in bytes.
 pub type DAT_VLEN = u64;
-/// Address in a memory region, in host byte order, whatever the width of a pointer.
+/// Address in a memory region, in host byte order, independent of the width of a pointer.
 pub type DAT_VADDR = u64;
 /// Physical address (kDAPL).
 pub type DAT_PADDR = u64;
@@ -35,8 +35,9 @@ pub type DAT_FD = c_int;
 pub type DAT_EXTENDED_OP = c_int;
 /// C `va_list` as a function parameter.
 ///
-/// On x86_64 System V it is an array of one structure and decays to a pointer; on AArch64 (AAPCS64) it is a
-/// 32-byte structure and is passed by reference. Either way the callee receives this pointer.
+/// On x86_64 System V it is an array of one structure and decays to a pointer; on AArch64 (AAPCS64)
+/// it is a 32-byte structure and is passed by reference. Either way the callee receives this
+/// pointer.
 pub type DAT_VA_LIST = *mut c_void;
 
 /// Any DAT object. Except for IA handles, it points to an object whose first word is a
@@ -69,12 +70,13 @@ pub type DAT_SRQ_HANDLE = DAT_HANDLE;
 
 /// No object.
 pub const DAT_HANDLE_NULL: DAT_HANDLE = core::ptr::null_mut();
-/// Passed to dat_ia_open in place of an asynchronous EVD: another open of the same IA has it.
+/// Passed to dat_ia_open in place of an asynchronous EVD: another open of the same IA has the EVD.
 pub const DAT_EVD_ASYNC_EXISTS: DAT_EVD_HANDLE = core::ptr::without_provenance_mut(1);
-/// Returned by dat_ia_query in place of the asynchronous EVD after an open with [`DAT_EVD_ASYNC_EXISTS`].
+/// Returned by dat_ia_query in place of the asynchronous EVD after an open with
+/// [`DAT_EVD_ASYNC_EXISTS`].
 pub const DAT_EVD_OUT_OF_SCOPE: DAT_EVD_HANDLE = core::ptr::without_provenance_mut(2);
 
-/// Address of an interface adapter: a socket address of whichever family `sa_family` says.
+/// Address of an interface adapter: a socket address of the family `sa_family`.
 pub type DAT_IA_ADDRESS_PTR = *mut DAT_SOCK_ADDR;
 /// User cookie of a DTO, returned in its completion.
 pub type DAT_DTO_COOKIE = DAT_CONTEXT;
@@ -128,13 +130,14 @@ constants! {
         DAT_TIMEOUT_INFINITE = u32::MAX,
     }
 
-    /// Version of the API, and first operations of the two kinds that dat_extension_op treats itself.
+    /// Version of the API, and bases of the two kinds of operation that dat_extension_op itself
+    /// handles.
     pub type DAT_API_NUMBER = c_int {
         DAT_VERSION_MAJOR = 2,
         DAT_VERSION_MINOR = 0,
-        /// From here on: operations that open an IA by name.
+        /// Base of the operations that open an IA by name.
         DAT_OPEN_EXTENSION_BASE = 0x1000,
-        /// From here on: operations that close such an IA.
+        /// Base of the operations that close such an IA.
         DAT_CLOSE_EXTENSION_BASE = 0x2000,
     }
 }
@@ -170,7 +173,7 @@ records! {
         pub protocol: c_int,
     }
 
-    /// `struct sockaddr`: the head of a socket address.
+    /// `struct sockaddr`: the start of a socket address.
     #[derive(Debug)]
     pub struct DAT_SOCK_ADDR {
         /// AF_INET, AF_INET6, ...
@@ -197,7 +200,7 @@ records! {
 
 impl fmt::Debug for DAT_CONTEXT {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: the members have the same size, and an integer may have any bits.
+        // SAFETY: all members have the same size, and any bits are a valid integer.
         write!(f, "DAT_CONTEXT({:#x})", unsafe { self.as_64 })
     }
 }

@@ -1,4 +1,4 @@
-//! A client and a server: `hello server`, and on the same host or another `hello client ADDRESS`.
+//! A client and a server: `hello server`, and on the same or another host `hello client ADDRESS`.
 
 use std::env;
 use std::error::Error;
@@ -12,32 +12,32 @@ fn main() -> Result<(), Box<dyn Error>> {
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["server"] => server(),
         ["client", address] => client(address),
-        _ => Err("say `server`, or `client` and an address".into()),
+        _ => Err("usage: hello server | hello client ADDRESS".into()),
     }
 }
 
-/// Its memory is for its peer: to write into, and to read from.
+/// Offers its memory to the peer, for writing and reading.
 fn server() -> Result<(), Box<dyn Error>> {
     let adapter = Adapter::open("tcp-emu")?;
     let zone = adapter.zone()?;
     let mut events = adapter.dispatcher(8)?;
     let memory = zone.register(b"________________RDMA read".to_vec(), Access::ALL)?;
     let mut endpoint = adapter.endpoint().zone(&zone).events(&events).create()?;
-    // A message needs a place before it comes.
+    // A receive must be posted before the message arrives.
     endpoint.post_receive(&[memory.segment(0..6)?], 1)?;
     let _listener = adapter.listen(QUALIFIER, &events)?;
     println!("listening");
 
     let request = events.wait(None)?.request()?;
-    println!("somebody calls: {}", String::from_utf8(request.private_data()?)?);
+    println!("connection request: {}", String::from_utf8(request.private_data()?)?);
     request.accept(&mut endpoint, &memory.remote().to_bytes())?;
     events.wait(None)?.established()?;
-    println!("{}", events.wait(None)?); // the message
+    println!("{}", events.wait(None)?); // The message.
     println!("memory: {}", String::from_utf8(memory.to_vec(0..16)?)?);
     Ok(events.wait(None)?.disconnected()?)
 }
 
-/// It does all the work; the server only sees a message arrive.
+/// Writes, reads and sends; the server only sees the message arrive.
 fn client(address: &str) -> Result<(), Box<dyn Error>> {
     let adapter = Adapter::open("tcp-emu")?;
     let zone = adapter.zone()?;

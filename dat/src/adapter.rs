@@ -1,4 +1,4 @@
-//! Opening an adapter, and what it can do.
+//! Opens adapters and queries their attributes.
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
@@ -15,26 +15,26 @@ use crate::{
     EndpointBuilder, EventDispatcher, Listener, NotificationObject, ProtectionZone, Streams,
 };
 
-/// Events that the asynchronous dispatcher of an adapter holds at least.
-const ASYNC_DEPTH: DAT_COUNT = 16;
+/// Minimum queue length of an adapter's asynchronous dispatcher, in events.
+const ASYNC_EVENTS_COUNT: DAT_COUNT = 16;
 
-/// An open interface adapter. It closes when it and everything made from it is dropped.
+/// An open interface adapter. It closes when it and all objects created from it are dropped.
 pub struct Adapter {
     pub(crate) interface: Arc<Interface>,
     asynchronous: Option<EventDispatcher>,
 }
 
 impl Adapter {
-    /// Opens the adapter of this name, as [`registry`](crate::registry) has it.
+    /// Opens the adapter of this name in the default [`registry`](crate::registry).
     ///
     /// # Errors
     ///
-    /// No entry fits, or none opened; [`Error::open_error`] says of each why.
+    /// No entry fits, or none opens. [`Error::open_error`] has the reason for each entry.
     pub fn open(name: &str) -> Result<Self> {
         Self::open_in(crate::registry(), name)
     }
 
-    /// As [`open`](Self::open), from a registry of one's own.
+    /// Like [`open`](Self::open), with an explicit registry.
     ///
     /// # Errors
     ///
@@ -42,22 +42,23 @@ impl Adapter {
     pub fn open_in(registry: &Registry, name: &str) -> Result<Self> {
         let request = Request {
             wanted: Wanted { name, major: 2, minor: 0, threadsafe: false },
-            async_evd_qlen: ASYNC_DEPTH,
+            async_evd_qlen: ASYNC_EVENTS_COUNT,
             async_evd: DAT_HANDLE_NULL,
         };
         Self::new(registry.open(&request).map_err(Error::open)?)
     }
 
-    /// What the adapter and its provider can do.
+    /// The attributes of the adapter and its provider.
     pub fn attributes(&self) -> &Attributes {
         &self.interface.attributes
     }
 
-    /// Opens this entry of a registry, whatever others there are of its name, and reports nothing: for listings.
+    /// Opens this entry of a registry, regardless of other entries of the same name, and reports
+    /// nothing. For listings.
     ///
     /// # Errors
     ///
-    /// Why it does not open, in words.
+    /// The reason, as text.
     pub fn open_entry(candidate: &Candidate) -> std::result::Result<Self, String> {
         let registry::Entry { ia_name, api, threadsafe, .. } = &candidate.entry;
         let request = Request {
@@ -67,7 +68,7 @@ impl Adapter {
                 minor: api.minor,
                 threadsafe: *threadsafe,
             },
-            async_evd_qlen: ASYNC_DEPTH,
+            async_evd_qlen: ASYNC_EVENTS_COUNT,
             async_evd: DAT_HANDLE_NULL,
         };
         let opened = open_candidate(candidate, &request).map_err(|why| why.to_string())?;
@@ -76,18 +77,19 @@ impl Adapter {
 
     fn new(opened: Opened) -> Result<Self> {
         let interface = Arc::new(Interface::new(opened)?);
-        // SAFETY: the asynchronous EVD of the interface; the interface frees it.
+        // SAFETY: this is the asynchronous EVD of the interface, which frees it.
         let evd = unsafe { Object::new(&interface, interface.async_evd(), None, Vec::new()) };
         Ok(Adapter { interface, asynchronous: Some(EventDispatcher::new(evd)) })
     }
 
-    /// The dispatcher on which failures are reported that belong to no request: overflow of a queue, loss of the
-    /// adapter. It is handed out once.
+    /// The dispatcher that reports failures which belong to no request: overflow of a queue, loss
+    /// of the adapter. Only the first call returns it.
     pub fn take_asynchronous_events(&mut self) -> Option<EventDispatcher> {
         self.asynchronous.take()
     }
 
-    /// A dispatcher for completions, connections and connection requests, for at least `depth` events.
+    /// Creates a dispatcher for completions, connections and connection requests, with room for at
+    /// least `depth` events.
     ///
     /// # Errors
     ///
@@ -98,11 +100,13 @@ impl Adapter {
         self.dispatcher_for(depth, Streams::default(), None)
     }
 
-    /// As [`dispatcher`](Self::dispatcher), for chosen streams, and triggering a notification object.
+    /// Like [`dispatcher`](Self::dispatcher), with explicit streams and a notification object to
+    /// trigger.
     ///
     /// # Errors
     ///
-    /// As [`dispatcher`](Self::dispatcher), and what the provider says to streams that it does not merge.
+    /// As [`dispatcher`](Self::dispatcher), and the provider's error for streams that it does not
+    /// merge.
     pub fn dispatcher_for(
         &self,
         depth: usize,
@@ -112,43 +116,44 @@ impl Adapter {
         EventDispatcher::create(&self.interface, depth, streams, notify)
     }
 
-    /// An object that several dispatchers can trigger, to wait for all of them.
+    /// Creates an object that several dispatchers can trigger, to wait for all of them.
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The error of the provider.
     pub fn notification_object(&self) -> Result<NotificationObject> {
         NotificationObject::create(&self.interface)
     }
 
-    /// A protection zone: endpoints of it use memory of it.
+    /// Creates a protection zone. Endpoints in a zone can use only the memory in that zone.
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The error of the provider.
     pub fn zone(&self) -> Result<ProtectionZone> {
         ProtectionZone::create(&self.interface)
     }
 
-    /// An endpoint to be.
+    /// Returns a builder for an endpoint.
     pub fn endpoint(&self) -> EndpointBuilder<'_> {
         EndpointBuilder::new(self)
     }
 
-    /// Listens on a connection qualifier (for IP: a port); requests are reported to `events`.
+    /// Listens on a connection qualifier (for IP: a port). Requests are reported to `events`.
     ///
     /// # Errors
     ///
-    /// [`ConnectionQualifierInUse`](crate::ErrorKind::ConnectionQualifierInUse) and what else the provider says.
+    /// [`ConnectionQualifierInUse`](crate::ErrorKind::ConnectionQualifierInUse) and other errors of
+    /// the provider.
     pub fn listen(&self, qualifier: u64, events: &EventDispatcher) -> Result<Listener> {
         Listener::create(&self.interface, Some(qualifier), events)
     }
 
-    /// Listens on any free qualifier, which [`Listener::qualifier`] then tells.
+    /// Listens on any free qualifier, which [`Listener::qualifier`] returns.
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The error of the provider.
     pub fn listen_any(&self, events: &EventDispatcher) -> Result<Listener> {
         Listener::create(&self.interface, None, events)
     }
@@ -160,7 +165,8 @@ impl fmt::Debug for Adapter {
     }
 }
 
-/// What an adapter and its provider can do (uDAPL 2.0, dat_ia_query). Sizes are in bytes; limits are maxima.
+/// Attributes of an adapter and its provider (uDAPL 2.0, dat_ia_query). Sizes are in bytes; limits
+/// are maxima.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Name of the adapter.
@@ -185,25 +191,26 @@ pub struct Attributes {
     pub max_read_segments: usize,
     /// Segments of an RDMA write.
     pub max_write_segments: usize,
-    /// A send.
+    /// Size of a send.
     pub max_message: u32,
-    /// An RDMA operation.
+    /// Size of an RDMA operation.
     pub max_rdma: u32,
     /// Name of the provider.
     pub provider: String,
     /// Version of the provider, major and minor.
     pub provider_version: (u32, u32),
-    /// Private data that connection calls accept.
+    /// Size of private data in connection calls.
     pub max_private_data: usize,
-    /// Buffers so aligned perform best.
+    /// Buffer alignment with the best performance.
     pub optimal_alignment: u32,
-    /// Whether there are shared receive queues.
+    /// Whether shared receive queues are supported.
     pub shared_receive_queues: bool,
-    /// Whether the sink of an RDMA read must grant peers to write.
+    /// Whether the sink of an RDMA read needs remote write access.
     pub read_sink_needs_remote_write: bool,
-    /// Whether there are OFED's extended operations: atomic ones, and RDMA writes with immediate data.
+    /// Whether OFED's extended operations are supported: atomic operations, and RDMA writes with
+    /// immediate data.
     pub extended: bool,
-    /// What else there is to say of its transport: names and values.
+    /// Further attributes of its transport: names and values.
     pub named: Vec<(String, String)>,
 }
 
@@ -211,7 +218,8 @@ impl Attributes {
     pub(crate) fn query(interface: &Interface) -> Result<Self> {
         let (ia, provider) = query(interface)?;
         if provider.iov_ownership_on_return != DAT_IOV_CONSUMER {
-            // Posts would have to keep the caller's segments alive; no known provider asks for that.
+            // Other models require that posts keep the caller's segments alive; no known provider
+            // does.
             return Err(Error::new(
                 "Adapter::open",
                 DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE),
@@ -220,7 +228,7 @@ impl Attributes {
         Ok(Attributes {
             adapter: text(&ia.adapter_name),
             vendor: text(&ia.vendor_name),
-            // SAFETY: null or an address of the provider's, valid while the IA is open.
+            // SAFETY: null or an address of the provider, which is valid while the IA is open.
             address: unsafe { Address::read(ia.ia_address_ptr) },
             max_endpoints: count(ia.max_eps),
             max_operations: count(ia.max_dto_per_ep),
@@ -239,18 +247,18 @@ impl Attributes {
             shared_receive_queues: provider.srq_supported != DAT_FALSE,
             read_sink_needs_remote_write: provider.rdma_write_for_rdma_read_req != DAT_FALSE,
             extended: ia.extension_supported == DAT_EXTENSION_IB,
-            // SAFETY: the provider's own count and array, valid while the IA is open.
+            // SAFETY: the provider's own count and array, which are valid while the IA is open.
             named: unsafe { named(ia.transport_attr, ia.num_transport_attr) },
         })
     }
 }
 
-/// dat_ia_query: everything.
+/// Queries all attributes (dat_ia_query).
 pub(crate) fn query(interface: &Interface) -> Result<(DAT_IA_ATTR, DAT_PROVIDER_ATTR)> {
     let mut ia = DAT_IA_ATTR::zeroed();
     let mut provider = DAT_PROVIDER_ATTR::zeroed();
     let handle = interface.handle();
-    // SAFETY: an open IA and records to write to. No EVD is asked for: null.
+    // SAFETY: the IA is open and the records are writable. The EVD is not requested: null.
     unsafe {
         call!(
             interface,
@@ -274,7 +282,7 @@ fn count(value: DAT_COUNT) -> usize {
 
 /// # Safety
 ///
-/// `count` attributes, of texts that are null or NUL-terminated.
+/// `attributes` must be null or have `count` elements whose texts are null or NUL-terminated.
 pub(crate) unsafe fn named(
     attributes: *const DAT_NAMED_ATTR,
     count: DAT_COUNT,
@@ -282,11 +290,11 @@ pub(crate) unsafe fn named(
     if attributes.is_null() || count <= 0 {
         return Vec::new();
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees it.
     let attributes = unsafe { std::slice::from_raw_parts(attributes, self::count(count)) };
     let text = |text: *const c_char| match text.is_null() {
         true => String::new(),
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees it.
         false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
     };
     attributes.iter().map(|attribute| (text(attribute.name), text(attribute.value))).collect()
@@ -297,15 +305,16 @@ pub(crate) fn text(name: &[c_char; DAT_NAME_MAX_LENGTH]) -> String {
     CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// A count for C: a larger one than C can say is one that no provider has.
+/// Converts a count to C. A larger count than C can express exceeds every provider's limit anyway.
 pub(crate) fn count_to_c(value: usize) -> DAT_COUNT {
     DAT_COUNT::try_from(value).unwrap_or(DAT_COUNT::MAX)
 }
 
-/// A time limit in microseconds; `None` is for ever, and anything longer than the longest limit is that.
+/// Converts a time limit to microseconds. `None` means for ever. A finite limit is reduced to the
+/// longest finite one.
 pub(crate) fn timeout_to_c(timeout: Option<std::time::Duration>) -> DAT_TIMEOUT {
     let finite = |limit: std::time::Duration| {
-        // Rounded up: a wait of 1 ns is not a poll.
+        // Rounded up, so that a wait of 1 ns does not become a poll.
         u32::try_from(limit.as_nanos().div_ceil(1000))
             .unwrap_or(u32::MAX)
             .min(DAT_TIMEOUT_INFINITE - 1)

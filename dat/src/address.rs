@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use dat_sys::DAT_IA_ADDRESS_PTR;
 
-/// The address of an adapter: an IP address, with the scope where IPv6 needs one. Not a port: in DAT that is the
-/// connection qualifier, or port qualifier.
+/// The address of an adapter: an IP address, with a scope for IPv6. It has no port: in DAT the port
+/// is the connection qualifier or port qualifier.
 ///
 /// ```
 /// let address: dat::Address = "192.0.2.7".parse()?;
@@ -34,17 +34,17 @@ impl Address {
         }
     }
 
-    /// The address that a provider points to, if it is one.
+    /// Reads the address that a provider points to, if its family is IPv4 or IPv6.
     ///
     /// # Safety
     ///
-    /// Null, or an address as long as its family says.
+    /// `ptr` must be null or point to an address of the length that its family requires.
     pub(crate) unsafe fn read(ptr: DAT_IA_ADDRESS_PTR) -> Option<Self> {
         if ptr.is_null() {
             return None;
         }
         let raw: *const libc::sockaddr = ptr.cast_const().cast();
-        // SAFETY: as the caller says; providers need not align it.
+        // SAFETY: the caller guarantees the address; providers need not align it.
         match i32::from(unsafe { (&raw const (*raw).sa_family).read_unaligned() }) {
             libc::AF_INET => {
                 // SAFETY: as above.
@@ -61,7 +61,7 @@ impl Address {
         }
     }
 
-    /// The address in C's form.
+    /// Converts the address to C.
     pub(crate) fn to_c(self) -> libc::sockaddr_in6 {
         match self.ip {
             IpAddr::V4(ip) => {
@@ -71,9 +71,9 @@ impl Address {
                     sin_addr: libc::in_addr { s_addr: u32::from(ip).to_be() },
                     sin_zero: [0; 8],
                 };
-                // SAFETY: all bytes zero is a value of it.
+                // SAFETY: all-zero bytes are a valid value of this type.
                 let mut storage: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
-                // SAFETY: a sockaddr_in6 has the room and alignment of a sockaddr_in.
+                // SAFETY: a sockaddr_in6 has sufficient size and alignment for a sockaddr_in.
                 unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(sin) };
                 storage
             }
@@ -94,7 +94,7 @@ impl From<IpAddr> for Address {
     }
 }
 
-/// Leaves the port out.
+/// Drops the port.
 impl From<SocketAddr> for Address {
     fn from(addr: SocketAddr) -> Self {
         let scope = if let SocketAddr::V6(v6) = addr { v6.scope_id() } else { 0 };
@@ -102,7 +102,7 @@ impl From<SocketAddr> for Address {
     }
 }
 
-/// An IPv4 or IPv6 address; a scope is written as a number, `fe80::1%3`.
+/// Parses an IPv4 or IPv6 address. A scope is a number: `fe80::1%3`.
 impl FromStr for Address {
     type Err = AddrParseError;
 
@@ -135,7 +135,7 @@ mod tests {
         for text in ["127.0.0.1", "::1", "fe80::1%3"] {
             let address: Address = text.parse().expect(text);
             let mut c = address.to_c();
-            // SAFETY: just made.
+            // SAFETY: the address was just created.
             assert_eq!(unsafe { Address::read((&raw mut c).cast()) }, Some(address));
             assert_eq!(address.to_string(), text);
             assert_eq!(Address::from(address.with_port(7)), address);

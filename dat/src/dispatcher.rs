@@ -1,4 +1,4 @@
-//! Waiting for events: dispatchers, and objects that notify of several of them.
+//! Dispatchers, which queue events, and notification objects, which wait for several dispatchers.
 
 use std::ops::BitOr;
 use std::sync::Arc;
@@ -11,14 +11,15 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::object::{Interface, Object, call};
 
-/// Which events a dispatcher takes; combine with `|`. The default is all of these.
+/// The kinds of events that a dispatcher accepts. Combine them with `|`. The default is all of
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Streams(DAT_EVD_FLAGS);
 
 impl Streams {
     /// Completions.
     pub const COMPLETIONS: Streams = Streams(DAT_EVD_DTO_FLAG);
-    /// Connections coming up and ending.
+    /// Connections that are established or end.
     pub const CONNECTIONS: Streams = Streams(DAT_EVD_CONNECTION_FLAG);
     /// Connection requests.
     pub const REQUESTS: Streams = Streams(DAT_EVD_CR_FLAG);
@@ -38,20 +39,20 @@ impl BitOr for Streams {
     }
 }
 
-/// Which dispatcher; to be compared with [`EventDispatcher::id`].
+/// Identifies a dispatcher. Compare it with [`EventDispatcher::id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DispatcherId(usize);
 
 /// A queue of events (EVD).
 pub struct EventDispatcher {
     pub(crate) object: Arc<Object>,
-    /// Written by the provider, never left uninitialised.
+    /// The buffer for events that the provider writes. It is always initialised.
     event: DAT_EVENT,
 }
 
-// SAFETY: the pointers of the last event are not used again.
+// SAFETY: the pointers in the last event are not used again.
 unsafe impl Send for EventDispatcher {}
-// SAFETY: as above; through a shared reference nothing is done with the event.
+// SAFETY: as above; shared references do not access the event.
 unsafe impl Sync for EventDispatcher {}
 
 impl EventDispatcher {
@@ -67,7 +68,7 @@ impl EventDispatcher {
     ) -> Result<Self> {
         let mut handle = DAT_HANDLE_NULL;
         let cno = notify.map_or(DAT_HANDLE_NULL, |cno| cno.object.handle);
-        // SAFETY: an open IA, a notification object or none, and a handle to write to.
+        // SAFETY: the IA is open, the notification object is valid or null, the handle is writable.
         unsafe {
             call!(
                 interface,
@@ -76,32 +77,34 @@ impl EventDispatcher {
             )
         }?;
         let needs = notify.map(|cno| cno.object.clone()).into_iter().collect();
-        // SAFETY: just created.
+        // SAFETY: the object was just created, and only this value frees it.
         Ok(Self::new(unsafe {
             Object::new(interface, handle, interface.table().evd_free_func, needs)
         }))
     }
 
-    /// Which dispatcher this is.
+    /// Identifies this dispatcher in events.
     pub fn id(&self) -> DispatcherId {
         DispatcherId(self.object.handle.addr())
     }
 
-    /// The next event, if there is one. The way to poll: it makes progress where the provider needs the program's time.
+    /// Returns the next event, if there is one. Use it to poll: it makes progress if the provider
+    /// has no thread of its own.
     ///
     /// # Errors
     ///
-    /// What the provider says; not that the queue is empty, which is `None`.
+    /// The error of the provider. An empty queue is not an error but `None`.
     #[inline]
     pub fn dequeue(&mut self) -> Result<Option<Event>> {
         let interface = &self.object.interface;
         let Some(dequeue) = interface.table().evd_dequeue_func else {
             return Err(crate::error::not_implemented("dat_evd_dequeue"));
         };
-        // SAFETY: our handle, and an event to write to; `&mut` makes this thread the only one.
+        // SAFETY: the handle is ours, the event is writable, and `&mut` makes this thread the only
+        // user.
         let status = unsafe { dequeue(self.object.handle, &mut self.event) };
         match DAT_GET_TYPE(status) {
-            // SAFETY: the provider says that it filled in the event.
+            // SAFETY: success means that the provider has filled in the event.
             DAT_SUCCESS => Ok(Some(unsafe { Event::decode(&self.event, interface) })),
             DAT_QUEUE_EMPTY => Ok(None),
             _ => Err(Error::new("dat_evd_dequeue", status)),
@@ -112,18 +115,19 @@ impl EventDispatcher {
     ///
     /// # Errors
     ///
-    /// [`TimeoutExpired`](ErrorKind::TimeoutExpired), [`InterruptedCall`](ErrorKind::InterruptedCall), and what else
-    /// the provider says.
+    /// [`TimeoutExpired`](ErrorKind::TimeoutExpired),
+    /// [`InterruptedCall`](ErrorKind::InterruptedCall), and other errors of the provider.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Event> {
         Ok(self.wait_for(1, timeout)?.0)
     }
 
-    /// Waits until `threshold` events are there; returns the first and how many are left.
+    /// Waits until there are `threshold` events. Returns the first one and the number of those
+    /// left.
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait), and [`InvalidParameter`](ErrorKind::InvalidParameter) for a threshold of 0 or more
-    /// than the queue holds.
+    /// As [`wait`](Self::wait), and [`InvalidParameter`](ErrorKind::InvalidParameter) for a
+    /// threshold of 0 or more than the queue holds.
     pub fn wait_for(
         &mut self,
         threshold: usize,
@@ -131,7 +135,8 @@ impl EventDispatcher {
     ) -> Result<(Event, usize)> {
         let interface = &self.object.interface;
         let mut more = 0;
-        // SAFETY: our handle, an event and a count to write to; `&mut` makes this thread the only one.
+        // SAFETY: the handle is ours, event and count are writable, and `&mut` makes this thread
+        // the only user.
         unsafe {
             call!(
                 interface,
@@ -145,12 +150,12 @@ impl EventDispatcher {
                 )
             )
         }?;
-        // SAFETY: the provider says that it filled in the event.
+        // SAFETY: success means that the provider has filled in the event.
         Ok((unsafe { Event::decode(&self.event, interface) }, usize::try_from(more).unwrap_or(0)))
     }
 }
 
-/// Is triggered by events of any of its dispatchers (CNO).
+/// An object that events of any of its dispatchers trigger (CNO).
 pub struct NotificationObject {
     object: Arc<Object>,
 }
@@ -158,7 +163,7 @@ pub struct NotificationObject {
 impl NotificationObject {
     pub(crate) fn create(interface: &Arc<Interface>) -> Result<Self> {
         let mut handle = DAT_HANDLE_NULL;
-        // SAFETY: an open IA, no agent, and a handle to write to.
+        // SAFETY: the IA is open, there is no agent, the handle is writable.
         unsafe {
             call!(
                 interface,
@@ -166,23 +171,23 @@ impl NotificationObject {
                 cno_create_func(interface.handle(), DAT_OS_WAIT_PROXY_AGENT_NULL, &mut handle)
             )
         }?;
-        // SAFETY: just created.
+        // SAFETY: the object was just created, and only this value frees it.
         let object =
             unsafe { Object::new(interface, handle, interface.table().cno_free_func, Vec::new()) };
         Ok(NotificationObject { object: Arc::new(object) })
     }
 
-    /// Waits until a dispatcher triggers it; `None` waits for ever. Which dispatcher is a hint: look for events there
-    /// first, and expect none.
+    /// Waits until a dispatcher triggers it; `None` waits for ever. The returned dispatcher is a
+    /// hint: look for events there first, but there may be none.
     ///
     /// # Errors
     ///
-    /// [`TimeoutExpired`](ErrorKind::TimeoutExpired), [`InterruptedCall`](ErrorKind::InterruptedCall), and what else
-    /// the provider says.
+    /// [`TimeoutExpired`](ErrorKind::TimeoutExpired),
+    /// [`InterruptedCall`](ErrorKind::InterruptedCall), and other errors of the provider.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<DispatcherId> {
         const CALL: &str = "dat_cno_wait";
         let mut evd = DAT_HANDLE_NULL;
-        // SAFETY: our handle, and a handle to write to.
+        // SAFETY: the handle is ours, and the returned handle is writable.
         unsafe {
             call!(
                 self.object.interface,
@@ -191,7 +196,8 @@ impl NotificationObject {
             )
         }
         .map_err(|error| match error.kind() {
-            // uDAPL 1.2, dat_cno_wait: an empty queue is how it reports a time-out, unlike dat_evd_wait.
+            // uDAPL 1.2, dat_cno_wait: unlike dat_evd_wait, it reports a time-out as an empty
+            // queue.
             ErrorKind::QueueEmpty => {
                 Error::new(CALL, DAT_ERROR(DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE))
             }

@@ -1,4 +1,4 @@
-//! Endpoints: making, connecting, ending. Posting is in `post.rs`.
+//! Endpoints: creating, connecting and disconnecting. `post.rs` has the posts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::object::{Object, call};
 use crate::srq::SharedReceiveQueue;
 use crate::{Adapter, Address, EventDispatcher};
 
-/// Which endpoint; to be compared with [`Endpoint::id`].
+/// Identifies an endpoint. Compare it with [`Endpoint::id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EndpointId(pub(crate) usize);
 
@@ -21,9 +21,9 @@ pub struct Endpoint {
     pub(crate) object: Arc<Object>,
 }
 
-/// The attributes of an endpoint to be, from [`Adapter::endpoint`]. What is not set is as the adapter allows, within
-/// reason: 64 requests and receives, 4 segments, 4 RDMA reads each way.
-#[must_use = "`create` makes the endpoint"]
+/// Builds an endpoint, from [`Adapter::endpoint`]. The defaults are the adapter's limits, but at
+/// most 64 requests and receives, 4 segments, and 4 RDMA reads in each direction.
+#[must_use = "only `create` creates the endpoint"]
 pub struct EndpointBuilder<'a> {
     adapter: &'a Adapter,
     zone: Option<&'a ProtectionZone>,
@@ -37,21 +37,21 @@ pub struct EndpointBuilder<'a> {
 impl<'a> EndpointBuilder<'a> {
     pub(crate) fn new(adapter: &'a Adapter) -> Self {
         let limits = adapter.attributes();
-        let least = |limit: usize, wanted: usize| count_to_c(limit.min(wanted));
+        let at_most = |limit: usize, wanted: usize| count_to_c(limit.min(wanted));
         let attr = DAT_EP_ATTR {
             service_type: DAT_SERVICE_TYPE_RC,
             max_message_size: limits.max_message,
             max_rdma_size: limits.max_rdma,
             qos: DAT_QOS_BEST_EFFORT,
-            max_recv_dtos: least(limits.max_operations, 64),
-            max_request_dtos: least(limits.max_operations, 64),
-            max_recv_iov: least(limits.max_segments, 4),
-            max_request_iov: least(limits.max_segments, 4),
-            max_rdma_read_in: least(limits.max_reads_in, 4),
-            max_rdma_read_out: least(limits.max_reads_out, 4),
+            max_recv_dtos: at_most(limits.max_operations, 64),
+            max_request_dtos: at_most(limits.max_operations, 64),
+            max_recv_iov: at_most(limits.max_segments, 4),
+            max_request_iov: at_most(limits.max_segments, 4),
+            max_rdma_read_in: at_most(limits.max_reads_in, 4),
+            max_rdma_read_out: at_most(limits.max_reads_out, 4),
             srq_soft_hw: DAT_HW_DEFAULT,
-            max_rdma_read_iov: least(limits.max_read_segments, 4),
-            max_rdma_write_iov: least(limits.max_write_segments, 4),
+            max_rdma_read_iov: at_most(limits.max_read_segments, 4),
+            max_rdma_write_iov: at_most(limits.max_write_segments, 4),
             ..DAT_EP_ATTR::zeroed()
         };
         EndpointBuilder {
@@ -65,49 +65,49 @@ impl<'a> EndpointBuilder<'a> {
         }
     }
 
-    /// The zone of the memory that it uses; needed to connect.
+    /// The zone of the memory that it uses. Required to connect.
     pub fn zone(self, zone: &'a ProtectionZone) -> Self {
         EndpointBuilder { zone: Some(zone), ..self }
     }
 
-    /// One dispatcher for everything.
+    /// One dispatcher for all its events.
     pub fn events(self, events: &'a EventDispatcher) -> Self {
         self.receives(events).requests(events).connections(events)
     }
 
-    /// Where receives complete.
+    /// The dispatcher for completions of receives.
     pub fn receives(self, events: &'a EventDispatcher) -> Self {
         EndpointBuilder { receives: Some(events), ..self }
     }
 
-    /// Where sends, RDMA writes and RDMA reads complete.
+    /// The dispatcher for completions of sends, RDMA writes and RDMA reads.
     pub fn requests(self, events: &'a EventDispatcher) -> Self {
         EndpointBuilder { requests: Some(events), ..self }
     }
 
-    /// Where connections are reported; needed to connect.
+    /// The dispatcher for connection events. Required to connect.
     pub fn connections(self, events: &'a EventDispatcher) -> Self {
         EndpointBuilder { connections: Some(events), ..self }
     }
 
-    /// Takes receives from this queue instead of its own.
+    /// Uses the receives of this queue instead of its own.
     pub fn shared_receive_queue(self, queue: &'a SharedReceiveQueue) -> Self {
         EndpointBuilder { queue: Some(queue), ..self }
     }
 
-    /// Requests outstanding at most.
+    /// Maximum number of outstanding requests.
     pub fn max_requests(mut self, count: usize) -> Self {
         self.attr.max_request_dtos = count_to_c(count);
         self
     }
 
-    /// Receives outstanding at most.
+    /// Maximum number of outstanding receives.
     pub fn max_receives(mut self, count: usize) -> Self {
         self.attr.max_recv_dtos = count_to_c(count);
         self
     }
 
-    /// Segments of an operation at most.
+    /// Maximum number of segments of an operation.
     pub fn max_segments(mut self, count: usize) -> Self {
         let count = count_to_c(count);
         self.attr.max_recv_iov = count;
@@ -117,19 +117,19 @@ impl<'a> EndpointBuilder<'a> {
         self
     }
 
-    /// RDMA reads in progress at most: those that it makes, and those that the peer makes.
+    /// Maximum number of RDMA reads in progress: `made` by this endpoint, `served` for the peer.
     pub fn max_reads(mut self, made: usize, served: usize) -> Self {
         self.attr.max_rdma_read_out = count_to_c(made);
         self.attr.max_rdma_read_in = count_to_c(served);
         self
     }
 
-    /// Makes the endpoint.
+    /// Creates the endpoint.
     ///
     /// # Errors
     ///
-    /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for attributes beyond those of the adapter, and what
-    /// else the provider says.
+    /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for attributes beyond those of the
+    /// adapter, and other errors of the provider.
     pub fn create(self) -> Result<Endpoint> {
         let interface = &self.adapter.interface;
         let objects = [
@@ -143,7 +143,8 @@ impl<'a> EndpointBuilder<'a> {
             objects.map(|object| object.map_or(DAT_HANDLE_NULL, |object| object.handle));
         let ia = interface.handle();
         let mut handle = DAT_HANDLE_NULL;
-        // SAFETY: an open IA, objects or none, attributes, and a handle to write to.
+        // SAFETY: the IA is open, the objects are valid or null, the attributes are readable and
+        // the handle is writable.
         unsafe {
             if self.queue.is_some() {
                 call!(
@@ -177,7 +178,7 @@ impl<'a> EndpointBuilder<'a> {
             }
         }?;
         let needs = objects.into_iter().flatten().cloned().collect();
-        // SAFETY: just created.
+        // SAFETY: the object was just created, and only this value frees it.
         let object =
             unsafe { Object::new(interface, handle, interface.table().ep_free_func, needs) };
         Ok(Endpoint { object: Arc::new(object) })
@@ -187,9 +188,9 @@ impl<'a> EndpointBuilder<'a> {
 /// How to end a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// Carry out what is posted first.
+    /// Posted operations are performed first.
     Graceful,
-    /// At once; what is posted is flushed.
+    /// The connection ends at once; posted operations are flushed.
     Abrupt,
 }
 
@@ -199,36 +200,38 @@ pub enum Close {
 pub enum EndpointState {
     /// Ready to connect or to accept.
     Unconnected,
-    /// A connection was asked for.
+    /// A connection was requested.
     ActiveConnectionPending,
-    /// A request for it waits to be accepted.
+    /// A connection request for it waits to be accepted.
     PassiveConnectionPending,
-    /// A request was accepted, the connection is not up yet.
+    /// A connection request was accepted, but the connection is not established yet.
     CompletionPending,
     /// Connected.
     Connected,
     /// The connection is ending.
     DisconnectPending,
-    /// The connection has ended, or did not come up.
+    /// The connection has ended, or was not established.
     Disconnected,
-    /// Another one.
+    /// Another state.
     Other(DAT_EP_STATE),
 }
 
 impl Endpoint {
-    /// Which endpoint this is.
+    /// Identifies this endpoint in events.
     pub fn id(&self) -> EndpointId {
         EndpointId(self.object.handle.addr())
     }
 
-    /// Asks for a connection to a connection qualifier of a peer. How it ends is reported as an
-    /// [`Event::Connection`](crate::Event::Connection). Without a time limit the provider has its own.
+    /// Requests a connection to a connection qualifier of a peer. The result is reported as an
+    /// [`Event::Connection`](crate::Event::Connection). Without a time limit, the provider's own
+    /// limit applies.
     ///
     /// # Errors
     ///
-    /// [`InvalidState`](crate::ErrorKind::InvalidState) unless unconnected;
-    /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for too much private data, see
-    /// [`Attributes::max_private_data`](crate::Attributes::max_private_data), and a time limit of 0.
+    /// [`InvalidState`](crate::ErrorKind::InvalidState) unless the endpoint is unconnected;
+    /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for too much private data (see
+    /// [`Attributes::max_private_data`](crate::Attributes::max_private_data)) and for a time limit
+    /// of 0.
     pub fn connect(
         &mut self,
         peer: Address,
@@ -238,7 +241,8 @@ impl Endpoint {
     ) -> Result<()> {
         let mut address = peer.to_c();
         let (size, data) = private_data_to_c(private_data);
-        // SAFETY: our handle; an address and private data, both alive for the call and only read.
+        // SAFETY: the handle is ours; the address and the private data live during the call and are
+        // only read.
         unsafe {
             call!(
                 self.object.interface,
@@ -257,17 +261,17 @@ impl Endpoint {
         }
     }
 
-    /// Ends the connection, or the attempt to make one; the event says when it has ended.
+    /// Ends the connection or the connection attempt. An event reports when it has ended.
     ///
     /// # Errors
     ///
-    /// [`InvalidState`](crate::ErrorKind::InvalidState) where there never was one.
+    /// [`InvalidState`](crate::ErrorKind::InvalidState) if there never was a connection.
     pub fn disconnect(&mut self, how: Close) -> Result<()> {
         let flags = match how {
             Close::Graceful => DAT_CLOSE_GRACEFUL_FLAG,
             Close::Abrupt => DAT_CLOSE_ABRUPT_FLAG,
         };
-        // SAFETY: our handle.
+        // SAFETY: the handle is ours.
         unsafe {
             call!(
                 self.object.interface,
@@ -277,13 +281,15 @@ impl Endpoint {
         }
     }
 
-    /// Makes a disconnected endpoint ready for another connection. Completions that were not dequeued may be lost.
+    /// Prepares a disconnected endpoint for another connection. Completions that were not dequeued
+    /// may be lost.
     ///
     /// # Errors
     ///
-    /// [`InvalidState`](crate::ErrorKind::InvalidState) unless disconnected or unconnected.
+    /// [`InvalidState`](crate::ErrorKind::InvalidState) unless the endpoint is disconnected or
+    /// unconnected.
     pub fn reset(&mut self) -> Result<()> {
-        // SAFETY: our handle.
+        // SAFETY: the handle is ours.
         unsafe { call!(self.object.interface, "dat_ep_reset", ep_reset_func(self.object.handle)) }
     }
 
@@ -291,10 +297,11 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The error of the provider.
     pub fn state(&self) -> Result<EndpointState> {
         let (mut state, mut recv_idle, mut request_idle) = (0, 0, 0);
-        // SAFETY: our handle, and variables to write to. It may be called at any time (uDAPL 1.2, MT level: safe).
+        // SAFETY: the handle is ours, and the variables are writable. The call is permitted at any
+        // time (uDAPL 1.2, MT level: safe).
         unsafe {
             call!(
                 self.object.interface,
@@ -320,7 +327,7 @@ impl Endpoint {
     }
 }
 
-/// Private data for C, which has no const for it but only reads it.
+/// Converts private data to C, which does not declare it const but only reads it.
 pub(crate) fn private_data_to_c(data: &[u8]) -> (DAT_COUNT, DAT_PVOID) {
     let start =
         if data.is_empty() { std::ptr::null_mut() } else { data.as_ptr().cast_mut().cast() };

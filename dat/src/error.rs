@@ -1,4 +1,4 @@
-//! What a call answers when it fails: type, subtype, the call, and what to do about it.
+//! The error of a failed call: type, subtype, the call, and advice.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct Error {
     call: &'static str,
     status: DAT_RETURN,
-    why: Option<Box<OpenError>>,
+    open_error: Option<Box<OpenError>>,
 }
 
-/// Turns a status into a result. The class is not looked at: some providers leave it out.
+/// Converts a status to a result. The class is ignored, because some providers omit it.
 #[inline]
 pub(crate) fn check(call: &'static str, status: DAT_RETURN) -> Result<()> {
     if DAT_GET_TYPE(status) == DAT_SUCCESS { Ok(()) } else { Err(Error::new(call, status)) }
@@ -31,19 +31,24 @@ pub(crate) fn not_implemented(call: &'static str) -> Error {
 impl Error {
     #[cold]
     pub(crate) fn new(call: &'static str, status: DAT_RETURN) -> Self {
-        Error { call, status, why: None }
+        Error { call, status, open_error: None }
     }
 
-    pub(crate) fn open(why: OpenError) -> Self {
-        Error { call: "dat_ia_open", status: why.status(), why: Some(Box::new(why)) }
+    pub(crate) fn open(open_error: OpenError) -> Self {
+        Error {
+            call: "dat_ia_open",
+            status: open_error.status(),
+            open_error: Some(Box::new(open_error)),
+        }
     }
 
-    /// The DAT function that failed, `dat_ep_connect`; or a method of this crate that refused without calling one.
+    /// The name of the DAT function that failed, such as `dat_ep_connect`, or of the method of this
+    /// crate that failed without calling one.
     pub fn call(&self) -> &'static str {
         self.call
     }
 
-    /// The status word, as C programs see it.
+    /// The status word, as in C.
     pub fn status(&self) -> DAT_RETURN {
         self.status
     }
@@ -53,20 +58,20 @@ impl Error {
         ErrorKind::of(self.status)
     }
 
-    /// The subtype of the status, comparable with the constants of dat-sys; 0 for none.
+    /// The subtype of the status, comparable with the constants of dat-sys; 0 if there is none.
     pub fn subtype(&self) -> DAT_RETURN_SUBTYPE {
         DAT_GET_SUBTYPE(self.status)
     }
 
     /// Every entry that [`Adapter::open`](crate::Adapter::open) tried, with its reason.
     pub fn open_error(&self) -> Option<&OpenError> {
-        self.why.as_deref()
+        self.open_error.as_deref()
     }
 }
 
 impl std::error::Error for Error {}
 
-/// The same text: it is what a `main` that returns the error shows.
+/// Same as `Display`, because a `main` that returns the error prints this.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -75,8 +80,8 @@ impl fmt::Debug for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(why) = &self.why {
-            why.fmt(f)?;
+        if let Some(open_error) = &self.open_error {
+            open_error.fmt(f)?;
         } else {
             write!(f, "{}: {}", self.call, self.kind())?;
             match status_names(self.status) {
@@ -85,10 +90,11 @@ impl fmt::Display for Error {
                 None => write!(f, " ({:#010x})", self.status)?,
             }
         }
-        // Libraries that could not be loaded say themselves what to do.
-        let was_tried = self.why.as_ref().is_some_and(|why| !why.attempts.is_empty());
+        // Errors of libraries that could not be loaded contain their own advice.
+        let has_attempts =
+            self.open_error.as_ref().is_some_and(|open_error| !open_error.attempts.is_empty());
         match advice(self.status) {
-            Some(advice) if !(was_tried && self.kind() == ErrorKind::ProviderNotFound) => {
+            Some(advice) if !(has_attempts && self.kind() == ErrorKind::ProviderNotFound) => {
                 write!(f, "; {advice}")
             }
             _ => Ok(()),
@@ -97,12 +103,12 @@ impl fmt::Display for Error {
 }
 
 macro_rules! kinds {
-    ($($name:ident = $value:ident: $words:literal,)*) => {
-        /// The type of a status. Its text is words for a person.
+    ($($name:ident = $value:ident: $description:literal,)*) => {
+        /// The type of a status. Displays as a description.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind {
-            $(#[doc = concat!("`", stringify!($value), "`: ", $words, ".")] $name,)*
+            $(#[doc = concat!("`", stringify!($value), "`: ", $description, ".")] $name,)*
             /// A type that the standard does not define.
             Other(DAT_RETURN_TYPE),
         }
@@ -119,7 +125,7 @@ macro_rules! kinds {
         impl fmt::Display for ErrorKind {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(match self {
-                    $(ErrorKind::$name => $words,)*
+                    $(ErrorKind::$name => $description,)*
                     ErrorKind::Other(_) => "failed with a status that the standard does not define",
                 })
             }
@@ -128,38 +134,41 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Abort = DAT_ABORT: "ended because the object or its adapter went away",
+    Abort = DAT_ABORT: "aborted because the object or its adapter was destroyed",
     ConnectionQualifierInUse = DAT_CONN_QUAL_IN_USE: "the connection qualifier is in use",
     InsufficientResources = DAT_INSUFFICIENT_RESOURCES: "not enough resources",
     Internal = DAT_INTERNAL_ERROR: "internal error of the provider",
     InvalidHandle = DAT_INVALID_HANDLE: "invalid handle",
     InvalidParameter = DAT_INVALID_PARAMETER: "invalid parameter",
     InvalidState = DAT_INVALID_STATE: "not possible in this state",
-    Length = DAT_LENGTH_ERROR: "the lengths do not fit",
+    Length = DAT_LENGTH_ERROR: "invalid length",
     ModelNotSupported = DAT_MODEL_NOT_SUPPORTED: "not supported by this provider",
     ProviderNotFound = DAT_PROVIDER_NOT_FOUND: "no provider found",
     PrivilegesViolation = DAT_PRIVILEGES_VIOLATION: "the memory region does not grant this access",
-    ProtectionViolation = DAT_PROTECTION_VIOLATION: "the memory region is of another protection zone",
+    ProtectionViolation = DAT_PROTECTION_VIOLATION: "the memory region belongs to another \
+        protection zone",
     QueueEmpty = DAT_QUEUE_EMPTY: "the queue is empty",
     QueueFull = DAT_QUEUE_FULL: "the queue is full",
-    TimeoutExpired = DAT_TIMEOUT_EXPIRED: "nothing happened in the time allowed",
-    ProviderAlreadyRegistered = DAT_PROVIDER_ALREADY_REGISTERED: "the provider is registered already",
+    TimeoutExpired = DAT_TIMEOUT_EXPIRED: "the time limit expired",
+    ProviderAlreadyRegistered = DAT_PROVIDER_ALREADY_REGISTERED: "the provider is registered \
+        already",
     ProviderInUse = DAT_PROVIDER_IN_USE: "the provider is in use",
     InvalidAddress = DAT_INVALID_ADDRESS: "invalid address",
     InterruptedCall = DAT_INTERRUPTED_CALL: "interrupted by a signal",
-    ConnectionQualifierUnavailable = DAT_CONN_QUAL_UNAVAILABLE: "no connection qualifier is available",
+    ConnectionQualifierUnavailable = DAT_CONN_QUAL_UNAVAILABLE: "no connection qualifier is \
+        available",
     ReservedMemoryRegion = DAT_RESERVED_LMR: "the memory region is reserved",
     PortInUse = DAT_PORT_IN_USE: "the port is in use",
     CommunicatorNotSupported = DAT_COMM_NOT_SUPPORTED: "the communicator is not supported",
     NotImplemented = DAT_NOT_IMPLEMENTED: "not implemented by this provider",
 }
 
-/// What to do about the usual failures; the first row that fits.
+/// Advice for the usual failures. The first row that fits applies.
 const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
     (
         DAT_PROVIDER_NOT_FOUND,
         None,
-        "`dat list` shows the names there are, and why one does not open",
+        "`dat list` shows the names there are, and open_error one does not open",
     ),
     (DAT_CONN_QUAL_IN_USE, None, "choose another one, or end the program that listens on it"),
     (DAT_CONN_QUAL_UNAVAILABLE, None, "choose another one: below 1024 needs privileges"),
@@ -204,12 +213,12 @@ const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
     (
         DAT_INSUFFICIENT_RESOURCES,
         Some(DAT_RESOURCE_DEVICE),
-        "`dat doctor` says what is taken, and by whom",
+        "`dat doctor` shows what is in use, and by which process",
     ),
     (
         DAT_INSUFFICIENT_RESOURCES,
         None,
-        "where this was a post, wait for completions, or create the endpoint for more requests or receives",
+        "for a post, wait for completions, or create the endpoint with more requests or receives",
     ),
     (DAT_LENGTH_ERROR, None, "compare offset and length with those of the registered memory"),
     (
@@ -238,11 +247,13 @@ mod tests {
             |kind, subtype| Error::new("dat_ep_connect", DAT_ERROR(kind, subtype)).to_string();
         assert_eq!(
             text(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED),
-            "dat_ep_connect: not possible in this state (DAT_INVALID_STATE_EP_CONNECTED); disconnect the endpoint first"
+            "dat_ep_connect: not possible in this state (DAT_INVALID_STATE_EP_CONNECTED); \
+             disconnect the endpoint first"
         );
         assert_eq!(
             text(DAT_LENGTH_ERROR, DAT_NO_SUBTYPE),
-            "dat_ep_connect: the lengths do not fit; compare offset and length with those of the registered memory"
+            "dat_ep_connect: invalid length; compare offset and length with those of the \
+             registered memory"
         );
         assert_eq!(
             text(0x18_0000, DAT_NO_SUBTYPE),

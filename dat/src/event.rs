@@ -1,4 +1,4 @@
-//! What a dispatcher reports.
+//! The events that a dispatcher reports.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,36 +14,36 @@ use crate::object::Interface;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A posted operation has ended.
+    /// A posted operation has completed.
     Completion(Completion),
-    /// A listener was called. Dropping the request rejects it.
+    /// A peer has called a listener. Dropping the request rejects it.
     ConnectionRequest(ConnectionRequest),
-    /// A connection came up, did not, or ended.
+    /// A connection was established, was not established, or ended.
     Connection {
         /// The endpoint.
         endpoint: EndpointId,
-        /// What became of it.
+        /// What happened to the connection.
         event: ConnectionEvent,
     },
     /// A failure that belongs to no request.
     Asynchronous(AsynchronousError),
-    /// What a C program or an extension of the provider put there: its event number.
+    /// Another event, of a C program or of an extension of the provider: its event number.
     Other(DAT_EVENT_NUMBER),
 }
 
 impl Event {
     /// # Safety
     ///
-    /// The provider of this interface just filled in the event.
+    /// The provider of this interface must have just filled in the event.
     #[inline]
     pub(crate) unsafe fn decode(event: &DAT_EVENT, interface: &Arc<Interface>) -> Self {
         if event.event_number == DAT_DTO_COMPLETION_EVENT {
-            // SAFETY: what the number says.
+            // SAFETY: the event number selects this member.
             return Event::Completion(Completion::new(unsafe {
                 &event.event_data.dto_completion_event_data
             }));
         }
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         unsafe { Self::decode_rare(event, interface) }
     }
 
@@ -55,13 +55,15 @@ impl Event {
         let data = &event.event_data;
         let number = event.event_number;
         if number == DAT_CONNECTION_REQUEST_EVENT {
-            // SAFETY: what the number says; the request is ours from here on.
+            // SAFETY: the event number selects this member; from now on this value owns the
+            // request.
             return Event::ConnectionRequest(unsafe {
                 ConnectionRequest::new(interface, &data.cr_arrival_event_data)
             });
         }
         if let Some(what) = ConnectionKind::of(number) {
-            // SAFETY: what the number says; the private data is valid at least until the endpoint is used again.
+            // SAFETY: the event number selects this member. The private data are valid at least
+            // until the endpoint is used again.
             let (handle, private) = unsafe {
                 let data = data.connect_event_data;
                 (data.ep_handle, private_data(data.private_data, data.private_data_size))
@@ -72,7 +74,8 @@ impl Event {
             };
         }
         if number == DAT_IB_DTO_EVENT {
-            // SAFETY: what the number says; the extension's data are shorter than their place, which is aligned for them.
+            // SAFETY: the event number selects these members. The extension's data are shorter than
+            // their field, which is sufficiently aligned.
             let (completion, more) = unsafe {
                 let more =
                     (&raw const event.event_extension_data).cast::<DAT_IB_EXTENSION_EVENT_DATA>();
@@ -80,7 +83,7 @@ impl Event {
             };
             let arrived =
                 matches!(more.r#type, DAT_IB_RDMA_WRITE_IMMED_DATA | DAT_IB_RECV_IMMED_DATA);
-            // SAFETY: what the type says; a number may have any value.
+            // SAFETY: the type selects this member, and any bits are a valid number.
             let immediate = if arrived { Some(unsafe { more.val.immed.data }) } else { None };
             return Event::Completion(Completion { immediate, ..completion });
         }
@@ -88,14 +91,14 @@ impl Event {
     }
 }
 
-/// A copy of what a provider lends out.
+/// Copies private data that belong to the provider.
 ///
 /// # Safety
 ///
-/// `start` has `size` bytes, or is null, or `size` is not positive.
+/// `start` must point to `size` bytes, or be null, or `size` must not be positive.
 pub(crate) unsafe fn private_data(start: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> {
     match usize::try_from(size) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         Ok(size) if size > 0 && !start.is_null() => unsafe {
             std::slice::from_raw_parts(start.cast::<u8>(), size).to_vec()
         },
@@ -103,20 +106,21 @@ pub(crate) unsafe fn private_data(start: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> 
     }
 }
 
-/// The end of a posted operation.
+/// The completion of a posted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The endpoint.
     pub endpoint: EndpointId,
-    /// What it was posted with.
+    /// The cookie of the post.
     pub cookie: u64,
-    /// What it was.
+    /// The kind of operation.
     pub operation: Operation,
-    /// How it ended.
+    /// The result.
     pub status: Status,
-    /// Bytes that were moved; 0 unless successful.
+    /// Bytes transferred; 0 unless successful.
     pub length: u32,
-    /// The number that came with the peer's [`post_write_immediate`](crate::Endpoint::post_write_immediate).
+    /// The immediate data of the peer's
+    /// [`post_write_immediate`](crate::Endpoint::post_write_immediate).
     pub immediate: Option<u32>,
 }
 
@@ -126,11 +130,11 @@ impl Completion {
         let status = Status::of(data.status);
         Completion {
             endpoint: EndpointId(data.ep_handle.addr()),
-            // SAFETY: all members of the union have 64 bits, and a number may have any.
+            // SAFETY: all members of the union have 64 bits, and any bits are a valid number.
             cookie: unsafe { data.user_cookie.as_64 },
             operation: Operation::of(data.operation),
             status,
-            // Undefined otherwise (uDAPL 1.2, dat_ep_post_send).
+            // The length of a failed operation is undefined (uDAPL 1.2, dat_ep_post_send).
             length: if status == Status::Success { data.transfered_length } else { 0 },
             immediate: None,
         }
@@ -139,13 +143,13 @@ impl Completion {
 
 macro_rules! numbers {
     ($(#[$doc:meta])* $type:ident of $c:ident, other: $other:literal;
-     $($name:ident = $value:ident: $words:literal,)*) => {
+     $($name:ident = $value:ident: $description:literal,)*) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum $type {
-            $(#[doc = concat!("`", stringify!($value), "`: ", $words, ".")] $name,)*
-            /// One that the standard does not define.
+            $(#[doc = concat!("`", stringify!($value), "`: ", $description, ".")] $name,)*
+            /// A value that the standard does not define.
             Other($c),
         }
 
@@ -162,7 +166,7 @@ macro_rules! numbers {
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
-                    $($type::$name => f.write_str($words),)*
+                    $($type::$name => f.write_str($description),)*
                     $type::Other(value) => write!(f, concat!($other, " {}"), value),
                 }
             }
@@ -171,25 +175,27 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// How a posted operation ended. Its text is words for a person.
+    /// The status of a posted operation. Displays as a description.
     Status of DAT_DTO_COMPLETION_STATUS, other: "completion status";
     Success = DAT_DTO_SUCCESS: "done",
-    Flushed = DAT_DTO_ERR_FLUSHED: "not carried out: the connection ended before",
+    Flushed = DAT_DTO_ERR_FLUSHED: "not performed: the connection ended first",
     LocalLength = DAT_DTO_ERR_LOCAL_LENGTH: "the buffer is too short",
     LocalEndpoint = DAT_DTO_ERR_LOCAL_EP: "the local endpoint failed",
-    LocalProtection = DAT_DTO_ERR_LOCAL_PROTECTION: "local memory is not registered for this (register it with local access)",
-    BadResponse = DAT_DTO_ERR_BAD_RESPONSE: "the peer gave an answer that makes no sense",
-    RemoteAccess = DAT_DTO_ERR_REMOTE_ACCESS: "the peer's memory is not registered for this (the peer has to allow it remote access)",
-    RemoteResponder = DAT_DTO_ERR_REMOTE_RESPONDER: "the peer could not carry it out",
+    LocalProtection = DAT_DTO_ERR_LOCAL_PROTECTION: "the local memory does not grant this access \
+        (register it with local access)",
+    BadResponse = DAT_DTO_ERR_BAD_RESPONSE: "the peer sent an invalid response",
+    RemoteAccess = DAT_DTO_ERR_REMOTE_ACCESS: "the peer's memory does not grant this access (the \
+                                               peer must register it with remote access)",
+    RemoteResponder = DAT_DTO_ERR_REMOTE_RESPONDER: "the peer could not perform the operation",
     Transport = DAT_DTO_ERR_TRANSPORT: "the connection failed",
     ReceiverNotReady = DAT_DTO_ERR_RECEIVER_NOT_READY: "the peer has no receive posted",
-    PartialPacket = DAT_DTO_ERR_PARTIAL_PACKET: "a message arrived in part",
+    PartialPacket = DAT_DTO_ERR_PARTIAL_PACKET: "only part of a message arrived",
     OperationFailed = DAT_RMR_OPERATION_FAILED: "the operation failed",
     LocalMemoryManagement = DAT_DTO_ERR_LOCAL_MM_ERROR: "local memory management failed",
 }
 
 numbers! {
-    /// What a completion is of.
+    /// The kind of operation that completed.
     Operation of DAT_DTOS, other: "operation";
     Send = DAT_DTO_SEND: "send",
     Write = DAT_DTO_RDMA_WRITE: "RDMA write",
@@ -203,31 +209,31 @@ numbers! {
     CompareSwap = DAT_IB_DTO_CMP_SWAP: "compare and swap",
 }
 
-/// What became of a connection. Its text is words for a person.
+/// What happened to a connection. Displays as a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionEvent {
-    /// It is up.
+    /// The connection is established.
     Established {
-        /// What the peer gave to its accept; empty on the accepting side.
+        /// The private data of the peer's accept; empty on the accepting side.
         private_data: Vec<u8>,
     },
-    /// The peer rejected it.
+    /// The peer rejected the connection.
     PeerRejected {
-        /// What the peer gave to its reject.
+        /// The private data of the peer's reject.
         private_data: Vec<u8>,
     },
-    /// The peer's provider refused: nobody listens there, or too many requests wait.
+    /// The peer's provider refused: there is no listener, or too many requests are pending.
     NonPeerRejected,
-    /// It was accepted and did not come up.
+    /// The request was accepted but the connection was not established.
     AcceptFailed,
-    /// It was ended, by either side.
+    /// One side ended the connection.
     Disconnected,
-    /// It failed.
+    /// The connection failed.
     Broken,
-    /// The peer did not answer in the time allowed.
+    /// The peer did not answer within the time limit.
     TimedOut,
-    /// There is no way to the peer.
+    /// There is no route to the peer.
     Unreachable,
 }
 
@@ -236,11 +242,15 @@ impl fmt::Display for ConnectionEvent {
         f.write_str(match self {
             ConnectionEvent::Established { .. } => "established",
             ConnectionEvent::PeerRejected { .. } => "rejected by the peer",
-            ConnectionEvent::NonPeerRejected => "refused: nobody listens there, or too many requests wait; start the server first, compare the qualifiers",
-            ConnectionEvent::AcceptFailed => "accepted, but it did not come up",
+            ConnectionEvent::NonPeerRejected => {
+                "refused: no listener there, or too many requests \
+                                                 are pending; start the server first, compare the \
+                                                 qualifiers"
+            }
+            ConnectionEvent::AcceptFailed => "accepted, but not established",
             ConnectionEvent::Disconnected => "disconnected: one side has ended the connection",
             ConnectionEvent::Broken => "broken: an operation failed, or the peer is gone",
-            ConnectionEvent::TimedOut => "no answer in the time allowed",
+            ConnectionEvent::TimedOut => "no answer within the time limit",
             ConnectionEvent::Unreachable => "the peer cannot be reached",
         })
     }
@@ -250,7 +260,7 @@ impl fmt::Display for ConnectionEvent {
 enum ConnectionKind {
     Established,
     PeerRejected,
-    Plain(fn() -> ConnectionEvent),
+    WithoutData(fn() -> ConnectionEvent),
 }
 
 impl ConnectionKind {
@@ -259,12 +269,16 @@ impl ConnectionKind {
         Some(match number {
             DAT_CONNECTION_EVENT_ESTABLISHED => Established,
             DAT_CONNECTION_EVENT_PEER_REJECTED => PeerRejected,
-            DAT_CONNECTION_EVENT_NON_PEER_REJECTED => Plain(|| ConnectionEvent::NonPeerRejected),
-            DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR => Plain(|| ConnectionEvent::AcceptFailed),
-            DAT_CONNECTION_EVENT_DISCONNECTED => Plain(|| ConnectionEvent::Disconnected),
-            DAT_CONNECTION_EVENT_BROKEN => Plain(|| ConnectionEvent::Broken),
-            DAT_CONNECTION_EVENT_TIMED_OUT => Plain(|| ConnectionEvent::TimedOut),
-            DAT_CONNECTION_EVENT_UNREACHABLE => Plain(|| ConnectionEvent::Unreachable),
+            DAT_CONNECTION_EVENT_NON_PEER_REJECTED => {
+                WithoutData(|| ConnectionEvent::NonPeerRejected)
+            }
+            DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR => {
+                WithoutData(|| ConnectionEvent::AcceptFailed)
+            }
+            DAT_CONNECTION_EVENT_DISCONNECTED => WithoutData(|| ConnectionEvent::Disconnected),
+            DAT_CONNECTION_EVENT_BROKEN => WithoutData(|| ConnectionEvent::Broken),
+            DAT_CONNECTION_EVENT_TIMED_OUT => WithoutData(|| ConnectionEvent::TimedOut),
+            DAT_CONNECTION_EVENT_UNREACHABLE => WithoutData(|| ConnectionEvent::Unreachable),
             _ => return None,
         })
     }
@@ -273,16 +287,16 @@ impl ConnectionKind {
         match self {
             ConnectionKind::Established => ConnectionEvent::Established { private_data },
             ConnectionKind::PeerRejected => ConnectionEvent::PeerRejected { private_data },
-            ConnectionKind::Plain(event) => event(),
+            ConnectionKind::WithoutData(event) => event(),
         }
     }
 }
 
-/// A failure that belongs to no request. Its text is words for a person.
+/// A failure that belongs to no request. Displays as a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AsynchronousError {
-    /// A dispatcher had no room; events were lost.
+    /// The queue of a dispatcher was full; events were lost.
     DispatcherOverflow,
     /// The adapter is lost.
     Catastrophic,
@@ -290,7 +304,7 @@ pub enum AsynchronousError {
     EndpointBroken,
     /// An operation took too long.
     TimedOut,
-    /// The provider made a mistake.
+    /// The provider has a defect.
     ProviderInternal,
 }
 
@@ -310,7 +324,10 @@ impl AsynchronousError {
 impl fmt::Display for AsynchronousError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            AsynchronousError::DispatcherOverflow => "a dispatcher had no room; events were lost",
+            AsynchronousError::DispatcherOverflow => {
+                "the queue of a dispatcher was full; events \
+                were lost"
+            }
             AsynchronousError::Catastrophic => "the adapter is lost",
             AsynchronousError::EndpointBroken => "an endpoint failed",
             AsynchronousError::TimedOut => "an operation took too long",

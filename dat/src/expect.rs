@@ -1,22 +1,23 @@
-//! For a program that knows what has to come next: an event as what it should be, or an error that says what it is.
+//! For programs that know which event must come next: returns its contents, or an error that
+//! describes the event that came instead.
 
 use std::fmt;
 
 use crate::{ConnectionEvent, ConnectionRequest, Event};
 
-/// An event other than the one that had to come.
+/// An event other than the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unexpected {
     expected: &'static str,
-    got: String,
+    actual: String,
 }
 
 impl Event {
-    /// The connection request.
+    /// Returns the connection request.
     ///
     /// # Errors
     ///
-    /// It is another event.
+    /// The event is another one.
     pub fn request(self) -> Result<ConnectionRequest, Unexpected> {
         match self {
             Event::ConnectionRequest(request) => Ok(request),
@@ -24,35 +25,37 @@ impl Event {
         }
     }
 
-    /// That a connection is up: what the peer gave to its accept, empty on the accepting side.
+    /// Expects that a connection is established. Returns the private data of the peer's accept,
+    /// which are empty on the accepting side.
     ///
     /// # Errors
     ///
-    /// It is another event; most likely one that says why the connection did not come up.
+    /// The event is another one, most likely with the reason why the connection was not
+    /// established.
     pub fn established(self) -> Result<Vec<u8>, Unexpected> {
         match self {
             Event::Connection { event: ConnectionEvent::Established { private_data }, .. } => {
                 Ok(private_data)
             }
-            other => Err(other.instead_of("a connection to come up")),
+            other => Err(other.instead_of("an established connection")),
         }
     }
 
-    /// That a connection was ended, by either side.
+    /// Expects that a connection was ended by either side.
     ///
     /// # Errors
     ///
-    /// It is another event.
+    /// The event is another one.
     pub fn disconnected(self) -> Result<(), Unexpected> {
         match self {
             Event::Connection { event: ConnectionEvent::Disconnected, .. } => Ok(()),
-            other => Err(other.instead_of("a connection to end")),
+            other => Err(other.instead_of("a disconnected connection")),
         }
     }
 
     #[cold]
     fn instead_of(self, expected: &'static str) -> Unexpected {
-        Unexpected { expected, got: self.to_string() }
+        Unexpected { expected, actual: self.to_string() }
     }
 }
 
@@ -60,11 +63,11 @@ impl std::error::Error for Unexpected {}
 
 impl fmt::Display for Unexpected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected {}; instead: {}", self.expected, self.got)
+        write!(f, "expected {}, but got: {}", self.expected, self.actual)
     }
 }
 
-/// Words for a person: `send 3: done, 4 bytes`.
+/// Displays as a description: `send 3: done, 4 bytes`.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -98,18 +101,18 @@ mod tests {
         };
         assert_eq!(
             text(connection(ConnectionEvent::Unreachable).established()),
-            "expected a connection to come up; instead: the peer cannot be reached"
+            "expected an established connection, but got: the peer cannot be reached"
         );
         assert_eq!(
             up().disconnected().expect_err("it is up").to_string(),
-            "expected a connection to end; instead: established"
+            "expected a disconnected connection, but got: established"
         );
         assert_eq!(
             Event::Asynchronous(AsynchronousError::Catastrophic)
                 .request()
                 .expect_err("lost")
                 .to_string(),
-            "expected a connection request; instead: the adapter is lost"
+            "expected a connection request, but got: the adapter is lost"
         );
         assert_eq!(Event::Other(0x40001).to_string(), "event 0x40001");
     }

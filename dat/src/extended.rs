@@ -1,5 +1,5 @@
-//! Posting what is not of the standard but of OFED's extension of it (dat_ib_extensions.h), where the adapter has it
-//! ([`Attributes::extended`](crate::Attributes::extended)).
+//! Posts of OFED's extended operations (dat_ib_extensions.h), which are not in the standard. They
+//! need an adapter that supports them ([`Attributes::extended`](crate::Attributes::extended)).
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -12,11 +12,12 @@ use crate::memory::{RemoteSegment, Segment, iov};
 use crate::object::call;
 use crate::post::Flags;
 
-/// Errors are those of the other posts, and [`NotImplemented`](crate::ErrorKind::NotImplemented) where there is no
-/// extension.
+/// Extended operations. They have the errors of the other posts, and
+/// [`NotImplemented`](crate::ErrorKind::NotImplemented) without the extension.
 impl Endpoint {
-    /// Adds a number to the 8 bytes at `remote`, as the peer's processor has them in memory; what they were before comes to the
-    /// 8 bytes at `local`. The peer's region grants [`REMOTE_ATOMIC`](crate::Access::REMOTE_ATOMIC).
+    /// Adds a number to the 8 bytes at `remote`, in the byte order of the peer's processor, and
+    /// stores their old value in the 8 bytes at `local`. The peer's region must grant
+    /// [`REMOTE_ATOMIC`](crate::Access::REMOTE_ATOMIC).
     ///
     /// # Errors
     ///
@@ -34,7 +35,8 @@ impl Endpoint {
         self.extended(DAT_IB_FETCH_AND_ADD_OP, &arguments)
     }
 
-    /// As [`post_fetch_add`](Self::post_fetch_add), but puts `swap` there if it finds `compare`.
+    /// Like [`post_fetch_add`](Self::post_fetch_add), but stores `swap` if the old value is
+    /// `compare`.
     ///
     /// # Errors
     ///
@@ -53,8 +55,8 @@ impl Endpoint {
         self.extended(DAT_IB_CMP_AND_SWAP_OP, &arguments)
     }
 
-    /// Writes the segments to memory of the peer, one of whose receives completes then, with the number and no bytes
-    /// ([`Completion::immediate`](crate::Completion::immediate)).
+    /// Writes the segments to memory of the peer. Then one of the peer's receives completes with
+    /// the number and without bytes ([`Completion::immediate`](crate::Completion::immediate)).
     ///
     /// # Errors
     ///
@@ -75,8 +77,8 @@ impl Endpoint {
         self.extended(DAT_IB_RDMA_WRITE_IMMED_OP, &arguments)
     }
 
-    /// dat_extension_op on this endpoint. Each argument is a number or the address of something that lives until this returns,
-    /// as the macros in dat_ib_extensions.h have them.
+    /// Calls dat_extension_op on this endpoint. As in the macros of dat_ib_extensions.h, each
+    /// argument is a number or the address of something that lives until the call returns.
     #[inline]
     fn extended(&mut self, op: DAT_IB_OP, arguments: &[u64]) -> Result<()> {
         let interface = &self.object.interface;
@@ -84,8 +86,9 @@ impl Endpoint {
             return Err(crate::error::not_implemented("dat_extension_op"));
         }
         let mut arguments = Arguments::new(arguments);
-        // SAFETY: our handle, used by this thread alone (`&mut`), and what the macros of C pass. The provider said that it
-        // has the extension, so its table has the member.
+        // SAFETY: the handle is ours, `&mut` makes this thread its only user, and the arguments are
+        // those of the C macros. The provider reported the extension, so its table has the
+        // function.
         unsafe {
             call!(
                 interface,
@@ -104,7 +107,7 @@ fn pointer<T>(to: &T) -> u64 {
     (&raw const *to).expose_provenance() as u64
 }
 
-/// A `va_list` whose arguments are all in memory (System V AMD64 ABI, 3.5.7).
+/// A `va_list` with all arguments in memory (System V AMD64 ABI, 3.5.7).
 #[cfg(target_arch = "x86_64")]
 #[repr(C)]
 struct Arguments {
@@ -117,7 +120,7 @@ struct Arguments {
 #[cfg(target_arch = "x86_64")]
 impl Arguments {
     fn new(arguments: &[u64]) -> Self {
-        /// Octets that the registers would take: all of them are used up.
+        /// Offsets after the last register of either kind: no register argument is left.
         const REGISTERS: (u32, u32) = (48, 176);
         Arguments {
             gp_offset: REGISTERS.0,

@@ -1,10 +1,14 @@
-//! Safe, typed access to Direct Access Transport: RDMA through the function table of any DAT provider, linked in or
-//! loaded, ours or a vendor's.
+//! Safe, typed access to Direct Access Transport: RDMA through the function table of any DAT
+//! provider. The provider may be linked in or loaded, ours or a vendor's.
 //!
-//! An [`Adapter`] is opened by name. It makes [`EventDispatcher`]s, on which everything is reported;
-//! a [`ProtectionZone`], in which memory becomes a [`MemoryRegion`]; [`Endpoint`]s that connect, send, receive, write
-//! and read; and [`Listener`]s, which report a [`ConnectionRequest`] for each caller. `examples/hello.rs` shows
-//! most of it on one screen.
+//! An [`Adapter`] is opened by name. It creates these objects:
+//!
+//! - [`EventDispatcher`]s, which report all events.
+//! - A [`ProtectionZone`], which registers memory as a [`MemoryRegion`].
+//! - [`Endpoint`]s, which connect, send, receive, write and read.
+//! - [`Listener`]s, which report a [`ConnectionRequest`] for each peer that calls.
+//!
+//! `examples/hello.rs` uses most of them in 60 lines.
 //!
 //! ```no_run
 //! use dat::{Access, Adapter};
@@ -15,7 +19,8 @@
 //! let mut region = zone.register(vec![0; 4096], Access::LOCAL)?;
 //! let mut endpoint = adapter.endpoint().zone(&zone).events(&events).create()?;
 //! endpoint.connect("192.0.2.7".parse()?, 7777, b"private data", None)?;
-//! let answer = events.wait(None)?.established()?; // the peer's private data, or an error that says why not
+//! // The peer's private data, or an error with the reason.
+//! let answer = events.wait(None)?.established()?;
 //! region.store(0, b"hello")?;
 //! endpoint.post_send(&[region.segment(0..5)?], 1, Default::default())?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -23,26 +28,29 @@
 //!
 //! # What makes it safe
 //!
-//! *Memory.* A registered region belongs to the adapter as much as to the program: posted operations and peers change
-//! it at any time. So safe code never holds a reference into it, but copies in and out
-//! ([`MemoryRegion::store`], [`MemoryRegion::load`]), and the memory stays where it is until the provider has given the
-//! region up. A post names memory by key, and providers check every key, so that no [`Segment`], however
-//! stale, reaches memory that is not registered. [`MemoryRegion::as_ptr`] is there for more.
+//! *Memory.* Posted operations and peers may change a registered region at any time. So safe code
+//! never holds a reference into it but copies in and out ([`MemoryRegion::store`],
+//! [`MemoryRegion::load`]), and the memory stays in place until the provider has deregistered the
+//! region. A post names memory by key, and providers check every key, so no [`Segment`], however
+//! stale, reaches unregistered memory. [`MemoryRegion::as_ptr`] gives direct access.
 //!
-//! *Threads.* A provider need not be thread-safe, in which case one object must not be used by two threads at once
-//! (different ones may). Here whatever uses an object takes `&mut self`: the borrow checker is cheaper than a lock.
+//! *Threads.* A provider need not be thread-safe. Then two threads must not use the same object at
+//! the same time, but may use different ones. Here every method that uses an object takes `&mut
+//! self`: the borrow checker costs less than a lock.
 //!
-//! *Lifetimes.* Objects may be dropped in any order. Each keeps alive what it depends on; the adapter closes last.
+//! *Lifetimes.* Objects may be dropped in any order. Each keeps the objects that it depends on
+//! alive; the adapter closes last.
 //!
 //! # Cost
 //!
-//! A post or a dequeue is one call through the provider's table, with nothing allocated, counted or locked on the way.
+//! A post or a dequeue is one call through the provider's table. It does not allocate, lock or
+//! count references.
 //!
 //! # Vendor providers
 //!
-//! A provider that is a shared library looks for three functions in the program that loads it. To load one, a program
-//! has [`export_symbols!`]`();` at its root and, in its build script, for each of `dat_registry_add_provider`,
-//! `dat_registry_remove_provider` and `dats_get_ia_handle`:
+//! A provider in a shared library looks for three functions in the program that loads it. Such a
+//! program has [`export_symbols!`]`();` at its crate root and, in its build script, this line for
+//! each of `dat_registry_add_provider`, `dat_registry_remove_provider` and `dats_get_ia_handle`:
 //! `println!("cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol={symbol}");`
 
 mod adapter;

@@ -1,4 +1,4 @@
-//! The passive side: listening, and answering requests.
+//! The passive side: listeners and connection requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::object::{Interface, Object, call};
 use crate::{Address, EventDispatcher};
 
 /// Listens on a connection qualifier (PSP) until it is dropped. Requests are reported as
-/// [`Event::ConnectionRequest`](crate::Event::ConnectionRequest); as many can wait as the dispatcher has room for.
+/// [`Event::ConnectionRequest`](crate::Event::ConnectionRequest). The dispatcher's queue limits how
+/// many can be pending.
 pub struct Listener {
     qualifier: u64,
     _object: Object,
@@ -26,8 +27,8 @@ impl Listener {
     ) -> Result<Self> {
         let (ia, evd) = (interface.handle(), events.object.handle);
         let mut handle = DAT_HANDLE_NULL;
-        let mut given = qualifier.unwrap_or_default();
-        // SAFETY: an open IA, a dispatcher, and variables to write to.
+        let mut actual = qualifier.unwrap_or_default();
+        // SAFETY: the IA is open, the dispatcher is valid and the variables are writable.
         unsafe {
             match qualifier {
                 Some(wanted) => call!(
@@ -38,14 +39,14 @@ impl Listener {
                 None => call!(
                     interface,
                     "dat_psp_create_any",
-                    psp_create_any_func(ia, &mut given, evd, DAT_PSP_CONSUMER_FLAG, &mut handle)
+                    psp_create_any_func(ia, &mut actual, evd, DAT_PSP_CONSUMER_FLAG, &mut handle)
                 ),
             }
         }?;
         let free = interface.table().psp_free_func;
-        // SAFETY: just created.
+        // SAFETY: the object was just created, and only this value frees it.
         let object = unsafe { Object::new(interface, handle, free, vec![events.object.clone()]) };
-        Ok(Listener { qualifier: given, _object: object })
+        Ok(Listener { qualifier: actual, _object: object })
     }
 
     /// The connection qualifier.
@@ -54,7 +55,7 @@ impl Listener {
     }
 }
 
-/// A peer that wants to connect (CR). Dropping it rejects it.
+/// A peer's request to connect (CR). Dropping it rejects it.
 pub struct ConnectionRequest {
     handle: DAT_CR_HANDLE,
     qualifier: u64,
@@ -69,7 +70,8 @@ unsafe impl Sync for ConnectionRequest {}
 impl ConnectionRequest {
     /// # Safety
     ///
-    /// The provider of this interface reported the request, and nobody else answers it.
+    /// The provider of this interface must have reported the request, and nothing else may answer
+    /// it.
     pub(crate) unsafe fn new(
         interface: &Arc<Interface>,
         arrival: &DAT_CR_ARRIVAL_EVENT_DATA,
@@ -81,35 +83,35 @@ impl ConnectionRequest {
         }
     }
 
-    /// The connection qualifier that was called.
+    /// The connection qualifier that the peer called.
     pub fn qualifier(&self) -> u64 {
         self.qualifier
     }
 
-    /// What the peer gave to its connect.
+    /// The private data of the peer's connect.
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The error of the provider.
     pub fn private_data(&self) -> Result<Vec<u8>> {
         let param = self.query()?;
-        // SAFETY: the provider's, valid until the request is answered.
+        // SAFETY: it belongs to the provider and is valid until the request is answered.
         Ok(unsafe { private_data(param.private_data, param.private_data_size) })
     }
 
-    /// The address of the peer, if the provider tells.
+    /// The address of the peer, if the provider reports it.
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The error of the provider.
     pub fn peer(&self) -> Result<Option<Address>> {
-        // SAFETY: the provider's, valid until the request is answered.
+        // SAFETY: it belongs to the provider and is valid until the request is answered.
         Ok(unsafe { Address::read(self.query()?.remote_ia_address_ptr) })
     }
 
     fn query(&self) -> Result<DAT_CR_PARAM> {
         let mut param = DAT_CR_PARAM::zeroed();
-        // SAFETY: a request that was not answered, and a record to write to.
+        // SAFETY: the request was not answered, and the record is writable.
         unsafe {
             call!(
                 self.interface,
@@ -120,16 +122,18 @@ impl ConnectionRequest {
         Ok(param)
     }
 
-    /// Accepts with an unconnected endpoint, whose dispatcher reports when the connection is up.
+    /// Accepts with an unconnected endpoint. The endpoint's dispatcher reports when the connection
+    /// is established.
     ///
     /// # Errors
     ///
-    /// [`InvalidState`](crate::ErrorKind::InvalidState) for an endpoint that is not unconnected or lacks its zone or
-    /// dispatcher, [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for too much private data; the request
-    /// is rejected then.
+    /// [`InvalidState`](crate::ErrorKind::InvalidState) for an endpoint that is not unconnected or
+    /// has no zone or dispatcher; [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for too
+    /// much private data. In both cases the request is rejected.
     pub fn accept(self, endpoint: &mut Endpoint, private_data: &[u8]) -> Result<()> {
         let (size, data) = private_data_to_c(private_data);
-        // SAFETY: a request that was not answered, an endpoint, and private data, which is only read.
+        // SAFETY: the request was not answered, the endpoint is valid and the private data are only
+        // read.
         unsafe {
             call!(
                 self.interface,
@@ -137,26 +141,26 @@ impl ConnectionRequest {
                 cr_accept_func(self.handle, endpoint.object.handle, size, data)
             )
         }?;
-        self.answered();
+        self.forget_handle();
         Ok(())
     }
 
-    /// Rejects, and says more in private data.
+    /// Rejects the request with private data.
     ///
     /// # Errors
     ///
-    /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for too much private data; the request is rejected
-    /// without then.
+    /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for too much private data. Then the
+    /// request is rejected without private data.
     pub fn reject(self, private_data: &[u8]) -> Result<()> {
         let (size, data) = private_data_to_c(private_data);
-        // SAFETY: a request that was not answered, and private data, which is only read.
+        // SAFETY: the request was not answered, and the private data are only read.
         unsafe { call!(self.interface, "dat_cr_reject", cr_reject_func(self.handle, size, data)) }?;
-        self.answered();
+        self.forget_handle();
         Ok(())
     }
 
-    /// The handle is dead.
-    fn answered(mut self) {
+    /// Forgets the handle, which an answer makes invalid.
+    fn forget_handle(mut self) {
         self.handle = DAT_HANDLE_NULL;
     }
 }
@@ -164,7 +168,8 @@ impl ConnectionRequest {
 impl Drop for ConnectionRequest {
     fn drop(&mut self) {
         if !self.handle.is_null() {
-            // SAFETY: a request that was not answered. Should that fail, the request goes with the adapter.
+            // SAFETY: the request was not answered. If the call fails, the adapter's close frees
+            // the request.
             let _ = unsafe {
                 call!(
                     self.interface,

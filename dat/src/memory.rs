@@ -1,4 +1,4 @@
-//! Memory that operations and peers may use: zones, regions, and the segments that name parts of them.
+//! Memory for operations and peers: zones, regions, and segments of regions.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -13,7 +13,7 @@ use dat_sys::*;
 use crate::error::{Error, Result};
 use crate::object::{Interface, Object, call};
 
-/// A protection zone: endpoints of a zone reach the memory regions of that zone only.
+/// A protection zone. Endpoints in a zone can use only the memory regions in that zone.
 pub struct ProtectionZone {
     pub(crate) object: Arc<Object>,
 }
@@ -21,23 +21,25 @@ pub struct ProtectionZone {
 impl ProtectionZone {
     pub(crate) fn create(interface: &Arc<Interface>) -> Result<Self> {
         let mut handle = DAT_HANDLE_NULL;
-        // SAFETY: an open IA, and a handle to write to.
+        // SAFETY: the IA is open, and the handle is writable.
         unsafe {
             call!(interface, "dat_pz_create", pz_create_func(interface.handle(), &mut handle))
         }?;
-        // SAFETY: just created.
+        // SAFETY: the object was just created, and only this value frees it.
         let object =
             unsafe { Object::new(interface, handle, interface.table().pz_free_func, Vec::new()) };
         Ok(ProtectionZone { object: Arc::new(object) })
     }
 
-    /// Registers a buffer, which the region then owns. A buffer is registered with its length, not its capacity.
+    /// Registers a buffer, which the region then owns. The registered length is the buffer's
+    /// length, not its capacity.
     ///
     /// # Errors
     ///
-    /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for an empty buffer, and what else the provider says.
+    /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for an empty buffer, and other
+    /// errors of the provider.
     pub fn register(&self, buffer: Vec<u8>, access: Access) -> Result<MemoryRegion<'static>> {
-        // From here on the memory is reached through this pointer alone.
+        // From now on only this pointer accesses the memory.
         let mut buffer = ManuallyDrop::new(buffer);
         let memory = Memory {
             start: buffer.as_mut_ptr(),
@@ -48,7 +50,7 @@ impl ProtectionZone {
         unsafe { self.register_memory(memory, access) }
     }
 
-    /// Registers memory that is borrowed for as long as the region exists.
+    /// Registers memory that the region borrows.
     ///
     /// # Errors
     ///
@@ -56,22 +58,23 @@ impl ProtectionZone {
     ///
     /// # Safety
     ///
-    /// The region is dropped, or [deregistered](MemoryRegion::deregister): a region that is forgotten
-    /// ([`std::mem::forget`], a cycle of `Arc`s) would stay registered when the borrow has ended. Should the provider
-    /// refuse to deregister it, the process is aborted.
+    /// The region must be dropped or [deregistered](MemoryRegion::deregister). A forgotten region
+    /// ([`std::mem::forget`], a cycle of `Arc`s) would stay registered after the borrow has ended.
+    /// If the provider fails to deregister the region, the process is aborted.
     pub unsafe fn register_borrowed<'m>(
         &self,
         memory: &'m mut [u8],
         access: Access,
     ) -> Result<MemoryRegion<'m>> {
         let memory = Memory { start: memory.as_mut_ptr(), len: memory.len(), owned: None };
-        // SAFETY: the memory is borrowed for 'm, and the caller has the region end before.
+        // SAFETY: the memory is borrowed for 'm, and the caller guarantees that the region ends
+        // before.
         unsafe { self.register_memory(memory, access) }
     }
 
     /// # Safety
     ///
-    /// The memory stays, and nobody has a reference into it, until it is deregistered.
+    /// The memory must stay in place without any reference into it until it is deregistered.
     unsafe fn register_memory<'m>(
         &self,
         memory: Memory,
@@ -82,7 +85,8 @@ impl ProtectionZone {
         let mut handle = DAT_HANDLE_NULL;
         let (mut local_key, mut remote_key) = (0, 0);
         let (mut length, mut address) = (0, 0);
-        // SAFETY: memory as described, a zone of this interface, and variables to write to.
+        // SAFETY: the memory is as described, the zone belongs to this interface, and the variables
+        // are writable.
         unsafe {
             call!(
                 interface,
@@ -104,7 +108,7 @@ impl ProtectionZone {
             )
         }?;
         let free = interface.table().lmr_free_func;
-        // SAFETY: just created.
+        // SAFETY: the object was just created, and only this value frees it.
         let object = unsafe { Object::new(interface, handle, free, vec![self.object.clone()]) };
         Ok(MemoryRegion {
             object,
@@ -116,25 +120,25 @@ impl ProtectionZone {
     }
 }
 
-/// Who may do what with a memory region; combine with `|`.
+/// The permitted access to a memory region. Combine values with `|`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Access(DAT_MEM_PRIV_FLAGS);
 
 impl Access {
-    /// The local side may send and write from it, receive and read into it.
+    /// Local operations may send and write from it, and receive and read into it.
     pub const LOCAL: Access = Access(DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
-    /// The local side may send and write from it.
+    /// Local operations may send and write from it.
     pub const LOCAL_READ: Access = Access(DAT_MEM_PRIV_LOCAL_READ_FLAG);
-    /// The local side may receive and read into it.
+    /// Local operations may receive and read into it.
     pub const LOCAL_WRITE: Access = Access(DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
     /// Peers may read from it.
     pub const REMOTE_READ: Access = Access(DAT_MEM_PRIV_REMOTE_READ_FLAG);
     /// Peers may write to it.
     pub const REMOTE_WRITE: Access = Access(DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
-    /// Peers may change it by atomic operations, where the adapter has them
-    /// ([`Attributes::extended`](crate::Attributes::extended)); not in [`ALL`](Self::ALL).
+    /// Peers may change it with atomic operations, if the adapter supports them
+    /// ([`Attributes::extended`](crate::Attributes::extended)). Not included in [`ALL`](Self::ALL).
     pub const REMOTE_ATOMIC: Access = Access(dat_sys::ib::DAT_IB_MEM_PRIV_REMOTE_ATOMIC);
-    /// Everything that the standard has.
+    /// All access that the standard defines.
     pub const ALL: Access = Access(DAT_MEM_PRIV_ALL_FLAG);
 }
 
@@ -150,49 +154,49 @@ impl BitOr for Access {
 struct Memory {
     start: *mut u8,
     len: usize,
-    /// The capacity of the `Vec` that they are from.
+    /// The capacity of the `Vec` that owned them. `None` for borrowed memory.
     owned: Option<usize>,
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Some(capacity) = self.owned {
-            // SAFETY: the parts of the `Vec` that `register` was given.
+            // SAFETY: these are the parts of the `Vec` that was passed to `register`.
             drop(unsafe { Vec::from_raw_parts(self.start, self.len, capacity) });
         }
     }
 }
 
-/// Registered memory (LMR). Its bytes stay where they are until it is deregistered, which `drop` does.
+/// Registered memory (LMR). Its bytes stay in place until it is deregistered, which `drop` does.
 ///
-/// Operations and peers may change the bytes at any time. [`load`](Self::load) copies what is there; what a completion
-/// says has arrived is there from then on.
+/// Operations and peers may change the bytes at any time. [`load`](Self::load) copies their current
+/// values. After its completion, received data are visible.
 pub struct MemoryRegion<'m> {
     object: Object,
-    /// Dropped once the provider has let go of it, else never.
+    /// Dropped after the provider has deregistered it, otherwise never.
     memory: ManuallyDrop<Memory>,
     local_key: DAT_LMR_CONTEXT,
     remote_key: DAT_RMR_CONTEXT,
     lifetime: PhantomData<&'m mut [u8]>,
 }
 
-// SAFETY: the memory is ours, or exclusively borrowed; to write to it takes `&mut`.
+// SAFETY: the memory is owned or exclusively borrowed; writing to it requires `&mut`.
 unsafe impl Send for MemoryRegion<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for MemoryRegion<'_> {}
 
 impl MemoryRegion<'_> {
-    /// Bytes.
+    /// Length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "no region is empty")]
     pub fn len(&self) -> usize {
         self.memory.len
     }
 
-    /// Names some of the bytes in a local operation.
+    /// Returns a segment that names a range of the bytes in an operation.
     ///
     /// # Errors
     ///
-    /// [`Length`](crate::ErrorKind::Length) for a range outside of the region or longer than 4 GiB.
+    /// [`Length`](crate::ErrorKind::Length) for a range outside the region or longer than 4 GiB.
     #[inline]
     pub fn segment(&self, range: Range<usize>) -> Result<Segment> {
         let length = check_range("MemoryRegion::segment", &range, self.memory.len)?;
@@ -204,8 +208,8 @@ impl MemoryRegion<'_> {
         }))
     }
 
-    /// What a peer needs to know to read from or write to the region; useless without [`Access::REMOTE_READ`] or
-    /// [`Access::REMOTE_WRITE`].
+    /// The description that a peer needs to read from or write to the region. It requires
+    /// [`Access::REMOTE_READ`] or [`Access::REMOTE_WRITE`].
     pub fn remote(&self) -> RemoteRegion {
         RemoteRegion {
             address: self.memory.start as DAT_VADDR,
@@ -218,18 +222,19 @@ impl MemoryRegion<'_> {
     ///
     /// # Errors
     ///
-    /// [`Length`](crate::ErrorKind::Length) where they do not fit.
+    /// [`Length`](crate::ErrorKind::Length) if they do not fit.
     pub fn store(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
         check_range(
             "MemoryRegion::store",
             &(offset..offset.saturating_add(bytes.len())),
             self.memory.len,
         )?;
-        // SAFETY: checked; there are no references into the region that `bytes` could be.
+        // SAFETY: the range was checked, and `bytes` cannot overlap because there are no references
+        // into the region.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory.start.add(offset), bytes.len())
         };
-        // A post or a flag that comes after is not seen before.
+        // The copy is visible before any later post or flag.
         fence(Ordering::Release);
         Ok(())
     }
@@ -238,7 +243,7 @@ impl MemoryRegion<'_> {
     ///
     /// # Errors
     ///
-    /// [`Length`](crate::ErrorKind::Length) where the region has not that many.
+    /// [`Length`](crate::ErrorKind::Length) if the region has fewer bytes.
     pub fn load(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         check_range(
             "MemoryRegion::load",
@@ -247,15 +252,15 @@ impl MemoryRegion<'_> {
         )?;
         // The bytes may have changed since an earlier load.
         fence(Ordering::Acquire);
-        // SAFETY: checked, and no references into the region exist. That a peer may be writing at the same
-        // time makes the copy a mixture; it is bytes whatever they are.
+        // SAFETY: the range was checked, and there are no references into the region. If a peer
+        // writes at the same time, the copy mixes old and new bytes, all of which are valid.
         unsafe {
             ptr::copy_nonoverlapping(self.memory.start.add(offset), bytes.as_mut_ptr(), bytes.len())
         };
         Ok(())
     }
 
-    /// A copy of some of the bytes.
+    /// Returns a copy of a range of the bytes.
     ///
     /// # Errors
     ///
@@ -267,23 +272,26 @@ impl MemoryRegion<'_> {
         Ok(bytes)
     }
 
-    /// The memory itself, for what copies are too slow for. It is the caller's to see to it that what he reads or
-    /// writes is not changed by an operation or a peer at the same time, above all before he makes a reference of it.
+    /// Returns the memory itself, for when copies are too slow. The caller must ensure that no
+    /// operation or peer changes the accessed bytes at the same time, in particular while a
+    /// reference to them exists.
     pub fn as_ptr(&self) -> *mut u8 {
         self.memory.start
     }
 
-    /// Deregisters the memory, and gives back the buffer if it was [registered](ProtectionZone::register) as one.
+    /// Deregisters the memory. Returns the buffer if it was [registered](ProtectionZone::register)
+    /// as one.
     ///
     /// # Errors
     ///
-    /// What the provider says. A buffer that the provider does not let go of is leaked.
+    /// The error of the provider. A buffer that the provider does not deregister is leaked.
     pub fn deregister(mut self) -> Result<Option<Vec<u8>>> {
         self.object.free("dat_lmr_free")?;
         let Memory { start, len, owned } = *self.memory;
-        // Nothing is left to be done by drop: neither to free nor to deregister.
+        // Drop has nothing left to free or to deregister.
         self.memory.owned = None;
-        // SAFETY: the parts of the `Vec` that `register` was given; the provider has let go of it.
+        // SAFETY: these are the parts of the `Vec` that was passed to `register`, and the provider
+        // has deregistered it.
         Ok(owned.map(|capacity| unsafe { Vec::from_raw_parts(start, len, capacity) }))
     }
 }
@@ -291,10 +299,10 @@ impl MemoryRegion<'_> {
 impl Drop for MemoryRegion<'_> {
     fn drop(&mut self) {
         if self.object.free("dat_lmr_free").is_ok() {
-            // SAFETY: not used again.
+            // SAFETY: the memory is not used again.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         } else if self.memory.owned.is_none() {
-            // The borrow ends and peers would go on writing. No provider refuses unless it has lost its mind.
+            // After the borrow, peers could still write. Only a defective provider refuses here.
             std::process::abort();
         }
     }
@@ -306,7 +314,7 @@ impl fmt::Debug for MemoryRegion<'_> {
     }
 }
 
-/// The length of a range of a region, for C.
+/// Checks a range of a region and returns its length for C.
 #[inline]
 fn check_range(call: &'static str, range: &Range<usize>, len: usize) -> Result<DAT_SEG_LENGTH> {
     let inside = range.start <= range.end && range.end <= len;
@@ -316,47 +324,48 @@ fn check_range(call: &'static str, range: &Range<usize>, len: usize) -> Result<D
     }
 }
 
-/// Part of a local memory region, in an operation.
+/// A part of a local memory region, for an operation.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Segment(pub(crate) DAT_LMR_TRIPLET);
 
 impl Segment {
-    /// Bytes.
+    /// Length in bytes.
     pub fn length(&self) -> u32 {
         self.0.segment_length
     }
 }
 
-/// The segments of an operation, for C.
+/// Converts the segments of an operation to C.
 #[inline]
 pub(crate) fn iov(segments: &[Segment]) -> (DAT_COUNT, *mut DAT_LMR_TRIPLET) {
-    // Without const only in C's signature: with DAT_IOV_CONSUMER, which `Adapter::open` insists on, it is only read.
+    // C does not declare it const. With DAT_IOV_CONSUMER, which `Adapter::open` requires, it is
+    // only read.
     let start = if segments.is_empty() { null_mut() } else { segments.as_ptr().cast_mut().cast() };
     (crate::adapter::count_to_c(segments.len()), start)
 }
 
-/// A peer's memory region, as [`MemoryRegion::remote`] describes it there. How it gets here is up to the program;
-/// private data is one way.
+/// A peer's memory region, which the peer gets from [`MemoryRegion::remote`]. The program transfers
+/// it; private data are one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRegion {
-    /// Address of the first byte, at the peer.
+    /// Address of the first byte at the peer.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
     /// The key that grants access.
     pub key: u32,
 }
 
 impl RemoteRegion {
-    /// Bytes of [`to_bytes`](Self::to_bytes).
+    /// Size of [`to_bytes`](Self::to_bytes) in bytes.
     pub const SIZE: usize = 20;
 
-    /// Names some of the bytes in an RDMA operation.
+    /// Returns a segment that names a range of the bytes in an operation.
     ///
     /// # Errors
     ///
-    /// [`Length`](crate::ErrorKind::Length) for a range outside of the region or longer than 4 GiB.
+    /// [`Length`](crate::ErrorKind::Length) for a range outside the region or longer than 4 GiB.
     #[inline]
     pub fn segment(&self, range: Range<usize>) -> Result<RemoteSegment> {
         let len = usize::try_from(self.length).unwrap_or(usize::MAX);
@@ -369,7 +378,7 @@ impl RemoteRegion {
         }))
     }
 
-    /// Address, length, key, each in network byte order.
+    /// Address, length and key in network byte order.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[..8].copy_from_slice(&self.address.to_be_bytes());
@@ -378,8 +387,8 @@ impl RemoteRegion {
         bytes
     }
 
-    /// Reads [`to_bytes`](Self::to_bytes); `None` for fewer bytes. More are left alone: providers of InfiniBand fill
-    /// private data up with zeros.
+    /// Parses the result of [`to_bytes`](Self::to_bytes); `None` for fewer bytes. Further bytes are
+    /// ignored, because InfiniBand providers pad private data with zeros.
     ///
     /// ```
     /// use dat::RemoteRegion;
@@ -400,7 +409,7 @@ impl RemoteRegion {
     }
 }
 
-/// Part of a peer's memory region, in an RDMA operation.
+/// A part of a peer's memory region, for an RDMA operation.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct RemoteSegment(pub(crate) DAT_RMR_TRIPLET);

@@ -1,4 +1,4 @@
-//! What every object of a provider has in common: a handle, a table to call through, and an end.
+//! The common part of all objects of a provider: a handle, a function table, and a destructor.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use registry::Opened;
 use crate::adapter::Attributes;
 use crate::error::Error;
 
-/// Calls a function of a provider's table; an absent one answers `DAT_NOT_IMPLEMENTED`.
+/// Calls a function of a provider's table. A missing function is `DAT_NOT_IMPLEMENTED`.
 ///
-/// Expands to an unsafe call: the arguments are what the function of that name takes.
+/// Expands to an unsafe call: the arguments must be those of the function.
 macro_rules! call {
     ($interface:expr, $name:literal, $function:ident($($argument:expr),* $(,)?)) => {
         match $interface.table().$function {
@@ -21,21 +21,21 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// An open IA; closed by `drop`, when no object of it is left.
+/// An open IA. `drop` closes it after all its objects are gone.
 pub(crate) struct Interface {
     opened: Opened,
     pub(crate) attributes: Attributes,
 }
 
-// SAFETY: a provider's functions may be called from any thread. Those for creating objects may be called from several
-// threads at once whatever the provider (uDAPL 1.2, MT level of the creates); for all others `&mut` sees to it that
-// an object is used by one thread at a time.
+// SAFETY: a provider's functions may be called from any thread. Several threads may create objects
+// at the same time with any provider (uDAPL 1.2, MT level of the creates). For all other functions
+// `&mut` ensures that only one thread at a time uses an object.
 unsafe impl Send for Interface {}
 // SAFETY: as above.
 unsafe impl Sync for Interface {}
 
 impl Interface {
-    /// Takes over an IA that was just opened, and asks what it can do.
+    /// Takes ownership of an IA that was just opened, and queries its attributes.
     pub(crate) fn new(opened: Opened) -> Result<Self, Error> {
         let mut interface = Interface { opened, attributes: Attributes::default() };
         interface.attributes = Attributes::query(&interface)?;
@@ -44,12 +44,13 @@ impl Interface {
 
     #[inline]
     pub(crate) fn table(&self) -> &DAT_PROVIDER {
-        // SAFETY: the table of an open IA stays in memory until the IA is closed, which is our drop. It may end
-        // before its last member (a provider without extensions), which is looked at where the provider says that it has it.
+        // SAFETY: the table of an open IA stays in memory until the IA is closed, which our drop
+        // does. The table of a provider without extensions ends before the last member; that member
+        // is read only if the provider reports extensions.
         unsafe { &*self.opened.table }
     }
 
-    /// The provider's own handle, which its functions take.
+    /// The provider's handle, which the provider's functions take.
     pub(crate) fn handle(&self) -> DAT_IA_HANDLE {
         self.opened.provider_ia
     }
@@ -61,20 +62,20 @@ impl Interface {
 
 impl Drop for Interface {
     fn drop(&mut self) {
-        // Abrupt, so that nothing a provider may have kept prevents it.
+        // The close is abrupt, so that no object that is left prevents it.
         registry::close(self.opened.ia, DAT_CLOSE_ABRUPT_FLAG);
     }
 }
 
-/// The free function of a kind of object. All have this form.
-type Free = unsafe extern "C" fn(DAT_HANDLE) -> DAT_RETURN;
+/// The free function of a kind of object. All kinds have this signature.
+type FreeFn = unsafe extern "C" fn(DAT_HANDLE) -> DAT_RETURN;
 
-/// An object of a provider; freed by `drop`, before what it depends on.
+/// An object of a provider. `drop` frees it before the objects that it depends on.
 pub(crate) struct Object {
     pub(crate) handle: DAT_HANDLE,
-    free: Option<Free>,
+    free: Option<FreeFn>,
     pub(crate) interface: Arc<Interface>,
-    /// Objects that the provider refuses to free while this one exists.
+    /// Objects that the provider does not free while this one exists.
     _needs: Vec<Arc<Object>>,
 }
 
@@ -86,18 +87,18 @@ unsafe impl Sync for Object {}
 impl Object {
     /// # Safety
     ///
-    /// `handle` is an object of the interface, `free` frees objects of its kind and nobody else does; none for an
-    /// object that goes with the interface.
+    /// `handle` must be an object of the interface, and `free` its free function, which nothing
+    /// else calls for it. `free` is `None` for an object that the interface frees.
     pub(crate) unsafe fn new(
         interface: &Arc<Interface>,
         handle: DAT_HANDLE,
-        free: Option<Free>,
+        free: Option<FreeFn>,
         needs: Vec<Arc<Object>>,
     ) -> Self {
         Object { handle, free, interface: interface.clone(), _needs: needs }
     }
 
-    /// Frees it now; `drop` does so again only where that failed.
+    /// Frees the object now. `drop` tries again only if this fails.
     pub(crate) fn free(&mut self, name: &'static str) -> Result<(), Error> {
         if let Some(free) = self.free {
             // SAFETY: the handle is ours and was not freed yet.
@@ -110,7 +111,7 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // One that cannot be freed goes with its adapter.
+        // An object that cannot be freed now is freed with its adapter.
         let _ = self.free("free");
     }
 }

@@ -1,7 +1,7 @@
-//! Posting: the data path. Each function is one call through the provider's table.
+//! Posts, the data path. Each function is one call through the provider's table.
 //!
-//! None of them is unsafe: a segment names memory by a key, which the provider checks, and memory that is registered is
-//! reached by safe code through copies only.
+//! The posts are safe: a segment names memory by a key, which the provider checks, and safe code
+//! accesses registered memory only by copies.
 
 use std::ops::BitOr;
 
@@ -12,17 +12,18 @@ use crate::error::Result;
 use crate::memory::{RemoteSegment, Segment, iov};
 use crate::object::call;
 
-/// How an operation completes and notifies; combine with `|`. The default reports every completion.
+/// How an operation completes and notifies. Combine values with `|`. The default reports every
+/// completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(DAT_COMPLETION_FLAGS);
 
 impl Flags {
-    /// Success is not reported; failure is. A later operation that is reported says that this one is done too; until
-    /// then it counts as outstanding.
+    /// Success is not reported, failure is. The operation counts as outstanding until a later
+    /// operation completes that is reported.
     pub const SUPPRESS: Flags = Flags(DAT_COMPLETION_SUPPRESS_FLAG);
     /// Wakes a peer that waits for solicited receives only.
     pub const SOLICITED_WAIT: Flags = Flags(DAT_COMPLETION_SOLICITED_WAIT_FLAG);
-    /// Does not start before earlier RDMA reads have ended.
+    /// The operation starts after earlier RDMA reads have completed.
     pub const BARRIER_FENCE: Flags = Flags(DAT_COMPLETION_BARRIER_FENCE_FLAG);
 
     pub(crate) fn bits(self) -> DAT_COMPLETION_FLAGS {
@@ -38,15 +39,20 @@ impl BitOr for Flags {
     }
 }
 
-/// In each, `cookie` comes back in the [`Completion`](crate::Completion). An operation that is posted to a disconnected
-/// endpoint completes as [`Flushed`](crate::Status::Flushed). Errors that all of them have:
-/// [`InvalidState`](crate::ErrorKind::InvalidState) for an endpoint that is not connected,
-/// [`InsufficientResources`](crate::ErrorKind::InsufficientResources) when as many are outstanding as it was created for,
-/// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for too many segments or one of memory that is not
-/// registered any more, [`ProtectionViolation`](crate::ErrorKind::ProtectionViolation) for memory of another zone,
-/// [`PrivilegesViolation`](crate::ErrorKind::PrivilegesViolation) for memory without the access needed.
+/// Posts. The [`Completion`](crate::Completion) returns the `cookie`. An operation posted to a
+/// disconnected endpoint completes as [`Flushed`](crate::Status::Flushed). Errors of all posts:
+///
+/// - [`InvalidState`](crate::ErrorKind::InvalidState): the endpoint is not connected.
+/// - [`InsufficientResources`](crate::ErrorKind::InsufficientResources): the maximum number of
+///   operations is outstanding.
+/// - [`InvalidParameter`](crate::ErrorKind::InvalidParameter): there are too many segments, or the
+///   memory of one is not registered any more.
+/// - [`ProtectionViolation`](crate::ErrorKind::ProtectionViolation): the memory belongs to another
+///   zone.
+/// - [`PrivilegesViolation`](crate::ErrorKind::PrivilegesViolation): the memory does not grant the
+///   access.
 impl Endpoint {
-    /// Sends the segments, one after the other, as one message.
+    /// Sends the concatenated segments as one message.
     ///
     /// # Errors
     ///
@@ -55,7 +61,8 @@ impl Endpoint {
     pub fn post_send(&mut self, local: &[Segment], cookie: u64, flags: Flags) -> Result<()> {
         let (count, iov) = iov(local);
         let cookie = DAT_CONTEXT { as_64: cookie };
-        // SAFETY: our handle, used by this thread alone (`&mut`), and segments, which are only read.
+        // SAFETY: the handle is ours, `&mut` makes this thread its only user, and the segments are
+        // only read.
         unsafe {
             call!(
                 self.object.interface,
@@ -65,7 +72,8 @@ impl Endpoint {
         }
     }
 
-    /// Gives the segments for one message to come. This is possible before the endpoint is connected.
+    /// Posts the segments to receive one message. This is possible before the endpoint is
+    /// connected.
     ///
     /// # Errors
     ///
@@ -90,11 +98,11 @@ impl Endpoint {
         }
     }
 
-    /// Writes the segments to memory of the peer, who is not told.
+    /// Writes the segments to memory of the peer, without notifying it.
     ///
     /// # Errors
     ///
-    /// As above, and [`Length`](crate::ErrorKind::Length) where the peer's memory is shorter.
+    /// As above, and [`Length`](crate::ErrorKind::Length) if the peer's memory is shorter.
     #[inline]
     pub fn post_write(
         &mut self,
@@ -115,11 +123,11 @@ impl Endpoint {
         }
     }
 
-    /// Reads memory of the peer, who is not told, into the segments.
+    /// Reads memory of the peer into the segments, without notifying the peer.
     ///
     /// # Errors
     ///
-    /// As above, and [`Length`](crate::ErrorKind::Length) where the segments are shorter.
+    /// As above, and [`Length`](crate::ErrorKind::Length) if the segments are shorter.
     #[inline]
     pub fn post_read(
         &mut self,

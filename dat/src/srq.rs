@@ -9,17 +9,18 @@ use crate::error::Result;
 use crate::memory::{ProtectionZone, Segment, iov};
 use crate::object::{Object, call};
 
-/// Receives that several endpoints take from (SRQ). Their completions name the endpoint.
+/// A queue of receives that several endpoints share (SRQ). A completion names the endpoint.
 pub struct SharedReceiveQueue {
     pub(crate) object: Arc<Object>,
 }
 
 impl ProtectionZone {
-    /// A queue for at least `depth` receives of at most `max_segments` segments.
+    /// Creates a queue for at least `depth` receives of at most `max_segments` segments each.
     ///
     /// # Errors
     ///
-    /// What the provider says; see [`Attributes::shared_receive_queues`](crate::Attributes::shared_receive_queues).
+    /// The error of the provider; see
+    /// [`Attributes::shared_receive_queues`](crate::Attributes::shared_receive_queues).
     pub fn shared_receive_queue(
         &self,
         depth: usize,
@@ -32,7 +33,8 @@ impl ProtectionZone {
             low_watermark: DAT_SRQ_LW_DEFAULT,
         };
         let mut handle = DAT_HANDLE_NULL;
-        // SAFETY: an open IA, a zone of it, attributes, and a handle to write to.
+        // SAFETY: the IA is open, the zone belongs to it, the attributes are readable and the
+        // handle is writable.
         unsafe {
             call!(
                 interface,
@@ -41,14 +43,14 @@ impl ProtectionZone {
             )
         }?;
         let free = interface.table().srq_free_func;
-        // SAFETY: just created.
+        // SAFETY: the object was just created, and only this value frees it.
         let object = unsafe { Object::new(interface, handle, free, vec![self.object.clone()]) };
         Ok(SharedReceiveQueue { object: Arc::new(object) })
     }
 }
 
 impl SharedReceiveQueue {
-    /// Gives the segments for one message to come, to whichever endpoint of the queue.
+    /// Posts the segments to receive one message of any endpoint of the queue.
     ///
     /// # Errors
     ///
@@ -57,7 +59,8 @@ impl SharedReceiveQueue {
     pub fn post_receive(&mut self, local: &[Segment], cookie: u64) -> Result<()> {
         let (count, iov) = iov(local);
         let cookie = DAT_CONTEXT { as_64: cookie };
-        // SAFETY: our handle, used by this thread alone (`&mut`), and segments, which are only read.
+        // SAFETY: the handle is ours, `&mut` makes this thread its only user, and the segments are
+        // only read.
         unsafe {
             call!(
                 self.object.interface,

@@ -1,4 +1,4 @@
-//! Everything that dat_ia_query tells, under the standard's names.
+//! All attributes of dat_ia_query, under the standard's names.
 
 use std::ffi::c_char;
 
@@ -9,43 +9,43 @@ use crate::adapter::{named, query, text};
 use crate::address::Address;
 use crate::error::Result;
 
-/// What dat_ia_query tells of an adapter and of its provider, field by field (uDAPL 2.0, dat_ia_query).
+/// All attributes of an adapter and its provider, field by field (uDAPL 2.0, dat_ia_query).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StandardAttributes {
-    /// `DAT_IA_ATTR`, in its order.
+    /// The fields of `DAT_IA_ATTR`, in order.
     pub adapter: Vec<(&'static str, Value)>,
-    /// `DAT_PROVIDER_ATTR`, in its order.
+    /// The fields of `DAT_PROVIDER_ATTR`, in order.
     pub provider: Vec<(&'static str, Value)>,
-    /// What the transport says of itself.
+    /// Attributes of the transport.
     pub transport: Vec<(String, String)>,
-    /// What the vendor says.
+    /// Attributes of the vendor.
     pub vendor: Vec<(String, String)>,
-    /// What the provider says.
+    /// Attributes of the provider.
     pub specific: Vec<(String, String)>,
 }
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A limit, a size in bytes, a version.
+    /// A limit, a size in bytes or a version.
     Number(u64),
     /// A name or an address.
     Text(String),
     /// `DAT_TRUE` or `DAT_FALSE`.
     Flag(bool),
-    /// Those constants of an enumeration or a mask that hold.
+    /// The names of the constants in an enumeration or mask.
     Words(Vec<&'static str>),
 }
 
 impl Adapter {
-    /// Everything that dat_ia_query tells.
+    /// Queries all attributes of dat_ia_query.
     ///
     /// # Errors
     ///
-    /// What the provider says.
+    /// The error of the provider.
     pub fn standard_attributes(&self) -> Result<StandardAttributes> {
         let (ia, provider) = query(&self.interface)?;
-        // SAFETY: the provider's own counts and arrays, valid while the IA is open.
+        // SAFETY: the provider's own counts and arrays, which are valid while the IA is open.
         let list = |attributes, count| unsafe { named(attributes, count) };
         Ok(StandardAttributes {
             adapter: of_adapter(&ia),
@@ -57,7 +57,7 @@ impl Adapter {
     }
 }
 
-/// Fields of a record, each with what makes a value of it.
+/// Lists fields of a record, each with the function that converts its value.
 macro_rules! fields {
     ($record:ident: $($field:ident => $value:path,)*) => {
         vec![$((stringify!($field), $value($record.$field))),*]
@@ -66,7 +66,7 @@ macro_rules! fields {
 
 fn of_adapter(ia: &DAT_IA_ATTR) -> Vec<(&'static str, Value)> {
     let address = |address| {
-        // SAFETY: null or an address of the provider's, valid while the IA is open.
+        // SAFETY: null or an address of the provider, which is valid while the IA is open.
         Value::Text(
             unsafe { Address::read(address) }
                 .map_or_else(String::new, |address| address.to_string()),
@@ -152,7 +152,7 @@ fn number(value: impl Into<u64>) -> Value {
     Value::Number(value.into())
 }
 
-/// A count that is negative is one that the provider has left undefined.
+/// A negative count is one that the provider has left undefined.
 fn count(value: DAT_COUNT) -> Value {
     Value::Number(u64::try_from(value).unwrap_or(0))
 }
@@ -161,31 +161,31 @@ fn flag(value: DAT_BOOLEAN) -> Value {
     Value::Flag(value != DAT_FALSE)
 }
 
-/// Which of these constants the value is, without the beginning that they share.
+/// Converts an enumeration value to the name of its constant, without the common prefix.
 macro_rules! choice {
     ($value:expr, $prefix:literal, $($constant:ident),+ $(,)?) => {
         match $value {
-            $($constant => Value::Words(vec![word($prefix, stringify!($constant))]),)+
+            $($constant => Value::Words(vec![name_without_prefix($prefix, stringify!($constant))]),)+
             other => Value::Number(other.into()),
         }
     };
 }
 
-/// Which of these bits the mask has.
+/// Converts a mask to the names of its bits.
 macro_rules! mask {
     ($value:expr, $prefix:literal, $($constant:ident),+ $(,)?) => {{
         let value = $value;
         let all = [$(($constant, stringify!($constant))),+];
-        Value::Words(all.iter().filter(|(bit, _)| value & bit != 0).map(|(_, name)| word($prefix, name)).collect())
+        Value::Words(all.iter().filter(|(bit, _)| value & bit != 0).map(|(_, name)| name_without_prefix($prefix, name)).collect())
     }};
 }
 
-fn word(prefix: &str, constant: &'static str) -> &'static str {
-    let word = constant.strip_prefix(prefix).unwrap_or(constant);
-    word.strip_suffix("_FLAG").unwrap_or(word)
+fn name_without_prefix(prefix: &str, constant: &'static str) -> &'static str {
+    let name_without_prefix = constant.strip_prefix(prefix).unwrap_or(constant);
+    name_without_prefix.strip_suffix("_FLAG").unwrap_or(name_without_prefix)
 }
 
-/// `DAT_MEM_TYPE_VIRTUAL` is 0: there in every mask.
+/// `DAT_MEM_TYPE_VIRTUAL` is 0, so every mask includes it.
 fn memory_types(value: DAT_MEM_TYPE) -> Value {
     let Value::Words(others) =
         mask!(value, "DAT_MEM_TYPE_", DAT_MEM_TYPE_LMR, DAT_MEM_TYPE_SHARED_VIRTUAL)
@@ -199,7 +199,7 @@ fn iov_ownership(value: DAT_IOV_OWNERSHIP) -> Value {
     choice!(value, "DAT_IOV_", DAT_IOV_CONSUMER, DAT_IOV_PROVIDER_NOMOD, DAT_IOV_PROVIDER_MOD)
 }
 
-/// `DAT_QOS_BEST_EFFORT` is 0 likewise.
+/// `DAT_QOS_BEST_EFFORT` is 0, so every mask includes it.
 fn qualities(value: DAT_QOS) -> Value {
     let Value::Words(others) = mask!(
         value,
@@ -253,10 +253,17 @@ fn extension(value: DAT_EXTENSION) -> Value {
     choice!(value, "DAT_EXTENSION_", DAT_EXTENSION_NONE, DAT_EXTENSION_IB, DAT_EXTENSION_IW)
 }
 
-/// The words of the bits that a mask has, in fields of four bits as the standard counts them.
+/// The names of the bits in a mask with one bit in each field of four, as the standard counts them.
 fn bits(value: DAT_COUNT, words: &[&'static str]) -> Value {
     let has = |(at, _): &(usize, &&str)| value >> (4 * at) & 1 != 0;
-    Value::Words(words.iter().enumerate().filter(has).map(|(_, word)| *word).collect())
+    Value::Words(
+        words
+            .iter()
+            .enumerate()
+            .filter(has)
+            .map(|(_, name_without_prefix)| *name_without_prefix)
+            .collect(),
+    )
 }
 
 fn watermarks(value: DAT_COUNT) -> Value {
@@ -271,7 +278,7 @@ fn recv_info(value: DAT_COUNT) -> Value {
     bits(value, &["NUM_BUFFERS", "SPAN_LENGTH"])
 }
 
-/// Which streams may share an EVD: all of them, or pairs.
+/// The streams that may share an EVD: all of them, or pairs.
 fn streams(value: [[DAT_BOOLEAN; STREAMS.len()]; STREAMS.len()]) -> Value {
     let pairs = (0..STREAMS.len()).flat_map(|a| (a + 1..STREAMS.len()).map(move |b| (a, b)));
     let merging: Vec<String> = pairs
@@ -312,7 +319,7 @@ mod tests {
     fn every_field_of_the_records_is_told() {
         let adapter = Adapter::open("tcp-emu").expect("it is built in");
         let all = adapter.standard_attributes().expect("it can be asked");
-        // The records' fields, less counts and pointers of the lists.
+        // The records' fields without counts and pointers of the lists.
         assert_eq!((all.adapter.len(), all.provider.len()), (34, 29));
         let of = |name| {
             all.adapter.iter().find(|(field, _)| *field == name).map(|(_, value)| value.clone())

@@ -1,4 +1,4 @@
-//! Opening, connecting, refusing, waiting, and letting go.
+//! Tests of opening, connecting, rejecting, waiting and dropping.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use dat::{
     Access, Adapter, ConnectionEvent, EndpointState, Error, ErrorKind, Event, Flags, Operation,
     Registry, Status, Streams,
 };
-use support::{LIMIT, Side, connected, loopback};
+use support::{Peer, TIME_LIMIT, connected, loopback};
 
 mod support;
 
@@ -42,11 +42,11 @@ fn attributes_tell_what_there_is() {
 
 #[test]
 fn private_data_goes_both_ways() {
-    let (mut client, mut server) = (Side::new(), Side::new());
+    let (mut client, mut server) = (Peer::new(), Peer::new());
     let listener = server.adapter.listen_any(&server.events).expect("listens");
     client
         .endpoint
-        .connect(loopback(), listener.qualifier(), b"question", LIMIT)
+        .connect(loopback(), listener.qualifier(), b"question", TIME_LIMIT)
         .expect("connects");
     assert_eq!(client.endpoint.state().expect("a state"), EndpointState::ActiveConnectionPending);
     let request = server.request();
@@ -60,28 +60,29 @@ fn private_data_goes_both_ways() {
     );
     assert_eq!(server.connection(), ConnectionEvent::Established { private_data: Vec::new() });
     assert_eq!(client.endpoint.state().expect("a state"), EndpointState::Connected);
-    let error = client.endpoint.connect(loopback(), 1, b"", LIMIT).expect_err("connected already");
+    let error =
+        client.endpoint.connect(loopback(), 1, b"", TIME_LIMIT).expect_err("connected already");
     assert_eq!(error.kind(), ErrorKind::InvalidState);
     assert!(error.to_string().contains("disconnect the endpoint first"), "{error}");
 }
 
 #[test]
 fn a_request_is_rejected_or_dropped() {
-    let (mut client, mut server) = (Side::new(), Side::new());
+    let (mut client, mut server) = (Peer::new(), Peer::new());
     let listener = server.adapter.listen_any(&server.events).expect("listens");
-    client.endpoint.connect(loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
+    client.endpoint.connect(loopback(), listener.qualifier(), b"", TIME_LIMIT).expect("connects");
     server.request().reject(b"not today").expect("rejects");
     assert_eq!(
         client.connection(),
         ConnectionEvent::PeerRejected { private_data: b"not today".to_vec() }
     );
     client.endpoint.reset().expect("resets");
-    client.endpoint.connect(loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
+    client.endpoint.connect(loopback(), listener.qualifier(), b"", TIME_LIMIT).expect("connects");
     drop(server.request());
     assert_eq!(client.connection(), ConnectionEvent::PeerRejected { private_data: Vec::new() });
     // An accept that fails rejects too.
     client.endpoint.reset().expect("resets");
-    client.endpoint.connect(loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
+    client.endpoint.connect(loopback(), listener.qualifier(), b"", TIME_LIMIT).expect("connects");
     let error = server.request().accept(&mut server.endpoint, &[0; 1 << 16]).expect_err("too much");
     assert_eq!(error.kind(), ErrorKind::InvalidParameter);
     assert_eq!(client.connection(), ConnectionEvent::PeerRejected { private_data: Vec::new() });
@@ -89,16 +90,16 @@ fn a_request_is_rejected_or_dropped() {
 
 #[test]
 fn where_nobody_listens_the_connection_is_refused() {
-    let mut client = Side::new();
+    let mut client = Peer::new();
     let qualifier = client.adapter.listen_any(&client.events).expect("listens").qualifier();
-    client.endpoint.connect(loopback(), qualifier, b"", LIMIT).expect("begins");
+    client.endpoint.connect(loopback(), qualifier, b"", TIME_LIMIT).expect("begins");
     assert_eq!(client.connection(), ConnectionEvent::NonPeerRejected);
     assert_eq!(client.endpoint.state().expect("a state"), EndpointState::Disconnected);
 }
 
 #[test]
 fn a_qualifier_is_listened_on_once() {
-    let side = Side::new();
+    let side = Peer::new();
     let listener = side.adapter.listen_any(&side.events).expect("listens");
     let error = side.adapter.listen(listener.qualifier(), &side.events).err().expect("in use");
     assert_eq!(error.kind(), ErrorKind::ConnectionQualifierInUse);
@@ -112,11 +113,11 @@ fn a_qualifier_is_listened_on_once() {
 
 #[test]
 fn waiting_ends_when_its_time_is_over() {
-    let mut side = Side::new();
+    let mut side = Peer::new();
     let kind = |result: Result<Event, Error>| result.expect_err("nothing happens").kind();
     assert_eq!(kind(side.events.wait(Some(Duration::ZERO))), ErrorKind::TimeoutExpired);
     assert_eq!(kind(side.events.wait(Some(Duration::from_micros(500)))), ErrorKind::TimeoutExpired);
-    let error = side.events.wait_for(1000, LIMIT).expect_err("more than it holds");
+    let error = side.events.wait_for(1000, TIME_LIMIT).expect_err("more than it holds");
     assert_eq!(error.kind(), ErrorKind::InvalidParameter);
     let mut notify = side.adapter.notification_object().expect("a notification object");
     let error = notify.wait(Some(Duration::from_micros(500))).expect_err("nothing happens");
@@ -131,7 +132,7 @@ fn a_threshold_is_waited_for() {
         let target = server.memory.remote().segment(0..8).expect("inside");
         client.endpoint.post_write(&[data], target, cookie, Flags::default()).expect("posts");
     }
-    let (first, left) = client.events.wait_for(3, LIMIT).expect("three events");
+    let (first, left) = client.events.wait_for(3, TIME_LIMIT).expect("three events");
     assert!(matches!(first, Event::Completion(c) if c.cookie == 0 && c.status == Status::Success));
     assert_eq!(left, 2);
     server.endpoint.disconnect(dat::Close::Abrupt).expect("disconnects");
@@ -139,7 +140,7 @@ fn a_threshold_is_waited_for() {
 
 #[test]
 fn a_notification_object_tells_which_dispatcher() {
-    let (mut client, mut server) = (Side::new(), Side::new());
+    let (mut client, mut server) = (Peer::new(), Peer::new());
     let mut notify = server.adapter.notification_object().expect("a notification object");
     let mut requests =
         server.adapter.dispatcher_for(4, Streams::REQUESTS, Some(&notify)).expect("a dispatcher");
@@ -149,8 +150,8 @@ fn a_notification_object_tells_which_dispatcher() {
         .expect("a dispatcher");
     assert_ne!(requests.id(), quiet.id());
     let listener = server.adapter.listen_any(&requests).expect("listens");
-    client.endpoint.connect(loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
-    assert_eq!(notify.wait(LIMIT).expect("a trigger"), requests.id());
+    client.endpoint.connect(loopback(), listener.qualifier(), b"", TIME_LIMIT).expect("connects");
+    assert_eq!(notify.wait(TIME_LIMIT).expect("a trigger"), requests.id());
     let Some(Event::ConnectionRequest(request)) = requests.dequeue().expect("polls") else {
         panic!("expected the request");
     };
@@ -161,21 +162,21 @@ fn a_notification_object_tells_which_dispatcher() {
 #[test]
 fn objects_are_dropped_in_any_order() {
     let (client, server) = connected();
-    let Side { mut endpoint, events, memory, zone, mut adapter } = client;
+    let Peer { mut endpoint, events, memory, zone, mut adapter } = client;
     let mut asynchronous = adapter.take_asynchronous_events().expect("handed out once");
     assert!(adapter.take_asynchronous_events().is_none());
     drop(adapter);
     drop(zone);
     drop(events);
-    // All of them are still there for the endpoint.
+    // The endpoint keeps all of them alive.
     let data = memory.segment(0..4).expect("inside");
     endpoint.post_send(&[data], 1, Flags::default()).expect("posts");
     assert!(asynchronous.dequeue().expect("polls").is_none());
     drop(endpoint);
     drop(memory);
     drop(asynchronous);
-    let Side { endpoint, mut events, .. } = server;
-    assert!(matches!(events.wait(LIMIT).expect("an event"), Event::Completion(_)));
+    let Peer { endpoint, mut events, .. } = server;
+    assert!(matches!(events.wait(TIME_LIMIT).expect("an event"), Event::Completion(_)));
     drop(events);
     drop(endpoint);
 }
@@ -197,7 +198,7 @@ fn endpoints_work_in_threads_of_their_own() {
         let echo = scope.spawn(|| {
             let buffer = server.memory.segment(0..8).expect("inside");
             for round in 0..500 {
-                // The message, and but for the first round the end of the last answer.
+                // The message and, except in the first round, the completion of the last answer.
                 let operations: Vec<_> =
                     (0..1 + round.min(1)).map(|_| server.completion().operation).collect();
                 assert!(operations.contains(&Operation::Receive));
@@ -219,7 +220,7 @@ fn endpoints_work_in_threads_of_their_own() {
 
 #[test]
 fn endpoints_go_while_another_thread_takes_their_events() {
-    let mut side = Side::new();
+    let mut side = Peer::new();
     let endpoints: Vec<_> = (0..100)
         .map(|cookie| {
             let builder = side.adapter.endpoint().zone(&side.zone).events(&side.events);

@@ -1,7 +1,7 @@
-//! Moving data, and what stops it.
+//! Tests of data transfer and its errors.
 
 use dat::{Access, ConnectionEvent, EndpointState, ErrorKind, Event, Flags, Operation, Status};
-use support::{LIMIT, Side, connected};
+use support::{Peer, TIME_LIMIT, connected};
 
 mod support;
 
@@ -46,7 +46,7 @@ fn memory_is_written_and_read_at_the_peer() {
     let target = server.memory.remote().segment(3000..3013).expect("inside");
     client.endpoint.post_write(&[data], target, 1, Flags::default()).expect("posts");
     let sink = client.memory.segment(100..113).expect("inside");
-    // The read comes back behind the write.
+    // The read returns after the write.
     client.endpoint.post_read(&[sink], target, 2, Flags::BARRIER_FENCE).expect("posts");
     let (written, read) = (client.completion(), client.completion());
     assert_eq!(
@@ -68,7 +68,7 @@ fn memory_that_does_not_grant_it_is_not_written() {
     client.endpoint.post_write(&[data], target, 1, Flags::SUPPRESS).expect("posts");
     // The peer ends the connection.
     loop {
-        match client.events.wait(LIMIT).expect("an event") {
+        match client.events.wait(TIME_LIMIT).expect("an event") {
             Event::Connection { event: ConnectionEvent::Broken, .. } => break,
             Event::Completion(completion) => assert_ne!(completion.status, Status::Success),
             other => panic!("expected the end of the connection, got {other:?}"),
@@ -126,7 +126,7 @@ fn a_disconnect_flushes_what_is_posted() {
 
 #[test]
 fn a_full_queue_says_what_to_do() {
-    let mut side = Side::new();
+    let mut side = Peer::new();
     let buffer = side.memory.segment(0..8).expect("inside");
     for _ in 0..64 {
         side.endpoint.post_receive(&[buffer], 0).expect("64 are the default");
@@ -139,7 +139,7 @@ fn a_full_queue_says_what_to_do() {
 
 #[test]
 fn a_shared_receive_queue_serves_its_endpoints() {
-    let (mut client, mut server) = (Side::new(), Side::new());
+    let (mut client, mut server) = (Peer::new(), Peer::new());
     assert!(server.adapter.attributes().shared_receive_queues);
     let mut queue = server.zone.shared_receive_queue(4, 1).expect("a queue");
     let buffer = server.memory.segment(0..64).expect("inside");
@@ -157,7 +157,7 @@ fn a_shared_receive_queue_serves_its_endpoints() {
     let listener = server.adapter.listen_any(&server.events).expect("listens");
     client
         .endpoint
-        .connect(support::loopback(), listener.qualifier(), b"", LIMIT)
+        .connect(support::loopback(), listener.qualifier(), b"", TIME_LIMIT)
         .expect("connects");
     server.request().accept(&mut server.endpoint, b"").expect("accepts");
     assert!(matches!(server.connection(), ConnectionEvent::Established { .. }));
@@ -173,7 +173,7 @@ fn a_shared_receive_queue_serves_its_endpoints() {
 
 #[test]
 fn regions_check_ranges_and_give_their_buffers_back() {
-    let side = Side::new();
+    let side = Peer::new();
     let buffer = vec![9; 100];
     let start = buffer.as_ptr();
     let mut region = side.zone.register(buffer, Access::LOCAL).expect("registers");
@@ -194,9 +194,9 @@ fn regions_check_ranges_and_give_their_buffers_back() {
 
 #[test]
 fn borrowed_memory_is_free_again_after_its_region() {
-    let side = Side::new();
+    let side = Peer::new();
     let mut array = [1; 64];
-    // SAFETY: dropped below.
+    // SAFETY: the region is dropped below.
     let mut region =
         unsafe { side.zone.register_borrowed(&mut array, Access::LOCAL) }.expect("registers");
     region.store(0, b"ab").expect("fits");

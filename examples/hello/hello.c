@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A server that offers memory, and a client that writes there, announces it with a message, and reads something back.
+ * A server that offers memory, and a client that writes to it, sends a message, and reads from it.
  *
  *   hello server [IA]             hello client ADDRESS [IA]
  *
- * docs/tutorial.md goes through it.
+ * docs/tutorial.md explains it.
  */
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 /* ANCHOR: check */
 #include <dat2/udat.h>
 
-/* Every function says how it went; dat_strerror() has words for it. */
+/* Every function returns a status; dat_strerror() returns its names. */
 static void check(const char *what, DAT_RETURN answer)
 {
     const char *major, *minor;
@@ -32,7 +32,7 @@ static void check(const char *what, DAT_RETURN answer)
 enum { QUALIFIER = 7777, LIMIT = 10 * 1000000 /* microseconds */, SIZE = 64 };
 
 /* ANCHOR: offer */
-/* What the server tells the client as it accepts: where its memory is, and the key to it. In network byte order. */
+/* The server's private data in the accept: address and key of its memory, in network byte order. */
 struct offer {
     uint64_t address;
     uint32_t key;
@@ -67,15 +67,15 @@ static void open_all(char *name)
 /* ANCHOR_END: open */
 
 /* ANCHOR: wait */
-static DAT_EVENT next(DAT_EVENT_NUMBER expected, DAT_TIMEOUT limit)
+static DAT_EVENT wait_for(DAT_EVENT_NUMBER expected, DAT_TIMEOUT limit)
 {
     DAT_EVENT event;
     DAT_COUNT more;
     check("dat_evd_wait", dat_evd_wait(events, limit, 1, &event, &more));
     if (event.event_number != expected) {
-        bool nobody = event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
+        bool refused = event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
         fprintf(stderr, "event 0x%x, expected 0x%x%s\n", event.event_number, expected,
-                nobody ? ": nobody listens there; is the server running?" : "");
+                refused ? ": no listener there; is the server running?" : "");
         exit(1);
     }
     if (expected == DAT_DTO_COMPLETION_EVENT && event.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS) {
@@ -110,19 +110,19 @@ static void serve(void)
     check("dat_psp_create", dat_psp_create(ia, QUALIFIER, events, DAT_PSP_CONSUMER_FLAG, &psp));
     puts("listening");
     fflush(stdout);
-    cr = next(DAT_CONNECTION_REQUEST_EVENT, DAT_TIMEOUT_INFINITE).event_data.cr_arrival_event_data.cr_handle;
+    cr = wait_for(DAT_CONNECTION_REQUEST_EVENT, DAT_TIMEOUT_INFINITE).event_data.cr_arrival_event_data.cr_handle;
     check("dat_cr_query", dat_cr_query(cr, DAT_CR_FIELD_ALL, &request));
-    printf("somebody calls: %.*s\n", (int)request.private_data_size, (char *)request.private_data);
+    printf("connection request: %.*s\n", (int)request.private_data_size, (char *)request.private_data);
 
-    /* A receive is posted before a message can come. */
+    /* The receive must be posted before the message arrives. */
     check("dat_ep_post_recv", dat_ep_post_recv(ep, 1, &room, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     check("dat_cr_accept", dat_cr_accept(cr, ep, sizeof offer, &offer));
-    next(DAT_CONNECTION_EVENT_ESTABLISHED, LIMIT);
+    wait_for(DAT_CONNECTION_EVENT_ESTABLISHED, LIMIT);
 
-    next(DAT_DTO_COMPLETION_EVENT, LIMIT);
+    wait_for(DAT_DTO_COMPLETION_EVENT, LIMIT);
     printf("a message: %s\n", memory + 48);
     printf("and this was written before it: %s\n", memory);
-    next(DAT_CONNECTION_EVENT_DISCONNECTED, LIMIT);
+    wait_for(DAT_CONNECTION_EVENT_DISCONNECTED, LIMIT);
 }
 /* ANCHOR_END: server */
 
@@ -137,13 +137,13 @@ static void call(const char *address)
     DAT_EVENT event;
 
     if (inet_pton(AF_INET, address, &server.sin_addr) != 1) {
-        fprintf(stderr, "%s is no IPv4 address\n", address);
+        fprintf(stderr, "%s is not an IPv4 address\n", address);
         exit(1);
     }
     check("dat_ep_connect", dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&server, QUALIFIER, LIMIT, 6, "hello",
                                            DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
-    event = next(DAT_CONNECTION_EVENT_ESTABLISHED, LIMIT);
-    /* What a peer says may be anything. */
+    event = wait_for(DAT_CONNECTION_EVENT_ESTABLISHED, LIMIT);
+    /* The peer may send anything. */
     if (event.event_data.connect_event_data.private_data_size < (DAT_COUNT)sizeof offer) {
         fprintf(stderr, "the server offers nothing\n");
         exit(1);
@@ -152,7 +152,7 @@ static void call(const char *address)
     remote.virtual_address = be64toh(offer.address);
     remote.rmr_context = ntohl(offer.key);
 
-    /* What is posted is carried out in this order; the message arrives after what was written before it. */
+    /* Operations are performed in the order of their posts: the message arrives after the write. */
     strcpy(memory, "RDMA was here");
     strcpy(memory + 16, "look");
     check("dat_ep_post_rdma_write", dat_ep_post_rdma_write(ep, 1, &data, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
@@ -160,11 +160,11 @@ static void call(const char *address)
     remote.virtual_address += 32;
     check("dat_ep_post_rdma_read", dat_ep_post_rdma_read(ep, 1, &answer, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
     for (int i = 0; i < 3; i++)
-        next(DAT_DTO_COMPLETION_EVENT, LIMIT);
+        wait_for(DAT_DTO_COMPLETION_EVENT, LIMIT);
     printf("the server's memory says: %s\n", memory + 32);
 
     check("dat_ep_disconnect", dat_ep_disconnect(ep, DAT_CLOSE_GRACEFUL_FLAG));
-    next(DAT_CONNECTION_EVENT_DISCONNECTED, LIMIT);
+    wait_for(DAT_CONNECTION_EVENT_DISCONNECTED, LIMIT);
 }
 /* ANCHOR_END: client */
 
@@ -180,7 +180,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: hello server [IA] | hello client ADDRESS [IA]\n");
         return 2;
     }
-    /* Everything that was made on it goes with it. */
+    /* An abrupt close also frees all objects of the IA. */
     check("dat_ia_close", dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
     return 0;
 }

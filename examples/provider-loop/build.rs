@@ -1,4 +1,5 @@
-//! The tests load the provider, and it looks for the registry's symbols in the program: see `registry/src/abi.rs`.
+//! Exports the registry's symbols from the test programs: the provider that the tests load looks
+//! for them there (see `registry/src/abi.rs`).
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

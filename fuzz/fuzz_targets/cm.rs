@@ -1,9 +1,13 @@
-//! Messages of connection management from a peer, and a consumer's calls between them: never a panic, one end
-//! told of each connection and then its release, tables that are empty when all connections have been
-//! forgotten and their time is over.
+//! Sends messages of connection management from a peer, with calls of a consumer between them.
+//! Checks:
 //!
-//! The input is steps in a short form. A message starts as a right answer to something that was said, or as a
-//! right REQ, since the fuzzer would not find IDs by chance; then octets of it are changed.
+//! - There is no panic.
+//! - Each connection reports one end, and after that its release.
+//! - The tables are empty after all connections were forgotten and have expired.
+//!
+//! The input is a list of steps in a short form. A message starts as a valid reply to a message
+//! sent before, or as a valid REQ, because the fuzzer would not find the IDs by chance. Then some
+//! of its octets are changed.
 #![no_main]
 
 use std::collections::HashMap;
@@ -17,10 +21,10 @@ use wire::rocev2::{PathMtu, Psn};
 
 const PORT: u16 = 7174;
 const BACKLOG: usize = 4;
-/// Of all our queue pairs: DREQs must name it.
+/// The number of all our queue pairs. DREQs must contain it.
 const QPN: u32 = 0x11_2233;
-/// Where the fields of a message begin.
-const BODY: usize = 24;
+/// Offset of the fields of a message.
+const BODY_OFFSET: usize = 24;
 
 fuzz_target!(|data: &[u8]| {
     let mut fuzz = Fuzz {
@@ -28,19 +32,19 @@ fuzz_target!(|data: &[u8]| {
         cm: Cm::new(Cfg::new(5, 7), random(1)),
         caller: Cm::new(Cfg::new(6, 8), random(2)),
         conns: vec![],
-        told: HashMap::new(),
-        said: vec![],
+        reported: HashMap::new(),
+        sent: vec![],
     };
     fuzz.cm.listen(PORT, BACKLOG).unwrap();
     let mut rest = data;
     while let Some((&[step, pick], after)) = rest.split_first_chunk() {
         rest = fuzz.step(step, pick.into(), after);
-        fuzz.look();
+        fuzz.take_output();
     }
     fuzz.end();
 });
 
-/// The same in each run.
+/// A generator with the same numbers in each run.
 fn random(seed: u64) -> Random {
     let mut state = seed;
     Box::new(move || {
@@ -53,16 +57,16 @@ fn random(seed: u64) -> Random {
 struct Fuzz {
     now: Instant,
     cm: Cm,
-    /// Makes the REQs.
+    /// Creates the REQs.
     caller: Cm,
     conns: Vec<ConnId>,
-    /// Whether the last of a connection was told, and whether it was released.
-    told: HashMap<ConnId, (bool, bool)>,
-    said: Vec<[u8; MAD_SIZE]>,
+    /// For each connection, whether its end and its release were reported.
+    reported: HashMap<ConnId, (bool, bool)>,
+    sent: Vec<[u8; MAD_SIZE]>,
 }
 
 impl Fuzz {
-    /// One step; what is left of the input.
+    /// Performs one step and returns the rest of the input.
     fn step<'a>(&mut self, step: u8, pick: usize, rest: &'a [u8]) -> &'a [u8] {
         let now = self.now;
         let conn = (!self.conns.is_empty()).then(|| self.conns[pick % self.conns.len()]);
@@ -79,7 +83,7 @@ impl Fuzz {
             (6, Some(id)) => self.cm.established_by_data(now, id),
             (7, Some(id)) => {
                 self.cm.forget(now, id);
-                self.told.entry(id).or_default().0 = true;
+                self.reported.entry(id).or_default().0 = true;
             }
             (8, _) => {
                 self.now = self.cm.deadline().map_or(now, |due| now.max(due));
@@ -90,7 +94,8 @@ impl Fuzz {
         rest
     }
 
-    /// A message of this kind, some octets of which are changed: how many, from where on, and how.
+    /// Sends a message of this kind with some octets changed. The input gives their number, their
+    /// offset and the changes.
     fn message<'a>(&mut self, kind: u8, pick: usize, rest: &'a [u8]) -> &'a [u8] {
         let mut mad = [0; MAD_SIZE];
         if kind.is_multiple_of(7) {
@@ -99,18 +104,18 @@ impl Fuzz {
         } else {
             mad[..4].copy_from_slice(&[1, 7, 2, 3]);
             mad[17] = 0x10 + kind % 7;
-            mad[BODY..][..4].copy_from_slice(&9_u32.to_be_bytes());
-            if !self.said.is_empty() {
-                // Who said something is addressed in the same transaction.
-                let said = &self.said[pick % self.said.len()];
-                mad[8..16].copy_from_slice(&said[8..16]);
-                mad[BODY + 4..][..4].copy_from_slice(&said[BODY..][..4]);
-                if said[17] != 0x10 {
-                    mad[BODY..][..4].copy_from_slice(&said[BODY + 4..][..4]);
+            mad[BODY_OFFSET..][..4].copy_from_slice(&9_u32.to_be_bytes());
+            if !self.sent.is_empty() {
+                // Addresses the sender of an earlier message in the same transaction.
+                let sent = &self.sent[pick % self.sent.len()];
+                mad[8..16].copy_from_slice(&sent[8..16]);
+                mad[BODY_OFFSET + 4..][..4].copy_from_slice(&sent[BODY_OFFSET..][..4]);
+                if sent[17] != 0x10 {
+                    mad[BODY_OFFSET..][..4].copy_from_slice(&sent[BODY_OFFSET + 4..][..4]);
                 }
             }
             if mad[17] == 0x15 {
-                mad[BODY + 8..][..3].copy_from_slice(&QPN.to_be_bytes()[1..]);
+                mad[BODY_OFFSET + 8..][..3].copy_from_slice(&QPN.to_be_bytes()[1..]);
             }
         }
         let Some((&[count, at], octets)) = rest.split_first_chunk() else { return &[] };
@@ -122,14 +127,14 @@ impl Fuzz {
         rest
     }
 
-    /// Takes what is to be sent and told.
-    fn look(&mut self) {
+    /// Takes the messages to send and the events.
+    fn take_output(&mut self) {
         while let Some(transmit) = self.cm.poll_transmit() {
             assert_eq!((transmit.from, transmit.to), (address(1), address(2)));
-            self.said.push(transmit.mad);
+            self.sent.push(transmit.mad);
         }
         while let Some((id, event)) = self.cm.poll_event() {
-            let (ended, released) = self.told.entry(id).or_default();
+            let (ended, released) = self.reported.entry(id).or_default();
             assert!(!*released, "{event:?}");
             match event {
                 Event::Request(_) => self.conns.push(id),
@@ -152,14 +157,14 @@ impl Fuzz {
     fn end(mut self) {
         for &id in &self.conns {
             self.cm.forget(self.now, id);
-            self.told.entry(id).or_default().0 = true;
+            self.reported.entry(id).or_default().0 = true;
         }
         while let Some(due) = self.cm.deadline() {
             self.now = self.now.max(due);
             self.cm.expire(self.now);
-            self.look();
+            self.take_output();
         }
-        self.look();
+        self.take_output();
         assert!(self.cm.is_empty());
     }
 }

@@ -1,8 +1,11 @@
-//! A UDP datagram from a stranger: never a panic, what parses is written back to the same octets, and an ICRC that was
-//! believed is right for the ID that was found with it.
+//! Parses a UDP datagram from a stranger. Checks:
 //!
-//! The first two octets say which flow, the last ID seen on it, and whether the ICRC is put right, which the fuzzer would not
-//! find by chance.
+//! - There is no panic.
+//! - A parsed packet is emitted as the same octets.
+//! - An accepted ICRC is correct for the ID that was recovered with it.
+//!
+//! The first two octets select the flow, the last ID seen on it, and whether the ICRC is corrected.
+//! The fuzzer would not find a correct ICRC by chance.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -62,7 +65,7 @@ fn parse(bytes: &[u8]) {
     assert_eq!(Packet::parse(&again), Ok(packet));
     assert!(!packet.to_string().is_empty());
 
-    // What is reserved becomes zero.
+    // Reserved fields become zero.
     let mut expected = bytes.to_vec();
     expected[4] &= 0xC0;
     expected[8] &= 0x80;

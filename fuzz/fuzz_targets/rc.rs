@@ -1,9 +1,13 @@
-//! Packets into an established reliable connection: never a panic, never an octet written outside the memory that the peer
-//! may write, every request and receive completed once.
+//! Feeds packets to an established reliable connection. Checks:
 //!
-//! The input is packets in a short form: opcode, distance of the PSN from the one that is expected, flags, and what follows
-//! the BTH. So the fuzzer need not find numbers by chance. Keys are random in each run: where a packet names the region, or
-//! the window, by its number, key and address are put in.
+//! - There is no panic.
+//! - No octet is written outside the memory that the peer may write.
+//! - Every request and every receive completes once.
+//!
+//! The input is a list of packets in a short form: opcode, distance of the PSN from the expected
+//! one, flags, and the octets after the BTH. So the fuzzer need not find numbers by chance. Keys
+//! are random in each run: if a packet names the region or the window by its number, key and
+//! address are inserted.
 #![no_main]
 
 use std::mem::MaybeUninit;
@@ -17,10 +21,10 @@ use rnic::{
 };
 use wire::rocev2::{Bth, Opcode, Packet, PathMtu, Psn, RnrTimer};
 
-const REGION: usize = 1024;
-const GUARD: usize = 64;
-/// Octets of the sink that the window shows: behind all that the sink is for.
-const WINDOW: usize = 10;
+const REGION_BYTES: usize = 1024;
+const GUARD_BYTES: usize = 64;
+/// Octets of the sink that the window covers, after those that the sink itself uses.
+const WINDOW_BYTES: usize = 10;
 const MTU: PathMtu = PathMtu::Octets256;
 
 fuzz_target!(|data: &[u8]| run(data));
@@ -29,20 +33,29 @@ fn run(data: &[u8]) {
     let Some((&flags, mut data)) = data.split_first() else { return };
     let keys = Arc::new(Keys::new());
     let pd = keys.pd();
-    let mut memory = vec![0xA5u8; 2 * REGION + 3 * GUARD].into_boxed_slice();
+    let mut memory = vec![0xA5u8; 2 * REGION_BYTES + 3 * GUARD_BYTES].into_boxed_slice();
     let start = memory.as_mut_ptr();
     let local = Access { local_read: true, local_write: true, ..Access::default() };
     let open = Access { remote_read: true, remote_write: true, remote_atomic: true, ..local };
-    // SAFETY: the memory outlives the regions, which are dropped at the end; it is looked at only then.
+    // SAFETY: the memory outlives the regions, which are dropped at the end, and is read only
+    // afterwards.
     let (exposed, sink) = unsafe {
         (
-            Mr::new(&keys, pd, start.add(GUARD), REGION, open, false).unwrap(),
-            Mr::new(&keys, pd, start.add(2 * GUARD + REGION), REGION, local, false).unwrap(),
+            Mr::new(&keys, pd, start.add(GUARD_BYTES), REGION_BYTES, open, false).unwrap(),
+            Mr::new(
+                &keys,
+                pd,
+                start.add(2 * GUARD_BYTES + REGION_BYTES),
+                REGION_BYTES,
+                local,
+                false,
+            )
+            .unwrap(),
         )
     };
-    let base = start as u64 + GUARD as u64;
+    let base = start as u64 + GUARD_BYTES as u64;
     let sink_at = |offset: usize, len: usize| Segment {
-        addr: base + (REGION + GUARD + offset) as u64,
+        addr: base + (REGION_BYTES + GUARD_BYTES + offset) as u64,
         len: len as u32,
         key: sink.lkey(),
     };
@@ -60,7 +73,7 @@ fn run(data: &[u8]) {
         max_request_segments: 2,
         max_recv_segments: 2,
     };
-    // SAFETY: one thread.
+    // SAFETY: only this thread uses it.
     let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
     let mut now = Instant::now();
     let cfg = RcCfg {
@@ -81,10 +94,15 @@ fn run(data: &[u8]) {
     let mut burst = Burst::new(8, 1 << 16);
 
     let window = Mw::new(&keys, pd, flags & 32 != 0);
-    let shown = sink_at(REGION - WINDOW, WINDOW);
+    let shown = sink_at(REGION_BYTES - WINDOW_BYTES, WINDOW_BYTES);
     let access = Access { remote_read: true, remote_write: true, ..Access::default() };
-    let view =
-        View { region: &sink, addr: shown.addr, len: WINDOW as u64, access, zero_based: true };
+    let view = View {
+        region: &sink,
+        addr: shown.addr,
+        len: WINDOW_BYTES as u64,
+        access,
+        zero_based: true,
+    };
     // SAFETY: as above.
     let key = unsafe {
         qp.post_bind(&BindWr {
@@ -115,7 +133,7 @@ fn run(data: &[u8]) {
         // SAFETY: as above.
         unsafe { qp.post_send(&wr) }.unwrap();
     }
-    // The window is bound before anything comes.
+    // The window is bound before the first packet arrives.
     let mut failed = rc.transmit(now, &mut burst).is_err();
 
     let (mut expected, mut answered) = (cfg.rq_psn, cfg.sq_psn);
@@ -158,7 +176,7 @@ fn run(data: &[u8]) {
     }
     rc.flush();
     assert!(rc.is_drained());
-    // What comes later is answered at most.
+    // After the connection, packets are at most answered.
     let mut rest = rc.into_rest();
     while let Some((_, bytes)) = next() {
         burst.clear();
@@ -169,21 +187,23 @@ fn run(data: &[u8]) {
     }
 
     let mut done = [const { MaybeUninit::<Wc>::uninit() }; 16];
-    // SAFETY: one thread.
+    // SAFETY: only this thread uses it.
     assert_eq!(unsafe { cq.poll(&mut done) }, 9, "each posted work request completes once");
     drop((rest, window, exposed, sink));
     assert_eq!(keys.live(), 0);
-    for guard in [0, GUARD + REGION, 2 * (GUARD + REGION)] {
-        assert_eq!(memory[guard..guard + GUARD], [0xA5; GUARD]);
+    for guard in [0, GUARD_BYTES + REGION_BYTES, 2 * (GUARD_BYTES + REGION_BYTES)] {
+        assert_eq!(memory[guard..guard + GUARD_BYTES], [0xA5; GUARD_BYTES]);
     }
-    // Nothing is ever placed behind the atomic operation's sink but through the window.
-    let behind = &memory[GUARD + REGION + GUARD..][958..REGION - WINDOW];
+    // Only the window permits placement after the sink of the atomic operation.
+    let behind =
+        &memory[GUARD_BYTES + REGION_BYTES + GUARD_BYTES..][958..REGION_BYTES - WINDOW_BYTES];
     assert!(behind.iter().all(|&byte| byte == 0xA5));
 }
 
-/// A BTH before what follows it. Key and address of a region are put where a RETH or AtomicETH is, if its first octet is 1;
-/// those of the window if it is 2; the window's key in an IETH if it is 3. `control`: AckReq, pad, and whether the payload is
-/// made a full one. (The rest of it is for whoever takes the packet: time, an acknowledgement, the end of the connection.)
+/// Puts a BTH before the octets that follow it. The first octet of a RETH or AtomicETH selects: 1
+/// inserts key and address of the region, 2 those of the window. 3 in an IETH inserts the window's
+/// key. `control` has AckReq, pad, and whether the payload is extended to a full one. The caller
+/// uses its other bits: time, an acknowledgement, the end of the connection.
 fn packet(
     (code, psn, control): (u8, Psn, u8),
     body: &[u8],

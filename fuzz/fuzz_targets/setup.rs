@@ -1,5 +1,8 @@
-//! Bytes from a stranger into both roles of MPA setup: never a panic, never more octets taken than were asked for, and an
-//! answer to whatever is taken for a request.
+//! Feeds octets from a stranger to both roles of MPA setup. Checks:
+//!
+//! - There is no panic.
+//! - Neither role takes more octets than it requested.
+//! - Every accepted request gets a reply.
 #![no_main]
 
 use std::time::Instant;
@@ -26,15 +29,15 @@ fuzz_target!(|data: &[u8]| {
                 let (reply, _) =
                     request.accept(offer, request.private().get(..16).unwrap_or(&[])).unwrap();
                 let (mut initiator, _) = Initiator::new(offer, &[], now).unwrap();
-                // What we say, we understand.
-                let mut said = &reply[..];
+                // We understand our own messages.
+                let mut sent = &reply[..];
                 loop {
-                    let (octets, later) = said.split_at(initiator.wants());
+                    let (octets, later) = sent.split_at(initiator.wants());
                     if initiator.feed(octets).is_some() {
                         assert!(later.is_empty());
                         break;
                     }
-                    said = later;
+                    sent = later;
                 }
                 request.reject(b"no").unwrap();
             }

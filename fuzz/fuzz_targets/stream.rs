@@ -1,9 +1,13 @@
-//! Bytes into an established connection, with and without CRC: never a panic, never an octet written outside the memory
-//! that the peer may write, every request and receive completed at the end.
+//! Feeds octets to an established connection, with and without CRC. Checks:
 //!
-//! The input is frames in a short form (length, then ULPDU), which are given the MPA framing here, so that the fuzzer need
-//! not find lengths, pads and CRCs by chance; the first octet says how all this is done. STags are random in each run:
-//! where a frame names the region, or the window, by its number, the STag is put in.
+//! - There is no panic.
+//! - No octet is written outside the memory that the peer may write.
+//! - Every request and every receive has completed at the end.
+//!
+//! The input is a list of frames in a short form (length, then ULPDU). They get their MPA framing
+//! here, so that the fuzzer need not find lengths, pads and CRCs by chance. The first octet has the
+//! options. STags are random in each run: if a frame names the region or the window by its number,
+//! the STag is inserted.
 #![no_main]
 
 use std::cell::RefCell;
@@ -16,13 +20,13 @@ use rnic::{
     Stream, StreamCfg, TxVec, View, Wc,
 };
 
-const REGION: usize = 256;
-const GUARD: usize = 64;
-/// Octets of the sink that the window shows: behind all that the sink is for.
-const WINDOW: usize = 10;
+const REGION_BYTES: usize = 256;
+const GUARD_BYTES: usize = 64;
+/// Octets of the sink that the window covers, after those that the sink itself uses.
+const WINDOW_BYTES: usize = 10;
 
 thread_local! {
-    /// Large, and as in an adapter the same for all streams.
+    /// They are large and, as in an adapter, shared by all streams.
     static VECS: RefCell<(TxVec, RxVec)> = RefCell::default();
 }
 
@@ -35,20 +39,29 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
 
     let keys = Arc::new(Keys::new());
     let pd = keys.pd();
-    let mut memory = vec![0xA5u8; 2 * REGION + 3 * GUARD].into_boxed_slice();
+    let mut memory = vec![0xA5u8; 2 * REGION_BYTES + 3 * GUARD_BYTES].into_boxed_slice();
     let start = memory.as_mut_ptr();
     let local = Access { local_read: true, local_write: true, ..Access::default() };
     let open = Access { remote_read: true, remote_write: true, remote_atomic: true, ..local };
-    // SAFETY: the memory outlives the regions, which are dropped at the end; it is looked at only then.
+    // SAFETY: the memory outlives the regions, which are dropped at the end, and is read only
+    // afterwards.
     let (exposed, sink) = unsafe {
         (
-            Mr::new(&keys, pd, start.add(GUARD), REGION, open, false).unwrap(),
-            Mr::new(&keys, pd, start.add(2 * GUARD + REGION), REGION, local, false).unwrap(),
+            Mr::new(&keys, pd, start.add(GUARD_BYTES), REGION_BYTES, open, false).unwrap(),
+            Mr::new(
+                &keys,
+                pd,
+                start.add(2 * GUARD_BYTES + REGION_BYTES),
+                REGION_BYTES,
+                local,
+                false,
+            )
+            .unwrap(),
         )
     };
-    let base = start as u64 + GUARD as u64;
+    let base = start as u64 + GUARD_BYTES as u64;
     let sink_at = |offset: usize, len: usize| Segment {
-        addr: base + (REGION + GUARD + offset) as u64,
+        addr: base + (REGION_BYTES + GUARD_BYTES + offset) as u64,
         len: len as u32,
         key: sink.lkey(),
     };
@@ -66,13 +79,18 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
         max_request_segments: 2,
         max_recv_segments: 2,
     };
-    // SAFETY: one thread.
+    // SAFETY: only this thread uses it.
     let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
     let window = Mw::new(&keys, pd, flags & 32 != 0);
-    let shown = sink_at(240, WINDOW);
+    let shown = sink_at(240, WINDOW_BYTES);
     let access = Access { remote_read: true, remote_write: true, ..Access::default() };
-    let view =
-        View { region: &sink, addr: shown.addr, len: WINDOW as u64, access, zero_based: true };
+    let view = View {
+        region: &sink,
+        addr: shown.addr,
+        len: WINDOW_BYTES as u64,
+        access,
+        zero_based: true,
+    };
     // SAFETY: as above.
     let key = unsafe {
         qp.post_bind(&BindWr {
@@ -130,7 +148,7 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
             if raw { frame.to_vec() } else { fpdu(frame, crc, (exposed.rkey(), base), key) };
         failed = match direct {
             false => stream.rx_bytes(&bytes).is_err(),
-            true => portions(&mut stream, rx, &bytes).is_err(),
+            true => feed_in_place(&mut stream, rx, &bytes).is_err(),
         };
         match stream.tx(tx) {
             Ok(n) => stream.tx_done(tx, n.min(usize::from(len))),
@@ -144,21 +162,21 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     assert!(stream.is_drained());
 
     let mut done = [const { MaybeUninit::<Wc>::uninit() }; 8];
-    // SAFETY: one thread.
+    // SAFETY: only this thread uses it.
     assert_eq!(unsafe { cq.poll(&mut done) }, 7, "each posted work request completes once");
     drop((window, exposed, sink));
     assert_eq!(keys.live(), 0);
-    for guard in [0, GUARD + REGION, 2 * (GUARD + REGION)] {
-        assert_eq!(memory[guard..guard + GUARD], [0xA5; GUARD]);
+    for guard in [0, GUARD_BYTES + REGION_BYTES, 2 * (GUARD_BYTES + REGION_BYTES)] {
+        assert_eq!(memory[guard..guard + GUARD_BYTES], [0xA5; GUARD_BYTES]);
     }
-    // Nothing is ever placed behind the second read's sink but through the window.
-    let behind = &memory[GUARD + REGION + GUARD..][230..REGION];
-    assert_eq!((&behind[..10], &behind[10 + WINDOW..]), (&[0xA5; 10][..], &[0xA5; 6][..]));
+    // Only the window permits placement after the sink of the second read.
+    let behind = &memory[GUARD_BYTES + REGION_BYTES + GUARD_BYTES..][230..REGION_BYTES];
+    assert_eq!((&behind[..10], &behind[10 + WINDOW_BYTES..]), (&[0xA5; 10][..], &[0xA5; 6][..]));
 }
 
-/// MPA framing around a ULPDU. STag and address of a region are put where a tagged segment, a READ request or an atomic
-/// request has them, if the first octet there is 1; those of the window if it is 2. If it is 3 the window's STag alone is,
-/// which a SEND may invalidate.
+/// Frames a ULPDU for MPA. The first octet of the STag of a tagged segment, a READ request or an
+/// atomic request selects: 1 inserts STag and address of the region, 2 those of the window. 3
+/// inserts only the window's STag, which a SEND may invalidate.
 fn fpdu(ulpdu: &[u8], crc: bool, region: (u32, u64), window: u32) -> Vec<u8> {
     let mut bytes = (ulpdu.len() as u16).to_be_bytes().to_vec();
     bytes.extend_from_slice(ulpdu);
@@ -182,7 +200,7 @@ fn fpdu(ulpdu: &[u8], crc: bool, region: (u32, u64), window: u32) -> Vec<u8> {
     bytes
 }
 
-/// Bit by bit: an implementation of its own.
+/// An independent implementation, bit by bit.
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc: u32, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| {
@@ -191,14 +209,18 @@ fn crc32c(bytes: &[u8]) -> u32 {
     })
 }
 
-/// As from a socket: to where the stream wants it.
-fn portions(stream: &mut Stream, rx: &mut RxVec, mut bytes: &[u8]) -> Result<(), rnic::Failure> {
+/// Feeds octets as from a socket, to the place that the stream wants.
+fn feed_in_place(
+    stream: &mut Stream,
+    rx: &mut RxVec,
+    mut bytes: &[u8],
+) -> Result<(), rnic::Failure> {
     while !bytes.is_empty() {
         stream.rx(rx)?;
         let mut n = 0;
         for place in rx.iov() {
             let (now, later) = bytes.split_at(place.iov_len.min(bytes.len()));
-            // SAFETY: valid until the stream is called again.
+            // SAFETY: the place is valid until the stream is called again.
             unsafe {
                 place.iov_base.cast::<u8>().copy_from_nonoverlapping(now.as_ptr(), now.len())
             };

@@ -1,9 +1,9 @@
-//! Exporting with the symbol version that programs linked against the original ask for.
+//! Exports functions with the symbol version that programs linked against OFED's library require.
 
-/// Exports C functions as `name@@VERSION`. A panic does not leave them (`registry::boundary`).
+/// Exports C functions as `name@@VERSION`. Panics do not leave them (`registry::boundary`).
 ///
-/// The `.symver` directive has to be in the same object file as the function: this macro puts it into the same
-/// module. The library's `.map` file declares the version.
+/// The `.symver` directive must be in the same object file as the function, so this macro puts it
+/// into the same module. The library's `.map` file declares the version.
 #[macro_export]
 macro_rules! export {
     ($version:literal; $($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> DAT_RETURN $body:block)*) => {$(
@@ -16,7 +16,7 @@ macro_rules! export {
     )*};
 }
 
-/// Gives an exported function its version.
+/// Assigns the symbol version to an exported function.
 #[macro_export]
 macro_rules! version {
     ($version:literal, $name:ident) => {

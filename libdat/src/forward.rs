@@ -1,83 +1,86 @@
-//! Functions that go to the provider behind their first argument.
+//! Functions that are forwarded to the provider of their first argument.
 //!
-//! The handle is checked (never followed blindly), an IA's integer becomes the provider's handle, and the call goes
-//! through the provider's table.
+//! The handle is checked before any access through it, an IA's integer is translated to the
+//! provider's handle, and the call goes through the provider's table.
 
 use dat_sys::*;
 use registry::{ia, table_of};
 
-/// What a function expects as its first argument.
+/// The kind of handle that a function expects as its first argument.
 #[derive(Debug)]
-pub struct Kind {
-    /// The object behind the handle.
+pub struct HandleKind {
+    /// Translates the handle to the address of its object.
     object: fn(DAT_HANDLE) -> Option<DAT_HANDLE>,
-    /// The subtype of DAT_INVALID_HANDLE for a handle that is none; measured on libdat2 2.1.10.
+    /// The subtype of DAT_INVALID_HANDLE for an invalid handle, as measured on libdat2 2.1.10.
     subtype: DAT_RETURN_SUBTYPE,
 }
 
-impl Kind {
-    const fn plain(subtype: DAT_RETURN_SUBTYPE) -> Kind {
-        Kind { object: Some, subtype }
+impl HandleKind {
+    const fn of_object(subtype: DAT_RETURN_SUBTYPE) -> HandleKind {
+        HandleKind { object: Some, subtype }
     }
 
-    /// The object and its provider's table.
+    /// Returns the object and its provider's table.
     #[inline]
     pub fn find(&self, handle: DAT_HANDLE) -> Option<(DAT_HANDLE, *const DAT_PROVIDER)> {
         let object = (self.object)(handle)?;
         Some((object, table_of(object)?))
     }
 
-    /// What a handle that is none is answered, in the numbers of 2.0.
+    /// The status for an invalid handle, in the numbers of 2.0.
     pub const fn invalid(&self) -> DAT_RETURN {
         DAT_ERROR(DAT_INVALID_HANDLE, self.subtype)
     }
 }
 
 /// An interface adapter.
-pub const IA: Kind = Kind { object: ia::provider_ia, subtype: DAT_INVALID_HANDLE_IA };
-/// Anything.
-pub const ANY: Kind = Kind { object: ia::object, subtype: DAT_INVALID_HANDLE1 };
+pub const IA: HandleKind = HandleKind { object: ia::provider_ia, subtype: DAT_INVALID_HANDLE_IA };
+/// Any object.
+pub const ANY: HandleKind = HandleKind { object: ia::object, subtype: DAT_INVALID_HANDLE1 };
 /// A consumer notification object.
-pub const CNO: Kind = Kind::plain(DAT_INVALID_HANDLE_CNO);
+pub const CNO: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_CNO);
 /// A connection request.
-pub const CR: Kind = Kind::plain(DAT_INVALID_HANDLE_CR);
+pub const CR: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_CR);
 /// A common service point.
-pub const CSP: Kind = Kind::plain(DAT_INVALID_HANDLE_CSP);
+pub const CSP: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_CSP);
 /// An endpoint.
-pub const EP: Kind = Kind::plain(DAT_INVALID_HANDLE_EP);
+pub const EP: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_EP);
 /// An event dispatcher.
-pub const EVD: Kind = Kind::plain(DAT_INVALID_HANDLE_EVD_REQUEST);
+pub const EVD: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_EVD_REQUEST);
 /// A local memory region.
-pub const LMR: Kind = Kind::plain(DAT_INVALID_HANDLE_LMR);
+pub const LMR: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_LMR);
 /// A public service point.
-pub const PSP: Kind = Kind::plain(DAT_INVALID_HANDLE_PSP);
+pub const PSP: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_PSP);
 /// A protection zone.
-pub const PZ: Kind = Kind::plain(DAT_INVALID_HANDLE_PZ);
+pub const PZ: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_PZ);
 /// A remote memory region.
-pub const RMR: Kind = Kind::plain(DAT_INVALID_HANDLE_RMR);
+pub const RMR: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_RMR);
 /// A reserved service point.
-pub const RSP: Kind = Kind::plain(DAT_INVALID_HANDLE_RSP);
+pub const RSP: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_RSP);
 /// A shared receive queue.
-pub const SRQ: Kind = Kind::plain(DAT_INVALID_HANDLE_SRQ);
+pub const SRQ: HandleKind = HandleKind::of_object(DAT_INVALID_HANDLE_SRQ);
 
-/// Defines and exports functions that go to a provider, one a line: the name, the kind of the first argument, the other
-/// arguments, the place in the table. `DAT_PROVIDER` and the types of the arguments are those where it is called.
+/// Defines and exports functions that are forwarded to a provider. Each line has the name, the kind
+/// of the first argument, the other arguments and the entry of the table. `DAT_PROVIDER` and the
+/// argument types are those in scope at the call.
 #[macro_export]
 macro_rules! forward {
     ($version:literal; $($name:ident($kind:ident $(, $arg:ident: $type:ty)*) => $slot:ident;)*) => {$(
         $crate::export! {
             $version;
             #[doc = concat!("`", stringify!($name), "`.")]
-            #[allow(clippy::too_many_arguments)] // the standard's prototypes
+            #[allow(clippy::too_many_arguments)] // The prototypes are the standard's.
             fn $name(handle: DAT_HANDLE $(, $arg: $type)*) -> DAT_RETURN {
                 let kind = const { $crate::forward::$kind };
                 let Some((object, table)) = kind.find(handle) else {
                     return crate::LIBRARY.status(kind.invalid());
                 };
                 let table: *const DAT_PROVIDER = table.cast();
-                // SAFETY: the table of a registered provider of this version, which an open IA keeps in memory.
+                // SAFETY: this is the table of a registered provider of this version, which an open
+                // IA keeps in memory.
                 match unsafe { (*table).$slot } {
-                    // SAFETY: the provider's own function and object; the other arguments are the consumer's word.
+                    // SAFETY: this calls the provider's function with its own object. The consumer
+                    // guarantees the other arguments.
                     Some(function) => unsafe { function(object $(, $arg)*) },
                     None => crate::LIBRARY.status(DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE)),
                 }

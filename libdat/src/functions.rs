@@ -1,7 +1,8 @@
-//! What uDAPL 1.2 and 2.0 both have, with the same arguments but for what pointers lead to.
+//! The functions that uDAPL 1.2 and 2.0 have with the same arguments. The structures behind
+//! pointers may differ.
 
-/// Defines and exports the functions that both versions have with the same arguments, with the types of where it is
-/// called.
+/// Defines and exports the functions that both versions have with the same arguments, with the
+/// types in scope at the call.
 #[macro_export]
 macro_rules! functions {
     ($version:literal) => {
@@ -92,12 +93,13 @@ macro_rules! functions {
         $crate::export! {
             $version;
 
-            /// dat_ia_open, with the version and the thread safety that the consumer was compiled for.
+            /// dat_ia_open, with the version and the thread safety that the consumer was compiled
+            /// for.
             ///
             /// # Safety
             ///
-            /// That of [`Library::open`]($crate::Library::open).
-            #[allow(clippy::too_many_arguments)] // the standard's prototype
+            /// As for [`Library::open`]($crate::Library::open).
+            #[allow(clippy::too_many_arguments)] // The prototype is the standard's.
             fn dat_ia_openv(
                 name: DAT_NAME_PTR,
                 async_evd_qlen: DAT_COUNT,
@@ -107,7 +109,7 @@ macro_rules! functions {
                 minor: u32,
                 threadsafe: DAT_BOOLEAN,
             ) -> DAT_RETURN {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller fulfils the contract of this function.
                 unsafe { crate::LIBRARY.open(name, async_evd_qlen, async_evd, ia, major, minor, threadsafe) }
             }
 
@@ -115,7 +117,7 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// None of its own: any handle is answered.
+            /// No requirements: every handle is checked.
             fn dat_ia_close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
                 crate::LIBRARY.close(ia, flags)
             }
@@ -124,49 +126,49 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// That of [`Library::list_providers`]($crate::Library::list_providers).
+            /// As for [`Library::list_providers`]($crate::Library::list_providers).
             fn dat_registry_list_providers(
                 max: DAT_COUNT,
                 count: *mut DAT_COUNT,
                 infos: *mut *mut DAT_PROVIDER_INFO,
             ) -> DAT_RETURN {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller fulfils the contract of this function.
                 unsafe { crate::LIBRARY.list_providers(max, count, infos) }
             }
 
-            /// dat_registry_add_provider: a provider announces itself.
+            /// dat_registry_add_provider: registers a provider.
             ///
             /// # Safety
             ///
-            /// That of [`Library::add_provider`]($crate::Library::add_provider).
+            /// As for [`Library::add_provider`]($crate::Library::add_provider).
             fn dat_registry_add_provider(
                 table: *const DAT_PROVIDER,
                 info: *const DAT_PROVIDER_INFO,
             ) -> DAT_RETURN {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller fulfils the contract of this function.
                 unsafe { crate::LIBRARY.add_provider(table.cast(), info) }
             }
 
-            /// dat_registry_remove_provider: a provider takes its leave.
+            /// dat_registry_remove_provider: unregisters a provider.
             ///
             /// # Safety
             ///
-            /// That of [`Library::remove_provider`]($crate::Library::remove_provider).
+            /// As for [`Library::remove_provider`]($crate::Library::remove_provider).
             fn dat_registry_remove_provider(
                 table: *const DAT_PROVIDER,
                 info: *const DAT_PROVIDER_INFO,
             ) -> DAT_RETURN {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller fulfils the contract of this function.
                 unsafe { crate::LIBRARY.remove_provider(table.cast(), info) }
             }
 
-            /// dats_get_ia_handle: the consumer's IA handle to the provider's.
+            /// dats_get_ia_handle: converts between the consumer's IA handle and the provider's.
             ///
             /// # Safety
             ///
-            /// That of [`Library::get_ia_handle`]($crate::Library::get_ia_handle).
+            /// As for [`Library::get_ia_handle`]($crate::Library::get_ia_handle).
             fn dats_get_ia_handle(handle: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller fulfils the contract of this function.
                 unsafe { crate::LIBRARY.get_ia_handle(handle, out) }
             }
 
@@ -174,13 +176,13 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// That of [`Library::strerror`]($crate::Library::strerror).
+            /// As for [`Library::strerror`]($crate::Library::strerror).
             fn dat_strerror(
                 status: DAT_RETURN,
                 type_name: *mut *const std::ffi::c_char,
                 subtype_name: *mut *const std::ffi::c_char,
             ) -> DAT_RETURN {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller fulfils the contract of this function.
                 unsafe { crate::LIBRARY.strerror(status, type_name, subtype_name) }
             }
         }

@@ -1,10 +1,12 @@
-//! What the two C libraries share: libdat.so.1 (`v1`, uDAPL 1.2) and libdat2.so.2 (`v2`, uDAPL 2.0).
+//! The common part of the two C libraries: libdat.so.1 (`v1`, uDAPL 1.2) and libdat2.so.2 (`v2`,
+//! uDAPL 2.0).
 //!
-//! Functions that concern an object go to the provider behind its handle ([`forward!`]); a [`Library`] answers the
-//! others from the registry. [`functions!`] defines all that both versions have; each is exported under the library's
-//! symbol version ([`export!`]). The library that calls these macros has a `static LIBRARY: Library` at its root.
+//! Functions on an object are forwarded to the provider of its handle ([`forward!`]). A [`Library`]
+//! implements the others with the registry. [`functions!`] defines all functions that both versions
+//! have. Each is exported under the library's symbol version ([`export!`]). A library that uses
+//! these macros has a `static LIBRARY: Library` at its root.
 
-#![expect(clippy::crate_in_macro_def, reason = "LIBRARY is the calling library's")]
+#![expect(clippy::crate_in_macro_def, reason = "LIBRARY belongs to the calling library")]
 
 mod export;
 pub mod forward;

@@ -1,4 +1,4 @@
-//! The functions that the registry answers itself.
+//! The functions that the registry itself implements.
 
 use std::ffi::{CStr, c_char};
 use std::hint::black_box;
@@ -8,12 +8,12 @@ use registry::dynamic::Interface;
 use registry::status::in_version;
 use registry::{Builtin, Host, Registry, Request, Wanted, abi};
 
-/// A C library: its registry, and the version of the API that its functions have.
+/// A C library: its registry and the API version of its functions.
 #[derive(Debug)]
 pub struct Library {
     /// Its registry.
     pub registry: Registry,
-    /// Major version of its API. Only providers of that version can be called through its functions.
+    /// Major version of its API. Its functions can call only providers of that version.
     major: u32,
 }
 
@@ -22,55 +22,55 @@ pub const fn invalid(argument: DAT_RETURN_SUBTYPE) -> DAT_RETURN {
     DAT_ERROR(DAT_INVALID_PARAMETER, argument)
 }
 
-/// A name that a consumer passes: at most 255 bytes. `None` for null, a longer one, or one that is not UTF-8.
+/// The name that a consumer passes, at most 255 bytes. `None` if it is null, longer or not UTF-8.
 ///
 /// # Safety
 ///
-/// Null or NUL-terminated.
+/// `name` must be null or NUL-terminated.
 pub unsafe fn ia_name<'a>(name: *const c_char) -> Option<&'a str> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: as promised.
+    // SAFETY: `name` is not null, so the caller guarantees that it is NUL-terminated.
     let name = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
     (name.len() < DAT_NAME_MAX_LENGTH).then_some(name)
 }
 
-/// Room for what the registry allocates in a call, with its file and the adapter that it has a provider open:
-/// more than they take. In what is made of boxes and strings an allocation that fails ends the process, so
-/// this is asked before.
-const ROOM: usize = 1 << 20;
+/// Octets that must be available before a call that allocates. The registry, its file and the
+/// opened adapter allocate less than this. Boxes and strings abort the process when an allocation
+/// fails, so the memory is checked for beforehand.
+const MEMORY_RESERVE_BYTES: usize = 1 << 20;
 
-/// Whether there is that room. Another thread may take the last of it a moment later.
-fn has_room() -> bool {
-    let mut room: Vec<u8> = Vec::new();
-    let has = room.try_reserve_exact(ROOM).is_ok();
-    // What nobody uses need not be allocated.
-    black_box(room.as_mut_ptr());
+/// Whether that memory is available. Another thread may use it up a moment later.
+fn has_memory() -> bool {
+    let mut reserve: Vec<u8> = Vec::new();
+    let has = reserve.try_reserve_exact(MEMORY_RESERVE_BYTES).is_ok();
+    // Without this use, the compiler could remove the allocation.
+    black_box(reserve.as_mut_ptr());
     has
 }
 
 const NO_MEMORY: DAT_RETURN = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
 
 impl Library {
-    /// The library of an API version, with the providers linked into it, which are tried after the entries of the
-    /// registry file.
+    /// The library of an API version, with the providers linked into it. These are tried after the
+    /// entries of the registry file.
     pub const fn new(major: u32, builtins: &'static [Builtin]) -> Library {
         Library { registry: Registry::new(builtins), major }
     }
 
-    /// A status in the numbers of 2.0, as this library's consumers know it.
+    /// Converts a status in the numbers of 2.0 to the numbers of this library's consumers.
     pub fn status(&self, status: DAT_RETURN) -> DAT_RETURN {
         in_version(self.major, status)
     }
 
-    /// dat_ia_openv. A version with another major number than the library's is not found, whatever the registry has:
-    /// its providers have other structures.
+    /// dat_ia_openv. A version with another major number than the library's is never found, because
+    /// the structures of its providers differ.
     ///
     /// # Safety
     ///
-    /// C: `name` is NUL-terminated, the out arguments can be written; null is answered.
-    #[allow(clippy::too_many_arguments)] // the standard's prototype
+    /// `name` is null or NUL-terminated. The out arguments are null or writable.
+    #[allow(clippy::too_many_arguments)] // The prototype is the standard's.
     pub unsafe fn open(
         &self,
         name: *const c_char,
@@ -81,7 +81,7 @@ impl Library {
         minor: u32,
         threadsafe: DAT_BOOLEAN,
     ) -> DAT_RETURN {
-        // SAFETY: null or NUL-terminated.
+        // SAFETY: the caller guarantees that `name` is null or NUL-terminated.
         let Some(name) = (unsafe { ia_name(name) }) else {
             return self.status(invalid(DAT_INVALID_ARG1));
         };
@@ -94,18 +94,18 @@ impl Library {
         if major != self.major {
             return self.status(DAT_ERROR(DAT_PROVIDER_NOT_FOUND, DAT_MAJOR_NOT_FOUND));
         }
-        if !has_room() {
+        if !has_memory() {
             return self.status(NO_MEMORY);
         }
         let request = Request {
             wanted: Wanted { name, major, minor, threadsafe: threadsafe != DAT_FALSE },
             async_evd_qlen,
-            // SAFETY: not null.
+            // SAFETY: it is not null, so the caller guarantees that it can be accessed.
             async_evd: unsafe { async_evd.read() },
         };
         match self.registry.open(&request) {
             Ok(opened) => {
-                // SAFETY: neither is null.
+                // SAFETY: neither is null, so the caller guarantees that both are writable.
                 unsafe {
                     async_evd.write(opened.async_evd);
                     ia_handle.write(opened.ia);
@@ -121,13 +121,14 @@ impl Library {
         registry::close(ia, flags)
     }
 
-    /// dat_registry_list_providers: the first `max` interfaces, those of this version first
-    /// ([`registry::List::interfaces_for`]); `count` is how many, and how many there are if the call is
-    /// refused.
+    /// dat_registry_list_providers: writes the first `max` interfaces, those of this version first
+    /// ([`registry::List::interfaces_for`]). `count` receives the number of interfaces written, or
+    /// the number of all interfaces if the call fails.
     ///
     /// # Safety
     ///
-    /// C: `count` can be written; `infos` holds `max` pointers to records; null is answered.
+    /// `count` is null or writable. `infos` is null or holds `max` pointers, each null or to a
+    /// record.
     pub unsafe fn list_providers(
         &self,
         max: DAT_COUNT,
@@ -137,12 +138,12 @@ impl Library {
         if count.is_null() {
             return self.status(invalid(DAT_INVALID_ARG2));
         }
-        if !has_room() {
+        if !has_memory() {
             return self.status(NO_MEMORY);
         }
         let interfaces = self.registry.list().interfaces_for(self.major, &Host::of_process());
-        // What a refusal leaves there: how much room is needed.
-        // SAFETY: not null.
+        // If the call fails, this is the room that the caller needs. SAFETY: `count` is not null,
+        // so the caller guarantees that it is writable.
         unsafe { count.write(interfaces.len().try_into().unwrap_or(DAT_COUNT::MAX)) };
         let Ok(max @ 1..) = usize::try_from(max) else {
             return self.status(invalid(DAT_INVALID_ARG1));
@@ -151,7 +152,7 @@ impl Library {
             return self.status(invalid(DAT_INVALID_ARG3));
         }
         let filled = max.min(interfaces.len());
-        // SAFETY: `max` pointers, as the consumer says.
+        // SAFETY: `infos` is not null, so the caller guarantees `max` pointers.
         let infos = unsafe { std::slice::from_raw_parts(infos, filled) };
         if infos.iter().any(|info| info.is_null()) {
             return self.status(invalid(DAT_INVALID_ARG3));
@@ -163,10 +164,10 @@ impl Library {
                 minor: entry.api.minor,
                 threadsafe: entry.threadsafe,
             };
-            // SAFETY: not null; a record, as the consumer says.
+            // SAFETY: `info` is not null, so the caller guarantees that it points to a record.
             unsafe { info.write(interface.to_c()) };
         }
-        // SAFETY: not null.
+        // SAFETY: it is not null, so the caller guarantees that it can be accessed.
         unsafe { count.write(filled.try_into().unwrap_or(DAT_COUNT::MAX)) };
         DAT_SUCCESS
     }
@@ -175,13 +176,13 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// That of [`abi::add_provider`].
+    /// As for [`abi::add_provider`].
     pub unsafe fn add_provider(
         &self,
         table: *const DAT_PROVIDER,
         info: *const DAT_PROVIDER_INFO,
     ) -> DAT_RETURN {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller fulfils the contract of this function.
         self.status(unsafe { abi::add_provider(table, info) })
     }
 
@@ -189,27 +190,27 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// That of [`abi::remove_provider`].
+    /// As for [`abi::remove_provider`].
     pub unsafe fn remove_provider(
         &self,
         table: *const DAT_PROVIDER,
         info: *const DAT_PROVIDER_INFO,
     ) -> DAT_RETURN {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller fulfils the contract of this function.
         self.status(unsafe { abi::remove_provider(table, info) })
     }
 
-    /// dats_get_ia_handle: from a consumer's IA handle to the provider's, and back.
+    /// dats_get_ia_handle: converts between the consumer's IA handle and the provider's.
     ///
     /// # Safety
     ///
-    /// That of [`abi::get_ia_handle`].
+    /// As for [`abi::get_ia_handle`].
     pub unsafe fn get_ia_handle(
         &self,
         handle: DAT_IA_HANDLE,
         out: *mut DAT_IA_HANDLE,
     ) -> DAT_RETURN {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller fulfils the contract of this function.
         self.status(unsafe { abi::get_ia_handle(handle, out) })
     }
 

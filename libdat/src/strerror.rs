@@ -1,4 +1,4 @@
-//! dat_strerror: the names of a status word as C strings that live for ever.
+//! dat_strerror: the names of a status word as static C strings.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
@@ -9,11 +9,12 @@ use dat_sys::*;
 use crate::{Library, invalid};
 
 impl Library {
-    /// dat_strerror: the names of a status's type and subtype; the latter is empty for DAT_NO_SUBTYPE.
+    /// dat_strerror: the names of a status's type and subtype. The latter is empty for
+    /// DAT_NO_SUBTYPE.
     ///
     /// # Safety
     ///
-    /// C: the out arguments can be written; null is answered.
+    /// The out arguments are null or writable.
     pub unsafe fn strerror(
         &self,
         status: DAT_RETURN,
@@ -26,15 +27,16 @@ impl Library {
         if subtype_name.is_null() {
             return self.status(invalid(DAT_INVALID_ARG3));
         }
-        // Asked one by one: of a status with an unknown part the known one is still worth printing.
-        let kind = self.status_names(DAT_GET_TYPE(status)).map(|(kind, _)| interned(kind));
+        // The parts are looked up separately, so that the known part of a status is printed even if
+        // the other one is unknown.
+        let kind = self.status_names(DAT_GET_TYPE(status)).map(|(kind, _)| interned_c_str(kind));
         let subtype =
-            self.status_names(DAT_GET_SUBTYPE(status)).map(|(_, subtype)| interned(subtype));
+            self.status_names(DAT_GET_SUBTYPE(status)).map(|(_, subtype)| interned_c_str(subtype));
         let answer = match (kind, subtype) {
             (Some(_), Some(_)) => DAT_SUCCESS,
             _ => self.status(invalid(DAT_INVALID_ARG1)),
         };
-        // SAFETY: neither is null.
+        // SAFETY: neither is null, so the caller guarantees that both are writable.
         unsafe {
             type_name.write(kind.unwrap_or(c"unknown error").as_ptr());
             subtype_name.write(subtype.unwrap_or(c"unknown minor error").as_ptr());
@@ -43,8 +45,8 @@ impl Library {
     }
 }
 
-/// The C form of a name, made once for each of the 130 names.
-fn interned(name: &'static str) -> &'static CStr {
+/// Converts a name to a C string. Each of the 130 names is converted only once.
+fn interned_c_str(name: &'static str) -> &'static CStr {
     static NAMES: Mutex<BTreeMap<&'static str, &'static CStr>> = Mutex::new(BTreeMap::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     names

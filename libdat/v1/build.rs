@@ -1,4 +1,4 @@
-//! Soname and symbol version of the C library.
+//! Sets the soname and the symbol version of the C library.
 
 fn main() {
     println!("cargo::rerun-if-changed=libdat1.map");
@@ -6,7 +6,7 @@ fn main() {
     for argument in [
         "-soname,libdat.so.1".to_owned(),
         format!("--version-script={directory}/libdat1.map"),
-        // Providers and their threads may outlive a dlclose of this library: it stays.
+        // The library is never unloaded, because providers and their threads may outlive a dlclose.
         "-z,nodelete".to_owned(),
     ] {
         println!("cargo::rustc-cdylib-link-arg=-Wl,{argument}");

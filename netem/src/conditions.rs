@@ -1,14 +1,14 @@
-//! How bad the network is.
+//! The properties of the emulated network.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::Probability;
 
-/// What a [`Link`](crate::Link) does to packets. The default is [`OFF`](Self::OFF).
+/// The properties of a [`Link`](crate::Link). The default is [`OFF`](Self::OFF).
 ///
-/// As text, for a parameter or an environment variable, it is `off` or any of these, separated by commas; the last one
-/// of a key counts:
+/// As text, in a parameter or an environment variable, they are `off` or a list of these keys,
+/// separated by commas. If a key occurs more than once, its last value applies.
 ///
 /// | key | value | default |
 /// |---|---|---|
@@ -19,24 +19,28 @@ use crate::Probability;
 /// | `seed` | a number | 0 |
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Conditions {
-    /// A packet does not arrive.
+    /// The probability that a packet does not arrive.
     pub loss: Probability,
-    /// A packet arrives twice. Both copies take their turn at the rate, and either may be reordered.
+    /// The probability that a packet arrives twice. Each copy takes its share of the rate, and each
+    /// may be reordered.
     pub duplicate: Probability,
-    /// A packet is held back until 1 to [`MAX_OVERTAKERS`](crate::MAX_OVERTAKERS) of those sent after it have overtaken
-    /// it, all of these numbers alike; if fewer than that follow, until
-    /// [`OVERTAKING_TIME`](crate::OVERTAKING_TIME) after it would have arrived.
+    /// The probability that a packet is reordered. It is held back until 1 to
+    /// [`MAX_OVERTAKERS`](crate::MAX_OVERTAKERS) later packets have overtaken it; each number is
+    /// equally likely. If fewer packets follow, it arrives
+    /// [`OVERTAKING_TIME`](crate::OVERTAKING_TIME) after its regular arrival.
     pub reorder: Probability,
-    /// How long a packet travels.
+    /// The time that each packet travels.
     pub delay: Duration,
-    /// How much longer a packet may travel, each duration up to this alike. Alone it changes no order: who catches up
-    /// with the packet before arrives together with it, behind it.
+    /// The maximum additional time of a packet; all values up to it are equally likely. Jitter
+    /// alone does not reorder: a packet that catches up with the one before it arrives together
+    /// with it, after it.
     pub jitter: Duration,
-    /// Bits a second; `None`: no limit.
+    /// Bits per second; `None` means no limit.
     pub rate: Option<NonZeroU64>,
-    /// Packets on their way at one time, those waiting for the rate included; one more is lost.
+    /// The maximum number of packets in flight, including those that wait for the rate. Further
+    /// packets are lost.
     pub limit: usize,
-    /// The same seed and the same calls give the same network.
+    /// The seed of the random numbers. The same seed and the same calls give the same result.
     pub seed: u64,
 }
 
@@ -53,7 +57,7 @@ impl Conditions {
         seed: 0,
     };
 
-    /// Whether it is [`OFF`](Self::OFF), whatever the seed.
+    /// Whether these are [`OFF`](Self::OFF), regardless of the seed.
     pub fn is_off(&self) -> bool {
         *self == Self { seed: self.seed, ..Self::OFF }
     }

@@ -1,14 +1,14 @@
-//! An emulated network, sans-IO: packets and `Instant`s in, packets and deadlines out.
+//! An emulated network without I/O: packets and `Instant`s go in, packets and deadlines come out.
 //!
 //! | file | what |
 //! |---|---|
-//! | `conditions` | how bad the network is: [`Conditions`] |
-//! | `text` | the same as one word: `loss=1%,delay=200us,rate=1gbit,seed=7` |
+//! | `conditions` | the properties of the network: [`Conditions`] |
+//! | `text` | the same properties as text: `loss=1%,delay=200us,rate=1gbit,seed=7` |
 //! | `link` | one direction between two hosts: [`Link`] |
-//! | `chance` | probabilities, and the reproducible source of choices |
+//! | `random` | probabilities, and the reproducible random numbers |
 //!
-//! It runs in tests, under a clock that the test turns, and in production, so that a program can be tested under a bad
-//! network where nobody may configure the host's.
+//! It runs in tests, under a clock that the test controls. It also runs in production, so that a
+//! program can be tested under a bad network on a host whose network the user may not configure.
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -26,12 +26,12 @@
 
 #![forbid(unsafe_code)]
 
-mod chance;
 mod conditions;
 mod link;
+mod random;
 mod text;
 
-pub use chance::Probability;
 pub use conditions::Conditions;
 pub use link::{Counters, Link, MAX_DELAY, MAX_OVERTAKERS, OVERTAKING_TIME};
+pub use random::Probability;
 pub use text::ConditionsError;

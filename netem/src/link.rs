@@ -4,54 +4,55 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::Conditions;
-use crate::chance::Dice;
+use crate::random::SplitMix64;
 
-/// A packet that is reordered is overtaken by at most this many.
+/// The maximum number of packets that overtake a reordered packet.
 pub const MAX_OVERTAKERS: u32 = 8;
-/// How long a packet that is reordered waits for others to overtake it: it is late, not lost.
+/// The maximum time that a reordered packet waits for others to overtake it.
 pub const OVERTAKING_TIME: Duration = Duration::from_millis(1);
-/// Longer delays and jitters are as this one.
+/// The maximum delay and jitter. Longer ones are reduced to it.
 pub const MAX_DELAY: Duration = Duration::from_secs(3600);
 
 /// One direction of an emulated network.
 ///
-/// It takes a few random numbers for each packet, whatever becomes of the packet. So with the same seed a network with more
-/// of one evil differs from one with less only in that: the packets that 1 % loss takes are among those that 2 % take.
+/// Each packet consumes the same number of random numbers, whatever happens to it. So two networks
+/// with the same seed that differ in one property differ only in the effects of that property: for
+/// example, the packets lost at 1 % are among those lost at 2 %.
 #[derive(Debug)]
 pub struct Link<P> {
     conditions: Conditions,
-    dice: Dice,
+    rng: SplitMix64,
     counters: Counters,
-    /// On their way, by time of arrival.
-    coming: VecDeque<(Instant, P)>,
-    /// Waiting to be overtaken.
+    /// The packets in flight, by time of arrival.
+    in_flight: VecDeque<(Instant, P)>,
+    /// The packets that wait to be overtaken.
     held: Vec<Held<P>>,
     bottleneck: Option<Bottleneck>,
-    /// When the last packet that was not held back arrives.
+    /// The arrival time of the last packet that was not held back.
     last_arrival: Option<Instant>,
 }
 
-/// What a link has done so far, in packets.
+/// Counters of a link, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Given to it.
+    /// Packets passed to [`send`](Link::send).
     pub sent: u64,
-    /// Of these, taken away by chance.
+    /// Of these, lost by chance.
     pub lost: u64,
-    /// Lost because the link was full, second copies included.
+    /// Copies lost because the link was full, including second copies.
     pub overflowed: u64,
-    /// Second copies made.
+    /// Second copies created.
     pub repeated: u64,
-    /// Held back for others to overtake them, second copies included.
+    /// Copies held back to be overtaken, including second copies.
     pub reordered: u64,
 }
 
 #[derive(Debug)]
 struct Held<P> {
     packet: P,
-    /// How many must still overtake it.
+    /// How many packets must still overtake it.
     overtakers: u32,
-    /// It arrives then at the latest.
+    /// The latest time of its arrival.
     latest: Instant,
 }
 
@@ -59,96 +60,103 @@ impl<P: Clone> Link<P> {
     /// A link without packets.
     pub fn new(conditions: Conditions) -> Self {
         Self {
-            dice: Dice::new(conditions.seed),
+            rng: SplitMix64::new(conditions.seed),
             counters: Counters::default(),
-            coming: VecDeque::new(),
+            in_flight: VecDeque::new(),
             held: Vec::new(),
             bottleneck: conditions.rate.map(|rate| Bottleneck {
                 rate: rate.get(),
                 free: None,
-                rest: 0,
+                remainder: 0,
             }),
             last_arrival: None,
             conditions,
         }
     }
 
-    /// Sends a packet. `octets` is what it takes of the rate: its size on the wire.
+    /// Sends a packet. `octets` is its size on the wire, which counts towards the rate.
     pub fn send(&mut self, now: Instant, packet: P, octets: usize) {
         self.counters.sent += 1;
-        let is_lost = self.dice.happens(self.conditions.loss);
-        let is_repeated = self.dice.happens(self.conditions.duplicate);
-        let fates = [self.fate(), self.fate()];
+        let is_lost = self.rng.happens(self.conditions.loss);
+        let is_repeated = self.rng.happens(self.conditions.duplicate);
+        let choices = [self.choose(), self.choose()];
         if is_lost {
             self.counters.lost += 1;
             return;
         }
         if is_repeated {
             self.counters.repeated += 1;
-            self.enter(now, packet.clone(), octets, fates[1]);
+            self.enqueue(now, packet.clone(), octets, choices[1]);
         }
-        self.enter(now, packet, octets, fates[0]);
+        self.enqueue(now, packet, octets, choices[0]);
     }
 
-    /// The next packet that has arrived by now.
+    /// Returns the next packet that has arrived by now.
     pub fn receive(&mut self, now: Instant) -> Option<P> {
-        self.let_go(|held| held.latest <= now, Held::latest);
-        match self.coming.front() {
+        self.release_held(|held| held.latest <= now, Held::latest);
+        match self.in_flight.front() {
             Some(&(arrival, _)) if arrival <= now => {
-                self.coming.pop_front().map(|(_, packet)| packet)
+                self.in_flight.pop_front().map(|(_, packet)| packet)
             }
             _ => None,
         }
     }
 
-    /// When to call [`receive`](Self::receive) next: there is no packet before. `None`: no packet is on its way.
+    /// When to call [`receive`](Self::receive) next: no packet arrives before. `None` if no packet
+    /// is in flight.
     pub fn deadline(&self) -> Option<Instant> {
-        let coming = self.coming.front().map(|&(arrival, _)| arrival);
-        coming.into_iter().chain(self.held.iter().map(Held::latest)).min()
+        let in_flight = self.in_flight.front().map(|&(arrival, _)| arrival);
+        in_flight.into_iter().chain(self.held.iter().map(Held::latest)).min()
     }
 
-    /// What it has done so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// The conditions it was made with.
+    /// The link's conditions.
     pub fn conditions(&self) -> &Conditions {
         &self.conditions
     }
 
-    fn fate(&mut self) -> Fate {
-        let is_held = self.dice.happens(self.conditions.reorder);
-        let overtakers = 1 + self.dice.below(MAX_OVERTAKERS.into()) as u32;
+    fn choose(&mut self) -> PacketChoices {
+        let is_held = self.rng.happens(self.conditions.reorder);
+        let overtakers = 1 + self.rng.below(MAX_OVERTAKERS.into()) as u32;
         let jitter = self.conditions.jitter.min(MAX_DELAY).as_nanos() as u64;
-        let extra = Duration::from_nanos(self.dice.below(jitter + 1));
-        Fate { overtakers: if is_held { overtakers } else { 0 }, extra }
+        let extra = Duration::from_nanos(self.rng.below(jitter + 1));
+        PacketChoices { overtakers: if is_held { overtakers } else { 0 }, extra }
     }
 
-    /// A packet, or a copy of one, enters the network.
-    fn enter(&mut self, now: Instant, packet: P, octets: usize, Fate { overtakers, extra }: Fate) {
-        if self.coming.len() + self.held.len() >= self.conditions.limit {
+    /// Adds a packet, or a copy of one, to the network.
+    fn enqueue(
+        &mut self,
+        now: Instant,
+        packet: P,
+        octets: usize,
+        PacketChoices { overtakers, extra }: PacketChoices,
+    ) {
+        if self.in_flight.len() + self.held.len() >= self.conditions.limit {
             self.counters.overflowed += 1;
             return;
         }
         let departure =
             self.bottleneck.as_mut().map_or(now, |bottleneck| bottleneck.pass(now, octets));
-        let arrival = later(departure, self.conditions.delay.min(MAX_DELAY) + extra);
+        let arrival = saturating_add(departure, self.conditions.delay.min(MAX_DELAY) + extra);
         let arrival = self.last_arrival.map_or(arrival, |last| last.max(arrival));
         if overtakers > 0 {
             self.counters.reordered += 1;
-            let latest = later(arrival, OVERTAKING_TIME);
+            let latest = saturating_add(arrival, OVERTAKING_TIME);
             self.held.push(Held { packet, overtakers, latest });
             return;
         }
         self.last_arrival = Some(arrival);
         self.insert(arrival, packet);
         self.held.iter_mut().for_each(|held| held.overtakers -= 1);
-        self.let_go(|held| held.overtakers == 0, |held| held.latest.min(arrival));
+        self.release_held(|held| held.overtakers == 0, |held| held.latest.min(arrival));
     }
 
-    /// Those held back that need not wait any more arrive, each at its time.
-    fn let_go(&mut self, which: impl Fn(&Held<P>) -> bool, at: impl Fn(&Held<P>) -> Instant) {
+    /// Releases the held packets that `which` selects; each arrives at its time `at`.
+    fn release_held(&mut self, which: impl Fn(&Held<P>) -> bool, at: impl Fn(&Held<P>) -> Instant) {
         let mut index = 0;
         while index < self.held.len() {
             if which(&self.held[index]) {
@@ -160,10 +168,10 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// Behind those that arrive at the same time.
+    /// Inserts a packet after those with the same arrival time.
     fn insert(&mut self, arrival: Instant, packet: P) {
-        let behind = self.coming.partition_point(|&(at, _)| at <= arrival);
-        self.coming.insert(behind, (arrival, packet));
+        let behind = self.in_flight.partition_point(|&(at, _)| at <= arrival);
+        self.in_flight.insert(behind, (arrival, packet));
     }
 }
 
@@ -173,46 +181,46 @@ impl<P> Held<P> {
     }
 }
 
-/// What chance has in store for a copy of a packet.
+/// The random choices for one copy of a packet.
 #[derive(Clone, Copy)]
-struct Fate {
-    /// 0: it is not held back.
+struct PacketChoices {
+    /// 0 if it is not held back.
     overtakers: u32,
-    /// Of the jitter.
+    /// Its share of the jitter.
     extra: Duration,
 }
 
-/// Where packets go one after the other, each for as long as its octets take.
+/// The rate limit: packets pass one after the other, each for the time that its octets take.
 #[derive(Debug)]
 struct Bottleneck {
-    /// Bits a second, not 0.
+    /// Bits per second, not 0.
     rate: u64,
-    /// When the last packet is through.
+    /// When the last packet has passed.
     free: Option<Instant>,
-    /// Of a nanosecond, what rounding has left of the packets before: parts of `rate`.
-    rest: u64,
+    /// The fraction of a nanosecond that rounding has left of earlier packets, in parts of `rate`.
+    remainder: u64,
 }
 
 impl Bottleneck {
-    /// When a packet that comes now is through.
+    /// Returns when a packet that arrives now has passed.
     fn pass(&mut self, now: Instant, octets: usize) -> Instant {
         let begin = match self.free {
             Some(free) if free > now => free,
             _ => {
-                self.rest = 0;
+                self.remainder = 0;
                 now
             }
         };
-        let work = octets as u128 * 8 * 1_000_000_000 + u128::from(self.rest);
-        self.rest = (work % u128::from(self.rate)) as u64;
+        let work = octets as u128 * 8 * 1_000_000_000 + u128::from(self.remainder);
+        self.remainder = (work % u128::from(self.rate)) as u64;
         let nanos = u64::try_from(work / u128::from(self.rate)).unwrap_or(u64::MAX);
-        let through = later(begin, Duration::from_nanos(nanos));
+        let through = saturating_add(begin, Duration::from_nanos(nanos));
         self.free = Some(through);
         through
     }
 }
 
-/// The end of time counts as no time at all.
-fn later(at: Instant, by: Duration) -> Instant {
+/// Adds a duration. An overflow adds nothing.
+fn saturating_add(at: Instant, by: Duration) -> Instant {
     at.checked_add(by).unwrap_or(at)
 }

@@ -1,4 +1,4 @@
-//! Conditions as one word, both ways.
+//! Conversion of conditions from and to text.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::link::MAX_DELAY;
 use crate::{Conditions, Probability};
 
-/// Which part of the text is wrong, and what was expected there.
+/// The part of the text that is wrong, and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{word}: {expected}")]
 pub struct ConditionsError {
@@ -18,20 +18,23 @@ pub struct ConditionsError {
     pub expected: &'static str,
 }
 
-const PERCENTAGE: &str = "expected a percentage from 0% to 100%, with at most 4 decimal places";
-const TIME: &str = "expected a time of at most 1 hour, such as 200us (ns, us, ms, s)";
-const RATE: &str = "expected bits a second, at least 1, such as 1gbit (bit, kbit, mbit, gbit)";
-const LIMIT: &str = "expected a number of packets, at least 1";
-const SEED: &str = "expected a number from 0 to 18446744073709551615";
-const KEYS: &str =
+const EXPECTED_PERCENTAGE: &str =
+    "expected a percentage from 0% to 100%, with at most 4 decimal places";
+const EXPECTED_TIME: &str = "expected a time of at most 1 hour, such as 200us (ns, us, ms, s)";
+const EXPECTED_RATE: &str =
+    "expected bits a second, at least 1, such as 1gbit (bit, kbit, mbit, gbit)";
+const EXPECTED_LIMIT: &str = "expected a number of packets, at least 1";
+const EXPECTED_SEED: &str = "expected a number from 0 to 18446744073709551615";
+const EXPECTED_KEY: &str =
     "expected key=value with loss, duplicate, reorder, delay, jitter, rate, limit or seed, or off";
 
-/// Of one percent, in parts of a million.
-const PERCENT: Units = &[("%", 10_000)];
-/// In nanoseconds, the largest first.
-const TIMES: Units = &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
-/// In bits a second, the largest first.
-const RATES: Units = &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)];
+/// The unit of a percentage, in parts of a million.
+const PERCENT_UNIT: Units = &[("%", 10_000)];
+/// Units of time in nanoseconds, in descending order.
+const TIME_UNITS: Units = &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+/// Units of rate in bits per second, in descending order.
+const RATE_UNITS: Units =
+    &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)];
 
 type Units = &'static [(&'static str, u64)];
 
@@ -53,40 +56,48 @@ impl FromStr for Conditions {
 
 impl Conditions {
     fn set(&mut self, word: &str) -> Result<(), &'static str> {
-        let (key, value) = word.split_once('=').ok_or(KEYS)?;
+        let (key, value) = word.split_once('=').ok_or(EXPECTED_KEY)?;
         match key {
-            "loss" => self.loss = probability(value)?,
-            "duplicate" => self.duplicate = probability(value)?,
-            "reorder" => self.reorder = probability(value)?,
-            "delay" => self.delay = time(value)?,
-            "jitter" => self.jitter = time(value)?,
+            "loss" => self.loss = parse_probability(value)?,
+            "duplicate" => self.duplicate = parse_probability(value)?,
+            "reorder" => self.reorder = parse_probability(value)?,
+            "delay" => self.delay = parse_time(value)?,
+            "jitter" => self.jitter = parse_time(value)?,
             "rate" => {
-                self.rate = Some(quantity(value, RATES).and_then(NonZeroU64::new).ok_or(RATE)?)
+                self.rate = Some(
+                    parse_quantity(value, RATE_UNITS)
+                        .and_then(NonZeroU64::new)
+                        .ok_or(EXPECTED_RATE)?,
+                )
             }
             "limit" => {
-                self.limit = value.parse().ok().filter(|&packets| packets > 0).ok_or(LIMIT)?
+                self.limit =
+                    value.parse().ok().filter(|&packets| packets > 0).ok_or(EXPECTED_LIMIT)?
             }
-            "seed" => self.seed = value.parse().map_err(|_| SEED)?,
-            _ => return Err(KEYS),
+            "seed" => self.seed = value.parse().map_err(|_| EXPECTED_SEED)?,
+            _ => return Err(EXPECTED_KEY),
         }
         Ok(())
     }
 }
 
-fn probability(text: &str) -> Result<Probability, &'static str> {
-    let times = quantity(text, PERCENT).and_then(|times| u32::try_from(times).ok());
+fn parse_probability(text: &str) -> Result<Probability, &'static str> {
+    let times = parse_quantity(text, PERCENT_UNIT).and_then(|times| u32::try_from(times).ok());
     times
-        .filter(|&times| times <= Probability::ALWAYS.in_a_million())
+        .filter(|&times| times <= Probability::ALWAYS.as_per_million())
         .map(Probability::per_million)
-        .ok_or(PERCENTAGE)
+        .ok_or(EXPECTED_PERCENTAGE)
 }
 
-fn time(text: &str) -> Result<Duration, &'static str> {
-    quantity(text, TIMES).map(Duration::from_nanos).filter(|&time| time <= MAX_DELAY).ok_or(TIME)
+fn parse_time(text: &str) -> Result<Duration, &'static str> {
+    parse_quantity(text, TIME_UNITS)
+        .map(Duration::from_nanos)
+        .filter(|&time| time <= MAX_DELAY)
+        .ok_or(EXPECTED_TIME)
 }
 
-/// A decimal number and its unit. `None` also for what is no whole number of the smallest unit.
-fn quantity(text: &str, units: Units) -> Option<u64> {
+/// Parses a decimal number with its unit. `None` if it is not a whole number of the smallest unit.
+fn parse_quantity(text: &str, units: Units) -> Option<u64> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(unit_at);
     let scale = units.iter().find(|(name, _)| *name == unit)?.1;
@@ -113,11 +124,11 @@ impl fmt::Display for Conditions {
         for (key, time) in [("delay", delay), ("jitter", jitter)] {
             if !time.is_zero() {
                 let nanos = time.as_nanos().try_into().unwrap_or(u64::MAX);
-                words.push(format!("{key}={}", in_units(nanos, TIMES)));
+                words.push(format!("{key}={}", in_units(nanos, TIME_UNITS)));
             }
         }
         if let Some(rate) = rate {
-            words.push(format!("rate={}", in_units(rate.get(), RATES)));
+            words.push(format!("rate={}", in_units(rate.get(), RATE_UNITS)));
         }
         if *limit != Self::OFF.limit {
             words.push(format!("limit={limit}"));
@@ -132,7 +143,7 @@ impl fmt::Display for Conditions {
 impl fmt::Display for Probability {
     /// A percentage: `0.5%`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (whole, decimals) = (self.in_a_million() / 10_000, self.in_a_million() % 10_000);
+        let (whole, decimals) = (self.as_per_million() / 10_000, self.as_per_million() % 10_000);
         match decimals {
             0 => write!(f, "{whole}%"),
             _ => write!(f, "{whole}.{}%", format!("{decimals:04}").trim_end_matches('0')),
@@ -140,7 +151,7 @@ impl fmt::Display for Probability {
     }
 }
 
-/// In the largest unit of which it is a whole number.
+/// Formats a value in the largest unit of which it is a whole multiple.
 fn in_units(value: u64, units: Units) -> String {
     let fitting = units.iter().find(|(_, scale)| value.is_multiple_of(*scale));
     fitting.map_or_else(|| value.to_string(), |(name, scale)| format!("{}{name}", value / scale))
@@ -203,7 +214,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_word() {
-        assert_eq!(error("loss=1%,delay=soon"), format!("delay=soon: {TIME}"));
+        assert_eq!(error("loss=1%,delay=soon"), format!("delay=soon: {EXPECTED_TIME}"));
         for text in [
             "loss=1",
             "loss=101%",
@@ -214,25 +225,25 @@ mod tests {
             "loss=-1%",
             "loss=",
         ] {
-            assert_eq!(error(text), format!("{text}: {PERCENTAGE}"));
+            assert_eq!(error(text), format!("{text}: {EXPECTED_PERCENTAGE}"));
         }
         for text in
             ["delay=1", "delay=0.5ns", "delay=3601s", "jitter=1min", "delay=99999999999999999999s"]
         {
-            assert_eq!(error(text), format!("{text}: {TIME}"));
+            assert_eq!(error(text), format!("{text}: {EXPECTED_TIME}"));
         }
         for text in
             ["rate=0bit", "rate=1", "rate=0.5bit", "rate=99999999999999999999gbit", "rate=1gb"]
         {
-            assert_eq!(error(text), format!("{text}: {RATE}"));
+            assert_eq!(error(text), format!("{text}: {EXPECTED_RATE}"));
         }
-        assert_eq!(error("limit=0"), format!("limit=0: {LIMIT}"));
-        assert_eq!(error("seed=-1"), format!("seed=-1: {SEED}"));
+        assert_eq!(error("limit=0"), format!("limit=0: {EXPECTED_LIMIT}"));
+        assert_eq!(error("seed=-1"), format!("seed=-1: {EXPECTED_SEED}"));
         for text in ["", "on", "speed=1", "loss 1%"] {
-            assert_eq!(error(text), format!("{text}: {KEYS}"));
+            assert_eq!(error(text), format!("{text}: {EXPECTED_KEY}"));
         }
-        assert_eq!(error("loss=1%,off"), format!("off: {KEYS}"));
-        assert_eq!(error("loss=1%,"), format!(": {KEYS}"));
+        assert_eq!(error("loss=1%,off"), format!("off: {EXPECTED_KEY}"));
+        assert_eq!(error("loss=1%,"), format!(": {EXPECTED_KEY}"));
     }
 
     proptest! {

@@ -1,4 +1,5 @@
-//! What a link does to thousands of packets, for fixed seeds and under a clock that the test turns.
+//! The effect of a link on thousands of packets, for fixed seeds and under a clock that the test
+//! controls.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,8 @@ fn link(conditions: &str) -> Link<u64> {
     Link::new(conditions.parse().unwrap_or_else(|e| panic!("{e}")))
 }
 
-/// Sends numbered packets, one every `gap`; answers what arrived, and when after the first was sent.
+/// Sends numbered packets, one every `gap`. Returns each arrived packet with its time since the
+/// first send.
 fn run(link: &mut Link<u64>, packets: u64, gap: Duration) -> Vec<(Duration, u64)> {
     let start = Instant::now();
     let mut arrived = Vec::new();
@@ -36,7 +38,8 @@ fn numbers(arrived: &[(Duration, u64)]) -> Vec<u64> {
     arrived.iter().map(|&(_, number)| number).collect()
 }
 
-/// Whether a count is within five standard deviations of what `per_million` of `PACKETS` gives.
+/// Whether a count is within five standard deviations of the expectation for `per_million` of
+/// `PACKETS`.
 fn is_likely(count: u64, per_million: u64) -> bool {
     let p = per_million as f64 / 1e6;
     let (mean, deviation) = (PACKETS as f64 * p, (PACKETS as f64 * p * (1.0 - p)).sqrt());
@@ -87,7 +90,7 @@ fn all_are_lost_or_repeated_at_100_percent() {
     assert_eq!(numbers(&run(&mut link("duplicate=100%"), 3, MICROSECOND)), [0, 0, 1, 1, 2, 2]);
 }
 
-/// Also where all packets are sent at one time, and arrive at that time.
+/// This includes the case that all packets are sent, and arrive, at the same time.
 #[test]
 fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
     for (conditions, gap) in [
@@ -106,7 +109,7 @@ fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
             );
             assert_eq!(arrived.len() as u64, PACKETS);
 
-            // A packet was overtaken if one with a higher number has come before it.
+            // A packet was overtaken if one with a higher number arrived before it.
             let mut highest = None;
             let mut overtaken = 0;
             let mut in_order = arrived.clone();
@@ -118,7 +121,7 @@ fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
                 }
                 highest = highest.max(Some(number));
             }
-            // All that were held back, but for some at the very end that nobody followed.
+            // All that were held back count, except the last few, which no packet followed.
             assert!((reordered - 8..=reordered).contains(&overtaken), "{overtaken} of {reordered}");
         }
     }
@@ -128,7 +131,7 @@ fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
 fn each_number_of_overtakers_is_alike() {
     let mut overtakers = [0; MAX_OVERTAKERS as usize + 1];
     for seed in 0..4000 {
-        // Packet 0 is held back only for seeds that say so; the others tell when they are, too, and are left out.
+        // Only some seeds hold packet 0 back. Results with other held packets as well are skipped.
         let mut link = link(&format!("reorder=20%,seed={seed}"));
         let arrived = numbers(&run(&mut link, 10, Duration::ZERO));
         if link.counters().reordered == 1 && arrived[0] != 0 {
@@ -173,7 +176,8 @@ fn jitter_changes_no_order() {
 
 #[test]
 fn the_rate_spaces_packets() {
-    // 1,000 octets take 8 us at 1 Gbit/s, 24/7 us at 7/3 of it: rounding must not add up.
+    // 1,000 octets take 8 us at 1 Gbit/s, and 24/7 us at 7/3 of it: rounding errors must not add
+    // up.
     let mut one = link("rate=1gbit,limit=1000000");
     let arrived = run(&mut one, PACKETS, Duration::ZERO);
     assert!(arrived.iter().all(|&(at, n)| at == MICROSECOND * 8 * (n as u32 + 1)));
@@ -184,7 +188,7 @@ fn the_rate_spaces_packets() {
         Duration::from_nanos((u128::from(PACKETS) * 8_000 * 1_000_000_000 / 2_333_333_333) as u64);
     assert!(last.abs_diff(exact) <= Duration::from_nanos(1), "{last:?} {exact:?}");
 
-    // A slower sender does not feel it, but for the time that its packets take.
+    // The rate does not delay a slower sender, except for the transmission time of its packets.
     let mut slow = link("rate=1gbit,delay=1ms");
     let arrived = run(&mut slow, 100, MICROSECOND * 10);
     let first = Duration::from_micros(1008);

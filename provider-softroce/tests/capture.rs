@@ -9,8 +9,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use dat_core::mem_transport::contract;
 use dat_core::provider::Provider;
+use provider_loopback::contract;
 use provider_softroce::{Roce, SoftRoce};
 use wire::rocev2::{Icrc, Identification};
 

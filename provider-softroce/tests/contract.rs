@@ -1,7 +1,7 @@
 //! dat-core's contract for transports, kept by this one: over IPv4 and IPv6, with small packets, under a bad network.
 
-use dat_core::mem_transport::contract::rig::expect_losses;
 use dat_core::provider::Provider;
+use provider_loopback::contract::rig::expect_losses;
 use provider_softroce::{Roce, SoftRoce};
 
 /// Two adapters with the same ia_params.
@@ -15,23 +15,23 @@ fn open(params: &str) -> Roce {
 }
 
 mod every_address {
-    dat_core::transport_contract!(|| super::pair("engine=user"));
+    provider_loopback::transport_contract!(|| super::pair("engine=user"));
 }
 
 mod ipv6 {
-    dat_core::transport_contract!(|| super::pair("::1 engine=user"));
+    provider_loopback::transport_contract!(|| super::pair("::1 engine=user"));
 }
 
 mod small_packets_without_spinning {
-    dat_core::transport_contract!(|| super::pair("127.0.0.2 engine=user mtu=256 spin=0"));
+    provider_loopback::transport_contract!(|| super::pair("127.0.0.2 engine=user mtu=256 spin=0"));
 }
 
 mod without_batches {
-    dat_core::transport_contract!(|| super::pair("127.0.0.3 engine=user gso=off"));
+    provider_loopback::transport_contract!(|| super::pair("127.0.0.3 engine=user gso=off"));
 }
 
 mod under_a_bad_network {
-    dat_core::transport_contract!(|| super::pair(
+    provider_loopback::transport_contract!(|| super::pair(
         "127.0.0.4 engine=user net=loss=1%,duplicate=1%,reorder=1%,seed=1"
     ));
 }

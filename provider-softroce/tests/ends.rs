@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, PATIENCE, Rig, Service, outcomes};
 use dat_core::provider::{Close, Connect, Provider, Queue, Transport, WcStatus};
+use provider_loopback::contract::rig::{DEPTH, End, Event, PATIENCE, Rig, Service, outcomes};
 use provider_softroce::{Roce, SoftRoce};
 use wire::cm::{Drep, Dreq, IpHeader, Mad, Message, Reason, Rep, Req, Rtu, ServiceId, Timeout};
 use wire::rocev2::{

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dat_core::mem_transport::contract;
 use dat_core::provider::Provider;
 use dat_core::{Error, OpenError};
 use dat_sys::DAT_INVALID_PARAMETER;
+use provider_loopback::contract;
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 const TSHARK: &str = "/usr/bin/tshark";

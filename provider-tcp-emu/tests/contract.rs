@@ -1,8 +1,8 @@
 //! dat-core's contract for transports, kept by this one: over IPv4 and IPv6, with CRCs, without RFC 7306, by the letter of
 //! RFC 5041.
 
-use dat_core::mem_transport::contract::rig::expect_receives_to_be_there;
 use dat_core::provider::Provider;
+use provider_loopback::contract::rig::expect_receives_to_be_there;
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 /// Two adapters with the same ia_params.
@@ -21,30 +21,30 @@ fn open(params: &str) -> Tcp {
 }
 
 mod every_address {
-    dat_core::transport_contract!(|| super::pair(""));
+    provider_loopback::transport_contract!(|| super::pair(""));
 }
 
 mod ipv4_with_crc {
-    dat_core::transport_contract!(|| super::pair("127.0.0.1 crc=on"));
+    provider_loopback::transport_contract!(|| super::pair("127.0.0.1 crc=on"));
 }
 
 mod ipv6 {
-    dat_core::transport_contract!(|| super::pair("::1"));
+    provider_loopback::transport_contract!(|| super::pair("::1"));
 }
 
 mod small_fpdus_without_spinning {
-    dat_core::transport_contract!(|| super::pair("lo fpdu=1460 spin=0"));
+    provider_loopback::transport_contract!(|| super::pair("lo fpdu=1460 spin=0"));
 }
 
 /// RFC 7306 is for two. A peer without it is taken for a stranger.
 mod towards_a_peer_without_rfc_7306 {
-    dat_core::transport_contract!(|| super::strangers("", "extended=off"));
+    provider_loopback::transport_contract!(|| super::strangers("", "extended=off"));
 }
 
 mod without_rfc_7306 {
-    dat_core::transport_contract!(|| super::strangers("extended=off", ""));
+    provider_loopback::transport_contract!(|| super::strangers("extended=off", ""));
 }
 
 mod by_the_letter {
-    dat_core::transport_contract!(|| super::strangers("rnr=terminate", "rnr=terminate"));
+    provider_loopback::transport_contract!(|| super::strangers("rnr=terminate", "rnr=terminate"));
 }

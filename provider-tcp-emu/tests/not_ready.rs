@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, Rig, Service, arm, outcomes};
 use dat_core::provider::{Close, Provider, Queue, Remote, SendOp, Transport, WcStatus};
+use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service, arm, outcomes};
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 /// The request of a peer of this project: the peer-to-peer model, the operations of RFC 7306.

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use dat_core::mem_transport::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes, pattern};
 use dat_core::provider::{Close, Connect, Provider, Queue, Transport, WcStatus};
+use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes, pattern};
 use provider_tcp_emu::{Tcp, TcpEmu};
 use rustix::process::{Resource, getrlimit};
 

@@ -1,4 +1,5 @@
-//! Completion queues: the device's, and in front of it what was taken from it ahead of the consumer.
+//! Completion queues: the queue of the device, and in front of it a list of completions that were
+//! taken from it before the consumer polled (*prefetched* completions).
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -19,131 +20,138 @@ use rdma_core_sys::*;
 use rustix::event::Timespec;
 
 use crate::Adapter;
-use crate::descriptor::{Bed, Roused, unblock};
+use crate::descriptor::{InterruptibleSleep, WakeReason, set_nonblocking};
 use crate::gate::Gate;
-use crate::station::Station;
+use crate::progress::ProgressContext;
 
-/// Completion queue.
-pub struct Cq(pub(crate) Arc<Queue>);
+/// A completion queue.
+pub struct Cq(pub(crate) Arc<CqShared>);
 
-/// What the queue pairs that complete here keep.
-pub(crate) struct Queue {
-    pub(crate) station: Arc<Station>,
+/// The part of a completion queue that its queue pairs share.
+pub(crate) struct CqShared {
+    pub(crate) progress: Arc<ProgressContext>,
     cq: NonNull<ibv_cq>,
     channel: NonNull<ibv_comp_channel>,
     channel_fd: RawFd,
-    /// The consumer polls inside of it.
+    /// The consumer polls while it holds this gate.
     gate: Gate,
-    /// Waits since giving up the processor brought a completion.
-    vain_yields: AtomicU32,
-    /// Taken already, and what never was the device's: comes first.
-    ahead: Mutex<VecDeque<Wc>>,
-    ahead_len: AtomicUsize,
-    room: Mutex<Room>,
-    /// Events that have come are of this wish.
+    /// How often in a row yielding the processor brought no completion.
+    futile_yields: AtomicU32,
+    /// Completions that were taken from the device already, or that never were the device's. The
+    /// consumer gets these first.
+    prefetched: Mutex<VecDeque<Wc>>,
+    prefetched_len: AtomicUsize,
+    capacity: Mutex<Capacity>,
+    /// Somebody waits for a notification of this queue.
     armed: AtomicBool,
-    /// The station looks for events, since who wants them does not sleep here.
-    pub(crate) attended: AtomicBool,
-    /// There is no consumer: the station takes the completions.
-    is_unheard: AtomicBool,
-    /// How often it was armed since events were taken: so many may be there.
-    wishes: AtomicU32,
-    /// Events taken and not acknowledged, which only its end waits for.
-    seen: AtomicU32,
+    /// The progress thread takes the notifications, because no consumer sleeps on this queue.
+    pub(crate) watched: AtomicBool,
+    /// No consumer polls this queue; the progress thread takes the completions.
+    is_unpolled: AtomicBool,
+    /// How often the queue was armed since notifications were last taken: at most as many are
+    /// there.
+    arm_count: AtomicU32,
+    /// Notifications that were taken and not acknowledged yet. Destroying the queue acknowledges
+    /// them.
+    unacknowledged: AtomicU32,
     sink: Mutex<Option<Sink<Adapter>>>,
-    /// Where a consumer sleeps, made for the first who does.
-    bed: OnceLock<Bed>,
+    /// Where a consumer sleeps. The first sleep creates it.
+    sleeper: OnceLock<InterruptibleSleep>,
 }
 
-/// Completions that fit: the consumer's, and those of requests of the provider's own, marks mostly, of the queue pairs that complete
-/// here.
-struct Room {
+/// How many completions fit: those of the consumer, and those of the provider's own requests on the
+/// queue pairs that complete here. The latter are mostly markers.
+struct Capacity {
     depth: usize,
-    marks: usize,
-    /// Marks for which there is room: doubled when it is used up.
-    spare: usize,
+    markers: usize,
+    /// The number of markers for which the device's queue has room. It doubles when it is used up.
+    marker_capacity: usize,
 }
 
-/// After so many waits in a row before which it was in vain, the processor is given up before one wait in as many. Giving it up
-/// costs about a tenth of what it saves.
-const VAIN: u32 = 64;
+/// After this many yields in a row that brought no completion, only one wait in this many yields
+/// the processor. A yield costs about a tenth of what a successful one saves.
+const FUTILE_YIELDS_MAX: u32 = 64;
 
-/// Completions that are taken at a time.
-const BATCH: usize = 16;
+/// How many completions are taken at a time.
+const BATCH_COUNT: usize = 16;
 
-/// Room for marks in every queue.
-pub(crate) const SPARE: usize = 64;
+/// How many markers every queue has room for from the start.
+pub(crate) const MARKER_CAPACITY_MIN: usize = 64;
 
-// SAFETY: the library locks what threads share.
-unsafe impl Send for Queue {}
-// SAFETY: as above.
-unsafe impl Sync for Queue {}
+// SAFETY: libibverbs locks the state that threads share.
+unsafe impl Send for CqShared {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for CqShared {}
 
 impl Cq {
     pub(crate) fn new(
-        station: &Arc<Station>,
+        progress: &Arc<ProgressContext>,
         depth: usize,
         sink: Option<Sink<Adapter>>,
     ) -> Result<Cq> {
         let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-        let (verbs, context) = (&station.device.core.verbs, station.device.context.as_ptr());
-        // SAFETY: an open context.
+        let (verbs, context) = (&progress.device.core.verbs, progress.device.context.as_ptr());
+        // SAFETY: the context is open.
         let channel =
             NonNull::new(unsafe { (verbs.ibv_create_comp_channel)(context) }).ok_or_else(full)?;
-        // SAFETY: a live channel.
+        // SAFETY: the channel is live.
         let channel_fd = unsafe { channel.as_ref() }.fd;
-        let entries = i32::try_from(depth + SPARE).map_err(|_| full())?;
-        // SAFETY: both are live.
+        let entries = i32::try_from(depth + MARKER_CAPACITY_MIN).map_err(|_| full())?;
+        // SAFETY: the context and the channel are live.
         let made = unsafe {
-            unblock(channel_fd);
+            set_nonblocking(channel_fd);
             (verbs.ibv_create_cq)(context, entries, ptr::null_mut(), channel.as_ptr(), 0)
         };
         let Some(cq) = NonNull::new(made) else {
-            // SAFETY: nothing tells there.
+            // SAFETY: no completion queue uses the channel.
             unsafe { (verbs.ibv_destroy_comp_channel)(channel.as_ptr()) };
             return Err(full());
         };
-        let queue = Arc::new(Queue {
-            station: Arc::clone(station),
+        let queue = Arc::new(CqShared {
+            progress: Arc::clone(progress),
             cq,
             channel,
             channel_fd,
             gate: Gate::default(),
-            vain_yields: AtomicU32::new(0),
-            ahead: Mutex::default(),
-            ahead_len: AtomicUsize::new(0),
-            room: Mutex::new(Room { depth, marks: 0, spare: SPARE }),
+            futile_yields: AtomicU32::new(0),
+            prefetched: Mutex::default(),
+            prefetched_len: AtomicUsize::new(0),
+            capacity: Mutex::new(Capacity {
+                depth,
+                markers: 0,
+                marker_capacity: MARKER_CAPACITY_MIN,
+            }),
             armed: AtomicBool::new(false),
-            attended: AtomicBool::new(false),
-            is_unheard: AtomicBool::new(false),
-            wishes: AtomicU32::new(0),
-            seen: AtomicU32::new(0),
+            watched: AtomicBool::new(false),
+            is_unpolled: AtomicBool::new(false),
+            arm_count: AtomicU32::new(0),
+            unacknowledged: AtomicU32::new(0),
             sink: Mutex::new(sink),
-            bed: OnceLock::new(),
+            sleeper: OnceLock::new(),
         });
-        station.add_cq(&queue);
+        progress.add_cq(&queue);
         Ok(Cq(queue))
     }
 }
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        // Waits for an upcall that is under way.
+        // Waits for an upcall that is in progress.
         *self.0.sink.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.0.station.forget_cq(&self.0);
-        if self.0.attended.load(Ordering::Acquire) {
-            // It listens there, and keeps it meanwhile.
-            self.0.station.ring();
+        self.0.progress.remove_cq(&self.0);
+        if self.0.watched.load(Ordering::Acquire) {
+            // The progress thread polls the channel and keeps the queue alive meanwhile.
+            self.0.progress.wake();
         }
     }
 }
 
-impl Drop for Queue {
+impl Drop for CqShared {
     fn drop(&mut self) {
-        let verbs = &self.station.device.core.verbs;
-        // SAFETY: no queue pair completes here any more, and nobody takes events.
+        let verbs = &self.progress.device.core.verbs;
+        // SAFETY: no queue pair completes here any more, and nobody takes notifications.
         unsafe {
-            (verbs.ibv_ack_cq_events)(self.cq.as_ptr(), *self.seen.get_mut());
+            (verbs.ibv_ack_cq_events)(self.cq.as_ptr(), *self.unacknowledged.get_mut());
             (verbs.ibv_destroy_cq)(self.cq.as_ptr());
             (verbs.ibv_destroy_comp_channel)(self.channel.as_ptr());
         }
@@ -151,53 +159,54 @@ impl Drop for Queue {
 }
 
 // SAFETY: by the number of the promise:
-// 1. What comes is what `Pair::complete` made of the device's completions and what `Queue::add` was given, in
-//    order and each once, since what is taken ahead is handed out first and nobody takes while others do
-//    (`gate`).
-// 2. A queue pair leaves the table of numbers while nobody takes; what was taken of it until then is ahead,
-//    and `ahead_len` tells of that. What the device has of it after that is nobody's.
+// 1. The completions are those that `QpShared::complete` derives from the device's and those that
+//    `CqShared::add` receives. They come in order and once each, because prefetched completions are
+//    handed out first and the `gate` excludes all other takers.
+// 2. A queue pair leaves the table of numbers while nobody takes completions. Completions of it
+//    that were taken before are in `prefetched`, as `prefetched_len` says. Those that the device
+//    still holds after that are discarded.
 unsafe impl Completions for Cq {
     #[inline]
     unsafe fn poll(&self, out: &mut Polled<'_>) {
         let _work = nesting::work();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is the one thread that polls.
         unsafe { self.0.poll(out) };
     }
 
     unsafe fn arm(&self, solicited: bool) -> bool {
         let _work = nesting::work();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is the one thread that polls.
         unsafe { self.0.arm(solicited) }
     }
 
     fn attend(&self, on: bool) {
-        if self.0.attended.swap(on, Ordering::AcqRel) != on {
-            self.0.station.ring();
+        if self.0.watched.swap(on, Ordering::AcqRel) != on {
+            self.0.progress.wake();
         }
     }
 
     unsafe fn resize(&self, depth: usize) -> Result<()> {
-        let mut room = self.0.room();
-        // The device would count the room for marks as well.
-        if self.0.gather() > depth {
+        let mut capacity = self.0.capacity();
+        // The device would count the room for markers as well, so the depth is checked here.
+        if self.0.prefetch() > depth {
             return Err(Error::of(DAT_INVALID_STATE));
         }
-        self.0.resize(depth + room.spare)?;
-        room.depth = depth;
+        self.0.resize(depth + capacity.marker_capacity)?;
+        capacity.depth = depth;
         Ok(())
     }
 }
 
-impl Queue {
+impl CqShared {
     pub(crate) fn as_ptr(&self) -> *mut ibv_cq {
         self.cq.as_ptr()
     }
 
     fn resize(&self, entries: usize) -> Result<()> {
-        let _shut = self.gate.shut();
+        let _closed = self.gate.close();
         let entries = i32::try_from(entries).map_err(|_| Error::of(DAT_INVALID_STATE))?;
-        // SAFETY: live.
-        match unsafe { (self.station.device.core.verbs.ibv_resize_cq)(self.cq.as_ptr(), entries) }
+        // SAFETY: the queue is live.
+        match unsafe { (self.progress.device.core.verbs.ibv_resize_cq)(self.cq.as_ptr(), entries) }
             .abs()
         {
             0 => Ok(()),
@@ -207,50 +216,50 @@ impl Queue {
         }
     }
 
-    fn room(&self) -> MutexGuard<'_, Room> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    fn capacity(&self) -> MutexGuard<'_, Capacity> {
+        self.capacity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes room for so many marks more: they must not be what makes it overrun.
-    pub(crate) fn reserve(&self, marks: usize) -> Result<()> {
-        let mut room = self.room();
-        if room.marks + marks > room.spare {
-            let spare = (2 * room.spare).max(room.marks + marks);
-            self.resize(room.depth + spare)?;
-            room.spare = spare;
+    /// Reserves room for `markers` more markers, which must never cause an overrun.
+    pub(crate) fn reserve(&self, markers: usize) -> Result<()> {
+        let mut capacity = self.capacity();
+        if capacity.markers + markers > capacity.marker_capacity {
+            let marker_capacity = (2 * capacity.marker_capacity).max(capacity.markers + markers);
+            self.resize(capacity.depth + marker_capacity)?;
+            capacity.marker_capacity = marker_capacity;
         }
-        room.marks += marks;
+        capacity.markers += markers;
         Ok(())
     }
 
-    /// Makes it so much longer.
-    pub(crate) fn widen(&self, by: usize) -> Result<()> {
-        let mut room = self.room();
-        self.resize(room.depth + by + room.spare)?;
-        room.depth += by;
+    /// Increases the depth by `by`.
+    pub(crate) fn grow(&self, by: usize) -> Result<()> {
+        let mut capacity = self.capacity();
+        self.resize(capacity.depth + by + capacity.marker_capacity)?;
+        capacity.depth += by;
         Ok(())
     }
 
-    /// Gives back what was reserved.
-    pub(crate) fn release(&self, marks: usize) {
-        self.room().marks -= marks;
+    /// Gives back room that [`CqShared::reserve`] reserved.
+    pub(crate) fn release(&self, markers: usize) {
+        self.capacity().markers -= markers;
     }
 
     /// # Safety
-    /// The caller is the one who takes completions.
+    /// The caller is the one thread that takes completions.
     #[inline]
     unsafe fn poll(&self, out: &mut Polled<'_>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is the one thread that takes completions.
         let inside = unsafe { self.gate.enter() };
-        if self.ahead_len.load(Ordering::Acquire) > 0 {
-            return self.poll_ahead(out);
+        if self.prefetched_len.load(Ordering::Acquire) > 0 {
+            return self.poll_prefetched(out);
         }
         if inside.is_none() {
             return;
         }
         while out.room() > 0 {
-            let mut batch = [const { MaybeUninit::uninit() }; BATCH];
-            let wanted = BATCH.min(out.room());
+            let mut batch = [const { MaybeUninit::uninit() }; BATCH_COUNT];
+            let wanted = BATCH_COUNT.min(out.room());
             let taken = self.take(&mut batch[..wanted]);
             taken.iter().filter_map(|wc| self.complete(wc)).for_each(|wc| out.push(wc));
             if taken.len() < wanted {
@@ -260,92 +269,95 @@ impl Queue {
     }
 
     #[cold]
-    fn poll_ahead(&self, out: &mut Polled<'_>) {
-        let mut ahead = self.ahead();
-        let count = out.room().min(ahead.len());
-        ahead.drain(..count).for_each(|wc| out.push(wc));
-        self.ahead_len.store(ahead.len(), Ordering::Release);
+    fn poll_prefetched(&self, out: &mut Polled<'_>) {
+        let mut prefetched = self.prefetched();
+        let count = out.room().min(prefetched.len());
+        prefetched.drain(..count).for_each(|wc| out.push(wc));
+        self.prefetched_len.store(prefetched.len(), Ordering::Release);
     }
 
-    /// The device's next completions. The caller is inside of the gate, or has shut it and is alone.
+    /// Takes the next completions from the device. The caller holds the gate, or has closed it and
+    /// is the only one.
     #[inline]
     fn take<'a>(&self, room: &'a mut [MaybeUninit<ibv_wc>]) -> &'a [ibv_wc] {
-        let verbs = &self.station.device.core.verbs;
-        // SAFETY: live, and there is room.
+        let verbs = &self.progress.device.core.verbs;
+        // SAFETY: the queue is live, and `room` has room.
         let count = unsafe {
             verbs.ibv_poll_cq(self.cq.as_ptr(), room.len() as i32, room.as_mut_ptr().cast())
         };
         let taken = &room[..count.max(0) as usize];
-        // SAFETY: the device has written these.
+        // SAFETY: the device has written these entries.
         unsafe { taken.assume_init_ref() }
     }
 
-    /// One of them in dat-core's words; none: it is nobody's.
+    /// Converts one completion to dat-core's type. Returns `None` if no consumer gets it.
     #[inline]
     fn complete(&self, wc: &ibv_wc) -> Option<Wc> {
-        // SAFETY: a queue pair leaves the table with the gate shut.
-        unsafe { self.station.numbers.get(wc.qp_num) }.and_then(|qp| qp.complete(wc))
+        // SAFETY: a queue pair leaves the table only while the gate is closed.
+        unsafe { self.progress.qps.get(wc.qp_num) }.and_then(|qp| qp.complete(wc))
     }
 
-    /// Moves all that the device has to `ahead`.
-    fn gather_into(&self, ahead: &mut VecDeque<Wc>) {
-        let mut batch = [const { MaybeUninit::uninit() }; BATCH];
+    /// Moves all completions from the device to `prefetched`.
+    fn prefetch_into(&self, prefetched: &mut VecDeque<Wc>) {
+        let mut batch = [const { MaybeUninit::uninit() }; BATCH_COUNT];
         loop {
             let taken = self.take(&mut batch);
-            ahead.extend(taken.iter().filter_map(|wc| self.complete(wc)));
-            if taken.len() < BATCH {
+            prefetched.extend(taken.iter().filter_map(|wc| self.complete(wc)));
+            if taken.len() < BATCH_COUNT {
                 break;
             }
         }
-        self.ahead_len.store(ahead.len(), Ordering::Release);
+        self.prefetched_len.store(prefetched.len(), Ordering::Release);
     }
 
-    /// Takes all the device has, ahead of the consumer.
-    pub(crate) fn pump(&self) {
-        if self.gather() > 0 {
-            self.ready();
+    /// Prefetches all completions and notifies the thread that armed the queue, if there are any.
+    pub(crate) fn prefetch_and_notify(&self) {
+        if self.prefetch() > 0 {
+            self.notify_armed();
         }
     }
 
-    /// The same, in silence: how many there are ahead.
-    fn gather(&self) -> usize {
-        let _shut = self.gate.shut();
-        let mut ahead = self.ahead();
-        self.gather_into(&mut ahead);
-        ahead.len()
+    /// Prefetches all completions without a notification. Returns how many are prefetched.
+    fn prefetch(&self) -> usize {
+        let _closed = self.gate.close();
+        let mut prefetched = self.prefetched();
+        self.prefetch_into(&mut prefetched);
+        prefetched.len()
     }
 
-    /// Does something while nobody takes completions.
-    pub(crate) fn alone(&self, what: impl FnOnce()) {
-        let _shut = self.gate.shut();
-        let _ahead = self.ahead();
+    /// Runs `what` while nobody takes completions.
+    pub(crate) fn exclusively(&self, what: impl FnOnce()) {
+        let _closed = self.gate.close();
+        let _prefetched = self.prefetched();
         what();
     }
 
-    /// A completion that never was the device's.
+    /// Adds a completion that does not come from the device.
     pub(crate) fn add(&self, wc: Wc) {
         {
-            let mut ahead = self.ahead();
-            ahead.push_back(wc);
-            self.ahead_len.store(ahead.len(), Ordering::Release);
+            let mut prefetched = self.prefetched();
+            prefetched.push_back(wc);
+            self.prefetched_len.store(prefetched.len(), Ordering::Release);
         }
-        self.ready();
+        self.notify_armed();
     }
 
     /// # Safety
-    /// As [`Queue::poll`].
+    /// The caller is the one thread that takes completions.
     unsafe fn arm(&self, solicited: bool) -> bool {
-        // SAFETY: the caller's promise.
-        if self.station.gives_way() && unsafe { self.yield_pays() } {
+        // SAFETY: the caller is the one thread that takes completions.
+        if self.progress.yields_processor() && unsafe { self.yield_brings_completions() } {
             return false;
         }
         self.armed.store(true, Ordering::SeqCst);
-        self.wishes.store(self.wishes.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
-        let verbs = &self.station.device.core.verbs;
-        // SAFETY: live.
+        self.arm_count
+            .store(self.arm_count.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        let verbs = &self.progress.device.core.verbs;
+        // SAFETY: the queue is live.
         unsafe { verbs.ibv_req_notify_cq(self.cq.as_ptr(), i32::from(solicited)) };
-        // What came before that does not tell; what the gate hides may have been told of already.
-        // SAFETY: the caller's promise.
+        // A completion that arrived before the call above does not notify; for one that the closed
+        // gate hides, the notification may have been consumed already.
+        // SAFETY: the caller is the one thread that takes completions.
         let empty = unsafe { self.is_empty() };
         if !empty {
             self.disarm();
@@ -353,37 +365,39 @@ impl Queue {
         empty
     }
 
-    /// Whose processor the device's work waits for has it done before it sleeps, for less than arming and sleeping cost. Not
-    /// tried each time where it did not help: then the work is another processor's, or there is too much of it.
+    /// Yields the processor and returns whether that brought completions. Where the kernel does the
+    /// device's work on this processor, a yield lets it finish and costs less than arming and
+    /// sleeping. It is tried less often where it did not help: then the work is on another
+    /// processor, or there is too much of it.
     ///
     /// # Safety
-    /// As [`Queue::poll`].
-    unsafe fn yield_pays(&self) -> bool {
-        let vain = self.vain_yields.load(Ordering::Relaxed);
-        let paid = (vain < VAIN || vain.is_multiple_of(VAIN)) && {
+    /// The caller is the one thread that takes completions.
+    unsafe fn yield_brings_completions(&self) -> bool {
+        let futile = self.futile_yields.load(Ordering::Relaxed);
+        let found = (futile < FUTILE_YIELDS_MAX || futile.is_multiple_of(FUTILE_YIELDS_MAX)) && {
             std::thread::yield_now();
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller is the one thread that takes completions.
             !unsafe { self.is_empty() }
         };
-        self.vain_yields.store(if paid { 0 } else { vain.wrapping_add(1) }, Ordering::Relaxed);
-        paid
+        self.futile_yields.store(if found { 0 } else { futile.wrapping_add(1) }, Ordering::Relaxed);
+        found
     }
 
-    /// Nothing is there to be taken. What the device has it takes.
+    /// Returns whether there are no completions. It prefetches a batch from the device.
     ///
     /// # Safety
-    /// As [`Queue::poll`].
+    /// The caller is the one thread that takes completions.
     unsafe fn is_empty(&self) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is the one thread that takes completions.
         let inside = unsafe { self.gate.enter() };
-        inside.is_some() && self.ahead_len.load(Ordering::SeqCst) == 0 && {
-            let mut batch = [const { MaybeUninit::uninit() }; BATCH];
+        inside.is_some() && self.prefetched_len.load(Ordering::SeqCst) == 0 && {
+            let mut batch = [const { MaybeUninit::uninit() }; BATCH_COUNT];
             let taken = self.take(&mut batch);
             taken.is_empty() || {
-                let mut ahead = self.ahead();
-                ahead.extend(taken.iter().filter_map(|wc| self.complete(wc)));
-                self.ahead_len.store(ahead.len(), Ordering::Release);
-                // Marks alone: the caller looks again.
+                let mut prefetched = self.prefetched();
+                prefetched.extend(taken.iter().filter_map(|wc| self.complete(wc)));
+                self.prefetched_len.store(prefetched.len(), Ordering::Release);
+                // The batch may have been markers only; then the caller looks again.
                 false
             }
         }
@@ -393,20 +407,20 @@ impl Queue {
         self.armed.swap(false, Ordering::SeqCst)
     }
 
-    /// Tells whoever armed it that there is something.
-    fn ready(&self) {
+    /// Notifies the thread that armed the queue.
+    fn notify_armed(&self) {
         if self.disarm() {
             self.call(Upcall::CqReady);
         }
     }
 
-    /// A consumer that has armed it sleeps until something has come.
+    /// A consumer that has armed the queue sleeps until there is a notification.
     pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
-        let bed = match self.bed.get() {
-            Some(bed) => bed,
-            None => match Bed::new() {
-                Ok(bed) => self.bed.get_or_init(|| bed),
-                // Without descriptors it looks again and again.
+        let sleeper = match self.sleeper.get() {
+            Some(sleeper) => sleeper,
+            None => match InterruptibleSleep::new() {
+                Ok(sleeper) => self.sleeper.get_or_init(|| sleeper),
+                // Without file descriptors there is no sleep; the caller polls again.
                 Err(_) => return Slept::Woken,
             },
         };
@@ -414,22 +428,23 @@ impl Queue {
             return Slept::Woken;
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let roused = bed.sleep(self, left.and_then(|left| Timespec::try_from(left).ok()).as_ref());
+        let reason =
+            sleeper.sleep(self, left.and_then(|left| Timespec::try_from(left).ok()).as_ref());
         let signalled = wake.leave_poller();
-        match roused {
-            Roused::News => {
-                self.see();
+        match reason {
+            WakeReason::Readable => {
+                self.take_notifications();
                 Slept::Woken
             }
-            Roused::TimedOut if !signalled => Slept::TimedOut,
-            Roused::Signal if !signalled => Slept::Interrupted,
+            WakeReason::TimedOut if !signalled => Slept::TimedOut,
+            WakeReason::Signal if !signalled => Slept::Interrupted,
             _ => Slept::Woken,
         }
     }
 
-    /// Who sleeps looks again.
+    /// Wakes the thread that sleeps here.
     pub(crate) fn interrupt(&self) {
-        self.bed.get().iter().for_each(|bed| bed.interrupt());
+        self.sleeper.get().iter().for_each(|sleeper| sleeper.interrupt());
     }
 
     pub(crate) fn call(&self, up: Upcall<'_, Adapter>) {
@@ -438,63 +453,66 @@ impl Queue {
         }
     }
 
-    /// Takes the events of its channel.
-    pub(crate) fn see(&self) -> bool {
-        let verbs = &self.station.device.core.verbs;
-        let (mut cq, mut context, mut seen) = (ptr::null_mut(), ptr::null_mut(), 0);
-        let wishes = self.wishes.swap(0, Ordering::Relaxed);
-        // SAFETY: a live channel, which does not block; only this queue tells there.
+    /// Takes the notifications of the queue's channel. Returns whether there were any.
+    pub(crate) fn take_notifications(&self) -> bool {
+        let verbs = &self.progress.device.core.verbs;
+        let (mut cq, mut context, mut unacknowledged) = (ptr::null_mut(), ptr::null_mut(), 0);
+        let arm_count = self.arm_count.swap(0, Ordering::Relaxed);
+        // SAFETY: the channel is live and does not block; only this queue notifies there.
         while unsafe { (verbs.ibv_get_cq_event)(self.channel.as_ptr(), &mut cq, &mut context) } == 0
         {
-            seen += 1;
-            // The only one, mostly.
-            if wishes == 1 {
+            unacknowledged += 1;
+            // In most cases one notification is the only one, which saves a call.
+            if arm_count == 1 {
                 break;
             }
         }
-        self.seen.fetch_add(seen, Ordering::Relaxed);
-        seen > 0
+        self.unacknowledged.fetch_add(unacknowledged, Ordering::Relaxed);
+        unacknowledged > 0
     }
 
-    /// The same, for who armed it and does not sleep here.
-    pub(crate) fn serve(&self) {
-        if self.see() {
-            match self.is_unheard.load(Ordering::Acquire) {
+    /// Takes the notifications on behalf of a consumer that armed the queue and does not sleep on
+    /// it.
+    pub(crate) fn handle_notifications(&self) {
+        if self.take_notifications() {
+            match self.is_unpolled.load(Ordering::Acquire) {
                 true => self.discard(),
-                false => self.ready(),
+                false => self.notify_armed(),
             }
         }
     }
 
-    /// No consumer takes completions here: the station does, for the buffers that they free. Before there are any.
-    pub(crate) fn leave_to_station(&self) {
-        self.is_unheard.store(true, Ordering::Release);
-        // SAFETY: nobody has begun to take any.
+    /// Lets the progress thread take the completions, since no consumer does: this frees their
+    /// buffers. The caller calls this before there are any completions.
+    pub(crate) fn poll_on_progress_thread(&self) {
+        self.is_unpolled.store(true, Ordering::Release);
+        // SAFETY: nobody takes completions yet.
         unsafe { self.arm(false) };
-        self.attended.store(true, Ordering::Release);
-        self.station.ring();
+        self.watched.store(true, Ordering::Release);
+        self.progress.wake();
     }
 
-    /// Takes all there is until nothing more comes.
+    /// Takes and discards completions until no more arrive.
     fn discard(&self) {
         loop {
-            self.gather();
-            debug_assert!(self.ahead().is_empty(), "nobody would take it");
-            // SAFETY: without a consumer the station's thread takes them, which calls this.
+            self.prefetch();
+            debug_assert!(self.prefetched().is_empty(), "nobody polls this queue");
+            // SAFETY: without a consumer only the progress thread takes completions, and it runs
+            // this.
             if unsafe { self.arm(false) } {
                 break;
             }
         }
     }
 
-    fn ahead(&self) -> MutexGuard<'_, VecDeque<Wc>> {
-        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    fn prefetched(&self) -> MutexGuard<'_, VecDeque<Wc>> {
+        self.prefetched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl AsFd for Queue {
+impl AsFd for CqShared {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: open as long as the channel.
+        // SAFETY: the descriptor is open as long as the channel.
         unsafe { BorrowedFd::borrow_raw(self.channel_fd) }
     }
 }

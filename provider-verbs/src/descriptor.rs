@@ -1,4 +1,4 @@
-//! Descriptors that threads sleep on.
+//! File descriptors that threads sleep on.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -8,84 +8,89 @@ use dat_core::nesting;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-/// A descriptor that one thread sleeps on and others make readable.
-pub(crate) struct Bell(OwnedFd);
+/// An eventfd(2): one thread sleeps on it, others make it readable.
+pub(crate) struct EventFd(OwnedFd);
 
-impl Bell {
-    pub(crate) fn new() -> io::Result<Bell> {
-        Ok(Bell(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
+impl EventFd {
+    pub(crate) fn new() -> io::Result<EventFd> {
+        Ok(EventFd(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
     }
 
-    pub(crate) fn ring(&self) {
-        // Full is rung.
+    pub(crate) fn signal(&self) {
+        // A write that fails because the counter is at its maximum is no problem: the descriptor is
+        // readable already.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    pub(crate) fn settle(&self) {
+    pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for EventFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// Where one thread sleeps on another descriptor, and others interrupt it.
-pub(crate) struct Bed {
-    bell: Bell,
-    /// The other descriptor will never have anything to read again, and says so for ever.
-    over: AtomicBool,
+/// Lets one thread sleep on a file descriptor of another object, and lets others interrupt the
+/// sleep.
+pub(crate) struct InterruptibleSleep {
+    wakeup: EventFd,
+    /// The other descriptor reports an error or a hang-up for ever, and never data again.
+    hung_up: AtomicBool,
 }
 
 /// Why a sleep ended.
-pub(crate) enum Roused {
-    /// There is something to read from the other descriptor.
-    News,
-    /// Somebody has interrupted it.
+pub(crate) enum WakeReason {
+    /// The other descriptor is readable.
+    Readable,
+    /// Another thread interrupted the sleep.
     Interrupted,
     TimedOut,
     /// A signal handler ran.
     Signal,
 }
 
-impl Bed {
-    pub(crate) fn new() -> io::Result<Bed> {
-        Ok(Bed { bell: Bell::new()?, over: AtomicBool::new(false) })
+impl InterruptibleSleep {
+    pub(crate) fn new() -> io::Result<InterruptibleSleep> {
+        Ok(InterruptibleSleep { wakeup: EventFd::new()?, hung_up: AtomicBool::new(false) })
     }
 
-    /// Only a signal handler interrupts this: poll(2) goes on after a signal without one, such as SIGCONT, where epoll_wait(2) ends.
-    pub(crate) fn sleep(&self, beside: impl AsFd, limit: Option<&Timespec>) -> Roused {
-        let mut fds = [PollFd::new(&self.bell, PollFlags::IN), PollFd::new(&beside, PollFlags::IN)];
-        let looked_at = if self.over.load(Ordering::Relaxed) { 1 } else { 2 };
+    /// Sleeps until one of the [`WakeReason`]s. A signal without a handler, such as SIGCONT, does
+    /// not end the sleep: poll(2) continues, unlike epoll_wait(2).
+    pub(crate) fn sleep(&self, other: impl AsFd, limit: Option<&Timespec>) -> WakeReason {
+        let mut fds =
+            [PollFd::new(&self.wakeup, PollFlags::IN), PollFd::new(&other, PollFlags::IN)];
+        let looked_at = if self.hung_up.load(Ordering::Relaxed) { 1 } else { 2 };
         let asleep = nesting::sleep();
         let polled = poll(&mut fds[..looked_at], limit);
         drop(asleep);
         match polled {
-            Ok(0) => return Roused::TimedOut,
+            Ok(0) => return WakeReason::TimedOut,
             Ok(_) => {}
-            Err(_) => return Roused::Signal,
+            Err(_) => return WakeReason::Signal,
         }
-        let [bell, news] = fds.map(|fd| fd.revents());
-        if !bell.is_empty() {
-            self.bell.settle();
+        let [wakeup, other] = fds.map(|fd| fd.revents());
+        if !wakeup.is_empty() {
+            self.wakeup.clear();
         }
-        self.over.fetch_or(!news.is_empty() && !news.contains(PollFlags::IN), Ordering::Relaxed);
-        if news.is_empty() { Roused::Interrupted } else { Roused::News }
+        self.hung_up
+            .fetch_or(!other.is_empty() && !other.contains(PollFlags::IN), Ordering::Relaxed);
+        if other.is_empty() { WakeReason::Interrupted } else { WakeReason::Readable }
     }
 
     pub(crate) fn interrupt(&self) {
-        self.bell.ring();
+        self.wakeup.signal();
     }
 }
 
-/// Makes reading from it fail where it would wait.
+/// Makes a read of the descriptor fail where it would block.
 ///
 /// # Safety
 /// The descriptor is open.
-pub(crate) unsafe fn unblock(fd: RawFd) {
-    // SAFETY: as the caller promised.
+pub(crate) unsafe fn set_nonblocking(fd: RawFd) {
+    // SAFETY: the caller guarantees that the descriptor is open.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     if let Ok(flags) = fcntl_getfl(fd) {
         let _ = fcntl_setfl(fd, flags | OFlags::NONBLOCK);

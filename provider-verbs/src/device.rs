@@ -1,4 +1,4 @@
-//! The device behind an address: found by rdma_cm, opened by libibverbs.
+//! The device behind an address. rdma_cm finds it, libibverbs opens it.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -18,15 +18,16 @@ use dat_sys::{
 use rdma_core_sys::*;
 
 use crate::cm::Channel;
-use crate::cq::SPARE;
-use crate::descriptor::unblock;
-use crate::keys::Keys;
+use crate::cq::MARKER_CAPACITY_MIN;
+use crate::descriptor::set_nonblocking;
+use crate::key_table::KeyTable;
 use crate::params::SYSFS;
-use crate::qp::{ASKERS, OWN};
+use crate::qp::{COUNT_MARKERS, END_MARKERS};
 
-/// A driver of the kernel's that does a device's work, on the processors that consumers poll on; it does some things its own way.
+/// A kernel driver that emulates a device on the processors that consumers poll on. Each has
+/// peculiarities that this crate accounts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Software {
+pub enum KernelDriver {
     /// RoCEv2.
     Rxe,
     /// iWARP.
@@ -37,68 +38,78 @@ pub enum Software {
 pub struct Device {
     pub(crate) core: &'static RdmaCore,
     pub(crate) context: NonNull<ibv_context>,
-    /// Its name, as in `rxe0`.
+    /// The name of the device, such as `rxe0`.
     pub name: String,
-    /// The port.
+    /// The number of the port.
     pub port: u8,
-    /// The adapter's address, port 0.
+    /// The adapter's address, with port 0.
     pub address: SocketAddr,
     pub(crate) attr: ibv_device_attr,
     pub(crate) port_attr: ibv_port_attr,
-    /// The kernel does its work.
-    pub(crate) software: Option<Software>,
-    pub(crate) keys: Keys,
+    /// The kernel driver that emulates the device; `None` for hardware.
+    pub(crate) kernel_driver: Option<KernelDriver>,
+    pub(crate) keys: KeyTable,
 }
 
-// SAFETY: the libraries lock what threads share.
+// SAFETY: the libraries lock the state that threads share.
 unsafe impl Send for Device {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Opens the device that has the address; of several addresses that are nobody's wish, the first that has one.
+    /// Opens the device that has the address. Without an address, opens the device of the first
+    /// local address that has one.
     ///
     /// # Errors
-    /// `DAT_PROVIDER_NOT_FOUND` without libraries, without the kernel's rdma_cm, or with a kernel older than 4.14;
-    /// `DAT_INVALID_ADDRESS` where no device has the address; `DAT_INSUFFICIENT_RESOURCES` where it cannot be opened.
+    /// - `DAT_PROVIDER_NOT_FOUND`: the libraries or the kernel's rdma_cm are missing, or the kernel
+    ///   is older than 4.14.
+    /// - `DAT_INVALID_ADDRESS`: no device has the address.
+    /// - `DAT_INSUFFICIENT_RESOURCES`: the device cannot be opened.
     pub fn open(bind: Option<SocketAddr>) -> Result<Device, OpenError> {
-        let core = RdmaCore::load().map_err(|e| absent(e.to_string()))?;
+        let core = RdmaCore::load().map_err(|e| not_found(e.to_string()))?;
         if !barrier::prepare() {
-            return Err(absent(
-                "this kernel lacks membarrier(2): it takes Linux 4.14 or later".into(),
+            return Err(not_found(
+                "this kernel lacks membarrier(2): Linux 4.14 or later is required".into(),
             ));
         }
-        if !core.children_have_copies() {
-            // Before anything is registered. Where it fails, fork(2) is as safe as the device makes it.
-            // SAFETY: nothing has been opened by this device yet; the library ignores a second call.
+        if !core.fork_copies_memory() {
+            // This has to come before anything is registered. If it fails, fork(2) is as safe as
+            // the device makes it.
+            // SAFETY: this device has not opened anything yet; the library ignores a second call.
             let _ = unsafe { (core.verbs.ibv_fork_init)() };
         }
         let channel = Channel::open(core).map_err(|e| {
-            // The library says no such file whatever it was.
-            absent(closed("rdma_cm").unwrap_or_else(|| {
-                format!("rdma_cm: {e}: is there an RDMA device, and is the kernel's module rdma_ucm loaded?")
+            // The library reports ENOENT for every cause.
+            not_found(inaccessible_node("rdma_cm").unwrap_or_else(|| {
+                format!(
+                    "rdma_cm: {e}: is there an RDMA device, and is the kernel's module rdma_ucm \
+                     loaded?"
+                )
             }))
         })?;
-        // The library knows nothing of a device that it may not open.
-        let none = |what: String| no_device(closed("uverbs").unwrap_or(what));
+        // The library does not list a device that this user may not open.
+        let none = |what: String| no_device(inaccessible_node("uverbs").unwrap_or(what));
         match bind {
-            Some(address) => match channel.device_of(address) {
+            Some(address) => match channel.find_device(address) {
                 Ok(Some(found)) => Self::open_found(core, found, address),
-                Ok(None) => {
-                    Err(none(format!("{} is of no RDMA device: see rdma link", address.ip())))
-                }
+                Ok(None) => Err(none(format!(
+                    "no RDMA device has the address {}: see rdma link",
+                    address.ip()
+                ))),
                 Err(e) => {
-                    Err(none(format!("{} is of no RDMA device: {e}; see rdma link", address.ip())))
+                    let ip = address.ip();
+                    Err(none(format!("no RDMA device has the address {ip}: {e}; see rdma link")))
                 }
             },
             None => {
-                let addresses =
-                    candidates().map_err(|e| no_device(format!("listing network devices: {e}")))?;
-                let found = addresses.iter().find_map(|&a| Some((channel.device_of(a).ok()??, a)));
+                let addresses = candidate_addresses()
+                    .map_err(|e| no_device(format!("listing network devices: {e}")))?;
+                let found =
+                    addresses.iter().find_map(|&a| Some((channel.find_device(a).ok()??, a)));
                 let (found, address) = found.ok_or_else(|| {
                     let count = addresses.len();
                     none(format!(
-                        "none of this host's {count} addresses is of an RDMA device: see rdma link"
+                        "no RDMA device has one of this host's {count} addresses: see rdma link"
                     ))
                 })?;
                 Self::open_found(core, found, address)
@@ -108,17 +119,19 @@ impl Device {
 
     fn open_found(
         core: &'static RdmaCore,
-        found: Found,
+        found: BoundDevice,
         address: SocketAddr,
     ) -> Result<Device, OpenError> {
-        // SAFETY: `found` keeps the identifier, whose context keeps the device; the name is a C string.
+        // SAFETY: `found` keeps the identifier, whose context keeps the device; the name is a C
+        // string.
         let name = unsafe { CStr::from_ptr((core.verbs.ibv_get_device_name)(found.device)) };
         let name = name.to_string_lossy().into_owned();
         let failed = |what: &str, e: io::Error| {
             let code = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
             OpenError::new(code, format!("{what} {name}: {e}"))
         };
-        // SAFETY: as above. A context of our own has asynchronous events of its own.
+        // SAFETY: `found` keeps the device. This context is separate from that of the identifier,
+        // so it has asynchronous events of its own.
         let context = NonNull::new(unsafe { (core.verbs.ibv_open_device)(found.device) })
             .ok_or_else(|| failed("opening", io::Error::last_os_error()))?;
         let mut device = Device {
@@ -129,22 +142,23 @@ impl Device {
             address: SocketAddr::new(address.ip(), 0),
             attr: ibv_device_attr::zeroed(),
             port_attr: ibv_port_attr::zeroed(),
-            software: None,
-            keys: Keys::new(),
+            kernel_driver: None,
+            keys: KeyTable::new(),
         };
-        device.software = device.driver_of_the_kernel();
-        // SAFETY: an open context, and room for what it writes.
+        device.kernel_driver = device.detect_kernel_driver();
+        // SAFETY: the context is open, and `attr` has room for the result.
         let asked = unsafe { (core.verbs.ibv_query_device)(context.as_ptr(), &mut device.attr) };
         if asked != 0 {
-            return Err(failed("asking for the limits of", io::Error::from_raw_os_error(asked)));
+            return Err(failed("querying the limits of", io::Error::from_raw_os_error(asked)));
         }
-        // SAFETY: an open context.
+        // SAFETY: the context is open.
         device.port_attr = unsafe { core.verbs.query_port(context.as_ptr(), found.port) }
-            .map_err(|e| failed("asking for the port of", io::Error::from_raw_os_error(e)))?;
+            .map_err(|e| failed("querying the port of", io::Error::from_raw_os_error(e)))?;
         Ok(device)
     }
 
-    /// What its port has done since there is the device, for all programs, by the kernel's names (`hw_counters`).
+    /// Returns the counters of the port under the kernel's names (`hw_counters`). They count for
+    /// all programs since the device was created.
     pub(crate) fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {
         let of_port =
             Path::new(SYSFS).join(&self.name).join(format!("ports/{}/hw_counters", self.port));
@@ -153,7 +167,7 @@ impl Device {
             .filter_map(|file| {
                 let name = file.file_name().into_string().ok()?;
                 let value = std::fs::read_to_string(file.path()).ok()?.trim().parse().ok()?;
-                // How long the kernel takes a reading for new.
+                // `lifespan` is no counter: it says how long the kernel caches a reading.
                 (name != "lifespan").then(|| (format!("port.{name}").into(), value))
             })
             .collect();
@@ -161,61 +175,69 @@ impl Device {
         counters
     }
 
-    /// Readable when there is an asynchronous event.
+    /// The descriptor that is readable when there is an asynchronous event.
     pub(crate) fn async_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: open as long as the context.
+        // SAFETY: the descriptor is open as long as the context.
         unsafe { BorrowedFd::borrow_raw(self.context.as_ref().async_fd) }
     }
 
-    /// Asking for an asynchronous event where there is none fails.
-    pub(crate) fn unblock(&self) {
-        // SAFETY: an open context.
-        unsafe { unblock(self.context.as_ref().async_fd) }
+    /// From now on, taking an asynchronous event fails where there is none.
+    pub(crate) fn set_nonblocking(&self) {
+        // SAFETY: the context is open.
+        unsafe { set_nonblocking(self.context.as_ref().async_fd) }
     }
 
-    /// There are windows: for the peer of one queue pair, or for those of all in a domain.
+    /// Returns whether the device has windows for the peer of one queue pair (`scoped`), or for all
+    /// peers of a protection domain.
     pub(crate) fn has_windows(&self, scoped: bool) -> bool {
         let flag = if scoped { IBV_DEVICE_MEM_WINDOW_TYPE_2B } else { IBV_DEVICE_MEM_WINDOW };
         self.attr.device_cap_flags & flag != 0 && self.attr.max_mw > 0
     }
 
-    /// A device without hardware below it is one of these.
-    fn driver_of_the_kernel(&self) -> Option<Software> {
+    /// Returns the kernel driver, if there is no hardware below the device.
+    fn detect_kernel_driver(&self) -> Option<KernelDriver> {
         let has_hardware = Path::new(SYSFS).join(&self.name).join("device").exists();
-        (!has_hardware).then_some(if self.is_iwarp() { Software::Siw } else { Software::Rxe })
+        (!has_hardware).then_some(if self.is_iwarp() {
+            KernelDriver::Siw
+        } else {
+            KernelDriver::Rxe
+        })
     }
 
-    /// Marks tell when a queue pair has flushed. Over iWARP the transition flushes before it returns, and what is posted after an
-    /// end is not looked at.
-    pub(crate) fn marks(&self) -> bool {
+    /// Returns whether a marker has to tell when a queue pair has flushed. Over iWARP the
+    /// transition to the error state flushes before it returns, and the device ignores work
+    /// requests that are posted after that.
+    pub(crate) fn needs_markers(&self) -> bool {
         !self.is_iwarp()
     }
 
     pub(crate) fn is_rxe(&self) -> bool {
-        self.software == Some(Software::Rxe)
+        self.kernel_driver == Some(KernelDriver::Rxe)
     }
 
     pub(crate) fn is_siw(&self) -> bool {
-        self.software == Some(Software::Siw)
+        self.kernel_driver == Some(KernelDriver::Siw)
     }
 
-    /// It and its peers speak iWARP.
+    /// Returns whether the device and its peers speak iWARP.
     pub fn is_iwarp(&self) -> bool {
         // SAFETY: an open context has a device.
         unsafe { (*(*self.context.as_ptr()).device).transport_type == IBV_TRANSPORT_IWARP }
     }
 
-    /// Work requests that a request of dat-core's takes at most: see `Pair::wait_for_earlier`.
-    pub(crate) fn places(&self) -> usize {
+    /// The maximum number of work requests for one request of dat-core: see
+    /// `QpShared::wait_for_earlier`.
+    pub(crate) fn requests_per_dto(&self) -> usize {
         if self.is_rxe() { 2 } else { 1 }
     }
 
-    /// What `dat_ia_query` tells of it.
+    /// The attributes that `dat_ia_query` returns.
     pub fn attrs(&self, ia: &str, strict: bool) -> Attrs {
         let (attr, count) = (&self.attr, |n: i32| usize::try_from(n).unwrap_or(0));
         let segments = count(attr.max_sge).min(32);
-        // Less what marks the end of a connection's queues.
-        let dtos = count(attr.max_qp_wr).saturating_sub(OWN + ASKERS) / self.places();
+        // The markers of the send queue take the rest.
+        let dtos = count(attr.max_qp_wr).saturating_sub(END_MARKERS + COUNT_MARKERS)
+            / self.requests_per_dto();
         let depth = attr
             .max_qp_rd_atom
             .min(attr.max_qp_init_rd_atom)
@@ -233,7 +255,7 @@ impl Device {
             },
             max_read_depth: depth as u32,
             max_evds: count(attr.max_cq),
-            max_evd_depth: count(attr.max_cqe).saturating_sub(SPARE),
+            max_evd_depth: count(attr.max_cqe).saturating_sub(MARKER_CAPACITY_MIN),
             max_regions: count(attr.max_mr),
             max_windows: if self.has_windows(false) { count(attr.max_mw) } else { 0 },
             extended: !self.is_iwarp() && attr.atomic_cap != IBV_ATOMIC_NONE,
@@ -243,10 +265,12 @@ impl Device {
             max_private: MAX_PRIVATE,
             max_srqs: count(attr.max_srq),
             max_srq_depth: count(attr.max_srq_wr),
-            // rxe looks for the buffers' keys in the domain of the queue pair (`send_data_in`).
+            // rxe looks for the keys of the buffers in the protection domain of the queue pair
+            // (`send_data_in`).
             srq_across_pds: !self.is_rxe(),
             pins: true,
-            // siw takes no other name for a region's first byte than its address, and does not say so.
+            // siw accepts only the address as the name of a region's first byte, and reports no
+            // error for another.
             zero_based: !self.is_siw(),
             quiet: false,
             strict,
@@ -267,26 +291,27 @@ impl Device {
     }
 }
 
-/// Octets of private data that rdma_cm leaves to its user in a connection request (92 less its own 36).
+/// Octets of private data in a connection request: 92 less the 36 that rdma_cm uses itself.
 const MAX_PRIVATE: usize = 56;
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: what was made of it holds a reference to it, so is gone.
+        // SAFETY: every object of the context holds a reference to this device, so none is left.
         unsafe { (self.core.verbs.ibv_close_device)(self.context.as_ptr()) };
     }
 }
 
-/// A device and the port of it that has an address, as long as the identifier that is bound to it.
-pub(crate) struct Found {
+/// A device, and the port of it that has an address. Both are valid as long as the identifier is
+/// bound.
+pub(crate) struct BoundDevice {
     pub(crate) device: *mut ibv_device,
     pub(crate) port: u8,
-    /// Keeps the library's context of the device open.
-    pub(crate) _bound: crate::cm::Id,
+    /// Keeps the context that the library has of the device open.
+    pub(crate) _bound: crate::cm::CmId,
 }
 
-/// Addresses of the host that may be of a device, the best ones first.
-fn candidates() -> io::Result<Vec<SocketAddr>> {
+/// The addresses of this host that may belong to a device, best ones first.
+fn candidate_addresses() -> io::Result<Vec<SocketAddr>> {
     let mut addresses: Vec<_> =
         netdev::addresses()?.into_iter().filter(|found| found.up).map(|found| found.addr).collect();
     addresses.sort_by_key(|address| match address.ip() {
@@ -298,29 +323,31 @@ fn candidates() -> io::Result<Vec<SocketAddr>> {
     Ok(addresses)
 }
 
-/// The libraries that every device takes are there.
+/// Checks that the libraries that every device needs are there.
 ///
 /// # Errors
-/// `DAT_PROVIDER_NOT_FOUND`: they are not.
+/// `DAT_PROVIDER_NOT_FOUND`: a library is missing.
 pub fn libraries() -> Result<(), OpenError> {
-    RdmaCore::load().map(drop).map_err(|e| absent(e.to_string()))
+    RdmaCore::load().map(drop).map_err(|e| not_found(e.to_string()))
 }
 
-/// The first node of RDMA devices whose name begins so and that this user may not open, and what to do.
-fn closed(start: &str) -> Option<String> {
+/// Returns a message about the first RDMA device node whose name starts with `start` and that this
+/// user may not open, with the remedy.
+fn inaccessible_node(start: &str) -> Option<String> {
     std::fs::read_dir("/dev/infiniband").ok()?.flatten().find_map(|node| {
         let path = node.path();
         let is_one = node.file_name().to_string_lossy().starts_with(start);
         let opened = is_one.then(|| std::fs::File::options().read(true).write(true).open(&path))?;
         let error = opened.err().filter(|e| e.kind() == io::ErrorKind::PermissionDenied)?;
         Some(format!(
-            "{}: {error}; rdma-core's udev rules let every user open it, and so does `chmod a+rw`, as root",
+            "{}: {error}; rdma-core's udev rules let every user open it, and so does `chmod a+rw` \
+             as root",
             path.display()
         ))
     })
 }
 
-fn absent(reason: String) -> OpenError {
+fn not_found(reason: String) -> OpenError {
     OpenError::new(Error::of(DAT_PROVIDER_NOT_FOUND), reason)
 }
 
@@ -328,7 +355,7 @@ fn no_device(reason: String) -> OpenError {
     OpenError::new(Error::of(DAT_INVALID_ADDRESS), reason)
 }
 
-/// A socket address for a library that wants to write to it.
+/// A socket address for a library function that takes a pointer to mutable data.
 pub(crate) struct CAddr(SockAddr);
 
 impl CAddr {
@@ -336,7 +363,7 @@ impl CAddr {
         CAddr(address.into())
     }
 
-    /// Not written to, though C does not say so.
+    /// The library does not write through this pointer, although its C prototype would allow it.
     pub(crate) fn as_mut_ptr(&self) -> *mut libc::sockaddr {
         self.0.as_ptr().cast()
     }

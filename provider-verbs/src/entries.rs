@@ -1,4 +1,4 @@
-//! What a registry offers without a file: an entry for each RDMA device of this host.
+//! The registry entries that need no file: one for each port of each RDMA device of this host.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,9 @@ use dat_sys::DAT_PROVIDER_NOT_FOUND;
 
 use crate::params::SYSFS;
 
-/// IA names, and the ia_params of each: `verbs-` and the device's name for its first port, as `verbs-mlx5_0`, and with a
-/// number for each further one, as `verbs-mlx5_0-2`. No library is opened for it.
+/// Returns pairs of IA name and ia_params. The name is `verbs-` and the device's name for its first
+/// port, such as `verbs-mlx5_0`, and has the port number appended for each further port, such as
+/// `verbs-mlx5_0-2`. No library is opened for this.
 pub fn entries() -> Vec<(String, String)> {
     entries_of(Path::new(SYSFS))
 }
@@ -17,7 +18,7 @@ pub fn entries() -> Vec<(String, String)> {
 fn entries_of(sysfs: &Path) -> Vec<(String, String)> {
     let mut entries = Vec::new();
     for device in devices(sysfs) {
-        let mut ports: Vec<u32> = names(&sysfs.join(&device).join("ports"))
+        let mut ports: Vec<u32> = file_names(&sysfs.join(&device).join("ports"))
             .iter()
             .filter_map(|port| port.parse().ok())
             .collect();
@@ -34,28 +35,30 @@ fn entries_of(sysfs: &Path) -> Vec<(String, String)> {
     entries
 }
 
-/// The devices, in the order of their names; but those whose name ia_params cannot have.
+/// Returns the devices in the order of their names, without those whose names ia_params cannot
+/// express.
 fn devices(sysfs: &Path) -> Vec<String> {
-    let mut devices = names(sysfs);
+    let mut devices = file_names(sysfs);
     devices
         .retain(|name| !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '='));
     devices.sort_unstable();
     devices
 }
 
-fn names(directory: &Path) -> Vec<String> {
+fn file_names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// Refuses where there is no device, so that nobody installs libraries for none.
-pub(crate) fn there_is_one(sysfs: &Path) -> Result<(), OpenError> {
-    if !names(sysfs).is_empty() {
+/// Fails if there is no device, so that nobody installs libraries without one.
+pub(crate) fn require_device(sysfs: &Path) -> Result<(), OpenError> {
+    if !file_names(sysfs).is_empty() {
         return Ok(());
     }
     let reason = format!(
-        "this host has no RDMA device (none in {}): load the driver of one, or make one in software, as root: rdma link \
-         add rxe0 type rxe netdev eth0; the adapters tcp-emu and softroce need none",
+        "this host has no RDMA device (none in {}): load the driver of one, or create one in \
+         software as root: rdma link add rxe0 type rxe netdev eth0; the adapters tcp-emu and \
+         softroce need none",
         sysfs.display()
     );
     Err(OpenError::new(Error::of(DAT_PROVIDER_NOT_FOUND), reason))
@@ -88,14 +91,14 @@ mod tests {
             ("verbs-mlx5_0-10", "mlx5_0 10"),
         ];
         assert_eq!(entries, expected);
-        assert!(there_is_one(sysfs.path()).is_ok());
+        assert!(require_device(sysfs.path()).is_ok());
     }
 
     #[test]
-    fn where_there_is_no_device_there_is_no_entry_and_a_word_on_how_to_have_one() {
+    fn without_a_device_there_is_no_entry_and_the_error_says_how_to_create_one() {
         let nowhere = Path::new("/nonexistent/infiniband");
         assert_eq!(entries_of(nowhere), []);
-        let error = there_is_one(nowhere).expect_err("there is none");
+        let error = require_device(nowhere).expect_err("there is none");
         assert!(error.reason.contains("rdma link add rxe0 type rxe netdev"), "{error}");
     }
 }

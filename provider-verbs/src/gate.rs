@@ -1,65 +1,67 @@
-//! A door that one thread goes through often and for next to nothing, and that others can shut.
+//! A gate that one thread enters often and at almost no cost, and that other threads can close.
 //!
-//! Whoever polls a completion queue or posts to a queue is one thread at a time, and must not pay for a lock. When a connection
-//! ends, another thread has to get in between: it shuts the gate and waits until nobody is inside. This is Dekker's algorithm
-//! with all of its cost on the rare side: instead of a fence in every [`Gate::enter`], [`Gate::shut`] has the kernel run one on
-//! every processor where this process is (membarrier(2), Linux 4.14).
+//! One thread at a time polls a completion queue or posts to a work queue, and it must not pay for
+//! a lock. When a connection ends, another thread has to exclude it: that thread closes the gate
+//! and waits until nobody is inside. This is Dekker's algorithm with its whole cost on the rare
+//! side: [`Gate::enter`] has no memory fence; instead [`Gate::close`] makes the kernel run one on
+//! every processor that runs this process (membarrier(2), Linux 4.14).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 
 use dat_core::barrier;
 
-/// See above.
+/// A gate; see the module's documentation.
 #[derive(Debug, Default)]
 pub struct Gate {
     inside: AtomicBool,
-    shut: AtomicU32,
+    closers: AtomicU32,
 }
 
-/// The one thread is inside; it leaves when this is dropped.
+/// Proof that the one thread is inside. Dropping it leaves the gate.
 #[derive(Debug)]
-pub struct Inside<'a>(&'a Gate);
+pub struct GateHolder<'a>(&'a Gate);
 
-/// Nobody is inside, and nobody gets in until this is dropped.
+/// Proof that nobody is inside. Nobody can enter until this is dropped.
 #[derive(Debug)]
-pub struct Shut<'a>(&'a Gate);
+pub struct GateClosed<'a>(&'a Gate);
 
 impl Gate {
-    /// Goes in; none: it is shut.
+    /// Enters the gate. Returns `None` if it is closed.
     ///
     /// # Safety
-    /// One thread at a time calls this and is inside. (A second one that leaves would let others in while the
-    /// first is inside.)
+    /// Only one thread at a time calls this and is inside. (If a second one were inside and left, a
+    /// closer would believe that nobody is inside although the first still is.)
     #[inline]
-    pub unsafe fn enter(&self) -> Option<Inside<'_>> {
+    pub unsafe fn enter(&self) -> Option<GateHolder<'_>> {
         self.inside.store(true, Ordering::Relaxed);
-        // On this processor: `barrier::everywhere`.
+        // A compiler fence suffices here: `barrier::everywhere` provides the processor's fence.
         compiler_fence(Ordering::SeqCst);
-        let inside = Inside(self);
-        (self.shut.load(Ordering::Acquire) == 0).then_some(inside)
+        let inside = GateHolder(self);
+        (self.closers.load(Ordering::Acquire) == 0).then_some(inside)
     }
 
-    /// Shuts it and waits until nobody is inside. Several may have it shut at a time.
-    pub fn shut(&self) -> Shut<'_> {
-        self.shut.fetch_add(1, Ordering::SeqCst);
+    /// Closes the gate and waits until nobody is inside. Several threads may keep it closed at the
+    /// same time.
+    pub fn close(&self) -> GateClosed<'_> {
+        self.closers.fetch_add(1, Ordering::SeqCst);
         assert!(barrier::everywhere(), "membarrier(2) was there when the adapter was opened");
         while self.inside.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
-        Shut(self)
+        GateClosed(self)
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for GateHolder<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.inside.store(false, Ordering::Release);
     }
 }
 
-impl Drop for Shut<'_> {
+impl Drop for GateClosed<'_> {
     fn drop(&mut self) {
-        self.0.shut.fetch_sub(1, Ordering::Release);
+        self.0.closers.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -70,12 +72,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shut_gate_lets_nobody_in() {
+    fn nobody_enters_a_closed_gate() {
         let gate = Gate::default();
-        // SAFETY: one thread.
+        // SAFETY: the test has one thread.
         let enter = || unsafe { gate.enter() };
         drop(enter().expect("it is open"));
-        let (first, second) = (gate.shut(), gate.shut());
+        let (first, second) = (gate.close(), gate.close());
         assert!(enter().is_none());
         drop(first);
         assert!(enter().is_none());
@@ -84,13 +86,13 @@ mod tests {
     }
 
     #[test]
-    fn who_shuts_it_is_alone() {
+    fn a_closer_is_alone() {
         struct Shared(Gate, UnsafeCell<u64>);
-        // SAFETY: the cell is used inside of the gate, or while it is shut.
+        // SAFETY: the cell is accessed only inside of the gate or while it is closed.
         unsafe impl Sync for Shared {}
         let shared = Shared(Gate::default(), UnsafeCell::new(0));
         let add = |shared: &Shared| {
-            // SAFETY: as above; were two here at a time, an addition would be lost.
+            // SAFETY: access is exclusive; if it were not, an addition would be lost.
             unsafe { *shared.1.get() = std::hint::black_box(*shared.1.get()) + 1 }
         };
         const TIMES: u64 = 20_000;
@@ -99,7 +101,7 @@ mod tests {
             s.spawn(move || {
                 let mut done = 0;
                 while done < TIMES {
-                    // SAFETY: this thread alone goes in.
+                    // SAFETY: only this thread enters.
                     if let Some(_inside) = unsafe { shared.0.enter() } {
                         add(shared);
                         done += 1;
@@ -108,7 +110,7 @@ mod tests {
             });
             s.spawn(move || {
                 for _ in 0..TIMES / 10 {
-                    let _shut = shared.0.shut();
+                    let _closed = shared.0.close();
                     add(shared);
                 }
             });

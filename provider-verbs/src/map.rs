@@ -1,11 +1,13 @@
-//! What verbs and rdma_cm say, in dat-core's words. Tables; nothing here touches a device.
+//! Conversion of statuses, access flags and events of verbs and rdma_cm to dat-core's types. These
+//! are tables; nothing here touches a device.
 
 use dat_core::provider::{Access, WcOp, WcStatus};
 use rdma_core_sys::*;
 
-use crate::device::Software;
+use crate::device::KernelDriver;
 
-/// How a work request ended. RC queue pairs know only the first fifteen or so; whatever else a device may say, it gave up.
+/// Converts the status of a completion. RC queue pairs report only the first fifteen or so; any
+/// other status counts as a transport error.
 pub fn status(status: ibv_wc_status) -> WcStatus {
     match status {
         IBV_WC_SUCCESS => WcStatus::Success,
@@ -24,40 +26,52 @@ pub fn status(status: ibv_wc_status) -> WcStatus {
     }
 }
 
-/// How a request ended that did not succeed, in the words of the kernel's drivers (Linux 6.12) or of hardware. `unfit`: the
-/// device cannot read or write where it says. `first`: none of its queue pair did so before, and nobody ended the connection.
+/// Converts the status of a request that did not succeed, which depends on the driver (Linux 6.12).
+/// `inaccessible`: the device cannot access the local segments of the request. `first`: it is the
+/// first request of its queue pair that fails, and nobody has ended the connection.
 pub fn request(
-    driver: Option<Software>,
+    driver: Option<KernelDriver>,
     ended: ibv_wc_status,
     op: WcOp,
-    unfit: bool,
+    inaccessible: bool,
     first: bool,
 ) -> WcStatus {
     match (driver, ended) {
-        // `rxe_requester` notes why it fails a request, and `flush_send_wqe` completes that like those behind it.
-        (Some(Software::Rxe), IBV_WC_WR_FLUSH_ERR) if unfit && first => WcStatus::LocalProtection,
-        (Some(Software::Rxe), IBV_WC_LOC_QP_OP_ERR) if op == WcOp::Bind => WcStatus::BindFailed,
-        // `siw_qp_sq_process` has one word for whatever is wrong here.
-        (Some(Software::Siw), IBV_WC_LOC_QP_OP_ERR) if unfit => WcStatus::LocalProtection,
+        // `rxe_requester` knows why it fails a request, but `flush_send_wqe` completes it like the
+        // flushed ones behind it.
+        (Some(KernelDriver::Rxe), IBV_WC_WR_FLUSH_ERR) if inaccessible && first => {
+            WcStatus::LocalProtection
+        }
+        (Some(KernelDriver::Rxe), IBV_WC_LOC_QP_OP_ERR) if op == WcOp::Bind => WcStatus::BindFailed,
+        // `siw_qp_sq_process` reports every local error with this status.
+        (Some(KernelDriver::Siw), IBV_WC_LOC_QP_OP_ERR) if inaccessible => {
+            WcStatus::LocalProtection
+        }
         _ => status(ended),
     }
 }
 
-/// The same of a receive; `unfit`: no message can be written to its buffer.
-pub fn receive(driver: Option<Software>, ended: ibv_wc_status, unfit: bool) -> WcStatus {
+/// Converts the status of a receive that did not succeed. `inaccessible`: the device cannot write
+/// to the buffer.
+pub fn receive(driver: Option<KernelDriver>, ended: ibv_wc_status, inaccessible: bool) -> WcStatus {
     match (driver, ended) {
-        // `send_data_in` has one word for a message that is too long and for a buffer that it cannot write to.
-        (Some(Software::Rxe), IBV_WC_LOC_QP_OP_ERR) if unfit => WcStatus::LocalProtection,
-        (Some(Software::Rxe), IBV_WC_LOC_QP_OP_ERR) => WcStatus::LocalLength,
-        // `check_rkey` has refused what the immediate data would have told of; this side did nothing wrong.
-        (Some(Software::Rxe), IBV_WC_REM_ACCESS_ERR) => WcStatus::Flushed,
-        // `siw_rdmap_complete` has one word for whatever is wrong here.
-        (Some(Software::Siw), IBV_WC_GENERAL_ERR) if unfit => WcStatus::LocalProtection,
+        // `send_data_in` reports a message that is too long and a buffer that it cannot write to
+        // with the same status.
+        (Some(KernelDriver::Rxe), IBV_WC_LOC_QP_OP_ERR) if inaccessible => {
+            WcStatus::LocalProtection
+        }
+        (Some(KernelDriver::Rxe), IBV_WC_LOC_QP_OP_ERR) => WcStatus::LocalLength,
+        // `check_rkey` has refused the write whose immediate data this receive would have reported.
+        // This side has made no error.
+        (Some(KernelDriver::Rxe), IBV_WC_REM_ACCESS_ERR) => WcStatus::Flushed,
+        // `siw_rdmap_complete` reports every error with this status.
+        (Some(KernelDriver::Siw), IBV_WC_GENERAL_ERR) if inaccessible => WcStatus::LocalProtection,
         _ => status(ended),
     }
 }
 
-/// What a region allows. Verbs do not grant remote writing without local writing, and cannot refuse local reading.
+/// Converts the access rights of a region. Verbs do not grant remote writing without local writing,
+/// and cannot deny local reading.
 pub fn access(access: Access, zero_based: bool) -> ibv_access_flags {
     let Access { local_read: _, local_write, remote_read, remote_write, remote_atomic } = access;
     let flag = |wanted, flag| if wanted { flag } else { 0 };
@@ -68,106 +82,113 @@ pub fn access(access: Access, zero_based: bool) -> ibv_access_flags {
         | flag(zero_based, IBV_ACCESS_ZERO_BASED)
 }
 
-/// What an event of rdma_cm means for a connection, or for an attempt to make one.
+/// What an event of rdma_cm means for a connection or for an attempt to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CmNews {
-    /// The peer's address is known: find the way.
-    Resolved,
-    /// The way is known: call.
-    Routed,
-    /// A peer calls.
+pub enum CmEvent {
+    /// The peer's address is resolved. Next is the route.
+    AddressResolved,
+    /// The route is resolved. Next is the connection request.
+    RouteResolved,
+    /// A peer requests a connection.
     Request,
-    /// The peer has accepted: make the queue pair ready, and say so.
+    /// The peer has accepted. Next are the transition of the queue pair and the confirmation.
     Response,
-    /// It is up.
+    /// The connection is up.
     Established,
-    /// The peer's consumer said no, with the private data that follow [`REJECT_HEADER`].
+    /// The peer's consumer has rejected the request, with the private data behind
+    /// [`REJECT_HEADER`].
     RejectedByPeer,
-    /// Its provider or its host did: nobody listens, no room, a reason of the protocol.
+    /// The peer's provider or host has rejected the request: nobody listens, resources are
+    /// exhausted, or the protocol is violated.
     Rejected,
-    /// Nobody answers at this address.
+    /// Nobody answers at the peer's address.
     Unreachable,
-    /// It could not be made for a reason on this side.
+    /// The connection could not be established for a reason on this side.
     Failed,
-    /// Either side ended it.
+    /// Either side has ended the connection.
     Disconnected,
-    /// Its device is gone.
-    Gone,
-    /// Nothing that matters to it.
-    Nothing,
+    /// The device of the connection has been removed.
+    DeviceRemoved,
+    /// The event does not concern the connection.
+    Ignored,
 }
 
-/// The words of an event. `private`: what came with it.
+/// Converts an event. `private` holds its private data.
 ///
-/// A rejection by a consumer has status 28 (IBA 12.6.7.2, "consumer reject") and starts with [`REJECT_HEADER`], as
-/// libdaplofa's do; without it, it is what the kernel sends for a program that has died, or rdma_reject for one of
-/// another kind. Rejections over iWARP have a negative errno instead.
-pub fn cm_news(event: rdma_cm_event_type, status: i32, private: &[u8]) -> CmNews {
+/// A rejection by a consumer has status 28 (IBA 12.6.7.2, "consumer reject") and starts with
+/// [`REJECT_HEADER`], as those of libdaplofa do. Without the header, the kernel has sent it for a
+/// program that has died, or a program of another kind has called rdma_reject. Over iWARP a
+/// rejection has a negative errno instead.
+pub fn cm_event(event: rdma_cm_event_type, status: i32, private: &[u8]) -> CmEvent {
     match event {
-        RDMA_CM_EVENT_ADDR_RESOLVED => CmNews::Resolved,
-        RDMA_CM_EVENT_ROUTE_RESOLVED => CmNews::Routed,
-        RDMA_CM_EVENT_CONNECT_REQUEST => CmNews::Request,
-        RDMA_CM_EVENT_CONNECT_RESPONSE => CmNews::Response,
-        RDMA_CM_EVENT_ESTABLISHED => CmNews::Established,
+        RDMA_CM_EVENT_ADDR_RESOLVED => CmEvent::AddressResolved,
+        RDMA_CM_EVENT_ROUTE_RESOLVED => CmEvent::RouteResolved,
+        RDMA_CM_EVENT_CONNECT_REQUEST => CmEvent::Request,
+        RDMA_CM_EVENT_CONNECT_RESPONSE => CmEvent::Response,
+        RDMA_CM_EVENT_ESTABLISHED => CmEvent::Established,
         RDMA_CM_EVENT_ADDR_ERROR | RDMA_CM_EVENT_ROUTE_ERROR | RDMA_CM_EVENT_UNREACHABLE => {
-            CmNews::Unreachable
+            CmEvent::Unreachable
         }
-        RDMA_CM_EVENT_CONNECT_ERROR => CmNews::Failed,
+        RDMA_CM_EVENT_CONNECT_ERROR => CmEvent::Failed,
         RDMA_CM_EVENT_REJECTED => {
             let by_consumer = status == CONSUMER_REJECT || status < 0;
             match by_consumer && private.starts_with(&REJECT_HEADER) {
-                true => CmNews::RejectedByPeer,
-                false => CmNews::Rejected,
+                true => CmEvent::RejectedByPeer,
+                false => CmEvent::Rejected,
             }
         }
-        RDMA_CM_EVENT_DISCONNECTED => CmNews::Disconnected,
-        RDMA_CM_EVENT_DEVICE_REMOVAL => CmNews::Gone,
-        // The address has moved to another device, a connection stays where it is; a timewait is over; multicast.
-        _ => CmNews::Nothing,
+        RDMA_CM_EVENT_DISCONNECTED => CmEvent::Disconnected,
+        RDMA_CM_EVENT_DEVICE_REMOVAL => CmEvent::DeviceRemoved,
+        // These are: the address has moved to another device, while the connection stays; the end
+        // of the time wait state; multicast.
+        _ => CmEvent::Ignored,
     }
 }
 
-/// The reason of a rejection that says: the consumer.
+/// The reason of a rejection by a consumer.
 const CONSUMER_REJECT: i32 = 28;
 
-/// What comes before the private data of a rejection: the versions of DAT and of libdaplofa's protocol, both 2.0.
+/// The octets in front of the private data of a rejection: the versions of DAT and of libdaplofa's
+/// protocol, both 2.0.
 pub const REJECT_HEADER: [u8; 4] = [2, 0, 2, 0];
 
 /// What an asynchronous event of a device means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceNews {
+pub enum DeviceEvent {
     /// The completion queue has overrun.
     CqOverflow,
     /// The queue pair is in the error state.
     QpBroken,
-    /// The queue pair has data of a connection that is not quite made yet.
+    /// The queue pair has received data, although its connection is not quite established.
     QpEstablished,
-    /// The queue pair takes no more from its shared receive queue.
+    /// The queue pair takes no more buffers from its shared receive queue.
     QpDrained,
-    /// The shared receive queue is of no use.
+    /// The shared receive queue has failed.
     SrqBroken,
-    /// It has fewer buffers than its limit.
+    /// The shared receive queue has fewer buffers than its limit.
     SrqLimit,
-    /// The device is of no use.
+    /// The device has failed.
     DeviceFatal,
     /// A port is down.
     PortDown,
-    /// Nothing that matters.
-    Nothing,
+    /// The event concerns nobody.
+    Ignored,
 }
 
-/// The words of an asynchronous event.
-pub fn device_news(event: ibv_event_type) -> DeviceNews {
+/// Converts an asynchronous event.
+pub fn device_event(event: ibv_event_type) -> DeviceEvent {
     match event {
-        IBV_EVENT_CQ_ERR => DeviceNews::CqOverflow,
-        IBV_EVENT_QP_FATAL | IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR => DeviceNews::QpBroken,
-        IBV_EVENT_COMM_EST => DeviceNews::QpEstablished,
-        IBV_EVENT_QP_LAST_WQE_REACHED => DeviceNews::QpDrained,
-        IBV_EVENT_SRQ_ERR => DeviceNews::SrqBroken,
-        IBV_EVENT_SRQ_LIMIT_REACHED => DeviceNews::SrqLimit,
-        IBV_EVENT_DEVICE_FATAL => DeviceNews::DeviceFatal,
-        IBV_EVENT_PORT_ERR => DeviceNews::PortDown,
-        _ => DeviceNews::Nothing,
+        IBV_EVENT_CQ_ERR => DeviceEvent::CqOverflow,
+        IBV_EVENT_QP_FATAL | IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR => {
+            DeviceEvent::QpBroken
+        }
+        IBV_EVENT_COMM_EST => DeviceEvent::QpEstablished,
+        IBV_EVENT_QP_LAST_WQE_REACHED => DeviceEvent::QpDrained,
+        IBV_EVENT_SRQ_ERR => DeviceEvent::SrqBroken,
+        IBV_EVENT_SRQ_LIMIT_REACHED => DeviceEvent::SrqLimit,
+        IBV_EVENT_DEVICE_FATAL => DeviceEvent::DeviceFatal,
+        IBV_EVENT_PORT_ERR => DeviceEvent::PortDown,
+        _ => DeviceEvent::Ignored,
     }
 }
 
@@ -176,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_has_the_word_that_libdaplofa_gives_it() {
+    fn every_status_is_mapped_as_in_libdaplofa() {
         let words: Vec<_> = (IBV_WC_SUCCESS..=IBV_WC_GENERAL_ERR).map(status).collect();
         use WcStatus::*;
         assert_eq!(
@@ -206,16 +227,21 @@ mod tests {
                 Transport,
             ]
         );
-        assert_eq!(status(1000), Transport, "of a newer library");
+        assert_eq!(status(1000), Transport, "a status of a newer library");
     }
 
     #[test]
-    fn words_of_the_kernels_drivers_are_told_by_what_they_are_of() {
+    fn ambiguous_statuses_of_the_kernels_drivers_are_disambiguated() {
         use WcStatus::*;
-        let receives = |driver, ended| [true, false].map(|unfit| receive(driver, ended, unfit));
-        let send = |driver, ended, unfit, first| request(driver, ended, WcOp::Send, unfit, first);
-        let sends = |driver, ended| [true, false].map(|unfit| send(driver, ended, unfit, true));
-        let rxe = Some(Software::Rxe);
+        let receives =
+            |driver, ended| [true, false].map(|inaccessible| receive(driver, ended, inaccessible));
+        let send = |driver, ended, inaccessible, first| {
+            request(driver, ended, WcOp::Send, inaccessible, first)
+        };
+        let sends = |driver, ended| {
+            [true, false].map(|inaccessible| send(driver, ended, inaccessible, true))
+        };
+        let rxe = Some(KernelDriver::Rxe);
         assert_eq!(receives(rxe, IBV_WC_LOC_QP_OP_ERR), [LocalProtection, LocalLength]);
         assert_eq!(request(rxe, IBV_WC_LOC_QP_OP_ERR, WcOp::Bind, false, true), BindFailed);
         assert_eq!(send(rxe, IBV_WC_WR_FLUSH_ERR, true, false), Flushed);
@@ -224,7 +250,7 @@ mod tests {
         assert_eq!(sends(rxe, IBV_WC_REM_ACCESS_ERR), [RemoteAccess; 2]);
         assert_eq!(sends(rxe, IBV_WC_WR_FLUSH_ERR), [LocalProtection, Flushed]);
         assert_eq!(receives(rxe, IBV_WC_WR_FLUSH_ERR), [Flushed; 2]);
-        let siw = Some(Software::Siw);
+        let siw = Some(KernelDriver::Siw);
         assert_eq!(sends(siw, IBV_WC_LOC_QP_OP_ERR), [LocalProtection, LocalEp]);
         assert_eq!(send(siw, IBV_WC_LOC_QP_OP_ERR, true, false), LocalProtection);
         assert_eq!(receives(siw, IBV_WC_GENERAL_ERR), [LocalProtection, Transport]);
@@ -254,27 +280,27 @@ mod tests {
     }
 
     #[test]
-    fn a_rejection_is_the_consumers_if_it_says_so_in_libdaplofas_way() {
-        let rejected = |status, private: &[u8]| cm_news(RDMA_CM_EVENT_REJECTED, status, private);
-        assert_eq!(rejected(28, &[2, 0, 2, 0, b'n', b'o']), CmNews::RejectedByPeer);
-        assert_eq!(rejected(28, &[0; 148]), CmNews::Rejected, "of a program that died");
-        assert_eq!(rejected(28, &[]), CmNews::Rejected);
-        assert_eq!(rejected(8, &[2, 0, 2, 0]), CmNews::Rejected, "no such service");
-        assert_eq!(rejected(-111, &[2, 0, 2, 0]), CmNews::RejectedByPeer, "iWARP");
+    fn a_rejection_is_the_consumers_if_it_has_libdaplofas_header() {
+        let rejected = |status, private: &[u8]| cm_event(RDMA_CM_EVENT_REJECTED, status, private);
+        assert_eq!(rejected(28, &[2, 0, 2, 0, b'n', b'o']), CmEvent::RejectedByPeer);
+        assert_eq!(rejected(28, &[0; 148]), CmEvent::Rejected, "the peer's program has died");
+        assert_eq!(rejected(28, &[]), CmEvent::Rejected);
+        assert_eq!(rejected(8, &[2, 0, 2, 0]), CmEvent::Rejected, "no such service");
+        assert_eq!(rejected(-111, &[2, 0, 2, 0]), CmEvent::RejectedByPeer, "iWARP");
     }
 
     #[test]
     fn every_event_of_rdma_cm_has_a_meaning() {
         let words: Vec<_> = (RDMA_CM_EVENT_ADDR_RESOLVED..=RDMA_CM_EVENT_TIMEWAIT_EXIT + 1)
-            .map(|event| cm_news(event, 0, &[]))
+            .map(|event| cm_event(event, 0, &[]))
             .collect();
-        use CmNews::*;
+        use CmEvent::*;
         assert_eq!(
             words,
             [
-                Resolved,
+                AddressResolved,
                 Unreachable,
-                Routed,
+                RouteResolved,
                 Unreachable,
                 Request,
                 Response,
@@ -283,20 +309,20 @@ mod tests {
                 Rejected,
                 Established,
                 Disconnected,
-                Gone,
-                Nothing,
-                Nothing,
-                Nothing,
-                Nothing,
-                Nothing,
+                DeviceRemoved,
+                Ignored,
+                Ignored,
+                Ignored,
+                Ignored,
+                Ignored,
             ]
         );
     }
 
     #[test]
     fn every_event_of_a_device_has_a_meaning() {
-        let words: Vec<_> = (IBV_EVENT_CQ_ERR..=IBV_EVENT_WQ_FATAL).map(device_news).collect();
-        use DeviceNews::*;
+        let words: Vec<_> = (IBV_EVENT_CQ_ERR..=IBV_EVENT_WQ_FATAL).map(device_event).collect();
+        use DeviceEvent::*;
         assert_eq!(
             words,
             [
@@ -305,21 +331,21 @@ mod tests {
                 QpBroken,
                 QpBroken,
                 QpEstablished,
-                Nothing,
-                Nothing,
-                Nothing,
+                Ignored,
+                Ignored,
+                Ignored,
                 DeviceFatal,
-                Nothing,
+                Ignored,
                 PortDown,
-                Nothing,
-                Nothing,
-                Nothing,
+                Ignored,
+                Ignored,
+                Ignored,
                 SrqBroken,
                 SrqLimit,
                 QpDrained,
-                Nothing,
-                Nothing,
-                Nothing,
+                Ignored,
+                Ignored,
+                Ignored,
             ]
         );
     }

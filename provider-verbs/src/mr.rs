@@ -14,26 +14,26 @@ use dat_sys::{
 use rdma_core_sys::*;
 
 use crate::device::Device;
-use crate::keys::Named;
+use crate::key_table::KeyedRange;
 use crate::{Adapter, map};
 
-/// Protection domain.
+/// A protection domain.
 pub struct Pd(pub(crate) Arc<Domain>);
 
-/// What is made in it keeps it.
+/// The part of a protection domain that its objects share.
 pub(crate) struct Domain {
     pub(crate) device: Arc<Device>,
     pub(crate) pd: NonNull<ibv_pd>,
 }
 
-// SAFETY: the library locks what threads share.
+// SAFETY: libibverbs locks the state that threads share.
 unsafe impl Send for Domain {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Domain {}
 
 impl Pd {
     pub(crate) fn new(device: &Arc<Device>) -> Result<Pd> {
-        // SAFETY: an open context.
+        // SAFETY: the context is open.
         let pd = NonNull::new(unsafe { (device.core.verbs.ibv_alloc_pd)(device.context.as_ptr()) });
         let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_PROTECTION_DOMAIN);
         Ok(Pd(Arc::new(Domain { device: Arc::clone(device), pd: pd.ok_or_else(full)? })))
@@ -41,44 +41,45 @@ impl Pd {
 }
 
 impl Domain {
-    /// What tells it from others, for [`crate::keys::Keys`].
+    /// The identity of the domain in [`crate::key_table::KeyTable`].
     #[inline]
-    pub(crate) fn name(&self) -> usize {
+    pub(crate) fn id(&self) -> usize {
         self.pd.as_ptr().addr()
     }
 
-    /// The device will fail what names these segments: it cannot read there, or cannot write. It needs to be known only of the
-    /// kernel's drivers, which do not say so (see [`map::request`] and [`map::receive`]).
+    /// Returns whether the device will fail a work request because it cannot read these segments
+    /// or, if it `writes`, cannot write them. Only the kernel's drivers need this, because they do
+    /// not report it (see [`map::request`] and [`map::receive`]).
     #[inline]
-    pub(crate) fn is_unfit(&self, segments: &[Segment], writes: bool) -> bool {
-        let Device { keys, software, .. } = &*self.device;
-        software.is_some()
-            && !segments.iter().all(|segment| keys.knows(segment, self.name(), writes))
+    pub(crate) fn is_inaccessible(&self, segments: &[Segment], writes: bool) -> bool {
+        let Device { keys, kernel_driver, .. } = &*self.device;
+        kernel_driver.is_some()
+            && !segments.iter().all(|segment| keys.is_accessible(segment, self.id(), writes))
     }
 }
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: nothing made in it is left.
+        // SAFETY: no object of the domain is left.
         unsafe { (self.device.core.verbs.ibv_dealloc_pd)(self.pd.as_ptr()) };
     }
 }
 
-/// Registered memory.
+/// A memory region.
 pub struct Mr {
     region: Arc<Registered>,
     lkey: u32,
     rkey: u32,
     memory: *mut c_void,
-    /// As segments name its first byte.
+    /// The name of its first byte in segments: the address, or 0 for a zero-based region.
     start: u64,
     len: u64,
     access: Access,
 }
 
-// SAFETY: as above.
+// SAFETY: libibverbs locks the state that threads share.
 unsafe impl Send for Mr {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Mr {}
 
 impl Mr {
@@ -89,29 +90,29 @@ impl Mr {
         let verbs = &domain.device.core.verbs;
         let windows = if domain.device.has_windows(false) { IBV_ACCESS_MW_BIND } else { 0 };
         let (addr, flags) = (mem.addr.cast(), (map::access(access, false) | windows) as i32);
-        // A region that counts from zero is one whose first byte is named 0.
+        // A zero-based region is one whose I/O virtual address is 0.
         let mr = NonNull::new(match mem.zero_based {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller keeps the memory mapped and grants this access.
             true => unsafe { (verbs.ibv_reg_mr_iova)(domain.pd.as_ptr(), addr, mem.len, 0, flags) },
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller keeps the memory mapped and grants this access.
             false => unsafe { (verbs.ibv_reg_mr)(domain.pd.as_ptr(), addr, mem.len, flags) },
         });
         let mr = mr.ok_or_else(|| match io::Error::last_os_error().raw_os_error() {
-            // The kernel wants the first byte at the same place of a page under both names.
+            // The kernel requires the first byte to have the same page offset under both addresses.
             Some(libc::EINVAL) if mem.zero_based => Error::of(DAT_MODEL_NOT_SUPPORTED),
             Some(libc::EINVAL | libc::EFAULT) => Error::arg(3),
             _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION),
         })?;
-        // SAFETY: a live region.
+        // SAFETY: the region is live.
         let ibv_mr { lkey, rkey, .. } = unsafe { mr.read() };
         let remote = access.remote_read || access.remote_write || access.remote_atomic;
         let start = if mem.zero_based { 0 } else { mem.addr.addr() as u64 };
         let rkey = if remote { rkey } else { 0 };
         let len = mem.len as u64;
         let is_writable = flags & IBV_ACCESS_LOCAL_WRITE as i32 != 0;
-        let named =
-            Named { domain: domain.name(), start, end: start.saturating_add(len), is_writable };
-        domain.device.keys.insert(lkey, named);
+        let range =
+            KeyedRange { domain: domain.id(), start, end: start.saturating_add(len), is_writable };
+        domain.device.keys.insert(lkey, range);
         Ok(Mr {
             region: Arc::new(Registered { domain, mr }),
             lkey,
@@ -125,8 +126,9 @@ impl Mr {
 }
 
 impl Mr {
-    /// What a window binds to show this of it: on rxe a region of its own (see [`crate::mw`]).
-    pub(crate) fn to_show(&self, view: &View<'_, Adapter>) -> Option<Arc<Registered>> {
+    /// Returns the region that a window has to be bound to in order to show `view`: on rxe a new
+    /// region of exactly this range (see [`crate::mw`]), otherwise this region.
+    pub(crate) fn bindable(&self, view: &View<'_, Adapter>) -> Option<Arc<Registered>> {
         let domain = &self.region.domain;
         if !domain.device.is_rxe() {
             return Some(Arc::clone(&self.region));
@@ -134,7 +136,8 @@ impl Mr {
         let memory = self.memory.wrapping_byte_add(view.addr.checked_sub(self.start)? as usize);
         let flags = map::access(view.access, false) & IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
         let (reg_mr, len) = (domain.device.core.verbs.ibv_reg_mr_iova, view.len as usize);
-        // SAFETY: a live domain; memory of this region, which is there as long as a window shows it.
+        // SAFETY: the domain is live. The memory belongs to this region, which outlives the windows
+        // that show it.
         let mr = unsafe { reg_mr(domain.pd.as_ptr(), memory, len, view.addr, flags as i32) };
         Some(Arc::new(Registered { domain: Arc::clone(domain), mr: NonNull::new(mr)? }))
     }
@@ -143,7 +146,7 @@ impl Mr {
         Arc::ptr_eq(&self.region.domain, domain)
     }
 
-    /// Whether a window may show this part of it.
+    /// Checks whether a window may show this range of the region.
     pub(crate) fn check(&self, view: &View<'_, Adapter>) -> std::result::Result<(), PostError> {
         let inside = view
             .addr
@@ -163,7 +166,7 @@ impl Mr {
     }
 }
 
-/// A region of the device's, as long as a window shows it, or is about to.
+/// A region of the device. A window that shows it, or is about to, keeps it registered.
 pub(crate) struct Registered {
     domain: Arc<Domain>,
     mr: NonNull<ibv_mr>,
@@ -177,14 +180,14 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: live; no window shows it any more.
+        // SAFETY: the region is live, and no window shows it any more.
         unsafe { (self.domain.device.core.verbs.ibv_dereg_mr)(self.mr.as_ptr()) };
     }
 }
 
-// SAFETY: as above.
+// SAFETY: libibverbs locks the state that threads share.
 unsafe impl Send for Registered {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Registered {}
 
 impl Region for Mr {
@@ -199,7 +202,7 @@ impl Region for Mr {
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        // First: the device may give the key to another at once.
+        // The key leaves the table first, because the device may give it to another region at once.
         self.region.domain.device.keys.remove(self.lkey);
     }
 }

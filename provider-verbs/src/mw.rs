@@ -1,17 +1,24 @@
-//! Memory windows: of type 1 for the peers of a domain, of type 2 for the peer of one queue pair.
+//! Memory windows: type 1 for all peers of a protection domain, type 2 for the peer of one queue
+//! pair.
 //!
-//! Each bind is of a window of its own, and the one before ends when the bind has completed. A window of type 2 could be bound anew
-//! once it is invalidated, but by a request that must not find it invalid (rxe 6.12 takes the host down), while its peer may
-//! invalidate it at any time. To unbind is an empty request, at whose completion the window ends. All binds complete, so that it is
-//! known what a window shows; the consumer need not hear of it.
+//! Each bind uses a new window of the device; the previous one is deallocated when the bind has
+//! completed. A window of type 2 could be bound again after it has been invalidated, but the
+//! invalidating request must not find it invalid already (rxe 6.12 crashes the host), and its peer
+//! may invalidate it at any time. To unbind, an empty request is posted; when it completes, the
+//! window is deallocated. All binds are signalled, so that it is known what a window shows; the
+//! consumer need not get their completions.
 //!
-//! A bind that is queued when its RMR is freed is carried out, since a window that goes before would fail it, and the connection
-//! with it; what it shows ends when its completion is taken.
+//! A queued bind is carried out even if its RMR is freed meanwhile: deallocating its window earlier
+//! would fail the bind and break the connection. The window is deallocated when the completion of
+//! the bind is taken.
 //!
-//! Three things are for rxe (Linux 6.12). It looks at a window's rights, but only at the bounds of the window's region
-//! (`check_rkey`): so each bind is of a region of its own, which is no larger than what is shown. A window of type 2 keeps the
-//! queue pair (`rxe_do_bind_mw`), whose end would wait 50 s for it (`__rxe_cleanup`): so the window ends first. And what
-//! a bind has to wait for is in `Pair::wait_for_earlier`.
+//! Three rules exist because of rxe (Linux 6.12):
+//!
+//! - rxe checks the rights of a window, but the bounds of its region only (`check_rkey`). So each
+//!   bind registers a region of exactly the range that it shows.
+//! - A window of type 2 holds a reference to its queue pair (`rxe_do_bind_mw`), whose destruction
+//!   would wait for it for 50 s (`__rxe_cleanup`). So windows are deallocated first.
+//! - A bind may have to wait for earlier requests: see `QpShared::wait_for_earlier`.
 
 use std::collections::{HashMap, VecDeque};
 use std::ptr::NonNull;
@@ -26,120 +33,125 @@ use crate::Adapter;
 use crate::map;
 use crate::mr::{Domain, Pd, Registered};
 
-/// Memory window.
-pub struct Mw(Arc<Pane>);
+/// A memory window.
+pub struct Mw(Arc<WindowShared>);
 
-/// What the queue pairs keep that bind it.
-pub(crate) struct Pane {
+/// The part of a memory window that is shared with the queue pairs that bind it.
+pub(crate) struct WindowShared {
     pub(crate) domain: Arc<Domain>,
-    panes: Arc<Panes>,
+    windows: Arc<WindowTable>,
     scoped: bool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The device's, for the next bind, which makes it if there is none.
-    made: Option<Made>,
-    /// The key that was given out last.
-    last: u32,
-    /// Binds that are queued, in the order of their posts.
-    posted: VecDeque<Shown>,
-    /// What it is bound as; key 0: it is not.
-    bound: Shown,
+    /// The window of the device for the next bind; `None` if that bind has to allocate one.
+    next_window: Option<DeviceWindow>,
+    /// The key that the latest bind has returned.
+    last_key: u32,
+    /// Queued binds in the order in which they were posted.
+    posted: VecDeque<Binding>,
+    /// The current binding; key 0 if there is none.
+    current: Binding,
 }
 
 /// What a bind shows.
 #[derive(Default)]
-struct Shown {
-    /// 0 unbinds.
+struct Binding {
+    /// The key of the window; 0 for an unbind.
     key: u32,
-    /// The number of the queue pair that binds it.
-    by: u32,
-    /// The peer has invalidated it before its completion was taken.
-    is_over: bool,
-    /// Ends before the region.
-    _made: Option<Made>,
+    /// The number of the queue pair that binds the window.
+    qp_num: u32,
+    /// The window is not to be kept when the bind completes: a peer has invalidated it, or its RMR
+    /// has been freed.
+    is_discarded: bool,
+    /// Declared before the region, so that it is dropped before it.
+    _window: Option<DeviceWindow>,
     _region: Option<Arc<Registered>>,
 }
 
-/// A window of the device's.
-struct Made {
+/// A window of the device.
+struct DeviceWindow {
     mw: NonNull<ibv_mw>,
-    /// What it is found by.
+    /// The key without its last octet, which is the index into [`WindowTable`].
     index: u32,
     domain: Arc<Domain>,
-    panes: Arc<Panes>,
+    windows: Arc<WindowTable>,
 }
 
-// SAFETY: the library locks what threads share.
-unsafe impl Send for Pane {}
-// SAFETY: as above.
-unsafe impl Sync for Pane {}
+// SAFETY: libibverbs locks the state that threads share.
+unsafe impl Send for WindowShared {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for WindowShared {}
 
-/// All windows of an adapter that peers can invalidate, by what their keys have in common.
+/// All windows of an adapter that peers can invalidate, by their keys without the last octet.
 #[derive(Default)]
-pub(crate) struct Panes(Mutex<HashMap<u32, Weak<Pane>>>);
+pub(crate) struct WindowTable(Mutex<HashMap<u32, Weak<WindowShared>>>);
 
-/// The last octet of a key is a bind's.
-const BIND: u32 = 0xff;
+/// The last octet of a key, which each bind changes.
+const BIND_KEY_MASK: u32 = 0xff;
 
-impl Panes {
-    fn map(&self) -> MutexGuard<'_, HashMap<u32, Weak<Pane>>> {
+impl WindowTable {
+    fn map(&self) -> MutexGuard<'_, HashMap<u32, Weak<WindowShared>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A peer has invalidated a key.
+    /// Records that a peer has invalidated the window with this key.
     #[cold]
-    pub(crate) fn invalidated(&self, key: u32) {
-        let pane = self.map().get(&(key & !BIND)).and_then(Weak::upgrade);
-        let Some(pane) = pane else { return };
-        let mut state = pane.state();
-        if state.bound.key == key {
-            state.bound = Shown::default();
+    pub(crate) fn invalidate(&self, key: u32) {
+        let window = self.map().get(&(key & !BIND_KEY_MASK)).and_then(Weak::upgrade);
+        let Some(window) = window else { return };
+        let mut state = window.state();
+        if state.current.key == key {
+            state.current = Binding::default();
         }
         state
             .posted
             .iter_mut()
             .filter(|posted| posted.key == key)
-            .for_each(|posted| posted.is_over = true);
+            .for_each(|posted| posted.is_discarded = true);
     }
 
-    /// A queue pair ends: what windows show to its peer, they show to nobody.
-    pub(crate) fn forget_pair(&self, number: u32) {
-        let panes: Vec<_> = self.map().values().filter_map(Weak::upgrade).collect();
-        for pane in panes {
-            let mut state = pane.state();
-            if state.bound.by == number {
-                state.bound = Shown::default();
+    /// Unbinds the windows that are bound to a queue pair which is being dropped.
+    pub(crate) fn remove_pair(&self, number: u32) {
+        let windows: Vec<_> = self.map().values().filter_map(Weak::upgrade).collect();
+        for window in windows {
+            let mut state = window.state();
+            if state.current.qp_num == number {
+                state.current = Binding::default();
             }
         }
     }
 }
 
-impl Drop for Made {
+impl Drop for DeviceWindow {
     fn drop(&mut self) {
-        // First: the kernel may give the key to another at once.
-        self.panes.map().remove(&self.index);
-        // SAFETY: live. From now on its keys name nothing.
+        // The key leaves the table first, because the kernel may give it to another window at once.
+        self.windows.map().remove(&self.index);
+        // SAFETY: the window is live. From now on its keys name nothing.
         unsafe { self.domain.device.core.verbs.ibv_dealloc_mw(self.mw.as_ptr()) };
     }
 }
 
 impl Mw {
-    pub(crate) fn new(panes: &Arc<Panes>, pd: &Pd, scoped: bool) -> Result<Mw> {
+    pub(crate) fn new(windows: &Arc<WindowTable>, pd: &Pd, scoped: bool) -> Result<Mw> {
         let domain = Arc::clone(&pd.0);
         if !domain.device.has_windows(scoped) {
             return Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
         }
-        let pane =
-            Arc::new(Pane { domain, panes: Arc::clone(panes), scoped, state: Mutex::default() });
-        let made = pane.make()?;
-        pane.state().made = Some(made);
-        Ok(Mw(pane))
+        let window = Arc::new(WindowShared {
+            domain,
+            windows: Arc::clone(windows),
+            scoped,
+            state: Mutex::default(),
+        });
+        let next_window = window.allocate()?;
+        window.state().next_window = Some(next_window);
+        Ok(Mw(window))
     }
 
-    pub(crate) fn pane(&self) -> &Arc<Pane> {
+    pub(crate) fn shared(&self) -> &Arc<WindowShared> {
         &self.0
     }
 }
@@ -147,9 +159,9 @@ impl Mw {
 impl Window for Mw {
     fn state(&self, rkey: u32) -> BindState {
         let state = self.0.state();
-        match state.bound.key {
+        match state.current.key {
             _ if state.posted.iter().any(|posted| posted.key == rkey) => BindState::Posted,
-            bound if bound == rkey && rkey != 0 => BindState::Bound,
+            current if current == rkey && rkey != 0 => BindState::Bound,
             _ => BindState::Over,
         }
     }
@@ -158,38 +170,38 @@ impl Window for Mw {
 impl Drop for Mw {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        state.made = None;
-        state.bound = Shown::default();
-        // Those that are queued keep the rest.
-        state.posted.iter_mut().for_each(|posted| posted.is_over = true);
+        state.next_window = None;
+        state.current = Binding::default();
+        // Queued binds keep their windows and regions until they complete.
+        state.posted.iter_mut().for_each(|posted| posted.is_discarded = true);
     }
 }
 
-impl Pane {
+impl WindowShared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a window of the device's.
-    fn make(self: &Arc<Self>) -> Result<Made> {
+    /// Allocates a window of the device.
+    fn allocate(self: &Arc<Self>) -> Result<DeviceWindow> {
         let kind = if self.scoped { IBV_MW_TYPE_2 } else { IBV_MW_TYPE_1 };
         let Domain { device, pd, .. } = &*self.domain;
-        // SAFETY: a live domain.
+        // SAFETY: the domain is live.
         let mw = NonNull::new(unsafe { device.core.verbs.ibv_alloc_mw(pd.as_ptr(), kind) });
         let mw = mw.ok_or_else(|| match std::io::Error::last_os_error().raw_os_error() {
             Some(libc::EOPNOTSUPP) => Error::of(DAT_MODEL_NOT_SUPPORTED),
             _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY),
         })?;
-        // SAFETY: live.
-        let index = unsafe { mw.as_ref() }.rkey & !BIND;
+        // SAFETY: the window is live.
+        let index = unsafe { mw.as_ref() }.rkey & !BIND_KEY_MASK;
         if self.scoped {
-            self.panes.map().insert(index, Arc::downgrade(self));
+            self.windows.map().insert(index, Arc::downgrade(self));
         }
-        let (domain, panes) = (Arc::clone(&self.domain), Arc::clone(&self.panes));
-        Ok(Made { mw, index, domain, panes })
+        let (domain, windows) = (Arc::clone(&self.domain), Arc::clone(&self.windows));
+        Ok(DeviceWindow { mw, index, domain, windows })
     }
 
-    /// What is wrong with a bind, in the order in which dat-core's contract has it.
+    /// Checks a bind in the order that dat-core's contract prescribes.
     pub(crate) fn check(
         &self,
         of: &Arc<Domain>,
@@ -203,19 +215,20 @@ impl Pane {
             return Err(PostError::Domain);
         }
         view.region.check(view)?;
-        // IBA 10.6.7.2: only those of type 2 count from zero.
+        // IBA 10.6.7.2: only windows of type 2 can be zero-based.
         if view.zero_based && !self.scoped {
             return Err(PostError::Unsupported);
         }
         Ok(())
     }
 
-    /// A bind that is flushed before the device sees it: what its key would have been.
-    pub(crate) fn lost(&self, unbinds: bool) -> u32 {
-        if unbinds { 0 } else { next(self.state().last) }
+    /// Returns the key of a bind that is flushed without the device.
+    pub(crate) fn flushed_key(&self, unbinds: bool) -> u32 {
+        if unbinds { 0 } else { next_key(self.state().last_key) }
     }
 
-    /// Queues a bind as the request with this id; `post` posts a request to the queue pair. Answers the new key, or an errno.
+    /// Queues a bind as the request with this ID; `post` posts a request to the queue pair. Returns
+    /// the new key, or an errno.
     pub(crate) fn post(
         self: &Arc<Self>,
         wr: &BindWr<'_, Adapter>,
@@ -223,8 +236,8 @@ impl Pane {
         post: impl FnOnce(&mut ibv_send_wr) -> i32,
     ) -> std::result::Result<u32, i32> {
         let send_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
-        // SAFETY: live.
-        let by = unsafe { qp.as_ref() }.qp_num;
+        // SAFETY: the queue pair is live.
+        let qp_num = unsafe { qp.as_ref() }.qp_num;
         let mut state = self.state();
         let Some(view) = &wr.view else {
             let opcode = IBV_WR_RDMA_WRITE;
@@ -235,25 +248,30 @@ impl Pane {
                 ..ibv_send_wr::zeroed()
             }) {
                 0 => {
-                    state.posted.push_back(Shown { by, ..Shown::default() });
+                    state.posted.push_back(Binding { qp_num, ..Binding::default() });
                     Ok(0)
                 }
                 errno => Err(errno),
             };
         };
-        let region = view.region.to_show(view).ok_or(libc::ENOMEM)?;
-        let made = state.made.take().map_or_else(|| self.make(), Ok).map_err(|_| libc::ENOMEM)?;
+        let region = view.region.bindable(view).ok_or(libc::ENOMEM)?;
+        let next_window = state
+            .next_window
+            .take()
+            .map_or_else(|| self.allocate(), Ok)
+            .map_err(|_| libc::ENOMEM)?;
         let bind_info = ibv_mw_bind_info {
             mr: region.as_ptr(),
             addr: view.addr,
             length: view.len,
             mw_access_flags: map::access(view.access, view.zero_based) & !IBV_ACCESS_LOCAL_WRITE,
         };
-        let mw = made.mw.as_ptr();
-        // SAFETY: all are live and of one device. The library writes the new key to a window of type 1.
+        let mw = next_window.mw.as_ptr();
+        // SAFETY: the queue pair, the window and the region are live and belong to one device. For
+        // a window of type 1, the library updates its key.
         let (done, key) = unsafe {
             if self.scoped {
-                let rkey = next((*mw).rkey);
+                let rkey = next_key((*mw).rkey);
                 let (opcode, bind_mw) = (IBV_WR_BIND_MW, ibv_wr_bind_mw { mw, rkey, bind_info });
                 (
                     post(&mut ibv_send_wr {
@@ -271,32 +289,32 @@ impl Pane {
             }
         };
         if done != 0 {
-            state.made = Some(made);
+            state.next_window = Some(next_window);
             return Err(done);
         }
-        state.last = key;
-        state.posted.push_back(Shown {
+        state.last_key = key;
+        state.posted.push_back(Binding {
             key,
-            by,
-            is_over: false,
-            _made: Some(made),
+            qp_num,
+            is_discarded: false,
+            _window: Some(next_window),
             _region: Some(region),
         });
         Ok(key)
     }
 
-    /// The bind with this key has ended.
-    pub(crate) fn ended(&self, key: u32, done: bool) {
+    /// Handles the end of the bind with this key. `done`: it succeeded.
+    pub(crate) fn bind_ended(&self, key: u32, done: bool) {
         let mut state = self.state();
         let at = state.posted.iter().position(|posted| posted.key == key);
-        if let Some(shown) = at.and_then(|at| state.posted.remove(at))
+        if let Some(binding) = at.and_then(|at| state.posted.remove(at))
             && done
         {
-            state.bound = if shown.is_over { Shown::default() } else { shown };
+            state.current = if binding.is_discarded { Binding::default() } else { binding };
         }
     }
 }
 
-fn next(key: u32) -> u32 {
-    (key & !BIND) | (key.wrapping_add(1) & BIND)
+fn next_key(key: u32) -> u32 {
+    (key & !BIND_KEY_MASK) | (key.wrapping_add(1) & BIND_KEY_MASK)
 }

@@ -1,11 +1,13 @@
-//! ia_params: where, `spin` and `strict`.
+//! ia_params: the local address, `spin` and `strict`.
 //!
 //! ```text
-//! where = network device | address | host name | RDMA device [ port ]        nothing: the first address with a device
+//! where = network device | address | host name | RDMA device [ port ]
 //! ```
 //!
-//! Connections are made by IP addresses, so an RDMA device and its port (1, unless it is said) stand for the network device
-//! they serve, as sysfs tells. The rest is what [`adapter::params`] says; there is nothing to capture here.
+//! Without `where`, the adapter uses the first address that has a device. Connections are made
+//! between IP addresses, so an RDMA device and its port (default 1) stand for the network device
+//! that they serve, as sysfs reports it. The remaining syntax is that of [`adapter::params`],
+//! except that there is nothing to capture here.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -22,20 +24,21 @@ pub const SYSFS: &str = "/sys/class/infiniband";
 /// Parsed ia_params.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// The local address; none: whichever has a device.
+    /// The local address; `None` for the first one that has a device.
     pub bind: Option<SocketAddr>,
-    /// How long a blocking wait polls before it sleeps. Not at all, unless somebody wants that: devices have interrupts, and are as
-    /// fast while nobody polls.
+    /// How long a blocking wait polls before it sleeps. The default is zero: devices raise
+    /// interrupts and are as fast while nobody polls.
     pub spin: Duration,
     /// As [`adapter::Params::strict`].
     pub strict: bool,
 }
 
 impl Params {
-    /// Reads ia_params; see [`adapter::params::parse`]. `sysfs` is [`SYSFS`].
+    /// Parses ia_params; see [`adapter::params::parse`]. `sysfs` is [`SYSFS`].
     ///
     /// # Errors
-    /// `DAT_INVALID_ADDRESS` for a place that is not on this host, `DAT_INVALID_PARAMETER` for everything else.
+    /// `DAT_INVALID_ADDRESS` for an address or device that this host does not have,
+    /// `DAT_INVALID_PARAMETER` for everything else.
     pub fn parse(
         text: &str,
         sysfs: &Path,
@@ -52,13 +55,15 @@ impl Params {
             ref words => (None, words),
         };
         let words: Vec<_> = place.iter().map(String::as_str).chain(rest.iter().copied()).collect();
-        // What the environment says of captures is meant for those who can.
+        // The environment variable is for providers that can capture packets.
         let env = |name: &str| if name == "OPENDAT_CAPTURE" { None } else { env(name) };
         let unknown = |_: &str, _: &str| Err("unknown key; known are spin and strict".to_owned());
         let adapter = adapter::params::parse(&words.join(" "), env, unknown)?;
         if adapter.capture.is_some() {
             return Err(invalid(
-                "capture: packets of an RDMA device do not come by here; see tcpdump(8)".into(),
+                "capture: packets of an RDMA device do not pass through this process; see \
+                 tcpdump(8)"
+                    .into(),
             ));
         }
         Ok(Params {
@@ -74,18 +79,18 @@ fn is_number(word: &str) -> bool {
 }
 
 fn is_device(sysfs: &Path, name: &str) -> bool {
-    // A word is one name, not a path.
+    // A word with these characters is a path, not a name.
     !name.contains('/') && !name.starts_with('.') && sysfs.join(name).is_dir()
 }
 
-/// The network device that a port serves: that of its first GID which has one.
+/// Returns the network device that a port serves: that of the first GID that has one.
 fn network_device(sysfs: &Path, device: &str, port: &str) -> Result<String, OpenError> {
     let ports = sysfs.join(device).join("ports");
     let none = |reason: String| {
         OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {reason}"))
     };
     let port = match port {
-        // As entries for OFED's providers have it, whose ports are not counted.
+        // OFED's entries have port 0, because their providers do not count ports.
         "0" => "1",
         port => port,
     };
@@ -96,13 +101,13 @@ fn network_device(sysfs: &Path, device: &str, port: &str) -> Result<String, Open
     (0..)
         .map(|gid| ndevs.join(gid.to_string()))
         .take_while(|file| file.exists())
-        // One that is not in use cannot be read.
+        // The file of an unused GID cannot be read.
         .find_map(|file| fs::read_to_string(file).ok())
         .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty())
         .ok_or_else(|| {
             none(format!(
-                "port {port} of {device} serves no network device: say an address instead"
+                "port {port} of {device} serves no network device: use an address instead"
             ))
         })
 }
@@ -111,7 +116,7 @@ fn network_device(sysfs: &Path, device: &str, port: &str) -> Result<String, Open
 mod tests {
     use super::*;
 
-    /// `rxe0` on the loopback, its second port on nothing.
+    /// A sysfs with the device `rxe0`: its first port serves the loopback, its second port nothing.
     fn sysfs() -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory");
         let ndevs = root.path().join("rxe0/ports/1/gid_attrs/ndevs");
@@ -130,12 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_means_any_address() {
+    fn without_parameters_any_address_will_do() {
         assert_eq!(parse("").expect("parses").bind, None);
     }
 
     #[test]
-    fn a_wait_polls_if_somebody_wants_that() {
+    fn a_wait_polls_only_if_asked_to() {
         assert_eq!(parse("").expect("parses").spin, Duration::ZERO);
         let env = |name: &str| (name == "OPENDAT_SPIN_US").then(|| "9".to_owned());
         assert_eq!(
@@ -163,7 +168,7 @@ mod tests {
         assert_eq!(reason("rxe0 3"), "ia_params: rxe0 has no port 3");
         assert_eq!(
             reason("rxe0 2"),
-            "ia_params: port 2 of rxe0 serves no network device: say an address instead"
+            "ia_params: port 2 of rxe0 serves no network device: use an address instead"
         );
         assert_eq!(parse("rxe0 3").expect_err("no such port").code, Error::of(DAT_INVALID_ADDRESS));
         assert_eq!(
@@ -176,11 +181,11 @@ mod tests {
             "{}",
             reason("capture=/tmp/x")
         );
-        assert!(reason("../rxe0").contains("no network device"), "{}", reason("../rxe0"));
+        assert!(reason("../rxe0").contains("neither a network device"), "{}", reason("../rxe0"));
     }
 
     #[test]
-    fn the_environment_of_other_providers_does_no_harm() {
+    fn the_environment_of_other_providers_is_ignored() {
         let env = |name: &str| (name == "OPENDAT_CAPTURE").then(|| "/tmp/x".to_owned());
         assert!(Params::parse("", sysfs().path(), env).is_ok());
     }

@@ -1,4 +1,4 @@
-//! Queue pairs: posting, and what becomes of completions. How they are connected is in `link`.
+//! Queue pairs: posting, and converting completions. `connection` connects them.
 
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
@@ -12,94 +12,97 @@ use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP};
 use rdma_core_sys::*;
 
 use crate::cm::Request;
+use crate::connection::{Connection, EndCause};
 use crate::cq::{self, Cq};
-use crate::link::{End, Link};
 use crate::mr::Domain;
-use crate::mw::Pane;
-use crate::side::{Side, Work};
+use crate::mw::WindowShared;
+use crate::progress::ProgressContext;
 use crate::srq::{self, Srq};
-use crate::station::Station;
-use crate::work::{MARK, RECEIVE, SHARED, operation, post_error, receive, request};
+use crate::work_queue::{Work, WorkQueue};
+use crate::work_request::{MARKER, RECEIVE, SHARED, operation, post_error, receive, request};
 use crate::{Adapter, map};
 
-/// Queue pair.
-pub struct Qp(pub(crate) Arc<Pair>);
+/// A queue pair.
+pub struct Qp(pub(crate) Arc<QpShared>);
 
-/// What threads share of it.
-pub(crate) struct Pair {
-    pub(crate) station: Arc<Station>,
+/// The part of a queue pair that threads share.
+pub(crate) struct QpShared {
+    pub(crate) progress: Arc<ProgressContext>,
     pub(crate) qp: NonNull<ibv_qp>,
     pub(crate) number: u32,
     pub(crate) on_srq: bool,
-    pub(crate) link: Mutex<Link>,
-    pub(crate) requests: Side,
-    pub(crate) receives: Side,
-    /// A request failed, or was flushed without our doing: told to the station once.
+    pub(crate) connection: Mutex<Connection>,
+    pub(crate) send_queue: WorkQueue,
+    pub(crate) receive_queue: WorkQueue,
+    /// A request has failed, or was flushed although this side did not ask for it. It is reported
+    /// to the progress thread once.
     pub(crate) failed: AtomicBool,
-    /// What is flushed is of our doing.
-    pub(crate) ours: AtomicBool,
-    /// It may read from its peer.
-    pub(crate) reads: AtomicBool,
+    /// This side has caused the flush.
+    pub(crate) flush_requested: AtomicBool,
+    /// Reads from the peer were negotiated.
+    pub(crate) can_read: AtomicBool,
     /// A request has completed without success.
     request_failed: AtomicBool,
-    /// The device is not asked any more what became of what was posted.
+    /// Completions of the device are ignored, because `abandon` has flushed everything.
     abandoned: AtomicBool,
     max_requests: usize,
-    /// The queue of completions has room for what `wait_for_earlier` posts.
-    waits: AtomicBool,
-    /// It has room for requests whose success is told to us alone.
-    hides: AtomicBool,
-    /// A mark that tells how far requests have come is on its way: of so many.
-    asked: AtomicU64,
-    /// It never had a connection and is being dropped: what was posted is nobody's any more.
+    /// The completion queue has room for the reads of `wait_for_earlier`.
+    waits_reserved: AtomicBool,
+    /// The completion queue has room for hidden completions: see [`Work::hidden`].
+    hidden_reserved: AtomicBool,
+    /// While a [`COUNTED`] marker is posted: the number of requests before it. Otherwise 0.
+    counted: AtomicU64,
+    /// The queue pair never had a connection and is being dropped; completions of its receives are
+    /// discarded.
     withdrawn: AtomicBool,
     inline: usize,
     token: Token,
     pub(crate) holding: Arc<Holding>,
     sink: Mutex<Option<Sink<Adapter>>>,
-    /// Nobody wants to know of requests, of which the queue holds so many: what completes is thrown away by who posts.
-    mute: Option<usize>,
-    /// Likewise of receives.
-    deaf: Option<usize>,
-    srq: Option<Arc<srq::Shared>>,
-    pub(crate) send_cq: Arc<cq::Queue>,
-    pub(crate) recv_cq: Arc<cq::Queue>,
-    /// Binds that are queued, oldest first.
+    /// The consumer has no completion queue for requests. Then this is the maximum number of
+    /// outstanding ones, and posting discards their completions.
+    unreported_requests: Option<usize>,
+    /// The same for receives.
+    unreported_receives: Option<usize>,
+    srq: Option<Arc<srq::SrqShared>>,
+    pub(crate) send_cq: Arc<cq::CqShared>,
+    pub(crate) recv_cq: Arc<cq::CqShared>,
+    /// Queued binds, oldest first.
     binds: Mutex<VecDeque<Bind>>,
     domain: Arc<Domain>,
-    /// Queues of nobody else's.
+    /// The completion queue of this queue pair, where the consumer has none.
     _own: Option<Cq>,
 }
 
-/// A bind that is queued.
+/// A queued bind.
 struct Bind {
-    pane: Arc<Pane>,
+    window: Arc<WindowShared>,
     key: u32,
-    /// The consumer wants to hear of it.
+    /// The consumer has asked for a completion.
     wanted: bool,
 }
 
-// SAFETY: the library locks what threads share.
-unsafe impl Send for Pair {}
-// SAFETY: as above.
-unsafe impl Sync for Pair {}
+// SAFETY: libibverbs locks the state that threads share.
+unsafe impl Send for QpShared {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for QpShared {}
 
-/// Everything that was posted before a graceful end has completed.
-pub(crate) const SETTLED: u32 = 1;
-/// Everything that was posted has been flushed.
+/// A bit of `WorkQueue::markers`: the requests before a graceful end have completed.
+pub(crate) const DRAINED: u32 = 1;
+/// A bit of `WorkQueue::markers`: everything that was posted has been flushed.
 pub(crate) const FLUSHED: u32 = 2;
-/// Everything that was posted before somebody asked has completed.
-const ASKED: u32 = 4;
-/// Work requests of the provider's own in each queue: both marks.
-pub(crate) const OWN: usize = 2;
-/// And in the queue of requests, at a time: the mark [`ASKED`].
-pub(crate) const ASKERS: usize = 1;
-/// Completions of requests that are told to us alone, at most: see [`Pair::hides`], and the mark [`ASKED`].
-const HIDDEN: usize = 4;
+/// The low bits of a marker that tells how many requests have completed.
+const COUNTED: u32 = 4;
+/// The maximum number of markers in each work queue: [`DRAINED`] and [`FLUSHED`].
+pub(crate) const END_MARKERS: usize = 2;
+/// The maximum number of [`COUNTED`] markers in the send queue, in addition.
+pub(crate) const COUNT_MARKERS: usize = 1;
+/// The maximum number of outstanding hidden completions and [`COUNTED`] markers.
+const HIDDEN_COMPLETIONS: usize = 4;
 
 impl Qp {
     pub(crate) fn new(
-        station: &Arc<Station>,
+        progress: &Arc<ProgressContext>,
         cfg: QpCfg<'_, Adapter>,
         sink: Sink<Adapter>,
     ) -> Result<Qp> {
@@ -107,7 +110,7 @@ impl Qp {
         let receives = cfg.srq.map_or(cfg.max_recvs, Srq::slots);
         let own = match (cfg.request_cq, cfg.recv_cq) {
             (Some(_), Some(_)) => None,
-            _ => Some(Cq::new(station, cfg.max_requests + receives + 2 * OWN, None)?),
+            _ => Some(Cq::new(progress, cfg.max_requests + receives + 2 * END_MARKERS, None)?),
         };
         let queue =
             |cq: Option<&Cq>| Arc::clone(&cq.or(own.as_ref()).expect("made where there is none").0);
@@ -119,57 +122,63 @@ impl Qp {
             srq: srq.as_ref().map_or(ptr::null_mut(), |srq| srq.as_ptr()),
             qp_type: IBV_QPT_RC,
             cap: ibv_qp_cap {
-                max_send_wr: (cfg.max_requests * station.device.places() + OWN + ASKERS) as u32,
-                max_recv_wr: if srq.is_some() { 0 } else { (cfg.max_recvs + OWN) as u32 },
+                max_send_wr: (cfg.max_requests * progress.device.requests_per_dto()
+                    + END_MARKERS
+                    + COUNT_MARKERS) as u32,
+                max_recv_wr: if srq.is_some() { 0 } else { (cfg.max_recvs + END_MARKERS) as u32 },
                 max_send_sge: cfg.max_request_segments.max(1) as u32,
                 max_recv_sge: if srq.is_some() { 0 } else { cfg.max_recv_segments.max(1) as u32 },
                 max_inline_data: INLINE,
             },
             ..ibv_qp_init_attr::zeroed()
         };
-        let verbs = &station.device.core.verbs;
+        let verbs = &progress.device.core.verbs;
         let domain = Arc::clone(&cfg.pd.0);
         let mut make = |inline| {
             attr.cap.max_inline_data = inline;
-            // SAFETY: a live domain and live queues of the same device.
+            // SAFETY: the domain and the completion queues are live and belong to the same device.
             NonNull::new(unsafe { (verbs.ibv_create_qp)(domain.pd.as_ptr(), &mut attr) })
         };
-        // Not every device copies data.
+        // Not every device supports inline data.
         let qp = make(INLINE).or_else(|| make(0)).ok_or_else(full)?;
-        let marks = if station.device.marks() { OWN } else { 0 };
+        let markers = if progress.device.needs_markers() { END_MARKERS } else { 0 };
         let reserved = send_cq
-            .reserve(marks)
-            .and_then(|()| recv_cq.reserve(marks).inspect_err(|_| send_cq.release(marks)));
+            .reserve(markers)
+            .and_then(|()| recv_cq.reserve(markers).inspect_err(|_| send_cq.release(markers)));
         if let Err(error) = reserved {
-            // SAFETY: nobody else has it.
+            // SAFETY: nobody else has the queue pair.
             unsafe { (verbs.ibv_destroy_qp)(qp.as_ptr()) };
             return Err(error);
         }
-        let pair = Arc::new(Pair {
-            station: Arc::clone(station),
+        let pair = Arc::new(QpShared {
+            progress: Arc::clone(progress),
             qp,
-            // SAFETY: live.
+            // SAFETY: the queue pair is live.
             number: unsafe { qp.as_ref() }.qp_num,
             on_srq: srq.is_some(),
-            link: Mutex::default(),
-            requests: Side::new(attr.cap.max_send_wr.max((cfg.max_requests + OWN + ASKERS) as u32)),
-            receives: Side::new(attr.cap.max_recv_wr.max(cfg.max_recvs as u32 + OWN as u32)),
+            connection: Mutex::default(),
+            send_queue: WorkQueue::new(
+                attr.cap.max_send_wr.max((cfg.max_requests + END_MARKERS + COUNT_MARKERS) as u32),
+            ),
+            receive_queue: WorkQueue::new(
+                attr.cap.max_recv_wr.max(cfg.max_recvs as u32 + END_MARKERS as u32),
+            ),
             failed: AtomicBool::new(false),
-            ours: AtomicBool::new(false),
-            reads: AtomicBool::new(false),
+            flush_requested: AtomicBool::new(false),
+            can_read: AtomicBool::new(false),
             request_failed: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             max_requests: cfg.max_requests,
-            waits: AtomicBool::new(false),
-            hides: AtomicBool::new(false),
-            asked: AtomicU64::new(0),
+            waits_reserved: AtomicBool::new(false),
+            hidden_reserved: AtomicBool::new(false),
+            counted: AtomicU64::new(0),
             withdrawn: AtomicBool::new(false),
             inline: attr.cap.max_inline_data as usize,
             token: cfg.token,
             holding: cfg.holding,
             sink: Mutex::new(Some(sink)),
-            mute: cfg.request_cq.is_none().then_some(cfg.max_requests),
-            deaf: cfg.recv_cq.is_none().then_some(cfg.max_recvs),
+            unreported_requests: cfg.request_cq.is_none().then_some(cfg.max_requests),
+            unreported_receives: cfg.recv_cq.is_none().then_some(cfg.max_recvs),
             srq,
             send_cq,
             recv_cq,
@@ -179,154 +188,168 @@ impl Qp {
         });
         let mut attr = ibv_qp_attr {
             qp_state: IBV_QPS_INIT,
-            port_num: station.device.port,
+            port_num: progress.device.port,
             qp_access_flags: IBV_ACCESS_REMOTE_READ
                 | IBV_ACCESS_REMOTE_WRITE
                 | IBV_ACCESS_REMOTE_ATOMIC,
             ..ibv_qp_attr::zeroed()
         };
-        if station.device.is_iwarp() {
+        if progress.device.is_iwarp() {
             attr.qp_access_flags &= !IBV_ACCESS_REMOTE_ATOMIC;
         }
         let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
         if !pair.modify(&mut attr, mask) {
             return Err(full());
         }
-        if let Some(srq) = pair.srq.as_ref().filter(|_| pair.deaf.is_some()) {
-            // Nobody posts here, and would find out what has completed.
-            srq.add_unheard(&pair.recv_cq, receives)?;
-            pair.recv_cq.leave_to_station();
+        if let Some(srq) = pair.srq.as_ref().filter(|_| pair.unreported_receives.is_some()) {
+            // Nobody posts to this receive queue, so nobody would discard its completions.
+            srq.add_unpolled_cq(&pair.recv_cq, receives)?;
+            pair.recv_cq.poll_on_progress_thread();
         }
-        station.add_pair(&pair);
+        progress.add_pair(&pair);
         Ok(Qp(pair))
     }
 }
 
-/// Octets that a request carries itself, so that the device need not fetch them.
+/// The maximum length of inline data, which the device need not fetch from memory, in octets.
 const INLINE: u32 = 64;
 
 impl Drop for Qp {
     fn drop(&mut self) {
         let pair = &*self.0;
-        // Waits for an upcall that is under way; there are none after this.
+        // This waits for an upcall that is in progress; there are none after it.
         *pair.sink.lock().unwrap_or_else(PoisonError::into_inner) = None;
         pair.withdrawn.store(!pair.has_begun(), Ordering::Release);
-        // What was posted completes; a device that does not flush is not waited for longer than this.
-        pair.end(End::Dropped);
+        // Posted work requests complete first. This waits one second at most for a device that does
+        // not flush.
+        pair.end(EndCause::Dropped);
         let start = Instant::now();
-        while !pair.go_on() && start.elapsed() < Duration::from_secs(1) {
+        while !pair.advance_end() && start.elapsed() < Duration::from_secs(1) {
             std::thread::yield_now();
         }
-        pair.give_up();
+        pair.abandon_connection();
         while pair.bind_ended(false).is_some() {}
-        pair.station.panes.forget_pair(pair.number);
-        let forget = || pair.station.forget_pair(pair);
+        pair.progress.windows.remove_pair(pair.number);
+        let forget = || pair.progress.remove_pair(pair);
         match Arc::ptr_eq(&pair.send_cq, &pair.recv_cq) {
-            true => pair.send_cq.alone(forget),
-            false => pair.send_cq.alone(|| pair.recv_cq.alone(forget)),
+            true => pair.send_cq.exclusively(forget),
+            false => pair.send_cq.exclusively(|| pair.recv_cq.exclusively(forget)),
         }
     }
 }
 
-impl Drop for Pair {
+impl Drop for QpShared {
     fn drop(&mut self) {
-        // SAFETY: nobody posts to it any more, and its number is not in the table.
-        unsafe { (self.station.device.core.verbs.ibv_destroy_qp)(self.qp.as_ptr()) };
-        let marks = if self.station.device.marks() { OWN } else { 0 };
-        let waits = if *self.waits.get_mut() { self.max_requests } else { 0 };
-        let hidden = if *self.hides.get_mut() { HIDDEN } else { 0 };
-        self.send_cq.release(marks + waits + hidden);
-        self.recv_cq.release(marks);
+        // SAFETY: nobody posts to the queue pair any more, and its number is not in the table.
+        unsafe { (self.progress.device.core.verbs.ibv_destroy_qp)(self.qp.as_ptr()) };
+        let markers = if self.progress.device.needs_markers() { END_MARKERS } else { 0 };
+        let waits_reserved = if *self.waits_reserved.get_mut() { self.max_requests } else { 0 };
+        let hidden = if *self.hidden_reserved.get_mut() { HIDDEN_COMPLETIONS } else { 0 };
+        self.send_cq.release(markers + waits_reserved + hidden);
+        self.recv_cq.release(markers);
     }
 }
 
 // SAFETY: by the number of the promise:
-// 1. `Side::take` knows a request or receive until it completes; who flushes what the device keeps back
-//    (`abandon`) takes it from there as well, and sees to it that the device's word on it is not heard.
-//    Devices complete in order.
-// 2. `drop` takes the number out of the table and out of the station.
-// 3. `Side::carried_out` counts what completed with success, in order; a success that nobody wanted is not
-//    handed on.
-// 4. `Pair::complete` tells of each buffer that a message has taken.
+// 1. `WorkQueue::take` keeps a request or receive until it completes. `abandon`, which flushes what
+//    the device does not complete, takes it from there as well and has later completions of the
+//    device ignored. Devices complete in order.
+// 2. `drop` removes the number from the table and from the progress context.
+// 3. `WorkQueue::carried_out` counts requests that completed with success, in order. Hidden
+//    successes are not reported to the consumer.
+// 4. `QpShared::complete` counts each buffer that a message has taken.
 unsafe impl Queue<Adapter> for Qp {
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
         let _work = nesting::work();
-        let (pair, side) = (&*self.0, &self.0.requests);
+        let (pair, work_queue) = (&*self.0, &self.0.send_queue);
         let (op, bytes) = (operation(&wr.op)?, wr.segments.iter().map(|s| s.len).sum());
-        // SAFETY: one thread at a time posts, as the caller promises.
-        let Some(_inside) = (unsafe { side.gate.enter() }) else {
-            if pair.mute.is_none() {
-                side.post_late(&pair.send_cq, pair.flushed(wr.id, op));
+        // SAFETY: only one thread at a time posts, as the caller guarantees.
+        let Some(_inside) = (unsafe { work_queue.gate.enter() }) else {
+            if pair.unreported_requests.is_none() {
+                work_queue.post_late(&pair.send_cq, pair.flushed(wr.id, op));
             }
             return Ok(());
         };
-        pair.has_room(side, pair.mute, &pair.send_cq)?;
+        pair.has_room(work_queue, pair.unreported_requests, &pair.send_cq)?;
         let copies = !matches!(op, WcOp::Read | WcOp::FetchAdd | WcOp::CompareSwap);
-        // Data are copied as they are now, and nobody looks at keys: behind a fence they may not have been read yet.
+        // Inline data are copied now and without a check of the keys. Behind a fence, the data may
+        // still be on their way from a read, so such a request is not sent inline.
         let inline = copies
             && bytes as usize <= pair.inline
             && bytes > 0
             && !wr.fence
-            && pair.lends(wr.segments);
-        let unfit = !inline && pair.domain.is_unfit(wr.segments, !copies);
-        let hidden = !wr.signalled && pair.mute.is_none() && pair.hides();
-        let mut work = request(wr, side.fill(Work { id: wr.id, op, bytes, unfit, hidden }));
-        if wr.signalled || pair.mute.is_some() || hidden {
+            && pair.is_readable(wr.segments);
+        let inaccessible = !inline && pair.domain.is_inaccessible(wr.segments, !copies);
+        let hidden = !wr.signalled && pair.unreported_requests.is_none() && pair.hides_next();
+        let mut work =
+            request(wr, work_queue.fill(Work { id: wr.id, op, bytes, inaccessible, hidden }));
+        if wr.signalled || pair.unreported_requests.is_some() || hidden {
             work.send_flags |= IBV_SEND_SIGNALED;
         }
         if inline {
             work.send_flags |= IBV_SEND_INLINE;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the memory of the segments valid until the request completes.
         post_error(unsafe { pair.post(&mut work) })?;
-        side.posted();
+        work_queue.posted();
         Ok(())
     }
 
     unsafe fn post_bind(&self, wr: &BindWr<'_, Adapter>) -> std::result::Result<u32, PostError> {
         let _work = nesting::work();
-        let (pair, side) = (&*self.0, &self.0.requests);
-        let pane = wr.window.pane();
-        pane.check(&pair.domain, wr.view.as_ref())?;
-        // SAFETY: one thread at a time posts, as the caller promises.
-        let Some(_inside) = (unsafe { side.gate.enter() }) else {
-            if pair.mute.is_none() {
-                side.post_late(&pair.send_cq, pair.flushed(wr.id, WcOp::Bind));
+        let (pair, work_queue) = (&*self.0, &self.0.send_queue);
+        let window = wr.window.shared();
+        window.check(&pair.domain, wr.view.as_ref())?;
+        // SAFETY: only one thread at a time posts, as the caller guarantees.
+        let Some(_inside) = (unsafe { work_queue.gate.enter() }) else {
+            if pair.unreported_requests.is_none() {
+                work_queue.post_late(&pair.send_cq, pair.flushed(wr.id, WcOp::Bind));
             }
-            return Ok(pane.lost(wr.view.is_none()));
+            return Ok(window.flushed_key(wr.view.is_none()));
         };
-        pair.has_room(side, pair.mute, &pair.send_cq)?;
+        pair.has_room(work_queue, pair.unreported_requests, &pair.send_cq)?;
         pair.wait_for_earlier()?;
-        let at =
-            side.fill(Work { id: wr.id, op: WcOp::Bind, bytes: 0, unfit: false, hidden: false });
-        // Held meanwhile: it may complete at once.
+        let at = work_queue.fill(Work {
+            id: wr.id,
+            op: WcOp::Bind,
+            bytes: 0,
+            inaccessible: false,
+            hidden: false,
+        });
+        // The lock is held until the bind is in the list, because the bind may complete at once.
         let mut binds = pair.binds();
-        // SAFETY: no memory of the consumer's.
-        let key = pane.post(wr, (at, pair.qp), |work| unsafe { pair.post(work) });
+        // SAFETY: a bind reads no memory of the consumer.
+        let key = window.post(wr, (at, pair.qp), |work| unsafe { pair.post(work) });
         let key = key.map_err(|errno| post_error(errno).expect_err("it failed"))?;
-        binds.push_back(Bind { pane: Arc::clone(pane), key, wanted: wr.signalled });
+        binds.push_back(Bind { window: Arc::clone(window), key, wanted: wr.signalled });
         drop(binds);
-        side.posted();
+        work_queue.posted();
         Ok(key)
     }
 
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         let _work = nesting::work();
-        let (pair, side) = (&*self.0, &self.0.receives);
-        // SAFETY: one thread at a time posts, as the caller promises.
-        let Some(_inside) = (unsafe { side.gate.enter() }) else {
-            if pair.deaf.is_none() {
-                side.post_late(&pair.recv_cq, pair.flushed(wr.id, WcOp::Recv));
+        let (pair, work_queue) = (&*self.0, &self.0.receive_queue);
+        // SAFETY: only one thread at a time posts, as the caller guarantees.
+        let Some(_inside) = (unsafe { work_queue.gate.enter() }) else {
+            if pair.unreported_receives.is_none() {
+                work_queue.post_late(&pair.recv_cq, pair.flushed(wr.id, WcOp::Recv));
             }
             return Ok(());
         };
-        pair.has_room(side, pair.deaf, &pair.recv_cq)?;
-        let unfit = pair.domain.is_unfit(wr.segments, true);
-        let at = side.fill(Work { id: wr.id, op: WcOp::Recv, bytes: 0, unfit, hidden: false });
-        let mut work = receive(wr, at | RECEIVE, pair.station.device.software);
-        // SAFETY: the caller's promise.
+        pair.has_room(work_queue, pair.unreported_receives, &pair.recv_cq)?;
+        let inaccessible = pair.domain.is_inaccessible(wr.segments, true);
+        let at = work_queue.fill(Work {
+            id: wr.id,
+            op: WcOp::Recv,
+            bytes: 0,
+            inaccessible,
+            hidden: false,
+        });
+        let mut work = receive(wr, at | RECEIVE, pair.progress.device.kernel_driver);
+        // SAFETY: the caller keeps the memory of the segments valid until the receive completes.
         post_error(unsafe { pair.post_receive(&mut work) })?;
-        side.posted();
+        work_queue.posted();
         Ok(())
     }
 
@@ -340,177 +363,185 @@ unsafe impl Queue<Adapter> for Qp {
 
     fn disconnect(&self, how: Close) {
         let pair = &self.0;
-        let called = pair.end(match how {
-            Close::Graceful => End::Graceful,
-            Close::Abrupt => End::Abrupt,
+        let was_connecting = pair.end(match how {
+            Close::Graceful => EndCause::Graceful,
+            Close::Abrupt => EndCause::Abrupt,
         });
-        if called {
-            pair.hang_up();
+        if was_connecting {
+            pair.destroy_id();
         }
-        pair.station.settle(pair);
+        pair.progress.advance_end(pair);
     }
 
     fn allocated(&self) -> Allocated {
-        let buffers = if self.0.on_srq { 0 } else { self.0.receives.outstanding() };
+        let buffers = if self.0.on_srq { 0 } else { self.0.receive_queue.outstanding() };
         Allocated { buffers, span: buffers }
     }
 
     unsafe fn carried_out(&self) -> u64 {
         let _work = nesting::work();
-        let (pair, side) = (&*self.0, &self.0.requests);
-        if side.carried_out() < side.count() {
-            pair.send_cq.pump();
-            // SAFETY: the caller's promise.
-            unsafe { pair.ask() };
+        let (pair, work_queue) = (&*self.0, &self.0.send_queue);
+        if work_queue.carried_out() < work_queue.count() {
+            pair.send_cq.prefetch_and_notify();
+            // SAFETY: only one thread at a time posts, as the caller guarantees.
+            unsafe { pair.post_count_marker() };
         }
-        side.carried_out()
+        work_queue.carried_out()
     }
 
     fn withdrawn(&self) -> usize {
-        if self.0.has_begun() || self.0.on_srq { 0 } else { self.0.receives.outstanding() }
+        if self.0.has_begun() || self.0.on_srq { 0 } else { self.0.receive_queue.outstanding() }
     }
 }
 
-impl Pair {
-    /// All data are where the segments say, and may be sent.
+impl QpShared {
+    /// Returns whether this process can read all the segments, and whether their keys allow that.
     #[inline]
-    fn lends(&self, segments: &[Segment]) -> bool {
-        let (keys, domain) = (&self.domain.device.keys, self.domain.name());
-        segments.iter().all(|segment| keys.lend(segment, domain))
+    fn is_readable(&self, segments: &[Segment]) -> bool {
+        let (keys, domain) = (&self.domain.device.keys, self.domain.id());
+        segments.iter().all(|segment| keys.is_readable(segment, domain))
     }
 
     /// # Safety
-    /// The memory of the list stays valid until it completes.
+    /// The memory of the segments stays valid until the request completes.
     unsafe fn post(&self, work: &mut ibv_send_wr) -> i32 {
         let mut bad = ptr::null_mut();
-        // SAFETY: live; as the caller promised.
-        unsafe { self.station.device.core.verbs.ibv_post_send(self.qp.as_ptr(), work, &mut bad) }
+        // SAFETY: the queue pair is live; the caller keeps the memory valid.
+        unsafe { self.progress.device.core.verbs.ibv_post_send(self.qp.as_ptr(), work, &mut bad) }
     }
 
     /// # Safety
-    /// As above.
+    /// The memory of the segments stays valid until the receive completes.
     unsafe fn post_receive(&self, work: &mut ibv_recv_wr) -> i32 {
         let mut bad = ptr::null_mut();
-        // SAFETY: live; as the caller promised.
-        unsafe { self.station.device.core.verbs.ibv_post_recv(self.qp.as_ptr(), work, &mut bad) }
+        // SAFETY: the queue pair is live; the caller keeps the memory valid.
+        unsafe { self.progress.device.core.verbs.ibv_post_recv(self.qp.as_ptr(), work, &mut bad) }
     }
 
-    /// Where nobody takes completions, those who post make room: in the queue, and in that of completions, of which a device may not
-    /// keep as many back.
+    /// Makes room for a post where no consumer takes completions: in the work queue, and in the
+    /// completion queue, whose entries the device may not be able to keep back.
     #[inline]
     fn has_room(
         &self,
-        side: &Side,
-        most: Option<usize>,
-        cq: &cq::Queue,
+        work_queue: &WorkQueue,
+        limit: Option<usize>,
+        cq: &cq::CqShared,
     ) -> std::result::Result<(), PostError> {
-        let Some(most) = most else { return Ok(()) };
-        if side.outstanding() >= most {
-            cq.pump();
+        let Some(limit) = limit else { return Ok(()) };
+        if work_queue.outstanding() >= limit {
+            cq.prefetch_and_notify();
         }
-        if side.outstanding() < most { Ok(()) } else { Err(PostError::Full) }
+        if work_queue.outstanding() < limit { Ok(()) } else { Err(PostError::Full) }
     }
 
-    /// The next request, which is fenced, starts when all before it have completed. Devices see to that where it matters, but rxe
-    /// (6.12): there a bind starts at once, and again when a request before it has to be repeated, which breaks the connection
-    /// (`req_retry`). An empty read ends after all before it, if reads were agreed on.
+    /// Makes a fenced request that is posted next start after all earlier requests have completed.
+    /// Other devices ensure that where it matters. rxe (6.12) starts a bind at once, and starts it
+    /// again when it has to repeat an earlier request, which breaks the connection (`req_retry`).
+    /// An empty read completes after all earlier requests, so one is posted here if reads were
+    /// negotiated.
     fn wait_for_earlier(&self) -> std::result::Result<(), PostError> {
-        if !self.station.device.is_rxe()
-            || !self.reads.load(Ordering::Relaxed)
-            || !self.requests.is_busy()
+        if !self.progress.device.is_rxe()
+            || !self.can_read.load(Ordering::Relaxed)
+            || !self.send_queue.is_busy()
         {
             return Ok(());
         }
         self.reserve_for_waits()?;
-        // If it fails, what comes after it is flushed, which tells.
+        // If this read fails, the request behind it is flushed, which reports the failure.
         let mut work =
-            ibv_send_wr { wr_id: MARK, opcode: IBV_WR_RDMA_READ, ..ibv_send_wr::zeroed() };
+            ibv_send_wr { wr_id: MARKER, opcode: IBV_WR_RDMA_READ, ..ibv_send_wr::zeroed() };
         // SAFETY: no memory.
         post_error(unsafe { self.post(&mut work) })
     }
 
-    /// A device forgets a request that completes in silence only with a later one that does not: now and then one of them
-    /// completes, which is told to us alone. Where there is no room for that, they wait for the consumer's own.
+    /// Returns whether the next unsignalled request is to be signalled to this crate alone. A
+    /// device frees an unsignalled request only when a later signalled one completes, so now and
+    /// then one is signalled. Where the completion queue has no room for that, requests are freed
+    /// by the consumer's signalled ones.
     #[inline]
-    fn hides(&self) -> bool {
+    fn hides_next(&self) -> bool {
         let one_in = (self.max_requests as u32 / 2).max(1);
-        self.requests.hides(one_in)
-            && (self.hides.load(Ordering::Relaxed) || self.reserve_for_hidden())
+        self.send_queue.count_unsignalled(one_in)
+            && (self.hidden_reserved.load(Ordering::Relaxed) || self.reserve_for_hidden())
     }
 
     #[cold]
     fn reserve_for_hidden(&self) -> bool {
-        let new = !self.hides.swap(true, Ordering::Relaxed);
-        let reserved = !new || self.send_cq.reserve(HIDDEN).is_ok();
+        let new = !self.hidden_reserved.swap(true, Ordering::Relaxed);
+        let reserved = !new || self.send_cq.reserve(HIDDEN_COMPLETIONS).is_ok();
         if !reserved {
-            self.hides.store(false, Ordering::Relaxed);
+            self.hidden_reserved.store(false, Ordering::Relaxed);
         }
         reserved
     }
 
-    /// Somebody wants to know how far requests have come, and the last ones complete in silence: a mark
-    /// behind them tells.
+    /// Posts a [`COUNTED`] marker, if the last requests are unsignalled: its completion tells how
+    /// many requests have completed.
     ///
     /// # Safety
     /// No other thread posts requests meanwhile.
     #[cold]
-    unsafe fn ask(&self) {
-        let side = &self.requests;
-        let count = side.count();
-        if count <= side.carried_out() || !side.is_busy() || !self.is_up() {
+    unsafe fn post_count_marker(&self) {
+        let work_queue = &self.send_queue;
+        let count = work_queue.count();
+        if count <= work_queue.carried_out() || !work_queue.is_busy() || !self.is_established() {
             return;
         }
-        // SAFETY: the caller's promise.
-        let Some(_inside) = (unsafe { side.gate.enter() }) else { return };
+        // SAFETY: only one thread at a time posts, as the caller guarantees.
+        let Some(_inside) = (unsafe { work_queue.gate.enter() }) else { return };
         let free =
-            self.asked.compare_exchange(0, count, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if free && !(self.reserve_for_hidden() && self.mark_requests(ASKED)) {
-            self.asked.store(0, Ordering::Release);
+            self.counted.compare_exchange(0, count, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if free && !(self.reserve_for_hidden() && self.post_send_marker(COUNTED)) {
+            self.counted.store(0, Ordering::Release);
         }
     }
 
-    /// Those reads complete when they are flushed.
+    /// Reserves room for the reads of `wait_for_earlier`, which complete when they are flushed.
     #[cold]
     fn reserve_for_waits(&self) -> std::result::Result<(), PostError> {
-        if !self.waits.swap(true, Ordering::Relaxed)
+        if !self.waits_reserved.swap(true, Ordering::Relaxed)
             && self.send_cq.reserve(self.max_requests).is_err()
         {
-            self.waits.store(false, Ordering::Relaxed);
+            self.waits_reserved.store(false, Ordering::Relaxed);
             return Err(PostError::Full);
         }
         Ok(())
     }
 
-    /// Posts a request that does nothing: when it completes, all before it have. False: there was no room.
-    pub(crate) fn mark_requests(&self, mark: u32) -> bool {
+    /// Posts a request that does nothing. When it completes, all requests before it have completed.
+    /// Returns false if there is no room.
+    pub(crate) fn post_send_marker(&self, mark: u32) -> bool {
         let mut work = ibv_send_wr {
-            wr_id: MARK | u64::from(mark),
+            wr_id: MARKER | u64::from(mark),
             opcode: IBV_WR_RDMA_WRITE,
             send_flags: IBV_SEND_SIGNALED,
             ..ibv_send_wr::zeroed()
         };
-        // SAFETY: no memory.
+        // SAFETY: the request has no segments.
         unsafe { self.post(&mut work) == 0 }
     }
 
-    /// The same for receives, without a buffer; in the error state soon.
-    pub(crate) fn mark_receives(&self) -> bool {
+    /// Posts a receive without a buffer as the [`FLUSHED`] marker. The caller then moves the queue
+    /// pair to the error state. Returns false if there is no room.
+    pub(crate) fn post_receive_marker(&self) -> bool {
         let mut work =
-            ibv_recv_wr { wr_id: MARK | RECEIVE | u64::from(FLUSHED), ..ibv_recv_wr::zeroed() };
-        // SAFETY: no memory.
+            ibv_recv_wr { wr_id: MARKER | RECEIVE | u64::from(FLUSHED), ..ibv_recv_wr::zeroed() };
+        // SAFETY: the receive has no segments.
         unsafe { self.post_receive(&mut work) == 0 }
     }
 
     pub(crate) fn modify(&self, attr: &mut ibv_qp_attr, mask: ibv_qp_attr_mask) -> bool {
-        // SAFETY: live.
-        unsafe { (self.station.device.core.verbs.ibv_modify_qp)(self.qp.as_ptr(), attr, mask) == 0 }
+        // SAFETY: the queue pair is live.
+        unsafe {
+            (self.progress.device.core.verbs.ibv_modify_qp)(self.qp.as_ptr(), attr, mask) == 0
+        }
     }
 
-    /// The device has put it into the error state.
+    /// Returns whether the device has put the queue pair into the error state.
     pub(crate) fn is_in_error(&self) -> bool {
         let (mut attr, mut init) = (ibv_qp_attr::zeroed(), ibv_qp_init_attr::zeroed());
-        let query = self.station.device.core.verbs.ibv_query_qp;
-        // SAFETY: live, and room for the answers.
+        let query = self.progress.device.core.verbs.ibv_query_qp;
+        // SAFETY: the queue pair is live, and there is room for the results.
         unsafe {
             query(self.qp.as_ptr(), &mut attr, IBV_QP_STATE, &mut init) == 0
                 && attr.qp_state == IBV_QPS_ERR
@@ -522,46 +553,48 @@ impl Pair {
         Wc { id, qp: self.token, bytes: 0, invalidated: None, immediate: None, op, status }
     }
 
-    /// What the device has not completed is flushed without it.
+    /// Flushes, without the device, all work requests that the device has not completed.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
-        let sides = [
-            (&self.requests, &self.send_cq, self.mute),
-            (&self.receives, &self.recv_cq, self.deaf),
+        let work_queues = [
+            (&self.send_queue, &self.send_cq, self.unreported_requests),
+            (&self.receive_queue, &self.recv_cq, self.unreported_receives),
         ];
-        for (side, queue, unheard) in sides {
+        for (work_queue, queue, unpolled) in work_queues {
             let mut pending = Vec::new();
-            queue.alone(|| pending = side.pending());
+            queue.exclusively(|| pending = work_queue.pending());
             for (id, op) in pending {
                 if op == WcOp::Bind {
                     self.bind_ended(false);
                 }
-                if unheard.is_none() {
+                if unpolled.is_none() {
                     queue.add(self.flushed(id, op));
                 }
             }
         }
     }
 
-    /// A completion of the device's, in dat-core's words; none: it is a mark.
+    /// Converts a completion of the device to dat-core's type. Returns `None` if the consumer does
+    /// not get it.
     #[inline]
     pub(crate) fn complete(&self, wc: &ibv_wc) -> Option<Wc> {
-        if wc.wr_id & MARK != 0 {
-            let side = if wc.wr_id & RECEIVE != 0 { &self.receives } else { &self.requests };
-            if wc.wr_id as u32 == ASKED {
-                let count = self.asked.swap(0, Ordering::AcqRel);
+        if wc.wr_id & MARKER != 0 {
+            let work_queue =
+                if wc.wr_id & RECEIVE != 0 { &self.receive_queue } else { &self.send_queue };
+            if wc.wr_id as u32 == COUNTED {
+                let count = self.counted.swap(0, Ordering::AcqRel);
                 if map::status(wc.status) == WcStatus::Success {
-                    self.requests.succeeded_up_to(count);
+                    self.send_queue.succeeded_up_to(count);
                 }
                 return None;
             }
-            side.marks.fetch_or(wc.wr_id as u32, Ordering::Release);
+            work_queue.markers.fetch_or(wc.wr_id as u32, Ordering::Release);
             return None;
         }
         let status = map::status(wc.status);
         if status != WcStatus::Success {
-            // Over iWARP the device flushes when the peer leaves, and of that there is news.
-            if status != WcStatus::Flushed || !self.station.device.is_iwarp() {
+            // Over iWARP the device also flushes when the peer disconnects, which rdma_cm reports.
+            if status != WcStatus::Flushed || !self.progress.device.is_iwarp() {
                 self.fail();
             }
             if self.abandoned.load(Ordering::Acquire) {
@@ -570,27 +603,28 @@ impl Pair {
         }
         let with =
             |flag| (wc.wc_flags & flag != 0 && status == WcStatus::Success).then_some(wc.imm_data);
-        // The shared queue's slots are not marked as receives.
+        // The IDs of receives of a shared queue have the bit `SHARED` and not `RECEIVE`.
         let from_srq =
             self.srq.as_ref().filter(|_| wc.wr_id & RECEIVE == 0 && wc.wr_id & SHARED != 0);
         if wc.wr_id & RECEIVE != 0 || from_srq.is_some() {
             let at = (wc.wr_id & !(RECEIVE | SHARED)) as usize;
-            let (id, unfit) = match from_srq {
-                Some(srq) => srq.took(at),
-                None => self.receives.take(at).map(|work| (work.id, work.unfit))?,
+            let (id, inaccessible) = match from_srq {
+                Some(srq) => srq.take_buffer(at),
+                None => self.receive_queue.take(at).map(|work| (work.id, work.inaccessible))?,
             };
             let status = match status {
                 WcStatus::Success => status,
-                _ => map::receive(self.station.device.software, wc.status, unfit),
+                _ => map::receive(self.progress.device.kernel_driver, wc.status, inaccessible),
             };
-            // Of a shared queue's buffers each is counted back.
+            // Every buffer of a shared queue is counted, also a flushed one, because it goes back
+            // to the queue.
             if status != WcStatus::Flushed || from_srq.is_some() {
-                self.took();
+                self.count_held_buffer();
             }
             let immediate = with(IBV_WC_WITH_IMM);
-            let invalidated = with(self.station.invalidated);
-            invalidated.iter().for_each(|&key| self.station.panes.invalidated(key));
-            if self.deaf.is_some() || self.withdrawn.load(Ordering::Acquire) {
+            let invalidated = with(self.progress.invalidated);
+            invalidated.iter().for_each(|&key| self.progress.windows.invalidate(key));
+            if self.unreported_receives.is_some() || self.withdrawn.load(Ordering::Acquire) {
                 return None;
             }
             let bytes = if status == WcStatus::Success { wc.byte_len } else { 0 };
@@ -604,16 +638,17 @@ impl Pair {
                 status,
             });
         }
-        let Work { id, op, bytes, unfit, hidden } = self.requests.take(wc.wr_id as usize)?;
-        if status == WcStatus::Success || self.mute.is_some() {
-            self.requests.succeeded(wc.wr_id as usize);
+        let Work { id, op, bytes, inaccessible, hidden } =
+            self.send_queue.take(wc.wr_id as usize)?;
+        if status == WcStatus::Success || self.unreported_requests.is_some() {
+            self.send_queue.succeeded(wc.wr_id as usize);
         }
         let status = match status {
             WcStatus::Success => status,
             _ => {
                 let others = self.request_failed.swap(true, Ordering::Relaxed);
-                let first = !others && !self.ours.load(Ordering::Acquire);
-                map::request(self.station.device.software, wc.status, op, unfit, first)
+                let first = !others && !self.flush_requested.load(Ordering::Acquire);
+                map::request(self.progress.device.kernel_driver, wc.status, op, inaccessible, first)
             }
         };
         if op == WcOp::Bind {
@@ -622,7 +657,7 @@ impl Pair {
                 return None;
             }
         }
-        if self.mute.is_some() || hidden && status == WcStatus::Success {
+        if self.unreported_requests.is_some() || hidden && status == WcStatus::Success {
             return None;
         }
         let bytes = if status == WcStatus::Success { bytes } else { 0 };
@@ -633,15 +668,16 @@ impl Pair {
         self.binds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The oldest bind has ended: whether the consumer wants to hear of it. None: there is none.
+    /// Ends the oldest bind. Returns whether the consumer wants its completion, or `None` if there
+    /// is no bind.
     #[cold]
     fn bind_ended(&self, done: bool) -> Option<bool> {
         let bind = self.binds().pop_front()?;
-        bind.pane.ended(bind.key, done);
+        bind.window.bind_ended(bind.key, done);
         Some(bind.wanted)
     }
 
-    fn took(&self) {
+    fn count_held_buffer(&self) {
         let exceeded = self.holding.took();
         if exceeded.soft {
             self.call(Upcall::HighWatermark);
@@ -651,17 +687,17 @@ impl Pair {
         }
     }
 
-    /// The device says that it has failed.
-    pub(crate) fn break_down(&self) {
+    /// Handles an asynchronous event that the queue pair has failed.
+    pub(crate) fn handle_device_failure(&self) {
         self.call(Upcall::Failed);
         self.fail();
     }
 
-    /// It is in the error state, or has to be.
+    /// Records that the queue pair is in the error state or has to get there.
     #[cold]
     pub(crate) fn fail(&self) {
         if !self.failed.swap(true, Ordering::AcqRel) {
-            self.station.broken(self.number);
+            self.progress.report_failed(self.number);
         }
     }
 

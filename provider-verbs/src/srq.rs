@@ -15,37 +15,40 @@ use rdma_core_sys::*;
 use crate::Adapter;
 use crate::cq;
 use crate::mr::{Domain, Pd};
-use crate::station::Station;
-use crate::work::{self, post_error};
+use crate::progress::ProgressContext;
+use crate::work_request::{self, post_error};
 
-/// Shared receive queue.
-pub struct Srq(pub(crate) Arc<Shared>);
+/// A shared receive queue.
+pub struct Srq(pub(crate) Arc<SrqShared>);
 
-/// What the queue pairs that draw from it keep.
-pub(crate) struct Shared {
+/// The part of a shared receive queue that its queue pairs share.
+pub(crate) struct SrqShared {
     domain: Arc<Domain>,
     srq: NonNull<ibv_srq>,
     slots: Slots,
-    /// The first free slot, and so on; taken from by who posts, given back by who polls.
+    /// The first free slot; each slot names the next one. The posting thread takes slots, polling
+    /// threads give them back.
     free: AtomicU32,
     depth: AtomicUsize,
     posted: AtomicU64,
     taken: AtomicU64,
     sink: Mutex<Option<Sink<Adapter>>>,
-    /// The queues of those who draw from it and have no consumer for that: each has room for all slots.
-    unheard: Mutex<Vec<Weak<cq::Queue>>>,
+    /// The completion queues of queue pairs without a consumer for receives: each has room for all
+    /// slots.
+    unpolled: Mutex<Vec<Weak<cq::CqShared>>>,
 }
 
 struct Slot {
     id: AtomicU64,
-    /// See [`Domain::is_unfit`].
-    unfit: AtomicBool,
+    /// See [`Domain::is_inaccessible`].
+    inaccessible: AtomicBool,
     next: AtomicU32,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// Slots that become more, while others use those that are there: each page has as many as all before it.
+/// Slots whose number can grow while other threads use the existing ones. Each page has as many
+/// slots as all pages before it.
 struct Slots {
     first: usize,
     pages: [OnceLock<Box<[Slot]>>; 24],
@@ -54,27 +57,27 @@ struct Slots {
 impl Slots {
     fn new(first: usize) -> Slots {
         let slots = Slots { first: first.max(1), pages: [const { OnceLock::new() }; 24] };
-        slots.pages[0].get_or_init(|| Slot::row(slots.first));
+        slots.pages[0].get_or_init(|| Slot::page(slots.first));
         slots
     }
 
-    /// How many there are with so many pages.
-    fn with(&self, pages: usize) -> usize {
+    /// The number of slots in the first `pages` pages.
+    fn len_with(&self, pages: usize) -> usize {
         if pages == 0 { 0 } else { self.first << (pages - 1) }
     }
 
     fn len(&self) -> usize {
-        self.with(self.pages.iter().take_while(|page| page.get().is_some()).count())
+        self.len_with(self.pages.iter().take_while(|page| page.get().is_some()).count())
     }
 
-    /// Makes at least so many, if it can, and answers which are new.
+    /// Grows to at least `to` slots, if possible, and returns the range of the new ones.
     fn grow(&self, to: usize) -> Range<usize> {
         let before = self.len();
         for (n, page) in self.pages.iter().enumerate() {
-            if self.with(n) >= to {
+            if self.len_with(n) >= to {
                 break;
             }
-            page.get_or_init(|| Slot::row(self.with(n)));
+            page.get_or_init(|| Slot::page(self.len_with(n)));
         }
         before..self.len()
     }
@@ -92,24 +95,24 @@ impl Index<usize> for Slots {
 }
 
 impl Slot {
-    fn row(count: usize) -> Box<[Slot]> {
+    fn page(count: usize) -> Box<[Slot]> {
         let slot = |_| Slot {
             id: AtomicU64::new(0),
-            unfit: AtomicBool::new(false),
+            inaccessible: AtomicBool::new(false),
             next: AtomicU32::new(NONE),
         };
         (0..count).map(slot).collect()
     }
 }
 
-// SAFETY: the library locks what threads share.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
+// SAFETY: libibverbs locks the state that threads share.
+unsafe impl Send for SrqShared {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for SrqShared {}
 
 impl Srq {
     pub(crate) fn new(
-        station: &Station,
+        progress: &ProgressContext,
         pd: &Pd,
         depth: usize,
         max_segments: usize,
@@ -120,10 +123,10 @@ impl Srq {
         attr.attr.max_wr = u32::try_from(depth).map_err(|_| full())?;
         attr.attr.max_sge = max_segments as u32;
         let verbs = &pd.0.device.core.verbs;
-        // SAFETY: a live domain.
+        // SAFETY: the domain is live.
         let srq = NonNull::new(unsafe { (verbs.ibv_create_srq)(pd.0.pd.as_ptr(), &mut attr) })
             .ok_or_else(full)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SrqShared {
             domain: Arc::clone(&pd.0),
             srq,
             slots: Slots::new((attr.attr.max_wr as usize).max(depth)),
@@ -132,14 +135,14 @@ impl Srq {
             posted: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             sink: Mutex::new(Some(sink)),
-            unheard: Mutex::default(),
+            unpolled: Mutex::default(),
         });
-        (0..shared.slots.len()).rev().for_each(|slot| shared.give(slot));
-        station.add_srq(&shared);
+        (0..shared.slots.len()).rev().for_each(|slot| shared.free_slot(slot));
+        progress.add_srq(&shared);
         Ok(Srq(shared))
     }
 
-    /// Buffers that are outstanding at most, until it grows.
+    /// The maximum number of outstanding buffers until the queue grows.
     pub(crate) fn slots(&self) -> usize {
         self.0.slots.len()
     }
@@ -151,45 +154,47 @@ impl Drop for Srq {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SrqShared {
     fn drop(&mut self) {
-        // SAFETY: no queue pair draws from it any more.
+        // SAFETY: no queue pair draws from the queue any more.
         unsafe { (self.domain.device.core.verbs.ibv_destroy_srq)(self.srq.as_ptr()) };
     }
 }
 
-impl Shared {
+impl SrqShared {
     pub(crate) fn as_ptr(&self) -> *mut ibv_srq {
         self.srq.as_ptr()
     }
 
-    /// A message has taken the buffer of this slot: its id, and whether it was unfit.
-    pub(crate) fn took(&self, slot: usize) -> (u64, bool) {
-        let Slot { id, unfit, .. } = &self.slots[slot];
-        let taken = (id.load(Ordering::Relaxed), unfit.load(Ordering::Relaxed));
+    /// Frees the slot of a buffer that a message has taken. Returns the ID of the receive, and
+    /// whether the device could not access its buffer.
+    pub(crate) fn take_buffer(&self, slot: usize) -> (u64, bool) {
+        let Slot { id, inaccessible, .. } = &self.slots[slot];
+        let taken = (id.load(Ordering::Relaxed), inaccessible.load(Ordering::Relaxed));
         self.taken.fetch_add(1, Ordering::Relaxed);
-        self.give(slot);
+        self.free_slot(slot);
         taken
     }
 
-    /// A queue with room for so many of the slots, which becomes longer with them.
-    pub(crate) fn add_unheard(&self, queue: &Arc<cq::Queue>, room: usize) -> Result<()> {
-        let mut unheard = self.unheard();
+    /// Adds a completion queue with room for `room` slots. It grows now to the current number of
+    /// slots, and later with it.
+    pub(crate) fn add_unpolled_cq(&self, queue: &Arc<cq::CqShared>, room: usize) -> Result<()> {
+        let mut unpolled = self.unpolled();
         match self.slots.len() - room {
             0 => {}
-            new => queue.widen(new)?,
+            new => queue.grow(new)?,
         }
-        unheard.retain(|other| other.strong_count() > 0);
-        unheard.push(Arc::downgrade(queue));
+        unpolled.retain(|other| other.strong_count() > 0);
+        unpolled.push(Arc::downgrade(queue));
         Ok(())
     }
 
-    fn unheard(&self) -> MutexGuard<'_, Vec<Weak<cq::Queue>>> {
-        self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unpolled(&self) -> MutexGuard<'_, Vec<Weak<cq::CqShared>>> {
+        self.unpolled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The slot is free.
-    fn give(&self, slot: usize) {
+    /// Puts a slot into the free list.
+    fn free_slot(&self, slot: usize) {
         let slot_of = &self.slots[slot];
         let mut first = self.free.load(Ordering::Relaxed);
         loop {
@@ -206,8 +211,9 @@ impl Shared {
         }
     }
 
-    /// The one thread that posts: so nothing that it sees first can go and come back.
-    fn slot(&self) -> Option<u32> {
+    /// Takes a slot from the free list. Only the one posting thread takes slots, so the first slot
+    /// cannot leave the list and come back meanwhile (no ABA problem).
+    fn allocate_slot(&self) -> Option<u32> {
         let mut first = self.free.load(Ordering::Acquire);
         while first != NONE {
             let next = self.slots[first as usize].next.load(Ordering::Relaxed);
@@ -231,9 +237,9 @@ impl Shared {
         }
     }
 
-    /// An errno.
+    /// Returns an errno, or 0.
     fn modify(&self, attr: &mut ibv_srq_attr, mask: ibv_srq_attr_mask) -> i32 {
-        // SAFETY: live.
+        // SAFETY: the queue is live.
         unsafe { (self.domain.device.core.verbs.ibv_modify_srq)(self.srq.as_ptr(), attr, mask) }
     }
 }
@@ -245,15 +251,19 @@ impl Receives for Srq {
         if shared.available() >= shared.depth.load(Ordering::Relaxed) {
             return Err(PostError::Full);
         }
-        let slot = shared.slot().ok_or(PostError::Full)?;
-        let Slot { id, unfit, .. } = &shared.slots[slot as usize];
+        let slot = shared.allocate_slot().ok_or(PostError::Full)?;
+        let Slot { id, inaccessible, .. } = &shared.slots[slot as usize];
         id.store(wr.id, Ordering::Relaxed);
-        unfit.store(shared.domain.is_unfit(wr.segments, true), Ordering::Relaxed);
-        let mut work =
-            work::receive(wr, u64::from(slot) | work::SHARED, shared.domain.device.software);
+        inaccessible.store(shared.domain.is_inaccessible(wr.segments, true), Ordering::Relaxed);
+        let mut work = work_request::receive(
+            wr,
+            u64::from(slot) | work_request::SHARED,
+            shared.domain.device.kernel_driver,
+        );
         let mut bad = ptr::null_mut();
         shared.posted.fetch_add(1, Ordering::Release);
-        // SAFETY: live, a list of one, its memory as the caller promised.
+        // SAFETY: the queue and the list of one receive are live; the caller keeps the memory
+        // valid.
         let done = unsafe {
             shared.domain.device.core.verbs.ibv_post_srq_recv(
                 shared.srq.as_ptr(),
@@ -262,14 +272,15 @@ impl Receives for Srq {
             )
         };
         if done != 0 {
-            shared.took(slot as usize);
+            shared.take_buffer(slot as usize);
         }
         post_error(done)
     }
 
     fn set_low_watermark(&self, mark: usize) {
         if self.0.available() < mark {
-            // So few already; a device would tell only when the next one is taken.
+            // There are too few already. A device would report that only when the next one is
+            // taken.
             return self.0.call(Upcall::LowWatermark);
         }
         let mut attr = ibv_srq_attr { srq_limit: mark as u32, ..ibv_srq_attr::zeroed() };
@@ -281,7 +292,8 @@ impl Receives for Srq {
         if depth < shared.available() {
             return Err(Error::of(DAT_INVALID_STATE));
         }
-        // Not every device makes one larger; none need make one smaller.
+        // A queue that shrinks keeps its size in the device. Not every device can make a queue
+        // larger.
         if depth > shared.slots.len() {
             let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
             let max_wr = u32::try_from(depth).map_err(|_| full())?;
@@ -292,13 +304,13 @@ impl Receives for Srq {
                 libc::EOPNOTSUPP | libc::ENOSYS => return Err(Error::of(DAT_MODEL_NOT_SUPPORTED)),
                 _ => return Err(full()),
             }
-            let unheard = shared.unheard();
+            let unpolled = shared.unpolled();
             let new = shared.slots.grow(depth);
-            let mut queues = unheard.iter().filter_map(Weak::upgrade);
-            let widened = queues.try_for_each(|queue| queue.widen(new.len()));
-            drop(unheard);
-            new.for_each(|slot| shared.give(slot));
-            widened?;
+            let mut queues = unpolled.iter().filter_map(Weak::upgrade);
+            let grown = queues.try_for_each(|queue| queue.grow(new.len()));
+            drop(unpolled);
+            new.for_each(|slot| shared.free_slot(slot));
+            grown?;
             if depth > shared.slots.len() {
                 return Err(full());
             }
@@ -317,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_become_more_and_stay_where_they_are() {
+    fn slots_stay_in_place_when_the_queue_grows() {
         let slots = Slots::new(5);
         assert_eq!((slots.len(), slots.grow(5)), (5, 5..5));
         for at in 0..5 {

@@ -1,4 +1,4 @@
-//! dat-core's contract, over a device and its station.
+//! dat-core's transport trait for a device.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
 use crate::Verbs;
 use crate::cm::{Channel, Listener, Request};
 use crate::cq::Cq;
-use crate::descriptor::Bell;
+use crate::descriptor::EventFd;
 use crate::device::Device;
 use crate::mr::{Mr, Pd};
 use crate::mw::Mw;
 use crate::params::Params;
+use crate::progress::ProgressContext;
 use crate::qp::Qp;
 use crate::srq::Srq;
-use crate::station::Station;
 
 /// An open adapter.
 pub struct Adapter {
     attrs: Attrs,
     spin: Duration,
-    station: Arc<Station>,
+    progress: Arc<ProgressContext>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -41,22 +41,23 @@ impl Adapter {
             OpenError::new(code, format!("opening {}: {e}", device.name))
         };
         let channel = Channel::open(device.core).map_err(failed)?;
-        let bell = Bell::new().map_err(failed)?;
-        let witness = channel.witness(device.address).map_err(failed)?;
-        let station = Arc::new(Station::new(Arc::new(device), channel, witness, bell));
-        let for_thread = Arc::clone(&station);
+        let wakeup = EventFd::new().map_err(failed)?;
+        let removal_watch = channel.bind_to_device(device.address).map_err(failed)?;
+        let progress =
+            Arc::new(ProgressContext::new(Arc::new(device), channel, removal_watch, wakeup));
+        let for_thread = Arc::clone(&progress);
         let body = move || abort_on_panic(Verbs::NAME, || for_thread.run());
         let thread = threads::spawn("dat-verbs", body);
         let thread = thread.map_err(|e| {
             let code = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
             OpenError::new(code, format!("starting a thread: {e}"))
         })?;
-        Ok(Adapter { attrs, spin: params.spin, station, thread: Some(thread) })
+        Ok(Adapter { attrs, spin: params.spin, progress, thread: Some(thread) })
     }
 }
 
 impl Adapter {
-    /// The same with one more named attribute of its transport, for who asks with `dat_ia_query`.
+    /// Adds a named attribute that `dat_ia_query` returns.
     #[must_use]
     pub fn with_attribute(mut self, name: &str, value: &str) -> Self {
         self.attrs.named.push((name.to_owned(), value.to_owned()));
@@ -66,21 +67,22 @@ impl Adapter {
 
 impl Drop for Adapter {
     fn drop(&mut self) {
-        self.station.stop();
+        self.progress.stop();
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
             debug_assert!(ended.is_ok(), "a panic ends the process");
-            self.station.clear();
+            self.progress.drop_ending();
         }
     }
 }
 
 // SAFETY: by the number of the promise:
-// 1. Queues, queue pairs and the adapter keep their sink under a lock, under which it is called, and take it
-//    away before they go. A service point's is called while an event of its identifier is not acknowledged,
-//    and who destroys that waits for this.
-// 2. The device checks keys and bounds; here nothing reads or writes the consumer's memory, but for small
-//    requests that the library copies when they are posted.
+// 1. Queues, queue pairs and the adapter keep their sink under a lock, call it under this lock, and
+//    take it away before they are dropped. The sink of a listener is called while an event of its
+//    identifier is not acknowledged, and the destruction of the identifier waits for the
+//    acknowledgement.
+// 2. The device checks keys and bounds. Nothing here reads or writes the consumer's memory, except
+//    that the library copies inline data when they are posted.
 unsafe impl Transport for Adapter {
     type Pd = Pd;
     type Mr = Mr;
@@ -96,36 +98,36 @@ unsafe impl Transport for Adapter {
     }
 
     fn counters(&self) -> Vec<(Cow<'static, str>, u64)> {
-        self.station.device.counters()
+        self.progress.device.counters()
     }
 
     fn pd(&self) -> Result<Pd> {
-        Pd::new(&self.station.device)
+        Pd::new(&self.progress.device)
     }
 
     unsafe fn mr(&self, pd: &Pd, mem: Mem, access: Access) -> Result<Mr> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { Mr::new(pd, mem, access) }
     }
 
     fn mw(&self, pd: &Pd, scoped: bool) -> Result<Mw> {
-        Mw::new(&self.station.panes, pd, scoped)
+        Mw::new(&self.progress.windows, pd, scoped)
     }
 
     fn cq(&self, depth: usize, sink: Sink<Self>) -> Result<Cq> {
-        Cq::new(&self.station, depth, Some(sink))
+        Cq::new(&self.progress, depth, Some(sink))
     }
 
     fn srq(&self, pd: &Pd, depth: usize, max_segments: usize, sink: Sink<Self>) -> Result<Srq> {
-        Srq::new(&self.station, pd, depth, max_segments, sink)
+        Srq::new(&self.progress, pd, depth, max_segments, sink)
     }
 
     fn qp(&self, cfg: QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Qp> {
-        Qp::new(&self.station, cfg, sink)
+        Qp::new(&self.progress, cfg, sink)
     }
 
     fn listen(&self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<Listener> {
-        self.station.channel.listen(self.station.device.address, port, backlog, sink)
+        self.progress.channel.listen(self.progress.device.address, port, backlog, sink)
     }
 
     fn port(&self, listener: &Listener) -> u64 {
@@ -138,11 +140,11 @@ unsafe impl Transport for Adapter {
     }
 
     fn watch(&self, sink: Option<Sink<Self>>) {
-        self.station.watch(sink);
+        self.progress.set_sink(sink);
     }
 
     fn progress(&self) {
-        self.station.look();
+        self.progress.make_progress();
     }
 
     fn spin(&self) -> Duration {
@@ -154,6 +156,6 @@ unsafe impl Transport for Adapter {
     }
 
     fn interrupt(&self) {
-        self.station.interrupt();
+        self.progress.interrupt();
     }
 }

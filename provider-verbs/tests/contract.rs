@@ -1,23 +1,31 @@
-//! dat-core's contract for transports, kept by the device of this host (`OPENDAT_VERBS`: its ia_params).
+//! The test suite of dat-core's transport contract, run with an RDMA device of this host. The
+//! environment variable `OPENDAT_VERBS` holds the ia_params of the device.
 //!
-//! `cargo test` leaves this out: it takes a host with an RDMA device. Of 52 cases, when last tried, the
-//! kernel's rxe (6.12) passed 38. These fail:
+//! `cargo test` does not run this, because it needs a host with an RDMA device. Of 52 cases, the
+//! kernel's rxe (6.12) passed 38 when this was last run. These fail:
 //!
-//! | case | why |
-//! |---|---|
-//! | `solicited_waits_…` (2) | an event that is armed cannot be taken back, so the first is a race; quiet completions are not filtered |
-//! | `posts_are_checked`, `what_is_not_offered_is_refused`, `atomic_operations_are_checked` | the device checks, in its own way |
-//! | `addresses_may_count_from_zero` | the kernel wants such a region to start with a page |
-//! | `a_shared_queue_…` | rxe takes the buffers to be of the endpoint's domain, which `Attrs::srq_across_pds` says |
-//! | `watermarks_…` | buffers held count when completions are taken, so one more message is let in |
-//! | `a_send_does_not_invalidate_a_region` | rxe ends the connection and says so by the receive alone: the peer hears that it was disconnected |
-//! | `a_send_invalidates_a_window` | not one of type 1, as it is; with `window(true)` it passes |
-//! | `a_bind_takes_its_turn`, `a_read_may_end_in_a_window` | there are no reads into windows |
-//! | `a_dropped_window_is_unbound` | at the end: a region that a window shows cannot be dropped; dat-core drops none |
-//! | `a_flushed_bind_…` | at the end: rxe takes no request before there is a connection; dat-core posts none |
+//! - `solicited_waits_…` (2 cases): an armed notification cannot be taken back, so the first one is
+//!   a race; quiet completions are not filtered.
+//! - `posts_are_checked`, `what_is_not_offered_is_refused`, `atomic_operations_are_checked`: the
+//!   device makes these checks, and differently.
+//! - `addresses_may_count_from_zero`: the kernel requires such a region to start at a page
+//!   boundary.
+//! - `a_shared_queue_…`: rxe assumes that the buffers belong to the endpoint's protection domain,
+//!   as `Attrs::srq_across_pds` reports.
+//! - `watermarks_…`: held buffers are counted when completions are taken, so one more message is
+//!   let in.
+//! - `a_send_does_not_invalidate_a_region`: rxe ends the connection and reports that by the receive
+//!   alone; the peer sees a disconnect.
+//! - `a_send_invalidates_a_window`: a window of type 1 cannot be invalidated; with `window(true)`
+//!   the case passes.
+//! - `a_bind_takes_its_turn`, `a_read_may_end_in_a_window`: there are no reads into windows.
+//! - `a_dropped_window_is_unbound`: at its end, a region that a window shows cannot be dropped.
+//!   dat-core drops none.
+//! - `a_flushed_bind_…`: at its end, rxe takes no request before there is a connection. dat-core
+//!   posts none.
 
-use dat_core::mem_transport::contract::rig::expect_no_word_of_waits;
 use dat_core::provider::Provider;
+use provider_loopback::contract::rig::expect_no_word_of_waits;
 use provider_verbs::{Adapter, Verbs};
 
 fn pair() -> (Adapter, Adapter) {
@@ -30,4 +38,4 @@ fn open() -> Adapter {
     Verbs.open("verbs", &params).unwrap_or_else(|e| panic!("{params}: {e}"))
 }
 
-dat_core::transport_contract!(pair);
+provider_loopback::transport_contract!(pair);

@@ -1,4 +1,4 @@
-//! Opening devices where there is none; `guest::engines::` and `guest::verbs::` open those that there are.
+//! Opening a device on a host without one; `guest::engines::` and `guest::verbs::` open real ones.
 
 use dat_core::Error;
 use dat_sys::{DAT_INVALID_ADDRESS, DAT_PROVIDER_NOT_FOUND};
@@ -13,7 +13,7 @@ fn without_a_device_the_error_says_what_is_missing() {
         "install libibverbs1",
         "install librdmacm1",
         "is there an RDMA device",
-        "127.0.0.1 is of no RDMA",
+        "no RDMA device has the address 127.0.0.1",
     ];
     assert!(words.iter().any(|word| error.reason.contains(word)), "{error}");
 }

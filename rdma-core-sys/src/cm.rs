@@ -6,14 +6,14 @@ use crate::describe::{constants, records};
 use crate::{ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_qp_type, ibv_srq};
 
 constants! {
-    /// What happened to an identifier.
+    /// Events of an identifier.
     pub type rdma_cm_event_type = c_uint {
         RDMA_CM_EVENT_ADDR_RESOLVED = 0,
         RDMA_CM_EVENT_ADDR_ERROR = 1,
         RDMA_CM_EVENT_ROUTE_RESOLVED = 2,
         RDMA_CM_EVENT_ROUTE_ERROR = 3,
         RDMA_CM_EVENT_CONNECT_REQUEST = 4,
-        /// The peer has accepted; of an identifier without a queue pair.
+        /// The peer has accepted. Only for an identifier without a queue pair.
         RDMA_CM_EVENT_CONNECT_RESPONSE = 5,
         RDMA_CM_EVENT_CONNECT_ERROR = 6,
         RDMA_CM_EVENT_UNREACHABLE = 7,
@@ -23,16 +23,16 @@ constants! {
         RDMA_CM_EVENT_DEVICE_REMOVAL = 11,
         RDMA_CM_EVENT_MULTICAST_JOIN = 12,
         RDMA_CM_EVENT_MULTICAST_ERROR = 13,
-        /// The network below has moved to another device.
+        /// The network interface has moved to another device.
         RDMA_CM_EVENT_ADDR_CHANGE = 14,
         RDMA_CM_EVENT_TIMEWAIT_EXIT = 15,
     }
 
-    /// What a port number means.
+    /// The meaning of a port number.
     pub type rdma_port_space = c_uint {
         /// Reliable connections.
         RDMA_PS_TCP = 0x0106,
-        /// Datagrams.
+        /// For datagrams.
         RDMA_PS_UDP = 0x0111,
     }
 
@@ -44,7 +44,7 @@ constants! {
 }
 
 records! {
-    /// The address of InfiniBand below that of IP.
+    /// The InfiniBand address of an IP address.
     #[derive(Debug)]
     pub struct rdma_ib_addr {
         /// Source.
@@ -55,33 +55,33 @@ records! {
         pub pkey: u16,
     }
 
-    /// Both ends, below IP.
+    /// The addresses of both ends below IP.
     pub union rdma_addr_below {
-        /// In InfiniBand's terms.
+        /// InfiniBand addresses.
         pub ibaddr: rdma_ib_addr,
     }
 
-    /// Both ends, as socket addresses.
+    /// The addresses of both ends.
     pub struct rdma_addr {
-        /// This one; has no name of its own in C.
+        /// The local address. In C it is part of an anonymous union.
         pub src_storage: libc::sockaddr_storage,
-        /// The peer's.
+        /// The peer's address.
         pub dst_storage: libc::sockaddr_storage,
-        /// Below.
+        /// The addresses below IP.
         pub addr: rdma_addr_below,
     }
 
-    /// How to the peer.
+    /// The route to the peer.
     pub struct rdma_route {
-        /// From where to where.
+        /// The addresses of both ends.
         pub addr: rdma_addr,
-        /// Paths of InfiniBand.
+        /// InfiniBand path records.
         pub path_rec: *mut c_void,
-        /// How many.
+        /// Number of path records.
         pub num_paths: c_int,
     }
 
-    /// Where identifiers tell of events.
+    /// A channel that reports events of identifiers.
     pub struct rdma_event_channel {
         /// Readable when there is an event.
         pub fd: c_int,
@@ -89,31 +89,32 @@ records! {
 
     /// An identifier: a connection, an attempt at one, or a listener.
     pub struct rdma_cm_id {
-        /// The device it is bound to, or null. The library's context, not one of ibv_open_device.
+        /// The device it is bound to, or null. The context is librdmacm's own, not from
+        /// ibv_open_device.
         pub verbs: *mut ibv_context,
-        /// Where it tells of events.
+        /// The channel of its events.
         pub channel: *mut rdma_event_channel,
-        /// The owner's.
+        /// The owner's context.
         pub context: *mut c_void,
-        /// The queue pair, if rdma_create_qp made it.
+        /// The queue pair, if rdma_create_qp created it.
         pub qp: *mut ibv_qp,
-        /// From where to where.
+        /// The addresses of both ends.
         pub route: rdma_route,
-        /// What port numbers mean.
+        /// The meaning of port numbers.
         pub ps: rdma_port_space,
         /// The device's port.
         pub port_num: u8,
-        /// Of synchronous use.
+        /// The event of a synchronous call.
         pub event: *mut rdma_cm_event,
-        /// Of rdma_create_ep.
+        /// Created by rdma_create_ep.
         pub send_cq_channel: *mut ibv_comp_channel,
-        /// Of rdma_create_ep.
+        /// Created by rdma_create_ep.
         pub send_cq: *mut ibv_cq,
-        /// Of rdma_create_ep.
+        /// Created by rdma_create_ep.
         pub recv_cq_channel: *mut ibv_comp_channel,
-        /// Of rdma_create_ep.
+        /// Created by rdma_create_ep.
         pub recv_cq: *mut ibv_cq,
-        /// Of rdma_create_srq.
+        /// Created by rdma_create_srq.
         pub srq: *mut ibv_srq,
         /// Domain.
         pub pd: *mut ibv_pd,
@@ -121,62 +122,63 @@ records! {
         pub qp_type: ibv_qp_type,
     }
 
-    /// What the two ends tell each other.
+    /// The parameters that the two ends exchange.
     #[derive(Debug)]
     pub struct rdma_conn_param {
-        /// For the peer's consumer.
+        /// Private data for the peer.
         pub private_data: *const c_void,
-        /// Bytes.
+        /// Length in bytes.
         pub private_data_len: u8,
-        /// READs and atomics this side holds.
+        /// READs and atomics that this side can hold as responder.
         pub responder_resources: u8,
-        /// READs and atomics this side has outstanding.
+        /// READs and atomics that this side can have outstanding.
         pub initiator_depth: u8,
         /// End-to-end flow control.
         pub flow_control: u8,
-        /// Retries after a time-out; not used in an accept.
+        /// Retries after a time-out. Unused in an accept.
         pub retry_count: u8,
-        /// Retries after an RNR NAK; 7: no limit.
+        /// Retries after an RNR NAK; 7 means no limit.
         pub rnr_retry_count: u8,
-        /// Its queue pair is on a shared receive queue. Used, as is the next, if rdma_create_qp did not make it.
+        /// Whether the queue pair uses a shared receive queue. This and the next member are used
+        /// only if rdma_create_qp did not create the queue pair.
         pub srq: u8,
-        /// Its queue pair.
+        /// The number of its queue pair.
         pub qp_num: u32,
     }
 
-    /// What is told of datagrams.
+    /// The parameters for datagrams.
     pub struct rdma_ud_param {
-        /// For the peer's consumer.
+        /// Private data for the peer.
         pub private_data: *const c_void,
-        /// Bytes.
+        /// Length in bytes.
         pub private_data_len: u8,
         /// Its address.
         pub ah_attr: crate::ibv_ah_attr,
-        /// Its number.
+        /// The number of its queue pair.
         pub qp_num: u32,
-        /// Its key.
+        /// Its queue key.
         pub qkey: u32,
     }
 
-    /// What depends on the kind of port.
+    /// The parameters, by port space.
     pub union rdma_event_param {
-        /// Connections.
+        /// For connections.
         pub conn: rdma_conn_param,
-        /// Datagrams.
+        /// For datagrams.
         pub ud: rdma_ud_param,
     }
 
     /// An event.
     pub struct rdma_cm_event {
-        /// What it is about; of a connection request, a new identifier.
+        /// The identifier; for a connection request a new one.
         pub id: *mut rdma_cm_id,
-        /// The listener, of a connection request.
+        /// The listener that received a connection request.
         pub listen_id: *mut rdma_cm_id,
-        /// What happened.
+        /// The kind of event.
         pub event: rdma_cm_event_type,
         /// 0, a negative errno, or the reason of a rejection.
         pub status: c_int,
-        /// What the peer told.
+        /// The parameters from the peer.
         pub param: rdma_event_param,
     }
 }

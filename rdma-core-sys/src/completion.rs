@@ -6,7 +6,7 @@ use crate::describe::{constants, records};
 use crate::ibv_context;
 
 constants! {
-    /// How a work request ended.
+    /// The status of a work request.
     pub type ibv_wc_status = c_uint {
         IBV_WC_SUCCESS = 0,
         IBV_WC_LOC_LEN_ERR = 1,
@@ -32,7 +32,7 @@ constants! {
         IBV_WC_GENERAL_ERR = 21,
     }
 
-    /// What has completed. Defined only if it succeeded.
+    /// The kind of completion. Defined only on success.
     pub type ibv_wc_opcode = c_uint {
         IBV_WC_SEND = 0,
         IBV_WC_RDMA_WRITE = 1,
@@ -41,31 +41,31 @@ constants! {
         IBV_WC_FETCH_ADD = 4,
         IBV_WC_BIND_MW = 5,
         IBV_WC_LOCAL_INV = 6,
-        /// This bit: a receive.
+        /// This bit marks a receive.
         IBV_WC_RECV = 1 << 7,
         IBV_WC_RECV_RDMA_WITH_IMM = IBV_WC_RECV + 1,
     }
 
-    /// What a completion tells besides.
+    /// Flags of a completion.
     pub type ibv_wc_flags = c_uint {
         IBV_WC_GRH = 1 << 0,
         /// [`ibv_wc::imm_data`] is immediate data.
         IBV_WC_WITH_IMM = 1 << 1,
-        /// The checksum of a datagram is right.
+        /// The checksum of a datagram is correct.
         IBV_WC_IP_CSUM_OK = 1 << 2,
-        /// It is an invalidated key.
+        /// [`ibv_wc::imm_data`] is an invalidated key.
         IBV_WC_WITH_INV = 1 << 3,
     }
 }
 
 records! {
-    /// Where completion queues tell of completions.
+    /// A channel that reports completion events of completion queues.
     pub struct ibv_comp_channel {
         /// Its device.
         pub context: *mut ibv_context,
         /// Readable when there is an event.
         pub fd: c_int,
-        /// Completion queues that tell here.
+        /// Number of completion queues that use this channel.
         pub refcnt: c_int,
     }
 
@@ -73,42 +73,43 @@ records! {
     pub struct ibv_cq {
         /// Its device.
         pub context: *mut ibv_context,
-        /// Where it tells of completions.
+        /// The channel of its completion events.
         pub channel: *mut ibv_comp_channel,
-        /// The owner's.
+        /// The owner's context.
         pub cq_context: *mut c_void,
-        /// The kernel's name for it.
+        /// The kernel's handle.
         pub handle: u32,
-        /// Completions that fit.
+        /// Size of the queue in completions.
         pub cqe: c_int,
-        /// The library's.
+        /// Private to the library.
         pub mutex: libc::pthread_mutex_t,
-        /// The library's.
+        /// Private to the library.
         pub cond: libc::pthread_cond_t,
-        /// The library's.
+        /// Private to the library.
         pub comp_events_completed: u32,
-        /// The library's.
+        /// Private to the library.
         pub async_events_completed: u32,
     }
 
     /// A work completion.
     #[derive(Debug)]
     pub struct ibv_wc {
-        /// The work request's.
+        /// The ID of the work request.
         pub wr_id: u64,
-        /// How it ended.
+        /// The status.
         pub status: ibv_wc_status,
-        /// What it was, if it succeeded.
+        /// The kind of operation, if it succeeded.
         pub opcode: ibv_wc_opcode,
         /// The vendor's code.
         pub vendor_err: u32,
         /// Bytes received or fetched.
         pub byte_len: u32,
-        /// Immediate data, in network byte order; or the invalidated key (`invalidated_rkey` in C), in the host's.
+        /// Immediate data in network byte order, or the invalidated key in host byte order
+        /// (`invalidated_rkey` in C).
         pub imm_data: u32,
-        /// The queue pair's number.
+        /// The number of the queue pair.
         pub qp_num: u32,
-        /// The sender's (datagrams).
+        /// The number of the sender's queue pair (datagrams).
         pub src_qp: u32,
         /// [`ibv_wc_flags`].
         pub wc_flags: ibv_wc_flags,
@@ -118,7 +119,7 @@ records! {
         pub slid: u16,
         /// Service level.
         pub sl: u8,
-        /// Bits of the destination.
+        /// Path bits of the destination.
         pub dlid_path_bits: u8,
     }
 }

@@ -1,7 +1,7 @@
 //! The declarations of this crate as data, for the test that compares them with the C headers.
 //!
-//! Every file declares its constants, records and functions through the macros below, which build these tables from the
-//! declarations themselves: nothing can be declared and left out.
+//! Every file declares its constants, records and functions through the macros below. These build
+//! the tables from the declarations, so no declaration can be missing.
 
 /// A constant: its C name and value.
 pub struct Constant {
@@ -17,7 +17,7 @@ pub struct Record {
     pub name: &'static str,
     /// `struct` or `union`.
     pub kind: &'static str,
-    /// Bytes.
+    /// Length in bytes.
     pub size: usize,
     /// Alignment in bytes.
     pub align: usize,
@@ -31,7 +31,7 @@ pub struct Field {
     pub name: &'static str,
     /// Bytes from the start of the record.
     pub offset: usize,
-    /// Bytes.
+    /// Length in bytes.
     pub size: usize,
     /// Its Rust type, aliases resolved, as [`std::any::type_name`] writes it.
     pub type_name: fn() -> &'static str,
@@ -70,8 +70,9 @@ pub const RECORDS: &[&[Record]] = &[
 /// The functions of libibverbs and of librdmacm.
 pub const FUNCTIONS: &[&[Function]] = &[crate::verbs::FUNCTIONS, crate::rdmacm::FUNCTIONS];
 
-/// Members of `struct verbs_context`, which grows at its start, and how many bytes they are before its last one, `context`.
-pub const BEFORE_CONTEXT: &[(&str, usize)] = crate::inline::BEFORE_CONTEXT;
+/// Members of `struct verbs_context`, each with its distance in bytes from the last member,
+/// `context`. The structure grows at its start.
+pub const OFFSETS_BEFORE_CONTEXT: &[(&str, usize)] = crate::inline::OFFSETS_BEFORE_CONTEXT;
 
 /// Declares C enumerations (and groups of `#define`s): an integer type and its constants.
 macro_rules! constants {
@@ -93,8 +94,8 @@ macro_rules! constants {
     };
 }
 
-/// Declares C structures and unions of integers, raw pointers, optional functions, arrays and other records: types
-/// for which all bytes zero is a value.
+/// Declares C structures and unions of integers, raw pointers, optional functions, arrays and other
+/// records. All-zero bytes are a valid value of all these types.
 macro_rules! records {
     ($($(#[$attr:meta])* pub $kind:ident $name:ident {
         $($(#[$field_doc:meta])* pub $field:ident: $type:ty,)*
@@ -110,7 +111,8 @@ macro_rules! records {
             impl $name {
                 /// All bytes zero: numbers 0, pointers null, functions absent.
                 pub const fn zeroed() -> Self {
-                    // SAFETY: the members are integers, raw pointers, `Option`s of functions and records of these.
+                    // SAFETY: all-zero bytes are valid for the members: integers, raw pointers,
+                    // `Option`s of functions, and records of these.
                     unsafe { std::mem::zeroed() }
                 }
             }
@@ -134,7 +136,8 @@ macro_rules! records {
     };
 }
 
-/// Declares the functions of a library: a structure with a pointer to each, and how to look them all up.
+/// Declares the functions of a library: a structure with a pointer to each, and a function that
+/// looks all of them up.
 macro_rules! functions {
     ($(#[$doc:meta])* pub struct $table:ident {
         $($(#[$fn_doc:meta])* pub fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*
@@ -146,11 +149,11 @@ macro_rules! functions {
         }
 
         impl $table {
-            /// # Safety
-            /// The library is the one whose headers declare these functions so, and stays loaded.
+            /// `library` must be the one whose headers declare these functions in this way, and
+            /// must stay loaded.
             pub(crate) unsafe fn find(library: &libloading::Library) -> Result<Self, libloading::Error> {
                 Ok($table {
-                    // SAFETY: as the caller promised.
+                    // SAFETY: the caller guarantees the types.
                     $($name: *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }?,)*
                 })
             }

@@ -9,14 +9,14 @@ use crate::{
 };
 
 constants! {
-    /// What a device is.
+    /// The kind of a device.
     pub type ibv_node_type = c_int {
         IBV_NODE_UNKNOWN = -1,
         IBV_NODE_CA = 1,
         IBV_NODE_RNIC = 4,
     }
 
-    /// What it speaks.
+    /// The transport of a device.
     pub type ibv_transport_type = c_int {
         IBV_TRANSPORT_UNKNOWN = -1,
         /// InfiniBand and RoCE.
@@ -24,7 +24,7 @@ constants! {
         IBV_TRANSPORT_IWARP = 1,
     }
 
-    /// What a device can do, in [`ibv_device_attr::device_cap_flags`].
+    /// Capabilities of a device, in [`ibv_device_attr::device_cap_flags`].
     pub type ibv_device_cap_flags = c_uint {
         IBV_DEVICE_RC_RNR_NAK_GEN = 1 << 12,
         IBV_DEVICE_SRQ_RESIZE = 1 << 13,
@@ -35,16 +35,16 @@ constants! {
         IBV_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24,
     }
 
-    /// How far atomic operations are atomic.
+    /// The scope in which atomic operations are atomic.
     pub type ibv_atomic_cap = c_uint {
         IBV_ATOMIC_NONE = 0,
-        /// Among those of the device.
+        /// With respect to other operations of the device.
         IBV_ATOMIC_HCA = 1,
-        /// With the host's processors too.
+        /// Also with respect to the host's processors.
         IBV_ATOMIC_GLOB = 2,
     }
 
-    /// Octets of payload in a packet, coded.
+    /// A path MTU, coded.
     pub type ibv_mtu = c_uint {
         IBV_MTU_256 = 1,
         IBV_MTU_512 = 2,
@@ -63,14 +63,14 @@ constants! {
         IBV_PORT_ACTIVE_DEFER = 5,
     }
 
-    /// What is below a port, in [`ibv_port_attr::link_layer`].
+    /// The link layer of a port, in [`ibv_port_attr::link_layer`].
     pub type ibv_link_layer = u8 {
         IBV_LINK_LAYER_UNSPECIFIED = 0,
         IBV_LINK_LAYER_INFINIBAND = 1,
         IBV_LINK_LAYER_ETHERNET = 2,
     }
 
-    /// What happened to a device or an object of its.
+    /// Asynchronous events of a device or of its objects.
     pub type ibv_event_type = c_uint {
         /// A completion queue has overrun.
         IBV_EVENT_CQ_ERR = 0,
@@ -90,7 +90,7 @@ constants! {
         IBV_EVENT_SM_CHANGE = 13,
         IBV_EVENT_SRQ_ERR = 14,
         IBV_EVENT_SRQ_LIMIT_REACHED = 15,
-        /// A queue pair in the error state takes no more from its shared receive queue.
+        /// A queue pair in the error state takes no more receives from its shared receive queue.
         IBV_EVENT_QP_LAST_WQE_REACHED = 16,
         IBV_EVENT_CLIENT_REREGISTER = 17,
         IBV_EVENT_GID_CHANGE = 18,
@@ -107,39 +107,40 @@ constants! {
 records! {
     /// The address of a port: 128 bits, network byte order.
     #[derive(Debug, PartialEq, Eq)]
-    #[repr(align(8))] // a union with two integers in C
+    #[repr(align(8))] // In C it is a union with two integers.
     pub struct ibv_gid {
         /// Its octets.
         pub raw: [u8; 16],
     }
 
-    /// Not used since 2005; there so that what follows is in its place.
+    /// Unused since 2005. It keeps the offsets of the members that follow.
     pub struct _ibv_device_ops {
-        /// Nothing.
+        /// Unused.
         pub _dummy1: *mut c_void,
-        /// Nothing.
+        /// Unused.
         pub _dummy2: *mut c_void,
     }
 
     /// A device that is present.
     pub struct ibv_device {
-        /// Nothing.
+        /// Unused.
         pub _ops: _ibv_device_ops,
-        /// What it is.
+        /// The kind of the device.
         pub node_type: ibv_node_type,
-        /// What it speaks.
+        /// The transport of a device.
         pub transport_type: ibv_transport_type,
-        /// Its name, as in `rxe0`.
+        /// Its name, such as `rxe0`.
         pub name: [c_char; IBV_SYSFS_NAME_MAX],
-        /// The name of its character device, as in `uverbs0`.
+        /// The name of its character device, such as `uverbs0`.
         pub dev_name: [c_char; IBV_SYSFS_NAME_MAX],
-        /// That in sysfs.
+        /// The path of the character device in sysfs.
         pub dev_path: [c_char; IBV_SYSFS_PATH_MAX],
-        /// The device in sysfs.
+        /// The path of the device in sysfs.
         pub ibdev_path: [c_char; IBV_SYSFS_PATH_MAX],
     }
 
-    /// The functions of the data path, which the driver supplies. Those that are `_compat` in C are not functions any more.
+    /// The functions of the data path, which the driver supplies. Members named `_compat` are not
+    /// functions any more.
     pub struct ibv_context_ops {
         /// Not a function.
         pub _compat_query_device: *mut c_void,
@@ -212,23 +213,23 @@ records! {
 
     /// An open device.
     pub struct ibv_context {
-        /// Which.
+        /// The device.
         pub device: *mut ibv_device,
-        /// Its data path.
+        /// The functions of its data path.
         pub ops: ibv_context_ops,
-        /// Commands to the kernel.
+        /// The descriptor for commands to the kernel.
         pub cmd_fd: c_int,
         /// Readable when there is an asynchronous event.
         pub async_fd: c_int,
-        /// Completion vectors: from 0 to this.
+        /// Number of completion vectors; they are numbered from 0.
         pub num_comp_vectors: c_int,
-        /// The library's.
+        /// Private to the library.
         pub mutex: libc::pthread_mutex_t,
         /// All ones: the context is the last member of a `verbs_context`.
         pub abi_compat: *mut c_void,
     }
 
-    /// Limits and names of a device.
+    /// Limits and identification of a device.
     pub struct ibv_device_attr {
         /// Firmware version.
         pub fw_ver: [c_char; 64],
@@ -238,7 +239,7 @@ records! {
         pub sys_image_guid: u64,
         /// Bytes of one region.
         pub max_mr_size: u64,
-        /// Sizes of pages, one bit for each.
+        /// Supported page sizes, one bit for each.
         pub page_size_cap: u64,
         /// Vendor, by IEEE.
         pub vendor_id: u32,
@@ -258,23 +259,23 @@ records! {
         pub max_sge_rd: c_int,
         /// Completion queues.
         pub max_cq: c_int,
-        /// Completions in one.
+        /// Completions in one completion queue.
         pub max_cqe: c_int,
         /// Memory regions.
         pub max_mr: c_int,
         /// Protection domains.
         pub max_pd: c_int,
-        /// READs and atomics that a queue pair holds as the responder.
+        /// READs and atomics that a queue pair can hold as responder.
         pub max_qp_rd_atom: c_int,
         /// For EE contexts.
         pub max_ee_rd_atom: c_int,
-        /// READs and atomics that the device holds as the responder.
+        /// READs and atomics that the device can hold as responder.
         pub max_res_rd_atom: c_int,
-        /// READs and atomics that a queue pair has outstanding as the initiator.
+        /// READs and atomics that a queue pair can have outstanding as initiator.
         pub max_qp_init_rd_atom: c_int,
         /// For EE contexts.
         pub max_ee_init_rd_atom: c_int,
-        /// How far atomic operations are atomic.
+        /// The scope in which atomic operations are atomic.
         pub atomic_cap: ibv_atomic_cap,
         /// EE contexts.
         pub max_ee: c_int,
@@ -288,21 +289,21 @@ records! {
         pub max_raw_ethy_qp: c_int,
         /// Multicast groups.
         pub max_mcast_grp: c_int,
-        /// Queue pairs in one.
+        /// Queue pairs in one multicast group.
         pub max_mcast_qp_attach: c_int,
-        /// Queue pairs in all.
+        /// Queue pairs in all multicast groups together.
         pub max_total_mcast_qp_attach: c_int,
         /// Address handles.
         pub max_ah: c_int,
         /// FMRs.
         pub max_fmr: c_int,
-        /// Maps of one.
+        /// Maps of one FMR.
         pub max_map_per_fmr: c_int,
         /// Shared receive queues.
         pub max_srq: c_int,
-        /// Work requests in one.
+        /// Work requests in one shared receive queue.
         pub max_srq_wr: c_int,
-        /// Segments of one of these.
+        /// Segments of one of these work requests.
         pub max_srq_sge: c_int,
         /// Partitions.
         pub max_pkeys: u16,
@@ -315,7 +316,7 @@ records! {
     /// State and limits of a port.
     #[derive(Debug)]
     pub struct ibv_port_attr {
-        /// Whether it is up.
+        /// The state of the port.
         pub state: ibv_port_state,
         /// The largest MTU.
         pub max_mtu: ibv_mtu,
@@ -323,7 +324,7 @@ records! {
         pub active_mtu: ibv_mtu,
         /// GIDs.
         pub gid_tbl_len: c_int,
-        /// What it can do.
+        /// Capabilities.
         pub port_cap_flags: u32,
         /// Bytes of one message.
         pub max_msg_sz: u32,
@@ -335,7 +336,7 @@ records! {
         pub pkey_tbl_len: u16,
         /// Local identifier.
         pub lid: u16,
-        /// That of the subnet manager.
+        /// Local identifier of the subnet manager.
         pub sm_lid: u16,
         /// Mask of local identifiers.
         pub lmc: u8,
@@ -353,15 +354,15 @@ records! {
         pub active_speed: u8,
         /// Physical state.
         pub phys_state: u8,
-        /// What is below.
+        /// The link layer.
         pub link_layer: ibv_link_layer,
         /// Flags.
         pub flags: u8,
-        /// More of what it can do.
+        /// Further capabilities.
         pub port_cap_flags2: u16,
     }
 
-    /// What an asynchronous event is about.
+    /// The object of an asynchronous event.
     pub union ibv_async_element {
         /// A completion queue.
         pub cq: *mut ibv_cq,
@@ -375,9 +376,9 @@ records! {
 
     /// An asynchronous event.
     pub struct ibv_async_event {
-        /// What it is about; which member, the type says.
+        /// The object. The type of the event selects the member.
         pub element: ibv_async_element,
-        /// What happened.
+        /// The kind of event.
         pub event_type: ibv_event_type,
     }
 }

@@ -1,4 +1,4 @@
-//! What the C headers define as inline functions and macros: calls through the context of an object.
+//! The inline functions and macros of the C headers: calls through the context of an object.
 
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
@@ -11,40 +11,40 @@ use crate::{
     ibv_port_attr, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_wc,
 };
 
-/// The end of `struct verbs_context`, which grows at its start: the older a member, the nearer it is to the end.
+/// The end of `struct verbs_context`, which grows at its start: older members are nearer to the
+/// end.
 #[repr(C)]
 struct verbs_context {
     query_port:
         Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
     /// From `advise_mr` to `_ABI_placeholder3`.
     others: [*mut c_void; 38],
-    /// Bytes of the whole, as the library has it.
+    /// Size of the whole structure in the library, in bytes.
     sz: usize,
     context: ibv_context,
 }
 
-/// How far before its end, the [`ibv_context`], its members start.
-pub(crate) const BEFORE_CONTEXT: &[(&str, usize)] = &[
+/// The distance of members from its last member, the [`ibv_context`], in bytes.
+pub(crate) const OFFSETS_BEFORE_CONTEXT: &[(&str, usize)] = &[
     ("query_port", offset_of!(verbs_context, context) - offset_of!(verbs_context, query_port)),
     ("sz", offset_of!(verbs_context, context) - offset_of!(verbs_context, sz)),
 ];
 
 impl Verbs {
-    /// State and limits of a port.
+    /// Queries state and limits of a port.
     ///
-    /// # Safety
-    /// `context` is open.
+    /// `context` must be open.
     pub unsafe fn query_port(
         &self,
         context: *mut ibv_context,
         port: u8,
     ) -> Result<ibv_port_attr, c_int> {
         let mut attr = ibv_port_attr::zeroed();
-        // SAFETY: the context is open.
-        let done = match unsafe { extended(context) } {
-            // SAFETY: the library has filled in the function.
+        // SAFETY: the caller guarantees an open context.
+        let done = match unsafe { extended_query_port(context) } {
+            // SAFETY: the library has set the function.
             Some(query) => unsafe { query(context, port, &mut attr, size_of::<ibv_port_attr>()) },
-            // SAFETY: this writes what there was of the structure in 2005, its first bytes.
+            // SAFETY: this writes only the first bytes of the structure, which existed in 2005.
             None => unsafe {
                 (self.ibv_query_port)(context, port, ptr::from_mut(&mut attr).cast())
             },
@@ -52,43 +52,40 @@ impl Verbs {
         if done == 0 { Ok(attr) } else { Err(done) }
     }
 
-    /// Makes an unbound window; null with errno if it cannot.
+    /// Creates an unbound window. Returns null and sets errno on failure.
     ///
-    /// # Safety
-    /// `pd` is live.
+    /// `pd` must be live.
     pub unsafe fn ibv_alloc_mw(&self, pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees it.
         match unsafe { (*(*pd).context).ops.alloc_mw } {
-            // SAFETY: the driver has filled in the function.
+            // SAFETY: the driver has set the function.
             Some(alloc) => unsafe { alloc(pd, kind) },
             None => {
-                // SAFETY: errno is this thread's.
+                // SAFETY: errno belongs to this thread.
                 unsafe { *libc::__errno_location() = EOPNOTSUPP };
                 ptr::null_mut()
             }
         }
     }
 
-    /// Ends a window.
+    /// Frees a window.
     ///
-    /// # Safety
-    /// `mw` is live.
+    /// `mw` must be live.
     pub unsafe fn ibv_dealloc_mw(&self, mw: *mut ibv_mw) -> c_int {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees it.
         unsafe { (*(*mw).context).ops.dealloc_mw.map_or(EOPNOTSUPP, |dealloc| dealloc(mw)) }
     }
 
-    /// Queues the bind of a window of type 1; its new key is in the window then.
+    /// Posts the bind of a window of type 1. Afterwards the window has its new key.
     ///
-    /// # Safety
-    /// All are live and of one device.
+    /// All objects must be live and belong to one device.
     pub unsafe fn ibv_bind_mw(
         &self,
         qp: *mut ibv_qp,
         mw: *mut ibv_mw,
         bind: *mut ibv_mw_bind,
     ) -> c_int {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let info = &(*bind).bind_info;
             if (*mw).r#type != IBV_MW_TYPE_1
@@ -103,30 +100,27 @@ impl Verbs {
         }
     }
 
-    /// Takes completions, oldest first: how many, or a negative number.
+    /// Takes the oldest completions. Returns their number, or a negative number on failure.
     ///
-    /// # Safety
-    /// `cq` is live, and there is room for `entries` at `wc`.
+    /// `cq` must be live, and `wc` must have room for `entries`.
     #[inline]
     pub unsafe fn ibv_poll_cq(&self, cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_wc) -> c_int {
-        // SAFETY: as the caller promised; the library lets no driver leave it out.
+        // SAFETY: the caller guarantees it; every driver sets the function.
         unsafe { (*(*cq).context).ops.poll_cq.map_or(-EOPNOTSUPP, |f| f(cq, entries, wc)) }
     }
 
-    /// Asks for one event on the channel at the next completion.
+    /// Requests one event on the channel at the next completion.
     ///
-    /// # Safety
-    /// `cq` is live.
+    /// `cq` must be live.
     #[inline]
     pub unsafe fn ibv_req_notify_cq(&self, cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees it.
         unsafe { (*(*cq).context).ops.req_notify_cq.map_or(EOPNOTSUPP, |f| f(cq, solicited_only)) }
     }
 
-    /// Queues requests; the first that was not is in `bad`.
+    /// Posts requests. On failure `bad` points to the first one that was not posted.
     ///
-    /// # Safety
-    /// `qp` is live, `wr` a list, and its memory stays valid until the requests complete.
+    /// `qp` must be live and `wr` a list whose memory stays valid until the requests complete.
     #[inline]
     pub unsafe fn ibv_post_send(
         &self,
@@ -134,14 +128,13 @@ impl Verbs {
         wr: *mut ibv_send_wr,
         bad: *mut *mut ibv_send_wr,
     ) -> c_int {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees it.
         unsafe { (*(*qp).context).ops.post_send.map_or(EOPNOTSUPP, |f| f(qp, wr, bad)) }
     }
 
-    /// Queues receive buffers; as above.
+    /// Posts receives, like [`ibv_post_send`](Self::ibv_post_send).
     ///
-    /// # Safety
-    /// As above.
+    /// As for [`ibv_post_send`](Self::ibv_post_send).
     #[inline]
     pub unsafe fn ibv_post_recv(
         &self,
@@ -149,14 +142,13 @@ impl Verbs {
         wr: *mut ibv_recv_wr,
         bad: *mut *mut ibv_recv_wr,
     ) -> c_int {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees it.
         unsafe { (*(*qp).context).ops.post_recv.map_or(EOPNOTSUPP, |f| f(qp, wr, bad)) }
     }
 
-    /// Queues shared receive buffers; as above.
+    /// Posts receives to a shared receive queue, like [`ibv_post_send`](Self::ibv_post_send).
     ///
-    /// # Safety
-    /// As above.
+    /// As for [`ibv_post_send`](Self::ibv_post_send).
     #[inline]
     pub unsafe fn ibv_post_srq_recv(
         &self,
@@ -164,28 +156,29 @@ impl Verbs {
         wr: *mut ibv_recv_wr,
         bad: *mut *mut ibv_recv_wr,
     ) -> c_int {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees it.
         unsafe { (*(*srq).context).ops.post_srq_recv.map_or(EOPNOTSUPP, |f| f(srq, wr, bad)) }
     }
 }
 
 type QueryPort = unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int;
 
-/// The extended function, if this context is the end of a `verbs_context` that is large enough to have it.
+/// Returns the extended function if this context is the end of a sufficiently large
+/// `verbs_context`.
 ///
-/// # Safety
-/// `context` is open.
-unsafe fn extended(context: *mut ibv_context) -> Option<QueryPort> {
-    // SAFETY: as the caller promised.
+/// `context` must be open.
+unsafe fn extended_query_port(context: *mut ibv_context) -> Option<QueryPort> {
+    // SAFETY: the caller guarantees it.
     if unsafe { (*context).abi_compat }.addr() != usize::MAX {
         return None;
     }
-    // SAFETY: `abi_compat` says that what lies before the context is the rest of a `verbs_context`, its size in front of it.
+    // SAFETY: `abi_compat` states that the rest of a `verbs_context` precedes the context, with its
+    // size directly before it.
     let size = unsafe { *context.cast::<usize>().sub(1) };
     if size < size_of::<verbs_context>() {
         return None;
     }
-    // SAFETY: and that rest is as long as ours.
+    // SAFETY: that rest is at least as long as ours.
     unsafe {
         (*context.byte_sub(offset_of!(verbs_context, context)).cast::<verbs_context>()).query_port
     }

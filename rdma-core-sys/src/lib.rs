@@ -1,7 +1,9 @@
-//! What a verbs provider needs of `libibverbs.so.1` and `librdmacm.so.1`, under its C names: structures, constants, functions.
+//! The parts of `libibverbs.so.1` and `librdmacm.so.1` that a verbs provider needs, under their C
+//! names: structures, constants, functions.
 //!
-//! Nothing links against the libraries: [`RdmaCore::load`] opens them when the first adapter is, and says what to install where
-//! they are not. So the project builds and runs on hosts without RDMA software.
+//! Nothing links against the libraries. [`RdmaCore::load`] opens them for the first adapter, and
+//! names the package to install if they are missing. So the project builds and runs on hosts
+//! without RDMA software.
 //!
 //! | file | what |
 //! |---|---|
@@ -14,14 +16,15 @@
 //! | `cm` | rdma_cm: identifiers, event channels, events |
 //! | `load` | the libraries: [`RdmaCore`], [`LoadError`] |
 //! | `verbs`, `rdmacm` | their functions: [`Verbs`], [`RdmaCm`] |
-//! | `inline` | what the C headers define as inline functions and macros |
-//! | [`describe`] | all of that as data, which `tests/tests/rdma_core.rs` compares with the C headers |
+//! | `inline` | the inline functions and macros of the C headers |
+//! | [`describe`] | these declarations as data; `tests/tests/rdma_core.rs` compares them with C |
 //!
-//! Layouts are those of LP64 Linux. Enumerations are integers with constants: a newer library may return values that these
-//! headers do not know. Only fields that exist in every rdma-core since release 17 (2018) are used; structures that have
-//! grown since have done so at the end, where the caller's size does not matter.
+//! Layouts are those of LP64 Linux. Enumerations are integers with constants, because a newer
+//! library may return other values. Only fields that exist in every rdma-core since release 17
+//! (2018) are used. Structures that have grown since then have grown at the end, where the caller's
+//! size does not matter.
 
-#![allow(non_camel_case_types)] // the names are those of the C headers
+#![allow(non_camel_case_types)] // The names are those of the C headers.
 
 mod cm;
 mod completion;

@@ -1,4 +1,4 @@
-//! The libraries, opened once for a process.
+//! Loads the libraries, once for each process.
 
 use std::ffi::c_uint;
 use std::sync::OnceLock;
@@ -9,44 +9,44 @@ use crate::{RdmaCm, Verbs};
 
 /// The functions of libibverbs and librdmacm.
 pub struct RdmaCore {
-    /// Those of libibverbs.
+    /// The functions of libibverbs.
     pub verbs: Verbs,
-    /// Those of librdmacm.
+    /// The functions of librdmacm.
     pub cm: RdmaCm,
-    /// Of release 35 or later: see [`RdmaCore::children_have_copies`].
+    /// Exists in release 35 or later: see [`RdmaCore::fork_copies_memory`].
     fork_status: Option<unsafe extern "C" fn() -> c_uint>,
-    // Kept as long as the pointers are: for ever.
+    // The libraries stay loaded as long as the pointers exist: for ever.
     _libraries: [Library; 2],
 }
 
-/// Why there are none.
+/// Why the libraries cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// The library is not there, or the dynamic linker does not like it.
+    /// The library is missing, or the dynamic linker cannot load it.
     #[error("{library} cannot be loaded: install {package} ({reason})")]
-    Absent {
+    NotLoaded {
         /// Its name.
         library: &'static str,
         /// Debian's packages.
         package: &'static str,
-        /// The dynamic linker's words.
+        /// The message of the dynamic linker.
         reason: String,
     },
-    /// It is too old, or another library of that name.
+    /// The library is too old, or is another library of the same name.
     #[error("{library} is not of rdma-core release 17 or later: {reason}")]
     Symbol {
         /// Its name.
         library: &'static str,
-        /// The dynamic linker's words.
+        /// The message of the dynamic linker.
         reason: String,
     },
 }
 
 impl RdmaCore {
-    /// Both libraries, which stay loaded. The drivers of devices come with the package that a failure names, as plug-ins.
+    /// Loads both libraries, which then stay loaded. The packages in a failure also contain the
+    /// drivers of devices, as plug-ins.
     ///
-    /// # Errors
-    /// As the type says; the answer is the same for the life of the process.
+    /// See [`LoadError`]. The result is the same for the life of the process.
     pub fn load() -> Result<&'static RdmaCore, LoadError> {
         static LOADED: OnceLock<Result<RdmaCore, LoadError>> = OnceLock::new();
         LOADED
@@ -56,11 +56,12 @@ impl RdmaCore {
     }
 
     fn open(verbs: &'static str, cm: &'static str) -> Result<RdmaCore, LoadError> {
-        let verbs_library = library(verbs, "libibverbs1 and ibverbs-providers")?;
-        let cm_library = library(cm, "librdmacm1")?;
+        let verbs_library = open_library(verbs, "libibverbs1 and ibverbs-providers")?;
+        let cm_library = open_library(cm, "librdmacm1")?;
         let symbol = |library| move |e| LoadError::Symbol { library, reason: reason(&e) };
         Ok(RdmaCore {
-            // SAFETY: the functions are declared as in its headers (tests/tests/rdma_core.rs), and it is kept.
+            // SAFETY: the functions are declared as in the library's headers
+            // (tests/tests/rdma_core.rs), and the library stays loaded.
             verbs: unsafe { Verbs::find(&verbs_library) }.map_err(symbol(verbs))?,
             // SAFETY: as above.
             cm: unsafe { RdmaCm::find(&cm_library) }.map_err(symbol(cm))?,
@@ -72,26 +73,26 @@ impl RdmaCore {
         })
     }
 
-    /// The kernel copies registered memory for the child of a fork(2) (Linux 5.12), so that `ibv_fork_init`, which keeps it from
-    /// children page by page, is not needed.
-    pub fn children_have_copies(&self) -> bool {
+    /// Whether the kernel copies registered memory for the child of a fork(2) (Linux 5.12). Then
+    /// `ibv_fork_init`, which keeps that memory from children page by page, is not needed.
+    pub fn fork_copies_memory(&self) -> bool {
         /// `IBV_FORK_UNNEEDED` of `enum ibv_fork_status`.
         const UNNEEDED: c_uint = 2;
-        // SAFETY: no arguments.
+        // SAFETY: the function takes no arguments.
         self.fork_status.is_some_and(|status| unsafe { status() } == UNNEEDED)
     }
 }
 
-fn library(library: &'static str, package: &'static str) -> Result<Library, LoadError> {
-    // SAFETY: the libraries of rdma-core have no initialisers that depend on anything.
-    unsafe { Library::new(library) }.map_err(|e| LoadError::Absent {
+fn open_library(library: &'static str, package: &'static str) -> Result<Library, LoadError> {
+    // SAFETY: the initialisers of the libraries of rdma-core depend on nothing.
+    unsafe { Library::new(library) }.map_err(|e| LoadError::NotLoaded {
         library,
         package,
         reason: reason(&e),
     })
 }
 
-/// The dynamic linker's own words, which libloading has as the source.
+/// The message of the dynamic linker, which libloading stores as the source.
 fn reason(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -107,7 +108,7 @@ mod tests {
             .expect("there is none");
         let text = error.to_string();
         assert!(
-            matches!(error, LoadError::Absent { library: "libibverbs-absent.so.1", .. }),
+            matches!(error, LoadError::NotLoaded { library: "libibverbs-absent.so.1", .. }),
             "{text}"
         );
         assert!(text.contains("install libibverbs1 and ibverbs-providers"), "{text}");

@@ -6,7 +6,7 @@ use crate::describe::{constants, records};
 use crate::ibv_context;
 
 constants! {
-    /// What may be done to a region or a window, and how its bytes are named.
+    /// Permitted access to a region or window, and its kind of addresses.
     pub type ibv_access_flags = c_uint {
         IBV_ACCESS_LOCAL_WRITE = 1,
         IBV_ACCESS_REMOTE_WRITE = 1 << 1,
@@ -14,15 +14,15 @@ constants! {
         IBV_ACCESS_REMOTE_ATOMIC = 1 << 3,
         /// Windows may be bound to it.
         IBV_ACCESS_MW_BIND = 1 << 4,
-        /// Addresses count from 0 at its start.
+        /// Addresses start at 0.
         IBV_ACCESS_ZERO_BASED = 1 << 5,
     }
 
     /// The kind of a window.
     pub type ibv_mw_type = c_uint {
-        /// Bound by a call; for all queue pairs of its domain.
+        /// Bound by a call; usable by all queue pairs of its protection domain.
         IBV_MW_TYPE_1 = 1,
-        /// Bound by a work request, its key partly the consumer's choice; may be invalidated.
+        /// Bound by a work request. The consumer chooses a part of its key. It can be invalidated.
         IBV_MW_TYPE_2 = 2,
     }
 }
@@ -32,7 +32,7 @@ records! {
     pub struct ibv_pd {
         /// Its device.
         pub context: *mut ibv_context,
-        /// The kernel's name for it.
+        /// The kernel's handle.
         pub handle: u32,
     }
 
@@ -42,15 +42,15 @@ records! {
         pub context: *mut ibv_context,
         /// Its domain.
         pub pd: *mut ibv_pd,
-        /// First byte.
+        /// Address of the first byte.
         pub addr: *mut c_void,
-        /// Bytes.
+        /// Length in bytes.
         pub length: usize,
-        /// The kernel's name for it.
+        /// The kernel's handle.
         pub handle: u32,
-        /// Names it in local segments.
+        /// The key for local segments.
         pub lkey: u32,
-        /// Names it to peers.
+        /// The key for peers.
         pub rkey: u32,
     }
 
@@ -60,33 +60,33 @@ records! {
         pub context: *mut ibv_context,
         /// Its domain.
         pub pd: *mut ibv_pd,
-        /// Names it to peers.
+        /// The key for peers.
         pub rkey: u32,
-        /// The kernel's name for it.
+        /// The kernel's handle.
         pub handle: u32,
         /// Its kind (`type` in C).
         pub r#type: ibv_mw_type,
     }
 
-    /// What a window shall show.
+    /// The memory that a window is bound to.
     pub struct ibv_mw_bind_info {
-        /// A part of this region.
+        /// The region that contains the memory.
         pub mr: *mut ibv_mr,
-        /// The first byte.
+        /// Address of the first byte.
         pub addr: u64,
         /// Bytes; 0 unbinds a window of type 1.
         pub length: u64,
-        /// What peers may do.
+        /// The access that peers get.
         pub mw_access_flags: ibv_access_flags,
     }
 
     /// A bind of a window of type 1.
     pub struct ibv_mw_bind {
-        /// Comes back in the completion.
+        /// Identifies the request in its completion.
         pub wr_id: u64,
-        /// As those of a work request.
+        /// Flags as in a work request.
         pub send_flags: c_uint,
-        /// What it shall show.
+        /// The memory to bind to.
         pub bind_info: ibv_mw_bind_info,
     }
 }

@@ -12,7 +12,7 @@ constants! {
         IBV_QPT_RC = 2,
     }
 
-    /// Which members of [`ibv_qp_attr`] are set.
+    /// Selects the members of [`ibv_qp_attr`] that are set.
     pub type ibv_qp_attr_mask = c_int {
         IBV_QP_STATE = 1 << 0,
         IBV_QP_CUR_STATE = 1 << 1,
@@ -40,15 +40,15 @@ constants! {
     /// The state of a queue pair.
     pub type ibv_qp_state = c_uint {
         IBV_QPS_RESET = 0,
-        /// Takes receives.
+        /// Receives can be posted.
         IBV_QPS_INIT = 1,
-        /// Receives.
+        /// It receives.
         IBV_QPS_RTR = 2,
-        /// Sends.
+        /// It also sends.
         IBV_QPS_RTS = 3,
         IBV_QPS_SQD = 4,
         IBV_QPS_SQE = 5,
-        /// Flushes whatever is posted.
+        /// It flushes all posted requests.
         IBV_QPS_ERR = 6,
         IBV_QPS_UNKNOWN = 7,
     }
@@ -66,25 +66,25 @@ records! {
         pub max_send_sge: u32,
         /// Segments of a receive.
         pub max_recv_sge: u32,
-        /// Bytes of a request that carries its data itself.
+        /// Bytes of an inline request.
         pub max_inline_data: u32,
     }
 
-    /// How to make a queue pair.
+    /// Attributes of a new queue pair.
     pub struct ibv_qp_init_attr {
-        /// The owner's.
+        /// The owner's context.
         pub qp_context: *mut c_void,
-        /// Where requests complete.
+        /// The completion queue of requests.
         pub send_cq: *mut ibv_cq,
-        /// Where receives complete.
+        /// The completion queue of receives.
         pub recv_cq: *mut ibv_cq,
         /// Shared receive queue instead of its own, or null.
         pub srq: *mut ibv_srq,
-        /// Sizes; comes back with what there is.
+        /// Sizes of its queues; updated with the actual sizes.
         pub cap: ibv_qp_cap,
         /// Kind.
         pub qp_type: ibv_qp_type,
-        /// Not 0: every request is signalled.
+        /// If not 0, every request is signalled.
         pub sq_sig_all: c_int,
     }
 
@@ -92,29 +92,29 @@ records! {
     pub struct ibv_qp {
         /// Its device.
         pub context: *mut ibv_context,
-        /// The owner's.
+        /// The owner's context.
         pub qp_context: *mut c_void,
         /// Its domain.
         pub pd: *mut ibv_pd,
-        /// Where requests complete.
+        /// The completion queue of requests.
         pub send_cq: *mut ibv_cq,
-        /// Where receives complete.
+        /// The completion queue of receives.
         pub recv_cq: *mut ibv_cq,
         /// Shared receive queue, or null.
         pub srq: *mut ibv_srq,
-        /// The kernel's name for it.
+        /// The kernel's handle.
         pub handle: u32,
         /// Its number on the wire.
         pub qp_num: u32,
-        /// As the library knows it.
+        /// The state as far as the library knows.
         pub state: ibv_qp_state,
         /// Kind.
         pub qp_type: ibv_qp_type,
-        /// The library's.
+        /// Private to the library.
         pub mutex: libc::pthread_mutex_t,
-        /// The library's.
+        /// Private to the library.
         pub cond: libc::pthread_cond_t,
-        /// The library's.
+        /// Private to the library.
         pub events_completed: u32,
     }
 
@@ -125,7 +125,7 @@ records! {
         pub dgid: ibv_gid,
         /// Flow label.
         pub flow_label: u32,
-        /// Source, by its place in the port's table.
+        /// Source, as an index into the port's table.
         pub sgid_index: u8,
         /// Hop limit.
         pub hop_limit: u8,
@@ -142,56 +142,56 @@ records! {
         pub dlid: u16,
         /// Service level.
         pub sl: u8,
-        /// Bits of the source.
+        /// Path bits of the source.
         pub src_path_bits: u8,
         /// Rate, coded.
         pub static_rate: u8,
-        /// There is a global part.
+        /// Whether there is a global part.
         pub is_global: u8,
         /// The port.
         pub port_num: u8,
     }
 
-    /// What may be changed of a queue pair, and asked.
+    /// Attributes of a queue pair, to modify or to query.
     #[derive(Debug)]
     pub struct ibv_qp_attr {
-        /// State to go to.
+        /// The new state.
         pub qp_state: ibv_qp_state,
-        /// State it is supposed to be in.
+        /// The expected current state.
         pub cur_qp_state: ibv_qp_state,
         /// Path MTU.
         pub path_mtu: ibv_mtu,
         /// State of path migration.
         pub path_mig_state: c_uint,
-        /// Of datagrams.
+        /// Queue key, for datagrams.
         pub qkey: u32,
         /// First PSN to receive.
         pub rq_psn: u32,
         /// First PSN to send.
         pub sq_psn: u32,
-        /// The peer's number.
+        /// The number of the peer's queue pair.
         pub dest_qp_num: u32,
-        /// What the peer may do.
+        /// The access that the peer gets.
         pub qp_access_flags: ibv_access_flags,
-        /// Sizes.
+        /// Sizes of its queues.
         pub cap: ibv_qp_cap,
         /// The peer.
         pub ah_attr: ibv_ah_attr,
-        /// Another way to it.
+        /// The alternate path.
         pub alt_ah_attr: ibv_ah_attr,
         /// Partition.
         pub pkey_index: u16,
-        /// That of the other way.
+        /// Partition of the alternate path.
         pub alt_pkey_index: u16,
-        /// Tell of the end of draining.
+        /// Whether the end of draining is reported.
         pub en_sqd_async_notify: u8,
-        /// Is draining.
+        /// Whether the send queue is draining.
         pub sq_draining: u8,
-        /// READs and atomics outstanding.
+        /// Maximum number of outstanding READs and atomics.
         pub max_rd_atomic: u8,
-        /// READs and atomics held for the peer.
+        /// Maximum number of READs and atomics held for the peer.
         pub max_dest_rd_atomic: u8,
-        /// What an RNR NAK asks the peer to wait, coded.
+        /// The time that an RNR NAK makes the peer wait, coded.
         pub min_rnr_timer: u8,
         /// The port.
         pub port_num: u8,
@@ -199,13 +199,13 @@ records! {
         pub timeout: u8,
         /// Retries after a time-out.
         pub retry_cnt: u8,
-        /// Retries after an RNR NAK; 7: no limit.
+        /// Retries after an RNR NAK; 7 means no limit.
         pub rnr_retry: u8,
-        /// Port of the other way.
+        /// Port of the alternate path.
         pub alt_port_num: u8,
-        /// Time-out of the other way.
+        /// Time-out of the alternate path.
         pub alt_timeout: u8,
-        /// Of packets.
+        /// Rate limit of packets.
         pub rate_limit: u32,
     }
 }

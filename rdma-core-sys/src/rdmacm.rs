@@ -10,30 +10,32 @@ use crate::{
 };
 
 functions! {
-    /// Functions of librdmacm: null and -1 are failures, the reason in errno. Safe to call as their manual pages say.
+    /// Functions of librdmacm. Null and -1 are failures, with the reason in errno. Their manual
+    /// pages state when a call is safe.
     pub struct RdmaCm {
-        /// Makes an event channel.
+        /// Creates an event channel.
         pub fn rdma_create_event_channel() -> *mut rdma_event_channel;
-        /// Ends it.
+        /// Destroys it.
         pub fn rdma_destroy_event_channel(channel: *mut rdma_event_channel);
-        /// Waits for an event, unless the channel's descriptor does not block; each is to be acknowledged.
+        /// Waits for an event, unless the channel's descriptor does not block; each event must be
+        /// acknowledged.
         pub fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int;
         /// Frees an event. Destruction of an identifier waits for it.
         pub fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int;
 
-        /// Makes an identifier.
+        /// Creates an identifier.
         pub fn rdma_create_id(
             channel: *mut rdma_event_channel, id: *mut *mut rdma_cm_id, context: *mut c_void, ps: rdma_port_space,
         ) -> c_int;
-        /// Ends it, whatever it was doing; its events must be acknowledged.
+        /// Destroys it in any state. Its events must be acknowledged.
         pub fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int;
-        /// Binds it to a local address, and so to a device; a port of 0 is chosen.
+        /// Binds it to a local address, and thereby to a device. For port 0 it chooses a port.
         pub fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int;
-        /// Finds who has an address. Ends in `ADDR_RESOLVED` or `ADDR_ERROR`.
+        /// Resolves an address. Ends in `ADDR_RESOLVED` or `ADDR_ERROR`.
         pub fn rdma_resolve_addr(
             id: *mut rdma_cm_id, src_addr: *mut sockaddr, dst_addr: *mut sockaddr, timeout_ms: c_int,
         ) -> c_int;
-        /// Finds the way there. Ends in `ROUTE_RESOLVED` or `ROUTE_ERROR`.
+        /// Resolves the route. Ends in `ROUTE_RESOLVED` or `ROUTE_ERROR`.
         pub fn rdma_resolve_route(id: *mut rdma_cm_id, timeout_ms: c_int) -> c_int;
         /// Waits for connection requests.
         pub fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int;
@@ -42,15 +44,15 @@ functions! {
 
         /// Sends a connection request.
         pub fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int;
-        /// Answers `CONNECT_RESPONSE`, when the queue pair is ready.
+        /// Confirms a `CONNECT_RESPONSE` when the queue pair is ready.
         pub fn rdma_establish(id: *mut rdma_cm_id) -> c_int;
         /// Accepts a connection request.
         pub fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int;
-        /// Refuses it.
+        /// Rejects a connection request.
         pub fn rdma_reject(id: *mut rdma_cm_id, private_data: *const c_void, private_data_len: u8) -> c_int;
         /// Ends a connection.
         pub fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int;
-        /// What to set for the state in `qp_attr.qp_state`.
+        /// Returns the attributes to set for the state in `qp_attr.qp_state`.
         pub fn rdma_init_qp_attr(id: *mut rdma_cm_id, qp_attr: *mut ibv_qp_attr, qp_attr_mask: *mut c_int) -> c_int;
     }
 }

@@ -6,7 +6,7 @@ use crate::describe::{constants, records};
 use crate::{ibv_context, ibv_pd};
 
 constants! {
-    /// Which members of [`ibv_srq_attr`] are to be changed.
+    /// Selects the members of [`ibv_srq_attr`] to change.
     pub type ibv_srq_attr_mask = i32 {
         IBV_SRQ_MAX_WR = 1 << 0,
         IBV_SRQ_LIMIT = 1 << 1,
@@ -18,34 +18,35 @@ records! {
     pub struct ibv_srq {
         /// Its device.
         pub context: *mut ibv_context,
-        /// The owner's.
+        /// The owner's context.
         pub srq_context: *mut c_void,
         /// Its domain.
         pub pd: *mut ibv_pd,
-        /// The kernel's name for it.
+        /// The kernel's handle.
         pub handle: u32,
-        /// The library's.
+        /// Private to the library.
         pub mutex: libc::pthread_mutex_t,
-        /// The library's.
+        /// Private to the library.
         pub cond: libc::pthread_cond_t,
-        /// The library's.
+        /// Private to the library.
         pub events_completed: u32,
     }
 
-    /// Its size and limit.
+    /// Size and limit of a shared receive queue.
     #[derive(Debug)]
     pub struct ibv_srq_attr {
-        /// Work requests that fit.
+        /// Size in work requests.
         pub max_wr: u32,
-        /// Segments of one.
+        /// Segments of one work request.
         pub max_sge: u32,
-        /// Fewer than so many left: [`IBV_EVENT_SRQ_LIMIT_REACHED`](crate::IBV_EVENT_SRQ_LIMIT_REACHED), once; 0: never.
+        /// If fewer work requests are left, one
+        /// [`IBV_EVENT_SRQ_LIMIT_REACHED`](crate::IBV_EVENT_SRQ_LIMIT_REACHED) is raised; 0: never.
         pub srq_limit: u32,
     }
 
-    /// How to make one.
+    /// Attributes of a new shared receive queue.
     pub struct ibv_srq_init_attr {
-        /// The owner's.
+        /// The owner's context.
         pub srq_context: *mut c_void,
         /// Size.
         pub attr: ibv_srq_attr,

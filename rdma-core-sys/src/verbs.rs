@@ -1,4 +1,4 @@
-//! The functions of libibverbs. Those that C defines inline are in `inline`.
+//! The functions of libibverbs. `inline` has those that C defines inline.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -8,81 +8,84 @@ use crate::{
     ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
 };
 
-/// A port's attributes as they were before [`ibv_port_attr`](crate::ibv_port_attr) grew: its first 44 bytes.
+/// A port's attributes before [`ibv_port_attr`](crate::ibv_port_attr) grew: its first 44 bytes.
 #[repr(C)]
 pub struct _compat_ibv_port_attr(());
 
 functions! {
-    /// Functions of libibverbs: pointers that are null and integers that are not 0 are failures, the reason in errno or in
-    /// the integer. Safe to call as their manual pages say: pointers are live objects of the library, none is freed while
-    /// another uses it.
+    /// Functions of libibverbs. A null pointer or a non-zero integer is a failure, with the reason
+    /// in errno or in the integer. Their manual pages state when a call is safe: pointers are live
+    /// objects of the library, and no object is destroyed while another uses it.
     pub struct Verbs {
-        /// As in `rxe0`.
+        /// The name of a device, such as `rxe0`.
         pub fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char;
         /// Opens a device.
         pub fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context;
-        /// Closes it; what was made of it must be gone.
+        /// Closes it. All objects created from it must be destroyed before.
         pub fn ibv_close_device(context: *mut ibv_context) -> c_int;
-        /// Limits and names.
+        /// Queries limits and identification.
         pub fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
-        /// What old programs know of a port; see the method of the same name.
+        /// Queries the old attributes of a port; see the method of the same name.
         pub fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut _compat_ibv_port_attr) -> c_int;
-        /// Waits for an asynchronous event, unless `async_fd` does not block; each is to be acknowledged.
+        /// Waits for an asynchronous event, unless `async_fd` does not block; each event must be
+        /// acknowledged.
         pub fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
-        /// The destruction of an object waits for its events to be acknowledged.
+        /// Acknowledges an event. The destruction of an object waits for this.
         pub fn ibv_ack_async_event(event: *mut ibv_async_event);
-        /// From here on registered memory survives fork(2). To be called before anything else.
+        /// Protects registered memory from fork(2). Must be called before anything else.
         pub fn ibv_fork_init() -> c_int;
 
-        /// Makes a protection domain.
+        /// Creates a protection domain.
         pub fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd;
-        /// Ends it.
+        /// Destroys it.
         pub fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int;
         /// Registers memory.
         pub fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr;
-        /// The same; segments and peers name its first byte by `iova`.
+        /// Like `ibv_reg_mr`, but segments and peers use `iova` as its address.
         pub fn ibv_reg_mr_iova(
             pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_int,
         ) -> *mut ibv_mr;
-        /// Ends a registration.
+        /// Deregisters memory.
         pub fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int;
 
-        /// Makes a completion channel.
+        /// Creates a completion channel.
         pub fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel;
-        /// Ends it.
+        /// Destroys it.
         pub fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int;
-        /// Makes a completion queue for at least so many completions.
+        /// Creates a completion queue for at least `cqe` completions.
         pub fn ibv_create_cq(
             context: *mut ibv_context, cqe: c_int, cq_context: *mut c_void, channel: *mut ibv_comp_channel,
             comp_vector: c_int,
         ) -> *mut ibv_cq;
         /// Changes its size.
         pub fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int;
-        /// Ends it, when all its events are acknowledged.
+        /// Waits until all its events are acknowledged, and destroys it.
         pub fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
-        /// Waits for an event, unless the channel's descriptor does not block; each is to be acknowledged.
+        /// Waits for an event, unless the channel's descriptor does not block; each event must be
+        /// acknowledged.
         pub fn ibv_get_cq_event(
             channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cq_context: *mut *mut c_void,
         ) -> c_int;
-        /// Acknowledges so many events. Takes a lock.
+        /// Acknowledges this number of events. Takes a lock.
         pub fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: u32);
 
-        /// Makes a shared receive queue.
+        /// Creates a shared receive queue.
         pub fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq;
         /// Changes size or limit.
         pub fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int;
-        /// Ends it.
+        /// Destroys it.
         pub fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
 
-        /// Makes a queue pair, in the state [`IBV_QPS_RESET`](crate::IBV_QPS_RESET).
+        /// Creates a queue pair, in the state [`IBV_QPS_RESET`](crate::IBV_QPS_RESET).
         pub fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
-        /// Changes it.
+        /// Modifies its attributes.
         pub fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;
-        /// Asks for what it is.
+        /// Queries its attributes.
         pub fn ibv_query_qp(
             qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init_attr: *mut ibv_qp_init_attr,
         ) -> c_int;
-        /// Ends it, when all its events are acknowledged. What it had posted does not complete any more.
+        /// Waits until all its events are acknowledged, and destroys it. Its posted requests do not
+        /// complete any more.
         pub fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
     }
 }

@@ -6,7 +6,7 @@ use crate::describe::{constants, records};
 use crate::{ibv_mw, ibv_mw_bind_info};
 
 constants! {
-    /// What a request does.
+    /// The kind of a request.
     pub type ibv_wr_opcode = c_uint {
         IBV_WR_RDMA_WRITE = 0,
         IBV_WR_RDMA_WRITE_WITH_IMM = 1,
@@ -20,7 +20,7 @@ constants! {
         IBV_WR_SEND_WITH_INV = 9,
     }
 
-    /// How.
+    /// Flags of a request.
     pub type ibv_send_flags = c_uint {
         /// Starts only after all earlier READs and atomics.
         IBV_SEND_FENCE = 1 << 0,
@@ -28,7 +28,7 @@ constants! {
         IBV_SEND_SIGNALED = 1 << 1,
         /// Wakes a receiver that waits for solicited completions only.
         IBV_SEND_SOLICITED = 1 << 2,
-        /// Its data are copied when it is posted; keys are not looked at.
+        /// Its data are copied at the post; keys are ignored.
         IBV_SEND_INLINE = 1 << 3,
     }
 }
@@ -37,9 +37,9 @@ records! {
     /// A segment of local memory.
     #[derive(Debug, PartialEq, Eq)]
     pub struct ibv_sge {
-        /// First byte.
+        /// Address of the first byte.
         pub addr: u64,
-        /// Bytes.
+        /// Length in bytes.
         pub length: u32,
         /// The region's key.
         pub lkey: u32,
@@ -48,7 +48,7 @@ records! {
     /// Remote memory.
     #[derive(Debug)]
     pub struct ibv_wr_rdma {
-        /// First byte.
+        /// Address of the first byte.
         pub remote_addr: u64,
         /// The peer's key.
         pub rkey: u32,
@@ -57,9 +57,9 @@ records! {
     /// The target of an atomic operation, and its operands.
     #[derive(Debug)]
     pub struct ibv_wr_atomic {
-        /// First byte.
+        /// Address of the first byte.
         pub remote_addr: u64,
-        /// What is expected, or what is added.
+        /// The expected value, or the addend.
         pub compare_add: u64,
         /// The replacement.
         pub swap: u64,
@@ -71,19 +71,19 @@ records! {
     pub struct ibv_wr_ud {
         /// Address handle.
         pub ah: *mut c_void,
-        /// Its number.
+        /// The number of its queue pair.
         pub remote_qpn: u32,
-        /// Its key.
+        /// Its queue key.
         pub remote_qkey: u32,
     }
 
-    /// What depends on the opcode.
+    /// The target, by opcode.
     pub union ibv_wr_target {
-        /// READs and WRITEs.
+        /// For READs and WRITEs.
         pub rdma: ibv_wr_rdma,
-        /// Atomic operations.
+        /// For atomic operations.
         pub atomic: ibv_wr_atomic,
-        /// Datagrams.
+        /// For datagrams.
         pub ud: ibv_wr_ud,
     }
 
@@ -91,15 +91,15 @@ records! {
     pub struct ibv_wr_bind_mw {
         /// The window.
         pub mw: *mut ibv_mw,
-        /// Its key to be: of that of the window, the last octet may be another.
+        /// Its new key, which may differ from the window's current key in the last octet.
         pub rkey: u32,
-        /// What it shall show.
+        /// The memory to bind to.
         pub bind_info: ibv_mw_bind_info,
     }
 
     /// A request.
     pub struct ibv_send_wr {
-        /// Comes back in the completion.
+        /// Identifies the request in its completion.
         pub wr_id: u64,
         /// The next one to post, or null.
         pub next: *mut ibv_send_wr,
@@ -107,23 +107,24 @@ records! {
         pub sg_list: *mut ibv_sge,
         /// Segments.
         pub num_sge: c_int,
-        /// What it does.
+        /// The kind of the request.
         pub opcode: ibv_wr_opcode,
-        /// How.
+        /// Flags of a request.
         pub send_flags: ibv_send_flags,
-        /// Immediate data, in network byte order; or the key to invalidate (`invalidate_rkey` in C), in the host's.
+        /// Immediate data in network byte order, or the key to invalidate in host byte order
+        /// (`invalidate_rkey` in C).
         pub imm_data: u32,
-        /// The other end.
+        /// The target.
         pub wr: ibv_wr_target,
         /// XRC only.
         pub qp_type: u32,
-        /// Binds only; has no name in C.
+        /// For binds only. In C it is part of an anonymous union.
         pub bind_mw: ibv_wr_bind_mw,
     }
 
     /// A receive buffer.
     pub struct ibv_recv_wr {
-        /// Comes back in the completion.
+        /// Identifies the request in its completion.
         pub wr_id: u64,
         /// The next one to post, or null.
         pub next: *mut ibv_recv_wr,

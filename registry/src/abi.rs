@@ -1,9 +1,10 @@
-//! The three functions that a provider calls, as C functions.
+//! The three registry functions that a provider calls, as C functions.
 //!
-//! A built-in provider is handed [`FNS`]. A loadable one looks for the symbols `dat_registry_add_provider`,
-//! `dat_registry_remove_provider` and `dats_get_ia_handle` in the global scope of the process. libdat2 exports
-//! them; a Rust program that loads providers does so with [`export_symbols!`](crate::export_symbols) at its root
-//! and this in its build script, for each symbol:
+//! A built-in provider receives them as [`FNS`]. A loadable provider looks for the symbols
+//! `dat_registry_add_provider`, `dat_registry_remove_provider` and `dats_get_ia_handle` in the
+//! global scope of the process. libdat2 exports these symbols. A Rust program that loads providers
+//! exports them with [`export_symbols!`](crate::export_symbols) at its crate root and this line for
+//! each symbol in its build script:
 //!
 //! ```text
 //! cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol=dat_registry_add_provider
@@ -20,33 +21,35 @@ use crate::ia;
 /// The functions for built-in providers.
 pub const FNS: RegistryFns = RegistryFns { add_provider, remove_provider, get_ia_handle };
 
-static ANSWERS: OnceLock<RegistryFns> = OnceLock::new();
+static FORWARDED_TO: OnceLock<RegistryFns> = OnceLock::new();
 
-/// Has the symbols of [`export_symbols!`](crate::export_symbols) lead to a C library that this program has loaded: its
-/// providers, and the library itself, find the program's symbols first. Only the first call counts.
+/// Forwards the symbols of [`export_symbols!`](crate::export_symbols) to a C library that this
+/// program has loaded. This is needed because the library and its providers find the program's
+/// symbols before the library's. Only the first call has an effect.
 ///
 /// # Safety
 ///
-/// The functions are those of their types, and stay in memory.
-pub unsafe fn answer_with(library: RegistryFns) {
-    let _ = ANSWERS.set(library);
+/// The functions behave as their types require, and stay in memory.
+pub unsafe fn forward_to(library: RegistryFns) {
+    let _ = FORWARDED_TO.set(library);
 }
 
 #[doc(hidden)] // for export_symbols!
 pub fn exported() -> &'static RegistryFns {
-    ANSWERS.get().unwrap_or(&FNS)
+    FORWARDED_TO.get().unwrap_or(&FNS)
 }
 
 /// dat_registry_add_provider.
 ///
 /// # Safety
 ///
-/// `info` is null or points to a complete DAT_PROVIDER_INFO. `table` stays in memory until it is removed.
+/// `info` is null or points to a complete DAT_PROVIDER_INFO. `table` stays in memory until it is
+/// removed.
 pub unsafe extern "C" fn add_provider(
     table: *const DAT_PROVIDER,
     info: *const DAT_PROVIDER_INFO,
 ) -> DAT_RETURN {
-    // SAFETY: as promised.
+    // SAFETY: the caller guarantees that `info` is null or complete.
     guard(|| match unsafe { interface(table, info) } {
         Ok(interface) => status(dynamic::add(Table(table), interface)),
         Err(invalid) => invalid,
@@ -62,18 +65,19 @@ pub unsafe extern "C" fn remove_provider(
     table: *const DAT_PROVIDER,
     info: *const DAT_PROVIDER_INFO,
 ) -> DAT_RETURN {
-    // SAFETY: as promised.
+    // SAFETY: the caller guarantees that `info` is null or complete.
     guard(|| match unsafe { interface(table, info) } {
         Ok(interface) => status(dynamic::remove(Table(table), &interface)),
         Err(invalid) => invalid,
     })
 }
 
-/// dats_get_ia_handle: from a consumer's IA handle (a small integer) to the provider's, and back.
+/// dats_get_ia_handle: translates a consumer's IA handle (a small integer) to the provider's
+/// handle, and a provider's handle to the consumer's.
 ///
 /// # Safety
 ///
-/// `out` is null or can be written.
+/// `out` is null or points to writable memory.
 pub unsafe extern "C" fn get_ia_handle(
     handle: DAT_IA_HANDLE,
     out: *mut DAT_IA_HANDLE,
@@ -85,7 +89,7 @@ pub unsafe extern "C" fn get_ia_handle(
         let Some(translated) = ia::translate(handle) else {
             return DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
         };
-        // SAFETY: not null, so writable as promised.
+        // SAFETY: `out` is not null, so the caller guarantees that it is writable.
         unsafe { out.write(translated) };
         DAT_SUCCESS
     })
@@ -101,7 +105,7 @@ unsafe fn interface(
     if table.is_null() {
         return Err(DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1));
     }
-    // SAFETY: null or complete.
+    // SAFETY: the caller guarantees that `info` is null or complete.
     unsafe { info.as_ref() }
         .and_then(Interface::from_c)
         .ok_or(DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2))
@@ -124,7 +128,7 @@ macro_rules! export_symbols {
                 table: *const DAT_PROVIDER,
                 info: *const DAT_PROVIDER_INFO,
             ) -> DAT_RETURN {
-                // SAFETY: the C function's own contract.
+                // SAFETY: the caller fulfils the contract of the C function.
                 unsafe { (abi::exported().add_provider)(table, info) }
             }
 
@@ -133,7 +137,7 @@ macro_rules! export_symbols {
                 table: *const DAT_PROVIDER,
                 info: *const DAT_PROVIDER_INFO,
             ) -> DAT_RETURN {
-                // SAFETY: the C function's own contract.
+                // SAFETY: the caller fulfils the contract of the C function.
                 unsafe { (abi::exported().remove_provider)(table, info) }
             }
 
@@ -142,7 +146,7 @@ macro_rules! export_symbols {
                 handle: DAT_IA_HANDLE,
                 out: *mut DAT_IA_HANDLE,
             ) -> DAT_RETURN {
-                // SAFETY: the C function's own contract.
+                // SAFETY: the caller fulfils the contract of the C function.
                 unsafe { (abi::exported().get_ia_handle)(handle, out) }
             }
         }

@@ -1,16 +1,17 @@
-//! dat.conf: one entry a line, eight blank-separated fields, `#` begins a comment.
+//! The dat.conf format: one entry per line, eight fields separated by blanks, comments from `#`.
 //!
-//! The grammar is what the parser of OFED's libdat2 accepts, measured; where that parser corrupts its heap
-//! (an unterminated quote), rejects harmless text (CRLF) or drops a line silently (a long name), this one
-//! gives a located error or takes the line. Parsing never prints and always goes on with the next line.
+//! The grammar is the one that the parser of OFED's libdat2 accepts, as measured, with three
+//! differences. OFED's parser corrupts its heap on an unterminated quote, rejects CRLF line ends,
+//! and silently drops a line with a long name. This parser accepts such a line or returns an error
+//! with its location. Parsing never prints, and always continues with the next line.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::entry::{Api, Entry, Mistake, Origin, ParseError, ProviderVersion, check_name};
+use crate::entry::{Api, Entry, Origin, ParseError, ParseErrorKind, ProviderVersion, check_name};
 
-/// The fields in the order of the file, as error messages name them.
+/// The fields in the order of the file, with the names that error messages use.
 const FIELDS: [&str; 8] = [
     "an IA name",
     "the API version (as in u2.0)",
@@ -22,9 +23,9 @@ const FIELDS: [&str; 8] = [
     "the platform parameters (\"\" for none)",
 ];
 
-/// Reads the text of a dat.conf; `path` only names it in origins and errors.
+/// Parses the text of a dat.conf. `path` appears only in origins and errors.
 ///
-/// A line with a mistake gives one error and no entry.
+/// A line with a mistake produces one error and no entry.
 pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
     let path: Arc<Path> = path.into();
     let mut entries = Vec::new();
@@ -32,7 +33,8 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
     for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        // A byte that is not UTF-8 becomes U+FFFD: harmless in a comment, a mistake in a field.
+        // A byte that is not UTF-8 becomes U+FFFD, which is harmless in a comment and an error in a
+        // field.
         let line = String::from_utf8_lossy(line);
         let origin = |offset: usize| Origin::File {
             path: path.clone(),
@@ -47,7 +49,7 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
             }
             Err((offset, kind)) => {
                 let name = Fields { line: &line, offset: 0 }.next().ok().flatten();
-                // A quote that is never closed, or text that is not UTF-8: the first word is the name.
+                // With an unclosed quote or text that is not UTF-8, the first word is the name.
                 let first_word =
                     || line.split(|c| is_blank(c) || c == '"').find(|word| !word.is_empty());
                 let name = name.map(|name| name.value).or_else(|| first_word().map(str::to_owned));
@@ -58,8 +60,9 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
     (entries, errors)
 }
 
-/// One line: nothing, or an entry and the offset of its first field. A mistake comes with its offset.
-pub(crate) fn parse_line(line: &str) -> Result<Option<(usize, Entry)>, (usize, Mistake)> {
+/// Parses one line: `None` for a line without an entry, else the entry and the offset of its first
+/// field. An error comes with its offset.
+pub(crate) fn parse_line(line: &str) -> Result<Option<(usize, Entry)>, (usize, ParseErrorKind)> {
     let mut fields = Fields { line, offset: 0 };
     let Some(name) = fields.next()? else { return Ok(None) };
     let start = name.offset;
@@ -73,17 +76,22 @@ pub(crate) fn parse_line(line: &str) -> Result<Option<(usize, Entry)>, (usize, M
     let ia_params = fields.expect(6)?;
     let platform_params = fields.expect(7)?;
     if let Some(extra) = fields.next()? {
-        return Err((extra.offset, Mistake::FieldExtra(extra.value)));
+        return Err((extra.offset, ParseErrorKind::FieldExtra(extra.value)));
     }
 
     let entry = Entry {
         ia_name: name.value,
-        api: api.parse_as::<Api>(Mistake::ApiVersion)?,
-        threadsafe: threadsafe.choose("threadsafe", "nonthreadsafe", Mistake::ThreadSafety)?,
-        default: default.choose("default", "nondefault", Mistake::Default)?,
-        provider_version: provider_version.parse_as::<ProviderVersion>(Mistake::ProviderVersion)?,
+        api: api.parse_as::<Api>(ParseErrorKind::ApiVersion)?,
+        threadsafe: threadsafe.choose(
+            "threadsafe",
+            "nonthreadsafe",
+            ParseErrorKind::ThreadSafety,
+        )?,
+        default: default.choose("default", "nondefault", ParseErrorKind::Default)?,
+        provider_version: provider_version
+            .parse_as::<ProviderVersion>(ParseErrorKind::ProviderVersion)?,
         library: match library.value.as_str() {
-            "" => return Err((library.offset, Mistake::LibraryEmpty)),
+            "" => return Err((library.offset, ParseErrorKind::LibraryEmpty)),
             _ => library.value,
         },
         ia_params: ia_params.value,
@@ -101,21 +109,21 @@ struct Field {
 impl Field {
     fn parse_as<T: std::str::FromStr>(
         self,
-        mistake: fn(String) -> Mistake,
-    ) -> Result<T, (usize, Mistake)> {
-        self.value.parse().map_err(|_| (self.offset, mistake(self.value)))
+        error_kind: fn(String) -> ParseErrorKind,
+    ) -> Result<T, (usize, ParseErrorKind)> {
+        self.value.parse().map_err(|_| (self.offset, error_kind(self.value)))
     }
 
     fn choose(
         self,
         yes: &str,
         no: &str,
-        mistake: fn(String) -> Mistake,
-    ) -> Result<bool, (usize, Mistake)> {
+        error_kind: fn(String) -> ParseErrorKind,
+    ) -> Result<bool, (usize, ParseErrorKind)> {
         match self.value {
             word if word == yes => Ok(true),
             word if word == no => Ok(false),
-            word => Err((self.offset, mistake(word))),
+            word => Err((self.offset, error_kind(word))),
         }
     }
 }
@@ -126,20 +134,21 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    fn expect(&mut self, index: usize) -> Result<Field, (usize, Mistake)> {
+    fn expect(&mut self, index: usize) -> Result<Field, (usize, ParseErrorKind)> {
         match self.next()? {
-            // OFED's own dat.conf prints its syntax this way; its parser never took it.
+            // The comments of OFED's dat.conf show this syntax, but OFED's parser never accepted
+            // it.
             Some(field) if self.line[field.offset..].trim_end() == "\\" => {
-                Err((field.offset, Mistake::Continuation))
+                Err((field.offset, ParseErrorKind::Continuation))
             }
             Some(field) => Ok(field),
-            None => Err((self.offset, Mistake::FieldMissing(index, FIELDS[index]))),
+            None => Err((self.offset, ParseErrorKind::FieldMissing(index, FIELDS[index]))),
         }
     }
 
-    /// The next field. A bare word ends before a blank or a quote, so `#` and `\` inside it are plain
-    /// characters; a quoted field ends with its quote, whatever follows.
-    fn next(&mut self) -> Result<Option<Field>, (usize, Mistake)> {
+    /// Returns the next field. A bare word ends before a blank or a quote, so `#` and `\` inside it
+    /// are plain characters. A quoted field ends with its closing quote, whatever follows.
+    fn next(&mut self) -> Result<Option<Field>, (usize, ParseErrorKind)> {
         let rest = &self.line[self.offset..];
         self.offset += rest.len() - rest.trim_start_matches(is_blank).len();
         let rest = &self.line[self.offset..];
@@ -147,7 +156,8 @@ impl Fields<'_> {
         let value = match rest.chars().next() {
             None | Some('#') => return Ok(None),
             Some('"') => {
-                let (value, length) = quoted(&rest[1..]).ok_or((offset, Mistake::QuoteOpen))?;
+                let (value, length) =
+                    parse_quoted(&rest[1..]).ok_or((offset, ParseErrorKind::QuoteOpen))?;
                 self.offset += 1 + length;
                 value
             }
@@ -158,17 +168,17 @@ impl Fields<'_> {
             }
         };
         if value.contains(char::REPLACEMENT_CHARACTER) {
-            return Err((offset, Mistake::Encoding));
+            return Err((offset, ParseErrorKind::Encoding));
         }
         if value.contains('\0') {
-            return Err((offset, Mistake::ControlCharacter("this field")));
+            return Err((offset, ParseErrorKind::ControlCharacter("this field")));
         }
         Ok(Some(Field { offset, value }))
     }
 }
 
-/// The value of a quoted field and the length of its source, closing quote included.
-fn quoted(source: &str) -> Option<(String, usize)> {
+/// Returns the value of a quoted field and the length of its source, including the closing quote.
+fn parse_quoted(source: &str) -> Option<(String, usize)> {
     let mut value = String::new();
     let mut chars = source.char_indices();
     while let Some((at, c)) = chars.next() {
@@ -184,12 +194,12 @@ fn quoted(source: &str) -> Option<(String, usize)> {
     None
 }
 
-/// The blanks of C's `isspace`, which the original uses.
+/// Whether C's `isspace`, which OFED's parser uses, accepts the character.
 fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\x0b' | '\x0c')
 }
 
-/// Writes entries as dat.conf text that [`parse`] reads back.
+/// Formats entries as dat.conf text that [`parse`] can read.
 pub fn write(entries: &[Entry]) -> String {
     let mut text = String::new();
     for entry in entries {
@@ -219,7 +229,7 @@ impl std::fmt::Display for Line<'_> {
     }
 }
 
-/// Bare where it can be.
+/// Displays a field without quotes where the grammar allows that.
 struct Word<'a>(&'a str);
 
 impl std::fmt::Display for Word<'_> {

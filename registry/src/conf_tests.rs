@@ -1,11 +1,12 @@
-//! The grammar as a table: what each text gives, and what OFED's parser made of it.
+//! The grammar as a table: the result of each text, and what OFED's parser does with it.
 
 use std::path::Path;
 
 use super::{parse, write};
 use crate::entry::{Entry, Space};
 
-/// What a text must give: lines of entries as [`super::Line`] writes them, and errors without the file name.
+/// A text and its expected result: entries as lines of [`super::Line`], and errors without the file
+/// name.
 struct Case {
     what: &'static str,
     text: &'static str,
@@ -67,7 +68,8 @@ const CASES: &[Case] = &[
     },
     Case {
         what: "10 an entry for uDAPL 1.2; u2 is u2.0",
-        text: "a u1.2 threadsafe default lib.so dapl.1.2 x y\nb u2 threadsafe default lib.so dapl.1.2 x y\n",
+        text: "a u1.2 threadsafe default lib.so dapl.1.2 x y\n\
+               b u2 threadsafe default lib.so dapl.1.2 x y\n",
         entries: &[
             r#"a u1.2 threadsafe default lib.so dapl.1.2 "x" "y""#,
             r#"b u2.0 threadsafe default lib.so dapl.1.2 "x" "y""#,
@@ -88,7 +90,8 @@ const CASES: &[Case] = &[
     },
     Case {
         what: "13 duplicates stay, in order",
-        text: "a u2.0 threadsafe default one.so d.2.0 x y\na u2.0 threadsafe default two.so d.2.0 x y\n",
+        text: "a u2.0 threadsafe default one.so d.2.0 x y\na u2.0 threadsafe default two.so d.2.0 \
+               x y\n",
         entries: &[
             r#"a u2.0 threadsafe default one.so d.2.0 "x" "y""#,
             r#"a u2.0 threadsafe default two.so d.2.0 "x" "y""#,
@@ -100,7 +103,8 @@ const CASES: &[Case] = &[
         text: "good u2.0 nonthreadsafe default lib.so dapl.2.0 x # y",
         entries: &[],
         errors: &[
-            "1:51: the line ends after 7 of 8 fields; expected the platform parameters (\"\" for none)",
+            "1:51: the line ends after 7 of 8 fields; expected the platform parameters (\"\" for \
+             none)",
         ],
     },
     Case {
@@ -126,7 +130,8 @@ const CASES: &[Case] = &[
             "3:3: unknown API version \"u2.0.1\"; expected u or k and two numbers, as in u2.0",
             "4:3: unknown API version \"U2.0\"; expected u or k and two numbers, as in u2.0",
             "5:3: unknown API version \"u-2.0\"; expected u or k and two numbers, as in u2.0",
-            "6:3: unknown API version \"u99999999999.0\"; expected u or k and two numbers, as in u2.0",
+            "6:3: unknown API version \"u99999999999.0\"; expected u or k and two numbers, as in \
+             u2.0",
         ],
     },
     Case {
@@ -136,9 +141,12 @@ const CASES: &[Case] = &[
                a u2.0 threadsafe default l .2.0 x y\n",
         entries: &[],
         errors: &[
-            "1:29: unknown provider version \"dapl.2\"; expected a name and two numbers, as in dapl.2.0",
-            "2:29: unknown provider version \"dapl.2.0.1\"; expected a name and two numbers, as in dapl.2.0",
-            "3:29: unknown provider version \".2.0\"; expected a name and two numbers, as in dapl.2.0",
+            "1:29: unknown provider version \"dapl.2\"; expected a name and two numbers, as in \
+             dapl.2.0",
+            "2:29: unknown provider version \"dapl.2.0.1\"; expected a name and two numbers, as in \
+             dapl.2.0",
+            "3:29: unknown provider version \".2.0\"; expected a name and two numbers, as in \
+             dapl.2.0",
         ],
     },
     Case {
@@ -180,7 +188,8 @@ const CASES: &[Case] = &[
     },
     Case {
         what: "no name, no library: listed by OFED's parser, but nothing could open them",
-        text: "\"\" u2.0 threadsafe default l d.2.0 x y\na u2.0 threadsafe default \"\" d.2.0 x y\n",
+        text: "\"\" u2.0 threadsafe default l d.2.0 x y\na u2.0 threadsafe default \"\" d.2.0 x \
+               y\n",
         entries: &[],
         errors: &[
             "1:1: the IA name is empty; expected 1 to 255 bytes",
@@ -206,7 +215,7 @@ fn every_case_of_the_grammar() {
     }
 }
 
-/// Case 22: OFED's parser drops such a line without a word.
+/// Case 22: OFED's parser drops such a line silently.
 #[test]
 fn a_name_is_at_most_255_bytes() {
     let line =
@@ -227,8 +236,8 @@ fn a_name_is_at_most_255_bytes() {
 
 #[test]
 fn bytes_that_are_not_utf8_are_a_mistake_in_a_field_only() {
-    let text =
-        b"# caf\xe9\na\xff u2.0 threadsafe default l d.2.0 x y\nb u2.0 threadsafe default l d.2.0 x y\n";
+    let text = b"# caf\xe9\na\xff u2.0 threadsafe default l d.2.0 x y\n\
+          b u2.0 threadsafe default l d.2.0 x y\n";
     let (entries, errors) = parse(Path::new("f"), text);
     assert_eq!(lines(&entries), [r#"b u2.0 threadsafe default l d.2.0 "x" "y""#]);
     assert_eq!(errors.len(), 1);
@@ -260,7 +269,7 @@ fn lines(entries: &[Entry]) -> Vec<String> {
     entries.iter().map(|entry| super::Line(entry).to_string()).collect()
 }
 
-/// The registry file that is shipped.
+/// Checks the registry file that is shipped.
 #[test]
 fn the_shipped_file_has_each_provider_for_every_version_with_and_without_thread_safety() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dat.conf");

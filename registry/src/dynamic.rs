@@ -1,6 +1,7 @@
 //! The dynamic registry: the providers that have registered themselves.
 //!
-//! A provider registers from its `dat_provider_init`; a program that links one may also do so by itself.
+//! A provider registers from its `dat_provider_init`. A program may also register a provider that
+//! is linked into it.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,9 +10,9 @@ use dat_sys::*;
 
 use crate::handle;
 use crate::list::{Mismatch, Offer, Wanted};
-use crate::report::{About, say};
+use crate::report::{Category, log};
 
-/// A provider under a name.
+/// One registration of a provider.
 struct Registration {
     table: Table,
     interface: Interface,
@@ -19,17 +20,20 @@ struct Registration {
     open_ias: usize,
 }
 
-/// The address of a provider's function table. That of a provider of uDAPL 1.2 has the first 70 words only, some of
-/// which have other signatures: what calls through it must know the version it was opened for.
+/// The address of a provider's function table. The table of a uDAPL 1.2 provider has only the first
+/// 70 words, some of which have other signatures. Code that calls through a table must therefore
+/// know which version the provider was opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table(pub *const DAT_PROVIDER);
 
-// SAFETY: an address; whoever reads through it says why the provider is still loaded.
+// SAFETY: this is only an address. Each access through it justifies why the provider is still
+// loaded.
 unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
 
-/// DAT_PROVIDER_INFO with a name of its own size: the key of a provider, all parts exact.
+/// DAT_PROVIDER_INFO with an owned name: the key of a provider. Keys match only if all parts are
+/// equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// IA name.
@@ -43,7 +47,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Reads the C form; `None` where the name is not terminated, empty or not UTF-8.
+    /// Converts from C. Returns `None` if the name is not terminated, empty or not UTF-8.
     pub fn from_c(info: &DAT_PROVIDER_INFO) -> Option<Interface> {
         let name = info.ia_name.map(|c| c as u8);
         let name = CStr::from_bytes_until_nul(&name).ok()?.to_str().ok()?;
@@ -55,7 +59,8 @@ impl Interface {
         })
     }
 
-    /// Writes the C form. A name that does not fit is cut: entries are checked when they are read.
+    /// Converts to C. A name that does not fit is truncated; entries are checked when they are
+    /// read.
     pub fn to_c(&self) -> DAT_PROVIDER_INFO {
         let mut info = DAT_PROVIDER_INFO::zeroed();
         let room = info.ia_name.len() - 1;
@@ -87,17 +92,18 @@ pub fn add(table: Table, interface: Interface) -> Result<(), DAT_RETURN> {
     if registrations.all.iter().any(|r| r.interface == interface) {
         return Err(DAT_ERROR(DAT_PROVIDER_ALREADY_REGISTERED, DAT_NO_SUBTYPE));
     }
-    if !handle::admit(table) {
+    if !handle::add_table(table) {
         return Err(DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY));
     }
-    say(About::DynamicRegistry, format_args!("provider {} registered", interface.name));
+    log(Category::DynamicRegistry, format_args!("provider {} registered", interface.name));
     registrations.serial += 1;
     let serial = registrations.serial;
     registrations.all.push(Registration { table, interface, serial, open_ias: 0 });
     Ok(())
 }
 
-/// dat_registry_remove_provider. A table without an open IA may go; the one that is in use answers so.
+/// dat_registry_remove_provider. Fails with DAT_PROVIDER_IN_USE while an IA of the registration is
+/// open.
 pub fn remove(table: Table, interface: &Interface) -> Result<(), DAT_RETURN> {
     let mut registrations = registrations();
     let index = registrations
@@ -108,25 +114,25 @@ pub fn remove(table: Table, interface: &Interface) -> Result<(), DAT_RETURN> {
     if registrations.all[index].open_ias > 0 {
         return Err(DAT_ERROR(DAT_PROVIDER_IN_USE, DAT_NO_SUBTYPE));
     }
-    say(About::DynamicRegistry, format_args!("provider {} unregistered", interface.name));
+    log(Category::DynamicRegistry, format_args!("provider {} unregistered", interface.name));
     registrations.all.swap_remove(index);
     if !registrations.all.iter().any(|r| r.table == table) {
-        handle::expel(table);
+        handle::remove_table(table);
     }
     Ok(())
 }
 
-/// Whether this table is registered, under whatever name.
+/// Whether this table is registered under any name.
 pub(crate) fn is_registered(table: Table) -> bool {
     registrations().all.iter().any(|r| r.table == table)
 }
 
-/// The number of the latest registration, to tell later ones by.
+/// The number of the latest registration. Later registrations have higher numbers.
 pub(crate) fn serial() -> u64 {
     registrations().serial
 }
 
-/// What registered under this key after registration number `serial`.
+/// The table that registered under this key after registration number `serial`.
 pub(crate) fn registered_since(interface: &Interface, serial: u64) -> Option<Table> {
     registrations()
         .all
@@ -135,7 +141,8 @@ pub(crate) fn registered_since(interface: &Interface, serial: u64) -> Option<Tab
         .map(|r| r.table)
 }
 
-/// The providers that fit, exact keys first, for names that no entry of the static registry has.
+/// The providers that fit, exact matches first. Used for names that the static registry does not
+/// have.
 pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<(Table, Interface)>, Mismatch> {
     let named: Vec<_> = registrations()
         .all
@@ -149,7 +156,8 @@ pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<(Table, Interface)>, Misma
     Ok(fitting)
 }
 
-/// Counts an IA of a provider in (`true`) or out. A provider that has gone is not counted.
+/// Counts one more (`open`) or one fewer open IA of a provider. Does nothing if the provider is no
+/// longer registered.
 pub(crate) fn count_ia(table: Table, interface: &Interface, open: bool) {
     let mut registrations = registrations();
     if let Some(r) =

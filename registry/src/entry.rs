@@ -1,38 +1,39 @@
-//! One line of the registry as data: an interface adapter's name and the provider behind it.
+//! An entry of the registry: the name of an interface adapter and the provider that serves it.
 
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Bytes of an IA name, its NUL included (DAT_NAME_MAX_LENGTH).
+/// Size of an IA name in bytes, including its NUL (DAT_NAME_MAX_LENGTH).
 pub const NAME_MAX: usize = 256;
 
-/// One entry of the static registry (uDAPL 2.0, "Static Registry"; eight fields of a dat.conf line).
+/// One entry of the static registry (uDAPL 2.0, "Static Registry"; eight fields of a dat.conf
+/// line).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The name a consumer gives to `dat_ia_open`; 1 to 255 bytes.
+    /// The name that a consumer passes to `dat_ia_open`; 1 to 255 bytes.
     pub ia_name: String,
     /// The API that the provider implements.
     pub api: Api,
     /// Whether the provider may be called from several threads at once.
     pub threadsafe: bool,
-    /// Entries marked `nondefault` are not used; they stay in the file for its editor.
+    /// False for an entry marked `nondefault`: it stays in the file but is not used.
     pub default: bool,
     /// The shared library, as `dlopen` takes it: a path, or a name to search for.
     pub library: String,
-    /// Who made the provider, and which release; for people, never compared.
+    /// The provider's vendor and release. For display only, never compared.
     pub provider_version: ProviderVersion,
-    /// Handed to the provider's `dat_provider_init` as it is.
+    /// Passed unchanged to the provider's `dat_provider_init`.
     pub ia_params: String,
-    /// Kept for its editor; no provider reads it on Linux.
+    /// Preserved when the file is rewritten. No provider reads it on Linux.
     pub platform_params: String,
     /// Where the entry came from.
     pub origin: Origin,
 }
 
 impl Entry {
-    /// Whether `other` is the same interface to a consumer: name, version and thread safety are equal.
+    /// Whether a consumer cannot tell `other` apart: name, version and thread safety are equal.
     pub fn same_interface(&self, other: &Entry) -> bool {
         self.ia_name == other.ia_name
             && self.api == other.api
@@ -44,14 +45,14 @@ impl Entry {
         self.default && self.api.space == Space::User
     }
 
-    /// The same entry, apart from where it was written.
+    /// Whether all fields except the origin are equal.
     pub fn same_fields(&self, other: &Entry) -> bool {
         let other = Entry { origin: self.origin.clone(), ..other.clone() };
         *self == other
     }
 }
 
-/// Which DAT API a provider implements: `u2.0`, `u1.2`, `k1.2`.
+/// The DAT API that a provider implements: `u2.0`, `u1.2`, `k1.2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Api {
     /// User space or kernel.
@@ -62,12 +63,12 @@ pub struct Api {
     pub minor: u32,
 }
 
-/// The two halves of DAT.
+/// Where a DAT API runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// uDAPL, `u` in the file.
     User,
-    /// kDAPL, `k` in the file; never opened from here.
+    /// kDAPL, `k` in the file. This registry never opens such an entry.
     Kernel,
 }
 
@@ -81,7 +82,7 @@ impl fmt::Display for Api {
 impl FromStr for Api {
     type Err = ();
 
-    /// Takes `u2.0`, and `u2` for `u2.0` as other DAT registries do.
+    /// Parses `u2.0`. `u2` means `u2.0`, as in other DAT registries.
     fn from_str(text: &str) -> Result<Api, ()> {
         let (space, version) = match text.as_bytes().first() {
             Some(b'u') => (Space::User, &text[1..]),
@@ -93,10 +94,10 @@ impl FromStr for Api {
     }
 }
 
-/// A provider's maker and release: `dapl.2.0`.
+/// A provider's vendor and release: `dapl.2.0`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderVersion {
-    /// The maker's name; not empty, without a dot.
+    /// The vendor's name; not empty, without a dot.
     pub id: String,
     /// Major version.
     pub major: u32,
@@ -127,7 +128,7 @@ impl FromStr for ProviderVersion {
     }
 }
 
-/// Decimal digits only: `u32::from_str` would also take a sign.
+/// Accepts decimal digits only; `u32::from_str` would also accept a sign.
 fn number(text: &str) -> Result<u32, ()> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().map_err(|_| ()) } else { Err(()) }
 }
@@ -135,9 +136,9 @@ fn number(text: &str) -> Result<u32, ()> {
 /// Where an entry, or an error in one, was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A place in a registry file; line and column count from 1, columns in characters.
+    /// A position in a registry file. Lines and columns count from 1; columns count characters.
     File {
-        /// The file, as it was named.
+        /// The file, under the name that the user gave.
         path: Arc<Path>,
         /// Line, from 1.
         line: usize,
@@ -146,7 +147,7 @@ pub enum Origin {
     },
     /// Linked into this program or library.
     Builtin,
-    /// No entry: a provider that the program registered itself.
+    /// There is no entry: the program itself registered the provider.
     Program,
 }
 
@@ -160,25 +161,26 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What is wrong with one entry of a registry file, where, and what is expected instead.
+/// An error in one entry of a registry file: what is wrong, where, and what is expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {kind}")]
 pub struct ParseError {
-    /// The place of the mistake.
+    /// The position of the error.
     pub origin: Origin,
-    /// The IA name of the entry that has it, as far as that can be told.
+    /// The IA name of the entry, if it could be determined.
     pub name: Option<String>,
-    /// The mistake.
-    pub kind: Mistake,
+    /// What is wrong.
+    pub kind: ParseErrorKind,
 }
 
-/// A mistake in a registry file; the text says what is expected.
+/// What is wrong in a registry file. The message says what is expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // each variant's message is its documentation
-pub enum Mistake {
+#[allow(missing_docs)] // The message of each variant documents it.
+pub enum ParseErrorKind {
     #[error("the line ends after {0} of 8 fields; expected {1}")]
     FieldMissing(usize, &'static str),
-    #[error("unexpected {:?} after the eighth field; quote a value that contains blanks", Shown(.0))]
+    #[error("unexpected {:?} after the eighth field; quote a value that contains \
+             blanks", Excerpt(.0))]
     FieldExtra(String),
     #[error("this quote is never closed; expected a second \" on the same line")]
     QuoteOpen,
@@ -190,43 +192,46 @@ pub enum Mistake {
     NameEmpty,
     #[error("the IA name has {0} bytes; expected at most 255")]
     NameLong(usize),
-    #[error("unknown API version {:?}; expected u or k and two numbers, as in u2.0", Shown(.0))]
+    #[error("unknown API version {:?}; expected u or k and two numbers, as in u2.0", Excerpt(.0))]
     ApiVersion(String),
-    #[error("unknown thread safety {:?}; expected threadsafe or nonthreadsafe", Shown(.0))]
+    #[error("unknown thread safety {:?}; expected threadsafe or nonthreadsafe", Excerpt(.0))]
     ThreadSafety(String),
-    #[error("unknown word {:?}; expected default or nondefault", Shown(.0))]
+    #[error("unknown word {:?}; expected default or nondefault", Excerpt(.0))]
     Default(String),
     #[error("the library is empty; expected a path, or the name of a shared library")]
     LibraryEmpty,
-    #[error("unknown provider version {:?}; expected a name and two numbers, as in dapl.2.0", Shown(.0))]
+    #[error(
+        "unknown provider version {:?}; expected a name and two numbers, as in dapl.2.0",
+        Excerpt(.0)
+    )]
     ProviderVersion(String),
     #[error("{0} contains a NUL or line end, which a registry entry cannot carry")]
     ControlCharacter(&'static str),
-    #[error("{}", Shown(.0))]
+    #[error("{}", Excerpt(.0))]
     Toml(String),
 }
 
-/// A value of a file, or what somebody says of one, as messages show it: of one that is long the beginning, and of what
-/// is said the end, too.
-pub struct Shown<'a>(pub &'a str);
+/// Shortens a long text in messages. `Debug` shows the beginning: it is for values from a file.
+/// `Display` shows the beginning and the end: it is for messages of other software.
+pub struct Excerpt<'a>(pub &'a str);
 
-/// Characters of a value that are shown.
-const SHOWN: usize = 120;
+/// Characters that an excerpt shows from the beginning, and from the end.
+const EXCERPT_CHARS: usize = 120;
 
-impl fmt::Debug for Shown<'_> {
+impl fmt::Debug for Excerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.char_indices().nth(SHOWN) {
+        match self.0.char_indices().nth(EXCERPT_CHARS) {
             None => write!(f, "{:?}", self.0),
             Some((end, _)) => write!(f, "{:?}… ({} octets)", &self.0[..end], self.0.len()),
         }
     }
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for Excerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.0;
-        let begin = text.char_indices().nth(SHOWN).map(|(at, _)| at);
-        let end = text.char_indices().nth_back(SHOWN - 1).map(|(at, _)| at);
+        let begin = text.char_indices().nth(EXCERPT_CHARS).map(|(at, _)| at);
+        let end = text.char_indices().nth_back(EXCERPT_CHARS - 1).map(|(at, _)| at);
         match (begin, end) {
             (Some(begin), Some(end)) if begin < end => {
                 write!(f, "{}… ({} octets) …{}", &text[..begin], text.len(), &text[end..])
@@ -236,11 +241,11 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// The checks that both file forms share.
-pub(crate) fn check_name(name: &str) -> Result<(), Mistake> {
+/// Checks an IA name, for both file formats.
+pub(crate) fn check_name(name: &str) -> Result<(), ParseErrorKind> {
     match name.len() {
-        0 => Err(Mistake::NameEmpty),
-        n if n >= NAME_MAX => Err(Mistake::NameLong(n)),
+        0 => Err(ParseErrorKind::NameEmpty),
+        n if n >= NAME_MAX => Err(ParseErrorKind::NameLong(n)),
         _ => Ok(()),
     }
 }

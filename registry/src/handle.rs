@@ -1,10 +1,13 @@
-//! From a handle that a consumer passes to the function table behind it, without trusting the handle.
+//! Finds the function table of a handle that a consumer passes, without trusting the handle.
 //!
-//! A handle points to an object whose first word is the address of its provider's table. Consumers pass null,
-//! freed, foreign and uninitialised ones, so before the first word is used it must be readable, and then it
-//! must be the table of a provider that is registered now. Objects of our own providers stay mapped for ever;
-//! those of others are only known by the page they are on: a page on which a valid object was once seen is
-//! read without asking again, every other page is probed with one system call.
+//! A handle points to an object whose first word is the address of its provider's table. Consumers
+//! may pass handles that are null, freed, foreign or uninitialised. So this module checks first
+//! that the first word is readable, and then that it is the table of a registered provider.
+//!
+//! The check of readability costs a system call, so its result is cached for each page: once a
+//! valid object was seen on a page, reads from that page need no system call. This is sound for our
+//! own providers because their objects stay mapped for ever. For objects of other providers the
+//! page is all that is known.
 
 use std::ptr;
 use std::sync::Mutex;
@@ -15,34 +18,38 @@ use dat_sys::{DAT_HANDLE, DAT_PROVIDER};
 
 use crate::dynamic::Table;
 
-/// Bytes covered by one entry of the page cache: the smallest page of any machine, so never too much.
-const PAGE: usize = 4096;
-/// Entries of the page cache; each covers one page, so 4 MiB of objects are found without a probe.
-const PAGES: usize = 1024;
-/// Tables registered at the same time.
-const TABLES: usize = 256;
+/// Bytes that one entry of the page cache covers: the smallest page size of any machine, so never
+/// more than one page.
+const PAGE_BYTES: usize = 4096;
+/// Entries of the page cache. Together they cover 4 MiB of objects.
+const PAGE_CACHE_ENTRIES: usize = 1024;
+/// How many tables can be registered at the same time.
+const MAX_TABLES: usize = 256;
 
-/// Page numbers on which a valid object was seen, direct-mapped. Page 0 is never mapped, so 0 is "none".
-static SEEN: [AtomicUsize; PAGES] = [const { AtomicUsize::new(0) }; PAGES];
+/// Numbers of the pages on which a valid object was seen, direct-mapped. 0 means "none", because
+/// page 0 is never mapped.
+static SEEN_PAGES: [AtomicUsize; PAGE_CACHE_ENTRIES] =
+    [const { AtomicUsize::new(0) }; PAGE_CACHE_ENTRIES];
 
 /// The tables of registered providers. Slots are filled from the front; a free slot is null.
-static KNOWN: [AtomicPtr<DAT_PROVIDER>; TABLES] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; TABLES];
-/// Whether the provider in the same slot of [`KNOWN`] said that it has extensions.
-static EXTENDED: [AtomicBool; TABLES] = [const { AtomicBool::new(false) }; TABLES];
-/// One more than the highest slot ever used.
-static KNOWN_END: AtomicUsize = AtomicUsize::new(0);
-/// Held to change the three above; reading takes no lock.
-static CHANGE: Mutex<()> = Mutex::new(());
+static REGISTERED_TABLES: [AtomicPtr<DAT_PROVIDER>; MAX_TABLES] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TABLES];
+/// Whether the provider in the same slot of [`REGISTERED_TABLES`] reported extensions.
+static HAS_EXTENSIONS: [AtomicBool; MAX_TABLES] = [const { AtomicBool::new(false) }; MAX_TABLES];
+/// One more than the highest slot that was ever used.
+static SLOTS_END: AtomicUsize = AtomicUsize::new(0);
+/// Serialises changes to the three statics above. Readers take no lock.
+static WRITE_LOCK: Mutex<()> = Mutex::new(());
 
-/// The table of the provider behind `handle`, or `None` where the handle is none of a registered provider:
-/// null, misaligned, not readable, or its first word is something else.
+/// Returns the table of the provider that owns `handle`. Returns `None` if the handle is null,
+/// misaligned or not readable, or if its first word is not the table of a registered provider.
 ///
-/// A few nanoseconds, no lock and no system call for an object on a page seen before. The pointer is valid as
-/// long as the provider stays loaded, which an open IA of it ensures.
+/// For an object on a page seen before, this takes a few nanoseconds, no lock and no system call.
+/// The pointer is valid as long as the provider stays loaded, which an open IA of it ensures.
 ///
-/// A freed object of a foreign provider can only be told from a live one while its memory keeps other
-/// contents or its page stays mapped; that provider itself must answer for the rest.
+/// Limitation: a freed object of another vendor's provider is detected only if its memory has other
+/// contents. If its page has been unmapped since, the access faults. Only that provider can prevent
+/// this.
 #[inline]
 #[expect(
     clippy::not_unsafe_ptr_arg_deref,
@@ -50,44 +57,44 @@ static CHANGE: Mutex<()> = Mutex::new(());
 )]
 pub fn table_of(handle: DAT_HANDLE) -> Option<*const DAT_PROVIDER> {
     let address = handle.addr();
-    if address < PAGE || !address.is_multiple_of(align_of::<usize>()) {
+    if address < PAGE_BYTES || !address.is_multiple_of(align_of::<usize>()) {
         return None;
     }
-    let page = address / PAGE;
-    let seen = &SEEN[page % PAGES];
+    let page = address / PAGE_BYTES;
+    let seen = &SEEN_PAGES[page % PAGE_CACHE_ENTRIES];
     if seen.load(Ordering::Relaxed) == page {
-        // SAFETY: the page was mapped when an object was found on it, see the module's documentation; an aligned
-        // word does not reach into the next page.
+        // SAFETY: the page was mapped when an object was found on it (see the module
+        // documentation), and an aligned word does not reach into the next page.
         let table = unsafe { first_word(handle) };
-        return is_known(table).then_some(table);
+        return is_registered(table).then_some(table);
     }
-    table_of_unseen(handle)
+    table_of_unseen_page(handle)
 }
 
 #[cold]
-fn table_of_unseen(handle: DAT_HANDLE) -> Option<*const DAT_PROVIDER> {
+fn table_of_unseen_page(handle: DAT_HANDLE) -> Option<*const DAT_PROVIDER> {
     if !is_readable(handle) {
         return None;
     }
-    // SAFETY: the kernel just read this word.
+    // SAFETY: the kernel has just read this word.
     let table = unsafe { first_word(handle) };
-    if !is_known(table) {
-        return None; // garbage must not fill the cache
+    if !is_registered(table) {
+        return None; // Invalid handles must not fill the cache.
     }
-    let page = handle.addr() / PAGE;
-    SEEN[page % PAGES].store(page, Ordering::Relaxed);
+    let page = handle.addr() / PAGE_BYTES;
+    SEEN_PAGES[page % PAGE_CACHE_ENTRIES].store(page, Ordering::Relaxed);
     Some(table)
 }
 
-/// The table of an object that a provider has just made, known or not.
+/// The table of an object that a provider has just created, registered or not.
 pub(crate) fn table_of_new(handle: DAT_HANDLE) -> Option<Table> {
-    if handle.addr() < PAGE
+    if handle.addr() < PAGE_BYTES
         || !handle.addr().is_multiple_of(align_of::<usize>())
         || !is_readable(handle)
     {
         return None;
     }
-    // SAFETY: the kernel just read this word.
+    // SAFETY: the kernel has just read this word.
     let table = unsafe { first_word(handle) };
     is_readable(table.cast_mut().cast()).then_some(Table(table))
 }
@@ -97,47 +104,52 @@ pub(crate) fn table_of_new(handle: DAT_HANDLE) -> Option<Table> {
 /// `handle` is aligned for a word and readable.
 #[inline]
 unsafe fn first_word(handle: DAT_HANDLE) -> *const DAT_PROVIDER {
-    // Atomic: for a handle that is not valid, another thread may be writing there.
-    // SAFETY: aligned and readable, as the caller says; an atomic load is a plain load on every target.
+    // The load is atomic because another thread may be writing to the address of an invalid handle.
+    // SAFETY: the caller guarantees an aligned and readable address. An atomic load is a plain load
+    // on every target.
     unsafe { AtomicPtr::from_ptr(handle.cast::<*mut DAT_PROVIDER>()) }.load(Ordering::Relaxed)
 }
 
-/// Whether this is the table of a provider that is registered now.
+/// Whether this is the table of a registered provider.
 #[inline]
-pub fn is_known(table: *const DAT_PROVIDER) -> bool {
+pub fn is_registered(table: *const DAT_PROVIDER) -> bool {
     slot_of(table).is_some()
 }
 
 #[inline]
 fn slot_of(table: *const DAT_PROVIDER) -> Option<usize> {
-    let end = KNOWN_END.load(Ordering::Acquire);
-    let index =
-        KNOWN.iter().take(end).position(|slot| ptr::eq(slot.load(Ordering::Relaxed), table))?;
+    let end = SLOTS_END.load(Ordering::Acquire);
+    let index = REGISTERED_TABLES
+        .iter()
+        .take(end)
+        .position(|slot| ptr::eq(slot.load(Ordering::Relaxed), table))?;
     (!table.is_null()).then_some(index)
 }
 
-/// Whether a provider has the extension function: the table of one built without extensions ends before it.
+/// Whether a provider has the extension function. The table of a provider built without extensions
+/// ends before that function.
 #[inline]
-pub fn is_extended(table: *const DAT_PROVIDER) -> bool {
-    slot_of(table).is_some_and(|slot| EXTENDED[slot].load(Ordering::Relaxed))
+pub fn has_extensions(table: *const DAT_PROVIDER) -> bool {
+    slot_of(table).is_some_and(|slot| HAS_EXTENSIONS[slot].load(Ordering::Relaxed))
 }
 
-/// Notes that a provider has extensions.
-pub(crate) fn set_extended(table: Table) {
-    let _change = CHANGE.lock().unwrap_or_else(PoisonError::into_inner);
+/// Records that a provider has extensions.
+pub(crate) fn set_has_extensions(table: Table) {
+    let _guard = WRITE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(slot) = slot_of(table.0) {
-        EXTENDED[slot].store(true, Ordering::Relaxed);
+        HAS_EXTENSIONS[slot].store(true, Ordering::Relaxed);
     }
 }
 
-/// Whether the aligned word at `address` can be read, asked of the kernel.
+/// Asks the kernel whether the aligned word at `address` can be read.
 ///
-/// rt_sigprocmask copies the set in before it looks at `how`, so a `how` that does not exist changes nothing and
-/// tells EFAULT from EINVAL. It needs no file descriptor, and unlike process_vm_readv no sandbox forbids it.
+/// rt_sigprocmask copies the signal set in before it checks `how`. With an invalid `how` it changes
+/// nothing, and returns EFAULT for an unreadable address and EINVAL for a readable one. It needs no
+/// file descriptor, and no sandbox forbids it, unlike process_vm_readv.
 fn is_readable(address: DAT_HANDLE) -> bool {
     const NO_SUCH_OPERATION: libc::c_int = -1;
     const SIGSET_BYTES: usize = 8;
-    // SAFETY: the kernel checks the address; nothing is written, and the signal mask is not changed.
+    // SAFETY: the kernel checks the address, writes nothing and leaves the signal mask unchanged.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -150,28 +162,32 @@ fn is_readable(address: DAT_HANDLE) -> bool {
     answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
 }
 
-/// Makes objects of this provider valid; `false` where there are too many providers. Idempotent.
-pub(crate) fn admit(table: Table) -> bool {
-    let _change = CHANGE.lock().unwrap_or_else(PoisonError::into_inner);
-    if is_known(table.0) {
+/// Makes the objects of this provider valid. Returns `false` if there are too many providers.
+/// Idempotent.
+pub(crate) fn add_table(table: Table) -> bool {
+    let _guard = WRITE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    if is_registered(table.0) {
         return true;
     }
-    let Some(free) = KNOWN.iter().position(|slot| slot.load(Ordering::Relaxed).is_null()) else {
+    let Some(free) =
+        REGISTERED_TABLES.iter().position(|slot| slot.load(Ordering::Relaxed).is_null())
+    else {
         return false;
     };
-    KNOWN[free].store(table.0.cast_mut(), Ordering::Relaxed);
-    KNOWN_END.fetch_max(free + 1, Ordering::Release);
+    REGISTERED_TABLES[free].store(table.0.cast_mut(), Ordering::Relaxed);
+    SLOTS_END.fetch_max(free + 1, Ordering::Release);
     true
 }
 
-/// Ends the validity of a provider's objects, and forgets pages: its memory may be unmapped next.
-pub(crate) fn expel(table: Table) {
-    let _change = CHANGE.lock().unwrap_or_else(PoisonError::into_inner);
+/// Makes the objects of this provider invalid and clears the page cache, because the provider's
+/// memory may be unmapped next.
+pub(crate) fn remove_table(table: Table) {
+    let _guard = WRITE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(slot) = slot_of(table.0) {
-        EXTENDED[slot].store(false, Ordering::Relaxed);
-        KNOWN[slot].store(ptr::null_mut(), Ordering::Relaxed);
+        HAS_EXTENSIONS[slot].store(false, Ordering::Relaxed);
+        REGISTERED_TABLES[slot].store(ptr::null_mut(), Ordering::Relaxed);
     }
-    for page in &SEEN {
+    for page in &SEEN_PAGES {
         page.store(0, Ordering::Relaxed);
     }
 }

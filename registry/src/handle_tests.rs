@@ -20,7 +20,7 @@ struct Pages(*mut c_void, usize);
 impl Pages {
     fn new(protection: libc::c_int, length: usize) -> Pages {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: fresh memory anywhere.
+        // SAFETY: maps new memory at an address of the kernel's choice.
         let address = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
         assert_ne!(address, libc::MAP_FAILED);
         Pages(address, length)
@@ -29,7 +29,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`.
+        // SAFETY: `new` mapped these pages, and nothing else unmaps them.
         unsafe { libc::munmap(self.0, self.1) };
     }
 }
@@ -37,25 +37,26 @@ impl Drop for Pages {
 #[test]
 fn only_objects_of_registered_providers_are_valid() {
     let (ours, other) = (table(), table());
-    assert!(admit(ours));
+    assert!(add_table(ours));
     let good = object(ours);
     let foreign = object(other);
+    // The first round makes a system call, the others use the cache.
     for _ in 0..3 {
-        assert_eq!(table_of(handle(&*good)), Some(ours.0)); // first probed, then from the cache
+        assert_eq!(table_of(handle(&*good)), Some(ours.0));
         assert_eq!(table_of(handle(&*foreign)), None);
     }
-    expel(ours);
+    remove_table(ours);
     assert_eq!(table_of(handle(&*good)), None);
 }
 
 #[test]
 fn bad_addresses_are_answered_not_followed() {
     let ours = table();
-    assert!(admit(ours));
+    assert!(add_table(ours));
     let good = object(ours);
-    let unreadable = Pages::new(libc::PROT_NONE, PAGE);
+    let unreadable = Pages::new(libc::PROT_NONE, PAGE_BYTES);
     let unmapped = {
-        let gone = Pages::new(libc::PROT_READ, PAGE);
+        let gone = Pages::new(libc::PROT_READ, PAGE_BYTES);
         gone.0
     };
     let misaligned = handle(&*good).wrapping_byte_add(1);
@@ -67,21 +68,21 @@ fn bad_addresses_are_answered_not_followed() {
     for bad in [unreadable.0, unmapped, misaligned] {
         assert_eq!(table_of(bad), None);
     }
-    expel(ours);
+    remove_table(ours);
 }
 
 #[test]
 fn the_end_of_a_mapping_is_not_crossed() {
     let ours = table();
-    assert!(admit(ours));
-    let pages = Pages::new(libc::PROT_READ | libc::PROT_WRITE, 2 * PAGE);
-    let second = pages.0.wrapping_byte_add(PAGE);
-    // SAFETY: the second of the two pages just mapped.
-    assert_eq!(unsafe { libc::mprotect(second, PAGE, libc::PROT_NONE) }, 0);
+    assert!(add_table(ours));
+    let pages = Pages::new(libc::PROT_READ | libc::PROT_WRITE, 2 * PAGE_BYTES);
+    let second = pages.0.wrapping_byte_add(PAGE_BYTES);
+    // SAFETY: this is the second of the two pages that were just mapped.
+    assert_eq!(unsafe { libc::mprotect(second, PAGE_BYTES, libc::PROT_NONE) }, 0);
     let last_word = second.wrapping_byte_sub(8);
-    // SAFETY: in the first page, aligned.
+    // SAFETY: the word is aligned and lies in the first page, which is writable.
     unsafe { last_word.cast::<usize>().write(ours.0.addr()) };
     assert_eq!(table_of(last_word), Some(ours.0));
     assert_eq!(table_of(second), None);
-    expel(ours);
+    remove_table(ours);
 }

@@ -1,4 +1,5 @@
-//! What this host has, as far as that tells, without opening it, whether an entry can open.
+//! What this host has: libraries and devices. This tells of some entries, without opening them,
+//! that they cannot be opened.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::entry::{Entry, Origin};
 use crate::environment::variable;
 
-/// Where this host has libraries, and its devices.
+/// The places of this host's libraries, and its devices.
 #[derive(Debug)]
 pub struct Host {
     libraries: Libraries,
@@ -23,8 +24,8 @@ impl Host {
         Host::new(Path::new("/"), variable("LD_LIBRARY_PATH"), directories_of_process())
     }
 
-    /// A host whose files are below `root`. `library_path` is a list of directories with colons between them; these and
-    /// `directories` are not below `root`.
+    /// A host whose files are below `root`. `library_path` is a list of directories separated by
+    /// colons. These and `directories` are not relative to `root`.
     pub fn new(root: &Path, library_path: Option<OsString>, directories: Vec<PathBuf>) -> Host {
         Host {
             libraries: Libraries::new(root, library_path, directories),
@@ -32,8 +33,11 @@ impl Host {
         }
     }
 
-    /// False where it is known that the entry cannot open: its library is in no place where the dynamic linker looks, it names a
-    /// device that is not there, or it is one of OFED's providers and there is no RDMA device at all.
+    /// Whether the entry may be openable. False if any of these is known:
+    ///
+    /// - The dynamic linker finds its library nowhere.
+    /// - It names a device that this host does not have.
+    /// - It belongs to one of OFED's providers and this host has no RDMA device.
     pub fn may_open(&self, entry: &Entry) -> bool {
         entry.origin == Origin::Builtin
             || (self.libraries.may_have(&entry.library)
@@ -46,12 +50,12 @@ impl Host {
 #[derive(Debug)]
 struct Libraries {
     directories: Vec<PathBuf>,
-    /// Names in its cache.
+    /// Names in the dynamic linker's cache.
     cached: HashSet<String>,
 }
 
-/// Where it looks after its cache.
-const STANDARD: &[&str] = &["lib", "usr/lib", "lib64", "usr/lib64"];
+/// The directories that the dynamic linker searches after its cache.
+const STANDARD_DIRECTORIES: &[&str] = &["lib", "usr/lib", "lib64", "usr/lib64"];
 
 impl Libraries {
     fn new(
@@ -59,9 +63,9 @@ impl Libraries {
         library_path: Option<OsString>,
         mut directories: Vec<PathBuf>,
     ) -> Libraries {
-        // An empty element is the current directory, as for the linker.
+        // An empty element means the current directory, as for the linker.
         directories.extend(library_path.iter().flat_map(std::env::split_paths));
-        for directory in STANDARD {
+        for directory in STANDARD_DIRECTORIES {
             let directory = root.join(directory);
             directories.push(directory.join(MULTIARCH));
             directories.push(directory);
@@ -70,10 +74,10 @@ impl Libraries {
         Libraries { directories, cached: cached.unwrap_or_default() }
     }
 
-    /// False where the library is known to be nowhere.
+    /// Whether the library may exist. False if it is known to be nowhere.
     fn may_have(&self, library: &str) -> bool {
         if library.contains('/') {
-            // A path with a dollar sign may contain `$ORIGIN`, which the linker alone can tell.
+            // A path with a dollar sign may contain `$ORIGIN`, which only the linker can expand.
             return library.contains('$') || Path::new(library).exists();
         }
         self.cached.contains(library)
@@ -81,22 +85,23 @@ impl Libraries {
     }
 }
 
-/// Debian's directory for libraries of this machine.
+/// Debian's directory name for libraries of this architecture.
 #[cfg(target_arch = "aarch64")]
 const MULTIARCH: &str = "aarch64-linux-gnu";
-/// Debian's directory for libraries of this machine.
+/// Debian's directory name for libraries of this architecture.
 #[cfg(not(target_arch = "aarch64"))]
 const MULTIARCH: &str = "x86_64-linux-gnu";
 
-/// The names of libraries in an ld.so.cache. Its last part is a table of texts that end in NUL: the name of each library and the path
-/// of its file. What comes before the texts gives some words that are no name, and no entry has.
+/// The names of libraries in an ld.so.cache. The last part of the cache is a table of strings that
+/// end in NUL: the name and the file path of each library. The bytes before that table produce some
+/// words that are not library names; they are harmless because no entry has such a name.
 fn names_in_cache(cache: &[u8]) -> HashSet<String> {
     let texts = cache.split(|&octet| octet == 0).filter_map(|text| std::str::from_utf8(text).ok());
     texts.filter_map(|text| text.rsplit('/').next()).map(ToOwned::to_owned).collect()
 }
 
-/// The directories of all files that this process has mapped. A program may bring its own search path (`DT_RUNPATH`), which is mostly
-/// where its libraries are.
+/// The directories of all files that this process has mapped. A program may have a search path of
+/// its own (`DT_RUNPATH`), which usually names the directories of its libraries.
 fn directories_of_process() -> Vec<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let paths = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
@@ -107,7 +112,7 @@ fn directories_of_process() -> Vec<PathBuf> {
     directories
 }
 
-/// What the IA parameters of an entry may name.
+/// The devices that IA parameters may name.
 #[derive(Debug, Default)]
 pub struct Devices {
     /// Network devices.
@@ -117,7 +122,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Those of this host.
+    /// The devices of this host.
     pub fn of_host() -> Devices {
         Devices::below(Path::new("/"))
     }
@@ -129,37 +134,39 @@ impl Devices {
         }
     }
 
-    /// What the entry names and this host has not. Only providers that are known to read their parameters so are judged.
+    /// Returns the device or address that the entry names and this host does not have. Returns
+    /// `None` for providers that are not known to read their parameters this way.
     pub fn missing<'e>(&self, entry: &'e Entry) -> Option<&'e str> {
         let known = ["libdapl", "libdat_"].iter().any(|start| file_name(entry).starts_with(start));
-        let name = place(entry)?;
+        let name = device_parameter(entry)?;
         let has = |names: &[String]| names.iter().any(|has| has == name);
         let there = match name.parse::<IpAddr>() {
             Ok(address) => is_own(address),
-            // A name with a dot is a host's, which takes a network to judge.
+            // A name with a dot is a host name. Checking it would take a network.
             Err(_) => name.contains('.') || has(&self.network) || has(&self.rdma),
         };
         (known && !there).then_some(name)
     }
 
-    /// Whether the entry is for one of OFED's providers, which all need an RDMA device, and there is none.
+    /// Whether the entry belongs to one of OFED's providers, which all need an RDMA device, and
+    /// this host has none.
     fn lacks_rdma(&self, entry: &Entry) -> bool {
         file_name(entry).starts_with("libdapl") && self.rdma.is_empty()
     }
 
-    /// The names, for people.
+    /// The names of all devices, for messages.
     pub fn names(&self) -> String {
         let names: Vec<&str> = self.network.iter().chain(&self.rdma).map(String::as_str).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     }
 }
 
-/// The device, address or host that an entry names.
-pub fn place(entry: &Entry) -> Option<&str> {
+/// The device, address or host name in an entry's IA parameters.
+pub fn device_parameter(entry: &Entry) -> Option<&str> {
     entry.ia_params.split_whitespace().next().filter(|word| !word.contains('='))
 }
 
-/// What a directory lists, in order; nothing where there is none.
+/// The names in a directory, sorted. Empty if there is no such directory.
 pub fn names_in(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> =
@@ -172,8 +179,8 @@ fn file_name(entry: &Entry) -> &str {
     entry.library.rsplit('/').next().unwrap_or_default()
 }
 
-/// Whether the address is one of this host: a socket can then be bound to it. Where that fails for another reason than that it is not,
-/// it may be one.
+/// Whether the address belongs to this host, which is so if a socket can be bound to it. Any bind
+/// error other than "address not available" leaves that open and counts as yes.
 fn is_own(address: IpAddr) -> bool {
     match UdpSocket::bind((address, 0)) {
         Ok(_) => true,

@@ -17,14 +17,14 @@ fn only_what_a_known_provider_names_is_judged() {
         assert_eq!(missing("libdaplofa.so.2", fine), None, "{fine}");
     }
     assert_eq!(devices.missing(&entry("libdaplofa.so.2", "")), None);
-    // The address is of a block for documents (RFC 5737).
+    // The address is from a block reserved for documentation (RFC 5737).
     for gone in ["eth7", "203.0.113.77", "mlx4_0"] {
         assert_eq!(missing("/opt/libdat_verbs.so", gone).as_deref(), Some(gone));
         assert_eq!(missing("libvendor.so", gone), None, "who knows what it means there");
     }
 }
 
-/// A host with these files, which are empty, and directories.
+/// A host with these empty files, and with directories.
 fn host(files: &[&str], library_path: Option<&Path>) -> (tempfile::TempDir, Host) {
     let root = tempfile::tempdir().expect("a directory");
     for file in files {
@@ -69,7 +69,7 @@ fn names_in_the_linkers_cache_are_found() {
     }
 }
 
-/// The host's own linker finds what it has loaded, so this must.
+/// The dynamic linker has found the C library, so this code must find it too.
 #[test]
 fn the_c_library_of_this_host_is_there() {
     let host = Host::of_process();
@@ -88,7 +88,7 @@ fn ofeds_providers_need_an_rdma_device() {
     assert!(!with.may_open(&entry("libdaplofa.so.2", "ib0 0")), "a device that is not there");
 }
 
-/// Lines as those of Debian's /etc/dat.conf: three libraries and devices that few hosts have.
+/// Lines like those of Debian's /etc/dat.conf: three libraries and devices that few hosts have.
 fn as_debians() -> String {
     let line = |name: &str, library: &str, params: &str| {
         format!("{name} u2.0 nonthreadsafe default {library} dapl.2.0 \"{params}\" \"\"\n")
@@ -107,7 +107,8 @@ fn as_debians() -> String {
     text
 }
 
-/// As its first eight, a program of either version is told of what can open; then of the rest, in the order of the file.
+/// A program of either version first learns of the entries that can be opened, then of the others
+/// in the order of the file.
 #[test]
 fn entries_that_cannot_open_come_last_and_none_is_hidden() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -126,7 +127,7 @@ fn entries_that_cannot_open_come_last_and_none_is_hidden() {
     let installed: Vec<&str> =
         ofeds.iter().map(String::as_str).chain(["usr/lib/libown.so"]).collect();
 
-    // OFED's libraries are not there; they are there, and no device is; a device is there.
+    // Three hosts: without OFED's libraries, with the libraries but no device, with a device.
     let (_root, bare) = host(&["usr/lib/libown.so"], None);
     let (_root, idle) = host(&installed, None);
     let with_device: Vec<&str> =

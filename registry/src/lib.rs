@@ -1,9 +1,10 @@
-//! The DAT registry: who is behind an IA name.
+//! The DAT registry: finds the provider of an IA name.
 //!
-//! A [`Registry`] reads entries from a file ([`conf`], [`toml`]) and from the program itself ([`Builtin`]) into a
-//! [`List`]. [`Registry::open`] finds the entries that fit, brings in their providers, and opens an IA of the first
-//! that can; [`OpenError`] says of each that could not why. What providers register ([`dynamic`]), the handles of
-//! open IAs ([`ia`]) and the check of any other handle ([`handle`]) are one for the process, as C has it.
+//! A [`Registry`] reads entries from a file ([`conf`], [`toml`]) and from the program itself
+//! ([`Builtin`]) into a [`List`]. [`Registry::open`] finds the entries that fit a request, loads
+//! their providers, and opens an IA of the first entry that can be opened. [`OpenError`] says why
+//! each of the others failed. The table of registered providers ([`dynamic`]), the handles of open
+//! IAs ([`ia`]) and the check of all other handles ([`handle`]) are global to the process, as in C.
 
 pub mod abi;
 pub mod boundary;
@@ -29,8 +30,8 @@ pub use entry::{Entry, Origin};
 pub use handle::table_of;
 pub use host::Host;
 pub use ia::close;
-pub use list::{Builtin, Candidate, Find, List, ListError, Mismatch, Wanted};
-pub use load::{LoadError, inspect, start};
+pub use list::{Builtin, Candidate, DiscoverFn, List, ListError, Mismatch, Wanted};
+pub use load::{LoadError, check_loads, check_starts};
 pub use open::{Opened, Registry, Request, open_candidate};
-pub use open_error::{Attempt, OpenError, Why};
+pub use open_error::{Attempt, OpenError, OpenFailure};
 pub use query::close_query;

@@ -1,4 +1,4 @@
-//! The static registry: which entries there are, where they came from, and which of them fit a consumer.
+//! The static registry: all entries, their origins, and the selection of those that fit a consumer.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -16,20 +16,21 @@ use crate::environment::variable;
 use crate::host::Host;
 use crate::{conf, toml};
 
-/// The file used when DAT_OVERRIDE names none.
+/// The registry file if DAT_OVERRIDE is not set.
 pub const DEFAULT_FILE: &str = "/etc/dat.conf";
 
-/// Octets that a registry file may have: 16 MiB. A device that never ends is none.
-const LARGEST: u64 = 16 << 20;
+/// Largest registry file that is read, in octets: 16 MiB. It stops the read of an endless device.
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// The text of a registry file.
+/// Reads the text of a registry file.
 ///
 /// # Errors
 ///
-/// It cannot be read, is neither a regular file nor /dev/null, or has more than 16 MiB.
+/// The file cannot be read, is neither a regular file nor /dev/null, contains a NUL, or has more
+/// than 16 MiB.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    // A pipe that nobody writes to would be waited for.
+    // Without O_NONBLOCK, opening a pipe without a writer would block.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let kind = file.metadata()?;
     let is_null = kind.file_type().is_char_device() && kind.rdev() == libc::makedev(1, 3);
@@ -39,18 +40,18 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !kind.is_file() && !is_null {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is no regular file, as registry files are",
+            "a registry file must be a regular file",
         ));
     }
-    file.take(LARGEST + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > LARGEST {
-        let why = "more than 16 MiB: no registry file is so large";
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        let why = "a registry file must not exceed 16 MiB";
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     if text.contains(&0) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "it is no text, as registry files are",
+            "a registry file must be text, but this file contains a NUL",
         ));
     }
     Ok(text)
@@ -59,41 +60,41 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// A provider linked into this program or library.
 #[derive(Debug)]
 pub struct Builtin {
-    /// Its dat.conf line; the library field is for people ("builtin"), nothing is loaded.
+    /// Its dat.conf line. The library field ("builtin") is for display only; nothing is loaded.
     pub line: &'static str,
-    /// What a loadable provider exports as `dat_provider_init`.
+    /// The function that a loadable provider exports as `dat_provider_init`.
     pub init: DAT_PROVIDER_INIT_FUNC,
-    /// What a loadable provider exports as `dat_provider_fini`.
+    /// The function that a loadable provider exports as `dat_provider_fini`.
     pub fini: DAT_PROVIDER_FINI_FUNC,
-    /// More entries, for what it finds on this host; but for their names and parameters they are as the line.
-    /// Called at most once for a [`List`], when a name is wanted that is in no line.
-    pub found: Option<Find>,
+    /// Returns further entries for the devices of this host. They differ from `line` in names and
+    /// parameters only. A [`List`] calls this at most once, when a name is wanted that no line has.
+    pub discover: Option<DiscoverFn>,
 }
 
-/// IA names, and the IA parameters of each.
-pub type Find = fn() -> Vec<(String, String)>;
+/// Returns IA names, each with its IA parameters.
+pub type DiscoverFn = fn() -> Vec<(String, String)>;
 
-/// All entries, in the order in which they are tried: the file's, the built-in ones, and those that built-in
-/// providers find.
+/// All entries in the order in which they are tried: those of the file, the built-in ones, and
+/// those that built-in providers discover on this host.
 ///
-/// A name that is in the file is the file's alone, also where its entry is switched off or has a mistake:
-/// what the file says of it, an address or CRCs, say, must not be lost because a built-in entry serves in its
-/// place.
+/// A name in the file hides all built-in entries of that name, even if the entry in the file is
+/// switched off or has a mistake. Otherwise a built-in entry could serve the name without what the
+/// file says of it, for example an address or CRCs.
 #[derive(Debug, Default)]
 pub struct List {
-    /// The file's and the built-in ones.
+    /// The entries of the file, then the built-in ones that are not hidden.
     fixed: Vec<Candidate>,
-    /// The built-in ones, hidden or not.
+    /// All built-in entries, hidden or not.
     builtin: Vec<Candidate>,
-    /// The names that are in the file.
+    /// The names in the file.
     names_of_file: HashSet<String>,
-    found: OnceLock<Vec<Candidate>>,
+    discovered: OnceLock<Vec<Candidate>>,
     errors: Vec<ListError>,
     file: Option<PathBuf>,
     builtins_off: bool,
 }
 
-/// An entry, and its code when that is linked in.
+/// An entry, and its code if that is linked in.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// The entry.
@@ -102,7 +103,7 @@ pub struct Candidate {
     pub builtin: Option<&'static Builtin>,
 }
 
-/// Something in the registry's sources that could not be used; the rest was.
+/// A part of the registry's sources that could not be used. The rest was used.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     /// The file could not be read.
@@ -110,18 +111,18 @@ pub enum ListError {
     File {
         /// The file.
         path: PathBuf,
-        /// Whether DAT_OVERRIDE named it.
+        /// Whether DAT_OVERRIDE names it.
         overridden: bool,
         /// Why.
         source: std::io::Error,
     },
-    /// DAT_OVERRIDE is there and empty.
+    /// DAT_OVERRIDE is set and empty.
     #[error("DAT_OVERRIDE names no file: it is set and empty; name a registry file, or unset it")]
     EmptyOverride,
     /// An entry has a mistake.
     #[error(transparent)]
     Entry(#[from] ParseError),
-    /// A built-in line has a mistake: an error in the program that contains it.
+    /// A built-in line has a mistake, which is a defect of the program that contains it.
     #[error("built-in entry {0:?}: {1}")]
     Builtin(&'static str, String),
 }
@@ -131,13 +132,13 @@ fn named_by(overridden: bool) -> &'static str {
 }
 
 impl List {
-    /// The entries of this process: the file that DAT_OVERRIDE names, else /etc/dat.conf if it is there, then
-    /// `builtins` unless OPENDAT_BUILTIN is 0.
+    /// The entries of this process: those of the file that DAT_OVERRIDE names, or else of
+    /// /etc/dat.conf if that exists; then `builtins`, unless OPENDAT_BUILTIN is 0.
     pub fn from_environment(builtins: &'static [Builtin]) -> List {
         List::new(variable("DAT_OVERRIDE"), variable("OPENDAT_BUILTIN"), builtins)
     }
 
-    /// As [`List::from_environment`], with the two variables given.
+    /// Like [`List::from_environment`], with explicit values of the two variables.
     pub fn new(
         dat_override: Option<OsString>,
         opendat_builtin: Option<OsString>,
@@ -146,7 +147,8 @@ impl List {
         let mut list = List::default();
         match dat_override {
             Some(path) if path.is_empty() => list.errors.push(ListError::EmptyOverride),
-            // A missing file is an error here, and /etc/dat.conf does not replace it: as in the original.
+            // As in OFED's registry, a missing file is an error, and /etc/dat.conf does not replace
+            // it.
             Some(path) => list.read(Path::new(&path), true),
             None if Path::new(DEFAULT_FILE).exists() => list.read(Path::new(DEFAULT_FILE), false),
             None => {}
@@ -175,7 +177,7 @@ impl List {
         self.names_of_file =
             names.chain(errors.iter().filter_map(|error| error.name.clone())).collect();
         if errors.iter().any(|error| error.name.is_none()) {
-            // Nobody can tell whose mistake it is, so each word of the file may be its name.
+            // The name of the faulty entry is unknown, so each word of the file may be that name.
             let text = String::from_utf8_lossy(&text);
             let words = text.split(|c: char| c.is_whitespace() || "\"'=,#[]{}".contains(c));
             self.names_of_file.extend(words.map(str::to_owned));
@@ -197,37 +199,39 @@ impl List {
                 }
             }
         }
-        let shown = self.builtin.iter().filter(|candidate| !self.is_hidden(candidate));
-        self.fixed.extend(shown.cloned().collect::<Vec<_>>());
+        let visible = self.builtin.iter().filter(|candidate| !self.is_hidden(candidate));
+        self.fixed.extend(visible.cloned().collect::<Vec<_>>());
     }
 
-    /// Whether the file has its name.
+    /// Whether the file has an entry of the same name.
     fn is_hidden(&self, builtin: &Candidate) -> bool {
         self.is_in_file(&builtin.entry.ia_name)
     }
 
-    /// Every entry, unused ones (kernel, `nondefault`) and duplicates too, in the order in which they are tried.
+    /// Every entry in the order in which they are tried, including unused ones (kernel,
+    /// `nondefault`) and duplicates.
     pub fn candidates(&self) -> Vec<&Candidate> {
-        self.fixed.iter().chain(self.found()).collect()
+        self.fixed.iter().chain(self.discovered()).collect()
     }
 
-    /// What the built-in providers find on this host. Who opens an adapter of another name does not wait for it.
-    fn found(&self) -> &[Candidate] {
-        self.found.get_or_init(|| {
+    /// The entries that the built-in providers discover on this host. Discovery runs only if a
+    /// caller needs its result.
+    fn discovered(&self) -> &[Candidate] {
+        self.discovered.get_or_init(|| {
             let entries = |candidate: &Candidate| {
                 let builtin = candidate.builtin?;
-                let entries = builtin.found?().into_iter().map({
+                let entries = builtin.discover?().into_iter().map({
                     let template = candidate.entry.clone();
                     move |(ia_name, ia_params)| Entry { ia_name, ia_params, ..template.clone() }
                 });
                 Some(entries.map(move |entry| Candidate { entry, builtin: Some(builtin) }))
             };
-            let found = self.builtin.iter().filter_map(entries).flatten();
-            found.filter(|candidate| !self.is_hidden(candidate)).collect()
+            let discovered = self.builtin.iter().filter_map(entries).flatten();
+            discovered.filter(|candidate| !self.is_hidden(candidate)).collect()
         })
     }
 
-    /// What could not be read.
+    /// The errors in the sources of the entries.
     pub fn errors(&self) -> &[ListError] {
         &self.errors
     }
@@ -237,27 +241,33 @@ impl List {
         self.file.as_deref()
     }
 
-    /// Whether the file has this name. An entry that is switched off or has a mistake counts, too.
+    /// Whether the file has this name. An entry that is switched off or has a mistake counts too.
     pub(crate) fn is_in_file(&self, name: &str) -> bool {
         self.names_of_file.contains(name)
     }
 
-    /// Whether there are built-in entries that OPENDAT_BUILTIN turned off.
+    /// Whether OPENDAT_BUILTIN turned off built-in entries.
     pub fn builtins_off(&self) -> bool {
         self.builtins_off
     }
 
-    /// As [`List::interfaces`], in the order that suits a consumer of this major version on this host.
-    /// Entries of that version come first. Among these, and among the others, entries that cannot open as far
-    /// as the host knows come last ([`Host::may_open`]). Otherwise the order is that of the registry.
-    /// Consumers ask for a few and take one of these.
+    /// Like [`List::interfaces`], in the best order for a consumer of this major version on this
+    /// host:
+    ///
+    /// 1. Entries of the consumer's major version come before others.
+    /// 2. Within these two groups, entries that cannot be opened as far as the host knows
+    ///    ([`Host::may_open`]) come last.
+    /// 3. Otherwise the order of the registry applies.
+    ///
+    /// The order matters because consumers ask for a few entries and take one of these.
     pub fn interfaces_for(&self, major: u32, host: &Host) -> Vec<&Entry> {
         let mut interfaces = self.interfaces();
         interfaces.sort_by_cached_key(|entry| (entry.api.major != major, !host.may_open(entry)));
         interfaces
     }
 
-    /// What a consumer can open, as `dat_registry_list_providers` tells it: usable entries, duplicates once.
+    /// The entries that a consumer can open, as `dat_registry_list_providers` returns them: usable
+    /// entries, without duplicates.
     pub fn interfaces(&self) -> Vec<&Entry> {
         let mut seen = HashSet::new();
         let mut interfaces = Vec::new();
@@ -269,7 +279,7 @@ impl List {
         interfaces
     }
 
-    /// The names that a consumer can open, each once; those of built-in entries first.
+    /// The names that a consumer can open, without duplicates, those of built-in entries first.
     pub fn names(&self) -> Vec<String> {
         let (builtin, others): (Vec<_>, Vec<_>) =
             self.interfaces().into_iter().partition(|entry| entry.origin == Origin::Builtin);
@@ -278,13 +288,14 @@ impl List {
         names.filter(|name| seen.insert(*name)).cloned().collect()
     }
 
-    /// The entries that fit, in the order to try them: the file's before the built-in ones, and among these
-    /// exact matches before a higher minor version or thread safety that was not asked for.
+    /// The entries that fit, in the order to try them. Entries of the file come before built-in
+    /// ones. Within these, exact matches come before a higher minor version and before thread
+    /// safety that was not requested.
     pub fn find(&self, wanted: &Wanted<'_>) -> Result<Vec<&Candidate>, Mismatch> {
         let is_named = |c: &&Candidate| c.entry.usable() && c.entry.ia_name == wanted.name;
         let mut named: Vec<_> = self.fixed.iter().filter(is_named).collect();
         if named.is_empty() {
-            named = self.found().iter().filter(is_named).collect();
+            named = self.discovered().iter().filter(is_named).collect();
         }
         let mut fitting = wanted.filter(named, |c| Offer::from(&c.entry))?;
         fitting.sort_by_key(|c| {
@@ -294,16 +305,16 @@ impl List {
     }
 }
 
-/// What a consumer asks for in `dat_ia_open`.
+/// What a consumer requests in `dat_ia_open`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted<'a> {
     /// IA name.
     pub name: &'a str,
-    /// API major version; must be equal.
+    /// API major version. The provider's must be equal.
     pub major: u32,
-    /// API minor version; a provider's may be higher (dat_ia_open: "or higher").
+    /// API minor version. The provider's may be higher (dat_ia_open: "or higher").
     pub minor: u32,
-    /// Whether the consumer needs a thread-safe provider; one that does not may get one.
+    /// Whether the consumer needs a thread-safe provider. If not, it may still get one.
     pub threadsafe: bool,
 }
 
@@ -326,10 +337,10 @@ impl Wanted<'_> {
         *offer == Offer { major: self.major, minor: self.minor, threadsafe: self.threadsafe }
     }
 
-    /// Keeps those of equal name that fit, or says what was missing last.
+    /// Keeps the items of equal name that fit. If none is left, returns the check that failed last.
     pub(crate) fn filter<T>(
         &self,
-        mut found: Vec<T>,
+        mut items: Vec<T>,
         offer: impl Fn(&T) -> Offer,
     ) -> Result<Vec<T>, Mismatch> {
         let checks: [(Mismatch, &dyn Fn(Offer) -> bool); 4] = [
@@ -339,25 +350,25 @@ impl Wanted<'_> {
             (Mismatch::ThreadSafety, &|offer| offer.threadsafe || !self.threadsafe),
         ];
         for (mismatch, fits) in checks {
-            found.retain(|item| fits(offer(item)));
-            if found.is_empty() {
+            items.retain(|item| fits(offer(item)));
+            if items.is_empty() {
                 return Err(mismatch);
             }
         }
-        Ok(found)
+        Ok(items)
     }
 }
 
-/// What no entry of the wanted name offers; the subtypes of DAT_PROVIDER_NOT_FOUND.
+/// The property that no entry of the wanted name has: the subtypes of DAT_PROVIDER_NOT_FOUND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mismatch {
-    /// Nothing has this name.
+    /// No entry has this name.
     Name,
-    /// The name is there, for another major version.
+    /// Entries of this name exist only for other major versions.
     Major,
-    /// The major version is there, with a lower minor version.
+    /// Entries of this major version exist only with a lower minor version.
     Minor,
-    /// The version is there, but not thread-safe.
+    /// Entries of this version exist, but none is thread-safe.
     ThreadSafety,
 }
 

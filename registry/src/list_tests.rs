@@ -7,13 +7,13 @@ static BUILTINS: &[Builtin] = &[
         line: "emu u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
         init,
         fini,
-        found: None,
+        discover: None,
     },
     Builtin {
         line: "both u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
         init,
         fini,
-        found: None,
+        discover: None,
     },
 ];
 
@@ -138,19 +138,19 @@ fn builtins_can_be_turned_off() {
     );
 }
 
-/// A provider with an entry for whatever has a device, and one for each of two devices.
+/// A provider with an entry for every device, and one for each of two devices.
 static WITH_DEVICES: &[Builtin] = &[
     Builtin {
         line: "emu u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
         init,
         fini,
-        found: Some(|| panic!("there is no need to look")),
+        discover: Some(|| panic!("there is no need to look")),
     },
     Builtin {
         line: "any u2.0 threadsafe default builtin opendat.0.1 \"first\" \"\"",
         init,
         fini,
-        found: Some(|| {
+        discover: Some(|| {
             ["a", "b"].map(|device| (format!("any-{device}"), device.to_owned())).into()
         }),
     },
@@ -194,8 +194,8 @@ fn an_entry_of_the_file_hides_a_device() {
     assert_eq!(found.iter().map(|c| c.entry.library.as_str()).collect::<Vec<_>>(), ["a.so"]);
 }
 
-/// What the file says of a name must not be lost: also where the entry is switched off or has a mistake,
-/// another adapter of that name would serve on every address and without CRCs.
+/// An entry of the file hides built-in ones of the same name, even if it is switched off or has a
+/// mistake. Otherwise another adapter of that name would serve on every address and without CRCs.
 #[test]
 fn an_entry_of_the_file_hides_what_is_built_in() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -242,7 +242,7 @@ fn an_entry_of_the_file_hides_what_is_built_in() {
         assert!(find("emu").into_iter().flatten().all(|c| c.builtin.is_none()), "{table}");
         assert!(find("both").is_ok(), "{table}");
     }
-    // Entries of kernels are not ours to heed.
+    // A kernel entry hides nothing.
     let path = directory.path().join("dat.conf");
     fs::write(&path, "emu k1.2 nonthreadsafe default e.ko a.1.0 \"\" \"\"").expect("written");
     let list = List::new(Some(path.into()), None, BUILTINS);
@@ -266,7 +266,7 @@ fn only_a_regular_file_is_a_registry() {
     }
 }
 
-/// A hundred thousand entries, of one name and of many: looking each up among all others would take minutes.
+/// A hundred thousand entries, of one name and of many. A quadratic search would take minutes.
 #[test]
 fn many_entries_are_read_and_listed_in_linear_time() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -286,7 +286,7 @@ fn many_entries_are_read_and_listed_in_linear_time() {
     }
 }
 
-/// Programs ask for as many as they have room for.
+/// Programs request as many entries as their buffer holds.
 #[test]
 fn a_consumer_of_one_version_is_told_of_its_own_entries_first() {
     let dir = tempfile::tempdir().expect("a directory");

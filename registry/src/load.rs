@@ -1,4 +1,4 @@
-//! Providers in memory: loaded and initialised for their first IA, finished and unloaded after their last.
+//! Loads and initialises a provider for its first IA; finalises and unloads it after its last.
 
 use std::ffi::{CString, c_char, c_void};
 use std::mem::ManuallyDrop;
@@ -9,58 +9,59 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::abi;
 use crate::dynamic::{self, Interface, Table};
-use crate::entry::{Entry, Shown};
+use crate::entry::{Entry, Excerpt};
 use crate::list::Candidate;
-use crate::report::{About, say};
+use crate::report::{Category, log};
 
-/// Why the provider of an entry could not be brought in.
+/// Why the provider of an entry could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// `dlopen` refused; its own words.
-    #[error("{}", Shown(.0))]
+    /// `dlopen` failed; its message.
+    #[error("{}", Excerpt(.0))]
     Open(String),
-    /// The library lacks a function that every provider has.
-    #[error("not a DAT provider: {}", Shown(.0))]
+    /// The library lacks a function that every provider must have.
+    #[error("not a DAT provider: {}", Excerpt(.0))]
     Symbol(String),
-    /// `dat_provider_init` came back and had registered nothing under the entry's key.
+    /// `dat_provider_init` returned without registering the entry's key. The second field is a
+    /// hint.
     #[error("its dat_provider_init did not register {0}{1}")]
-    Silent(String, String),
-    /// The IA parameters contain a NUL, which C cannot be handed.
+    NotRegistered(String, String),
+    /// The IA parameters contain a NUL, so they cannot be passed to C.
     #[error("the IA parameters contain a NUL")]
     Parameters,
 }
 
 impl LoadError {
-    /// Whether the library cannot be loaded. For any other reason the next entry of the name is not tried.
+    /// Whether the library cannot be loaded. Only then is the next entry of the name tried.
     pub(crate) fn is_not_loaded(&self) -> bool {
         matches!(self, LoadError::Open(_))
     }
 
-    /// What to do about it, where that is known.
+    /// What the user can do about it, if that is known.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             LoadError::Open(why) if why.contains("cannot open shared object file") => {
-                Some("install what it belongs to, or give its full path in the entry")
+                Some("install the package that contains it, or give its full path in the entry")
             }
             LoadError::Open(_) | LoadError::Symbol(_) => {
                 Some("the entry must name the library of a provider, built for this machine")
             }
-            LoadError::Silent(..) | LoadError::Parameters => None,
+            LoadError::NotRegistered(..) | LoadError::Parameters => None,
         }
     }
 }
 
-/// A provider that stays loaded as long as this value exists.
+/// A reference to a provider. The provider stays loaded as long as a reference exists.
 #[derive(Debug)]
 pub(crate) struct Provider {
     pub(crate) table: Table,
     pub(crate) interface: Interface,
-    /// Which of the loaded; `None` for one that this registry did not load.
+    /// The number of the loaded provider. `None` for a provider that this registry did not load.
     id: Option<u64>,
 }
 
 impl Provider {
-    /// A provider that registered itself and that its owner keeps loaded.
+    /// A provider that registered itself and module_of owner keeps it loaded.
     pub(crate) fn foreign(table: Table, interface: Interface) -> Provider {
         Provider { table, interface, id: None }
     }
@@ -68,30 +69,30 @@ impl Provider {
 
 struct Loaded {
     id: u64,
-    uses: usize,
-    key: Key,
+    use_count: usize,
+    key: ProviderKey,
     table: Table,
     info: DAT_PROVIDER_INFO,
-    /// Some vendors' libraries have none; the registries of others load them, too.
+    /// Some vendors' libraries have no such function, and the registries of others load them too.
     fini: Option<DAT_PROVIDER_FINI_FUNC>,
     /// `None` for a built-in provider.
     library: Option<Library>,
 }
 
-/// What makes two entries share one initialised provider.
+/// Two entries with equal keys share one initialised provider.
 #[derive(Clone, PartialEq, Eq)]
-struct Key {
+struct ProviderKey {
     interface: Interface,
     library: String,
     ia_params: String,
-    /// Address of the built-in entry, 0 for a library.
+    /// The address of the built-in entry; 0 for a library.
     builtin: usize,
 }
 
-impl Key {
-    fn new(candidate: &Candidate) -> Key {
+impl ProviderKey {
+    fn new(candidate: &Candidate) -> ProviderKey {
         let Entry { ia_name, api, threadsafe, library, ia_params, .. } = &candidate.entry;
-        Key {
+        ProviderKey {
             interface: Interface {
                 name: ia_name.clone(),
                 major: api.major,
@@ -111,19 +112,20 @@ struct Providers {
     last_id: u64,
 }
 
-/// Held over load, init, fini and unload, so that these never overlap. A provider must not open an IA from its
-/// `dat_provider_init` or `dat_provider_fini`, nor does any.
+/// Locks the table of loaded providers. The lock is held during load, init, fini and unload, so
+/// that these never overlap. Consequently a provider must not open an IA from its
+/// `dat_provider_init` or `dat_provider_fini`; none does.
 fn providers() -> MutexGuard<'static, Providers> {
     static PROVIDERS: Mutex<Providers> = Mutex::new(Providers { loaded: Vec::new(), last_id: 0 });
     PROVIDERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Brings in the provider of an entry, or counts one more use of it.
+/// Loads the provider of an entry, or counts one more use of it.
 pub(crate) fn acquire(candidate: &Candidate) -> Result<Provider, LoadError> {
-    let key = Key::new(candidate);
+    let key = ProviderKey::new(candidate);
     let mut providers = providers();
     if let Some(loaded) = providers.loaded.iter_mut().find(|loaded| loaded.key == key) {
-        loaded.uses += 1;
+        loaded.use_count += 1;
         return Ok(Provider { table: loaded.table, interface: key.interface, id: Some(loaded.id) });
     }
     providers.last_id += 1;
@@ -135,7 +137,7 @@ pub(crate) fn acquire(candidate: &Candidate) -> Result<Provider, LoadError> {
     Ok(provider)
 }
 
-fn load(candidate: &Candidate, key: Key, id: u64) -> Result<Loaded, LoadError> {
+fn load(candidate: &Candidate, key: ProviderKey, id: u64) -> Result<Loaded, LoadError> {
     let entry = &candidate.entry;
     let ia_params = CString::new(entry.ia_params.as_str()).map_err(|_| LoadError::Parameters)?;
     let (init, fini, library) = match candidate.builtin {
@@ -145,37 +147,42 @@ fn load(candidate: &Candidate, key: Key, id: u64) -> Result<Loaded, LoadError> {
 
     let info = key.interface.to_c();
     let serial = dynamic::serial();
-    say(About::Library, format_args!("{}: starting {}", entry.origin, entry.library));
-    // SAFETY: the provider's own function, with a complete info and a NUL-terminated string, both alive for the
-    // call; providers copy what they keep.
+    log(Category::Library, format_args!("{}: starting {}", entry.origin, entry.library));
+    // SAFETY: this calls the provider's function with a complete info and a NUL-terminated string.
+    // Both live for the duration of the call; providers copy what they keep.
     unsafe { init(&info, ia_params.as_ptr()) };
     let Some(table) = dynamic::registered_since(&key.interface, serial) else {
         if let Some(fini) = fini {
-            // SAFETY: every init is followed by its fini, whatever it did.
+            // SAFETY: every init is followed by its fini, whatever the init did.
             unsafe { fini(&info) };
         }
         let Interface { name, major, minor, .. } = &key.interface;
-        return Err(LoadError::Silent(format!("{name} for u{major}.{minor}"), other_registry()));
+        return Err(LoadError::NotRegistered(
+            format!("{name} for u{major}.{minor}"),
+            other_registry_hint(),
+        ));
     };
-    Ok(Loaded { id, uses: 1, key, table, info, fini, library })
+    Ok(Loaded { id, use_count: 1, key, table, info, fini, library })
 }
 
-/// Loads a library, looks for the function that every provider has, calls none of them, and unloads it: for checks, in a process
-/// that the library may end.
+/// Checks a provider library without calling its functions: loads it, looks for the function that
+/// every provider must have, and unloads it. The library's constructors may end the calling
+/// process.
 ///
 /// # Errors
 ///
-/// It does not load, or is no provider.
-pub fn inspect(library: &str) -> Result<(), LoadError> {
+/// The library cannot be loaded, or is not a provider.
+pub fn check_loads(library: &str) -> Result<(), LoadError> {
     open_provider(library).map(drop)
 }
 
-/// Starts the provider of an entry and ends it again, in a process that it may end: whether it registers what the entry says.
+/// Checks that the provider of an entry registers what the entry says: initialises and finalises
+/// it. The provider may end the calling process.
 ///
 /// # Errors
 ///
-/// As [`inspect`]; it registers nothing under the entry's name and version.
-pub fn start(entry: &Entry) -> Result<(), LoadError> {
+/// As for [`check_loads`], or the provider registers nothing under the entry's name and version.
+pub fn check_starts(entry: &Entry) -> Result<(), LoadError> {
     acquire(&Candidate { entry: entry.clone(), builtin: None }).map(drop)
 }
 
@@ -183,8 +190,8 @@ type Functions = (DAT_PROVIDER_INIT_FUNC, Option<DAT_PROVIDER_FINI_FUNC>, Option
 
 fn open_provider(name: &str) -> Result<Functions, LoadError> {
     let library = open_library(name)?;
-    // SAFETY: a library that a registry file names as DAT provider exports these functions with these signatures; nothing could
-    // check it. The second may be missing.
+    // SAFETY: a library that a registry file names as a DAT provider must export these functions
+    // with these signatures; nothing could check that. The second function may be missing.
     let (init, fini) = unsafe {
         (
             symbol::<DAT_PROVIDER_INIT_FUNC>(&library, DAT_PROVIDER_INIT_FUNC_STR)?,
@@ -195,72 +202,74 @@ fn open_provider(name: &str) -> Result<Functions, LoadError> {
 }
 
 fn open_library(name: &str) -> Result<Library, LoadError> {
-    become_global();
-    say(About::Library, format_args!("loading {name}"));
-    // SAFETY: loading runs the library's constructors: what the registry file asks for.
-    // RTLD_GLOBAL because providers are written for it: some load further libraries that look for their symbols.
+    promote_to_global_scope();
+    log(Category::Library, format_args!("loading {name}"));
+    // SAFETY: loading runs the library's constructors, as the registry file requests. RTLD_GLOBAL
+    // is needed because some providers load further libraries that look for their symbols.
     unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }
         .map_err(|error| LoadError::Open(reason(&error)))
 }
 
-/// What the dynamic linker said; the error itself only names the function that failed.
+/// The dynamic linker's message. The error itself names only the function that failed.
 fn reason(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// # Safety
 ///
-/// `T` is the type of the function of that name.
+/// `T` must be the type of the function of that name.
 unsafe fn symbol<T: Copy>(library: &Library, name: &std::ffi::CStr) -> Result<T, LoadError> {
-    // SAFETY: the type, as the caller says.
+    // SAFETY: the caller guarantees the type.
     match unsafe { library.get::<T>(name) } {
         Ok(symbol) => Ok(*symbol),
         Err(error) => Err(LoadError::Symbol(reason(&error))),
     }
 }
 
-/// Puts the library that contains this code into the global scope.
+/// Moves the library that contains this code into the global scope.
 ///
-/// Providers are not linked with a registry; they find `dat_registry_add_provider` and its kin in the global scope
-/// when they are loaded. An application that opened us RTLD_LOCAL (as plug-in systems do) would break that.
-fn become_global() {
+/// Providers are not linked with a registry. They find `dat_registry_add_provider` and the other
+/// functions in the global scope when they are loaded. Without this call they would not find them
+/// in an application that opened this library with RTLD_LOCAL, as plug-in systems do.
+fn promote_to_global_scope() {
     static DONE: OnceLock<Option<ManuallyDrop<Library>>> = OnceLock::new();
     DONE.get_or_init(|| {
-        let (path, _) = whose(abi::add_provider as *const c_void)?;
-        // SAFETY: nothing is loaded: RTLD_NOLOAD changes the scope of what is there. A program, as opposed to a
-        // library, cannot be named here, and need not be: dlopen refuses, and that is ignored.
+        let (path, _) = module_of(abi::add_provider as *const c_void)?;
+        // SAFETY: RTLD_NOLOAD loads nothing and only changes the scope of a loaded library. If this
+        // code is in the program itself, dlopen fails; that is ignored because a program's symbols
+        // are global already.
         let library =
             unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL | libc::RTLD_NOLOAD) }
                 .ok()?;
-        // Kept open: what is in the global scope has to stay.
+        // The library stays open because it must stay in the global scope.
         Some(ManuallyDrop::new(library))
     });
 }
 
-/// The file that contains an address, and where it is loaded.
-fn whose(address: *const c_void) -> Option<(std::ffi::OsString, *mut c_void)> {
+/// The loaded file that contains an address, and its load address.
+fn module_of(address: *const c_void) -> Option<(std::ffi::OsString, *mut c_void)> {
     use std::os::unix::ffi::OsStringExt;
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: dladdr takes any address and fills in what it is given.
+    // SAFETY: dladdr accepts any address and fills in the structure.
     let info = unsafe {
         if libc::dladdr(address, info.as_mut_ptr()) == 0 {
             return None;
         }
         info.assume_init()
     };
-    // SAFETY: dladdr answered with the name of a loaded file, which lives as long as that is loaded.
+    // SAFETY: dladdr returned the name of a loaded file, which lives as long as the file is loaded.
     let name = unsafe { std::ffi::CStr::from_ptr(info.dli_fname) };
     Some((std::ffi::OsString::from_vec(name.to_bytes().to_vec()), info.dli_fbase))
 }
 
-/// A hint for a provider that registered elsewhere, or nowhere.
-fn other_registry() -> String {
-    // SAFETY: a lookup by name.
+/// A hint for a provider that registered with another registry, or nowhere.
+fn other_registry_hint() -> String {
+    // SAFETY: dlsym only looks up a name.
     let found = unsafe {
         libc::dlsym(libc::RTLD_DEFAULT, c"dat_registry_add_provider".as_ptr().cast::<c_char>())
     };
-    let ours = whose(abi::add_provider as *const c_void).map(|(_, base)| base);
-    match whose(found) {
+    let ours = module_of(abi::add_provider as *const c_void).map(|(_, base)| base);
+    match module_of(found) {
         None => "; this program does not export dat_registry_add_provider".into(),
         Some((file, base)) if Some(base) != ours => {
             format!("; {} comes first in this process with its own registry", file.display())
@@ -276,8 +285,8 @@ impl Drop for Provider {
         let Some(index) = providers.loaded.iter().position(|loaded| loaded.id == id) else {
             return;
         };
-        providers.loaded[index].uses -= 1;
-        if providers.loaded[index].uses == 0 {
+        providers.loaded[index].use_count -= 1;
+        if providers.loaded[index].use_count == 0 {
             let loaded = providers.loaded.swap_remove(index);
             unload(loaded);
         }
@@ -285,18 +294,21 @@ impl Drop for Provider {
 }
 
 fn unload(loaded: Loaded) {
-    say(About::Library, format_args!("finishing {}", loaded.key.library));
+    log(Category::Library, format_args!("finishing {}", loaded.key.library));
     if let Some(fini) = loaded.fini {
-        // SAFETY: the provider's own function, once after its init, with no IA of it open.
+        // SAFETY: this calls the provider's function once after its init, when no IA of it is open.
         unsafe { fini(&loaded.info) };
     }
-    // One that forgot to unregister would leave a table that is about to be unmapped.
+    // A provider that did not unregister would leave a table that is about to be unmapped.
     if dynamic::remove(loaded.table, &loaded.key.interface).is_ok() {
-        say(About::Library, format_args!("{} had not unregistered", loaded.key.library));
+        log(Category::Library, format_args!("{} had not unregistered", loaded.key.library));
     }
     if let Some(library) = loaded.library
         && let Err(error) = library.close()
     {
-        say(About::Library, format_args!("unloading {}: {}", loaded.key.library, reason(&error)));
+        log(
+            Category::Library,
+            format_args!("unloading {}: {}", loaded.key.library, reason(&error)),
+        );
     }
 }

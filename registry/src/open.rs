@@ -1,4 +1,4 @@
-//! Opening an IA: from a name to an open adapter, trying entry after entry, keeping each reason.
+//! Opens an IA by name: tries entry after entry and keeps the reason of each failure.
 
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -9,31 +9,32 @@ use crate::dynamic::{self, Table};
 use crate::entry::Origin;
 use crate::list::{Builtin, Candidate, List, Mismatch, Wanted};
 use crate::load::{self, Provider};
-use crate::open_error::{Attempt, OpenError, Why};
-use crate::report::{About, say};
+use crate::open_error::{Attempt, OpenError, OpenFailure};
+use crate::report::{Category, log};
 use crate::status::{Status, in_version};
 use crate::{handle, ia};
 
-/// Of the mistakes in the registry's sources, so many are told.
-const MISTAKES: usize = 8;
+/// How many errors in the registry's sources are reported.
+const MAX_REPORTED_ERRORS: usize = 8;
 
-/// The registry of a program or library: its entries, read when first needed, and its built-in providers.
+/// The registry of a program or library: its entries, read when first needed, and its built-in
+/// providers.
 ///
-/// What registered itself, and which IAs are open, is one for the whole process.
+/// The registered providers and the open IAs are global to the process.
 #[derive(Debug)]
 pub struct Registry {
     builtins: &'static [Builtin],
     list: OnceLock<List>,
 }
 
-/// What `dat_ia_open` is given.
+/// The arguments of `dat_ia_open`.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// Name, version, thread safety.
     pub wanted: Wanted<'a>,
-    /// Least length of the asynchronous EVD's queue, in events; for the provider.
+    /// Minimum queue length of the asynchronous EVD, in events. Passed to the provider.
     pub async_evd_qlen: DAT_COUNT,
-    /// In: DAT_HANDLE_NULL for a new asynchronous EVD, or one to share. Out: the IA's.
+    /// The asynchronous EVD to share, or DAT_HANDLE_NULL for a new one.
     pub async_evd: DAT_EVD_HANDLE,
 }
 
@@ -42,16 +43,17 @@ pub struct Request<'a> {
 pub struct Opened {
     /// The consumer's handle: a small integer.
     pub ia: DAT_IA_HANDLE,
-    /// The provider's handle: what its functions take.
+    /// The provider's handle, which the provider's functions take.
     pub provider_ia: DAT_IA_HANDLE,
-    /// The provider's functions; valid until [`close`](crate::close).
+    /// The provider's functions. Valid until [`close`](crate::close).
     pub table: *const DAT_PROVIDER,
     /// The asynchronous EVD of the IA.
     pub async_evd: DAT_EVD_HANDLE,
 }
 
 impl Registry {
-    /// A registry that reads the entries of the environment ([`List::from_environment`]) when first used.
+    /// A registry that reads the entries of the environment ([`List::from_environment`]) on first
+    /// use.
     pub const fn new(builtins: &'static [Builtin]) -> Registry {
         Registry { builtins, list: OnceLock::new() }
     }
@@ -61,18 +63,18 @@ impl Registry {
         Registry { builtins: &[], list: OnceLock::from(list) }
     }
 
-    /// The entries; mistakes in their sources are reported once, when they are read.
+    /// The entries. Errors in their sources are reported once, when they are read.
     pub fn list(&self) -> &List {
         self.list.get_or_init(|| {
             let list = List::from_environment(self.builtins);
-            for error in list.errors().iter().take(MISTAKES) {
-                say(About::Error, error);
+            for error in list.errors().iter().take(MAX_REPORTED_ERRORS) {
+                log(Category::Error, error);
             }
             if let (Some(more @ 1..), Some(file)) =
-                (list.errors().len().checked_sub(MISTAKES), list.file())
+                (list.errors().len().checked_sub(MAX_REPORTED_ERRORS), list.file())
             {
-                say(
-                    About::Error,
+                log(
+                    Category::Error,
                     format_args!("{more} more mistakes: `dat check {}` shows them", file.display()),
                 );
             }
@@ -80,14 +82,15 @@ impl Registry {
         })
     }
 
-    /// Opens an IA. The fitting entries are tried in order until the library of one can be loaded; the answer
-    /// of its provider is final. So an adapter that refuses its parameters is not replaced by another one
-    /// with other parameters.
+    /// Opens an IA. The fitting entries are tried in order until the library of one can be loaded.
+    /// The result of that provider is final: if an adapter rejects its parameters, no other adapter
+    /// with other parameters replaces it.
     ///
     /// # Errors
     ///
-    /// [`OpenError`] holds the status for the consumer and every attempt with its reason. It is also reported
-    /// ([`report`](crate::report)); attempts before one that succeeds are reported as library messages only.
+    /// [`OpenError`] holds the status for the consumer and every attempt with its reason. The error
+    /// is also reported ([`report`](crate::report)). If a later attempt succeeds, the failed ones
+    /// are reported as registry messages only.
     pub fn open(&self, request: &Request<'_>) -> Result<Opened, OpenError> {
         let (candidates, mismatch) = match self.list().find(&request.wanted) {
             Ok(candidates) => (candidates, None),
@@ -100,9 +103,10 @@ impl Registry {
                     self.report_success(request, &attempts);
                     return Ok(opened);
                 }
-                Err(why) => {
-                    let is_last = !matches!(&why, Why::NotLoaded(error) if error.is_not_loaded());
-                    let attempt = Attempt::new(&candidate.entry, why);
+                Err(failure) => {
+                    let is_last =
+                        !matches!(&failure, OpenFailure::NotLoaded(error) if error.is_not_loaded());
+                    let attempt = Attempt::new(&candidate.entry, failure);
                     // Entries that differ in thread safety alone.
                     if attempts.last() != Some(&attempt) {
                         attempts.push(attempt);
@@ -124,22 +128,22 @@ impl Registry {
         Err(self.failure(request, mismatch, attempts))
     }
 
-    /// A name that only a provider registered by the program itself has.
+    /// Opens an IA of a provider that the program itself registered, for names without an entry.
     fn open_registered(&self, request: &Request<'_>) -> Option<Result<Opened, Attempt>> {
         let (table, interface) = dynamic::find(&request.wanted).ok()?.into_iter().next()?;
         let attempt = |status| Attempt {
             origin: Origin::Program,
             library: String::new(),
             ia_params: String::new(),
-            why: Why::Refused(status),
+            failure: OpenFailure::Refused(status),
         };
         Some(open_with(Provider::foreign(table, interface), request).map_err(attempt))
     }
 
     fn report_success(&self, request: &Request<'_>, failed: &[Attempt]) {
         for attempt in failed {
-            say(
-                About::StaticRegistry,
+            log(
+                Category::StaticRegistry,
                 format_args!("{}: {attempt}; the next entry opened", request.wanted.name),
             );
         }
@@ -152,27 +156,28 @@ impl Registry {
         attempts: Vec<Attempt>,
     ) -> OpenError {
         let error = OpenError::new(&request.wanted, mismatch, attempts, self.list());
-        say(About::Error, &error);
+        log(Category::Error, &error);
         error
     }
 }
 
-/// Opens an IA of one entry, whatever others there are of its name, and reports nothing: for listings and checks.
+/// Opens an IA of this entry, regardless of other entries of the same name, and reports nothing.
+/// For listings and checks.
 ///
 /// # Errors
 ///
-/// Why the entry does not open.
-pub fn open_candidate(candidate: &Candidate, request: &Request<'_>) -> Result<Opened, Why> {
-    let provider = load::acquire(candidate).map_err(Why::NotLoaded)?;
-    open_with(provider, request).map_err(Why::Refused)
+/// Returns why the entry does not open.
+pub fn open_candidate(candidate: &Candidate, request: &Request<'_>) -> Result<Opened, OpenFailure> {
+    let provider = load::acquire(candidate).map_err(OpenFailure::NotLoaded)?;
+    open_with(provider, request).map_err(OpenFailure::Refused)
 }
 
-/// Opens an IA of a provider that is in memory; the provider goes again where that fails. The word of the table that is
+/// Opens an IA of a loaded provider and releases the provider if that fails. The only table word
 /// used, `ia_open_func`, is the same in every version.
 fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status> {
     let major = provider.interface.major;
     let Table(table) = provider.table;
-    // The name of the entry, as the provider registered it.
+    // This is the name under which the provider registered.
     let name = provider.interface.to_c().ia_name;
     // SAFETY: `provider` keeps the table in memory.
     let Some(open) = (unsafe { (*table).ia_open_func }) else {
@@ -181,30 +186,32 @@ fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status
     };
     let mut async_evd = request.async_evd;
     let mut provider_ia = DAT_HANDLE_NULL;
-    // SAFETY: the provider's own function; the name is NUL-terminated and the out arguments are writable. Providers
-    // take the name without const but only read it.
+    // SAFETY: the name is NUL-terminated and the out arguments are writable. Providers take the
+    // name without const but only read it.
     let status = unsafe {
         open(name.as_ptr().cast_mut(), request.async_evd_qlen, &mut async_evd, &mut provider_ia)
     };
     if status != DAT_SUCCESS {
         return Err(Status { word: status, major });
     }
-    let (ia, of_ia) = ia::enter(provider_ia, provider);
-    let Table(table) = of_ia;
-    // uDAPL 1.2 has no extensions, and another structure to ask for.
-    // SAFETY: as above, with the handle that the provider just gave.
+    let (ia, ia_table) = ia::insert(provider_ia, provider);
+    let Table(table) = ia_table;
+    // uDAPL 1.2 has no extensions, and its query fills in another structure. SAFETY: the provider
+    // is loaded, and it has just returned this handle.
     if major >= 2 && unsafe { supports_extensions(table, provider_ia) } {
-        handle::set_extended(of_ia);
+        handle::set_has_extensions(ia_table);
     }
     Ok(Opened { ia, provider_ia, table, async_evd })
 }
 
 /// # Safety
 ///
-/// `provider_ia` is an open IA of the provider whose table, of uDAPL 2.0, this is.
+/// `provider_ia` must be an open IA of a uDAPL 2.0 provider, and `table` the table of that
+/// provider.
 unsafe fn supports_extensions(table: *const DAT_PROVIDER, provider_ia: DAT_IA_HANDLE) -> bool {
     let mut attr = DAT_IA_ATTR::zeroed();
-    // SAFETY: the provider's own function and handle; with an empty mask and null it fills in no provider attributes.
+    // SAFETY: this calls the provider's function with its own handle. With an empty mask and null
+    // it fills in no provider attributes.
     let status = unsafe {
         (*table)
             .ia_query_func

@@ -1,10 +1,10 @@
-//! Why no IA was opened: every attempt with its reason, and the names there are.
+//! The error of a failed open: every attempt with its reason, and the names that exist.
 
 use std::fmt;
 
 use dat_sys::*;
 
-use crate::entry::{Entry, Origin, Shown};
+use crate::entry::{Entry, Excerpt, Origin};
 use crate::list::{List, Mismatch, Wanted};
 use crate::load::LoadError;
 use crate::status::{Status, in_version};
@@ -12,24 +12,25 @@ use crate::status::{Status, in_version};
 /// Why no IA was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenError {
-    /// The name asked for.
+    /// The requested name.
     pub name: String,
-    /// The API major version asked for.
+    /// The requested API major version.
     pub major: u32,
-    /// The API minor version asked for.
+    /// The requested API minor version.
     pub minor: u32,
-    /// Whether thread safety was asked for.
+    /// Whether thread safety was requested.
     pub threadsafe: bool,
-    /// What no entry offers; `None` when entries were tried.
+    /// The property that no entry has; `None` if entries were tried.
     pub mismatch: Option<Mismatch>,
-    /// Every entry that was tried, in order. Built-in entries that differ in thread safety alone and failed for the
-    /// same reason count as one.
+    /// Every entry that was tried, in order. Built-in entries that differ only in thread safety and
+    /// failed for the same reason count as one.
     pub attempts: Vec<Attempt>,
-    /// The names that the registry has, those of built-in entries first.
+    /// The names in the registry, those of built-in entries first.
     known: Box<[String]>,
-    /// What the entries of the name offer, and where they are.
+    /// The versions that the entries of the name offer, and their origins.
     offered: Box<[String]>,
-    /// Whether the registry file has the name. An entry that is switched off or has a mistake counts, too.
+    /// Whether the registry file has the name. An entry that is switched off or has a mistake
+    /// counts too.
     in_file: bool,
     /// The registry file.
     file: Option<String>,
@@ -47,24 +48,24 @@ pub struct Attempt {
     /// Its IA parameters.
     pub ia_params: String,
     /// Why it did not open.
-    pub why: Why,
+    pub failure: OpenFailure,
 }
 
 /// Why an entry did not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Its provider could not be brought in.
+pub enum OpenFailure {
+    /// Its provider could not be loaded.
     NotLoaded(LoadError),
-    /// Its provider was asked and refused, with this status.
+    /// Its provider returned this status from `dat_ia_open`.
     Refused(Status),
 }
 
-/// From here on a name may be a slip of another, of 1.
-const ALIKE: f64 = 0.85;
-/// Of the entries that were tried, so many are shown.
-const ATTEMPTS: usize = 8;
-/// A list of names is cut to so many.
-const NAMES: usize = 8;
+/// Similarity, from 0 to 1, above which a known name is suggested in place of an unknown one.
+const MIN_SIMILARITY: f64 = 0.85;
+/// How many attempts a message shows.
+const MAX_SHOWN_ATTEMPTS: usize = 8;
+/// How many names a message shows.
+const MAX_SHOWN_NAMES: usize = 8;
 
 impl OpenError {
     pub(crate) fn new(
@@ -94,22 +95,22 @@ impl OpenError {
         }
     }
 
-    /// The known name that is most like the one asked for, if one is.
-    fn alike(&self) -> Option<&str> {
-        let likeness = |known: &str| strsim::jaro_winkler(known, &self.name);
-        let known = self.known.iter().map(|known| (likeness(known), known.as_str()));
+    /// The known name that is most similar to the requested one, if any is similar enough.
+    fn similar_name(&self) -> Option<&str> {
+        let similarity = |known: &str| strsim::jaro_winkler(known, &self.name);
+        let known = self.known.iter().map(|known| (similarity(known), known.as_str()));
         known
-            .filter(|(likeness, _)| *likeness > ALIKE)
+            .filter(|(similarity, _)| *similarity > MIN_SIMILARITY)
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .map(|(_, known)| known)
     }
 
-    /// The status for the consumer: what the first provider that was asked said, else DAT_PROVIDER_NOT_FOUND with the
-    /// subtype of what is missing, in the numbers of the version asked for.
+    /// The status for the consumer, in the numbers of the requested version: the first status that
+    /// a provider returned, or else DAT_PROVIDER_NOT_FOUND with the subtype of what is missing.
     pub fn status(&self) -> DAT_RETURN {
-        let refused = self.attempts.iter().find_map(|attempt| match attempt.why {
-            Why::Refused(status) => Some(status.word),
-            Why::NotLoaded(_) => None,
+        let refused = self.attempts.iter().find_map(|attempt| match attempt.failure {
+            OpenFailure::Refused(status) => Some(status.word),
+            OpenFailure::NotLoaded(_) => None,
         });
         let subtype = match self.mismatch {
             None | Some(Mismatch::Name) => DAT_NAME_NOT_REGISTERED,
@@ -127,9 +128,9 @@ fn offer(entry: &Entry) -> String {
 }
 
 impl Attempt {
-    pub(crate) fn new(entry: &Entry, why: Why) -> Attempt {
+    pub(crate) fn new(entry: &Entry, failure: OpenFailure) -> Attempt {
         let Entry { origin, library, ia_params, .. } = entry.clone();
-        Attempt { origin, library, ia_params, why }
+        Attempt { origin, library, ia_params, failure }
     }
 }
 
@@ -143,27 +144,29 @@ impl fmt::Display for OpenError {
         if let Some(mismatch) = self.mismatch {
             if mismatch == Mismatch::Name && self.in_file {
                 f.write_str(
-                    ": the registry file has this name, but its entry is switched off or has a mistake",
+                    ": the registry file has this name, but its entry is switched off or has a \
+                     mistake",
                 )?;
             } else {
                 write!(f, ": {mismatch}")?;
             }
             if mismatch == Mismatch::Name && !self.in_file {
-                if let Some(alike) = self.alike() {
-                    write!(f, " (did you mean {alike}?)")?;
+                if let Some(similar_name) = self.similar_name() {
+                    write!(f, " (did you mean {similar_name}?)")?;
                 }
-                let shown = self.known.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
+                let shown =
+                    self.known.iter().take(MAX_SHOWN_NAMES).cloned().collect::<Vec<_>>().join(", ");
                 match self.known.len() {
                     0 => f.write_str("; none are known")?,
-                    1..=NAMES => write!(f, "; known are {shown}")?,
-                    many => write!(f, "; known are {shown} and {} more", many - NAMES)?,
+                    1..=MAX_SHOWN_NAMES => write!(f, "; known are {shown}")?,
+                    many => write!(f, "; known are {shown} and {} more", many - MAX_SHOWN_NAMES)?,
                 }
             }
             if !self.offered.is_empty() {
-                let offered = &self.offered[..self.offered.len().min(NAMES)];
+                let offered = &self.offered[..self.offered.len().min(MAX_SHOWN_NAMES)];
                 write!(f, "; there is {}", offered.join(", "))?;
             }
-            if let Some(more @ 1..) = self.offered.len().checked_sub(NAMES) {
+            if let Some(more @ 1..) = self.offered.len().checked_sub(MAX_SHOWN_NAMES) {
                 write!(f, " and {more} more")?;
             }
             let file = self.file.as_deref().unwrap_or("none");
@@ -174,10 +177,10 @@ impl fmt::Display for OpenError {
             };
             write!(f, " (registry file: {file}{off})")?;
         }
-        for attempt in self.attempts.iter().take(ATTEMPTS) {
+        for attempt in self.attempts.iter().take(MAX_SHOWN_ATTEMPTS) {
             write!(f, "\n    {attempt}")?;
         }
-        if let Some(more @ 1..) = self.attempts.len().checked_sub(ATTEMPTS) {
+        if let Some(more @ 1..) = self.attempts.len().checked_sub(MAX_SHOWN_ATTEMPTS) {
             write!(f, "\n    and {more} more entries of this name")?;
         }
         Ok(())
@@ -186,25 +189,25 @@ impl fmt::Display for OpenError {
 
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Attempt { origin, library, ia_params, why } = self;
+        let Attempt { origin, library, ia_params, failure } = self;
         match origin {
             Origin::File { .. } => {
-                write!(f, "{origin}: {} {:?}: {why}", Shown(library), Shown(ia_params))
+                write!(f, "{origin}: {} {:?}: {failure}", Excerpt(library), Excerpt(ia_params))
             }
-            _ if ia_params.is_empty() => write!(f, "{origin}: {why}"),
-            _ => write!(f, "{origin} {:?}: {why}", Shown(ia_params)),
+            _ if ia_params.is_empty() => write!(f, "{origin}: {failure}"),
+            _ => write!(f, "{origin} {:?}: {failure}", Excerpt(ia_params)),
         }
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for OpenFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::NotLoaded(error) => match error.remedy() {
+            OpenFailure::NotLoaded(error) => match error.remedy() {
                 Some(remedy) => write!(f, "{error}; {remedy}"),
                 None => error.fmt(f),
             },
-            Why::Refused(status) => {
+            OpenFailure::Refused(status) => {
                 write!(f, "the provider's dat_ia_open answered {:#010x} ({status})", status.word)
             }
         }

@@ -1,4 +1,5 @@
-//! Providers that are in memory for a query without an open IA (dat_extension_op with an open or close operation).
+//! Providers that stay loaded for queries without an open IA (dat_extension_op with an open or
+//! close operation).
 
 use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,17 +17,18 @@ fn queried() -> MutexGuard<'static, Vec<Provider>> {
 }
 
 impl Registry {
-    /// Brings in the provider of a name, if need be, and calls its extension function with the name as handle; the
-    /// provider stays until [`close_query`]. Entries are those for uDAPL 2.0.
+    /// Loads the provider of a name if needed and calls its extension function with the name in
+    /// place of a handle. The provider stays loaded until [`close_query`]. Only uDAPL 2.0 entries
+    /// are used.
     ///
     /// # Safety
     ///
-    /// `args` is a live `va_list` with what the operation wants.
+    /// `args` must be a live `va_list` with the arguments of the operation.
     ///
     /// # Errors
     ///
-    /// `DAT_PROVIDER_NOT_FOUND` where no entry can be brought in, `DAT_NOT_IMPLEMENTED` where its provider has no
-    /// extensions; else what the provider answers.
+    /// `DAT_PROVIDER_NOT_FOUND` if the provider of no entry can be loaded, `DAT_NOT_IMPLEMENTED` if
+    /// the provider has no extensions. Any other status comes from the provider.
     pub unsafe fn open_query(
         &self,
         name: &CStr,
@@ -37,31 +39,33 @@ impl Registry {
         let Ok(text) = name.to_str() else { return not_found };
         let wanted = Wanted { name: text, major: 2, minor: 0, threadsafe: false };
         let candidates = self.list().find(&wanted).unwrap_or_default();
-        // The next entry of the name is tried for the same reason as in `open`, and for no other.
+        // As in `open`, the next entry is tried only if the library of this one cannot be loaded.
         let mut attempts = candidates.into_iter().map(load::acquire);
         let attempt =
             attempts.find(|attempt| !matches!(attempt, Err(error) if error.is_not_loaded()));
         let Some(Ok(provider)) = attempt else { return not_found };
-        // SAFETY: the provider is in memory. A table without the function ends before it; whoever queries by name
-        // asks for a provider with extensions, and there is no IA yet to ask about them.
+        // SAFETY: the provider is loaded. The table of a provider without extensions ends before
+        // this word, but a consumer that queries by name expects a provider with extensions, and
+        // without an IA the provider cannot be asked.
         let Some(function) = (unsafe { (*provider.table.0).handle_extendedop_func }) else {
             return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
         };
-        // SAFETY: the provider's own function; it takes the name in place of a handle. `args` as promised.
+        // SAFETY: the provider's function takes the name in place of a handle. The caller
+        // guarantees `args`.
         let status = unsafe { function(name.as_ptr().cast_mut().cast(), op, args) };
         if status == DAT_SUCCESS {
-            handle::set_extended(provider.table);
+            handle::set_has_extensions(provider.table);
             queried().push(provider);
         }
         status
     }
 }
 
-/// Lets go of a provider that [`Registry::open_query`] brought in.
+/// Releases a provider that [`Registry::open_query`] loaded.
 pub fn close_query(table: *const DAT_PROVIDER) {
     let mut queried = queried();
     let found = queried.iter().position(|provider| std::ptr::eq(provider.table.0, table));
     let provider = found.map(|index| queried.swap_remove(index));
-    drop(queried); // the provider's fini may take its time
+    drop(queried); // The provider's fini may take long and must not hold the lock.
     drop(provider);
 }

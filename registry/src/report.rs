@@ -1,7 +1,7 @@
-//! Messages for people: what DAT_DBG_TYPE asks for, to where DAT_DBG_DEST says.
+//! Messages of the registry: DAT_DBG_TYPE selects them, DAT_DBG_DEST says where they go.
 //!
-//! The variables are those of OFED's libdat2. Unlike there, nothing goes to standard output unless asked:
-//! without DAT_DBG_DEST messages go to standard error.
+//! The variables are those of OFED's libdat2. Unlike there, nothing goes to standard output unless
+//! DAT_DBG_DEST requests it: without DAT_DBG_DEST, messages go to standard error.
 
 use std::ffi::CString;
 use std::fmt;
@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::environment;
 
-/// What a message is about: a bit of DAT_DBG_TYPE.
+/// The category of a message: a bit of DAT_DBG_TYPE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum About {
-    /// Something failed; on unless DAT_DBG_TYPE says otherwise.
+pub enum Category {
+    /// Failures. Enabled unless DAT_DBG_TYPE is set without this bit.
     Error = 1,
-    /// Loading and unloading of libraries.
+    /// Libraries that are loaded and unloaded.
     Library = 2,
-    /// Entries read and chosen.
+    /// Entries that are read and chosen.
     StaticRegistry = 4,
-    /// Providers registering and unregistering.
+    /// Providers that register and unregister.
     DynamicRegistry = 8,
 }
 
@@ -29,16 +29,17 @@ pub enum About {
 const STDOUT: u32 = 1;
 const SYSLOG: u32 = 2;
 
-/// See [`leave_errors_to_the_caller`].
-static HUSHED: AtomicBool = AtomicBool::new(false);
+/// Set by [`leave_errors_to_the_caller`].
+static ERRORS_LEFT_TO_CALLER: AtomicBool = AtomicBool::new(false);
 
-/// From here on the program prints errors itself, as they are returned; DAT_DBG_TYPE asks for them all the same.
+/// Declares that the program prints returned errors itself. The registry then prints errors only if
+/// DAT_DBG_TYPE requests them.
 pub fn leave_errors_to_the_caller() {
-    HUSHED.store(true, Ordering::Relaxed);
+    ERRORS_LEFT_TO_CALLER.store(true, Ordering::Relaxed);
 }
 
 struct Settings {
-    /// None: as DAT_DBG_TYPE does not say.
+    /// `None` if DAT_DBG_TYPE is not set.
     types: Option<u32>,
     destination: u32,
 }
@@ -55,7 +56,7 @@ fn variable(name: &str) -> Option<u32> {
     number(environment::variable(name)?.to_str()?)
 }
 
-/// Decimal or 0x and hexadecimal.
+/// Parses a decimal number, or a hexadecimal one after 0x.
 fn number(text: &str) -> Option<u32> {
     match text.trim().strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),
@@ -63,23 +64,24 @@ fn number(text: &str) -> Option<u32> {
     }
 }
 
-/// Whether messages about this are wanted.
-pub fn wants(about: About) -> bool {
-    let unasked = if HUSHED.load(Ordering::Relaxed) { 0 } else { About::Error as u32 };
-    settings().types.unwrap_or(unasked) & about as u32 != 0
+/// Whether messages of this category are enabled.
+pub fn is_enabled(category: Category) -> bool {
+    let default =
+        if ERRORS_LEFT_TO_CALLER.load(Ordering::Relaxed) { 0 } else { Category::Error as u32 };
+    settings().types.unwrap_or(default) & category as u32 != 0
 }
 
-/// Characters of a line that are shown.
-const LONGEST_LINE: usize = 1000;
+/// How many characters of a line are shown.
+const MAX_LINE_CHARS: usize = 1000;
 
-/// For a terminal: control characters, which a registry file or a provider may have put there, as escapes; lines and tabs stay.
-/// Of a line that is very long, the beginning is shown.
+/// Makes a text safe for a terminal. Control characters, which a registry file or a provider may
+/// have put there, become escapes; line ends and tabs stay. Very long lines are truncated.
 pub fn printable(text: &str) -> String {
     let is_harmless = |c: char| !c.is_control() || c == '\n' || c == '\t';
     let mut printable = String::new();
     for line in text.split_inclusive('\n') {
         let content = line.trim_end_matches('\n');
-        let end = content.char_indices().nth(LONGEST_LINE).map(|(end, _)| end);
+        let end = content.char_indices().nth(MAX_LINE_CHARS).map(|(end, _)| end);
         for c in content[..end.unwrap_or(content.len())].chars() {
             match is_harmless(c) {
                 true => printable.push(c),
@@ -94,21 +96,21 @@ pub fn printable(text: &str) -> String {
     printable
 }
 
-/// Writes a message, if messages about this are wanted. Its further lines are indented by their author.
-pub fn say(about: About, message: impl fmt::Display) {
-    if !wants(about) {
+/// Writes a message if its category is enabled. The caller indents further lines of the message.
+pub fn log(category: Category, message: impl fmt::Display) {
+    if !is_enabled(category) {
         return;
     }
     let destination = settings().destination;
     let message = printable(&message.to_string());
-    // A closed standard stream is not worth failing for.
+    // Errors are ignored, because a closed standard stream must not cause a failure.
     if destination & STDOUT != 0 {
         let _ = writeln!(io::stdout(), "dat: {message}");
     }
     if destination & SYSLOG != 0
         && let Ok(text) = CString::new(format!("dat: {message}"))
     {
-        // SAFETY: both strings are NUL-terminated, and the format takes one of them.
+        // SAFETY: both strings are NUL-terminated, and the format takes exactly one string.
         unsafe { libc::syslog(libc::LOG_USER | libc::LOG_INFO, c"%s".as_ptr(), text.as_ptr()) };
     }
     if destination & (STDOUT | SYSLOG) == 0 {
@@ -118,7 +120,7 @@ pub fn say(about: About, message: impl fmt::Display) {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST_LINE, number, printable};
+    use super::{MAX_LINE_CHARS, number, printable};
 
     #[test]
     fn a_terminal_is_told_nothing() {
@@ -132,8 +134,8 @@ mod tests {
     fn of_a_long_line_the_beginning_is_shown() {
         let long = "µ".repeat(1 << 20);
         let text = printable(&format!("a\n{long}\nb\n"));
-        assert_eq!(text, format!("a\n{}… (2097152 octets)\nb\n", "µ".repeat(LONGEST_LINE)));
-        let fits = "x".repeat(LONGEST_LINE);
+        assert_eq!(text, format!("a\n{}… (2097152 octets)\nb\n", "µ".repeat(MAX_LINE_CHARS)));
+        let fits = "x".repeat(MAX_LINE_CHARS);
         assert_eq!(printable(&fits), fits);
     }
 

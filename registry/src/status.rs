@@ -1,4 +1,5 @@
-//! Status words for people, and those of the registry in the numbers of a consumer's version.
+//! Displays status words, and converts the registry's own status to the numbers of a consumer's
+//! version.
 
 use std::fmt;
 
@@ -6,17 +7,18 @@ use dat_sys::DAT_RETURN;
 use dat_sys::describe::status_names;
 use dat_sys::v1;
 
-/// A status as a provider of an API version has it. Displays as the names of its type and subtype:
+/// A status in the numbers of an API version. Displays as the names of its type and subtype:
 /// `DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The word.
+    /// The status word.
     pub word: DAT_RETURN,
-    /// Major version of the API whose numbers it has.
+    /// Major version of the API whose numbers it uses.
     pub major: u32,
 }
 
-/// A status of this crate, which has the numbers of 2.0, as consumers of a major version know it.
+/// Converts a status of this crate, which uses the numbers of 2.0, to the numbers of a consumer's
+/// major version.
 pub fn in_version(major: u32, status: DAT_RETURN) -> DAT_RETURN {
     if major < 2 { v1::status(status) } else { status }
 }

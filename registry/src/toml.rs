@@ -1,4 +1,5 @@
-//! The registry as TOML: one `[[interface]]` table for each line of a dat.conf, converted without loss.
+//! The registry as TOML. Each `[[interface]]` table is one line of a dat.conf; conversion is
+//! lossless.
 //!
 //! ```toml
 //! [[interface]]
@@ -21,9 +22,9 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, ValueDeserializer};
 
-use crate::entry::{Api, Entry, Mistake, Origin, ParseError, ProviderVersion, check_name};
+use crate::entry::{Api, Entry, Origin, ParseError, ParseErrorKind, ProviderVersion, check_name};
 
-/// One `[[interface]]` table as written.
+/// One `[[interface]]` table as written in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Interface {
@@ -31,7 +32,7 @@ struct Interface {
     api: Option<Spanned<String>>,
     #[serde(default)]
     threadsafe: bool,
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     default: bool,
     library: Spanned<String>,
     version: Option<Spanned<String>>,
@@ -39,18 +40,18 @@ struct Interface {
     platform_params: Option<Spanned<String>>,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-/// Reads the TOML form; `path` only names it in origins and errors.
+/// Parses the TOML format. `path` appears only in origins and errors.
 ///
-/// A table with a mistake gives its errors and no entry; the other tables are still read.
+/// A table with a mistake produces errors and no entry; the other tables are still read.
 pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
     let text_of_file = String::from_utf8_lossy(text);
     let file = File::new(path, &text_of_file);
     if let Err(error) = std::str::from_utf8(text) {
-        return (Vec::new(), vec![file.error(error.valid_up_to(), Mistake::Encoding)]);
+        return (Vec::new(), vec![file.error(error.valid_up_to(), ParseErrorKind::Encoding)]);
     }
     let mut entries = Vec::new();
     let mut errors = Vec::new();
@@ -69,7 +70,7 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
             _ => {
                 let message =
                     format!("unexpected `{}`; expected [[interface]] tables", key.get_ref());
-                errors.push(file.error(key.span().start, Mistake::Toml(message)));
+                errors.push(file.error(key.span().start, ParseErrorKind::Toml(message)));
             }
         }
     }
@@ -80,7 +81,8 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
             table.get_ref().get("name").and_then(|name| name.get_ref().as_str()).map(str::to_owned);
         let first = broken.partition_point(|&at| at < begin);
         if broken.get(first).is_some_and(|at| *at < end) {
-            // Its error is reported; what recovery made of the rest, the name too, is a guess.
+            // The syntax error is already reported. What the parser recovered of this table,
+            // including its name, is unreliable.
             continue;
         }
         let read = Interface::deserialize(ValueDeserializer::from(table.clone()))
@@ -97,11 +99,11 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
 }
 
 impl Interface {
-    fn entry(self) -> Result<Entry, (usize, Mistake)> {
+    fn entry(self) -> Result<Entry, (usize, ParseErrorKind)> {
         let at = |field: &Spanned<String>| field.span().start;
         check_name(self.name.get_ref()).map_err(|kind| (at(&self.name), kind))?;
         if self.library.get_ref().is_empty() {
-            return Err((at(&self.library), Mistake::LibraryEmpty));
+            return Err((at(&self.library), ParseErrorKind::LibraryEmpty));
         }
         let strings = [
             ("name", Some(&self.name)),
@@ -114,7 +116,7 @@ impl Interface {
             if let Some(value) = value
                 && value.get_ref().contains(['\0', '\n', '\r'])
             {
-                return Err((at(value), Mistake::ControlCharacter(name)));
+                return Err((at(value), ParseErrorKind::ControlCharacter(name)));
             }
         }
         let api = match self.api {
@@ -122,14 +124,13 @@ impl Interface {
             Some(text) => text
                 .get_ref()
                 .parse()
-                .map_err(|()| (at(&text), Mistake::ApiVersion(text.get_ref().clone())))?,
+                .map_err(|()| (at(&text), ParseErrorKind::ApiVersion(text.get_ref().clone())))?,
         };
         let provider_version = match self.version {
             None => ProviderVersion { id: "unknown".into(), major: 0, minor: 0 },
-            Some(text) => text
-                .get_ref()
-                .parse()
-                .map_err(|()| (at(&text), Mistake::ProviderVersion(text.get_ref().clone())))?,
+            Some(text) => text.get_ref().parse().map_err(|()| {
+                (at(&text), ParseErrorKind::ProviderVersion(text.get_ref().clone()))
+            })?,
         };
         Ok(Entry {
             ia_name: self.name.into_inner(),
@@ -148,7 +149,7 @@ impl Interface {
 struct File<'a> {
     path: Arc<Path>,
     text: &'a str,
-    /// Where each line begins.
+    /// The offset at which each line begins.
     lines: Vec<usize>,
 }
 
@@ -166,7 +167,7 @@ impl<'a> File<'a> {
         Origin::File { path: self.path.clone(), line, column: before.chars().count() + 1 }
     }
 
-    fn error(&self, offset: usize, kind: Mistake) -> ParseError {
+    fn error(&self, offset: usize, kind: ParseErrorKind) -> ParseError {
         ParseError { origin: self.origin(offset), name: None, kind }
     }
 }
@@ -175,11 +176,11 @@ fn start(span: Option<Range<usize>>) -> usize {
     span.map_or(0, |span| span.start)
 }
 
-fn message(error: &toml::de::Error) -> Mistake {
-    Mistake::Toml(error.message().to_owned())
+fn message(error: &toml::de::Error) -> ParseErrorKind {
+    ParseErrorKind::Toml(error.message().to_owned())
 }
 
-/// Writes entries as TOML that [`parse`] reads back.
+/// Formats entries as TOML that [`parse`] can read.
 pub fn write(entries: &[Entry]) -> String {
     let mut text = String::new();
     for (index, e) in entries.iter().enumerate() {

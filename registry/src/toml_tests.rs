@@ -80,21 +80,26 @@ library = "l.so"
     assert_eq!(
         errors,
         [
-            "dat.toml:5:7: unknown API version \"2.0\"; expected u or k and two numbers, as in u2.0",
-            "dat.toml:10:1: unknown field `thread_safe`, expected one of `name`, `api`, `threadsafe`, \
+            "dat.toml:5:7: unknown API version \"2.0\"; expected u or k and two numbers, as in \
+             u2.0",
+            "dat.toml:10:1: unknown field `thread_safe`, expected one of `name`, `api`, \
+             `threadsafe`, \
              `default`, `library`, `version`, `params`, `platform_params`",
             "dat.toml:12:1: missing field `library`",
-            "dat.toml:18:10: params contains a NUL or line end, which a registry entry cannot carry",
+            "dat.toml:18:10: params contains a NUL or line end, which a registry entry cannot \
+             carry",
             "dat.toml:22:11: invalid type: sequence, expected a string",
             "dat.toml:25:8: the IA name is empty; expected 1 to 255 bytes",
-            "dat.toml:31:11: unknown provider version \"dapl\"; expected a name and two numbers, as in dapl.2.0",
+            "dat.toml:31:11: unknown provider version \"dapl\"; expected a name and two numbers, \
+             as in dapl.2.0",
         ]
     );
 }
 
 #[test]
 fn a_syntax_error_costs_one_table() {
-    let text = "[[interface]]\nname = \"a\nlibrary = \"l.so\"\n\n[[interface]]\nname = \"b\"\nlibrary = \"l\"\n";
+    let text = "[[interface]]\nname = \"a\nlibrary = \"l.so\"\n\n[[interface]]\nname = \"b\"\n\
+                library = \"l\"\n";
     let (entries, errors) = read(text);
     assert_eq!(entries, [r#"dat.toml:5:1 b u2.0 nonthreadsafe default l unknown.0.0 "" """#]);
     assert!(

@@ -1,4 +1,4 @@
-//! Providers that others built: a small one in C that tells what is done to it, and OFED's own.
+//! Tests with providers of others: a small one in C that logs its calls, and OFED's own.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use dat_sys::*;
 use registry::status::Status;
 use registry::{
-    Builtin, List, Opened, Origin, Registry, Request, Wanted, Why, abi, close, ia, open_candidate,
-    table_of,
+    Builtin, List, OpenFailure, Opened, Origin, Registry, Request, Wanted, abi, close, ia,
+    open_candidate, table_of,
 };
 use support::Vendor;
 
@@ -33,15 +33,15 @@ fn registry(conf: &Path, builtins: &'static [Builtin]) -> Registry {
     Registry::with_list(list)
 }
 
-fn refused(word: DAT_RETURN) -> Why {
-    Why::Refused(Status { word, major: 2 })
+fn refused(word: DAT_RETURN) -> OpenFailure {
+    OpenFailure::Refused(Status { word, major: 2 })
 }
 
-fn abrupt(opened: Opened) {
+fn close_abruptly(opened: Opened) {
     assert_eq!(close(opened.ia, DAT_CLOSE_ABRUPT_FLAG), SUCCESS);
 }
 
-/// Registries of others load it, too. What it registered is taken back for it.
+/// Other registries load such a provider too. The registry unregisters what it registered.
 #[test]
 fn a_provider_without_dat_provider_fini_works() {
     let Some(vendor) = Vendor::build_with(&["-DNO_FINI"]) else { return };
@@ -50,7 +50,7 @@ fn a_provider_without_dat_provider_fini_works() {
     for _ in 0..2 {
         let opened = registry.open(&request("short")).expect("opens");
         assert_eq!(vendor.log(), ["init short 2.0 0", "open short 8"]);
-        abrupt(opened);
+        close_abruptly(opened);
         assert_eq!(vendor.log(), ["close 0"]);
         assert!(!vendor.is_loaded());
     }
@@ -64,11 +64,11 @@ fn a_provider_is_loaded_started_opened_closed_finished_and_unloaded() {
     assert!(!vendor.is_loaded());
     let opened = registry.open(&request("one")).expect("opens");
     assert!(vendor.is_loaded());
-    // The entry's own flag goes to the provider, not the consumer's wish.
+    // The provider receives the entry's flag, not the one that the consumer requested.
     assert_eq!(vendor.log(), ["init one 2.0 1", "open one 8"]);
     assert_eq!(table_of(opened.provider_ia), Some(opened.table));
     assert!(!opened.async_evd.is_null());
-    abrupt(opened);
+    close_abruptly(opened);
     assert_eq!(vendor.log(), ["close 0", "fini one"]);
     assert!(!vendor.is_loaded());
     assert_eq!(
@@ -86,10 +86,10 @@ fn a_second_ia_shares_the_provider_and_the_last_one_ends_it() {
     let second = registry.open(&request("two")).expect("opens again");
     assert_ne!(first.ia, second.ia);
     assert_eq!(vendor.log(), ["init two 2.0 0", "open two 8", "open two 8"]);
-    abrupt(first);
+    close_abruptly(first);
     assert_eq!(vendor.log(), ["close 0"]);
     assert_eq!(table_of(second.provider_ia), Some(second.table));
-    abrupt(second);
+    close_abruptly(second);
     assert_eq!(vendor.log(), ["close 0", "fini two"]);
     assert!(!vendor.is_loaded());
 }
@@ -110,7 +110,7 @@ fn handles_are_small_integers_that_translate_both_ways() {
         assert_eq!(ia::object(one.provider_ia), Some(one.provider_ia));
     }
     let last = opened[99];
-    opened.into_iter().for_each(abrupt);
+    opened.into_iter().for_each(close_abruptly);
     assert_eq!(ia::provider_ia(last.ia), None);
     assert_eq!(ia::translate(last.provider_ia), None);
     assert_eq!(ia::provider_ia(null_mut()), None);
@@ -127,7 +127,7 @@ fn duplicates_are_tried_in_order_until_one_can_be_loaded() {
     let registry = registry(&vendor.conf(), &[]);
     let opened = registry.open(&request("dup")).expect("the third opens");
     assert_eq!(vendor.log(), ["init dup 2.0 0", "open dup 8"]);
-    abrupt(opened);
+    close_abruptly(opened);
     assert_eq!(vendor.log(), ["close 0", "fini dup"]);
     assert!(!vendor.is_loaded());
 }
@@ -146,8 +146,8 @@ fn every_failure_keeps_its_reason() {
     );
     let registry = registry(&vendor.conf(), &[]);
     let error = registry.open(&request("bad")).expect_err("nothing opens");
-    // The status of the provider that was asked, as it is: OFED's have no class. Nobody asks another one,
-    // which has other parameters.
+    // The status of the first provider that loads is passed on unchanged; statuses of OFED's
+    // providers have no class. The next entry is not tried, because it has other parameters.
     assert_eq!(error.status(), 0x0004_0000);
     let lines: Vec<_> = error
         .attempts
@@ -158,23 +158,37 @@ fn every_failure_keeps_its_reason() {
         })
         .collect();
     assert_eq!(lines, [(1, 1), (2, 1)]);
-    let whys: Vec<_> = error.attempts.iter().map(|attempt| attempt.why.to_string()).collect();
-    assert!(whys[0].contains("/nonexistent/lib.so: cannot open shared object file"), "{}", whys[0]);
-    assert_eq!(error.attempts[1].why, refused(0x0004_0000));
-    assert!(whys[1].contains("0x00040000 (DAT_INTERNAL_ERROR)"), "{}", whys[1]);
+    let failures: Vec<_> =
+        error.attempts.iter().map(|attempt| attempt.failure.to_string()).collect();
+    assert!(
+        failures[0].contains(
+            "/nonexistent/lib.so: cannot open shared object \
+                                  file"
+        ),
+        "{}",
+        failures[0]
+    );
+    assert_eq!(error.attempts[1].failure, refused(0x0004_0000));
+    assert!(failures[1].contains("0x00040000 (DAT_INTERNAL_ERROR)"), "{}", failures[1]);
     let text = error.to_string();
     assert!(text.starts_with("cannot open IA \"bad\" (u2.0)\n"), "{text}");
     assert!(text.contains("dat.conf:2:1: "), "{text}");
-    // The first library that loads counts, as in OFED's registry, also if it is no provider.
+    // As in OFED's registry, the first library that loads is final, even if it is not a provider.
     let error = registry.open(&request("alien")).expect_err("nothing opens");
-    let whys: Vec<_> = error.attempts.iter().map(|attempt| attempt.why.to_string()).collect();
+    let failures: Vec<_> =
+        error.attempts.iter().map(|attempt| attempt.failure.to_string()).collect();
     assert!(
-        matches!(&whys[..], [why] if why.contains("not a DAT provider") && why.contains("dat_provider_init")),
-        "{whys:?}"
+        matches!(
+            &failures[..],
+            [failure] if failure.contains("not a DAT provider")
+                && failure.contains("dat_provider_init")
+        ),
+        "{failures:?}"
     );
     let error = registry.open(&request("mute")).expect_err("nothing opens");
-    let whys: Vec<_> = error.attempts.iter().map(|attempt| attempt.why.to_string()).collect();
-    assert_eq!(whys, ["its dat_provider_init did not register mute for u2.0"]);
+    let failures: Vec<_> =
+        error.attempts.iter().map(|attempt| attempt.failure.to_string()).collect();
+    assert_eq!(failures, ["its dat_provider_init did not register mute for u2.0"]);
     assert!(!vendor.is_loaded());
 }
 
@@ -219,7 +233,7 @@ fn each_entry_can_be_tried_by_itself() {
     let registry = registry(&vendor.conf(), &[]);
     let [first, second] = registry.list().candidates()[..] else { panic!("two entries") };
     assert_eq!(open_candidate(first, &request("each")).err(), Some(refused(0x8003_0003)));
-    abrupt(open_candidate(second, &request("each")).expect("opens"));
+    close_abruptly(open_candidate(second, &request("each")).expect("opens"));
     assert_eq!(vendor.log(), ["init each 2.0 0", "open each 8", "close 0", "fini each"]);
 }
 
@@ -246,7 +260,7 @@ fn an_unknown_name_says_which_are_known_and_what_is_turned_off() {
         line: "inside u2.0 nonthreadsafe default builtin opendat.0.1 \"inside\" \"\"",
         init: builtin::init,
         fini: builtin::fini,
-        found: None,
+        discover: None,
     }];
     let directory = tempfile::tempdir().expect("a directory");
     let conf = directory.path().join("dat.conf");
@@ -276,13 +290,13 @@ fn a_builtin_provider_that_fails_is_reported_once() {
             line: "deaf u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
             init: deaf,
             fini: deaf_fini,
-            found: None,
+            discover: None,
         },
         Builtin {
             line: "deaf u2.0 threadsafe default builtin opendat.0.1 \"\" \"\"",
             init: deaf,
             fini: deaf_fini,
-            found: None,
+            discover: None,
         },
     ];
     unsafe extern "C" fn deaf(_: *const DAT_PROVIDER_INFO, _: *const std::ffi::c_char) {}
@@ -292,11 +306,12 @@ fn a_builtin_provider_that_fails_is_reported_once() {
         .expect_err("does not open");
     assert_eq!(
         error.to_string(),
-        "cannot open IA \"deaf\" (u2.0)\n    built in: its dat_provider_init did not register deaf for u2.0"
+        "cannot open IA \"deaf\" (u2.0)\n    built in: its dat_provider_init did not register deaf \
+         for u2.0"
     );
 }
 
-/// Held by the tests that register the table below.
+/// Serialises the tests that register the table below.
 static BUILTIN_TABLE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -306,7 +321,7 @@ fn an_entry_of_the_file_hides_a_builtin_one() {
         line: "shadow u2.0 nonthreadsafe default builtin opendat.0.1 \"inside\" \"\"",
         init: builtin::init,
         fini: builtin::fini,
-        found: None,
+        discover: None,
     }];
     let Some(vendor) = Vendor::build() else { return };
     vendor.write_conf(
@@ -324,14 +339,14 @@ fn an_entry_of_the_file_hides_a_builtin_one() {
         .open(&request("shadow"))
         .expect("the built-in one opens");
     assert_eq!(table_of(opened.provider_ia), Some(&raw const builtin::TABLE));
-    abrupt(opened);
+    close_abruptly(opened);
     assert_eq!(table_of(opened.provider_ia), None);
 
     vendor.write_conf("shadow u2.0 nonthreadsafe default LIB fake.1.0 \"LOG\" \"\"\n");
     let opened =
         registry(&vendor.conf(), BUILTINS).open(&request("shadow")).expect("the file's opens");
     assert_ne!(table_of(opened.provider_ia), Some(&raw const builtin::TABLE));
-    abrupt(opened);
+    close_abruptly(opened);
 }
 
 #[test]
@@ -340,7 +355,7 @@ fn an_ia_may_have_another_table_than_the_one_that_is_registered() {
         line: "two u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
         init: two_tables::init,
         fini: two_tables::fini,
-        found: None,
+        discover: None,
     }];
     let registry = registry(Path::new("/dev/null"), BUILTINS);
     let [one, two] = [(); 2].map(|()| registry.open(&request("two")).expect("opens"));
@@ -349,14 +364,14 @@ fn an_ia_may_have_another_table_than_the_one_that_is_registered() {
         assert_eq!((opened.table, table_of(opened.provider_ia)), (own, Some(own)));
         assert!(ia::open_under("two").contains(&(opened.provider_ia, own)));
     }
-    abrupt(one);
+    close_abruptly(one);
     assert_eq!(table_of(two.provider_ia), Some(own), "the other one is still open");
-    abrupt(two);
+    close_abruptly(two);
     assert_eq!(table_of(two.provider_ia), None);
     assert_eq!(two_tables::CLOSED.load(std::sync::atomic::Ordering::Relaxed), 2);
 }
 
-/// A provider whose adapters are not served by the table that it registers.
+/// A provider whose adapters use another table than the one that it registers.
 mod two_tables {
     use std::ffi::c_char;
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -370,12 +385,12 @@ mod two_tables {
     pub(super) static CLOSED: AtomicU32 = AtomicU32::new(0);
 
     pub(super) unsafe extern "C" fn init(info: *const DAT_PROVIDER_INFO, _: *const c_char) {
-        // SAFETY: a static table and the registry's own info.
+        // SAFETY: the table is static, and the info is the registry's own.
         assert_eq!(unsafe { (registry::FNS.add_provider)(&REGISTERED, info) }, SUCCESS);
     }
 
     pub(super) unsafe extern "C" fn fini(info: *const DAT_PROVIDER_INFO) {
-        // SAFETY: as above.
+        // SAFETY: the table is static, and the info is the registry's own.
         assert_eq!(unsafe { (registry::FNS.remove_provider)(&REGISTERED, info) }, SUCCESS);
     }
 
@@ -385,9 +400,9 @@ mod two_tables {
         _: *mut DAT_EVD_HANDLE,
         ia: *mut DAT_IA_HANDLE,
     ) -> DAT_RETURN {
-        // An object that is nothing but the address of its table.
+        // The object consists only of the address of its table.
         let object: &'static mut &'static DAT_PROVIDER = Box::leak(Box::new(&OWN));
-        // SAFETY: the registry's contract.
+        // SAFETY: the registry's contract guarantees valid pointers.
         unsafe { ia.write(ptr::from_mut(object).cast()) };
         SUCCESS
     }
@@ -398,7 +413,7 @@ mod two_tables {
     }
 }
 
-/// The smallest provider, linked in.
+/// The smallest possible provider, linked in.
 mod builtin {
     use std::ffi::{CStr, c_char};
 
@@ -416,14 +431,14 @@ mod builtin {
     static OBJECT: Object = Object(&TABLE);
 
     pub(super) unsafe extern "C" fn init(info: *const DAT_PROVIDER_INFO, params: *const c_char) {
-        // SAFETY: the registry's contract.
+        // SAFETY: the registry's contract guarantees valid pointers.
         assert_eq!(unsafe { CStr::from_ptr(params) }, c"inside");
-        // SAFETY: a static table and the registry's own info.
+        // SAFETY: the table is static, and the info is the registry's own.
         assert_eq!(unsafe { (registry::FNS.add_provider)(&TABLE, info) }, SUCCESS);
     }
 
     pub(super) unsafe extern "C" fn fini(info: *const DAT_PROVIDER_INFO) {
-        // SAFETY: as above.
+        // SAFETY: the table is static, and the info is the registry's own.
         assert_eq!(unsafe { (registry::FNS.remove_provider)(&TABLE, info) }, SUCCESS);
     }
 
@@ -433,7 +448,7 @@ mod builtin {
         _: *mut DAT_EVD_HANDLE,
         ia: *mut DAT_IA_HANDLE,
     ) -> DAT_RETURN {
-        // SAFETY: the registry's contract.
+        // SAFETY: the registry's contract guarantees valid pointers.
         unsafe { ia.write(ptr::from_ref(&OBJECT).cast_mut().cast()) };
         SUCCESS
     }
@@ -452,7 +467,7 @@ fn an_ia_that_its_provider_does_not_close_stays_open() {
     let opened = registry.open(&request("busy")).expect("opens");
     assert_eq!(close(opened.ia, DAT_CLOSE_GRACEFUL_FLAG), 0x8007_0050);
     assert_eq!(ia::provider_ia(opened.ia), Some(opened.provider_ia));
-    abrupt(opened);
+    close_abruptly(opened);
     assert_eq!(vendor.log(), ["init busy 2.0 0", "open busy 8", "close 1", "close 0", "fini busy"]);
 }
 
@@ -463,10 +478,10 @@ fn a_provider_that_forgets_to_unregister_is_forgotten() {
     let registry = registry(&vendor.conf(), &[]);
     for _ in 0..3 {
         let opened = registry.open(&request("keep")).expect("opens, also again");
-        abrupt(opened);
+        close_abruptly(opened);
         assert!(!vendor.is_loaded());
         assert_eq!(table_of(opened.provider_ia), None);
-        assert!(!registry::handle::is_known(opened.table));
+        assert!(!registry::handle::is_registered(opened.table));
     }
 }
 
@@ -486,7 +501,7 @@ fn a_provider_may_register_itself_and_only_goes_when_unused() {
     endless.ia_name.fill(b'x' as _);
     let table = &raw const builtin::TABLE;
     let (own, other) = (info("own"), info("other"));
-    // SAFETY: static tables and complete infos, or null, which is answered.
+    // SAFETY: the tables are static and the infos complete; null is an error that is reported.
     unsafe {
         assert_eq!(abi::add_provider(ptr::null(), &own), 0x8006_0025);
         assert_eq!(abi::add_provider(table, ptr::null()), 0x8006_0026);
@@ -501,9 +516,9 @@ fn a_provider_may_register_itself_and_only_goes_when_unused() {
             Registry::with_list(List::default()).open(&request("own")).expect("opens by name");
         assert_eq!(table_of(opened.provider_ia), Some(table));
         assert_eq!(abi::remove_provider(table, &own), DAT_ERROR(DAT_PROVIDER_IN_USE, 0));
-        abrupt(opened);
+        close_abruptly(opened);
         assert_eq!(abi::remove_provider(table, &own), SUCCESS);
-        assert_eq!(table_of(opened.provider_ia), Some(table)); // still registered as "other"
+        assert_eq!(table_of(opened.provider_ia), Some(table)); // It is still registered as "other".
         assert_eq!(abi::remove_provider(table, &other), SUCCESS);
         assert_eq!(abi::remove_provider(table, &other), 0x800a_0064);
     }
@@ -526,7 +541,7 @@ fn eight_threads_open_and_close_without_disturbing_each_other() {
                 for _ in 0..125 {
                     let opened = registry.open(&request(["a", "b"][thread % 2])).expect("opens");
                     assert_eq!(table_of(opened.provider_ia), Some(opened.table));
-                    abrupt(opened);
+                    close_abruptly(opened);
                 }
             });
         }
@@ -534,7 +549,7 @@ fn eight_threads_open_and_close_without_disturbing_each_other() {
     assert!(!vendor.is_loaded());
 }
 
-/// OFED's providers, as distributions ship them: no RDMA device is needed to load them.
+/// OFED's providers, as distributions ship them. Loading them needs no RDMA device.
 #[test]
 fn ofed_providers_load_register_and_say_why_they_do_not_open() {
     for (library, params) in [
@@ -542,7 +557,7 @@ fn ofed_providers_load_register_and_say_why_they_do_not_open() {
         ("libdaploscm.so.2", "mlx4_0 1"),
         ("libdaploucm.so.2", "mlx4_0 1"),
     ] {
-        // SAFETY: a provider library; its constructors do nothing unusual.
+        // SAFETY: this loads a provider library whose constructors do nothing unusual.
         if let Err(error) = unsafe { libloading::Library::new(library) }
             && std::error::Error::source(&error)
                 .is_some_and(|why| why.to_string().contains("No such file"))
@@ -560,13 +575,13 @@ fn ofed_providers_load_register_and_say_why_they_do_not_open() {
         let error = match registry(&conf, &[]).open(&request(&name)) {
             Ok(opened) => {
                 println!("{library}: there is a device");
-                abrupt(opened);
+                close_abruptly(opened);
                 continue;
             }
             Err(error) => error,
         };
-        // It was loaded and registered, or it could not have been asked.
-        let Why::Refused(Status { word: status, .. }) = error.attempts[0].why else {
+        // A refusal shows that the provider was loaded and registered.
+        let OpenFailure::Refused(Status { word: status, .. }) = error.attempts[0].failure else {
             panic!("{error}")
         };
         assert_ne!(status, SUCCESS);
@@ -574,7 +589,8 @@ fn ofed_providers_load_register_and_say_why_they_do_not_open() {
         assert!(error.to_string().contains(library), "{error}");
         let maps =
             std::fs::read_to_string("/proc/self/maps").expect("the process's own memory map");
-        // Still there only if something else holds it: the probe above has been dropped.
+        // The probe above has been dropped, so the library is mapped only if the registry still
+        // holds it.
         assert!(!maps.contains(library), "{library} is unloaded after the failed open");
     }
 }

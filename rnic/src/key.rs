@@ -6,6 +6,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
+use work::Access;
+
 use self::window::Windows;
 
 /// A protection domain: keys and queue pairs of different ones do not meet.
@@ -35,21 +37,6 @@ impl From<Pd> for Scope {
     }
 }
 
-/// What a region allows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
-    /// The local side may gather from it.
-    pub local_read: bool,
-    /// The local side may receive and read into it.
-    pub local_write: bool,
-    /// Peers may RDMA read from it.
-    pub remote_read: bool,
-    /// Peers may RDMA write to it.
-    pub remote_write: bool,
-    /// Peers may perform atomic operations on it.
-    pub remote_atomic: bool,
-}
-
 /// One of the kinds of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -66,19 +53,13 @@ pub enum Right {
     RemoteAtomic = 16,
 }
 
-impl Access {
-    const fn bits(self) -> u32 {
-        self.local_read as u32
-            | (self.local_write as u32) << 1
-            | (self.remote_read as u32) << 2
-            | (self.remote_write as u32) << 3
-            | (self.remote_atomic as u32) << 4
-    }
-
-    /// Whether peers have any access.
-    pub const fn is_remote(self) -> bool {
-        self.remote_read || self.remote_write || self.remote_atomic
-    }
+/// The [`Right`]s in it, as bits.
+const fn bits(access: Access) -> u32 {
+    access.local_read as u32
+        | (access.local_write as u32) << 1
+        | (access.remote_read as u32) << 2
+        | (access.remote_write as u32) << 3
+        | (access.remote_atomic as u32) << 4
 }
 
 /// Why an access is refused.
@@ -380,7 +361,7 @@ impl Entry {
     /// For `len` bytes at `addr`.
     fn new(owner: u64, access: Access, addr: u64, len: u64, zero_based: bool) -> Self {
         let base = if zero_based { 0 } else { addr };
-        Entry { owner, rights: access.bits(), base, len, shift: addr - base }
+        Entry { owner, rights: bits(access), base, len, shift: addr - base }
     }
 
     /// `rights`: all of these are needed.

@@ -30,9 +30,11 @@ pub mod srq;
 mod sync;
 pub mod wr;
 
+pub use work::{Access, BindState};
+
 pub use cq::{Cq, CqEvent};
-pub use key::window::{BindState, Mw, View};
-pub use key::{Access, KeyError, Keys, Pd, RegisterError, Scope};
+pub use key::window::{Mw, View};
+pub use key::{KeyError, Keys, Pd, RegisterError, Scope};
 pub use mr::Mr;
 pub use qp::{Qp, QpCfg, Work};
 pub use rc::{Burst, Rc, RcCfg};

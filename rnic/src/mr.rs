@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::key::{Access, Keys, Pd, RegisterError};
+use work::Access;
+
+use crate::key::{Keys, Pd, RegisterError};
 
 /// A registered region; `drop` ends its key. The owner of the engine lock drops it under that lock: when `drop` has
 /// returned, no engine touches the memory any more.

@@ -7,7 +7,9 @@ use crate::cq::Cq;
 use crate::key::{Keys, Pd, Right, Scope};
 use crate::ring::{OutOfMemory, Ring, Slot};
 use crate::srq::Srq;
-use crate::wr::{BindWr, PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
+use crate::wr::{
+    BindWr, PostError, RecvWr, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus, post_error,
+};
 
 /// Configuration of a queue pair.
 pub struct QpCfg {
@@ -277,7 +279,7 @@ unsafe fn write_segments<H: Copy>(
     let (mut len, mut n) = (0, 0);
     for segment in segments.iter().filter(|segment| segment.len > 0) {
         keys.check(segment.key, by, segment.addr, segment.len.into(), right)
-            .map_err(|error| PostError::of(error, right != Right::LocalRead))?;
+            .map_err(|error| post_error(error, right != Right::LocalRead))?;
         // SAFETY: a slot has room for `max_segments`, and `n` is less.
         unsafe { slot.segments().add(usize::from(n)).write(*segment) };
         len += u64::from(segment.len);

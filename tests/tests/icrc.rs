@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use opendat_tests::{Skip, skip};
 use wire::rocev2::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Carries, Deth, Extension, Icrc, Identification, Opcode,
-    Packet, Psn, Reth, Syndrome, UDP_PORT, pad,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extension, ExtensionKind, Icrc, Identification,
+    Opcode, Packet, Psn, Reth, Syndrome, UDP_PORT, pad,
 };
 
 /// Debian's own, for which its packages of Python are.
@@ -85,31 +85,32 @@ fn examples() -> impl Iterator<Item = Example> {
             psn: Psn::new(0xFF_FFFF) + index as u32,
         };
         let payload: Vec<u8> = (0..len).map(|octet| (octet * 31 + index) as u8).collect();
-        let packet = Packet { bth, extension: extension(opcode.carries()), payload: &payload };
+        let packet =
+            Packet { bth, extension: extension(opcode.extension_kind()), payload: &payload };
         let ip = Identification { id: index as u16 * 257, dont_fragment: index % 3 != 0 };
         example(&packet, ip, 0xC000 + index as u16)
     })
 }
 
-fn extension(carries: Carries) -> Extension {
+fn extension(carries: ExtensionKind) -> Extension {
     let reth = Reth { va: 0x0102_0304_0506_0708, r_key: 0x1112_1314, len: 0x2122_2324 };
     let aeth = Aeth { syndrome: Syndrome::ACK, msn: 0x01_0203 };
     let atomic = AtomicEth { va: 0xFFF8, r_key: 0x1112_1314, swap_or_add: 1, compare: u64::MAX };
     let deth = Deth { q_key: Deth::GSI_Q_KEY, source_qpn: Deth::GSI_QPN };
     match carries {
-        Carries::Nothing => Extension::None,
-        Carries::Immediate => Extension::Immediate(0xDEAD_BEEF),
-        Carries::Invalidate => Extension::Invalidate(0xDEAD_BEEF),
-        Carries::Reth => Extension::Reth(reth),
-        Carries::RethImmediate => Extension::RethImmediate(reth, 0xDEAD_BEEF),
-        Carries::Aeth => Extension::Aeth(aeth),
-        Carries::AtomicAck => {
+        ExtensionKind::Nothing => Extension::None,
+        ExtensionKind::Immediate => Extension::Immediate(0xDEAD_BEEF),
+        ExtensionKind::Invalidate => Extension::Invalidate(0xDEAD_BEEF),
+        ExtensionKind::Reth => Extension::Reth(reth),
+        ExtensionKind::RethImmediate => Extension::RethImmediate(reth, 0xDEAD_BEEF),
+        ExtensionKind::Aeth => Extension::Aeth(aeth),
+        ExtensionKind::AtomicAck => {
             Extension::AtomicAck(aeth, AtomicAckEth { original: 0x3132_3334_3536_3738 })
         }
-        Carries::Atomic => Extension::Atomic(atomic),
-        Carries::Deth => Extension::Deth(deth),
-        Carries::DethImmediate => Extension::DethImmediate(deth, 0xDEAD_BEEF),
-        Carries::Reserved => Extension::Reserved,
+        ExtensionKind::Atomic => Extension::Atomic(atomic),
+        ExtensionKind::Deth => Extension::Deth(deth),
+        ExtensionKind::DethImmediate => Extension::DethImmediate(deth, 0xDEAD_BEEF),
+        ExtensionKind::Reserved => Extension::Reserved,
     }
 }
 

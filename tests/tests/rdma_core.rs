@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use opendat_tests::{Skip, find_program, skip};
-use rdma_core_sys::describe::{BEFORE_CONTEXT, CONSTANTS, FUNCTIONS, Field, RECORDS};
+use rdma_core_sys::describe::{CONSTANTS, FUNCTIONS, Field, OFFSETS_BEFORE_CONTEXT, RECORDS};
 use rdma_core_sys::{LoadError, RdmaCore};
 
 #[test]
@@ -50,7 +50,7 @@ fn the_libraries_load_where_they_are() {
         Ok(_) => {
             assert!(std::ptr::eq(RdmaCore::load().ok().unwrap(), RdmaCore::load().ok().unwrap()))
         }
-        Err(error @ LoadError::Absent { .. }) => skip(&Skip(error.to_string())),
+        Err(error @ LoadError::NotLoaded { .. }) => skip(&Skip(error.to_string())),
         Err(error) => panic!("{error}"),
     }
 }
@@ -94,7 +94,7 @@ fn program() -> String {
             }
         }
     }
-    for (member, bytes) in BEFORE_CONTEXT {
+    for (member, bytes) in OFFSETS_BEFORE_CONTEXT {
         let [context, member] =
             ["context", member].map(|m| format!("offsetof(struct verbs_context, {m})"));
         assert_static(&mut c, &format!("{context} - {member}"), *bytes);

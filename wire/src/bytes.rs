@@ -1,30 +1,31 @@
-//! Numbers in network order. At a constant place in an array: inlined, the checks of bounds fold away.
+//! Numbers in network byte order at a constant offset in an array. When inlined, the bounds checks
+//! disappear.
 
-/// 2 octets.
+/// Reads 2 octets.
 #[inline(always)]
 pub(crate) fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// 3 octets.
+/// Reads 3 octets.
 #[inline(always)]
 pub(crate) fn be24<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([0, bytes[at], bytes[at + 1], bytes[at + 2]])
 }
 
-/// 4 octets.
+/// Reads 4 octets.
 #[inline(always)]
 pub(crate) fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// 8 octets.
+/// Reads 8 octets.
 #[inline(always)]
 pub(crate) fn be64<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4))
 }
 
-/// One octet, then the low 24 bits of `number`: what several headers pack into 4 octets.
+/// One octet and the low 24 bits of `number`, which several headers pack into 4 octets.
 #[inline(always)]
 pub(crate) fn octet_and_24(octet: u8, number: u32) -> [u8; 4] {
     debug_assert!(number < 1 << 24, "{number:#x} has more than 24 bits");

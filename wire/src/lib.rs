@@ -1,8 +1,8 @@
-//! Wire codecs of RDMA protocols: bytes in, typed headers out, and back.
+//! Wire codecs of RDMA protocols: they parse octets into typed headers and emit headers as octets.
 //!
-//! No I/O, no allocation on the data path, no `unsafe`. Every parser takes what a peer may have sent and answers
-//! with a header, with "more bytes needed", or with a typed error that knows what the peer must be told.
-//! Emitters write into buffers of the caller, whose size each of them states.
+//! No I/O, no allocation on the data path, no `unsafe`. A parser accepts anything that a peer may
+//! send. It returns a header, "more octets needed", or a typed error that knows what to report to
+//! the peer. Emitters write into buffers of the caller; each documents the size that it needs.
 
 #![forbid(unsafe_code)]
 

@@ -17,7 +17,7 @@ const INSTALL: &str =
 /// what calls C functions that Miri does not know, and what starts programs or reads the host's settings.
 const PARTS: [(&str, &[&str]); 3] = [
     ("rnic", &[]),
-    ("adapter", &["dirty::", "lease::", "table::"]),
+    ("adapter", &["doorbells::", "engine_lock::", "table::"]),
     (
         "dat-core",
         &[
@@ -27,7 +27,6 @@ const PARTS: [(&str, &[&str]); 3] = [
             "ep::requests::",
             "ep::watermark::",
             "handle::",
-            "mem_transport::",
             "nesting::tests::a_call",
             "provider::",
             "srq::",

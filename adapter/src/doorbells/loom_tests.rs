@@ -1,4 +1,4 @@
-//! No work is lost between those who mark and the one who takes.
+//! Loom tests: no work is lost between the threads that push and the one that takes.
 
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
@@ -8,15 +8,15 @@ use super::*;
 
 struct Shared {
     doorbells: Doorbells,
-    marks: [Doorbell; 2],
+    rung: [Doorbell; 2],
     work: [AtomicU64; 2],
 }
 
 impl Shared {
     fn publish(&self, index: usize) {
         self.work[index].fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the marks outlive the threads.
-        unsafe { self.doorbells.push(&self.marks[index]) };
+        // SAFETY: the doorbells outlive the threads.
+        unsafe { self.doorbells.push(&self.rung[index]) };
     }
 
     fn take(&self) -> u64 {
@@ -27,14 +27,14 @@ impl Shared {
 }
 
 #[test]
-fn loom_marked_work_is_found() {
+fn loom_published_work_is_found() {
     loom::model(|| {
         let shared = Arc::new(Shared {
             doorbells: Doorbells::default(),
-            marks: [0, 1].map(Doorbell::new),
+            rung: [0, 1].map(Doorbell::new),
             work: [0, 0].map(AtomicU64::new),
         });
-        // Both mark the first queue pair; one of them the other, too.
+        // Both threads push the first queue pair; the second thread also pushes the other one.
         let pushers = [&[0][..], &[0, 1]].map(|indices| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || indices.iter().for_each(|index| shared.publish(*index)))

@@ -1,4 +1,4 @@
-//! The thread that makes progress for consumers who do not.
+//! The thread that makes progress for consumers that do not.
 
 use std::io::{self, Write};
 use std::num::NonZeroU64;
@@ -11,27 +11,29 @@ use dat_core::threads;
 use dat_core::wake::trace;
 use rustix::thread::set_current_timer_slack;
 
-use super::schedule::{Left, Next, Seen, Watch};
+use super::schedule::{Action, ExitReason, Schedule, TickReport};
 use super::{Reactor, lock};
 use crate::engine::Engine;
 
-/// How long it may run before another thread has its turn: the shortest that Linux takes.
-const SLICE: Duration = Duration::from_micros(100);
+/// How long the thread may run before another one has its turn: the shortest time slice that Linux
+/// accepts.
+const TIME_SLICE: Duration = Duration::from_micros(100);
+/// The state of the progress thread.
 #[derive(Default)]
 pub(super) struct ProgressThread {
     pub(super) state: AtomicU8,
     pub(super) stop: AtomicBool,
     /// How many notification objects have a file descriptor that consumers may sleep on.
-    pub(super) attended: AtomicU32,
+    pub(super) fd_waiters: AtomicU32,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// When it was active last, something came that no consumer looked for.
-    helped: AtomicBool,
-    /// It is to be active although consumers make progress.
-    called: AtomicBool,
+    /// When the thread was active last, data arrived that no consumer looked for.
+    was_useful: AtomicBool,
+    /// The thread is to be active although consumers make progress.
+    requested: AtomicBool,
 }
 
-/// What the trace of wake-ups calls it.
-const PLACE: &str = "progress thread";
+/// The name of the thread in the trace of wake-ups.
+const TRACE_NAME: &str = "progress thread";
 
 const ABSENT: u8 = 0;
 pub(super) const ACTIVE: u8 = 1;
@@ -39,11 +41,11 @@ const WATCHING: u8 = 2;
 pub(super) const RESTING: u8 = 3;
 
 impl ProgressThread {
-    pub(super) fn is_attended(&self) -> bool {
-        self.attended.load(Ordering::SeqCst) > 0
+    pub(super) fn has_fd_waiters(&self) -> bool {
+        self.fd_waiters.load(Ordering::SeqCst) > 0
     }
 
-    /// Makes a thread that rests look again.
+    /// Wakes the thread if it rests.
     pub(super) fn unpark_if_parked(&self) {
         if self.state.load(Ordering::SeqCst) == RESTING
             && self
@@ -55,42 +57,44 @@ impl ProgressThread {
         }
     }
 
-    /// A consumer that polls leaves a message that has come in part, and may watch memory for the rest. Where
-    /// such a call was of no use, none is heard until the thread has been of use otherwise.
+    /// Asks the thread to serve a message of which only a part has arrived, because the polling
+    /// consumer may watch memory for the rest. After such a request turned out to be useless,
+    /// further ones are ignored until the thread has been useful otherwise.
     #[cold]
-    pub(super) fn call(&self) {
-        if self.helped.load(Ordering::Relaxed) && !self.called.swap(true, Ordering::Relaxed) {
+    pub(super) fn request(&self) {
+        if self.was_useful.load(Ordering::Relaxed) && !self.requested.swap(true, Ordering::Relaxed)
+        {
             self.unpark();
         }
     }
 
     pub(super) fn unpark(&self) {
-        trace::ask(PLACE, std::ptr::from_ref(self).addr());
+        trace::ask(TRACE_NAME, std::ptr::from_ref(self).addr());
         if let Some(thread) = lock(&self.thread).as_ref() {
             thread.thread().unpark();
         }
     }
 }
 
-/// What the thread of an adapter is run by. Ends the process if `f` panics, as a panic on the data path does:
-/// nobody knows any more what state the adapter is in, and without its thread consumers would wait for
-/// completions that never come.
+/// Runs the body of an adapter's thread, and ends the process if it panics, as a panic on the data
+/// path does. After a panic the state of the adapter is unknown, and without its thread consumers
+/// would wait for completions that never come.
 pub fn abort_on_panic(provider: &str, f: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err() {
-        let message =
-            format!("dat: {provider}: the thread that makes progress panicked; the process ends\n");
-        // A closed standard error is no reason to live on.
+        let message = format!("dat: {provider}: the progress thread panicked; the process ends\n");
+        // A closed standard error does not keep the process from ending.
         let _ = io::stderr().write_all(message.as_bytes());
         std::process::abort();
     }
 }
 
-/// What this thread does at a time takes some microseconds. Linux, since 6.12, lets a thread that says so
-/// interrupt one that has not said it as soon as it is woken: without that, a consumer that watches memory on
-/// the same processor keeps it waiting for some milliseconds, while what the consumer watches for lies in the
-/// socket.
-fn ask_for_short_slices() {
-    // SAFETY: all zeroes are values of it; this thread's own attributes are read, and written.
+/// Asks the scheduler for short time slices, because this thread runs for some microseconds at a
+/// time. Since Linux 6.12, a thread with a shorter slice preempts another one as soon as it is
+/// woken. Without that, a consumer that watches memory on the same processor delays this thread by
+/// some milliseconds, while the data that the consumer watches for lie in the socket.
+fn request_short_time_slices() {
+    // SAFETY: zero is a valid value of the structure; the calls read and write this thread's own
+    // attributes.
     unsafe {
         let mut attr: libc::sched_attr = std::mem::zeroed();
         let size = size_of::<libc::sched_attr>() as libc::c_uint;
@@ -99,26 +103,26 @@ fn ask_for_short_slices() {
         {
             return;
         }
-        attr.sched_runtime = SLICE.as_nanos() as u64;
-        // Older kernels refuse it, or do not heed it.
+        attr.sched_runtime = TIME_SLICE.as_nanos() as u64;
+        // Older kernels refuse or ignore it.
         libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0);
     }
 }
 
-/// The background thread.
+/// The control and the body of the progress thread.
 impl<E: Engine> Reactor<E> {
-    /// Starts it, if it does not run yet.
-    pub(crate) fn start_background(self: &Arc<Self>) -> io::Result<()> {
-        let mut thread = lock(&self.background.thread);
+    /// Starts the thread if it does not run yet.
+    pub(crate) fn start_progress_thread(self: &Arc<Self>) -> io::Result<()> {
+        let mut thread = lock(&self.progress_thread.thread);
         if thread.is_none() {
             let this = Arc::clone(self);
-            self.background.state.store(WATCHING, Ordering::SeqCst);
-            let body = move || abort_on_panic(E::NAME, || this.background());
+            self.progress_thread.state.store(WATCHING, Ordering::SeqCst);
+            let body = move || abort_on_panic(E::NAME, || this.run_progress_thread());
             let spawned = threads::spawn(E::NAME, body);
             match spawned {
                 Ok(spawned) => *thread = Some(spawned),
                 Err(e) => {
-                    self.background.state.store(ABSENT, Ordering::SeqCst);
+                    self.progress_thread.state.store(ABSENT, Ordering::SeqCst);
                     return Err(e);
                 }
             }
@@ -126,10 +130,10 @@ impl<E: Engine> Reactor<E> {
         Ok(())
     }
 
-    /// Ends it, and waits for that.
-    pub(crate) fn stop_background(&self) {
-        self.background.stop.store(true, Ordering::SeqCst);
-        let thread = lock(&self.background.thread).take();
+    /// Stops the thread and waits for its end.
+    pub(crate) fn stop_progress_thread(&self) {
+        self.progress_thread.stop.store(true, Ordering::SeqCst);
+        let thread = lock(&self.progress_thread.thread).take();
         if let Some(thread) = thread {
             thread.thread().unpark();
             self.shared.wake();
@@ -138,67 +142,68 @@ impl<E: Engine> Reactor<E> {
         }
     }
 
-    fn background(&self) {
-        // By default a thread sleeps some 50 microseconds longer than it says. Where that cannot be had, it does.
+    fn run_progress_thread(&self) {
+        // By default the kernel delays a thread's wake-up by some 50 microseconds. If the slack
+        // cannot be set, the delay stays.
         set_current_timer_slack(Some(NonZeroU64::MIN)).ok();
-        ask_for_short_slices();
-        let mut watch = Watch::new();
+        request_short_time_slices();
+        let mut schedule = Schedule::new();
         let mut passes = self.shared.consumer_passes();
-        let mut leaders = self.leaders.load(Ordering::SeqCst);
-        while !self.background.stop.load(Ordering::SeqCst) {
-            let told = trace::sleep(
-                PLACE,
-                std::ptr::from_ref(&self.background).addr(),
-                Some(watch.tick()),
+        let mut leader_changes = self.leader_changes.load(Ordering::SeqCst);
+        while !self.progress_thread.stop.load(Ordering::SeqCst) {
+            let trace = trace::sleep(
+                TRACE_NAME,
+                std::ptr::from_ref(&self.progress_thread).addr(),
+                Some(schedule.tick()),
             );
-            std::thread::park_timeout(watch.tick());
-            drop(told);
-            let before = (passes, leaders);
-            (passes, leaders) =
-                (self.shared.consumer_passes(), self.leaders.load(Ordering::SeqCst));
-            let next = watch.look(Seen {
+            std::thread::park_timeout(schedule.tick());
+            drop(trace);
+            let before = (passes, leader_changes);
+            (passes, leader_changes) =
+                (self.shared.consumer_passes(), self.leader_changes.load(Ordering::SeqCst));
+            let next = schedule.next_action(TickReport {
                 passes: passes.wrapping_sub(before.0),
-                waited: leaders != before.1,
-                leader: leaders % 2 == 1,
-                called: self.background.called.swap(false, Ordering::Relaxed),
-                attended: self.background.is_attended(),
+                waited: leader_changes != before.1,
+                leader: leader_changes % 2 == 1,
+                requested: self.progress_thread.requested.swap(false, Ordering::Relaxed),
+                has_fd_waiters: self.progress_thread.has_fd_waiters(),
             });
             match next {
-                Next::Wait => {}
-                Next::Active => {
-                    let (left, helped) = self.be_active();
-                    self.background.helped.store(helped, Ordering::Relaxed);
-                    watch.was_active(left, helped, self.background.is_attended());
+                Action::Wait => {}
+                Action::Active => {
+                    let (left, useful) = self.run_active();
+                    self.progress_thread.was_useful.store(useful, Ordering::Relaxed);
+                    schedule.was_active(left, useful, self.progress_thread.has_fd_waiters());
                     passes = self.shared.consumer_passes();
                 }
-                Next::Serve(_) if self.shared.has_work() => drop(self.engine.run_or_delegate()),
-                Next::Serve(true) => self.rest(leaders),
-                Next::Serve(false) => {}
+                Action::Serve(_) if self.shared.has_work() => drop(self.engine.run_or_delegate()),
+                Action::Serve(true) => self.rest(leader_changes),
+                Action::Serve(false) => {}
             }
         }
-        self.background.state.store(ABSENT, Ordering::SeqCst);
+        self.progress_thread.state.store(ABSENT, Ordering::SeqCst);
     }
 
-    /// Serves what comes until a consumer takes over; returns why it stopped, and whether something came that
-    /// no consumer looked for.
-    fn be_active(&self) -> (Left, bool) {
+    /// Serves everything until a consumer takes over. Returns why it stopped, and whether data
+    /// arrived that no consumer looked for.
+    fn run_active(&self) -> (ExitReason, bool) {
         let Some(mut poller) = self.try_poller() else {
-            let leader = self.leaders.load(Ordering::SeqCst) % 2 == 1;
-            return (if leader { Left::Leader } else { Left::Busy }, false);
+            let leader = self.leader_changes.load(Ordering::SeqCst) % 2 == 1;
+            return (if leader { ExitReason::Leader } else { ExitReason::Busy }, false);
         };
-        let mut helped = false;
-        self.background.state.store(ACTIVE, Ordering::SeqCst);
+        let mut useful = false;
+        self.progress_thread.state.store(ACTIVE, Ordering::SeqCst);
         self.shared.announce_sleep();
         let seen = self.shared.consumer_passes();
         let left = loop {
-            // Somebody at work is a consumer. It may have been interrupted, by this very thread: no asking
-            // again and again.
-            let attended = self.background.is_attended();
+            // The other thread at work is a consumer. This thread may even have interrupted it, so
+            // it does not try again and again.
+            let has_fd_waiters = self.progress_thread.has_fd_waiters();
             if !self.serve_as_sleeper() {
-                break Left::Busy;
+                break ExitReason::Busy;
             }
-            if self.background.stop.load(Ordering::SeqCst) {
-                break Left::Leader;
+            if self.progress_thread.stop.load(Ordering::SeqCst) {
+                break ExitReason::Leader;
             }
             let limit = match self.shared.has_work() {
                 true => Some(Duration::ZERO),
@@ -207,44 +212,46 @@ impl<E: Engine> Reactor<E> {
             let waited;
             (poller, waited) = self.wait(poller, limit);
             let alone = self.shared.consumer_passes() == seen;
-            let posted = !attended && !self.shared.doorbells.is_empty();
+            let posted = !has_fd_waiters && !self.shared.doorbells.is_empty();
             let mut partial = false;
             if waited.is_ok() {
-                helped |= alone && !poller.events.is_empty();
+                useful |= alone && !poller.events.is_empty();
                 partial = self.deliver(&mut poller);
             }
             if posted {
-                break Left::Posted;
+                break ExitReason::Posted;
             }
             if self.has_followers() {
-                break Left::Leader;
+                break ExitReason::Leader;
             }
             // A consumer that has seen a part of a message may watch memory for the rest.
-            if !attended && !alone && !partial {
-                break Left::Progress;
+            if !has_fd_waiters && !alone && !partial {
+                break ExitReason::Progress;
             }
         };
-        self.background.state.store(WATCHING, Ordering::SeqCst);
+        self.progress_thread.state.store(WATCHING, Ordering::SeqCst);
         self.shared.end_sleep();
         drop(poller);
         if self.has_followers() {
-            self.hand_over();
+            self.wake_next_leader();
         }
-        (left, helped)
+        (left, useful)
     }
 
     /// Sleeps until the consumer leaves the poller.
-    fn rest(&self, leaders: u32) {
-        self.background.state.store(RESTING, Ordering::SeqCst);
-        // Whoever leaves, or posts, after this store sees it; what happened before is seen here.
-        while self.background.state.load(Ordering::SeqCst) == RESTING
-            && self.leaders.load(Ordering::SeqCst) == leaders
+    fn rest(&self, leader_changes: u32) {
+        self.progress_thread.state.store(RESTING, Ordering::SeqCst);
+        // A consumer that leaves the poller or posts after this store sees it; what happened before
+        // it is checked here.
+        while self.progress_thread.state.load(Ordering::SeqCst) == RESTING
+            && self.leader_changes.load(Ordering::SeqCst) == leader_changes
             && self.shared.doorbells.is_empty()
-            && !self.background.stop.load(Ordering::SeqCst)
+            && !self.progress_thread.stop.load(Ordering::SeqCst)
         {
-            let _told = trace::sleep(PLACE, std::ptr::from_ref(&self.background).addr(), None);
+            let _trace =
+                trace::sleep(TRACE_NAME, std::ptr::from_ref(&self.progress_thread).addr(), None);
             std::thread::park();
         }
-        self.background.state.store(WATCHING, Ordering::SeqCst);
+        self.progress_thread.state.store(WATCHING, Ordering::SeqCst);
     }
 }

@@ -1,4 +1,4 @@
-//! Who leads when a leader leaves.
+//! Which thread leads when a leader leaves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +15,11 @@ use super::{ACTIVE, Engine, Follower, RESTING, Reactor, SharedState, WAKER, lock
 use crate::engine::{Progress, Remaining, Sink};
 use crate::transport::Shared;
 
-/// An adapter without anything.
-struct Nothing;
+/// An engine that does nothing.
+struct NullEngine;
 
-// SAFETY: nothing is given to it.
-unsafe impl Engine for Nothing {
+// SAFETY: no queue pair is ever added.
+unsafe impl Engine for NullEngine {
     const NAME: &'static str = "nothing";
     type RequestId = ();
 
@@ -56,17 +56,17 @@ unsafe impl Engine for Nothing {
     fn refuse(&mut self, (): ()) {}
 }
 
-fn reactor() -> Arc<Reactor<Nothing>> {
+fn reactor() -> Arc<Reactor<NullEngine>> {
     let poll = Poll::new().expect("a poller");
     let shared = Arc::new(SharedState::new(Waker::new(poll.registry(), WAKER).expect("a waker")));
-    let reactor = Arc::new(Reactor::new(Nothing, Arc::clone(&shared), poll, Duration::ZERO));
+    let reactor = Arc::new(Reactor::new(NullEngine, Arc::clone(&shared), poll, Duration::ZERO));
     shared.set_reactor(&reactor);
     reactor
 }
 
-/// Whether it comes about.
+/// Waits until the condition holds. Returns false after a time limit.
 #[must_use]
-fn comes(holds: impl Fn() -> bool) -> bool {
+fn becomes_true(holds: impl Fn() -> bool) -> bool {
     let limit = Instant::now() + Duration::from_secs(60);
     while !holds() {
         if Instant::now() > limit {
@@ -77,7 +77,7 @@ fn comes(holds: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Sleeps again and again, as dat_evd_wait does that has not seen its event.
+/// Sleeps again and again, like a dat_evd_wait whose event has not arrived.
 struct Sleeper {
     wake: Wake,
     done: AtomicBool,
@@ -88,15 +88,15 @@ impl Sleeper {
         Sleeper { wake: Wake::new(), done: AtomicBool::new(false) }
     }
 
-    fn sleep(&self, reactor: &Reactor<Nothing>) {
+    fn sleep(&self, reactor: &Reactor<NullEngine>) {
         while !self.done.load(Ordering::SeqCst) {
             reactor.sleep(&self.wake, None);
-            // A signal that comes now is not lost: what it is about is looked for next.
+            // A signal that arrives now is not lost, because the loop checks its condition next.
             self.wake.reset();
         }
     }
 
-    fn leave(&self, reactor: &Reactor<Nothing>) {
+    fn leave(&self, reactor: &Reactor<NullEngine>) {
         self.done.store(true, Ordering::SeqCst);
         if self.wake.signal() {
             reactor.interrupt();
@@ -104,33 +104,35 @@ impl Sleeper {
     }
 }
 
-/// Of two that follow, the first has an event of its own and does not come back: somebody is in the poller
-/// nevertheless. `signalled`: it has it when the leader leaves.
+/// A leader leaves, and of two followers the first has an event of its own and does not come back.
+/// Nevertheless a thread enters the poller. `signalled`: the first follower has its event before
+/// the leader leaves.
 fn somebody_leads(signalled: bool) {
     let reactor = reactor();
     let (first, second, gone) = (Sleeper::new(), Sleeper::new(), Wake::new());
-    let state = || reactor.background.state.load(Ordering::SeqCst);
-    let leaders = || reactor.leaders.load(Ordering::SeqCst);
+    let state = || reactor.progress_thread.state.load(Ordering::SeqCst);
+    let leader_changes = || reactor.leader_changes.load(Ordering::SeqCst);
     let somebody = std::thread::scope(|threads| {
         threads.spawn(|| first.sleep(&reactor));
-        let leads = comes(|| leaders() == 1);
-        // It would lead, were it there before.
-        reactor.start_background().expect("a thread");
-        let rests = comes(|| state() == RESTING);
+        let leads = becomes_true(|| leader_changes() == 1);
+        // The thread would lead if it were started earlier.
+        reactor.start_progress_thread().expect("a thread");
+        let rests = becomes_true(|| state() == RESTING);
         threads.spawn(|| second.sleep(&reactor));
-        let follows = comes(|| reactor.has_followers());
+        let follows = becomes_true(|| reactor.has_followers());
         if signalled {
             let _ = gone.signal();
         }
         lock(&reactor.followers).insert(0, Follower(&gone));
         first.leave(&reactor);
-        // The second, or the background thread.
-        let somebody = comes(|| leaders() == 3 || leaders() == 2 && state() == ACTIVE);
+        // The second follower leads, or the progress thread.
+        let somebody =
+            becomes_true(|| leader_changes() == 3 || leader_changes() == 2 && state() == ACTIVE);
         lock(&reactor.followers).retain(|follower| !std::ptr::eq(follower.0, &gone));
         second.leave(&reactor);
         [leads, rests, follows, somebody]
     });
-    reactor.stop_background();
+    reactor.stop_progress_thread();
     assert_eq!(
         somebody, [true; 4],
         "one leads, the thread rests, one follows, and then somebody leads"

@@ -2,43 +2,44 @@
 
 use std::sync::Arc;
 
-use dat_core::provider::{Completions, Polled};
+use dat_core::provider::{Completions, Polled, Token};
 use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
 
-use super::no_memory;
 use crate::engine::Engine;
-use crate::map;
 use crate::reactor::Reactor;
+use dat_core::error::no_memory;
 
-/// Completion queue.
+/// A completion queue.
 pub struct Cq<E: Engine> {
     pub(super) cq: Arc<rnic::Cq>,
     pub(super) reactor: Arc<Reactor<E>>,
 }
 
 // SAFETY: by the number of the promise:
-// 1. The queue is a ring: it hands out what queue pairs of this adapter pushed, each completion once, in its
-//    order.
-// 2. `poll_with` stops where nothing more is published, and what a queue pair pushed was published before
-//    `Qp::drop` returned.
+// 1. The queue is a ring: it hands out what queue pairs of this adapter pushed, each completion
+//    once, in the order of the pushes.
+// 2. `poll_with` stops where nothing more is published, and what a queue pair pushed was published
+//    before `Qp::drop` returned.
 unsafe impl<E: Engine> Completions for Cq<E> {
     #[inline]
     unsafe fn poll(&self, out: &mut Polled<'_>) {
-        // SAFETY: the caller's promise; what is called does not call the queue, which gives back the tokens
-        // of `Transport::qp`.
-        unsafe { self.cq.poll_with(out.room(), |wc| out.push(map::wc(wc))) };
+        // SAFETY: the caller is the one thread that polls. The closure does not call the queue. The
+        // tokens in the queue come from `Transport::qp`.
+        unsafe {
+            self.cq.poll_with(out.room(), |wc| out.push(wc.map_qp(|qp| Token::from_bits(qp))))
+        };
     }
 
     #[inline]
     unsafe fn arm(&self, solicited: bool) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is the one thread that polls.
         unsafe { self.cq.arm(solicited) }
     }
 
     unsafe fn resize(&self, depth: usize) -> Result<()> {
         let _lock = self.reactor.engine.lock();
-        // SAFETY: the engine lock is held, and the caller promises that nobody polls meanwhile.
+        // SAFETY: the engine lock is held, and the caller guarantees that nobody polls meanwhile.
         match unsafe { self.cq.resize(depth) }.map_err(no_memory)? {
             true => Ok(()),
             false => Err(Error::of(DAT_INVALID_STATE)),

@@ -1,26 +1,25 @@
-//! Protection domains, registered memory, memory windows.
+//! Protection domains, memory regions, memory windows.
 
 use std::sync::Arc;
 
 use dat_core::provider::{BindState, Region, Window};
 
 use crate::engine::Engine;
-use crate::map;
 use crate::reactor::Reactor;
 
-/// Protection domain.
+/// A protection domain.
 pub struct Pd(pub(super) rnic::Pd);
 
-/// Registered memory.
+/// A memory region.
 pub struct Mr<E: Engine> {
-    /// Emptied by `drop`.
+    /// `None` only inside of `drop`.
     pub(super) mr: Option<rnic::Mr>,
     pub(super) reactor: Arc<Reactor<E>>,
 }
 
-/// Memory window.
+/// A memory window.
 pub struct Mw<E: Engine> {
-    /// Emptied by `drop`.
+    /// `None` only inside of `drop`.
     pub(super) mw: Option<rnic::Mw>,
     pub(super) reactor: Arc<Reactor<E>>,
 }
@@ -44,7 +43,7 @@ impl<E: Engine> Drop for Mr<E> {
 
 impl<E: Engine> Window for Mw<E> {
     fn state(&self, rkey: u32) -> BindState {
-        self.mw.as_ref().map_or(BindState::Over, |mw| map::bind_state(mw.state(rkey)))
+        self.mw.as_ref().map_or(BindState::Over, |mw| mw.state(rkey))
     }
 }
 

@@ -11,55 +11,57 @@ use dat_core::provider::{
 use super::{Adapter, Request, no_resources};
 use crate::doorbells::Doorbell;
 use crate::engine::Engine;
-use crate::map;
 use crate::reactor::Reactor;
 
-/// Queue pair.
+/// A queue pair.
 pub struct Qp<E: Engine> {
     pub(super) qp: Arc<rnic::Qp>,
     pub(super) shared: Arc<Shared>,
-    /// The engine's number of it.
+    /// The index of the queue pair in the engine.
     pub(super) index: usize,
     pub(super) batch: Batch,
-    /// There is, or was, a connection or an attempt at one.
+    /// There is or was a connection or an attempt to connect.
     pub(super) begun: AtomicBool,
     pub(super) reactor: Arc<Reactor<E>>,
 }
 
-/// What posting threads and engine share of a queue pair.
+/// The part of a queue pair that posting threads and the engine share.
 pub struct Shared {
-    mark: Doorbell,
-    /// The engine wants to hear of receives: a message waits for one, or they are only to be flushed.
+    doorbell: Doorbell,
+    /// The engine wants to know of receives, because a message waits for one or because they are to
+    /// be flushed.
     wants_receives: AtomicBool,
 }
 
 impl Shared {
-    /// For the queue pair of this number.
+    /// Creates the shared part of the queue pair with this index.
     pub fn new(index: usize) -> Self {
-        Shared { mark: Doorbell::new(index), wants_receives: AtomicBool::new(false) }
+        Shared { doorbell: Doorbell::new(index), wants_receives: AtomicBool::new(false) }
     }
 
-    /// The connection has ended, or will never be. What was posted is to be flushed after this; what is
-    /// posted later makes its thread call [`Engine::transmit`], which flushes it.
+    /// Records that the connection has ended or will never exist. The engine flushes what was
+    /// posted before. A later post makes its thread call [`Engine::transmit`], which flushes it.
     pub fn end(&self) {
         self.want_receives(true);
     }
 
-    /// A message of the peer waits for a receive, or does not any more. The engine looks for one once more
-    /// after saying that it does; a receive that is posted later makes its thread call [`Engine::transmit`].
+    /// Records whether a message of the peer waits for a receive. After recording that one does,
+    /// the engine looks for a receive once more. A receive that is posted later makes its thread
+    /// call [`Engine::transmit`].
     pub fn want_receives(&self, yes: bool) {
         self.wants_receives.store(yes, Ordering::Relaxed);
-        // Either a posting thread sees the flag (its fence is in `post_recv`), or the engine sees its buffer.
+        // Either the posting thread sees the flag (its fence is in `post_recv`), or the engine sees
+        // the receive.
         fence(Ordering::SeqCst);
     }
 
-    /// The number of the queue pair.
+    /// The index of the queue pair.
     pub fn index(&self) -> usize {
-        self.mark.index()
+        self.doorbell.index()
     }
 }
 
-/// What was posted since the last pass over the engine. Written by the posting thread alone.
+/// What was posted since the last pass over the engine. Only the posting thread writes it.
 #[derive(Default)]
 pub(super) struct Batch {
     pass: AtomicU32,
@@ -67,62 +69,66 @@ pub(super) struct Batch {
     bytes: AtomicU32,
 }
 
-/// Requests, or bytes of them, that are sent without waiting for the consumer's next look at a queue.
-const FULL_BATCH: (u32, u32) = (64, 64 << 10);
+/// The numbers of requests and of octets that are sent without waiting for the consumer's next
+/// poll.
+const BATCH_LIMIT: (u32, u32) = (64, 64 << 10);
 
 // SAFETY: by the number of the promise:
-// 1. rnic completes each work request in its turn and once, from its slot in the ring that it was posted to.
-// 2. `Work`, which completes, is used in the engine's calls alone, and not any more after `remove_qp`, which
+// 1. rnic completes each work request once and in order, from the slot of the ring that it was
+//    posted to.
+// 2. `Work`, which completes, is used only in calls of the engine, and not after `remove_qp`, which
 //    `drop` calls under the engine lock.
-// 3. rnic counts requests that have left the ring, which unsignalled ones do without a completion. A queue
-//    pair that was never connected and is not flushed takes its receives along.
-// 4. rnic calls `watch_receives` where a message takes a buffer.
+// 3. rnic counts requests that have left the ring, which unsignalled ones do without a completion.
+//    A queue pair that was never connected and is not flushed discards its receives.
+// 4. rnic calls the closure of `watch_receives` whenever a message takes a buffer.
 unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     #[inline]
     unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
-        // SAFETY: the caller's promise.
-        let bytes = unsafe { self.qp.post_send(&map::send(wr)) }.map_err(map::post_error)?;
-        self.posted(bytes);
+        // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
+        // posts.
+        let bytes = unsafe { self.qp.post_send(wr) }?;
+        self.send_posted(bytes);
         Ok(())
     }
 
     unsafe fn post_bind(&self, wr: &BindWr<'_, Adapter<E>>) -> std::result::Result<u32, PostError> {
-        // Windows and regions lose what is rnic's only when they are dropped.
+        // Windows and regions are empty only while they are dropped.
         let window = wr.window.mw.as_ref().ok_or(PostError::Unsupported)?;
         let view = match &wr.view {
             Some(view) => Some(rnic::View {
                 region: view.region.mr.as_ref().ok_or(PostError::Bounds)?,
                 addr: view.addr,
                 len: view.len,
-                access: map::access(view.access),
+                access: view.access,
                 zero_based: view.zero_based,
             }),
             None => None,
         };
         let wr = rnic::BindWr { id: wr.id, window, view, signalled: wr.signalled, quiet: wr.quiet };
-        // SAFETY: the caller's promise.
-        let key = unsafe { self.qp.post_bind(&wr) }.map_err(map::post_error)?;
-        self.posted(0);
+        // SAFETY: the caller is the only one that posts.
+        let key = unsafe { self.qp.post_bind(&wr) }?;
+        self.send_posted(0);
         Ok(key)
     }
 
     #[inline]
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.qp.post_recv(&map::recv(wr)) }.map_err(map::post_error)?;
-        // Either the engine finds the buffer (its fence is in `Shared::want_receives`), or it is seen here
-        // that it wants it.
+        // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
+        // posts.
+        unsafe { self.qp.post_recv(wr) }?;
+        // Either the engine finds the receive (its fence is in `Shared::want_receives`), or this
+        // thread sees that the engine wants it.
         fence(Ordering::SeqCst);
         if self.shared.wants_receives.load(Ordering::Relaxed) {
-            self.mark();
+            self.ring_doorbell();
             self.reactor.engine.run_or_delegate();
         }
         Ok(())
     }
 
     fn connect(&self, to: &Connect<'_>) -> Result<()> {
-        // First what can fail without a trace.
-        self.reactor.start_background().map_err(no_resources)?;
+        // What can fail without side effects comes first.
+        self.reactor.start_progress_thread().map_err(no_resources)?;
         self.begun.store(true, Ordering::Relaxed);
         self.reactor.engine.lock().engine.connect(self.index, to)
     }
@@ -145,7 +151,8 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
         self.qp.carried_out()
     }
 
-    /// The end of a connection completes all receives; a queue pair that never had one takes them along.
+    /// The end of a connection completes all receives. A queue pair that never had a connection
+    /// discards them.
     fn withdrawn(&self) -> usize {
         match self.begun.load(Ordering::Relaxed)
             || self.shared.wants_receives.load(Ordering::Relaxed)
@@ -157,35 +164,38 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
 }
 
 impl<E: Engine> Qp<E> {
-    /// A request of so many bytes is in the queue: sees to it that it is sent.
+    /// Makes sure that a request of `bytes` octets, which is in the queue, is sent.
     #[inline(always)]
-    fn posted(&self, bytes: u32) {
+    fn send_posted(&self, bytes: u32) {
         let pass = self.reactor.shared.passes();
         if self.batch.pass.load(Ordering::Relaxed) != pass {
             self.batch.begin(pass);
-            // Alone since the last pass: somebody may wait for it, so it goes at once.
+            // This is the first request since the last pass. A consumer may wait for it, so it is
+            // sent at once.
             match self.reactor.engine.try_lock() {
                 Some(mut locked) => locked.engine.transmit(self.index),
                 None => {
-                    self.mark();
+                    self.ring_doorbell();
                     self.reactor.engine.run_or_delegate();
                 }
             }
             return;
         }
-        // More may follow: they go together, at the latest with the consumer's next look at a queue.
-        if self.mark() {
-            self.reactor.nudge();
+        // More requests may follow. They are sent together, at the latest when the consumer polls
+        // next.
+        if self.ring_doorbell() {
+            self.reactor.wake_for_post();
         }
         if self.batch.is_full_with(bytes) {
             self.reactor.engine.run_or_delegate();
         }
     }
 
-    /// Marks the queue pair. True: it was not marked yet.
-    fn mark(&self) -> bool {
-        // SAFETY: this queue pair keeps the mark until `drop`, which takes all marks from the stack first.
-        unsafe { self.reactor.shared.doorbells.push(&self.shared.mark) }
+    /// Rings the doorbell of the queue pair. Returns true if it was not rung yet.
+    fn ring_doorbell(&self) -> bool {
+        // SAFETY: this queue pair keeps the doorbell until `drop`, which first takes all doorbells
+        // from the stack.
+        unsafe { self.reactor.shared.doorbells.push(&self.shared.doorbell) }
     }
 }
 
@@ -197,12 +207,12 @@ impl Batch {
         self.bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Adds a request; true if that makes a batch, and begins another.
+    /// Counts a request. Returns true if the batch is full, and starts another one then.
     #[inline]
     fn is_full_with(&self, bytes: u32) -> bool {
         let requests = self.requests.load(Ordering::Relaxed) + 1;
         let bytes = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
-        let full = requests >= FULL_BATCH.0 || bytes >= FULL_BATCH.1;
+        let full = requests >= BATCH_LIMIT.0 || bytes >= BATCH_LIMIT.1;
         self.requests.store(if full { 0 } else { requests }, Ordering::Relaxed);
         self.bytes.store(if full { 0 } else { bytes }, Ordering::Relaxed);
         full

@@ -7,15 +7,14 @@ use dat_core::provider::{PostError, Receives, RecvWr, Upcall};
 use dat_core::{Error, Result};
 use dat_sys::DAT_INVALID_STATE;
 
-use super::no_memory;
 use crate::engine::{Engine, Sink};
-use crate::map;
 use crate::reactor::Reactor;
+use dat_core::error::no_memory;
 
-/// Shared receive queue.
+/// A shared receive queue.
 pub struct Srq<E: Engine> {
     pub(super) srq: Arc<rnic::Srq>,
-    /// What was asked for; rnic's queue may have room for more.
+    /// The depth that was asked for; rnic's queue may have room for more.
     pub(super) depth: AtomicUsize,
     pub(super) sink: Sink<E>,
     pub(super) reactor: Arc<Reactor<E>>,
@@ -26,8 +25,9 @@ impl<E: Engine> Receives for Srq<E> {
         if self.srq.available() >= self.depth.load(Ordering::Relaxed) {
             return Err(PostError::Full);
         }
-        // SAFETY: the caller's promise.
-        let wanted = unsafe { self.srq.post_recv(&map::recv(wr)) }.map_err(map::post_error)?;
+        // SAFETY: the caller keeps the memory of the segments valid, and is the only one that
+        // posts.
+        let wanted = unsafe { self.srq.post_recv(wr) }?;
         if wanted {
             self.serve_next();
         }
@@ -38,7 +38,7 @@ impl<E: Engine> Receives for Srq<E> {
         // No buffer is taken while the engine lock is held.
         let _lock = self.reactor.engine.lock();
         if self.srq.available() < mark {
-            // So few already: the event of this watermark comes now.
+            // There are too few buffers already, so the event comes at once.
             self.srq.set_low_watermark(0);
             self.sink.call(Upcall::LowWatermark);
         } else {
@@ -64,7 +64,7 @@ impl<E: Engine> Receives for Srq<E> {
 }
 
 impl<E: Engine> Srq<E> {
-    /// Messages wait for buffers: the queue pair that has waited longest goes on.
+    /// Continues the queue pair that has waited longest for a buffer.
     #[cold]
     fn serve_next(&self) {
         let mut locked = self.reactor.engine.lock();

@@ -1,11 +1,11 @@
-//! Service points and connection requests.
+//! Listeners and connection requests.
 
 use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::reactor::Reactor;
 
-/// The port of a connection qualifier, as libdaplofa maps the two.
+/// Converts a connection qualifier to a port, as libdaplofa does.
 pub fn port(qualifier: u64) -> u16 {
     match u16::try_from(qualifier) {
         Ok(port) => port,
@@ -13,14 +13,14 @@ pub fn port(qualifier: u64) -> u16 {
     }
 }
 
-/// Service point.
+/// A listener.
 pub struct Listener<E: Engine> {
     pub(super) index: usize,
     pub(super) port: u16,
     pub(super) reactor: Arc<Reactor<E>>,
 }
 
-/// A connection request nobody has answered.
+/// A connection request that the consumer has not answered.
 pub struct Request<E: Engine> {
     pub(super) call: E::RequestId,
     pub(super) answered: bool,
@@ -40,8 +40,8 @@ impl<E: Engine> Request<E> {
 }
 
 impl<E: Engine> Drop for Request<E> {
-    /// This may happen inside an upcall, where this very thread holds the engine lock. It then finds the
-    /// refusal before it releases the lock.
+    /// Refuses a request that was not answered. This may happen inside an upcall, where this thread
+    /// holds the engine lock. It then finds the deferred refusal before it releases the lock.
     fn drop(&mut self) {
         if !self.answered {
             self.reactor.shared.refuse(self.call);

@@ -1,11 +1,12 @@
-//! What connections of an adapter leave behind: nothing, whatever its wire. Alone in its process, since it counts what the whole
-//! process has: a provider includes it in a test of its own (`#[path]`), which says `PROVIDER`, its `NAME`, its `PARAMS`, and
-//! `FDS`, the descriptors that two open adapters have which have had connections with each other.
+//! Checks that connections of an adapter leave nothing behind, whatever its wire protocol. The test
+//! counts resources of the whole process, so it must be alone in its process. A provider includes
+//! it in a test of its own (`#[path]`), which defines `PROVIDER`, its `NAME`, its `PARAMS`, and
+//! `FDS`: the number of descriptors of two open adapters that have had connections with each other.
 
 use std::time::{Duration, Instant};
 
-use dat_core::mem_transport::contract::rig::{End, PATIENCE, Rig};
 use dat_core::provider::{Close, Provider, Queue, Transport};
+use provider_loopback::contract::rig::{End, PATIENCE, Rig};
 
 use super::{FDS, NAME, PARAMS, PROVIDER};
 
@@ -23,18 +24,19 @@ fn footprint() -> Footprint {
     Footprint { fds: count("/proc/self/fd"), threads: count("/proc/self/task") }
 }
 
-/// What malloc has handed out, in all its arenas.
+/// The number of octets that malloc has handed out, in all its arenas.
 fn bytes_in_use() -> usize {
-    // SAFETY: it takes no arguments.
+    // SAFETY: the function takes no arguments.
     let info = unsafe { libc::mallinfo2() };
     info.uordblks + info.hblkhd
 }
 
-/// Less than a thousand connections that leave an object each.
-const CRUMBS: usize = 32 << 10;
+/// Less memory than a thousand connections would leak if each left one object.
+const LEAK_THRESHOLD_BYTES: usize = 32 << 10;
 
-/// How long what has ended may be remembered. Tables have grown for that, which the next thousand use again.
-const MEMORY: Duration = Duration::from_secs(4);
+/// How long ended connections may be remembered. Tables have grown for that; the next thousand
+/// connections reuse them.
+const CLEANUP_TIME: Duration = Duration::from_secs(4);
 const THOUSANDS: usize = 5;
 
 #[test]
@@ -50,7 +52,7 @@ fn a_thousand_connections_leave_nothing_behind() {
             b.recv(0, &[b.mem.segment(0, 64)]);
             a.send(0, &[a.mem.segment(0, 64)]);
             rig.completions(&b.recvs, 1);
-            // Either side, in any manner, or just by freeing the endpoint.
+            // Either side ends the connection, in any manner, or just by dropping the endpoint.
             match i % 4 {
                 0 => a.qp.disconnect(Close::Graceful),
                 1 => b.qp.disconnect(Close::Abrupt),
@@ -59,18 +61,18 @@ fn a_thousand_connections_leave_nothing_behind() {
             }
         };
         (0..100).for_each(cycle);
-        // The last ones may wait for their peers to close.
+        // The last connections may wait for their peers to close.
         let settled = |what: &str, wanted: &Footprint| {
             rig.until(what, || (footprint() == *wanted).then_some(()));
         };
         let open_adapters = Footprint { fds: at_first.fds + FDS, threads: at_first.threads + 2 };
         settled("the first connections to close", &open_adapters);
         let mut before = bytes_in_use();
-        let takes_nothing = |_| {
+        let leaks_nothing = |_| {
             (0..1000).for_each(cycle);
             settled("all connections to close", &open_adapters);
-            let (since, goal) = (Instant::now(), before + CRUMBS);
-            while bytes_in_use() > goal && since.elapsed() < MEMORY {
+            let (since, goal) = (Instant::now(), before + LEAK_THRESHOLD_BYTES);
+            while bytes_in_use() > goal && since.elapsed() < CLEANUP_TIME {
                 ta.progress();
                 tb.progress();
             }
@@ -79,12 +81,13 @@ fn a_thousand_connections_leave_nothing_behind() {
             before = now;
             now <= goal
         };
-        assert!((0..THOUSANDS).any(takes_nothing), "each thousand takes something");
+        assert!((0..THOUSANDS).any(leaks_nothing), "each thousand connections leak memory");
     }
-    // Pollers, wakers and threads go with their adapters; a thread that was waited for is listed a moment longer.
+    // Pollers, wakers and threads end with their adapters; a joined thread stays listed for a
+    // moment.
     let since = Instant::now();
     while footprint() != at_first && since.elapsed() < PATIENCE {
         std::thread::yield_now();
     }
-    assert_eq!(footprint(), at_first, "both adapters are closed since {PATIENCE:?}");
+    assert_eq!(footprint(), at_first, "both adapters were closed {PATIENCE:?} ago");
 }

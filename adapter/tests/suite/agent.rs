@@ -26,7 +26,7 @@ unsafe extern "C" fn no_mapping(_: DAT_IA_HANDLE, _: *mut DAT_IA_HANDLE) -> DAT_
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An adapter with an endpoint and a dispatcher for each stream.
+/// An adapter with an endpoint and an event dispatcher for each event stream.
 struct Side {
     ia: &'static Node<Ia<Tested>>,
     ep: &'static Node<Ep<Tested>>,
@@ -49,7 +49,7 @@ impl Side {
             registry,
             thread_safe: false,
         };
-        // SAFETY: no dispatcher is given.
+        // SAFETY: no dispatcher is passed.
         let ia = unsafe { ia::open(&PROVIDER, "127.0.0.1", entry, AsyncEvd::Elsewhere) }.unwrap();
         let evd = |flags| evd::create(ia, 16, None, flags).unwrap();
         let (recv, connect) = (evd(DAT_EVD_DTO_FLAG), evd(DAT_EVD_CONNECTION_FLAG));
@@ -71,7 +71,7 @@ impl Side {
 }
 
 fn next(evd: &Node<Evd<Tested>>) -> DAT_EVENT {
-    // SAFETY: nobody dequeues meanwhile.
+    // SAFETY: nobody else dequeues meanwhile.
     unsafe { evd.wait(PATIENCE.as_micros() as DAT_TIMEOUT, 1) }.unwrap().event.unwrap()
 }
 
@@ -82,7 +82,7 @@ fn connected() -> (Side, Side) {
     let (qos, flags) = (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
     a.ep.connect(to, psp.qualifier(), PATIENCE.as_micros() as DAT_TIMEOUT, b"", qos, flags)
         .unwrap();
-    // SAFETY: a connection request; its handle is live until it is answered.
+    // SAFETY: the handle of a connection request is live until the request is answered.
     let request =
         unsafe { handle::get::<Cr<Tested>>(next(b.cr).event_data.cr_arrival_event_data.cr_handle) };
     // SAFETY: nobody uses the request any more.
@@ -93,7 +93,8 @@ fn connected() -> (Side, Side) {
     (a, b)
 }
 
-/// Both where the background thread has the engine and where a consumer's thread has it, which polls.
+/// Covers both cases: the progress thread holds the engine, and a polling consumer's thread holds
+/// it.
 #[test]
 fn an_agent_may_dequeue_disconnect_and_free() {
     for polls in [false, true] {
@@ -101,17 +102,17 @@ fn an_agent_may_dequeue_disconnect_and_free() {
         let (tell, told) = channel();
         let (ep, recv) = (b.ep, b.recv);
         let work = move || {
-            // SAFETY: nobody else takes events from it.
+            // SAFETY: nobody else dequeues from this dispatcher.
             let event = unsafe { recv.dequeue() }.unwrap();
             ep.disconnect(DAT_CLOSE_ABRUPT_FLAG).unwrap();
-            // SAFETY: nobody uses it any more.
+            // SAFETY: nobody uses the endpoint any more.
             unsafe { ep::free(ep) }.unwrap();
             tell.send(event.event_number).unwrap();
         };
         type Work = Box<dyn Fn() + Send + Sync>;
         unsafe extern "C" fn call(work: DAT_PVOID, evd: DAT_EVD_HANDLE) {
             if !evd.is_null() {
-                // SAFETY: the box below, which outlives the adapter.
+                // SAFETY: `work` points to the box below, which outlives the adapter.
                 let work = unsafe { &*work.cast::<Work>() };
                 work();
             }
@@ -121,19 +122,19 @@ fn an_agent_may_dequeue_disconnect_and_free() {
             instance_data: (&raw mut work).cast(),
             proxy_agent_func: Some(call),
         };
-        // SAFETY: the agent may be called.
+        // SAFETY: the agent's function and data are valid.
         let cno = unsafe { cno::create(b.ia, agent) }.unwrap();
-        // SAFETY: no segments.
+        // SAFETY: there are no segments.
         unsafe { b.ep.post_recv(&[], 0, 0) }.unwrap();
         // SAFETY: nobody dequeues meanwhile.
         unsafe { b.recv.set_cno(Some(cno)) }.unwrap();
-        // SAFETY: as above.
+        // SAFETY: there are no segments.
         unsafe { a.ep.post_send(&[], 0, 0) }.unwrap();
         let start = Instant::now();
         let mut number = None;
         while number.is_none() && start.elapsed() < PATIENCE {
             if polls {
-                // SAFETY: nobody else takes events from this dispatcher.
+                // SAFETY: nobody else dequeues from this dispatcher.
                 assert!(unsafe { b.cr.dequeue() }.is_err());
                 number = told.try_recv().ok();
             } else {
@@ -143,7 +144,7 @@ fn an_agent_may_dequeue_disconnect_and_free() {
         assert_eq!(number, Some(DAT_DTO_COMPLETION_EVENT));
         assert_eq!(next(a.connect).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
         for side in [a, b] {
-            // SAFETY: nobody uses it any more.
+            // SAFETY: nobody uses the adapter any more.
             unsafe { ia::close(side.ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
         }
     }

@@ -1,10 +1,11 @@
-//! A panic of the thread that makes progress: in a process of its own, which does not survive it.
+//! A panic of the progress thread. The test runs it in a process of its own, which does not survive
+//! it.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use dat_core::mem_transport::contract::rig::{End, PATIENCE};
 use dat_core::provider::{Port, Provider, Receiver, Sink, Transport, Upcall};
+use provider_loopback::contract::rig::{End, PATIENCE};
 
 use crate::{NAME, PROVIDER, Tested};
 
@@ -12,32 +13,38 @@ struct Panics;
 
 impl Receiver<Tested> for Panics {
     fn upcall(&self, _: Upcall<'_, Tested>) {
-        panic!("as the test wants");
+        panic!("intended by the test");
     }
 }
 
 #[test]
-fn a_panic_of_the_background_thread_is_reported_and_ends_the_process() {
+fn a_panic_of_the_progress_thread_is_reported_and_ends_the_process() {
     let this = std::env::current_exe().expect("the test has a path");
     let mut child = Command::new(this);
-    child.args(["--ignored", "--exact", "suite::panic::panic_in_the_background", "--nocapture"]);
+    child.args([
+        "--ignored",
+        "--exact",
+        "suite::panic::panic_in_the_progress_thread",
+        "--nocapture",
+    ]);
     let output = child.output().expect("the test program starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}: {said}", output.status);
-    let expected = format!("dat: {NAME}: the thread that makes progress panicked");
-    assert!(said.contains(&expected), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}: {stderr}", output.status);
+    let expected = format!("dat: {NAME}: the progress thread panicked");
+    assert!(stderr.contains(&expected), "{stderr}");
 }
 
 #[test]
 #[ignore = "not a test: a child of the test above"]
-fn panic_in_the_background() {
+fn panic_in_the_progress_thread() {
     let open = || PROVIDER.open(NAME, "127.0.0.1").expect("adapter");
     let (ta, tb) = (open(), open());
-    // SAFETY: a static outlives the service point.
+    // SAFETY: the sink is static, so it outlives the listener.
     let sink = unsafe { Sink::new(&Panics) };
     let listener = tb.listen(Port::Any, 1, sink).expect("listen");
     let caller = End::new(&ta);
     caller.connect(tb.port(&listener), b"", None);
-    // Nobody calls into the adapters any more: what ends this is the thread that takes the call.
+    // Nobody calls into the adapters any more, so the progress thread takes the request and ends the
+    // process.
     std::thread::park_timeout(PATIENCE);
 }

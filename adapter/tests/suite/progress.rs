@@ -1,11 +1,12 @@
-//! Who makes progress: targets that compute, threads that block, and both beside one another.
+//! Which thread makes progress: targets that compute, threads that block, and both at the same
+//! time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dat_core::mem_transport::contract::rig::{End, PATIENCE, Rig, arm, pattern, poll};
 use dat_core::provider::{Provider, Queue, Region, SendOp, Transport, WcStatus};
 use dat_core::wake::Slept;
+use provider_loopback::contract::rig::{End, PATIENCE, Rig, arm, pattern, poll};
 
 use crate::{NAME, PROVIDER, Tested, WIRES};
 
@@ -13,7 +14,7 @@ fn open(params: &str) -> Tested {
     PROVIDER.open(NAME, params).unwrap_or_else(|e| panic!("{params}: {e}"))
 }
 
-/// Waits as a consumer that blocks.
+/// Waits like a consumer that blocks.
 fn sleep_for_completion(end: &End<'_, Tested>) -> u64 {
     let wake = &end.recvs_log.wake;
     let deadline = Instant::now() + PATIENCE;
@@ -50,7 +51,8 @@ fn sizes_up_to_16_mib_arrive() {
             let done = rig.completions(&a.requests, 2);
             assert!(done.iter().all(|wc| wc.status == WcStatus::Success), "{done:?}");
             assert!(a.mem.read(0, len) == back, "read of {len} bytes");
-            // The read follows the write on the same connection, so it proves that the write has arrived.
+            // The read follows the write on the same connection, so its completion proves that the
+            // write has arrived.
             a.mem.write(0, &there);
             a.post(4, SendOp::Write(b.mem.remote(0)), &[a.mem.segment(0, len)]);
             a.post(5, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(0, 1)]);
@@ -60,8 +62,8 @@ fn sizes_up_to_16_mib_arrive() {
     }
 }
 
-/// Nobody calls into the target's adapter: its background thread serves reads and writes. They are so many octets that a thread which
-/// looked but now and then would not be done in time.
+/// Nobody calls into the target's adapter, so its progress thread serves reads and writes. These
+/// move so many octets that a thread which only looks now and then would not finish in time.
 #[test]
 fn a_target_that_computes_serves_one_sided_operations() {
     const LEN: usize = 1 << 20;
@@ -98,7 +100,7 @@ fn a_target_that_computes_serves_one_sided_operations() {
     }
 }
 
-/// A request that was posted behind another one leaves, although its consumer does nothing after that.
+/// A request that was posted behind another one is sent although its consumer does nothing more.
 #[test]
 fn a_deferred_request_leaves_by_itself() {
     let (ta, tb) = (open("127.0.0.1"), open("127.0.0.1"));
@@ -114,7 +116,7 @@ fn a_deferred_request_leaves_by_itself() {
             a.send(i, &[]);
         }
         only_target.completions(&b.recvs, 3);
-        // Different moments of the background thread's rhythm.
+        // This hits the progress thread at different moments of its tick.
         if round % 10 == 0 {
             rig.completions(&a.requests, 3 * if round == 0 { 1 } else { 10 });
         }
@@ -187,7 +189,7 @@ fn a_poller_and_a_sleeper_share_an_adapter() {
             rig.completions(&b2.recvs, 1);
             i += 1;
             b2.recv(i, &[]);
-            // On some wires it is done when the peer says so.
+            // With some wire protocols a send completes only when the peer has acknowledged it.
             rig.completions(&a2.requests, 1);
         }
     });
@@ -217,7 +219,8 @@ fn an_interrupt_ends_a_sleep() {
     b.recv(0, &[]);
     std::thread::scope(|s| {
         let sleeper = s.spawn(|| sleep_for_completion(&b));
-        // A signal from outside, as dat_evd_set_unwaitable gives: the sleeper looks, and sleeps on.
+        // A signal from outside, such as dat_evd_set_unwaitable sends: the sleeper wakes, looks and
+        // sleeps again.
         for _ in 0..200 {
             if b.recvs_log.wake.signal() {
                 t.interrupt();
@@ -230,7 +233,7 @@ fn an_interrupt_ends_a_sleep() {
     });
 }
 
-/// Regions come and go while peers write to them: what a `drop` has given back is not touched any more.
+/// Regions are dropped while peers write to them: after `drop`, the memory is not touched any more.
 #[test]
 fn memory_is_left_alone_once_its_region_is_dropped() {
     const LEN: usize = 256 << 10;
@@ -242,7 +245,7 @@ fn memory_is_left_alone_once_its_region_is_dropped() {
         let mut memory = vec![0u8; LEN];
         let mem =
             dat_core::provider::Mem { addr: memory.as_mut_ptr(), len: LEN, zero_based: false };
-        let access = dat_core::mem_transport::contract::rig::ALL;
+        let access = provider_loopback::contract::rig::ALL;
         // SAFETY: the region is dropped before the memory.
         let mr = unsafe { tb.mr(&b.pd, mem, access) }.expect("region");
         let to = dat_core::provider::Remote { addr: mem.addr as u64, key: mr.rkey() };
@@ -250,7 +253,7 @@ fn memory_is_left_alone_once_its_region_is_dropped() {
         for i in 0..32 {
             a.post(i, SendOp::Write(to), &[a.mem.segment(0, LEN)]);
         }
-        // Somewhere in the middle.
+        // The writes are somewhere in the middle.
         for _ in 0..round * 3 {
             ta.progress();
             tb.progress();

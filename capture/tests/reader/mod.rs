@@ -1,23 +1,24 @@
-//! An independent reader of pcapng files and of the frames in them. It panics on whatever is not as it should be.
+//! An independent reader of pcapng files and of the frames in them. It panics on anything
+//! unexpected.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A file.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
-    /// Of each section: who wrote it, names of its interfaces.
+    /// For each section, the writing application and the names of the interfaces.
     pub(crate) sections: Vec<(String, Vec<String>)>,
     pub(crate) packets: Vec<Packet>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Packet {
-    /// Index of its section.
+    /// The index of its section.
     pub(crate) section: usize,
     pub(crate) interface: usize,
-    /// Since 1970 began.
+    /// Nanoseconds since 1970.
     pub(crate) nanos: u64,
-    /// 1: in, 2: out.
+    /// Direction: 1 in, 2 out.
     pub(crate) direction: u32,
     pub(crate) src: SocketAddr,
     pub(crate) dst: SocketAddr,
@@ -152,7 +153,7 @@ fn frame(frame: &[u8]) -> (SocketAddr, SocketAddr, Body) {
     (src, dst, body)
 }
 
-/// 0 if the checksum in it is right.
+/// Returns 0 if the checksum in `body` is correct.
 fn pseudo_checksum(src: IpAddr, dst: IpAddr, protocol: u8, body: &[u8]) -> u16 {
     let mut octets = Vec::new();
     for ip in [src, dst] {

@@ -34,7 +34,7 @@ pub(super) fn stays(path: &Path) -> Result<&'static Library, String> {
         })
     };
     // SAFETY: those functions; the library stays.
-    unsafe { registry::abi::answer_with(fns.map_err(|error| because(path, &error))?) };
+    unsafe { registry::abi::forward_to(fns.map_err(|error| because(path, &error))?) };
     Ok(library)
 }
 

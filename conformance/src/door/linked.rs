@@ -3,9 +3,9 @@
 use std::ffi::CStr;
 
 use dat_core::export as provider;
-use dat_core::mem_transport::Mem;
 use dat_core::provider::Provider;
 use dat_sys::*;
+use provider_loopback::Mem;
 use provider_softroce::SoftRoce;
 use provider_tcp_emu::TcpEmu;
 use provider_verbs::Verbs;
@@ -46,12 +46,17 @@ static BUILTINS: &[Builtin] = &[
 ];
 
 const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {
-    Builtin { line, init: provider::init::<P, This>, fini: provider::fini::<P, This>, found: None }
+    Builtin {
+        line,
+        init: provider::init::<P, This>,
+        fini: provider::fini::<P, This>,
+        discover: None,
+    }
 }
 
 /// The same entry once more for each RDMA device of the host.
 const fn with_devices(verbs: Builtin) -> Builtin {
-    Builtin { found: Some(provider_verbs::entries), ..verbs }
+    Builtin { discover: Some(provider_verbs::entries), ..verbs }
 }
 
 /// What built-in providers register with.

@@ -63,12 +63,12 @@ impl Holding {
     }
 
     /// Sets a soft watermark: it is armed, whether or not the last one was exceeded.
-    pub(crate) fn set_soft(&self, mark: DAT_COUNT) {
+    pub fn set_soft(&self, mark: DAT_COUNT) {
         self.soft.store(mark, Ordering::Relaxed);
     }
 
     /// Sets a hard watermark.
-    pub(crate) fn set_hard(&self, mark: DAT_COUNT) {
+    pub fn set_hard(&self, mark: DAT_COUNT) {
         self.hard.store(mark, Ordering::Relaxed);
     }
 

@@ -9,9 +9,9 @@ use dat_core::evd::{self, Evd};
 use dat_core::handle::{self, Node};
 use dat_core::ia::{self, AsyncEvd, Entry, Ia};
 use dat_core::mem::{Pz, pz};
-use dat_core::mem_transport::{Adapter, Mem};
 use dat_core::provider::{Access, Mem as Memory, Port, Region, Segment, Transport};
 use dat_sys::*;
+use provider_loopback::{Adapter, Mem};
 
 pub type T = Adapter;
 

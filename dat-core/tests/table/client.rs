@@ -8,10 +8,10 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use dat_core::Error;
 use dat_core::export::{self, Registry};
-use dat_core::mem_transport::Mem;
 use dat_core::provider::Provider;
 use dat_sys::ib::DAT_IB_OP;
 use dat_sys::*;
+use provider_loopback::Mem;
 
 /// Calls a function of a table; the answer is a `Result<(), Error>`.
 macro_rules! dat {

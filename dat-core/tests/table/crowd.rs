@@ -3,9 +3,9 @@
 use std::ptr::null_mut;
 
 use dat_core::cno::Cno;
-use dat_core::mem_transport::Adapter;
 use dat_core::{Error, handle};
 use dat_sys::*;
+use provider_loopback::Adapter;
 
 use crate::client::*;
 

@@ -4,10 +4,10 @@ use std::ffi::CString;
 use std::ptr::null_mut;
 
 use dat_core::export;
-use dat_core::mem_transport::{Adapter, Mem};
 use dat_core::provider::Provider;
 use dat_core::{Error, OpenError};
 use dat_sys::*;
+use provider_loopback::{Adapter, Mem};
 
 use crate::client::*;
 

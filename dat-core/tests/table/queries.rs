@@ -29,7 +29,7 @@ fn an_adapter_tells_what_its_transport_can_do() {
     .unwrap();
     assert_eq!(told, evd);
 
-    let limits = dat_core::mem_transport::Mem.open(&name, &name).unwrap().attrs().clone();
+    let limits = provider_loopback::Mem.open(&name, &name).unwrap().attrs().clone();
     let text = |field: &[std::ffi::c_char]| {
         // SAFETY: the field is terminated, as the next assertions would notice.
         unsafe { CStr::from_ptr(field.as_ptr()) }.to_str().unwrap().to_owned()
@@ -232,7 +232,7 @@ fn parameters(side: &Side, ep: DAT_EP_HANDLE) -> DAT_EP_PARAM {
 fn an_endpoint_without_attributes_has_those_of_the_provider() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
-    let limits = dat_core::mem_transport::Mem.open(&name, &name).unwrap().attrs().clone();
+    let limits = provider_loopback::Mem.open(&name, &name).unwrap().attrs().clone();
     let mut ep = null_mut();
     dat!(
         table,
@@ -319,7 +319,7 @@ fn an_endpoint_tells_what_it_is_connected_to() {
 fn a_shared_queue_is_as_deep_as_it_can_be() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
-    let limits = dat_core::mem_transport::Mem.open(&name, &name).unwrap().attrs().clone();
+    let limits = provider_loopback::Mem.open(&name, &name).unwrap().attrs().clone();
     let (depth, iov) = (limits.max_srq_depth as DAT_COUNT, limits.max_segments as DAT_COUNT);
     let create = |max_recv_dtos, max_recv_iov, low_watermark| {
         let mut attr = DAT_SRQ_ATTR { max_recv_dtos, max_recv_iov, low_watermark };
@@ -356,7 +356,7 @@ fn a_shared_queue_is_as_deep_as_it_can_be() {
 fn a_dispatcher_may_hold_as_many_events_as_told() {
     let (table, name) = loopback(false);
     let side = Side::new(table, &name);
-    let limits = dat_core::mem_transport::Mem.open(&name, &name).unwrap().attrs().clone();
+    let limits = provider_loopback::Mem.open(&name, &name).unwrap().attrs().clone();
     let mut evd = null_mut();
     let mut create = |depth| {
         dat!(table, evd_create_func(side.ia, depth, null_mut(), DAT_EVD_SOFTWARE_FLAG, &mut evd))

@@ -1,4 +1,5 @@
-//! Endpoints: 64-bit sizes, no communicator. Shared receive queues: other states.
+//! Endpoints, with sizes of 64 bits and without communicator; and shared receive queues, with other
+//! state values.
 
 use core::ffi::c_uint;
 
@@ -11,8 +12,8 @@ constants! {
         DAT_CONNECT_MULTIPATH_FLAG = 1,
     }
 
-    /// Fields of [`DAT_EP_PARAM`] wanted or set, dat_ep_query and dat_ep_modify. From `EP_ATTR_SERVICE_TYPE` on they
-    /// are those of 2.0.
+    /// Fields of [`DAT_EP_PARAM`] wanted or set, dat_ep_query and dat_ep_modify. From
+    /// `EP_ATTR_SERVICE_TYPE` on they are those of 2.0.
     pub type DAT_EP_PARAM_MASK = u64 {
         DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR = 0x4,
         DAT_EP_FIELD_LOCAL_PORT_QUAL = 0x8,
@@ -77,7 +78,7 @@ records! {
         pub ep_provider_specific: *mut DAT_NAMED_ATTR,
     }
 
-    /// What dat_ep_query tells and dat_ep_modify changes.
+    /// Parameters of an endpoint, for dat_ep_query and dat_ep_modify.
     #[derive(Debug)]
     pub struct DAT_EP_PARAM {
         /// Its IA.

@@ -1,11 +1,13 @@
-//! Status words of uDAPL 1.2: two numbers were inserted into the subtypes for 2.0, and "not implemented" moved.
+//! Status words of uDAPL 1.2. For 2.0, two subtypes were inserted and "not implemented" got another
+//! number.
 
 use core::ffi::c_uint;
 
 use crate::describe::{constants, status_names as names_2_0};
 use crate::{DAT_RETURN, DAT_SUBTYPE_MASK};
 
-/// A status of 2.0 in the numbers of 1.2, whatever its class. What 1.2 has no word for becomes the nearest it has.
+/// Converts a status of 2.0 to the numbers of 1.2, regardless of its class. A status that 1.2 does
+/// not have becomes the most similar one.
 pub const fn status(status: DAT_RETURN) -> DAT_RETURN {
     let (rest, subtype) = (status & !DAT_SUBTYPE_MASK, status & DAT_SUBTYPE_MASK);
     let rest = match rest & crate::DAT_TYPE_MASK {
@@ -25,14 +27,15 @@ pub const fn status(status: DAT_RETURN) -> DAT_RETURN {
     rest | subtype
 }
 
-/// The names of a 1.2 status, as [`describe::status_names`](crate::describe::status_names) has them for 2.0.
+/// The names of a 1.2 status, like [`describe::status_names`](crate::describe::status_names) for
+/// 2.0.
 pub fn status_names(status: DAT_RETURN) -> Option<(&'static str, &'static str)> {
     let subtype = match status & DAT_SUBTYPE_MASK {
         subtype @ 0..DAT_INVALID_HANDLE1 => subtype,
         subtype @ DAT_INVALID_HANDLE1..=DAT_INVALID_STATE_SRQ_IN_USE => subtype + 1,
         subtype => subtype + 2,
     };
-    // The types that 2.0 added are none here.
+    // Types that 2.0 added are undefined in 1.2.
     let known = status & crate::DAT_TYPE_MASK <= crate::DAT_CONN_QUAL_UNAVAILABLE
         || status & crate::DAT_TYPE_MASK == crate::DAT_NOT_IMPLEMENTED;
     if known { names_2_0(status & !DAT_SUBTYPE_MASK | subtype) } else { None }
@@ -41,11 +44,12 @@ pub fn status_names(status: DAT_RETURN) -> Option<(&'static str, &'static str)> 
 constants! {
     /// The type of a status that has another value than in 2.0.
     pub type DAT_RETURN_TYPE = c_uint {
-        /// With the error class in it, so that DAT_GET_TYPE of a status never equals it.
+        /// Includes the error class, so DAT_GET_TYPE of a status never equals it.
         DAT_NOT_IMPLEMENTED = 0xffff_0000,
     }
 
-    /// The subtype of a status, bits 15 to 0 of a [`DAT_RETURN`](crate::DAT_RETURN); each belongs to one type.
+    /// The subtype of a status, bits 15 to 0 of a [`DAT_RETURN`](crate::DAT_RETURN); each belongs
+    /// to one type.
     pub type DAT_RETURN_SUBTYPE = c_uint {
         DAT_NO_SUBTYPE = 0,
         DAT_SUB_INTERRUPTED = 1,

@@ -1,4 +1,4 @@
-//! Events of 48 bytes, and what dat_cno_query tells.
+//! Events of 48 bytes, and the result of dat_cno_query.
 
 use core::ffi::c_uint;
 use core::fmt;
@@ -51,7 +51,7 @@ records! {
         pub user_cookie: DAT_DTO_COOKIE,
         /// Outcome.
         pub status: DAT_DTO_COMPLETION_STATUS,
-        /// Bytes; undefined unless `status` is success. (Spelled as the standard spells it.)
+        /// Bytes; undefined unless `status` is success. (The spelling is that of the standard.)
         pub transfered_length: DAT_VLEN,
     }
 
@@ -76,12 +76,12 @@ records! {
         pub cr_handle: DAT_CR_HANDLE,
     }
 
-    /// What dat_cno_query tells.
+    /// Result of dat_cno_query.
     #[derive(Debug)]
     pub struct DAT_CNO_PARAM {
         /// IA of the CNO.
         pub ia_handle: DAT_IA_HANDLE,
-        /// What it calls besides waking its waiter.
+        /// The function that it calls in addition to waking its waiter.
         pub agent: DAT_OS_WAIT_PROXY_AGENT,
     }
 }
@@ -94,7 +94,7 @@ impl fmt::Debug for DAT_EVENT_DATA {
 
 impl fmt::Debug for DAT_SP_HANDLE {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: the members are all handles.
+        // SAFETY: all members are handles.
         write!(f, "DAT_SP_HANDLE({:p})", unsafe { self.psp_handle })
     }
 }

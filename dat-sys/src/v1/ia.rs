@@ -1,4 +1,4 @@
-//! Attributes of adapters and providers: 64-bit sizes, and nothing of what 2.0 added.
+//! Attributes of adapters and providers: sizes have 64 bits, and the additions of 2.0 are missing.
 
 use core::ffi::{c_char, c_int};
 
@@ -32,7 +32,7 @@ constants! {
 }
 
 records! {
-    /// What an interface adapter can do, dat_ia_query. Limits are maxima; sizes are in bytes.
+    /// Attributes of an interface adapter, dat_ia_query. Limits are maxima; sizes are in bytes.
     #[derive(Debug)]
     pub struct DAT_IA_ATTR {
         /// Name of the adapter, NUL-terminated.
@@ -107,7 +107,7 @@ records! {
         pub vendor_attr: *mut DAT_NAMED_ATTR,
     }
 
-    /// What a provider can do, dat_ia_query.
+    /// Attributes of a provider, dat_ia_query.
     #[derive(Debug)]
     pub struct DAT_PROVIDER_ATTR {
         /// Name of the provider, NUL-terminated.
@@ -138,9 +138,10 @@ records! {
         pub ep_creator: DAT_EP_CREATOR_FOR_PSP,
         /// Whether protection zones can be shared.
         pub pz_support: DAT_PZ_SUPPORT,
-        /// Bytes; buffers so aligned perform best.
+        /// Buffer alignment in bytes with the best performance.
         pub optimal_buffer_alignment: u32,
-        /// Which streams may share an EVD; rows and columns: software, CR, DTO, connection, RMR bind, asynchronous.
+        /// Which streams may share an EVD; rows and columns: software, CR, DTO, connection, RMR
+        /// bind, asynchronous.
         pub evd_stream_merging_supported: [[DAT_BOOLEAN; 6]; 6],
         /// Whether shared receive queues are supported.
         pub srq_supported: DAT_BOOLEAN,
@@ -148,9 +149,9 @@ records! {
         pub srq_watermarks_supported: DAT_COUNT,
         /// Whether an EP may have another protection zone than its SRQ.
         pub srq_ep_pz_difference_supported: DAT_BOOLEAN,
-        /// Which counts dat_srq_query gives.
+        /// Which counts dat_srq_query returns.
         pub srq_info_supported: DAT_COUNT,
-        /// Which counts dat_ep_recv_query gives.
+        /// Which counts dat_ep_recv_query returns.
         pub ep_recv_info_supported: DAT_COUNT,
         /// Whether dat_lmr_sync_rdma_read and _write are required.
         pub lmr_sync_req: DAT_BOOLEAN,

@@ -1,8 +1,8 @@
-//! Sizes and offsets, checked against numbers measured with the 1.2 headers of Linux on x86_64.
+//! Compares sizes and offsets with numbers measured with the 1.2 headers of Linux on x86_64.
 
 use core::mem::offset_of;
 
-// What differs comes before what does not.
+// Types that differ from 2.0 are imported explicitly and take precedence over the glob import.
 use crate::v1::{
     DAT_CNO_PARAM, DAT_CR_ARRIVAL_EVENT_DATA, DAT_DTO_COMPLETION_EVENT_DATA, DAT_EP_ATTR,
     DAT_EP_PARAM, DAT_EVENT, DAT_EVENT_DATA, DAT_IA_ATTR, DAT_LMR_PARAM, DAT_LMR_TRIPLET,

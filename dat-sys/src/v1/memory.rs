@@ -1,4 +1,5 @@
-//! Segments and regions: 64-bit lengths, the context first, no address types.
+//! Segments and regions: lengths have 64 bits, the context comes first, and there are no address
+//! types.
 
 use core::ffi::c_uint;
 
@@ -22,7 +23,7 @@ constants! {
 }
 
 records! {
-    /// One local segment of a DTO. With length 0 the other members are not looked at.
+    /// One local segment of a DTO. With length 0 the other members are ignored.
     #[derive(Debug)]
     pub struct DAT_LMR_TRIPLET {
         /// Key of the region.
@@ -48,7 +49,7 @@ records! {
         pub segment_length: DAT_VLEN,
     }
 
-    /// What dat_lmr_query tells.
+    /// Result of dat_lmr_query.
     #[derive(Debug)]
     pub struct DAT_LMR_PARAM {
         /// IA of the region.
@@ -73,7 +74,7 @@ records! {
         pub registered_address: DAT_VADDR,
     }
 
-    /// What dat_rmr_query tells.
+    /// Result of dat_rmr_query.
     #[derive(Debug)]
     pub struct DAT_RMR_PARAM {
         /// IA of the region.

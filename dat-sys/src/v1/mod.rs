@@ -1,7 +1,7 @@
-//! uDAPL 1.2, as far as it differs from 2.0: layouts are those of `libdat.so.1` on LP64 Linux.
+//! The parts of uDAPL 1.2 that differ from 2.0. Layouts are those of `libdat.so.1` on LP64 Linux.
 //!
-//! What is not here is the same as in the crate's root. The 1.2 names whose layout, value or signature 2.0 changed are
-//! here under the same names; names that 2.0 added are listed in [`ADDED_IN_2_0`].
+//! Everything else is the same as in the crate's root. Names whose layout, value or signature 2.0
+//! changed are defined here again; [`ADDED_IN_2_0`] lists the names that 2.0 added.
 
 mod ep;
 mod error;
@@ -30,7 +30,7 @@ const CONSTANTS: &[&[Constant]] =
 const RECORDS: &[&[Record]] =
     &[ia::RECORDS, memory::RECORDS, ep::RECORDS, event::RECORDS, provider::RECORDS];
 
-/// Names of the root that 1.2 does not have.
+/// Names in the root that 1.2 does not have.
 pub const ADDED_IN_2_0: &[&str] = &[
     // Status words
     "DAT_RESERVED_LMR",
@@ -120,13 +120,14 @@ pub const ADDED_IN_2_0: &[&str] = &[
     "DAT_SOCK_ADDR6",
 ];
 
-/// Every constant of uDAPL 1.2: those of 2.0 without what 2.0 added, with the 1.2 value of what it changed.
+/// Every constant of uDAPL 1.2: those of 2.0 except the additions, with the 1.2 value where it
+/// differs.
 pub fn constants() -> impl Iterator<Item = &'static Constant> {
     let kept = crate::describe::CONSTANTS.iter().copied().flatten();
     kept.filter(|constant| is_kept(constant.name)).chain(CONSTANTS.iter().copied().flatten())
 }
 
-/// Every structure and union of uDAPL 1.2, as [`constants`].
+/// Every structure and union of uDAPL 1.2, selected like the constants.
 pub fn records() -> impl Iterator<Item = &'static Record> {
     let kept = crate::describe::RECORDS.iter().copied().flatten();
     kept.filter(|record| is_kept(record.name)).chain(RECORDS.iter().copied().flatten())

@@ -1,5 +1,5 @@
-//! The provider function table of uDAPL 1.2, and the signatures that differ from those of 2.0: three in their
-//! arguments, the others in what pointers lead to.
+//! The provider function table of uDAPL 1.2, and the signatures that differ from those of 2.0:
+//! three differ in their arguments, the others in the structures behind pointers.
 
 use core::ffi::c_char;
 
@@ -165,7 +165,8 @@ pub type DAT_SRQ_POST_RECV_FUNC = unsafe extern "C" fn(
 ) -> DAT_RETURN;
 
 records! {
-    /// The function table behind every handle: 70 words, in the places of the first 70 of 2.0.
+    /// The function table behind every handle: 70 words at the offsets of the first 70 words of
+    /// 2.0.
     #[derive(Debug)]
     pub struct DAT_PROVIDER {
         /// Name of the IA, NUL-terminated.
@@ -311,7 +312,7 @@ records! {
     }
 }
 
-// SAFETY: plain data, as the table of 2.0.
+// SAFETY: this is plain data, like the table of 2.0.
 unsafe impl Send for DAT_PROVIDER {}
 // SAFETY: as above.
 unsafe impl Sync for DAT_PROVIDER {}

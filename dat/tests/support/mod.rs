@@ -1,4 +1,4 @@
-//! Two connected endpoints in one process, each on an adapter of its own.
+//! Two connected endpoints in one process, each on its own adapter.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use dat::{
     MemoryRegion, ProtectionZone,
 };
 
-/// Long enough for anything on a busy machine.
-pub(crate) const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
+/// A time limit that suffices on a busy machine.
+pub(crate) const TIME_LIMIT: Option<Duration> = Some(Duration::from_secs(60));
 
-pub(crate) struct Side {
+pub(crate) struct Peer {
     pub(crate) endpoint: Endpoint,
     pub(crate) events: EventDispatcher,
     pub(crate) memory: MemoryRegion<'static>,
@@ -18,7 +18,7 @@ pub(crate) struct Side {
     pub(crate) adapter: Adapter,
 }
 
-impl Side {
+impl Peer {
     pub(crate) fn new() -> Self {
         let adapter = Adapter::open("tcp-emu").expect("opens with nothing configured");
         let zone = adapter.zone().expect("a zone");
@@ -26,18 +26,18 @@ impl Side {
         let memory = zone.register(vec![0; 4096], Access::ALL).expect("memory");
         let endpoint =
             adapter.endpoint().zone(&zone).events(&events).create().expect("an endpoint");
-        Side { endpoint, events, memory, zone, adapter }
+        Peer { endpoint, events, memory, zone, adapter }
     }
 
     pub(crate) fn completion(&mut self) -> Completion {
-        match self.events.wait(LIMIT).expect("an event") {
+        match self.events.wait(TIME_LIMIT).expect("an event") {
             Event::Completion(completion) => completion,
             other => panic!("expected a completion, got {other:?}"),
         }
     }
 
     pub(crate) fn connection(&mut self) -> ConnectionEvent {
-        match self.events.wait(LIMIT).expect("an event") {
+        match self.events.wait(TIME_LIMIT).expect("an event") {
             Event::Connection { endpoint, event } => {
                 assert_eq!(endpoint, self.endpoint.id());
                 event
@@ -47,7 +47,7 @@ impl Side {
     }
 
     pub(crate) fn request(&mut self) -> dat::ConnectionRequest {
-        match self.events.wait(LIMIT).expect("an event") {
+        match self.events.wait(TIME_LIMIT).expect("an event") {
             Event::ConnectionRequest(request) => request,
             other => panic!("expected a connection request, got {other:?}"),
         }
@@ -58,13 +58,13 @@ pub(crate) fn loopback() -> Address {
     "127.0.0.1".parse().expect("an address")
 }
 
-/// Client and server, connected, with one receive posted at the server.
-pub(crate) fn connected() -> (Side, Side) {
-    let (mut client, mut server) = (Side::new(), Side::new());
+/// A connected client and server, with one receive posted at the server.
+pub(crate) fn connected() -> (Peer, Peer) {
+    let (mut client, mut server) = (Peer::new(), Peer::new());
     let listener = server.adapter.listen_any(&server.events).expect("listens");
     let buffer = server.memory.segment(0..1024).expect("inside");
     server.endpoint.post_receive(&[buffer], 100).expect("a receive before the connection");
-    client.endpoint.connect(loopback(), listener.qualifier(), b"", LIMIT).expect("connects");
+    client.endpoint.connect(loopback(), listener.qualifier(), b"", TIME_LIMIT).expect("connects");
     server.request().accept(&mut server.endpoint, b"").expect("accepts");
     assert_eq!(server.connection(), ConnectionEvent::Established { private_data: Vec::new() });
     assert_eq!(client.connection(), ConnectionEvent::Established { private_data: Vec::new() });

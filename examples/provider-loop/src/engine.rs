@@ -1,4 +1,4 @@
-//! One open adapter: its queue pairs, its service points, who has called there.
+//! One open adapter: its queue pairs, listeners and pending connection requests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -15,13 +15,13 @@ use mio::event::Event;
 use mio::{Interest, Token};
 use rnic::{TxVec, Work};
 
-use crate::inbox::{Address, Inbox, Line, Word, lock};
 use crate::link::Link;
+use crate::message::{ConnectionEnd, Destination, Message, MessageQueue, lock};
 
-/// The service points of the process.
-static PORTS: Mutex<BTreeMap<u16, Address>> = Mutex::new(BTreeMap::new());
-/// The first of the ports that are nobody's by convention (RFC 6335, section 6).
-const DYNAMIC: u16 = 49152;
+/// The listeners of the process, by port.
+static LISTENERS_BY_PORT: Mutex<BTreeMap<u16, Destination>> = Mutex::new(BTreeMap::new());
+/// The first dynamic port (RFC 6335, section 6).
+const FIRST_DYNAMIC_PORT: u16 = 49152;
 
 pub(crate) type Sink = adapter::Sink<Engine>;
 pub(crate) type Upcall<'a> = adapter::Upcall<'a, Engine>;
@@ -31,111 +31,116 @@ pub(crate) type Upcall<'a> = adapter::Upcall<'a, Engine>;
 pub struct Engine {
     context: Context<Engine>,
     ip: IpAddr,
-    inbox: Arc<Inbox>,
+    queue: Arc<MessageQueue>,
     links: HashMap<usize, Link>,
-    doors: HashMap<usize, Door>,
-    /// Who waits for the consumer's answer: the service point, the line to the caller.
-    calls: HashMap<usize, (usize, Line)>,
-    /// When queue pairs that have called give up; those that were answered stay here until then.
+    listeners: HashMap<usize, Listener>,
+    /// Connection requests that the consumer has not answered: the listener, and the connection to
+    /// the peer.
+    requests: HashMap<usize, (usize, ConnectionEnd)>,
+    /// When connecting queue pairs time out. Queue pairs that were answered stay here until then.
     deadlines: BTreeSet<(Instant, usize)>,
     tx: TxVec,
 }
 
-/// A service point.
-struct Door {
+/// A listener.
+struct Listener {
     sink: Sink,
     port: u16,
     backlog: usize,
 }
 
-/// Names a queue pair, a service point or a call. Never used twice: what is said too late finds nobody.
-fn number() -> usize {
+/// Returns an ID for a queue pair, a listener or a connection request. IDs are never reused, so a
+/// late message has no receiver.
+fn next_id() -> usize {
     static LAST: AtomicUsize = AtomicUsize::new(0);
     LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Engine {
     pub(crate) fn new(context: Context<Engine>, ip: IpAddr) -> io::Result<Self> {
-        let inbox = Arc::new(Inbox::new()?);
-        context.watch(Token(0), &inbox.bell, Interest::READABLE)?;
-        let (links, doors, calls, deadlines) = Default::default();
-        Ok(Engine { context, ip, inbox, links, doors, calls, deadlines, tx: TxVec::new() })
+        let queue = Arc::new(MessageQueue::new()?);
+        context.watch(Token(0), &queue.event_fd, Interest::READABLE)?;
+        let (links, listeners, requests, deadlines) = Default::default();
+        Ok(Engine { context, ip, queue, links, listeners, requests, deadlines, tx: TxVec::new() })
     }
 
-    /// Reads what is there by now. True: there was something.
-    fn read(&mut self) -> bool {
-        let letters = self.inbox.take();
-        let any = !letters.is_empty();
-        for (to, word) in letters {
-            match word {
-                Word::Call(line, private) => self.ring(to, line, &private),
-                word => self.step(to, |link| link.hear(word)),
+    /// Handles all messages in the queue. Returns whether there were any.
+    fn handle_messages(&mut self) -> bool {
+        let messages = self.queue.take();
+        let any = !messages.is_empty();
+        for (to, message) in messages {
+            match message {
+                Message::ConnectRequest(end, private) => self.on_connect_request(to, end, &private),
+                message => self.with_link(to, |link| link.on_message(message)),
             }
         }
         any
     }
 
-    /// Does something to a queue pair, and sends what is ready after that.
-    fn step(&mut self, qp: usize, step: impl FnOnce(&mut Link)) {
+    /// Performs an action on a queue pair, and then sends what is ready.
+    fn with_link(&mut self, qp: usize, action: impl FnOnce(&mut Link)) {
         if let Some(link) = self.links.get_mut(&qp) {
-            step(link);
+            action(link);
             link.transmit(&mut self.tx);
         }
     }
 
-    /// Ends the attempts whose time is over. True: there was one.
+    /// Ends the connection attempts that have timed out. Returns whether there were any.
     fn expire(&mut self) -> bool {
         let mut any = false;
         while let Some(&(at, qp)) = self.deadlines.first()
             && at <= Instant::now()
         {
             self.deadlines.pop_first();
-            self.step(qp, |link| link.give_up(Upcall::TimedOut));
+            self.with_link(qp, |link| link.abort_connect(Upcall::TimedOut));
             any = true;
         }
         any
     }
     // ANCHOR_END: engine
 
-    // ANCHOR: ring
-    /// Somebody calls at a service point. Where nobody is in, or too many wait, the line is dropped.
-    fn ring(&mut self, to: usize, line: Line, private: &[u8]) {
-        let unanswered = self.calls.values().filter(|(door, _)| *door == to).count();
-        let Some(door) = self.doors.get(&to).filter(|door| unanswered < door.backlog) else {
+    // ANCHOR: connect_request
+    /// Handles a connection request. Without a listener, or with a full backlog, it drops the
+    /// connection end, which notifies the peer.
+    fn on_connect_request(&mut self, to: usize, end: ConnectionEnd, private: &[u8]) {
+        let pending = self.requests.values().filter(|(listener, _)| *listener == to).count();
+        let Some(listener) = self.listeners.get(&to).filter(|listener| pending < listener.backlog)
+        else {
             return;
         };
-        let call = number();
-        let Some(request) = self.context.request(call) else { return };
-        let (from, local) = (line.remote, line.local);
-        self.calls.insert(call, (to, line));
-        door.sink.call(Upcall::Request { request, from, to: local, private });
+        let id = next_id();
+        let Some(request) = self.context.request(id) else { return };
+        let (from, local) = (end.remote, end.local);
+        self.requests.insert(id, (to, end));
+        listener.sink.call(Upcall::Request { request, from, to: local, private });
     }
-    // ANCHOR_END: ring
+    // ANCHOR_END: connect_request
 
-    fn address(&self, number: usize) -> Address {
-        Address { inbox: Arc::downgrade(&self.inbox), number }
+    fn destination(&self, id: usize) -> Destination {
+        Destination { queue: Arc::downgrade(&self.queue), id }
     }
 }
 
 // ANCHOR: progress
-// SAFETY: `Work` goes to a `Link`, which the engine has as long as it lives; sinks go with links and service points.
+// SAFETY: a `Work` belongs to a `Link`, and the engine keeps the link as long as the work lives.
+// Sinks are dropped with links and listeners.
 unsafe impl adapter::Engine for Engine {
     const NAME: &'static str = "loop";
     type RequestId = usize;
 
     fn poll(&mut self) -> Progress {
-        match self.read() | self.expire() {
+        match self.handle_messages() | self.expire() {
             true => Progress::Moved,
             false => Progress::Idle,
         }
     }
 
     fn on_event(&mut self, _: &Event) {
-        self.read();
+        self.handle_messages();
     }
 
     fn advance(&mut self) {
-        self.read();
+        self.handle_messages();
         self.expire();
     }
 
@@ -146,9 +151,9 @@ unsafe impl adapter::Engine for Engine {
 
     // ANCHOR: qp
     fn add_qp(&mut self, sink: Sink, work: Work) -> Result<Arc<Shared>> {
-        let number = number();
-        let shared = Arc::new(Shared::new(number));
-        self.links.insert(number, Link::new(sink, Arc::clone(&shared), work));
+        let id = next_id();
+        let shared = Arc::new(Shared::new(id));
+        self.links.insert(id, Link::new(sink, Arc::clone(&shared), work));
         Ok(shared)
     }
 
@@ -157,97 +162,104 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn transmit(&mut self, qp: usize) {
-        self.step(qp, |_| {});
+        self.with_link(qp, |_| {});
     }
 
     fn disconnect(&mut self, qp: usize, how: Close) {
-        self.step(qp, |link| link.disconnect(how));
+        self.with_link(qp, |link| link.disconnect(how));
     }
 
     fn allocated(&mut self, qp: usize) -> Allocated {
         let buffers = self.links.get(&qp).map_or(0, Link::allocated);
-        // Messages come in order.
+        // Messages arrive in order.
         Allocated { buffers, span: buffers }
     }
     // ANCHOR_END: qp
 
     // ANCHOR: connect
     fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()> {
-        self.step(qp, Link::call);
+        self.with_link(qp, Link::connecting);
         if !netdev::is_own(to.addr.ip()) {
-            self.step(qp, |link| {
-                link.give_up(Upcall::Unreachable {
-                    because: Some(&"the loop leads to this host alone"),
+            self.with_link(qp, |link| {
+                link.abort_connect(Upcall::Unreachable {
+                    because: Some(&"the loop reaches only this host"),
                 })
             });
             return Ok(());
         }
         let port = adapter::port(to.port);
-        // As the other side sees it. The caller's port is for show.
-        let line = Line {
-            peer: self.address(qp),
+        // The connection as the peer sees it. The caller's port has no meaning.
+        let end = ConnectionEnd {
+            peer: self.destination(qp),
             local: SocketAddr::new(to.addr.ip(), port),
-            remote: SocketAddr::new(self.ip, qp as u16 | DYNAMIC),
-            depth: turned(to.depth),
+            remote: SocketAddr::new(self.ip, qp as u16 | FIRST_DYNAMIC_PORT),
+            depth: swapped(to.depth),
         };
-        let door = lock(&PORTS).get(&port).cloned();
-        if let Some(door) = door {
-            door.tell(Word::Call(line, to.private.to_vec()));
+        let listener = lock(&LISTENERS_BY_PORT).get(&port).cloned();
+        if let Some(listener) = listener {
+            listener.send(Message::ConnectRequest(end, to.private.to_vec()));
         }
         let deadline = to.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         self.deadlines.extend(deadline.map(|at| (at, qp)));
         Ok(())
     }
 
-    fn accept(&mut self, qp: usize, call: usize, private: &[u8], depth: ReadDepth) -> Result<()> {
-        let (_, mut line) = self.calls.remove(&call).ok_or(Error::of(DAT_INVALID_STATE))?;
-        // Neither side reads more at a time than the other holds.
-        line.depth.incoming = line.depth.incoming.min(depth.incoming);
-        line.depth.outgoing = line.depth.outgoing.min(depth.outgoing);
-        let (caller, local, remote) = (line.peer.clone(), line.remote, line.local);
-        let callers = Line { peer: self.address(qp), local, remote, depth: turned(line.depth) };
-        self.step(qp, |link| link.answer(line));
-        caller.tell(Word::Accept(callers, private.to_vec()));
+    fn accept(
+        &mut self,
+        qp: usize,
+        request: usize,
+        private: &[u8],
+        depth: ReadDepth,
+    ) -> Result<()> {
+        let (_, mut end) = self.requests.remove(&request).ok_or(Error::of(DAT_INVALID_STATE))?;
+        // Each side limits its reads to what the other side can hold.
+        end.depth.incoming = end.depth.incoming.min(depth.incoming);
+        end.depth.outgoing = end.depth.outgoing.min(depth.outgoing);
+        let (peer, local, remote) = (end.peer.clone(), end.remote, end.local);
+        let peers_end =
+            ConnectionEnd { peer: self.destination(qp), local, remote, depth: swapped(end.depth) };
+        self.with_link(qp, |link| link.accept(end));
+        peer.send(Message::Accept(peers_end, private.to_vec()));
         Ok(())
     }
 
-    fn reject(&mut self, call: usize, private: &[u8]) -> Result<()> {
-        if let Some((_, line)) = self.calls.remove(&call) {
-            line.peer.tell(Word::Reject(private.to_vec()));
+    fn reject(&mut self, request: usize, private: &[u8]) -> Result<()> {
+        if let Some((_, end)) = self.requests.remove(&request) {
+            end.peer.send(Message::Reject(private.to_vec()));
         }
         Ok(())
     }
 
-    fn refuse(&mut self, call: usize) {
-        self.calls.remove(&call);
+    fn refuse(&mut self, request: usize) {
+        self.requests.remove(&request);
     }
     // ANCHOR_END: connect
 
     // ANCHOR: listen
     fn listen(&mut self, port: Port, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
-        let mut ports = lock(&PORTS);
+        let mut ports = lock(&LISTENERS_BY_PORT);
         let is_free = |port: &u16| !ports.contains_key(port);
-        let (port, why_not) = match port {
+        let (port, status) = match port {
             Port::Qualifier(qualifier) => {
                 (Some(adapter::port(qualifier)).filter(is_free), DAT_CONN_QUAL_IN_USE)
             }
-            Port::Any => ((DYNAMIC..=u16::MAX).find(is_free), DAT_CONN_QUAL_UNAVAILABLE),
+            Port::Any => ((FIRST_DYNAMIC_PORT..=u16::MAX).find(is_free), DAT_CONN_QUAL_UNAVAILABLE),
         };
-        let (port, number) = (port.ok_or(Error::of(why_not))?, number());
-        ports.insert(port, self.address(number));
-        self.doors.insert(number, Door { sink, port, backlog });
-        Ok((number, port))
+        let (port, id) = (port.ok_or(Error::of(status))?, next_id());
+        ports.insert(port, self.destination(id));
+        self.listeners.insert(id, Listener { sink, port, backlog });
+        Ok((id, port))
     }
 
     fn close(&mut self, listener: usize) {
-        if let Some(door) = self.doors.remove(&listener) {
-            lock(&PORTS).remove(&door.port);
+        if let Some(listener) = self.listeners.remove(&listener) {
+            lock(&LISTENERS_BY_PORT).remove(&listener.port);
         }
     }
     // ANCHOR_END: listen
 }
 
-/// The same depth, as the other side sees it.
-fn turned(ReadDepth { incoming, outgoing }: ReadDepth) -> ReadDepth {
+/// The same depth from the peer's point of view.
+fn swapped(ReadDepth { incoming, outgoing }: ReadDepth) -> ReadDepth {
     ReadDepth { incoming: outgoing, outgoing: incoming }
 }

@@ -1,19 +1,19 @@
-//! A complete DAT provider to learn from: its wire is the memory of its process. docs/writing-a-provider.md walks
-//! through it.
+//! A complete DAT provider to learn from. Its wire is the memory of its process.
+//! docs/writing-a-provider.md explains it.
 //!
 //! | file | what |
 //! |---|---|
 //! | `lib` | the provider: from ia_params to an open adapter |
-//! | `engine` | one open adapter: its queue pairs, its service points, who has called there |
+//! | `engine` | one open adapter: its queue pairs, listeners and pending connection requests |
 //! | `link` | a queue pair and its connection |
-//! | `inbox` | the wire: what adapters say to each other |
+//! | `message` | the wire: messages between adapters |
 //!
-//! Its adapters reach each other as long as they are open in one process. The rules of DAT are dat-core's; memory keys,
-//! queues and the protocol are rnic's; who makes progress is `adapter`'s business.
+//! Its adapters reach each other as long as they are open in one process. dat-core implements the
+//! rules of DAT; rnic implements memory keys, queues and the protocol; `adapter` makes progress.
 
 mod engine;
-mod inbox;
 mod link;
+mod message;
 
 use adapter::{Adapter, Wire, no_resources, params};
 use dat_core::provider::Provider;
@@ -22,7 +22,7 @@ use dat_core::{OpenError, environment};
 use crate::engine::Engine;
 
 // ANCHOR: provider
-/// The provider: opens adapters.
+/// The provider, which opens adapters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Loop;
 
@@ -45,7 +45,7 @@ impl Provider for Loop {
         };
         Adapter::open(ia, &params, wire, |context| {
             Engine::new(context, params.address.ip()).map_err(|e| {
-                OpenError::new(no_resources(e), "there are no descriptors left".to_owned())
+                OpenError::new(no_resources(e), "no file descriptors are left".to_owned())
             })
         })
     }

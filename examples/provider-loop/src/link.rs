@@ -7,10 +7,10 @@ use dat_core::provider::{Close, ReadDepth};
 use rnic::{Failure, Stream, StreamCfg, TxVec, Work};
 
 use crate::engine::{Sink, Upcall};
-use crate::inbox::{Line, Word};
+use crate::message::{ConnectionEnd, Message};
 
-/// Who has sent so many octets waits until its peer has read them.
-const WINDOW: usize = 1 << 20;
+/// A sender waits after this number of octets until the peer has received them.
+const WINDOW_BYTES: usize = 1 << 20;
 
 // ANCHOR: state
 /// A queue pair.
@@ -18,33 +18,33 @@ pub(crate) struct Link {
     sink: Sink,
     shared: Arc<Shared>,
     state: State,
-    /// The side of its queues that completes. The stream has it while there is a connection.
+    /// The completing side of its queues. While there is a connection, the stream has it.
     work: Option<Work>,
     connection: Option<Connection>,
 }
 
 /// ```text
-/// Idle ─ call ────► Calling ── Accept ──► Up ─► Closing ─► Ended
-///      ─ answer ──► Answered ─ Ready ───► Up
+/// Idle ─ connecting ──► Connecting ── Accept ──► Established ──► Closing ──► Ended
+///      ─ accept ──────► Accepted ──── Ready ───► Established
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Idle,
-    Calling,
-    Answered,
-    Up,
-    /// It ends when all that was posted is done.
+    Connecting,
+    Accepted,
+    Established,
+    /// The connection ends when all posted requests are done.
     Closing,
     Ended,
 }
 
 struct Connection {
-    line: Line,
+    end: ConnectionEnd,
     stream: Stream,
-    /// Octets sent of which the peer has not said that it has read them.
-    unread: usize,
-    /// Octets read of which this side has not said so.
-    read: usize,
+    /// Octets sent for which the peer has not returned credit.
+    uncredited: usize,
+    /// Octets received for which no credit was returned.
+    to_credit: usize,
 }
 // ANCHOR_END: state
 
@@ -53,68 +53,70 @@ impl Link {
         Link { sink, shared, state: State::Idle, work: Some(work), connection: None }
     }
 
-    /// It has called.
-    pub(crate) fn call(&mut self) {
-        self.state = State::Calling;
+    /// The consumer has requested a connection.
+    pub(crate) fn connecting(&mut self) {
+        self.state = State::Connecting;
     }
 
-    /// It has been given to a caller, which may have gone.
-    pub(crate) fn answer(&mut self, line: Line) {
-        self.state = State::Answered;
-        self.connect(line);
+    /// The consumer has accepted a connection request, whose sender may be gone already.
+    pub(crate) fn accept(&mut self, end: ConnectionEnd) {
+        self.state = State::Accepted;
+        self.connect(end);
     }
 
-    /// The call has come to nothing, unless it was answered before.
-    pub(crate) fn give_up(&mut self, why: Upcall<'_>) {
-        if self.state == State::Calling {
+    /// Ends the connection attempt, unless it was answered before.
+    pub(crate) fn abort_connect(&mut self, why: Upcall<'_>) {
+        if self.state == State::Connecting {
             self.end(why);
         }
     }
 
-    // ANCHOR: hear
-    /// Takes what another adapter has to say.
-    pub(crate) fn hear(&mut self, word: Word) {
-        match (self.state, word) {
-            (State::Calling, Word::Accept(line, private)) => {
-                line.peer.tell(Word::Ready);
-                self.connect(line);
-                self.come_up(&private);
+    // ANCHOR: on_message
+    /// Handles a message from another adapter.
+    pub(crate) fn on_message(&mut self, message: Message) {
+        match (self.state, message) {
+            (State::Connecting, Message::Accept(end, private)) => {
+                end.peer.send(Message::Ready);
+                self.connect(end);
+                self.establish(&private);
             }
-            (State::Calling, Word::Reject(private)) => {
+            (State::Connecting, Message::Reject(private)) => {
                 self.end(Upcall::Rejected { by_peer: true, private: &private });
             }
-            (State::Calling, Word::Gone) => {
+            (State::Connecting, Message::Closed) => {
                 self.end(Upcall::Rejected { by_peer: false, private: &[] })
             }
-            (State::Answered, Word::Ready) => self.come_up(&[]),
-            (State::Answered, Word::Gone) => self.end(Upcall::AcceptFailed),
-            (State::Up | State::Closing, Word::Frames(octets)) => self.receive(&octets),
-            (State::Up | State::Closing, Word::Read(octets)) => {
+            (State::Accepted, Message::Ready) => self.establish(&[]),
+            (State::Accepted, Message::Closed) => self.end(Upcall::AcceptFailed),
+            (State::Established | State::Closing, Message::Frames(octets)) => self.receive(&octets),
+            (State::Established | State::Closing, Message::Credit(octets)) => {
                 if let Some(connection) = &mut self.connection {
-                    connection.unread -= octets;
+                    connection.uncredited -= octets;
                 }
             }
-            (State::Up | State::Closing, Word::Gone) => self.end(Upcall::Disconnected),
-            // Said to one that has ended meanwhile.
+            (State::Established | State::Closing, Message::Closed) => {
+                self.end(Upcall::Disconnected)
+            }
+            // The message arrived after the link had changed its state.
             _ => {}
         }
     }
-    // ANCHOR_END: hear
+    // ANCHOR_END: on_message
 
-    /// The consumer ends the connection, or the attempt at one.
+    /// The consumer ends the connection or the connection attempt.
     pub(crate) fn disconnect(&mut self, how: Close) {
         match (self.state, how) {
             (State::Ended, _) => {}
-            (State::Up | State::Closing, Close::Graceful) => self.state = State::Closing,
+            (State::Established | State::Closing, Close::Graceful) => self.state = State::Closing,
             _ => self.end(Upcall::Disconnected),
         }
     }
 
     // ANCHOR: transmit
-    /// Sends what is ready; where the connection has ended, flushes what has been posted since.
+    /// Sends what is ready. After the end of the connection, flushes what has been posted since.
     pub(crate) fn transmit(&mut self, tx: &mut TxVec) {
         match (self.state, &mut self.connection) {
-            (State::Up | State::Closing, Some(connection)) => match connection.send(tx) {
+            (State::Established | State::Closing, Some(connection)) => match connection.send(tx) {
                 Err(failure) => self.fail(failure),
                 Ok(()) if self.state == State::Closing && connection.stream.is_drained() => {
                     self.end(Upcall::Disconnected);
@@ -127,17 +129,17 @@ impl Link {
     }
     // ANCHOR_END: transmit
 
-    /// Receive buffers that belong to it and have not completed.
+    /// The number of its receive buffers that have not completed.
     pub(crate) fn allocated(&self) -> usize {
         let in_stream = self.connection.as_ref().map(|connection| connection.stream.work());
         in_stream.or(self.work.as_ref()).map_or(0, Work::allocated)
     }
 
-    fn connect(&mut self, line: Line) {
+    fn connect(&mut self, end: ConnectionEnd) {
         let Some(work) = self.work.take() else { return };
-        let ReadDepth { incoming: ird, outgoing: ord } = line.depth;
-        // A message for which no receive is posted ends the connection: for one that waits there is more to be done
-        // (`Stream::resume`).
+        let ReadDepth { incoming: ird, outgoing: ord } = end.depth;
+        // A message without a posted receive ends the connection. Waiting for a receive would need
+        // more code (`Stream::resume`).
         let waits = false;
         let cfg = StreamCfg {
             mulpdu: 65535,
@@ -150,22 +152,22 @@ impl Link {
             waits,
         };
         self.connection =
-            Some(Connection { line, stream: Stream::new(work, cfg), unread: 0, read: 0 });
+            Some(Connection { end, stream: Stream::new(work, cfg), uncredited: 0, to_credit: 0 });
     }
 
-    fn come_up(&mut self, private: &[u8]) {
-        self.state = State::Up;
-        if let Some(Connection { line, .. }) = &self.connection {
-            let (peer, local, depth) = (line.remote, line.local, line.depth);
+    fn establish(&mut self, private: &[u8]) {
+        self.state = State::Established;
+        if let Some(Connection { end, .. }) = &self.connection {
+            let (peer, local, depth) = (end.remote, end.local, end.depth);
             self.sink.call(Upcall::Established { private, peer, local, depth });
         }
     }
 
     fn receive(&mut self, octets: &[u8]) {
         let Some(connection) = &mut self.connection else { return };
-        connection.read += octets.len();
-        if connection.read >= WINDOW / 2 {
-            connection.line.peer.tell(Word::Read(std::mem::take(&mut connection.read)));
+        connection.to_credit += octets.len();
+        if connection.to_credit >= WINDOW_BYTES / 2 {
+            connection.end.peer.send(Message::Credit(std::mem::take(&mut connection.to_credit)));
         }
         if let Err(failure) = connection.stream.rx_bytes(octets) {
             self.fail(failure);
@@ -173,12 +175,12 @@ impl Link {
     }
 
     // ANCHOR: end
-    /// One side has broken the rules of the protocol.
+    /// One side has violated the protocol.
     fn fail(&mut self, failure: Failure) {
         if let Some(connection) = &mut self.connection
             && !failure.by_peer
         {
-            connection.line.peer.tell(Word::Frames(connection.stream.terminate()));
+            connection.end.peer.send(Message::Frames(connection.stream.terminate()));
         }
         self.end(match self.state {
             State::Closing => Upcall::Disconnected,
@@ -186,7 +188,8 @@ impl Link {
         });
     }
 
-    /// The connection has ended, or will never be: all that is posted completes, then the consumer is told.
+    /// Ends the connection or the connection attempt: all posted requests complete, then the
+    /// consumer is notified.
     fn end(&mut self, why: Upcall<'_>) {
         self.state = State::Ended;
         if let Some(mut connection) = self.connection.take() {
@@ -209,25 +212,26 @@ impl Link {
 impl Connection {
     // ANCHOR: send
     fn send(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
-        while self.unread < WINDOW {
+        while self.uncredited < WINDOW_BYTES {
             let ready = self.stream.tx(tx)?;
             if ready == 0 {
                 break;
             }
             let mut octets: Vec<u8> = Vec::with_capacity(ready);
             for piece in tx.iov() {
-                // SAFETY: the stream has just gathered it, from memory that stays registered as long as the
-                // engine lock is held; there is room for all that is ready.
+                // SAFETY: the stream has just gathered the piece from memory that stays registered
+                // as long as the engine lock is held, and the capacity suffices for all that is
+                // ready.
                 unsafe {
                     let end = octets.as_mut_ptr().add(octets.len());
                     end.copy_from_nonoverlapping(piece.iov_base.cast(), piece.iov_len);
                     octets.set_len(octets.len() + piece.iov_len);
                 }
             }
-            // A wire that is full would take less.
+            // A full wire would accept fewer octets.
             self.stream.tx_done(tx, ready);
-            self.unread += ready;
-            self.line.peer.tell(Word::Frames(octets));
+            self.uncredited += ready;
+            self.end.peer.send(Message::Frames(octets));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What is tested of every software adapter.
+//! The tests of all software adapters.
 
 #[path = "../../../adapter/tests/suite/mod.rs"]
 mod suite;

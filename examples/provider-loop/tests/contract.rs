@@ -1,8 +1,8 @@
-//! dat-core's contract for transports, kept by this one.
+//! dat-core's contract for transports.
 
-use dat_core::mem_transport::contract::rig::expect_receives_to_be_there;
 use dat_core::provider::{Provider, Transport};
 use dat_loop::Loop;
+use provider_loopback::contract::rig::expect_receives_to_be_there;
 
 fn open(params: &str) -> impl Transport {
     expect_receives_to_be_there(true);
@@ -11,12 +11,12 @@ fn open(params: &str) -> impl Transport {
 
 // ANCHOR: contract
 mod two_adapters {
-    dat_core::transport_contract!(|| (super::open(""), super::open("")));
+    provider_loopback::transport_contract!(|| (super::open(""), super::open("")));
 }
 // ANCHOR_END: contract
 
 mod without_spinning {
-    dat_core::transport_contract!(|| (
+    provider_loopback::transport_contract!(|| (
         super::open("127.0.0.1 spin=0"),
         super::open("127.0.0.1 spin=0")
     ));

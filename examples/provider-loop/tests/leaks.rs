@@ -1,4 +1,4 @@
-//! What connections leave behind.
+//! The test that connections leave nothing behind.
 
 #[path = "../../../adapter/tests/leaks/mod.rs"]
 mod leaks;
@@ -8,5 +8,5 @@ use dat_loop::Loop;
 const PROVIDER: Loop = Loop;
 const NAME: &str = "loop";
 const PARAMS: &str = "127.0.0.1";
-/// Of each: the poller, twice, its waker, the inbox's bell.
+/// For each adapter: the poller (twice), its waker, the event fd of its queue.
 const FDS: usize = 2 * 4;

@@ -1,4 +1,4 @@
-//! The library, loaded as a registry loads it: what docs/writing-a-provider.md says can be done with it.
+//! Tests the library as a registry loads it: everything that docs/writing-a-provider.md describes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,10 +9,10 @@ use registry::{List, Registry};
 use serde_json::Value;
 use tempfile::TempDir;
 
-// What it takes from the program that loads it.
+// The symbols that the library needs from the program.
 registry::export_symbols!();
 
-/// Cargo builds it with this test, and puts it beside it.
+/// Cargo builds the library with this test and puts it next to the test.
 fn library() -> PathBuf {
     let this = std::env::current_exe().expect("this test has a path");
     let library = this.with_file_name("libdat_loop.so");
@@ -20,13 +20,13 @@ fn library() -> PathBuf {
     library
 }
 
-/// A registry file, and what the program `dat` says with it.
+/// A registry file, and the program `dat` run with it.
 struct Registered {
     dir: TempDir,
 }
 
 impl Registered {
-    /// The library is in it, for programs that need a thread-safe provider, too.
+    /// Registers the library, also for programs that need a thread-safe provider.
     fn new() -> Self {
         let registered = Registered { dir: tempfile::tempdir().expect("a temporary directory") };
         let (library, file) = (library(), registered.file());
@@ -43,7 +43,7 @@ impl Registered {
     }
 
     fn dat(&self, arguments: &[&str]) -> String {
-        // The one of OPENDAT_DIST (`cargo xtask test` sets it), else built here and now.
+        // The program in OPENDAT_DIST (`cargo xtask test` sets it), or one that is built now.
         let mut command = match std::env::var_os("OPENDAT_DIST") {
             Some(dist) => Command::new(Path::new(&dist).join("bin/dat")),
             None => {
@@ -56,8 +56,8 @@ impl Registered {
         command.env_remove("DAT_DBG_TYPE");
         let output = command.output().expect("cargo runs");
         let text = String::from_utf8(output.stdout).expect("UTF-8");
-        let complaints = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {}\n{text}{complaints}", output.status);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {}\n{text}{errors}", output.status);
         text
     }
 
@@ -72,7 +72,7 @@ fn utf8(path: &Path) -> &str {
 
 #[test]
 fn two_adapters_of_a_program_talk_to_each_other() -> Result<(), Box<dyn std::error::Error>> {
-    const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
+    const TIME_LIMIT: Option<Duration> = Some(Duration::from_secs(60));
     let dir = tempfile::tempdir()?;
     let conf = dir.path().join("dat.conf");
     let line = format!(
@@ -94,35 +94,35 @@ fn two_adapters_of_a_program_talk_to_each_other() -> Result<(), Box<dyn std::err
     server.post_receive(&[far_memory.segment(0..6)?], 1)?;
     let listener = far.listen_any(&far_events)?;
     let address: Address = "127.0.0.1".parse()?;
-    client.connect(address, listener.qualifier(), b"hello", LIMIT)?;
-    let request = far_events.wait(LIMIT)?.request()?;
+    client.connect(address, listener.qualifier(), b"hello", TIME_LIMIT)?;
+    let request = far_events.wait(TIME_LIMIT)?.request()?;
     assert_eq!(request.private_data()?, b"hello");
     request.accept(&mut server, &far_memory.remote().to_bytes())?;
-    far_events.wait(LIMIT)?.established()?;
+    far_events.wait(TIME_LIMIT)?.established()?;
     let remote =
-        RemoteRegion::from_bytes(&events.wait(LIMIT)?.established()?).ok_or("no region")?;
+        RemoteRegion::from_bytes(&events.wait(TIME_LIMIT)?.established()?).ok_or("no region")?;
 
     client.post_write(&[memory.segment(4..14)?], remote.segment(6..16)?, 2, Flags::default())?;
     client.post_send(&[memory.segment(0..4)?], 3, Flags::default())?;
     client.post_read(&[memory.segment(14..23)?], remote.segment(16..25)?, 4, Flags::default())?;
-    let mut said = Vec::new();
+    let mut reported = Vec::new();
     for _ in 0..3 {
-        said.push(events.wait(LIMIT)?.to_string());
+        reported.push(events.wait(TIME_LIMIT)?.to_string());
     }
-    said.push(far_events.wait(LIMIT)?.to_string());
+    reported.push(far_events.wait(TIME_LIMIT)?.to_string());
     let expected = [
         "RDMA write 2: done, 10 bytes",
         "send 3: done, 4 bytes",
         "RDMA read 4: done, 9 bytes",
         "receive 1: done, 4 bytes",
     ];
-    assert_eq!(said, expected);
+    assert_eq!(reported, expected);
     assert_eq!(far_memory.to_vec(0..16)?, b"send__RDMA write");
     assert_eq!(memory.to_vec(14..23)?, b"RDMA read");
 
     client.disconnect(Close::Graceful)?;
-    events.wait(LIMIT)?.disconnected()?;
-    far_events.wait(LIMIT)?.disconnected()?;
+    events.wait(TIME_LIMIT)?.disconnected()?;
+    far_events.wait(TIME_LIMIT)?.disconnected()?;
     Ok(())
 }
 
@@ -138,13 +138,14 @@ fn it_is_found_and_says_what_it_is() {
     let states: Vec<_> =
         listed["entries"].as_array().into_iter().flatten().map(|e| &e["state"]).collect();
     assert_eq!(states, ["opens", "opens"], "{listed}");
-    let said = registered.json(&["query", "loop"]);
-    assert_eq!(said["provider"]["provider_name"], "loop", "{said}");
+    let answer = registered.json(&["query", "loop"]);
+    assert_eq!(answer["provider"]["provider_name"], "loop", "{answer}");
 }
 
 #[test]
 fn it_does_what_the_standard_says() {
-    /// What no provider here has, and what memory cannot be.
+    /// Multi-path, which no provider of this project has, and another process, which memory does
+    /// not reach.
     const UNSUPPORTED: [&str; 2] = [
         "the provider attribute supports_multipath is false",
         "this adapter does not lead to another process",

@@ -1,7 +1,7 @@
-//! dat-core's race of many threads on two thread-safe adapters.
+//! Runs dat-core's race of many threads on two thread-safe adapters.
 
 #[path = "../../../dat-core/tests/table/client.rs"]
-#[allow(dead_code)] // the other tests' part
+#[allow(dead_code)] // Other tests use the rest.
 mod client;
 #[path = "../../../dat-core/tests/stress/race.rs"]
 mod race;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 
 /*
- * Types and constants of uDAPL 1.2, except those of events. Programs include <dat/udat.h>, which has the rest.
+ * Types and constants of uDAPL 1.2, except those of events. Programs include <dat/udat.h>, which
+ * has the rest.
  *
- * "Fields of ... wanted" are the masks of the query calls: only the members asked for are filled in.
+ * "Fields of ... wanted" are the masks of the query calls, which fill in only these members.
  */
 
 #ifndef DAT1_DAT_H
@@ -13,7 +14,7 @@
 #include <dat/dat_platform_specific.h>
 #include <dat/dat_error.h>
 
-/* ---- Scalars and handles --------------------------------------------------------------------------------- */
+/* ---- Scalars and handles --------------------------------------------------------------------- */
 
 /* Truth value; any foreign value other than DAT_FALSE is true. */
 typedef enum dat_boolean {
@@ -52,7 +53,10 @@ typedef DAT_HANDLE DAT_SRQ_HANDLE;   /* shared receive queue */
 
 #define DAT_HANDLE_NULL ((DAT_HANDLE)NULL)
 
-/* In place of an asynchronous EVD: to dat_ia_open, another open of the IA has it; from dat_ia_query, so it was. */
+/*
+ * In place of an asynchronous EVD. Passed to dat_ia_open: another open of the IA has the EVD.
+ * Returned by dat_ia_query: the IA was opened in that way.
+ */
 #define DAT_EVD_ASYNC_EXISTS ((DAT_EVD_HANDLE)0x1)
 #define DAT_EVD_OUT_OF_SCOPE ((DAT_EVD_HANDLE)0x2)
 
@@ -87,7 +91,7 @@ typedef struct dat_named_attr {
     const char *value; /* Value of the attribute. */
 } DAT_NAMED_ATTR;
 
-/* ---- Memory ---------------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 typedef DAT_UINT32 DAT_LMR_CONTEXT; /* key for local access */
 typedef DAT_UINT32 DAT_RMR_CONTEXT; /* key for remote access */
@@ -98,7 +102,9 @@ typedef DAT_UINT64 DAT_VLEN;        /* bytes of a region */
 #define DAT_LMR_COOKIE_SIZE 40
 typedef char (*DAT_LMR_COOKIE)[DAT_LMR_COOKIE_SIZE];
 
-/* What a DAT_REGION_DESCRIPTION describes; as a provider attribute, a mask of the types supported. */
+/*
+ * What a DAT_REGION_DESCRIPTION describes; as a provider attribute, a mask of the types supported.
+ */
 typedef enum dat_mem_type {
     DAT_MEM_TYPE_VIRTUAL        = 0,
     DAT_MEM_TYPE_LMR            = 1,
@@ -117,7 +123,7 @@ typedef enum dat_mem_priv_flags {
 #define DAT_MEM_PRIV_READ_FLAG (DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG)
 #define DAT_MEM_PRIV_WRITE_FLAG (DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG)
 
-/* One local segment of a DTO. With length 0 the other members are not looked at. */
+/* One local segment of a DTO. With length 0 the other members are ignored. */
 typedef struct dat_lmr_triplet {
     DAT_LMR_CONTEXT lmr_context; /* Key of the region. */
     DAT_UINT32 pad;              /* Nothing. */
@@ -135,7 +141,7 @@ typedef struct dat_rmr_triplet {
 
 /* Memory that several processes register together. */
 typedef struct dat_shared_memory {
-    DAT_PVOID virtual_address;       /* Where this process has it mapped. */
+    DAT_PVOID virtual_address;       /* Its address in this process. */
     DAT_LMR_COOKIE shared_memory_id; /* Its name. */
 } DAT_SHARED_MEMORY;
 
@@ -146,7 +152,7 @@ typedef union dat_region_description {
     DAT_SHARED_MEMORY for_shared_memory; /* DAT_MEM_TYPE_SHARED_VIRTUAL. */
 } DAT_REGION_DESCRIPTION;
 
-/* What dat_pz_query tells. */
+/* Result of dat_pz_query. */
 typedef struct dat_pz_param {
     DAT_IA_HANDLE ia_handle; /* IA of the protection zone. */
 } DAT_PZ_PARAM;
@@ -157,7 +163,7 @@ typedef enum dat_pz_param_mask {
     DAT_PZ_FIELD_ALL       = 0x1
 } DAT_PZ_PARAM_MASK;
 
-/* What dat_lmr_query tells. */
+/* Result of dat_lmr_query. */
 typedef struct dat_lmr_param {
     DAT_IA_HANDLE ia_handle;            /* IA of the region. */
     DAT_MEM_TYPE mem_type;              /* Kind of memory. */
@@ -186,7 +192,7 @@ typedef enum dat_lmr_param_mask {
     DAT_LMR_FIELD_ALL                = 0x3ff
 } DAT_LMR_PARAM_MASK;
 
-/* What dat_rmr_query tells. */
+/* Result of dat_rmr_query. */
 typedef struct dat_rmr_param {
     DAT_IA_HANDLE ia_handle;     /* IA of the region. */
     DAT_PZ_HANDLE pz_handle;     /* Its protection zone. */
@@ -205,7 +211,7 @@ typedef enum dat_rmr_param_mask {
     DAT_RMR_FIELD_ALL         = 0x1f
 } DAT_RMR_PARAM_MASK;
 
-/* ---- Endpoints and shared receive queues ----------------------------------------------------------------- */
+/* ---- Endpoints and shared receive queues ----------------------------------------------------- */
 
 /* Quality of service of a connection; as an attribute, a mask. */
 typedef enum dat_qos {
@@ -286,7 +292,7 @@ typedef struct dat_ep_attr {
     DAT_NAMED_ATTR *ep_provider_specific;          /* Attributes of the provider. */
 } DAT_EP_ATTR;
 
-/* What dat_ep_query tells and dat_ep_modify changes. */
+/* Parameters of an endpoint, for dat_ep_query and dat_ep_modify. */
 typedef struct dat_ep_param {
     DAT_IA_HANDLE ia_handle;                  /* Its IA. */
     DAT_EP_STATE ep_state;                    /* State. */
@@ -350,7 +356,7 @@ typedef struct dat_srq_attr {
     DAT_COUNT low_watermark; /* Receives left that raise an event. */
 } DAT_SRQ_ATTR;
 
-/* What dat_srq_query tells. */
+/* Result of dat_srq_query. */
 typedef struct dat_srq_param {
     DAT_IA_HANDLE ia_handle;         /* Its IA. */
     DAT_SRQ_STATE srq_state;         /* State. */
@@ -375,7 +381,7 @@ typedef enum dat_srq_param_mask {
     DAT_SRQ_FIELD_ALL                   = 0xff
 } DAT_SRQ_PARAM_MASK;
 
-/* ---- Service points and connection requests -------------------------------------------------------------- */
+/* ---- Service points and connection requests -------------------------------------------------- */
 
 /* Who creates the endpoint for a connection request on a PSP. */
 typedef enum dat_psp_flags {
@@ -383,7 +389,7 @@ typedef enum dat_psp_flags {
     DAT_PSP_PROVIDER_FLAG = 1
 } DAT_PSP_FLAGS;
 
-/* What dat_psp_query tells. */
+/* Result of dat_psp_query. */
 typedef struct dat_psp_param {
     DAT_IA_HANDLE ia_handle;   /* Its IA. */
     DAT_CONN_QUAL conn_qual;   /* Connection qualifier. */
@@ -400,7 +406,7 @@ typedef enum dat_psp_param_mask {
     DAT_PSP_FIELD_ALL        = 0xf
 } DAT_PSP_PARAM_MASK;
 
-/* What dat_rsp_query tells. */
+/* Result of dat_rsp_query. */
 typedef struct dat_rsp_param {
     DAT_IA_HANDLE ia_handle;   /* Its IA. */
     DAT_CONN_QUAL conn_qual;   /* Connection qualifier. */
@@ -417,7 +423,7 @@ typedef enum dat_rsp_param_mask {
     DAT_RSP_FIELD_ALL        = 0xf
 } DAT_RSP_PARAM_MASK;
 
-/* What dat_cr_query tells. */
+/* Result of dat_cr_query. */
 typedef struct dat_cr_param {
     DAT_IA_ADDRESS_PTR remote_ia_address_ptr; /* Address of the peer, owned by the provider. */
     DAT_PORT_QUAL remote_port_qual;           /* Port qualifier of the peer. */
@@ -436,7 +442,7 @@ typedef enum dat_cr_param_mask {
     DAT_CR_FIELD_ALL                   = 0x1f
 } DAT_CR_PARAM_MASK;
 
-/* ---- Interface adapters and providers -------------------------------------------------------------------- */
+/* ---- Interface adapters and providers -------------------------------------------------------- */
 
 /* Whether protection zones can be shared by the objects of several IAs. */
 typedef enum dat_pz_support {
@@ -458,7 +464,7 @@ typedef enum dat_ep_creator_for_psp {
     DAT_PSP_CREATES_EP_ALWAYS  = 2
 } DAT_EP_CREATOR_FOR_PSP;
 
-/* What an interface adapter can do, dat_ia_query. Limits are maxima; sizes are in bytes. */
+/* Attributes of an interface adapter, dat_ia_query. Limits are maxima; sizes are in bytes. */
 typedef struct dat_ia_attr {
     char adapter_name[DAT_NAME_MAX_LENGTH];          /* Name of the adapter, NUL-terminated. */
     char vendor_name[DAT_NAME_MAX_LENGTH];           /* Name of the vendor, NUL-terminated. */
@@ -543,7 +549,7 @@ typedef DAT_UINT64 DAT_IA_ATTR_MASK;
 #define max_rdma_read_per_ep max_rdma_read_per_ep_in
 #define max_mtu_size         max_message_size
 
-/* What a provider can do, dat_ia_query. */
+/* Attributes of a provider, dat_ia_query. */
 typedef struct dat_provider_attr {
     char provider_name[DAT_NAME_MAX_LENGTH];         /* Name of the provider, NUL-terminated. */
     DAT_UINT32 provider_version_major;               /* Version of the provider, major. */
@@ -559,9 +565,10 @@ typedef struct dat_provider_attr {
     DAT_BOOLEAN supports_multipath;                  /* Whether connections can use several paths. */
     DAT_EP_CREATOR_FOR_PSP ep_creator;               /* When the provider creates endpoints for service points. */
     DAT_PZ_SUPPORT pz_support;                       /* Whether protection zones can be shared. */
-    DAT_UINT32 optimal_buffer_alignment;             /* Bytes; buffers so aligned perform best. */
+    DAT_UINT32 optimal_buffer_alignment;             /* Buffer alignment in bytes with the best performance. */
     /*
-     * Which streams may share an EVD; rows and columns: software, CR, DTO, connection, RMR bind, asynchronous.
+     * Which streams may share an EVD. Rows and columns: software, CR, DTO, connection, RMR bind,
+     * asynchronous.
      * (Not constant as elsewhere: C++ could have no variable of the structure.)
      */
     DAT_BOOLEAN evd_stream_merging_supported[6][6];
@@ -569,8 +576,8 @@ typedef struct dat_provider_attr {
     DAT_COUNT srq_watermarks_supported;              /* Number of SRQ watermarks. */
     /* Whether an EP may have another protection zone than its SRQ. */
     DAT_BOOLEAN srq_ep_pz_difference_supported;
-    DAT_COUNT srq_info_supported;                    /* Which counts dat_srq_query gives. */
-    DAT_COUNT ep_recv_info_supported;                /* Which counts dat_ep_recv_query gives. */
+    DAT_COUNT srq_info_supported;                    /* Which counts dat_srq_query returns. */
+    DAT_COUNT ep_recv_info_supported;                /* Which counts dat_ep_recv_query returns. */
     DAT_BOOLEAN lmr_sync_req;                        /* Whether dat_lmr_sync_rdma_read and _write are required. */
     DAT_BOOLEAN dto_async_return_guaranteed;         /* Whether a post never waits for the operation. */
     /* Whether the sink of an RDMA read needs remote write privilege. */
@@ -610,7 +617,7 @@ typedef DAT_UINT64 DAT_PROVIDER_ATTR_MASK;
 #define DAT_PROVIDER_FIELD_ALL                            UINT64_C(0x03ffffff)
 #define DAT_PROVIDER_FIELD_NONE                           UINT64_C(0x00000000)
 
-/* An entry of the registry: the name of an IA and what its provider speaks. */
+/* An entry of the registry: the name of an IA and the API of its provider. */
 typedef struct dat_provider_info {
     char ia_name[DAT_NAME_MAX_LENGTH]; /* Name of the IA, NUL-terminated. */
     DAT_UINT32 dapl_version_major;     /* Major version of the API. */

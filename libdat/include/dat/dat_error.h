@@ -6,8 +6,8 @@
  *     31  30 29                     16 15                      0
  *    | class |          type          |         subtype        |
  *
- * A call succeeded if it returned DAT_SUCCESS. To find out why it failed compare DAT_GET_TYPE(status): some providers
- * leave the class bits of a failure 0.
+ * A call succeeded if it returned DAT_SUCCESS. To find out why it failed compare
+ * DAT_GET_TYPE(status): some providers leave the class bits of a failure 0.
  */
 
 #ifndef DAT1_DAT_ERROR_H
@@ -52,7 +52,10 @@ typedef enum dat_return_type {
     DAT_CONN_QUAL_UNAVAILABLE       = 0x00140000
 } DAT_RETURN_TYPE;
 
-/* Not an enumerator, which ISO C wants to fit an int. It has the class bits in it, so compare it with a whole status. */
+/*
+ * Not an enumerator, because ISO C requires enumerators to fit an int. It includes the class bits,
+ * so compare it with a whole status.
+ */
 #define DAT_NOT_IMPLEMENTED 0xffff0000u
 #define DAT_NAME_NOT_FOUND DAT_PROVIDER_NOT_FOUND
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 
 /*
- * The functions of a provider: their signatures, and macros that call them without libdat.so.1 in between.
+ * The functions of a provider: their signatures, and macros that call them without libdat.so.1 in
+ * between.
  */
 
 #ifndef DAT1_DAT_REDIRECTION_H
@@ -15,7 +16,7 @@ extern "C" {
 
 typedef struct dat_provider DAT_PROVIDER;
 
-/* ---- Signatures of the functions ------------------------------------------------------------------------- */
+/* ---- Signatures of the functions ------------------------------------------------------------- */
 
 typedef DAT_RETURN (DAT_API *DAT_IA_OPENV_FUNC)(
     const DAT_NAME_PTR name, DAT_COUNT async_evd_min_qlen, DAT_EVD_HANDLE *async_evd_handle,
@@ -222,7 +223,7 @@ typedef DAT_RETURN (DAT_API *DAT_SRQ_RESIZE_FUNC)(DAT_SRQ_HANDLE srq_handle, DAT
 
 typedef DAT_RETURN (DAT_API *DAT_SRQ_SET_LW_FUNC)(DAT_SRQ_HANDLE srq_handle, DAT_COUNT low_watermark);
 
-/* ---- Calls through the table ----------------------------------------------------------------------------- */
+/* ---- Calls through the table ----------------------------------------------------------------- */
 
 /* The table behind a handle; a program linked with one provider may define it beforehand. */
 #ifndef DAT_HANDLE_TO_PROVIDER
@@ -230,8 +231,8 @@ typedef DAT_RETURN (DAT_API *DAT_SRQ_SET_LW_FUNC)(DAT_SRQ_HANDLE srq_handle, DAT
 #endif
 
 /*
- * The same as the functions in lower case, except that they do not go through libdat.so.1 and that an IA handle must be
- * the provider's: dats_get_ia_handle finds it.
+ * Like the functions in lower case, with two differences: they do not go through libdat.so.1, and
+ * an IA handle must be the provider's (see dats_get_ia_handle).
  */
 #define DAT_CALL_PROVIDER(handle, function, arguments) (*DAT_HANDLE_TO_PROVIDER(handle)->function) arguments
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 
 /*
- * Between the registry and its providers.
+ * The interface between the registry and its providers.
  */
 
 #ifndef DAT1_DAT_REGISTRY_H
@@ -15,17 +15,20 @@
 extern "C" {
 #endif
 
-/* What a provider calls: to announce itself, to withdraw. */
+/* A provider calls these to register and to unregister. */
 extern DAT_RETURN DAT_API dat_registry_add_provider(
     const DAT_PROVIDER *provider, const DAT_PROVIDER_INFO *provider_info);
 
 extern DAT_RETURN DAT_API dat_registry_remove_provider(
     const DAT_PROVIDER *provider, const DAT_PROVIDER_INFO *provider_info);
 
-/* From the consumer's IA handle to the provider's. */
+/* Returns the provider's IA handle for the consumer's. */
 extern DAT_RETURN DAT_API dats_get_ia_handle(DAT_IA_HANDLE handle, DAT_IA_HANDLE *ia_handle);
 
-/* What a loadable provider exports. instance_data is the ia_params field of its registry entry. */
+/*
+ * Functions that a loadable provider exports. instance_data is the ia_params field of its registry
+ * entry.
+ */
 typedef void (DAT_API *DAT_PROVIDER_INIT_FUNC)(const DAT_PROVIDER_INFO *provider_info, const char *instance_data);
 typedef void (DAT_API *DAT_PROVIDER_FINI_FUNC)(const DAT_PROVIDER_INFO *provider_info);
 

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* ---- Event dispatchers and consumer notification objects ------------------------------------------------- */
+/* ---- Event dispatchers and consumer notification objects ------------------------------------- */
 
 /* Event streams that an EVD accepts. */
 typedef enum dat_evd_flags {
@@ -40,7 +40,7 @@ typedef enum dat_evd_state {
     DAT_EVD_STATE_CONFIG_THRESHOLD = 0x30
 } DAT_EVD_STATE;
 
-/* What dat_evd_query tells. */
+/* Result of dat_evd_query. */
 typedef struct dat_evd_param {
     DAT_IA_HANDLE ia_handle;   /* IA of the EVD. */
     DAT_COUNT evd_qlen;        /* Events it can hold, at least what the consumer asked for. */
@@ -74,7 +74,7 @@ typedef struct dat_os_wait_proxy_agent {
 #define DAT_OS_WAIT_PROXY_AGENT_NULL ((DAT_OS_WAIT_PROXY_AGENT){NULL, NULL})
 #endif
 
-/* What dat_cno_query tells. */
+/* Result of dat_cno_query. */
 typedef struct dat_cno_param {
     DAT_IA_HANDLE ia_handle;       /* IA of the CNO. */
     DAT_OS_WAIT_PROXY_AGENT agent; /* What it calls besides waking its waiter. */
@@ -87,9 +87,9 @@ typedef enum dat_cno_param_mask {
     DAT_CNO_FIELD_ALL       = 0x3
 } DAT_CNO_PARAM_MASK;
 
-/* ---- Events ---------------------------------------------------------------------------------------------- */
+/* ---- Events ---------------------------------------------------------------------------------- */
 
-/* What happened; selects the member of DAT_EVENT_DATA that is valid. */
+/* The kind of event; selects the member of DAT_EVENT_DATA that is valid. */
 typedef enum dat_event_number {
     DAT_DTO_COMPLETION_EVENT                     = 0x00001,
     DAT_RMR_BIND_COMPLETION_EVENT                = 0x01001,
@@ -178,7 +178,7 @@ typedef struct dat_dto_completion_event_data {
     DAT_EP_HANDLE ep_handle;          /* The endpoint. */
     DAT_DTO_COOKIE user_cookie;       /* The cookie it was posted with. */
     DAT_DTO_COMPLETION_STATUS status; /* Outcome. */
-    /* Bytes; undefined unless status is success. (Spelled as the standard spells it.) */
+    /* Bytes; undefined unless status is success. (The spelling is that of the standard.) */
     DAT_VLEN transfered_length;
 } DAT_DTO_COMPLETION_EVENT_DATA;
 
@@ -239,9 +239,9 @@ typedef struct dat_event {
     DAT_EVENT_DATA event_data;     /* Payload. */
 } DAT_EVENT;
 
-/* ---- Functions ------------------------------------------------------------------------------------------- */
+/* ---- Functions ------------------------------------------------------------------------------- */
 
-/* Interface adapters. dat_ia_open asks for the version and thread safety that <dat/udat_config.h> says. */
+/* Interface adapters. dat_ia_open requests the version and thread safety of <dat/udat_config.h>. */
 
 extern DAT_RETURN DAT_API dat_ia_openv(
     const DAT_NAME_PTR name, DAT_COUNT async_evd_min_qlen, DAT_EVD_HANDLE *async_evd_handle,
@@ -388,7 +388,10 @@ extern DAT_RETURN DAT_API dat_ep_recv_query(
 extern DAT_RETURN DAT_API dat_ep_set_watermark(
     DAT_EP_HANDLE ep_handle, DAT_COUNT ep_soft_high_watermark, DAT_COUNT hard_high_watermark);
 
-/* Data transfer. The segment arrays can be reused when the call returns, unless DAT_IOV_OWNERSHIP says otherwise. */
+/*
+ * Data transfer. The segment arrays can be reused when the call returns, unless DAT_IOV_OWNERSHIP
+ * says otherwise.
+ */
 
 extern DAT_RETURN DAT_API dat_ep_post_send(
     DAT_EP_HANDLE ep_handle, DAT_COUNT num_segments, DAT_LMR_TRIPLET *local_iov, DAT_DTO_COOKIE user_cookie,
@@ -464,7 +467,10 @@ extern DAT_RETURN DAT_API dat_cr_handoff(DAT_CR_HANDLE cr_handle, DAT_CONN_QUAL 
 
 /* Registry, messages. */
 
-/* Fills at most max_to_return of the structures that the array points to; *entries_returned is their number. */
+/*
+ * Fills at most max_to_return of the structures that the array points to; *entries_returned is
+ * their number.
+ */
 extern DAT_RETURN DAT_API dat_registry_list_providers(
     DAT_COUNT max_to_return, DAT_COUNT *entries_returned, DAT_PROVIDER_INFO *(dat_provider_list[]));
 

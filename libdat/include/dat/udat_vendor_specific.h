@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 
 /*
- * Nothing: room that the standard leaves for vendors. Kept for programs that include it by name.
+ * Empty. The standard reserves it for vendors; it exists for programs that include it by name.
  */
 
 #ifndef DAT1_UDAT_VENDOR_SPECIFIC_H

@@ -6,8 +6,8 @@
  *     31  30 29                     16 15                      0
  *    | class |          type          |         subtype        |
  *
- * A call succeeded if it returned DAT_SUCCESS. To find out why it failed compare DAT_GET_TYPE(status): some providers
- * leave the class bits of a failure 0.
+ * A call succeeded if it returned DAT_SUCCESS. To find out why it failed compare
+ * DAT_GET_TYPE(status): some providers leave the class bits of a failure 0.
  */
 
 #ifndef DAT2_DAT_ERROR_H

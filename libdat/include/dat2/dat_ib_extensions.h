@@ -198,7 +198,7 @@ typedef struct dat_ib_extension_event_data {
     DAT_CONTEXT context;  /* CM handle of a UD connection, or context of a collective operation */
 } DAT_IB_EXTENSION_EVENT_DATA;
 
-/* ---- Operations ------------------------------------------------------------------------------------------ */
+/* ---- Operations ------------------------------------------------------------------------------ */
 
 /* Adds add_val to 64 bits at rbuf; lbuf receives what was there. */
 #define dat_ib_post_fetch_and_add(ep, add_val, lbuf, cookie, rbuf, flags) \
@@ -235,14 +235,14 @@ typedef struct dat_ib_extension_event_data {
     dat_extension_op((DAT_HANDLE)(ep), DAT_IB_UD_AH_FREE_OP, (DAT_IB_ADDR_HANDLE *)(ah))
 
 /*
- * Reads counter cntr of an IA, EP or EVD into p_cntrs_out[cntr], or all of them, with ..._ALL_COUNTERS; begins at 0
- * again if reset.
+ * Reads counter cntr of an IA, EP or EVD into p_cntrs_out[cntr], or all counters with
+ * ..._ALL_COUNTERS; restarts at 0 if reset.
  */
 #define dat_ib_query_counters(dat_handle, cntr, p_cntrs_out, reset) \
     dat_extension_op((DAT_HANDLE)(dat_handle), DAT_IB_QUERY_COUNTERS_OP, \
         (int)(cntr), (DAT_UINT64 *)(p_cntrs_out), (int)(reset))
 
-/* Prints counters likewise. */
+/* Prints counters; the arguments are the same. */
 #define dat_ib_print_counters(dat_handle, cntr, reset) \
     dat_extension_op((DAT_HANDLE)(dat_handle), DAT_IB_PRINT_COUNTERS_OP, (int)(cntr), (int)(reset))
 
@@ -269,7 +269,7 @@ typedef struct dat_ib_extension_event_data {
 #define dat_query_counters    dat_ib_query_counters
 #define dat_print_counters    dat_ib_print_counters
 
-/* ---- Collective operations ------------------------------------------------------------------------------- */
+/* ---- Collective operations ------------------------------------------------------------------- */
 
 /* Element type of a reduction. */
 typedef enum dat_ib_collective_data_type {
@@ -325,7 +325,7 @@ typedef struct dat_ib_collective_group {
     int is_comm_world;    /* Whether the group is all processes. */
 } DAT_IB_COLLECTIVE_GROUP;
 
-/* Makes the address information of this rank, to be exchanged with all others. */
+/* Creates the address information of this rank, which must be exchanged with all others. */
 #define dat_ib_collective_create_member(ia_handle, progress_func, member, member_size) \
     dat_extension_op((DAT_HANDLE)(ia_handle), DAT_IB_COLLECTIVE_CREATE_MEMBER_OP, \
         (void *)(progress_func), (DAT_IB_COLLECTIVE_MEMBER *)(member), (DAT_UINT32 *)(member_size))
@@ -334,7 +334,10 @@ typedef struct dat_ib_collective_group {
     dat_extension_op((DAT_HANDLE)(ia_handle), DAT_IB_COLLECTIVE_FREE_MEMBER_OP, \
         (DAT_IB_COLLECTIVE_MEMBER)(member))
 
-/* Every member calls it, with all members in rank order; the group handle comes in an event on evd. */
+/*
+ * Every member calls it with all members in rank order. The group handle arrives in an event on
+ * evd.
+ */
 #define dat_ib_collective_create_group(members, group_size, self, group_id, group_info, \
     evd, pd, user_context) \
     dat_extension_op((DAT_HANDLE)(evd), DAT_IB_COLLECTIVE_CREATE_GROUP_OP, \
@@ -437,7 +440,7 @@ typedef struct dat_ib_collective_group {
     dat_extension_op((DAT_HANDLE)(coll_handle), DAT_IB_COLLECTIVE_BARRIER_OP, \
         (user_context), (DAT_COMPLETION_FLAGS)(flags))
 
-/* ---- Counters -------------------------------------------------------------------------------------------- */
+/* ---- Counters -------------------------------------------------------------------------------- */
 
 /* Counters of an IA; DCNT_IA_ALL_COUNTERS is their number and selects them all. */
 typedef enum dat_ia_counters {
@@ -580,7 +583,7 @@ typedef enum dat_ia_counter_type {
     DCNT_IA_DIAG = 2
 } DAT_IA_COUNTER_TYPE;
 
-/* ---- Messages -------------------------------------------------------------------------------------------- */
+/* ---- Messages -------------------------------------------------------------------------------- */
 
 /* The name of a status type; those of the extension included. */
 static __inline__ DAT_RETURN DAT_API dat_strerror_extension(DAT_IB_RETURN value, const char **message)

@@ -32,13 +32,16 @@ typedef struct dat_comm {
     int protocol;
 } DAT_COMM;
 
-/* An IA address is a socket address; the family in its head says how long it is. The second needs <netinet/in.h>. */
+/*
+ * An IA address is a socket address; the family at its start determines its length. The second
+ * needs <netinet/in.h>.
+ */
 typedef struct sockaddr DAT_SOCK_ADDR;
 typedef struct sockaddr_in6 DAT_SOCK_ADDR6;
 #define DAT_AF_INET  AF_INET
 #define DAT_AF_INET6 AF_INET6
 
-/* Bytes; buffers so aligned perform best. */
+/* Buffer alignment in bytes with the best performance. */
 #ifndef DAT_OPTIMAL_ALIGNMENT
 #define DAT_OPTIMAL_ALIGNMENT 256
 #endif
@@ -48,8 +51,8 @@ typedef struct sockaddr_in6 DAT_SOCK_ADDR6;
 #define DAT_UL_TO_IA_HANDLE(number) ((DAT_IA_HANDLE)(number))
 
 /*
- * Contexts, addresses and lengths of triplets in a byte order of the consumer's choice, for messages that carry them:
- * least or most significant byte first.
+ * Contexts, addresses and lengths of triplets in a byte order of the consumer's choice, for
+ * messages that carry them: least or most significant byte first.
  */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define DAT_ORDER_LSB(bits, value) (value)

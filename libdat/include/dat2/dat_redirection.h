@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 
 /*
- * The functions of a provider: their signatures, and macros that call them without libdat2 in between.
+ * The functions of a provider: their signatures, and macros that call them without libdat2 in
+ * between.
  */
 
 #ifndef DAT2_DAT_REDIRECTION_H
@@ -17,7 +18,7 @@ extern "C" {
 
 typedef struct dat_provider DAT_PROVIDER;
 
-/* ---- Signatures of the functions ------------------------------------------------------------------------- */
+/* ---- Signatures of the functions ------------------------------------------------------------- */
 
 typedef DAT_RETURN (DAT_API *DAT_IA_OPENV_FUNC)(
     const DAT_NAME_PTR name, DAT_COUNT async_evd_min_qlen, DAT_EVD_HANDLE *async_evd_handle,
@@ -259,7 +260,7 @@ typedef DAT_RETURN (DAT_API *DAT_IA_HA_RELATED_FUNC)(
 typedef DAT_RETURN (DAT_API *DAT_HANDLE_EXTENDEDOP_FUNC)(
     DAT_HANDLE handle, DAT_EXTENDED_OP extended_op, va_list args);
 
-/* ---- Calls through the table ----------------------------------------------------------------------------- */
+/* ---- Calls through the table ----------------------------------------------------------------- */
 
 /* The table behind a handle; a program linked with one provider may define it beforehand. */
 #ifndef DAT_HANDLE_TO_PROVIDER
@@ -267,8 +268,8 @@ typedef DAT_RETURN (DAT_API *DAT_HANDLE_EXTENDEDOP_FUNC)(
 #endif
 
 /*
- * The same as the functions in lower case, except that they do not go through libdat2 and that an IA handle must be
- * the provider's: dats_get_ia_handle finds it.
+ * Like the functions in lower case, with two differences: they do not go through libdat2, and an IA
+ * handle must be the provider's (see dats_get_ia_handle).
  */
 #define DAT_CALL_PROVIDER(handle, function, arguments) (*DAT_HANDLE_TO_PROVIDER(handle)->function) arguments
 

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* ---- Event dispatchers and consumer notification objects ------------------------------------------------- */
+/* ---- Event dispatchers and consumer notification objects ------------------------------------- */
 
 /* Event streams that an EVD accepts. */
 typedef enum dat_evd_flags {
@@ -41,7 +41,7 @@ typedef enum dat_evd_state {
     DAT_EVD_STATE_CONFIG_THRESHOLD = 0x30
 } DAT_EVD_STATE;
 
-/* What dat_evd_query tells. */
+/* Result of dat_evd_query. */
 typedef struct dat_evd_param {
     DAT_IA_HANDLE ia_handle;   /* IA of the EVD. */
     DAT_COUNT evd_qlen;        /* Events it can hold, at least what the consumer asked for. */
@@ -82,7 +82,7 @@ typedef enum dat_proxy_type {
     DAT_PROXY_TYPE_FD    = 2
 } DAT_PROXY_TYPE;
 
-/* What dat_cno_query tells. */
+/* Result of dat_cno_query. */
 typedef struct dat_cno_param {
     DAT_IA_HANDLE ia_handle;   /* IA of the CNO. */
     DAT_PROXY_TYPE proxy_type; /* Which member of proxy counts. */
@@ -93,7 +93,10 @@ typedef struct dat_cno_param {
     } proxy;                   /* What it notifies besides its waiter. */
 } DAT_CNO_PARAM;
 
-/* Fields of DAT_CNO_PARAM wanted, dat_cno_query. Not a clean set of bits: PROXY is 3 and ALL is 4. */
+/*
+ * Fields of DAT_CNO_PARAM wanted, dat_cno_query. The values are not separate bits: PROXY is 3 and
+ * ALL is 4.
+ */
 typedef enum dat_cno_param_mask {
     DAT_CNO_FIELD_IA_HANDLE  = 0x1,
     DAT_CNO_FIELD_PROXY_TYPE = 0x2,
@@ -101,9 +104,9 @@ typedef enum dat_cno_param_mask {
     DAT_CNO_FIELD_ALL        = 0x4
 } DAT_CNO_PARAM_MASK;
 
-/* ---- Events ---------------------------------------------------------------------------------------------- */
+/* ---- Events ---------------------------------------------------------------------------------- */
 
-/* What happened; selects the member of DAT_EVENT_DATA that is valid. */
+/* The kind of event; selects the member of DAT_EVENT_DATA that is valid. */
 typedef enum dat_event_number {
     DAT_DTO_COMPLETION_EVENT                     = 0x00001,
     DAT_RMR_BIND_COMPLETION_EVENT                = 0x01001,
@@ -211,7 +214,7 @@ typedef struct dat_dto_completion_event_data {
     DAT_EP_HANDLE ep_handle;          /* The endpoint. */
     DAT_DTO_COOKIE user_cookie;       /* The cookie it was posted with. */
     DAT_DTO_COMPLETION_STATUS status; /* Outcome. */
-    /* Bytes; undefined unless status is success. (Spelled as the standard spells it.) */
+    /* Bytes; undefined unless status is success. (The spelling is that of the standard.) */
     DAT_SEG_LENGTH transfered_length;
     DAT_DTOS operation;               /* Which operation completed. */
     DAT_RMR_CONTEXT rmr_context;      /* RMR context that the peer invalidated; undefined unless status is success. */
@@ -224,7 +227,7 @@ typedef struct dat_rmr_bind_completion_event_data {
     DAT_RMR_BIND_COMPLETION_STATUS status; /* Outcome. */
 } DAT_RMR_BIND_COMPLETION_EVENT_DATA;
 
-/* A service point of whichever kind. */
+/* A service point of any kind. */
 typedef union dat_sp_handle {
     DAT_RSP_HANDLE rsp_handle; /* A reserved service point. */
     DAT_PSP_HANDLE psp_handle; /* A public service point. */
@@ -277,9 +280,11 @@ typedef struct dat_event {
     DAT_UINT64 event_extension_data[8]; /* Payload of extended events. */
 } DAT_EVENT;
 
-/* ---- Functions ------------------------------------------------------------------------------------------- */
+/* ---- Functions ------------------------------------------------------------------------------- */
 
-/* Interface adapters. dat_ia_open asks for the version and thread safety that <dat2/udat_config.h> says. */
+/*
+ * Interface adapters. dat_ia_open requests the version and thread safety of <dat2/udat_config.h>.
+ */
 
 extern DAT_RETURN DAT_API dat_ia_openv(
     const DAT_NAME_PTR name, DAT_COUNT async_evd_min_qlen, DAT_EVD_HANDLE *async_evd_handle,
@@ -437,7 +442,10 @@ extern DAT_RETURN DAT_API dat_ep_common_connect(
     DAT_EP_HANDLE ep_handle, DAT_IA_ADDRESS_PTR remote_ia_address, DAT_TIMEOUT timeout,
     DAT_COUNT private_data_size, const DAT_PVOID private_data);
 
-/* Data transfer. The segment arrays can be reused when the call returns, unless DAT_IOV_OWNERSHIP says otherwise. */
+/*
+ * Data transfer. The segment arrays can be reused when the call returns, unless DAT_IOV_OWNERSHIP
+ * says otherwise.
+ */
 
 extern DAT_RETURN DAT_API dat_ep_post_send(
     DAT_EP_HANDLE ep_handle, DAT_COUNT num_segments, DAT_LMR_TRIPLET *local_iov, DAT_DTO_COOKIE user_cookie,
@@ -531,7 +539,10 @@ extern DAT_RETURN DAT_API dat_cr_handoff(DAT_CR_HANDLE cr_handle, DAT_CONN_QUAL 
 
 /* Registry, messages, extensions. */
 
-/* Fills at most max_to_return of the structures that the array points to; *entries_returned is their number. */
+/*
+ * Fills at most max_to_return of the structures that the array points to; *entries_returned is
+ * their number.
+ */
 extern DAT_RETURN DAT_API dat_registry_list_providers(
     DAT_COUNT max_to_return, DAT_COUNT *entries_returned, DAT_PROVIDER_INFO *(dat_provider_list[]));
 

@@ -1,11 +1,12 @@
 //! libdat.so.1: the C library of uDAPL 1.2.
 //!
-//! What it shares with libdat2.so.2 is in the crate `libdat`; here are the types of 1.2 and the three functions whose
-//! arguments 2.0 changed. Each is exported as `name@@DAT_1.2` (`libdat1.map`, `build.rs`).
+//! The crate `libdat` has what both C libraries share. This crate has the types of 1.2 and the
+//! three functions whose arguments 2.0 changed. Each function is exported as `name@@DAT_1.2`
+//! (`libdat1.map`, `build.rs`).
 
 use dat_core::export as provider;
 use dat_core::provider::Provider;
-// What differs comes before what does not.
+// Types that differ from 2.0 are imported explicitly and take precedence over the glob import.
 use dat_sys::v1::{
     DAT_CNO_PARAM, DAT_EP_ATTR, DAT_EP_PARAM, DAT_EVENT, DAT_IA_ATTR, DAT_LMR_PARAM,
     DAT_LMR_TRIPLET, DAT_PROVIDER, DAT_PROVIDER_ATTR, DAT_RMR_PARAM, DAT_RMR_TRIPLET,
@@ -17,7 +18,7 @@ use provider_tcp_emu::TcpEmu;
 use provider_verbs::Verbs;
 use registry::Builtin;
 
-/// The providers linked into this library, tried after the entries of the registry file.
+/// The providers linked into this library. They are tried after the entries of the registry file.
 static BUILTINS: &[Builtin] = &[
     builtin::<TcpEmu>(r#"tcp-emu u1.2 nonthreadsafe default builtin opendat.0.1 "" """#),
     builtin::<TcpEmu>(r#"tcp-emu u1.2 threadsafe default builtin opendat.0.1 "" """#),
@@ -28,18 +29,23 @@ static BUILTINS: &[Builtin] = &[
 ];
 
 const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {
-    Builtin { line, init: provider::init::<P, This>, fini: provider::fini::<P, This>, found: None }
+    Builtin {
+        line,
+        init: provider::init::<P, ThisRegistry>,
+        fini: provider::fini::<P, ThisRegistry>,
+        discover: None,
+    }
 }
 
-/// The same entry once more for each RDMA device of the host.
+/// The same entry, and one more for each RDMA device of the host.
 const fn with_devices(verbs: Builtin) -> Builtin {
-    Builtin { found: Some(provider_verbs::entries), ..verbs }
+    Builtin { discover: Some(provider_verbs::entries), ..verbs }
 }
 
-/// What built-in providers register with.
-struct This;
+/// The registry with which built-in providers register.
+struct ThisRegistry;
 
-impl provider::Registry for This {
+impl provider::Registry for ThisRegistry {
     const FNS: RegistryFns = registry::FNS;
 }
 

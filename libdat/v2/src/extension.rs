@@ -1,6 +1,7 @@
-//! dat_extension_op, the one variadic function: providers take its arguments as a `va_list`.
+//! dat_extension_op, the only variadic function. Providers take its arguments as a `va_list`.
 //!
-//! Rust cannot define a C-variadic function, so a few instructions build the `va_list` and call [`extension_op`].
+//! Rust cannot define a C-variadic function, so a few instructions of assembly build the `va_list`
+//! and call [`extension_op`].
 
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_char};
@@ -16,17 +17,18 @@ compile_error!(
     "dat_extension_op needs a trampoline for this architecture, see libdat/v2/src/extension.rs"
 );
 
-/// `dat_extension_op(handle, op, ...)`: an operation that the standard does not define.
+/// `dat_extension_op(handle, op, ...)`: performs an operation that the standard does not define.
 ///
 /// # Safety
 ///
-/// The arguments are those of the operation.
+/// The arguments must be those of the operation.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dat_extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP) -> DAT_RETURN {
-    // System V AMD64 ABI 3.5.7, variable argument lists. The frame holds the va_list (24 bytes, at 0) and the
-    // register save area (176 bytes, at 32); AL is how many vector registers the caller may have used.
+    // System V AMD64 ABI 3.5.7, variable argument lists. The frame holds the va_list (24 bytes at
+    // offset 0) and the register save area (176 bytes at offset 32). AL is an upper bound of the
+    // vector registers that the caller uses.
     naked_asm!(
         ".cfi_startproc",
         "sub rsp, 216",
@@ -46,7 +48,7 @@ unsafe extern "C" fn dat_extension_op(handle: DAT_HANDLE, op: DAT_EXTENDED_OP) -
         "movaps [rsp + 32 + 144], xmm6",
         "movaps [rsp + 32 + 160], xmm7",
         "2:",
-        "mov dword ptr [rsp], 16",     // gp_offset: two registers are named arguments
+        "mov dword ptr [rsp], 16",     // gp_offset: the named arguments take two registers.
         "mov dword ptr [rsp + 4], 48", // fp_offset
         "lea rax, [rsp + 216 + 8]",
         "mov [rsp + 8], rax", // overflow_arg_area
@@ -65,7 +67,7 @@ libdat::version!("DAT_2.0", dat_extension_op);
 
 /// # Safety
 ///
-/// `args` is a live `va_list` with the arguments of the operation.
+/// `args` must be a live `va_list` with the arguments of the operation.
 unsafe extern "C" fn extension_op(
     handle: DAT_HANDLE,
     op: DAT_EXTENDED_OP,
@@ -78,25 +80,28 @@ unsafe extern "C" fn extension_op(
             if name.is_null() {
                 return DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
             }
-            // SAFETY: NUL-terminated, the consumer says; the other arguments are the operation's.
+            // SAFETY: the consumer guarantees a NUL-terminated name and the arguments of the
+            // operation.
             return unsafe { LIBRARY.registry.open_query(CStr::from_ptr(name), op, args) };
         }
         let Some((object, table)) =
             ia::object(handle).and_then(|object| Some((object, table_of(object)?)))
         else {
-            // A close operation takes the IA that an open operation gave, any other one any object.
+            // A close operation requires the IA of an open operation; all others accept any object.
             let is_close = op & DAT_CLOSE_EXTENSION_BASE != 0;
             let subtype = if is_close { DAT_INVALID_HANDLE_IA } else { DAT_INVALID_HANDLE1 };
             return DAT_ERROR(DAT_INVALID_HANDLE, subtype);
         };
-        if !handle::is_extended(table) {
+        if !handle::has_extensions(table) {
             return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
         }
-        // SAFETY: the table of a registered provider, which is in memory and long enough for extensions.
+        // SAFETY: this is the table of a registered provider, which is in memory and includes the
+        // extension function.
         let Some(function) = (unsafe { (*table).handle_extendedop_func }) else {
             return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
         };
-        // SAFETY: the provider's own function and object; the arguments are the consumer's word.
+        // SAFETY: this calls the provider's function with its own object. The consumer guarantees
+        // the arguments.
         let status = unsafe { function(object, op, args) };
         if op & DAT_CLOSE_EXTENSION_BASE != 0 && status == DAT_SUCCESS {
             close_query(table);
@@ -109,7 +114,7 @@ unsafe extern "C" fn extension_op(
 ///
 /// # Safety
 ///
-/// `args` is a live `va_list` whose next argument is a pointer.
+/// `args` must be a live `va_list` whose next argument is a pointer.
 #[cfg(target_arch = "x86_64")]
 unsafe fn next_pointer(args: DAT_VA_LIST) -> *mut std::ffi::c_void {
     #[repr(C)]
@@ -119,7 +124,8 @@ unsafe fn next_pointer(args: DAT_VA_LIST) -> *mut std::ffi::c_void {
         overflow_arg_area: *mut u8,
         reg_save_area: *mut u8,
     }
-    // SAFETY: the trampoline above made it; a pointer is in the register save area while one of six is left.
+    // SAFETY: the trampoline above created the list. A pointer is in the register save area as long
+    // as one of the six registers is left.
     unsafe {
         let list = &mut *args.cast::<VaList>();
         let place = if list.gp_offset < 48 {

@@ -1,4 +1,5 @@
-//! The functions that only uDAPL 2.0 has, or has with these arguments; [`libdat::functions!`] defines the others.
+//! The functions that only uDAPL 2.0 has, or that have other arguments there.
+//! [`libdat::functions!`] defines the others.
 
 use dat_sys::*;
 

@@ -1,8 +1,9 @@
 //! libdat2.so.2: the C library of uDAPL 2.0.
 //!
-//! What it shares with libdat.so.1 is in the crate `libdat`; here are the functions that only 2.0 has: those that go to a
-//! provider (`forward`), the one variadic function (`extension`), and the question about related adapters (`related`).
-//! Each is exported as `name@@DAT_2.0` (`libdat2.map`, `build.rs`).
+//! The crate `libdat` has what both C libraries share. This crate has the functions that only 2.0
+//! has: those that are forwarded to a provider (`forward`), the one variadic function
+//! (`extension`), and the query for related adapters (`related`). Each function is exported as
+//! `name@@DAT_2.0` (`libdat2.map`, `build.rs`).
 
 mod extension;
 mod forward;
@@ -16,7 +17,7 @@ use provider_softroce::SoftRoce;
 use provider_tcp_emu::TcpEmu;
 use provider_verbs::Verbs;
 
-/// The providers linked into this library, tried after the entries of the registry file.
+/// The providers linked into this library. They are tried after the entries of the registry file.
 static BUILTINS: &[Builtin] = &[
     builtin::<TcpEmu>(r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
     builtin::<TcpEmu>(r#"tcp-emu u2.0 threadsafe default builtin opendat.0.1 "" """#),
@@ -27,18 +28,23 @@ static BUILTINS: &[Builtin] = &[
 ];
 
 const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {
-    Builtin { line, init: provider::init::<P, This>, fini: provider::fini::<P, This>, found: None }
+    Builtin {
+        line,
+        init: provider::init::<P, ThisRegistry>,
+        fini: provider::fini::<P, ThisRegistry>,
+        discover: None,
+    }
 }
 
-/// The same entry once more for each RDMA device of the host.
+/// The same entry, and one more for each RDMA device of the host.
 const fn with_devices(verbs: Builtin) -> Builtin {
-    Builtin { found: Some(provider_verbs::entries), ..verbs }
+    Builtin { discover: Some(provider_verbs::entries), ..verbs }
 }
 
-/// What built-in providers register with.
-struct This;
+/// The registry with which built-in providers register.
+struct ThisRegistry;
 
-impl provider::Registry for This {
+impl provider::Registry for ThisRegistry {
     const FNS: dat_sys::RegistryFns = ::registry::FNS;
 }
 

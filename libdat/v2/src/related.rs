@@ -11,18 +11,18 @@ use crate::LIBRARY;
 libdat::export! {
     "DAT_2.0";
 
-    /// dat_registry_providers_related: whether two adapters share a point of failure, as far as their providers
-    /// know; a provider is asked through an open IA of it.
+    /// dat_registry_providers_related: whether two adapters share a point of failure, as far as
+    /// their providers know. A provider is asked only if an IA of it is open.
     ///
     /// # Safety
     ///
-    /// C: the names are NUL-terminated, `related` can be written; null is answered.
+    /// The names are null or NUL-terminated. `related` is null or writable.
     fn dat_registry_providers_related(
         first: *const c_char,
         second: *const c_char,
         related: *mut DAT_HA_RELATIONSHIP,
     ) -> DAT_RETURN {
-        // SAFETY: null or NUL-terminated.
+        // SAFETY: the caller guarantees that both names are null or NUL-terminated.
         let Some(one) = (unsafe { ia_name(first) }) else { return invalid(DAT_INVALID_ARG1) };
         // SAFETY: as above.
         let Some(two) = (unsafe { ia_name(second) }) else { return invalid(DAT_INVALID_ARG2) };
@@ -33,30 +33,30 @@ libdat::export! {
         if ![one, two].iter().all(|name| interfaces.iter().any(|entry| entry.ia_name == **name)) {
             return DAT_ERROR(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED);
         }
-        // SAFETY: the names are NUL-terminated.
-        let answers = unsafe { [ask(one, second), ask(two, first)] };
+        // SAFETY: both names are NUL-terminated.
+        let answers = unsafe { [is_related(one, second), is_related(two, first)] };
         let relationship = match answers {
             [Some(a), Some(b)] if a != b => DAT_HA_CONFLICTING,
             [Some(answer), _] | [None, Some(answer)] => if answer { DAT_HA_TRUE } else { DAT_HA_FALSE },
             [None, None] => DAT_HA_UNKNOWN,
         };
-        // SAFETY: not null.
+        // SAFETY: `related` is not null, so the caller guarantees that it is writable.
         unsafe { related.write(relationship) };
         DAT_SUCCESS
     }
 }
 
-/// What the provider of an open IA of this name says about another adapter.
+/// Asks the provider of an open IA of this name whether it is related to another adapter.
 ///
 /// # Safety
 ///
-/// `other` is NUL-terminated.
-unsafe fn ask(name: &str, other: *const c_char) -> Option<bool> {
+/// `other` must be NUL-terminated.
+unsafe fn is_related(name: &str, other: *const c_char) -> Option<bool> {
     ia::open_under(name).into_iter().find_map(|(provider_ia, table)| {
         let mut answer = DAT_FALSE;
-        // SAFETY: a table that an open IA keeps in memory.
+        // SAFETY: an open IA keeps the table in memory.
         let function = unsafe { (*table).ia_ha_related_func }?;
-        // SAFETY: the provider's own function and IA; it reads the name.
+        // SAFETY: this calls the provider's function with its own IA. It only reads the name.
         let status = unsafe { function(provider_ia, other.cast_mut(), &mut answer) };
         (status == DAT_SUCCESS).then_some(answer != DAT_FALSE)
     })

@@ -1,27 +1,28 @@
-//! A vendor's provider for tests: C code, compiled on the spot, with a log of what was done to it.
+//! A vendor's provider for tests: C code that is compiled during the test and logs each call.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
 
-const HERE: &str = env!("CARGO_MANIFEST_DIR");
+const MANIFEST_DIR: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A copy of the provider, its log, and a registry file, in a directory of their own.
+/// A compiled copy of the provider, its log and a registry file, in a temporary directory.
 pub(crate) struct Vendor {
     directory: TempDir,
 }
 
 impl Vendor {
-    /// Compiles the provider; without a C compiler says that the test is skipped.
+    /// Compiles the provider. Without a C compiler, prints that the test is skipped and returns
+    /// `None`.
     pub(crate) fn build() -> Option<Vendor> {
         Vendor::build_with(&[])
     }
 
-    /// The same, with more arguments for the compiler.
+    /// Like [`Vendor::build`], with additional compiler arguments.
     pub(crate) fn build_with(arguments: &[&str]) -> Option<Vendor> {
-        let root = if HERE.ends_with("v2") { "../.." } else { ".." };
-        let root = Path::new(HERE).join(root);
+        let root = if MANIFEST_DIR.ends_with("v2") { "../.." } else { ".." };
+        let root = Path::new(MANIFEST_DIR).join(root);
         let directory = tempfile::tempdir().expect("a temporary directory");
         let output = Command::new("cc")
             .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-g", "-I"])
@@ -50,7 +51,8 @@ impl Vendor {
         self.directory.path().join("dat.conf")
     }
 
-    /// Writes the registry file; `LIB` and `LOG` in it stand for the provider and for a parameter naming its log.
+    /// Writes the registry file. In `text`, `LIB` stands for the provider and `LOG` for the
+    /// parameter that names its log.
     pub(crate) fn write_conf(&self, text: &str) {
         let log = format!("log={}", self.log_file().display());
         let text = text.replace("LIB", &self.library().display().to_string()).replace("LOG", &log);
@@ -61,7 +63,7 @@ impl Vendor {
         self.directory.path().join("log")
     }
 
-    /// What happened since the last look.
+    /// Returns and clears the log.
     pub(crate) fn log(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.log_file()).unwrap_or_default();
         let _ = std::fs::remove_file(self.log_file());

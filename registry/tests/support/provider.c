@@ -1,10 +1,10 @@
-/* A provider that does nothing but say what happens to it.
+/* A provider that only logs the calls that it receives.
  *
- * Written against the C headers as a vendor's would be: it finds the registry's three functions in the global scope.
- * Its IA parameters tell it what to do, as words separated by blanks:
+ * It is written against the C headers, as a vendor's provider would be, and finds the registry's
+ * three functions in the global scope. Its IA parameters are words separated by blanks:
  *   log=FILE      append a line for each call to FILE
- *   open=STATUS   answer dat_ia_open with this status
- *   close=STATUS  answer a graceful dat_ia_close with this status
+ *   open=STATUS   return this status from dat_ia_open
+ *   close=STATUS  return this status from a graceful dat_ia_close
  *   register=no   do not register in dat_provider_init
  *   keep=yes      do not unregister in dat_provider_fini
  *   extension=yes claim extensions
@@ -26,18 +26,18 @@ struct instance {
     int silent, keep, extension;
 };
 
-/* Every object begins with its provider's table, as DAT has it. */
+/* In DAT, every object begins with the address of its provider's table. */
 struct object {
     const DAT_PROVIDER *provider;
     struct instance *instance;
     DAT_HANDLE_TYPE type;
-    struct object *async_evd; /* made for an IA */
+    struct object *async_evd; /* the one that ia_open created */
 };
 
 #define INSTANCES 8
 static struct instance instances[INSTANCES];
 
-static void say(const struct instance *instance, const char *format, ...)
+static void log_call(const struct instance *instance, const char *format, ...)
 {
     va_list args;
     FILE *log;
@@ -67,7 +67,7 @@ static const char *word(const char *params, const char *key, char *value, size_t
     return value;
 }
 
-static struct object *make(struct instance *instance, DAT_HANDLE_TYPE type)
+static struct object *create_object(struct instance *instance, DAT_HANDLE_TYPE type)
 {
     struct object *object = malloc(sizeof *object);
 
@@ -90,14 +90,14 @@ static DAT_RETURN ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDL
 
         if (!instance->used || strcmp(instance->info.ia_name, name))
             continue;
-        say(instance, "open %s %d", name, qlen);
+        log_call(instance, "open %s %d", name, qlen);
         if (instance->open)
             return instance->open;
-        object = make(instance, DAT_HANDLE_TYPE_IA);
+        object = create_object(instance, DAT_HANDLE_TYPE_IA);
         if (!object)
             return DAT_CLASS_ERROR | DAT_INSUFFICIENT_RESOURCES;
         if (*async_evd == DAT_HANDLE_NULL)
-            *async_evd = object->async_evd = make(instance, DAT_HANDLE_TYPE_EVD);
+            *async_evd = object->async_evd = create_object(instance, DAT_HANDLE_TYPE_EVD);
         *ia = object;
         return DAT_SUCCESS;
     }
@@ -123,9 +123,9 @@ static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *async_evd, DAT_IA_A
         provider_attr->dapl_version_minor = object->instance->info.dapl_version_minor;
         provider_attr->is_thread_safe = object->instance->info.is_thread_safe;
     }
-    /* A provider tells consumers the integer, so it must be able to learn it. */
+    /* A provider reports the integer to consumers, so it must be able to look it up. */
     if (dats_get_ia_handle(ia, &integer) == DAT_SUCCESS && (size_t)integer > 4096)
-        say(object->instance, "the registry gave a pointer for an integer");
+        log_call(object->instance, "the registry gave a pointer for an integer");
     return DAT_SUCCESS;
 }
 
@@ -133,7 +133,7 @@ static DAT_RETURN ia_close(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS flags)
 {
     struct object *object = ia;
 
-    say(object->instance, "close %d", flags);
+    log_call(object->instance, "close %d", flags);
     if (object->instance->close && flags == DAT_CLOSE_GRACEFUL_FLAG)
         return object->instance->close;
     object->provider = NULL;
@@ -150,7 +150,7 @@ static DAT_RETURN get_handle_type(DAT_HANDLE handle, DAT_HANDLE_TYPE *type)
 
 static DAT_RETURN pz_create(DAT_IA_HANDLE ia, DAT_PZ_HANDLE *pz)
 {
-    *pz = make(((struct object *)ia)->instance, DAT_HANDLE_TYPE_PZ);
+    *pz = create_object(((struct object *)ia)->instance, DAT_HANDLE_TYPE_PZ);
     return DAT_SUCCESS;
 }
 
@@ -167,7 +167,7 @@ static DAT_RETURN ia_ha_related(DAT_IA_HANDLE ia, const DAT_NAME_PTR other, DAT_
     return DAT_SUCCESS;
 }
 
-/* Sums ten integers and a double, or lends and takes back an object. */
+/* Sums ten integers and a double, or creates and frees an object. */
 static DAT_RETURN extendedop(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list args)
 {
     int i;
@@ -177,7 +177,7 @@ static DAT_RETURN extendedop(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list args
 
         for (i = 0; i < INSTANCES; i++)
             if (instances[i].used && !strcmp(instances[i].info.ia_name, (const char *)handle)) {
-                *out = make(&instances[i], DAT_HANDLE_TYPE_IA);
+                *out = create_object(&instances[i], DAT_HANDLE_TYPE_IA);
                 return DAT_SUCCESS;
             }
         return DAT_CLASS_ERROR | DAT_INTERNAL_ERROR | 0;
@@ -233,7 +233,7 @@ void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *params)
         instance->table.pz_free_func = pz_free;
         instance->table.ia_ha_related_func = ia_ha_related;
         instance->table.handle_extendedop_func = extendedop;
-        say(instance, "init %s %d.%d %d", info->ia_name, info->dapl_version_major, info->dapl_version_minor,
+        log_call(instance, "init %s %d.%d %d", info->ia_name, info->dapl_version_major, info->dapl_version_minor,
             info->is_thread_safe);
         if (!instance->silent)
             instance->registered = dat_registry_add_provider(&instance->table, info) == DAT_SUCCESS;
@@ -251,7 +251,7 @@ void dat_provider_fini(const DAT_PROVIDER_INFO *info)
 
         if (!instance->used || strcmp(instance->info.ia_name, info->ia_name))
             continue;
-        say(instance, "fini %s", info->ia_name);
+        log_call(instance, "fini %s", info->ia_name);
         if (instance->registered && !instance->keep)
             dat_registry_remove_provider(&instance->table, info);
         instance->used = 0;
@@ -260,7 +260,7 @@ void dat_provider_fini(const DAT_PROVIDER_INFO *info)
 }
 #endif
 
-/* Present in every provider with extensions; OFED's registry looks for it. */
+/* Every provider with extensions has this function; OFED's registry looks for it. */
 void dapl_extensions(void)
 {
 }

@@ -7,9 +7,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Access, Entry, KeyError, Keys, Pd, Registry, Right, Scope};
+use work::{Access, BindState};
+
+use super::{Entry, KeyError, Keys, Pd, Registry, Right, Scope};
 use crate::mr::Mr;
-use crate::wr::PostError;
+use crate::wr::{PostError, post_error};
 
 /// A memory window; `drop` unbinds it. Binds that have been posted then do nothing. The owner of the engine lock drops it
 /// under that lock: when `drop` has returned, no engine lets anybody in through it any more.
@@ -34,17 +36,6 @@ pub struct View<'a> {
     pub access: Access,
     /// Peers count from 0 instead of from the address.
     pub zero_based: bool,
-}
-
-/// How far a bind has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BindState {
-    /// Posted, not carried out.
-    Posted,
-    /// The window is bound by it.
-    Bound,
-    /// It failed, or was flushed, or is over.
-    Over,
 }
 
 impl Mw {
@@ -133,14 +124,13 @@ impl Keys {
             None => (Entry::new(owner, Access::default(), 0, 0, true), 0, 0),
             Some(&View { region, addr, len, access, zero_based }) => {
                 let region = region.lkey();
-                let shown = self.look_up(region).map_err(|error| PostError::of(error, false))?;
+                let shown = self.look_up(region).map_err(|error| post_error(error, false))?;
                 let needed = |asked: bool, right: Right| if asked { right as u32 } else { 0 };
                 let read = needed(access.remote_read, Right::LocalRead);
                 let write = needed(access.remote_write || access.remote_atomic, Right::LocalWrite);
-                shown.check(by, addr, len, write).map_err(|error| PostError::of(error, true))?;
-                let addr = shown
-                    .check(by, addr, len, read)
-                    .map_err(|error| PostError::of(error, false))?;
+                shown.check(by, addr, len, write).map_err(|error| post_error(error, true))?;
+                let addr =
+                    shown.check(by, addr, len, read).map_err(|error| post_error(error, false))?;
                 let access = Access { local_read: false, local_write: false, ..access };
                 let entry = Entry::new(owner, access, addr, len, zero_based);
                 (Entry { rights: 0, ..entry }, region, entry.rights)

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use wire::rocev2::{AtomicEth, Carries, Extension, Opcode, Position, Reth, SendKind};
+use wire::rocev2::{AtomicEth, Extension, ExtensionKind, Opcode, Position, Reth, SendKind};
 
 use super::burst::Burst;
 use super::engine::{Failure, MAX_MESSAGE, Path, Stats};
@@ -187,11 +187,11 @@ pub(super) fn memory_order(number: u32) -> u32 {
 fn extension(wqe: &Wqe, opcode: Opcode) -> Extension {
     let reth = Reth { va: wqe.remote.addr, r_key: wqe.remote.key, len: wqe.len };
     let immediate = memory_order(wqe.operands[0] as u32);
-    match opcode.carries() {
-        Carries::Reth => Extension::Reth(reth),
-        Carries::RethImmediate => Extension::RethImmediate(reth, immediate),
-        Carries::Immediate => Extension::Immediate(immediate),
-        Carries::Invalidate => Extension::Invalidate(wqe.remote.key),
+    match opcode.extension_kind() {
+        ExtensionKind::Reth => Extension::Reth(reth),
+        ExtensionKind::RethImmediate => Extension::RethImmediate(reth, immediate),
+        ExtensionKind::Immediate => Extension::Immediate(immediate),
+        ExtensionKind::Invalidate => Extension::Invalidate(wqe.remote.key),
         _ => Extension::None,
     }
 }

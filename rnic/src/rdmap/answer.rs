@@ -1,7 +1,8 @@
-//! What the peer has asked for and waits for: its RDMA reads and atomic operations, answered in the order in which they came.
+//! The peer's RDMA reads and atomic operations, which are answered in the order of their arrival.
 //!
-//! A read is carried out when its answer is sent. An atomic operation is performed once: when it comes, or when the reads
-//! before it have been answered, so that these show what was there before. Its answer then waits here for its turn.
+//! A read is carried out when its answer is sent. An atomic operation is performed once: when it
+//! arrives or, if reads precede it, when these have been answered, so that they return the memory
+//! as it was before. Its answer then waits here for its turn.
 
 use std::collections::VecDeque;
 
@@ -12,24 +13,24 @@ use wire::iwarp::{
 use crate::key::{KeyError, Keys, Scope};
 use crate::memory::{AtomicError, update};
 
-/// Requests of the peer, the oldest first.
+/// Requests of the peer, oldest first.
 #[derive(Default)]
 pub(super) struct Answers {
     queue: VecDeque<Answer>,
-    /// Atomic operations that have been performed.
+    /// The number of atomic operations that have been performed.
     performed: u32,
 }
 
-/// A request of the peer; `msn` is that of the message.
+/// A request of the peer; `msn` is that of its message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     /// An RDMA read.
     Read { request: ReadRequest, msn: u32 },
-    /// An atomic operation behind a read.
+    /// An atomic operation that waits for an earlier read.
     Atomic { request: AtomicRequest, msn: u32 },
-    /// One that has been performed; the number is that of the answer among its kind.
+    /// An atomic operation that has been performed. `response_msn` counts the atomic responses.
     Performed { response: AtomicResponse, response_msn: u32 },
-    /// One that may not be performed.
+    /// An atomic operation that is not permitted.
     Refused { cause: Cause, msn: u32 },
 }
 
@@ -42,7 +43,8 @@ impl Answers {
         self.queue.is_empty()
     }
 
-    /// The request at a place in the queue, if it can be answered when those before it have been.
+    /// Returns the request at a place in the queue, if it can be answered once those before it have
+    /// been.
     #[inline]
     pub(super) fn ready(&self, at: usize) -> Option<&Answer> {
         self.queue.get(at).filter(|answer| !matches!(answer, Answer::Atomic { .. }))
@@ -59,9 +61,9 @@ impl Answers {
         self.perform(keys, by);
     }
 
-    /// The oldest has been answered.
+    /// Removes the oldest request, which has been answered.
     #[inline]
-    pub(super) fn done(&mut self, keys: &Keys, by: Scope) {
+    pub(super) fn remove_oldest(&mut self, keys: &Keys, by: Scope) {
         self.queue.pop_front();
         if let Some(Answer::Atomic { .. }) = self.queue.front() {
             self.perform(keys, by);
@@ -88,7 +90,7 @@ impl Answers {
         }
     }
 
-    /// What the peer is told if the oldest cannot be answered.
+    /// Returns the TERMINATE message for an oldest request that cannot be answered.
     pub(super) fn refusal(&self, error: KeyError) -> Option<Terminate> {
         let (cause, header, len, read_request) = match *self.queue.front()? {
             Answer::Read { request, msn } => {
@@ -109,7 +111,7 @@ impl Answers {
     }
 }
 
-/// Performs an atomic operation; answers what the target held before.
+/// Performs an atomic operation and returns the previous value of its target.
 fn perform(request: &AtomicRequest, keys: &Keys, by: Scope) -> Result<u64, Cause> {
     let performed =
         update(keys, by, (request.stag, request.to), |original| request.op.apply(original));
@@ -120,7 +122,7 @@ fn perform(request: &AtomicRequest, keys: &Keys, by: Scope) -> Result<u64, Cause
     })
 }
 
-/// What a peer is told whose request names memory that it may not use.
+/// Converts the error of a request that names memory which its peer may not use.
 fn protection(error: KeyError) -> Cause {
     match error {
         KeyError::Invalid => Cause::PROTECTION_STAG,
@@ -131,13 +133,13 @@ fn protection(error: KeyError) -> Cause {
     }
 }
 
-/// The header of a READ or atomic request.
+/// Creates the header of a READ or atomic request.
 #[inline]
 pub(super) fn request_header(opcode: UntaggedOpcode, msn: u32) -> Header {
     Header::Untagged { last: true, opcode, invalidate: 0, qn: Queue::Request.number(), msn, mo: 0 }
 }
 
-/// The header of an atomic response.
+/// Creates the header of an atomic response.
 pub(super) fn response_header(msn: u32) -> Header {
     let (opcode, qn) = (UntaggedOpcode::AtomicResponse, Queue::AtomicResponse.number());
     Header::Untagged { last: true, opcode, invalidate: 0, qn, msn, mo: 0 }

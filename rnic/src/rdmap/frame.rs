@@ -1,33 +1,35 @@
-//! From a message to frames in a [`TxVec`].
+//! Framing: appends the FPDUs of a message to a [`TxVec`].
 //!
-//! Generic over where the payload comes from, so that each kind of message has its own, straight code.
+//! The code is generic over the source of the payload, so that each kind of message gets
+//! specialized code.
 
 use std::ptr::with_exposed_provenance_mut;
 
 use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, Trailer};
 use wire::iwarp::{Crc32c, Header, ReadRequest, crc::crc32c};
 
-use super::message::{Cut, Frame};
+use super::message::{Frame, MessageLayout};
 use super::vec::TxVec;
 use crate::key::{KeyError, Keys, Right, Scope};
 use crate::memory;
 use crate::wr::Segment;
 
-/// Messages up to so many octets are copied next to their headers; others are sent from where they are.
+/// Messages of at most this many octets are copied next to their headers; longer ones are sent from
+/// where they are.
 const COPY_MAX: usize = 8 << 10;
-/// Messages of more elements are copied as well.
+/// Messages of more elements than this are copied as well.
 const REFERENCE_MAX_ELEMENTS: usize = 128;
 
-/// Where a message's payload is.
+/// The source of a message's payload.
 ///
 /// # Safety
-/// [`Payload::pieces`] names no more than `len` octets in all, each of them readable as long as the engine
-/// lock is held.
+/// [`Payload::pieces`] names no more than `len` octets in all, each of them readable as long as the
+/// engine lock is held.
 pub(super) unsafe trait Payload {
-    /// Contiguous pieces at most.
+    /// The maximum number of contiguous pieces.
     fn elements(&self) -> usize;
 
-    /// Names the memory of `len` octets, once it has been checked that it may be read now.
+    /// Names the memory of `len` octets, after checking that it may be read now.
     fn pieces(
         &self,
         offset: usize,
@@ -36,24 +38,24 @@ pub(super) unsafe trait Payload {
     ) -> Result<(), KeyError>;
 }
 
-/// Segments of a request.
+/// The segments of a request.
 pub(super) struct Local<'a> {
     pub(super) keys: &'a Keys,
     pub(super) by: Scope,
     pub(super) segments: &'a [Segment],
 }
 
-/// What the peer reads.
+/// The memory that the peer reads.
 pub(super) struct Source<'a> {
     pub(super) keys: &'a Keys,
     pub(super) by: Scope,
     pub(super) request: ReadRequest,
 }
 
-/// A few octets of the engine's own.
+/// A few octets that the engine itself owns.
 pub(super) struct Inline<const N: usize>(pub(super) [u8; N]);
 
-// SAFETY: `memory::pieces` names `len` octets at most, of regions whose keys it has just checked.
+// SAFETY: `memory::pieces` names at most `len` octets, of regions whose keys it has just checked.
 unsafe impl Payload for Local<'_> {
     #[inline]
     fn elements(&self) -> usize {
@@ -72,7 +74,7 @@ unsafe impl Payload for Local<'_> {
     }
 }
 
-// SAFETY: it names `len` octets of a region whose key it has just checked, for as many or more.
+// SAFETY: this names `len` octets of a region whose key it has just checked, for at least as many.
 unsafe impl Payload for Source<'_> {
     #[inline]
     fn elements(&self) -> usize {
@@ -87,8 +89,9 @@ unsafe impl Payload for Source<'_> {
         mut piece: impl FnMut(*const u8, usize),
     ) -> Result<(), KeyError> {
         if len > 0 {
-            // All the rest is checked, not these octets alone: nothing of a read that must fail is sent.
-            // `wrapping_add`: so one beyond 2^64 was refused with its first frame.
+            // The check covers the whole rest and not only these octets, so that nothing is sent of
+            // a read that must fail. `wrapping_add` cannot wrap here: a read beyond 2^64 is refused
+            // with its first frame.
             let to = self.request.source_to.wrapping_add(offset as u64);
             let rest = u64::from(self.request.len) - offset as u64;
             let addr =
@@ -99,8 +102,8 @@ unsafe impl Payload for Source<'_> {
     }
 }
 
-// SAFETY: it names `len` octets of its own, which are copied before it goes: they are few, and such messages
-// are copied.
+// SAFETY: this names `len` octets of its own. They are copied before it is dropped, because such
+// short messages are copied.
 unsafe impl<const N: usize> Payload for Inline<N> {
     #[inline]
     fn elements(&self) -> usize {
@@ -119,17 +122,18 @@ unsafe impl<const N: usize> Payload for Inline<N> {
     }
 }
 
-/// A message, its header given for each frame by whether it is the last, and the offset of its payload.
+/// A message and how to frame it. `header` creates the header of a frame from whether it is the
+/// last one and from the offset of its payload.
 pub(super) struct Framing<H, P> {
-    pub(super) cut: Cut,
+    pub(super) layout: MessageLayout,
     pub(super) header: H,
     pub(super) payload: P,
     pub(super) crc: bool,
 }
 
 impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
-    /// Frames the message from position `pos` to `until` or until there is no room; returns how far it came. Both that and
-    /// `until` are ends of frames.
+    /// Frames the message from position `pos` to `until`, or until there is no room. Returns the
+    /// position that it has reached. Both that and `until` are ends of frames.
     #[inline]
     pub(super) fn put(
         &self,
@@ -137,12 +141,13 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
         mut pos: u64,
         until: u64,
     ) -> (u64, Result<(), KeyError>) {
-        let cut = self.cut;
-        let copied =
-            self.crc || cut.len() <= COPY_MAX || self.payload.elements() > REFERENCE_MAX_ELEMENTS;
-        if let Some(frame) = cut.only_frame().filter(|_| pos == 0 && copied) {
-            // What the loop comes to in the most frequent case.
-            let wire_len = cut.wire_len(frame.payload);
+        let layout = self.layout;
+        let copied = self.crc
+            || layout.len() <= COPY_MAX
+            || self.payload.elements() > REFERENCE_MAX_ELEMENTS;
+        if let Some(frame) = layout.only_frame().filter(|_| pos == 0 && copied) {
+            // This is a short cut for the most frequent case, with the same result as the loop.
+            let wire_len = layout.wire_len(frame.payload);
             if !tx.has_room(wire_len, 1) || tx.splits(wire_len, self.trailer(frame)) {
                 return (0, Ok(()));
             }
@@ -155,8 +160,8 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
             };
         }
         while pos < until && tx.bytes() < TxVec::MAX_BYTES {
-            let frame = cut.frame(pos);
-            let wire_len = cut.wire_len(frame.payload);
+            let frame = layout.frame(pos);
+            let wire_len = layout.wire_len(frame.payload);
             let (staged, elements) = match copied {
                 true => (wire_len, 1),
                 false => (wire_len - frame.payload, 2 + self.payload.elements()),
@@ -165,13 +170,13 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
             if !tx.has_room(staged, elements) || tx.splits(wire_len - skip, self.trailer(frame)) {
                 break;
             }
-            let mark = tx.mark();
+            let position = tx.position();
             let result = match copied {
                 true => self.copy(tx, frame, skip),
                 false => self.refer(tx, frame, skip),
             };
             if let Err(error) = result {
-                tx.cut(mark);
+                tx.truncate(position);
                 return (pos, Err(error));
             }
             pos = frame.start + wire_len as u64;
@@ -179,21 +184,22 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
         (pos, Ok(()))
     }
 
-    /// Gathers a frame, less the first `skip` octets, with its payload copied.
+    /// Gathers a frame without its first `skip` octets, with its payload copied.
     #[inline]
     fn copy(&self, tx: &mut TxVec, frame: Frame, skip: usize) -> Result<(), KeyError> {
-        let wire_len = self.cut.wire_len(frame.payload);
+        let wire_len = self.layout.wire_len(frame.payload);
         let out = tx.staged(wire_len);
-        // Pad and CRC, and perhaps some octets before them, which are written next.
+        // The last octets are the pad and the CRC. The octets before them, if any, are overwritten
+        // next.
         if let Some(tail) = out.last_chunk_mut::<8>() {
             *tail = [0; 8];
         }
-        let (header, rest) = out.split_at_mut(self.cut.header());
+        let (header, rest) = out.split_at_mut(self.layout.header());
         self.emit_header(frame, header);
         let mut at = rest[..frame.payload].as_mut_ptr();
         self.payload.pieces(frame.offset, frame.payload, |from, len| {
-            // SAFETY: a payload names no more than was asked for, for which there is room in `rest`, and it
-            // is readable.
+            // SAFETY: `pieces` names at most `frame.payload` readable octets, and `rest` has room
+            // for them.
             unsafe {
                 at.copy_from_nonoverlapping(from, len);
                 at = at.add(len);
@@ -207,9 +213,10 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
         Ok(())
     }
 
-    /// Gathers a frame without CRC, less the first `skip` octets, with its payload where it is.
+    /// Gathers a frame without CRC and without its first `skip` octets, with its payload referenced
+    /// in place.
     fn refer(&self, tx: &mut TxVec, frame: Frame, skip: usize) -> Result<(), KeyError> {
-        let header = self.cut.header();
+        let header = self.layout.header();
         self.emit_header(frame, tx.staged(header));
         tx.push_staged(header - skip.min(header));
 
@@ -225,16 +232,16 @@ impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
         Ok(())
     }
 
-    /// Octets of a frame's pad and CRC.
+    /// The number of octets of a frame's pad and CRC.
     #[inline]
     fn trailer(&self, frame: Frame) -> usize {
-        Trailer::size(self.cut.ulpdu(frame.payload))
+        Trailer::size(self.layout.ulpdu(frame.payload))
     }
 
-    /// Writes ULPDU length and header of a frame.
+    /// Writes the ULPDU length and the header of a frame.
     #[inline]
     fn emit_header(&self, frame: Frame, out: &mut [u8]) {
-        let ulpdu_len = self.cut.ulpdu(frame.payload) as u16;
+        let ulpdu_len = self.layout.ulpdu(frame.payload) as u16;
         out[..LENGTH_SIZE].copy_from_slice(&ulpdu_len.to_be_bytes());
         (self.header)(frame.last, frame.offset).emit(&mut out[LENGTH_SIZE..]);
     }

@@ -1,43 +1,45 @@
-//! How a message is cut into FPDUs.
+//! The layout of a message on the wire: how it is cut into FPDUs.
 //!
-//! All FPDUs of a message but the last have the same size, so that a position in the message's octets on the wire says
-//! all about where a sender is: nothing else is kept of a frame that is half sent.
+//! All FPDUs of a message except the last have the same size. So a position in the octets of the
+//! message on the wire describes completely where a sender is, and nothing else is kept of a frame
+//! that is partly sent.
 
 use wire::iwarp::mpa::fpdu::{self, Trailer};
 use wire::iwarp::{Crc32c, ddp};
 
-/// A message on the wire.
+/// The layout of a message on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
-    /// Octets before the payload of each FPDU: ULPDU length and header.
+pub(super) struct MessageLayout {
+    /// Octets before the payload of each FPDU: the ULPDU length and the header.
     header: usize,
-    /// Octets of payload in all FPDUs but the last: a multiple of four, so that these have no pad.
+    /// Octets of payload in each FPDU except the last: a multiple of four, so that these FPDUs have
+    /// no pad.
     payload: usize,
-    /// Octets of payload in all.
+    /// Octets of payload in the whole message.
     len: usize,
 }
 
 /// One FPDU of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// Offset of its payload in the message.
+    /// The offset of its payload in the message.
     pub(super) offset: usize,
-    /// Octets of its payload.
+    /// The number of octets of its payload.
     pub(super) payload: usize,
-    /// It is the message's last.
+    /// Whether it is the last FPDU of the message.
     pub(super) last: bool,
-    /// Its first octet, counted on the wire from the message's first.
+    /// The position of its first octet on the wire, counted from the first octet of the message.
     pub(super) start: u64,
 }
 
-impl Cut {
-    /// A message of tagged segments.
+impl MessageLayout {
+    /// The layout of a message of tagged segments.
     #[inline]
     pub(super) fn tagged(mulpdu: usize, len: usize) -> Self {
         Self::new(ddp::TAGGED_SIZE, mulpdu, len)
     }
 
-    /// A message of untagged segments.
+    /// The layout of a message of untagged segments.
     #[inline]
     pub(super) fn untagged(mulpdu: usize, len: usize) -> Self {
         Self::new(ddp::UNTAGGED_SIZE, mulpdu, len)
@@ -45,7 +47,7 @@ impl Cut {
 
     #[inline]
     fn new(header: usize, mulpdu: usize, len: usize) -> Self {
-        Cut { header: fpdu::LENGTH_SIZE + header, payload: (mulpdu - header) & !3, len }
+        MessageLayout { header: fpdu::LENGTH_SIZE + header, payload: (mulpdu - header) & !3, len }
     }
 
     /// Octets before the payload of each FPDU.
@@ -54,25 +56,25 @@ impl Cut {
         self.header
     }
 
-    /// Octets of payload in all.
+    /// Octets of payload in the whole message.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Octets on the wire of all FPDUs but the last.
+    /// Octets on the wire of each FPDU except the last.
     #[inline]
     fn full_frame(&self) -> usize {
         self.header + self.payload + Crc32c::SIZE
     }
 
-    /// FPDUs before the last.
+    /// The number of FPDUs before the last.
     #[inline]
     fn full_frames(&self) -> usize {
         if self.len <= self.payload { 0 } else { (self.len - 1) / self.payload }
     }
 
-    /// Octets on the wire in all.
+    /// Octets on the wire of the whole message.
     #[inline]
     pub(super) fn total(&self) -> u64 {
         let full = self.full_frames();
@@ -80,14 +82,15 @@ impl Cut {
         full as u64 * self.full_frame() as u64 + self.wire_len(last) as u64
     }
 
-    /// The message's FPDU, if it has but one.
+    /// The FPDU of a message that has only one.
     #[inline]
     pub(super) fn only_frame(&self) -> Option<Frame> {
         let frame = Frame { offset: 0, payload: self.len, last: true, start: 0 };
         (self.len <= self.payload).then_some(frame)
     }
 
-    /// The FPDU that an octet on the wire belongs to; `pos` is less than [`total`](Self::total).
+    /// Returns the FPDU that contains an octet on the wire; `pos` is less than
+    /// [`total`](Self::total).
     #[inline]
     pub(super) fn frame(&self, pos: u64) -> Frame {
         let index = match self.full_frames() {
@@ -100,20 +103,20 @@ impl Cut {
         Frame { offset, payload, last, start: index as u64 * self.full_frame() as u64 }
     }
 
-    /// The end of the FPDU that an octet on the wire belongs to.
+    /// Returns the end of the FPDU that contains an octet on the wire.
     #[inline]
     pub(super) fn frame_end(&self, pos: u64) -> u64 {
         let frame = self.frame(pos);
         frame.start + self.wire_len(frame.payload) as u64
     }
 
-    /// Octets of the ULPDU of an FPDU with so much payload.
+    /// Octets of the ULPDU of an FPDU with this payload.
     #[inline]
     pub(super) fn ulpdu(&self, payload: usize) -> usize {
         self.header - fpdu::LENGTH_SIZE + payload
     }
 
-    /// Octets on the wire of an FPDU with so much payload.
+    /// Octets on the wire of an FPDU with this payload.
     #[inline]
     pub(super) fn wire_len(&self, payload: usize) -> usize {
         self.header + payload + Trailer::size(self.ulpdu(payload))
@@ -149,22 +152,24 @@ mod tests {
                 if cfg!(miri) && len > 1425 {
                     continue;
                 }
-                for cut in [Cut::tagged(mulpdu, len), Cut::untagged(mulpdu, len)] {
+                for layout in
+                    [MessageLayout::tagged(mulpdu, len), MessageLayout::untagged(mulpdu, len)]
+                {
                     let (mut pos, mut offset) = (0, 0);
                     loop {
-                        let frame = cut.frame(pos);
+                        let frame = layout.frame(pos);
                         assert_eq!((frame.start, frame.offset), (pos, offset));
-                        let end = cut.frame_end(pos);
-                        assert_eq!(end - pos, fpdu::fpdu_len(cut.ulpdu(frame.payload)) as u64);
-                        assert!(cut.ulpdu(frame.payload) <= mulpdu);
-                        assert_eq!(cut.frame(end - 1), frame);
+                        let end = layout.frame_end(pos);
+                        assert_eq!(end - pos, fpdu::fpdu_len(layout.ulpdu(frame.payload)) as u64);
+                        assert!(layout.ulpdu(frame.payload) <= mulpdu);
+                        assert_eq!(layout.frame(end - 1), frame);
                         (pos, offset) = (end, offset + frame.payload);
                         if frame.last {
                             break;
                         }
                         assert_eq!(frame.payload % 4, 0);
                     }
-                    assert_eq!((pos, offset), (cut.total(), len));
+                    assert_eq!((pos, offset), (layout.total(), len));
                 }
             }
         }

@@ -1,15 +1,19 @@
-//! From octets to frames, to memory and completions (RFC 5040, section 7; RFC 5041, section 7): here the way of the octets,
-//! in `rules` what a frame may be, in `place` where its payload goes.
+//! Receiving: from octets to frames, to memory and completions (RFC 5040, section 7; RFC 5041,
+//! section 7). This module moves the octets, `rules` decides which frames are valid, and `place`
+//! determines where their payload goes.
 //!
-//! Without CRC an FPDU is taken as it comes: header, payload straight to its place, trailer. With CRC the whole FPDU is
-//! collected and verified first, then taken the same way.
+//! Without CRC the parts of an FPDU are processed as they arrive: the header, the payload straight
+//! to its destination, the trailer. With CRC the whole FPDU is collected and verified first, and
+//! then processed the same way.
 //!
-//! Every octet of payload is placed under a check of its key made in the same call: a region may go between two calls.
+//! Every octet of payload is placed after a check of its key in the same call, because a region may
+//! be deregistered between two calls.
 //!
-//! A message that finds no receive may wait for one ([`State::Stalled`]). Then its first frame, and what was read behind it, is
-//! kept until it can be taken: at most what one read brings, and an FPDU.
+//! A message that finds no receive may wait for one ([`State::Stalled`]). Then its first frame and
+//! the octets behind it are kept until they can be processed: at most what one read returns, and
+//! one FPDU.
 
-mod collected;
+mod partial_fpdu;
 mod place;
 mod rules;
 
@@ -19,18 +23,21 @@ use wire::iwarp::{
     Terminate, ddp,
 };
 
-use self::collected::Collected;
+use self::partial_fpdu::PartialFpdu;
 use super::stream::{Failure, Stream};
 use super::vec::RxVec;
 use crate::wr::Arrival;
 
-/// The rest of a payload goes to its place by itself from so many octets; a smaller one is cheaper copied.
-const DIRECT_MIN: usize = 2 << 10;
-/// Behind an FPDU of so many octets the stage is short: another such is likely to follow, and its payload shall go to its
-/// place as well. If it does not, that costs one system call.
-const BULK_MIN: usize = 16 << 10;
-/// Octets of ULPDU that are looked at together: the longest start of a frame, or a TERMINATE with all it may include.
-const CARRY: usize = {
+/// If at least this many octets of a payload are left, they are read straight to their destination.
+/// Copying is cheaper for fewer.
+const DIRECT_MIN_BYTES: usize = 2 << 10;
+/// Behind an FPDU of at least this many octets the stage is short: another large FPDU is likely to
+/// follow, and its payload is to be read straight to its destination as well. If no large one
+/// follows, that costs one system call.
+const BULK_FPDU_MIN_BYTES: usize = 16 << 10;
+/// The size of the buffer for the start of a frame: the longest header, or a TERMINATE message with
+/// everything that it may include.
+const HEADER_BUFFER_SIZE: usize = {
     let terminate = LENGTH_SIZE + ddp::UNTAGGED_SIZE + Terminate::MAX_SIZE;
     if terminate > MAX_HEADER { terminate } else { MAX_HEADER }
 };
@@ -38,38 +45,40 @@ const CARRY: usize = {
 /// The receiving side of a stream.
 pub(super) struct Rx {
     state: State,
-    /// The FPDU in hand.
+    /// The current FPDU.
     frame: Frame,
-    /// A header that has not come whole.
-    carry: [u8; CARRY],
-    carried: usize,
-    /// With CRC: an FPDU that has not come whole, or waits.
-    fpdu: Collected,
-    /// While stalled: octets behind the carried header, or that FPDU. The first so many have been taken.
-    held: Vec<u8>,
-    held_taken: usize,
+    /// A header of which only a part has arrived.
+    partial_header: [u8; HEADER_BUFFER_SIZE],
+    partial_header_len: usize,
+    /// With CRC: an FPDU of which only a part has arrived, or which waits.
+    fpdu: PartialFpdu,
+    /// While stalled: the octets behind the partial header or that FPDU. The first `backlog_taken`
+    /// of them have been processed.
+    backlog: Vec<u8>,
+    backlog_taken: usize,
 
-    /// MSN of the SEND in hand or to come, and the octets of it that have been placed.
+    /// The MSN of the current or next SEND. `send_placed`: how many octets of it have been placed.
     send_msn: u32,
     send_placed: u32,
-    /// MSN of the next READ or atomic request.
+    /// The MSN of the next READ or atomic request.
     read_msn: u32,
-    /// MSN of the next atomic response.
+    /// The MSN of the next atomic response.
     atomic_msn: u32,
-    /// The WRITE in hand: STag, and where it goes on.
+    /// The current WRITE: its STag, and the offset where it continues.
     write: Option<(u32, u64)>,
-    /// Octets of the WRITE in hand, or of the one before, as long as immediate data may follow it.
+    /// The number of octets of the current or latest WRITE, as long as immediate data may follow
+    /// it.
     written: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Header,
-    /// Payload, possibly none.
+    /// The payload of a frame, which may be empty.
     Payload,
-    /// Pad and CRC: so many octets more.
+    /// Pad and CRC, with the number of octets that are left.
     Trailer(usize),
-    /// Before a header whose message needs a receive, and none is posted.
+    /// In front of a header whose message needs a receive, while none is posted.
     Stalled,
 }
 
@@ -77,15 +86,15 @@ enum State {
 struct Frame {
     header: Header,
     ulpdu_len: usize,
-    /// Octets of payload to be placed.
+    /// The number of octets of payload that are not placed yet.
     left: usize,
-    /// What follows the header of a message of a fixed size.
+    /// The body of a message of fixed size.
     body: Body,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Body {
-    /// Nothing: the message has payload.
+    /// There is none: the message has payload.
     None,
     Read(ReadRequest),
     Atomic(AtomicRequest),
@@ -93,13 +102,13 @@ enum Body {
     Immediate(Immediate),
 }
 
-/// What is known of the start of a frame.
+/// The result of parsing the start of a frame.
 enum Start {
-    /// At least so many octets are needed, length field included.
+    /// At least this many octets are needed, including the length field.
     Needs(usize),
-    /// Header, with so many octets.
-    Took(usize),
-    /// The header is not taken: its message waits for a receive.
+    /// The header was taken, with this many octets.
+    Taken(usize),
+    /// The header was not taken, because its message waits for a receive.
     Stalled,
 }
 
@@ -109,11 +118,11 @@ impl Rx {
         Rx {
             state: State::Header,
             frame: Frame { header, ulpdu_len: 0, left: 0, body: Body::None },
-            carry: [0; CARRY],
-            carried: 0,
-            fpdu: Collected::default(),
-            held: Vec::new(),
-            held_taken: 0,
+            partial_header: [0; HEADER_BUFFER_SIZE],
+            partial_header_len: 0,
+            fpdu: PartialFpdu::default(),
+            backlog: Vec::new(),
+            backlog_taken: 0,
             send_msn: 1,
             send_placed: 0,
             read_msn: 1,
@@ -125,7 +134,7 @@ impl Rx {
 
     pub(super) fn is_mid_message(&self) -> bool {
         self.state != State::Header
-            || self.carried > 0
+            || self.partial_header_len > 0
             || !self.fpdu.is_empty()
             || self.send_placed > 0
             || self.write.is_some()
@@ -146,10 +155,10 @@ impl Rx {
 }
 
 impl Stream {
-    /// Says where the next octets go.
+    /// Determines where the next octets are read to.
     pub(super) fn scatter(&mut self, rx: &mut RxVec) -> Result<(), Failure> {
         rx.clear();
-        let bulk = self.rx.frame.ulpdu_len >= BULK_MIN;
+        let bulk = self.rx.frame.ulpdu_len >= BULK_FPDU_MIN_BYTES;
         if self.crc {
             if let Some(missing) = self.rx.missing_of_fpdu() {
                 rx.push_direct(self.rx.fpdu.room(missing), missing);
@@ -159,8 +168,8 @@ impl Stream {
         }
         let left = self.rx.frame.left;
         let mut room = true;
-        if self.rx.state == State::Payload && left > 0 && (bulk || left >= DIRECT_MIN) {
-            self.places(left, |at, len| {
+        if self.rx.state == State::Payload && left > 0 && (bulk || left >= DIRECT_MIN_BYTES) {
+            self.for_each_destination(left, |at, len| {
                 room = room && rx.push_direct(at, len);
             })?;
         }
@@ -170,14 +179,14 @@ impl Stream {
         Ok(())
     }
 
-    /// Takes what has come to where [`scatter`](Self::scatter) said.
+    /// Processes `n` octets that were read to where [`scatter`](Self::scatter) determined.
     pub(super) fn scattered(&mut self, rx: &mut RxVec, n: usize) -> Result<(), Failure> {
         let (direct, staged) = rx.split(n);
         self.stats.rx_bytes += (direct + staged.len()) as u64;
         if direct > 0 {
             if self.crc {
                 self.rx.fpdu.filled(direct);
-                self.take_collected()?;
+                self.take_partial_fpdu()?;
             } else {
                 self.stats.rx_direct += direct as u64;
                 self.placed(direct);
@@ -186,46 +195,46 @@ impl Stream {
         if staged.is_empty() { Ok(()) } else { self.feed(staged) }
     }
 
-    /// Takes octets of the TCP stream.
+    /// Processes octets of the TCP stream.
     pub(super) fn feed(&mut self, data: &[u8]) -> Result<(), Failure> {
-        let left = self.digest(data)?;
+        let left = self.consume(data)?;
         if left > 0 {
-            self.rx.held.extend_from_slice(&data[data.len() - left..]);
+            self.rx.backlog.extend_from_slice(&data[data.len() - left..]);
         }
         Ok(())
     }
 
-    /// Takes what has been held back, up to the next message that waits.
-    pub(super) fn feed_held(&mut self) -> Result<(), Failure> {
+    /// Processes the octets of the backlog, up to the next message that waits.
+    pub(super) fn feed_backlog(&mut self) -> Result<(), Failure> {
         self.rx.state = State::Header;
-        let held = std::mem::take(&mut self.rx.held);
-        let mut data = &held[std::mem::take(&mut self.rx.held_taken)..];
-        if self.rx.carried > 0 {
+        let backlog = std::mem::take(&mut self.rx.backlog);
+        let mut data = &backlog[std::mem::take(&mut self.rx.backlog_taken)..];
+        if self.rx.partial_header_len > 0 {
             data = self.take_header(data)?;
         }
-        self.take_collected()?;
-        let left = self.digest(data)?;
+        self.take_partial_fpdu()?;
+        let left = self.consume(data)?;
         if left > 0 {
-            self.rx.held_taken = held.len() - left;
-            self.rx.held = held;
+            self.rx.backlog_taken = backlog.len() - left;
+            self.rx.backlog = backlog;
         }
         Ok(())
     }
 
-    /// Takes octets up to a message that waits; returns how many are left then.
+    /// Processes octets up to a message that waits. Returns how many are left then.
     #[inline]
-    fn digest(&mut self, data: &[u8]) -> Result<usize, Failure> {
+    fn consume(&mut self, data: &[u8]) -> Result<usize, Failure> {
         if self.crc { self.collect(data) } else { self.take(data) }
     }
 
-    /// With CRC: takes whole FPDUs and keeps what remains.
+    /// With CRC: processes whole FPDUs and keeps the rest.
     fn collect(&mut self, mut data: &[u8]) -> Result<usize, Failure> {
         while !data.is_empty() && !self.is_stalled() {
             if self.rx.fpdu.is_empty() {
                 match Fpdu::parse(data) {
                     Some(fpdu) => {
                         let (fpdu, rest) = data.split_at(fpdu.len());
-                        self.verified(fpdu)?;
+                        self.take_fpdu(fpdu)?;
                         if !self.is_stalled() {
                             data = rest;
                         }
@@ -244,17 +253,17 @@ impl Stream {
             let (more, rest) = data.split_at(missing.min(data.len()));
             self.rx.fpdu.extend(more);
             data = rest;
-            self.take_collected()?;
+            self.take_partial_fpdu()?;
         }
         Ok(data.len())
     }
 
-    /// Takes the FPDU that has been collected, if it is whole and does not wait.
+    /// Processes the collected FPDU, if it is complete and does not wait.
     #[inline]
-    fn take_collected(&mut self) -> Result<(), Failure> {
+    fn take_partial_fpdu(&mut self) -> Result<(), Failure> {
         if self.rx.missing_of_fpdu() == Some(0) {
             let fpdu = std::mem::take(&mut self.rx.fpdu);
-            self.verified(fpdu.octets())?;
+            self.take_fpdu(fpdu.octets())?;
             match self.is_stalled() {
                 true => self.rx.fpdu = fpdu,
                 false => self.rx.fpdu = fpdu.cleared(),
@@ -263,15 +272,16 @@ impl Stream {
         Ok(())
     }
 
-    /// Takes one whole FPDU, if its CRC is right.
-    fn verified(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    /// Checks the CRC of a whole FPDU and processes it.
+    fn take_fpdu(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         if let Some(Err(error)) = Fpdu::parse(bytes).map(|fpdu| fpdu.check_crc()) {
             return Err(self.fail(Terminate::new(error.cause())));
         }
         self.take(bytes).map(drop)
     }
 
-    /// Takes octets as they come: without CRC, or verified. Returns how many are left, behind a message that waits.
+    /// Processes octets without CRC, or of a verified FPDU. Returns how many are left behind a
+    /// message that waits.
     #[inline]
     fn take(&mut self, mut data: &[u8]) -> Result<usize, Failure> {
         loop {
@@ -286,7 +296,7 @@ impl Stream {
                     let n = self.rx.frame.left.min(data.len());
                     if n > 0 {
                         let (payload, rest) = data.split_at(n);
-                        self.copy_to_place(payload)?;
+                        self.copy_to_destination(payload)?;
                         self.placed(n);
                         data = rest;
                     }
@@ -310,37 +320,37 @@ impl Stream {
         }
     }
 
-    /// Takes the start of a frame, or carries what there is of it.
+    /// Processes the start of a frame, or keeps the part of it that has arrived.
     #[inline]
     fn take_header<'a>(&mut self, data: &'a [u8]) -> Result<&'a [u8], Failure> {
-        if self.rx.carried == 0 {
+        if self.rx.partial_header_len == 0 {
             return match self.start(data)? {
-                Start::Took(n) => Ok(&data[n..]),
+                Start::Taken(n) => Ok(&data[n..]),
                 Start::Stalled => Ok(data),
                 Start::Needs(_) => {
-                    // Less than a header: what is needed never is more than fits.
-                    self.rx.carry[..data.len()].copy_from_slice(data);
-                    self.rx.carried = data.len();
+                    // This is less than a header, so it fits.
+                    self.rx.partial_header[..data.len()].copy_from_slice(data);
+                    self.rx.partial_header_len = data.len();
                     Ok(&[])
                 }
             };
         }
         let mut rest = data;
         loop {
-            let carry = self.rx.carry;
-            match self.start(&carry[..self.rx.carried])? {
-                Start::Took(_) => {
-                    self.rx.carried = 0;
+            let partial_header = self.rx.partial_header;
+            match self.start(&partial_header[..self.rx.partial_header_len])? {
+                Start::Taken(_) => {
+                    self.rx.partial_header_len = 0;
                     return Ok(rest);
                 }
                 Start::Stalled => return Ok(rest),
                 Start::Needs(_) if rest.is_empty() => return Ok(rest),
-                // No more than is needed: the payload behind it stays in `rest`.
+                // Only as much is copied as is needed: the payload behind it stays in `rest`.
                 Start::Needs(needed) => {
-                    let n = (needed - self.rx.carried).min(rest.len());
+                    let n = (needed - self.rx.partial_header_len).min(rest.len());
                     let (more, after) = rest.split_at(n);
-                    self.rx.carry[self.rx.carried..][..n].copy_from_slice(more);
-                    self.rx.carried += n;
+                    self.rx.partial_header[self.rx.partial_header_len..][..n].copy_from_slice(more);
+                    self.rx.partial_header_len += n;
                     rest = after;
                 }
             }
@@ -349,7 +359,8 @@ impl Stream {
 }
 
 impl Rx {
-    /// With CRC: octets that the FPDU begun still needs; `None`: none begun, or its length has not come.
+    /// With CRC: the number of octets that the partial FPDU still needs, or `None` if there is none
+    /// or its length has not arrived.
     fn missing_of_fpdu(&self) -> Option<usize> {
         let octets = self.fpdu.octets();
         let len = octets.first_chunk::<LENGTH_SIZE>()?;

@@ -1,15 +1,16 @@
-//! MPA connection setup for both roles, without I/O (RFC 5044 section 7.1, RFC 6581).
+//! MPA connection setup for both roles, without I/O (RFC 5044, section 7.1; RFC 6581).
 //!
 //! ```text
-//! initiator                                      responder
-//! Initiator::new ── request ──────────────────►  Responder::feed → Call::Request(Request)
-//! Initiator::feed ◄───────────────────── reply ── Request::accept / Request::reject
-//! Gate::initiator ── RTR (zero-length WRITE) ──►  Gate::responder opens
+//! initiator                                    responder
+//! Initiator::new ── request ────────────────►  Responder::feed → Call::Request(Request)
+//! Initiator::feed ◄─────────────────── reply ── Request::accept / Request::reject
+//! Gate::initiator ── RTR (zero-length WRITE) ►  Gate::responder opens
 //! ```
 //!
-//! Each side reads exactly one frame: [`Initiator::wants`] and [`Responder::wants`] say how many octets to read next, so
-//! that the FPDUs behind the frame stay in the socket. The [`Gate`] keeps a side's first FPDUs back for as long as the
-//! peer could not take them; peers that are not of this project need such patience in three places.
+//! Each side reads exactly one frame: [`Initiator::wants`] and [`Responder::wants`] say how many
+//! octets to read next, so that the FPDUs behind the frame stay in the socket. The [`Gate`] holds a
+//! side's first FPDUs back as long as the peer could not take them. Implementations other than this
+//! one need that in three situations.
 
 use std::time::{Duration, Instant};
 
@@ -17,62 +18,67 @@ use wire::iwarp::{
     Enhanced, ReadDepth, Revision, Setup, SetupError, SetupKind, SetupProgress, mpa,
 };
 
-/// How long an initiator waits for the reply where its consumer names no shorter time.
+/// How long an initiator waits for the reply, if its consumer sets no shorter time.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a responder waits for the request, and later for the RTR frame.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a responder keeps back its first FPDU where no RTR was agreed on and the initiator stays silent.
-pub const GRACE: Duration = Duration::from_millis(100);
-/// How long an initiator keeps back its first FPDU towards a stranger: siw's responder loses sight of what arrives
-/// while it changes its socket callbacks after the reply.
+/// How long a responder holds back its first FPDU if no RTR frame was negotiated and the initiator
+/// sends nothing.
+pub const FIRST_FRAME_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long an initiator holds back its first FPDU towards a peer of another implementation.
+/// siw's responder does not notice data that arrive while it changes its socket callbacks after the
+/// reply.
 pub const FIRST_FRAME_DELAY: Duration = Duration::from_millis(10);
-/// How long it then waits for a sign that they have been seen before it sends a frame more, which siw looks up at; twice as
-/// long before the next. (Where the host is slow so is the change of callbacks.)
-pub const NUDGE: Duration = Duration::from_millis(20);
-/// Such frames at most, to a peer that stays silent.
-pub const NUDGES: u8 = 6;
-/// RDMA READs in flight at most, each way.
+/// How long the initiator then waits for a frame of the peer before it sends a probe, which makes
+/// siw look at its socket again. The time doubles with each probe, because on a slow host the
+/// change of the callbacks is slow as well.
+pub const PROBE_DELAY: Duration = Duration::from_millis(20);
+/// The maximum number of probes to a peer that sends nothing.
+pub const MAX_PROBES: u8 = 6;
+/// The maximum number of RDMA READs in flight, in each direction.
 pub const MAX_READ_DEPTH: u32 = 128;
-/// Private data that fits a request, an acceptance and a refusal alike.
+/// The maximum size of private data that fits in a request, an acceptance and a rejection.
 pub const MAX_PRIVATE: usize = mpa::MAX_PRIVATE_DATA - Enhanced::SIZE - REJECT_HEADER.len();
 
-/// What OFED's uDAPL puts before the private data of a refusal, and expects there.
+/// The octets that OFED's uDAPL puts in front of the private data of a rejection, and expects
+/// there.
 const REJECT_HEADER: [u8; 4] = [0x02, 0x00, 0x02, 0x00];
 
-/// What a side brings to the negotiation.
+/// What a side offers in the negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// READs from the peer that this side will hold.
+    /// The maximum number of READs of the peer that this side holds.
     pub ird: u32,
-    /// READs that this side would like to have outstanding.
+    /// The number of READs that this side would like to have outstanding.
     pub ord: u32,
-    /// CRCs are wanted.
+    /// Whether this side wants CRCs.
     pub crc: bool,
-    /// The operations of RFC 7306 are taken.
+    /// Whether this side supports the operations of RFC 7306.
     pub extended: bool,
 }
 
-/// What was agreed on.
+/// The negotiated terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// READs from the peer in flight at most.
+    /// The maximum number of READs of the peer in flight.
     pub ird: u32,
-    /// READs to the peer in flight at most.
+    /// The maximum number of READs to the peer in flight.
     pub ord: u32,
-    /// FPDUs carry CRCs, both ways.
+    /// Whether FPDUs carry CRCs, in both directions.
     pub crc: bool,
-    /// Both sides take FPDUs beyond the MSS.
+    /// Whether both sides accept FPDUs that exceed the MSS.
     pub large_fpdus: bool,
-    /// Both sides take the operations of RFC 7306. It marks a peer of this project.
+    /// Whether both sides support the operations of RFC 7306. This also identifies a peer of this
+    /// implementation.
     pub extended: bool,
-    /// The initiator sends a zero-length frame first.
+    /// The RTR frame that the initiator sends first.
     pub rtr: Rtr,
 }
 
-/// The frame by which an initiator says that it is ready to receive (RFC 6581, section 9).
+/// The frame by which an initiator shows that it is ready to receive (RFC 6581, section 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rtr {
-    /// None: client-server model.
+    /// There is none: client-server model.
     None,
     /// A zero-length RDMA WRITE.
     Write,
@@ -80,36 +86,38 @@ pub enum Rtr {
     Read,
 }
 
-/// The side that connected, waiting for the reply.
+/// The side that connects, while it waits for the reply.
 #[derive(Debug)]
 pub struct Initiator {
     offer: Offer,
-    inbox: Inbox,
+    reader: FrameReader,
     deadline: Instant,
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt to connect.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// The peer's consumer accepted.
+    /// The peer's consumer has accepted.
     Accepted {
-        /// What was agreed on.
+        /// The negotiated terms.
         terms: Terms,
-        /// Its private data.
+        /// The private data of the peer's consumer.
         private: &'a [u8],
     },
-    /// The peer's consumer refused.
+    /// The peer's consumer has rejected the request.
     Rejected {
-        /// Its private data.
+        /// The private data of the peer's consumer.
         private: &'a [u8],
     },
-    /// The peer's stack refused, or what it says is not understood: close.
+    /// The peer's implementation has rejected the request, or its reply is not understood. The
+    /// connection is to be closed.
     Failed,
 }
 
 impl Initiator {
-    /// An initiator and the request it sends. Asks for the peer-to-peer model with a zero-length WRITE, so that the
-    /// responder knows when it may send first. Refused is private data that does not fit.
+    /// Creates an initiator and the request that it sends. The request asks for the peer-to-peer
+    /// model with a zero-length WRITE, so that the responder knows when it may send. Private data
+    /// that do not fit are an error.
     pub fn new(
         offer: Offer,
         private: &[u8],
@@ -128,28 +136,30 @@ impl Initiator {
         };
         let mut request = Vec::new();
         frame.emit(&mut request)?;
-        Ok((Initiator { offer, inbox: Inbox::new(SetupKind::Reply), deadline }, request))
+        Ok((Initiator { offer, reader: FrameReader::new(SetupKind::Reply), deadline }, request))
     }
 
-    /// When the attempt is given up.
+    /// When the attempt times out.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Octets to read next: at least one, never beyond the reply.
+    /// The number of octets to read next: at least one, and never beyond the reply.
     pub fn wants(&self) -> usize {
-        self.inbox.wants()
+        self.reader.wants()
     }
 
-    /// Takes octets, at most as many as [`wants`](Self::wants) said. `None`: more are needed.
+    /// Processes octets, at most as many as [`wants`](Self::wants) returned. Returns `None` if more
+    /// are needed.
     pub fn feed(&mut self, octets: &[u8]) -> Option<Reply<'_>> {
         let offer = self.offer;
-        let reply = match self.inbox.feed(octets)? {
+        let reply = match self.reader.feed(octets)? {
             Ok(reply) => reply,
             Err(_) => return Some(Reply::Failed),
         };
-        // A reply of revision 1, or without the enhanced data, to an enhanced request: the depths stay unknown (siw
-        // fails such a connection, too). Markers are demanded by nobody who read our request.
+        // A reply of revision 1, or one without the enhanced data, to an enhanced request leaves
+        // the depths unknown (siw fails such a connection, too). A peer that has read our request
+        // does not demand markers.
         let Some(theirs) = reply.enhanced().filter(|_| !reply.markers || reply.rejected) else {
             return Some(match reply.rejected {
                 true => Reply::Rejected { private: without_reject_header(reply.private_data) },
@@ -160,57 +170,60 @@ impl Initiator {
             return Some(Reply::Rejected { private: without_reject_header(reply.private_data) });
         }
         let terms = Terms {
-            // A responder that insists on more READs than it was offered gets them (siw is as relaxed).
+            // A responder that insists on more READs than it was offered gets them (siw does the
+            // same).
             ird: depth(theirs.ord).unwrap_or(offer.ird).min(MAX_READ_DEPTH),
             ord: depth(theirs.ird).map_or(offer.ord, |ird| ird.min(offer.ord)).min(MAX_READ_DEPTH),
             crc: offer.crc || reply.crc,
-            // A siw responder reflects the bit as it came.
+            // A siw responder copies the GSO bit from the request, so it counts only with
+            // `extended`.
             large_fpdus: reply.gso && reply.extended,
             extended: offer.extended && reply.extended,
-            // What was offered is a WRITE; a reply that names nothing means that.
+            // The request offered a WRITE, so a reply that names no RTR frame means that.
             rtr: if theirs.peer_to_peer { Rtr::Write } else { Rtr::None },
         };
         Some(Reply::Accepted { terms, private: reply.private_data })
     }
 }
 
-/// The side that was called, waiting for the request.
+/// The side that accepts, while it waits for the request.
 #[derive(Debug)]
 pub struct Responder {
-    inbox: Inbox,
+    reader: FrameReader,
     deadline: Instant,
 }
 
-/// What a caller turned out to be.
+/// The outcome of reading a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Call {
     /// A request for the consumer to answer.
     Request(Request),
-    /// One that cannot be served: send this, then close.
+    /// A request that cannot be served: send this reply, then close the connection.
     Refuse(Vec<u8>),
-    /// Not MPA: close.
+    /// The octets are not MPA: close the connection.
     Stranger,
 }
 
 impl Responder {
-    /// A responder that gives up at a deadline.
+    /// Creates a responder that gives up at a deadline.
     pub fn new(deadline: Instant) -> Self {
-        Responder { inbox: Inbox::new(SetupKind::Request), deadline }
+        Responder { reader: FrameReader::new(SetupKind::Request), deadline }
     }
 
-    /// When the caller is given up.
+    /// When the responder gives up.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Octets to read next: at least one, never beyond the request.
+    /// The number of octets to read next: at least one, and never beyond the request.
     pub fn wants(&self) -> usize {
-        self.inbox.wants()
+        self.reader.wants()
     }
 
-    /// Takes octets, at most as many as [`wants`](Self::wants) said. `None`: more are needed.
+    /// Processes octets, at most as many as [`wants`](Self::wants) returned. Returns `None` if more
+    /// are needed.
     pub fn feed(&mut self, octets: &[u8]) -> Option<Call> {
-        let frame = match self.inbox.feed(octets)? {
+        let frame = match self.reader.feed(octets)? {
             Ok(frame) => frame,
             Err(_) => return Some(Call::Stranger),
         };
@@ -220,9 +233,9 @@ impl Responder {
             None => Some(Rtr::None),
             Some(e) if e.rtr_write => Some(Rtr::Write),
             Some(e) if e.rtr_read => Some(Rtr::Read),
-            // Nothing but a SEND, which would take a receive buffer of the consumer's.
+            // The initiator offers only a SEND, which would take a receive of the consumer.
             Some(e) if e.rtr_send => None,
-            // Nothing named: siw answers with a WRITE, and does not mind what comes.
+            // The initiator names no RTR frame: siw answers with a WRITE, and accepts any.
             Some(_) => Some(Rtr::Write),
         };
         let request = Request {
@@ -233,7 +246,7 @@ impl Responder {
             rtr: rtr.unwrap_or(Rtr::None),
             private: frame.private_data.to_vec(),
         };
-        // Markers are not sent (nor does siw): refuse in the way siw does.
+        // This side does not send markers (nor does siw), so it refuses the request as siw does.
         Some(match frame.markers || rtr.is_none() {
             true => Call::Refuse(request.refusal(&[])),
             false => Call::Request(request),
@@ -253,12 +266,13 @@ pub struct Request {
 }
 
 impl Request {
-    /// The caller's private data.
+    /// The private data of the peer's consumer.
     pub fn private(&self) -> &[u8] {
         &self.private
     }
 
-    /// The reply that accepts, and what is then agreed on. Refused is private data that does not fit.
+    /// Creates the reply that accepts, and the terms that it establishes. Private data that do not
+    /// fit are an error.
     pub fn accept(&self, offer: Offer, private: &[u8]) -> Result<(Vec<u8>, Terms), SetupError> {
         let (their_ird, their_ord) =
             self.enhanced.map_or((None, None), |e| (depth(e.ird), depth(e.ord)));
@@ -280,14 +294,15 @@ impl Request {
                 rtr_read: self.rtr == Rtr::Read,
                 ..Enhanced::new(ReadDepth::new(terms.ird), ReadDepth::new(terms.ord))
             }),
-            ..Setup::new(SetupKind::Reply, NOTHING, private)
+            ..Setup::new(SetupKind::Reply, ZERO_DEPTHS, private)
         };
         let mut reply = Vec::new();
         frame.emit(&mut reply)?;
         Ok((reply, terms))
     }
 
-    /// The reply that refuses with the consumer's private data. Refused itself is private data that does not fit.
+    /// Creates the reply that rejects, with the consumer's private data. Private data that do not
+    /// fit are an error.
     pub fn reject(&self, private: &[u8]) -> Result<Vec<u8>, SetupError> {
         if private.len() > MAX_PRIVATE {
             return Err(SetupError::PrivateData { len: private.len() });
@@ -298,8 +313,8 @@ impl Request {
     fn refusal(&self, private: &[u8]) -> Vec<u8> {
         let frame = Setup {
             rejected: true,
-            revision: self.revision(NOTHING),
-            ..Setup::new(SetupKind::Reply, NOTHING, private)
+            revision: self.revision(ZERO_DEPTHS),
+            ..Setup::new(SetupKind::Reply, ZERO_DEPTHS, private)
         };
         let mut reply = Vec::new();
         let fits = frame.emit(&mut reply);
@@ -307,7 +322,7 @@ impl Request {
         reply
     }
 
-    /// The caller's revision, with enhanced data where it sent some.
+    /// The revision of the request, with enhanced data if the request had some.
     fn revision(&self, enhanced: Enhanced) -> Revision {
         match self.enhanced {
             Some(_) => Revision::Two(Some(enhanced)),
@@ -316,33 +331,35 @@ impl Request {
     }
 }
 
-const NOTHING: Enhanced = Enhanced::new(ReadDepth::new(0), ReadDepth::new(0));
+const ZERO_DEPTHS: Enhanced = Enhanced::new(ReadDepth::new(0), ReadDepth::new(0));
 
-fn depth(said: ReadDepth) -> Option<u32> {
-    said.reads().map(u32::from)
+fn depth(field: ReadDepth) -> Option<u32> {
+    field.reads().map(u32::from)
 }
 
 fn without_reject_header(private: &[u8]) -> &[u8] {
     private.strip_prefix(&REJECT_HEADER).unwrap_or(private)
 }
 
-/// Keeps a side's first FPDUs back. Closed until told otherwise by a frame from the peer or by time.
+/// Holds a side's first FPDUs back until a frame of the peer arrives or a time has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// FPDUs may leave.
+    /// FPDUs may be sent.
     Open,
-    /// Initiator towards a stranger: opens at this time.
+    /// Initiator towards another implementation: opens at this time.
     Delay(Instant),
-    /// The same, open: until the peer's first frame comes a zero-length WRITE is due at this time, after so many others.
-    Nudge(Instant, u8),
-    /// Responder that was promised an RTR frame; the connection is established only then, and fails at this time.
+    /// Open like [`Gate::Open`]. Until the peer's first frame arrives, a probe (zero-length WRITE)
+    /// is due at this time, after this many probes.
+    Probe(Instant, u8),
+    /// Responder that was promised an RTR frame: the connection is established when it arrives, and
+    /// fails at this time.
     Rtr(Instant),
     /// Responder without such a promise: opens with the initiator's first frame, or at this time.
     FirstFrame(Instant),
 }
 
 impl Gate {
-    /// The initiator's gate, once the reply is in.
+    /// Creates the initiator's gate, after the reply has arrived.
     pub fn initiator(terms: &Terms, now: Instant) -> Self {
         match terms.extended {
             true => Gate::Open,
@@ -350,36 +367,36 @@ impl Gate {
         }
     }
 
-    /// The responder's gate, once the reply is out. siw's initiator fails the connection when an FPDU comes right
-    /// behind the reply.
+    /// Creates the responder's gate, after the reply has been sent. siw's initiator fails the
+    /// connection when an FPDU arrives directly behind the reply.
     pub fn responder(terms: &Terms, now: Instant) -> Self {
         match terms.rtr {
-            Rtr::None => Gate::FirstFrame(now + GRACE),
+            Rtr::None => Gate::FirstFrame(now + FIRST_FRAME_TIMEOUT),
             Rtr::Write | Rtr::Read => Gate::Rtr(now + REQUEST_TIMEOUT),
         }
     }
 
-    /// Whether FPDUs may leave.
+    /// Returns whether FPDUs may be sent.
     pub fn is_open(&self) -> bool {
-        matches!(self, Gate::Open | Gate::Nudge(..))
+        matches!(self, Gate::Open | Gate::Probe(..))
     }
 
-    /// When [`Gate::expire`] has something to say.
+    /// When [`Gate::expire`] is to be called.
     pub fn deadline(&self) -> Option<Instant> {
         match *self {
             Gate::Open => None,
-            Gate::Delay(at) | Gate::Nudge(at, _) | Gate::Rtr(at) | Gate::FirstFrame(at) => Some(at),
+            Gate::Delay(at) | Gate::Probe(at, _) | Gate::Rtr(at) | Gate::FirstFrame(at) => Some(at),
         }
     }
 
-    /// A frame arrived. True: the gate opened by it.
+    /// Handles a frame of the peer. Returns true if it has opened the gate.
     pub fn frame_arrived(&mut self) -> bool {
         match self {
             Gate::Rtr(_) | Gate::FirstFrame(_) => {
                 *self = Gate::Open;
                 true
             }
-            Gate::Nudge(..) => {
+            Gate::Probe(..) => {
                 *self = Gate::Open;
                 false
             }
@@ -387,15 +404,15 @@ impl Gate {
         }
     }
 
-    /// Time passed: opens a gate that waited for it. True: a zero-length WRITE is to be sent. `Err`: the promised RTR did
-    /// not come.
+    /// Handles the passage of time: opens a gate that waited for it. Returns true if a probe is to
+    /// be sent, and an error if the promised RTR frame did not arrive.
     pub fn expire(&mut self, now: Instant) -> Result<bool, RtrMissing> {
         match *self {
-            Gate::Delay(at) if at <= now => *self = Gate::Nudge(now + NUDGE, 0),
-            Gate::Nudge(at, sent) if at <= now => {
+            Gate::Delay(at) if at <= now => *self = Gate::Probe(now + PROBE_DELAY, 0),
+            Gate::Probe(at, sent) if at <= now => {
                 let sent = sent + 1;
-                *self = if sent < NUDGES {
-                    Gate::Nudge(now + NUDGE * (1 << sent), sent)
+                *self = if sent < MAX_PROBES {
+                    Gate::Probe(now + PROBE_DELAY * (1 << sent), sent)
                 } else {
                     Gate::Open
                 };
@@ -409,22 +426,22 @@ impl Gate {
     }
 }
 
-/// The initiator promised an RTR frame and did not send it in time.
+/// The initiator has promised an RTR frame and not sent it in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no RTR frame within {} s of the MPA reply", REQUEST_TIMEOUT.as_secs())]
 pub struct RtrMissing;
 
 /// Collects one setup frame.
 #[derive(Debug)]
-struct Inbox {
+struct FrameReader {
     kind: SetupKind,
     octets: Vec<u8>,
     needed: usize,
 }
 
-impl Inbox {
+impl FrameReader {
     fn new(kind: SetupKind) -> Self {
-        Inbox { kind, octets: Vec::new(), needed: mpa::SETUP_SIZE }
+        FrameReader { kind, octets: Vec::new(), needed: mpa::SETUP_SIZE }
     }
 
     fn wants(&self) -> usize {

@@ -1,4 +1,5 @@
-//! Both roles against each other, and against the octets that siw sends (captures named in the tests' comments).
+//! Tests of both roles against each other, and against octets that siw sends (comments name the
+//! captures).
 
 use super::*;
 
@@ -14,24 +15,25 @@ fn initiator(offer: Offer, private: &[u8]) -> (Initiator, Vec<u8>) {
     Initiator::new(offer, private, at(0) + REPLY_TIMEOUT).expect("fits")
 }
 
-/// Feeds a frame in pieces of at most `step` octets, as `wants` asks, and checks that exactly the frame is taken.
-fn answer<'a>(side: &'a mut Initiator, frame: &[u8], step: usize) -> Reply<'a> {
+/// Feeds a frame in pieces of at most `step` octets, as `wants` asks, and checks that exactly this
+/// frame is consumed.
+fn feed_reply<'a>(side: &'a mut Initiator, frame: &[u8], step: usize) -> Reply<'a> {
     let mut rest = frame;
     loop {
         let (now, later) = rest.split_at(side.wants().min(step).min(rest.len()));
         rest = later;
         assert!(!now.is_empty(), "wants more than the frame has");
-        // The borrow of an early return would last for the whole loop.
+        // An early return would keep the borrow for the whole loop.
         if let Some(reply) = side.feed(now) {
-            let reply: Reply<'a> = outliving(reply);
+            let reply: Reply<'a> = leaked(reply);
             assert!(rest.is_empty() || reply == Reply::Failed, "stopped in mid-frame");
             return reply;
         }
     }
 }
 
-/// Lets go of the borrow by leaking a copy.
-fn outliving<'a>(reply: Reply<'_>) -> Reply<'a> {
+/// Ends the borrow by leaking a copy.
+fn leaked<'a>(reply: Reply<'_>) -> Reply<'a> {
     let leak = |private: &[u8]| -> &'a [u8] { private.to_vec().leak() };
     match reply {
         Reply::Accepted { terms, private } => Reply::Accepted { terms, private: leak(private) },
@@ -40,7 +42,7 @@ fn outliving<'a>(reply: Reply<'_>) -> Reply<'a> {
     }
 }
 
-fn call(frame: &[u8], step: usize) -> Call {
+fn feed_request(frame: &[u8], step: usize) -> Call {
     let mut side = Responder::new(at(0) + REQUEST_TIMEOUT);
     let mut rest = frame;
     loop {
@@ -54,7 +56,7 @@ fn call(frame: &[u8], step: usize) -> Call {
 }
 
 fn request(frame: &[u8]) -> Request {
-    match call(frame, usize::MAX) {
+    match feed_request(frame, usize::MAX) {
         Call::Request(request) => request,
         other => panic!("not a request: {other:?}"),
     }
@@ -72,12 +74,13 @@ fn two_of_ours_agree() {
     for step in [1, 3, 20, 1000] {
         for crc in [(false, false), (true, false), (false, true), (true, true)] {
             let (mut ours, sent) = initiator(Offer { crc: crc.0, ..OFFER }, b"hello");
-            let Call::Request(request) = call(&sent, step) else { panic!("refused") };
+            let Call::Request(request) = feed_request(&sent, step) else { panic!("refused") };
             assert_eq!(request.private(), b"hello");
             let (reply, passive) = request
                 .accept(Offer { ird: 2, ord: 16, crc: crc.1, ..OFFER }, b"welcome")
                 .expect("fits");
-            let Reply::Accepted { terms: active, private } = answer(&mut ours, &reply, step) else {
+            let Reply::Accepted { terms: active, private } = feed_reply(&mut ours, &reply, step)
+            else {
                 panic!("refused")
             };
             assert_eq!(private, b"welcome");
@@ -98,7 +101,7 @@ fn rfc_7306_takes_two() {
         let (mut ours, sent) = initiator(Offer { extended: active, ..OFFER }, b"");
         let (reply, theirs) =
             request(&sent).accept(Offer { extended: passive, ..OFFER }, b"").expect("fits");
-        let Reply::Accepted { terms, .. } = answer(&mut ours, &reply, 64) else {
+        let Reply::Accepted { terms, .. } = feed_reply(&mut ours, &reply, 64) else {
             panic!("refused")
         };
         assert!(!terms.extended && !theirs.extended, "offered: {active}, {passive}");
@@ -113,7 +116,7 @@ fn private_data_has_its_limits() {
     let request = request(&sent);
     assert_eq!(request.private(), most);
     let reply = request.reject(&most).expect("fits");
-    assert_eq!(answer(&mut ours, &reply, 64), Reply::Rejected { private: &most });
+    assert_eq!(feed_reply(&mut ours, &reply, 64), Reply::Rejected { private: &most });
     let beyond = vec![7; mpa::MAX_PRIVATE_DATA];
     assert!(Initiator::new(OFFER, &beyond, at(0)).is_err());
     assert!(request.accept(OFFER, &beyond).is_err());
@@ -125,7 +128,7 @@ fn a_refusal_carries_the_header_of_ofed() {
     let (mut ours, sent) = initiator(OFFER, b"");
     let reply = request(&sent).reject(b"no").expect("fits");
     assert_eq!(reply, frame(REP, b"\x30\x02\x00\x0A\0\0\0\0\x02\0\x02\0no"));
-    assert_eq!(answer(&mut ours, &reply, 7), Reply::Rejected { private: b"no" });
+    assert_eq!(feed_reply(&mut ours, &reply, 7), Reply::Rejected { private: b"no" });
 }
 
 #[test]
@@ -143,7 +146,7 @@ fn a_refusal_without_the_header_or_the_enhanced_data_is_one_too() {
         (b"\x30\x02\x00\x08\0\0\0\0\x02\0\x02\0", b""),
     ] {
         let (mut ours, _) = initiator(OFFER, b"");
-        assert_eq!(answer(&mut ours, &frame(REP, tail), 100), Reply::Rejected { private });
+        assert_eq!(feed_reply(&mut ours, &frame(REP, tail), 100), Reply::Rejected { private });
     }
 }
 
@@ -151,7 +154,7 @@ fn a_refusal_without_the_header_or_the_enhanced_data_is_one_too() {
 fn replies_of_siw() {
     let accepted = |tail: &[u8]| {
         let (mut ours, _) = initiator(OFFER, b"");
-        match answer(&mut ours, &frame(REP, tail), 100) {
+        match feed_reply(&mut ours, &frame(REP, tail), 100) {
             Reply::Accepted { terms, .. } => terms,
             other => panic!("{other:?}"),
         }
@@ -160,14 +163,14 @@ fn replies_of_siw() {
     let plain =
         Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, extended: false, rtr: Rtr::None };
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x01\x00\x01"), plain);
-    // To our A + C.
+    // The reply to a request with A + C.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
-    // CRC switched on unasked.
+    // The reply switches CRC on although nobody asked for it.
     assert_eq!(accepted(b"\x50\x02\x00\x04\x00\x01\x00\x01"), Terms { crc: true, ..plain });
-    // More READs than offered, and a depth that is not negotiated.
+    // The reply names more READs than offered, or a depth that is not negotiated.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x05\x00\x05"), Terms { ird: 5, ord: 5, ..plain });
     assert_eq!(accepted(b"\x10\x02\x00\x04\x3F\xFF\x3F\xFF"), Terms { ird: 4, ord: 8, ..plain });
-    // What it does not know of our request it reflects: that is no consent.
+    // siw copies unknown bits of the request, which is no consent.
     assert_eq!(accepted(b"\x1C\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
     assert_eq!(Gate::initiator(&plain, at(0)), Gate::Delay(at(10)));
 }
@@ -183,19 +186,19 @@ fn replies_that_fail() {
         b"\x10\x02\xFF\xFF\x00\x01\x00\x01", // far too long
     ] {
         let (mut ours, _) = initiator(OFFER, b"");
-        assert_eq!(answer(&mut ours, &frame(REP, tail), 24), Reply::Failed, "{tail:x?}");
+        assert_eq!(feed_reply(&mut ours, &frame(REP, tail), 24), Reply::Failed, "{tail:x?}");
     }
     let (mut ours, _) = initiator(OFFER, b"");
     assert_eq!(ours.feed(b"HTTP"), Some(Reply::Failed), "refused before the frame is complete");
     let (mut ours, sent) = initiator(OFFER, b"");
-    assert_eq!(answer(&mut ours, &sent, 20), Reply::Failed, "our own role");
+    assert_eq!(feed_reply(&mut ours, &sent, 20), Reply::Failed, "our own role");
 }
 
 #[test]
 fn requests_of_siw() {
-    // dapltest.
+    // The request of dapltest.
     let dapltest = frame(REQ, b"\x10\x02\x00\x22\x00\x04\x00\x04DAPL and RDMA rule! Test 4321.");
-    let Call::Request(request) = call(&dapltest, 5) else { panic!("refused") };
+    let Call::Request(request) = feed_request(&dapltest, 5) else { panic!("refused") };
     assert_eq!(request.private(), b"DAPL and RDMA rule! Test 4321.");
     let (reply, terms) = request.accept(Offer { ird: 1, ord: 1, ..OFFER }, b"").expect("fits");
     assert_eq!(reply, frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"));
@@ -209,17 +212,17 @@ fn requests_of_siw() {
 #[test]
 fn models_of_other_initiators() {
     let terms = |tail: &[u8]| request(&frame(REQ, tail)).accept(OFFER, b"").expect("fits");
-    // A + D: a READ, answered as asked.
+    // A + D: the reply names a READ, as asked.
     let (reply, read) = terms(b"\x10\x02\x00\x04\x80\x01\x40\x01");
     assert_eq!((&reply[20..], read.rtr), (&b"\x80\x01\x40\x01"[..], Rtr::Read));
-    // A + C: a WRITE, likewise.
+    // A + C: the reply names a WRITE, as asked.
     let (reply, write) = terms(b"\x10\x02\x00\x04\x80\x01\x80\x01");
     assert_eq!((&reply[20..], write.rtr), (&b"\x80\x01\x80\x01"[..], Rtr::Write));
-    // A + C + D: the WRITE, which needs no answer.
+    // A + C + D: the reply chooses the WRITE, which needs no answer.
     assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\xC0\x01").1.rtr, Rtr::Write);
     // A alone.
     assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\x00\x01").1.rtr, Rtr::Write);
-    // Revision 1 is answered in kind.
+    // Revision 1 gets a reply of revision 1.
     let (reply, old) = terms(b"\x00\x01\x00\x00");
     assert_eq!(reply, frame(REP, b"\x00\x01\x00\x00"));
     assert_eq!(
@@ -231,20 +234,24 @@ fn models_of_other_initiators() {
 #[test]
 fn requests_that_cannot_be_served() {
     let refusal = Call::Refuse(frame(REP, b"\x30\x02\x00\x04\0\0\0\0"));
-    assert_eq!(call(&frame(REQ, b"\x90\x02\x00\x04\x00\x01\x00\x01"), 9), refusal, "markers");
     assert_eq!(
-        call(&frame(REQ, b"\x10\x02\x00\x04\xC0\x01\x00\x01"), 9),
+        feed_request(&frame(REQ, b"\x90\x02\x00\x04\x00\x01\x00\x01"), 9),
+        refusal,
+        "markers"
+    );
+    assert_eq!(
+        feed_request(&frame(REQ, b"\x10\x02\x00\x04\xC0\x01\x00\x01"), 9),
         refusal,
         "an RTR by SEND only"
     );
-    assert_eq!(call(b"GET / HTTP/1.1\r\n\r\n..", 4), Call::Stranger);
+    assert_eq!(feed_request(b"GET / HTTP/1.1\r\n\r\n..", 4), Call::Stranger);
     assert_eq!(
-        call(&frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"), 4),
+        feed_request(&frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"), 4),
         Call::Stranger,
         "a reply"
     );
     assert_eq!(
-        call(&frame(REQ, b"\x10\x02\x02\x01"), 20),
+        feed_request(&frame(REQ, b"\x10\x02\x02\x01"), 20),
         Call::Stranger,
         "513 octets of private data"
     );
@@ -275,7 +282,7 @@ fn a_gate_opens_by_frame_or_time() {
 }
 
 #[test]
-fn a_silent_peer_is_nudged_and_then_let_alone() {
+fn a_silent_peer_gets_a_limited_number_of_probes() {
     let mut gate = Gate::Delay(at(10));
     assert_eq!(gate.expire(at(10)), Ok(false));
     let mut nudges = Vec::new();
@@ -287,7 +294,7 @@ fn a_silent_peer_is_nudged_and_then_let_alone() {
     }
     assert_eq!(nudges, [30, 70, 150, 310, 630, 1270].map(at));
 
-    let mut gate = Gate::Nudge(at(30), 0);
+    let mut gate = Gate::Probe(at(30), 0);
     assert!(!gate.frame_arrived(), "it was open");
     assert_eq!(gate, Gate::Open, "a peer that speaks has seen what came");
 }

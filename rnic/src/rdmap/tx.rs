@@ -1,8 +1,9 @@
-//! From work requests to frames.
+//! Sending: from work requests to frames.
 //!
-//! A frame is built each time it is given to TCP, from the work request and a position; what TCP does not accept is built
-//! again. So a stream needs no buffer of its own. The exception is a frame under a CRC that is half sent: the memory it was
-//! built from may have changed, so its rest is kept.
+//! A frame is built each time it is given to TCP, from the work request and a position. What TCP
+//! does not accept is built again, so a stream needs no buffer of its own. The exception is a frame
+//! under a CRC that is partly sent: the memory that it was built from may have changed, so its rest
+//! is kept.
 
 use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, fpdu_len};
 use wire::iwarp::{
@@ -12,75 +13,75 @@ use wire::iwarp::{
 
 use super::answer::{Answer, request_header, response_header};
 use super::frame::{Framing, Inline, Local, Source};
-use super::message::Cut;
+use super::message::MessageLayout;
 use super::stream::{Failure, Reads, Stream};
-use super::vec::{Turn, TxVec};
+use super::vec::{GatherId, TxVec};
 use crate::key::KeyError;
 use crate::qp;
 use crate::wr::{WcOp, WcStatus};
 
-/// Answers to the peer's requests in a row while requests of ours wait.
+/// How many answers to the peer's requests are sent in a row while own requests wait.
 const ANSWER_BURST: u8 = 4;
 
 /// The sending side of a stream.
 pub(super) struct Tx {
     mulpdu: usize,
-    /// Position in the send queue of the next request to be started, or of the one that is half sent.
+    /// The position in the send queue of the next request to be started, or of the one that is
+    /// partly sent.
     next: usize,
     /// The message of which TCP has accepted `pos` octets, but not all.
-    half: Option<Kind>,
+    partial: Option<Kind>,
     pos: u64,
-    /// Of the request at `next` the write has been sent; its immediate data are next.
+    /// The write of the request at `next` has been sent; its immediate data are next.
     written: bool,
     send_msn: u32,
-    /// Answers since the last request of ours.
+    /// The number of answers since the latest own request.
     answered: u8,
-    /// RTR frames to be sent.
+    /// The number of RTR frames to be sent.
     pub(super) rtr: u32,
-    /// With CRC: the rest of a frame that is half sent. `pos` is behind it.
+    /// With CRC: the rest of a frame that is partly sent. `pos` is behind it.
     rest: Vec<u8>,
     /// [`StreamCfg::segment`](super::stream::StreamCfg::segment).
     segment: usize,
-    /// Octets that TCP has accepted since a segment had to begin.
+    /// The number of octets that TCP has accepted since a segment had to start.
     record: usize,
-    /// What is gathered now. A flush ends it.
-    turn: Turn,
+    /// The current gathering. A flush ends it.
+    gather_id: GatherId,
 }
 
-/// What a message is made from.
+/// The source of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The RTR frame.
     Rtr,
-    /// The first (or a later one, while gathering) of [`Stream::answers`].
+    /// The first one of [`Stream::answers`], or a later one while gathering.
     Answer,
-    /// The request at [`Tx::next`] (or later).
+    /// The request at [`Tx::next`], or a later one while gathering. The same holds for all kinds
+    /// below.
     Send,
-    /// The same.
     Write,
-    /// The same: the first of its two messages.
+    /// The first of the two messages of a write with immediate data.
     WriteFirst,
-    /// The same: the second.
+    /// The second of these messages.
     Immediate,
-    /// The same.
     Read,
-    /// The same.
     Atomic,
-    /// The same; nothing is sent for it.
+    /// A bind, for which nothing is sent.
     Bind,
 }
 
-/// What a [`TxVec`] holds of one message: the octets from `from` to `to` of it.
+/// The octets of one message that a [`TxVec`] holds, from `from` to `to`.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
-    /// `None`: [`Tx::rest`].
-    message: Option<(Kind, Cut)>,
+    /// `None` for the octets of [`Tx::rest`].
+    message: Option<(Kind, MessageLayout)>,
     pub(super) from: u64,
     pub(super) to: u64,
 }
 
-/// Where gathering is: as [`Tx`] and [`Reads`] will be when all that is gathered has been accepted.
-struct Ahead {
+/// The state of gathering: what [`Tx`] and [`Reads`] will be when everything that is gathered has
+/// been accepted.
+struct GatherState {
     request: usize,
     written: bool,
     answer: usize,
@@ -91,17 +92,17 @@ struct Ahead {
     reads: u32,
 }
 
-/// How far a message went into a [`TxVec`].
+/// How much of a message was added to a [`TxVec`].
 struct Framed {
-    cut: Cut,
+    layout: MessageLayout,
     to: u64,
     result: Result<(), KeyError>,
 }
 
-impl Ahead {
-    /// Moves on behind a message.
+impl GatherState {
+    /// Moves past a message.
     #[inline]
-    fn step(&mut self, kind: Kind) {
+    fn advance(&mut self, kind: Kind) {
         match kind {
             Kind::Rtr => {
                 self.rtr -= 1;
@@ -134,7 +135,7 @@ impl Tx {
         Tx {
             mulpdu,
             next,
-            half: None,
+            partial: None,
             pos: 0,
             written: false,
             send_msn: 1,
@@ -143,36 +144,36 @@ impl Tx {
             rest: Vec::new(),
             segment,
             record: 0,
-            turn: Turn::first(),
+            gather_id: GatherId::first(),
         }
     }
 
-    /// Keeps the rest of a frame that is half sent: `len` octets, `skip` octets from the start of a vector.
-    /// With CRC all of it is in the stage.
+    /// Keeps the rest of a frame that is partly sent: `len` octets, from the `skip`th octet of a
+    /// vector on. With CRC all of them are in the stage.
     #[cold]
-    fn keep(&mut self, tx: &TxVec, skip: usize, len: usize) {
+    fn keep_rest(&mut self, tx: &TxVec, skip: usize, len: usize) {
         tx.copy_staged_to(&mut self.rest, skip, len);
     }
 
-    /// Forgets what is half sent.
+    /// Discards what is partly sent.
     pub(super) fn abandon(&mut self) {
-        self.turn.end();
-        (self.half, self.pos, self.rtr, self.rest) = (None, 0, 0, Vec::new());
+        self.gather_id.renew();
+        (self.partial, self.pos, self.rtr, self.rest) = (None, 0, 0, Vec::new());
     }
 }
 
 impl Stream {
-    pub(super) fn is_half_sent(&self) -> bool {
-        self.tx.half.is_some() || !self.tx.rest.is_empty()
+    pub(super) fn is_partly_sent(&self) -> bool {
+        self.tx.partial.is_some() || !self.tx.rest.is_empty()
     }
 
-    /// Whether a message can be started.
+    /// Returns whether a message can be started.
     pub(super) fn has_ready(&self) -> bool {
-        self.choose(&self.ahead()).is_some()
+        self.next_message(&self.gather_state()).is_some()
     }
 
-    fn ahead(&self) -> Ahead {
-        Ahead {
+    fn gather_state(&self) -> GatherState {
+        GatherState {
             request: self.tx.next,
             written: self.tx.written,
             answer: 0,
@@ -184,28 +185,29 @@ impl Stream {
         }
     }
 
-    /// What to send next, if anything may be sent.
+    /// Returns what to send next, or `None` if nothing may be sent.
     #[inline]
-    fn choose(&self, ahead: &Ahead) -> Option<Kind> {
-        if ahead.rtr > 0 {
+    fn next_message(&self, state: &GatherState) -> Option<Kind> {
+        if state.rtr > 0 {
             return Some(Kind::Rtr);
         }
-        if ahead.written {
+        if state.written {
             return Some(Kind::Immediate);
         }
-        let answer = self.answers.ready(ahead.answer).map(|_| Kind::Answer);
-        if answer.is_some() && ahead.answered < ANSWER_BURST {
+        let answer = self.answers.ready(state.answer).map(|_| Kind::Answer);
+        if answer.is_some() && state.answered < ANSWER_BURST {
             return answer;
         }
-        let Some((wqe, _)) = self.work.request(ahead.request) else { return answer };
-        // A fenced request waits for all own reads and atomic operations, one of these for one of ORD to come back.
-        if wqe.flags & qp::FENCE != 0 && ahead.reads > 0 {
+        let Some((wqe, _)) = self.work.request(state.request) else { return answer };
+        // A fenced request waits until all own reads and atomic operations have completed. One of
+        // these waits until fewer than ORD are outstanding.
+        if wqe.flags & qp::FENCE != 0 && state.reads > 0 {
             return answer;
         }
         match wqe.op {
-            WcOp::Bind if ahead.reads > 0 => answer,
+            WcOp::Bind if state.reads > 0 => answer,
             WcOp::Bind => Some(Kind::Bind),
-            op if op.awaits_response() && ahead.reads >= self.ord => answer,
+            op if op.awaits_response() && state.reads >= self.ord => answer,
             WcOp::Read => Some(Kind::Read),
             WcOp::FetchAdd | WcOp::CompareSwap => Some(Kind::Atomic),
             WcOp::Write => Some(Kind::Write),
@@ -216,9 +218,9 @@ impl Stream {
 
     /// Fills `tx` with frames that are ready.
     pub(super) fn gather(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
-        self.tx.turn.end();
-        tx.begin(self.tx.turn, self.tx.segment, self.tx.record);
-        self.alive()?;
+        self.tx.gather_id.renew();
+        tx.begin(self.tx.gather_id, self.tx.segment, self.tx.record);
+        self.check_failure()?;
         if self.hold {
             return Ok(());
         }
@@ -228,92 +230,96 @@ impl Stream {
             tx.push_staged(len);
             tx.parts.push(Part { message: None, from: 0, to: len as u64 });
         }
-        let mut ahead = self.ahead();
-        let (mut half, mut pos) = (self.tx.half, self.tx.pos);
+        let mut state = self.gather_state();
+        let (mut partial, mut pos) = (self.tx.partial, self.tx.pos);
         while tx.bytes() < TxVec::MAX_BYTES {
-            let Some(kind) = half.take().or_else(|| self.choose(&ahead)) else { break };
+            let Some(kind) = partial.take().or_else(|| self.next_message(&state)) else { break };
             if kind == Kind::Bind {
-                // Not before what is gathered has been accepted: then it is met again.
+                // The bind waits until everything that is gathered has been accepted; then it is
+                // found here again.
                 if tx.bytes() > 0 {
                     break;
                 }
                 self.bind()?;
-                ahead = self.ahead();
+                state = self.gather_state();
                 continue;
             }
-            let Some(Framed { cut, to, result }) = self.frame(tx, kind, &ahead, pos, false) else {
+            let Some(Framed { layout, to, result }) = self.frame(tx, kind, &state, pos, false)
+            else {
                 break;
             };
             if to > pos {
-                tx.parts.push(Part { message: Some((kind, cut)), from: pos, to });
+                tx.parts.push(Part { message: Some((kind, layout)), from: pos, to });
             }
             if let Err(error) = result {
-                // What is before it is sent first; then the error is met again.
+                // The octets before it are sent first; then the error is found here again.
                 if tx.bytes() == 0 {
                     return Err(self.gather_failed(kind, error));
                 }
                 break;
             }
-            if to < cut.total() {
+            if to < layout.total() {
                 break;
             }
             pos = 0;
-            ahead.step(kind);
+            state.advance(kind);
         }
         Ok(())
     }
 
-    /// Frames a message from position `pos` on, or only the frame that this is in.
+    /// Frames a message from position `pos` on, or only the frame that contains this position if
+    /// `one`.
     #[inline]
     fn frame(
         &self,
         tx: &mut TxVec,
         kind: Kind,
-        ahead: &Ahead,
+        state: &GatherState,
         pos: u64,
         one: bool,
     ) -> Option<Framed> {
         let (crc, mulpdu, keys, by) =
             (self.crc, self.tx.mulpdu, self.work.keys(), self.work.scope());
-        let until = |cut: Cut| if one { cut.frame_end(pos) } else { cut.total() };
-        let request = || self.work.request(ahead.request);
-        let (cut, (to, result)) = match kind {
+        let until =
+            |layout: MessageLayout| if one { layout.frame_end(pos) } else { layout.total() };
+        let request = || self.work.request(state.request);
+        let (layout, (to, result)) = match kind {
             Kind::Send => {
                 let (wqe, segments) = request()?;
                 let invalidates = wqe.flags & qp::INVALIDATE != 0;
                 let opcode = UntaggedOpcode::send(wqe.flags & qp::SOLICITED != 0, invalidates);
                 let invalidate = if invalidates { wqe.remote.key } else { 0 };
-                let cut = Cut::untagged(mulpdu, wqe.len as usize);
+                let layout = MessageLayout::untagged(mulpdu, wqe.len as usize);
                 let header = |last, offset: usize| {
-                    let (qn, msn, mo) = (Queue::Send.number(), ahead.send_msn, offset as u32);
+                    let (qn, msn, mo) = (Queue::Send.number(), state.send_msn, offset as u32);
                     Header::Untagged { last, opcode, invalidate, qn, msn, mo }
                 };
                 let payload = Local { keys, by, segments };
-                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
+                (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
             }
             Kind::Write | Kind::WriteFirst => {
                 let (wqe, segments) = request()?;
-                let cut = Cut::tagged(mulpdu, wqe.len as usize);
+                let layout = MessageLayout::tagged(mulpdu, wqe.len as usize);
                 let header = tagged(TaggedOpcode::Write, wqe.remote.key, wqe.remote.addr);
                 let payload = Local { keys, by, segments };
-                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
+                (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
             }
             Kind::Immediate => {
                 let (wqe, _) = request()?;
                 let mut payload = Inline([0; Immediate::SIZE]);
                 Immediate(wqe.operands[0] as u32).emit(&mut payload.0);
-                let cut = Cut::untagged(mulpdu, Immediate::SIZE);
+                let layout = MessageLayout::untagged(mulpdu, Immediate::SIZE);
                 let opcode = UntaggedOpcode::immediate(wqe.flags & qp::SOLICITED != 0);
-                let (qn, msn) = (Queue::Send.number(), ahead.send_msn);
+                let (qn, msn) = (Queue::Send.number(), state.send_msn);
                 let header =
                     |last, _| Header::Untagged { last, opcode, invalidate: 0, qn, msn, mo: 0 };
-                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
+                (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
             }
             Kind::Atomic => {
                 let (wqe, _) = request()?;
                 let [first, second] = wqe.operands;
                 let request = AtomicRequest {
-                    id: ahead.read_msn,
+                    id: state.read_msn,
                     stag: wqe.remote.key,
                     to: wqe.remote.addr,
                     op: match wqe.op {
@@ -323,58 +329,62 @@ impl Stream {
                 };
                 let mut payload = Inline([0; AtomicRequest::SIZE]);
                 request.emit(&mut payload.0);
-                let cut = Cut::untagged(mulpdu, AtomicRequest::SIZE);
-                let header = |_, _| request_header(UntaggedOpcode::AtomicRequest, ahead.read_msn);
-                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
+                let layout = MessageLayout::untagged(mulpdu, AtomicRequest::SIZE);
+                let header = |_, _| request_header(UntaggedOpcode::AtomicRequest, state.read_msn);
+                (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
             }
             Kind::Read => {
                 let (wqe, _) = request()?;
                 let request = ReadRequest {
                     sink_stag: self.reads.sink_stag,
-                    sink_to: Reads::sink_to(ahead.read_msn),
+                    sink_to: Reads::sink_to(state.read_msn),
                     len: wqe.len,
                     source_stag: wqe.remote.key,
                     source_to: wqe.remote.addr,
                 };
                 let mut payload = Inline([0; ReadRequest::SIZE]);
                 request.emit(&mut payload.0);
-                let cut = Cut::untagged(mulpdu, ReadRequest::SIZE);
-                let header = |_, _| request_header(UntaggedOpcode::ReadRequest, ahead.read_msn);
-                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
+                let layout = MessageLayout::untagged(mulpdu, ReadRequest::SIZE);
+                let header = |_, _| request_header(UntaggedOpcode::ReadRequest, state.read_msn);
+                (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
             }
-            Kind::Answer => match *self.answers.ready(ahead.answer)? {
+            Kind::Answer => match *self.answers.ready(state.answer)? {
                 Answer::Read { request, .. } => {
-                    let cut = Cut::tagged(mulpdu, request.len as usize);
+                    let layout = MessageLayout::tagged(mulpdu, request.len as usize);
                     let header =
                         tagged(TaggedOpcode::ReadResponse, request.sink_stag, request.sink_to);
                     let payload = Source { keys, by, request };
-                    (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
+                    (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
                 }
                 Answer::Performed { response, response_msn } => {
                     let mut payload = Inline([0; AtomicResponse::SIZE]);
                     response.emit(&mut payload.0);
-                    let cut = Cut::untagged(mulpdu, AtomicResponse::SIZE);
+                    let layout = MessageLayout::untagged(mulpdu, AtomicResponse::SIZE);
                     let header = |_, _| response_header(response_msn);
-                    (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
+                    (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
                 }
-                // Met in its turn, as with a read that fails; the cause is known already.
-                Answer::Refused { .. } => (Cut::untagged(mulpdu, 0), (pos, Err(KeyError::Access))),
+                // The error is reported in turn, as for a read that fails; the cause is known
+                // already.
+                Answer::Refused { .. } => {
+                    (MessageLayout::untagged(mulpdu, 0), (pos, Err(KeyError::Access)))
+                }
                 Answer::Atomic { .. } => return None,
             },
-            // There is nothing of it to be sent.
+            // Nothing is sent for a bind.
             Kind::Bind => return None,
             Kind::Rtr => {
-                // RFC 6581, section 9.1: any STag and offset will do in a zero-length write; siw uses these.
-                let cut = Cut::tagged(mulpdu, 0);
+                // RFC 6581, section 9.1: a zero-length write may name any STag and offset; siw uses
+                // these.
+                let layout = MessageLayout::tagged(mulpdu, 0);
                 let header = tagged(TaggedOpcode::Write, 1, 0);
                 let payload = Local { keys, by, segments: &[] };
-                (cut, Framing { cut, header, payload, crc }.put(tx, pos, until(cut)))
+                (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
             }
         };
-        Some(Framed { cut, to, result })
+        Some(Framed { layout, to, result })
     }
 
-    /// Binds a window, at the head of the send queue: all earlier requests are done.
+    /// Binds a window at the head of the send queue, when all earlier requests have completed.
     fn bind(&mut self) -> Result<(), Failure> {
         let bound = match self.work.request(self.tx.next) {
             Some((wqe, _)) => self.work.keys().bind(wqe.remote.key),
@@ -392,7 +402,7 @@ impl Stream {
         Ok(())
     }
 
-    /// A message's memory may not be read (any more).
+    /// Handles a message whose memory may not be read (any more).
     #[cold]
     fn gather_failed(&mut self, kind: Kind, error: KeyError) -> Failure {
         let refusal = if kind == Kind::Answer { self.answers.refusal(error) } else { None };
@@ -403,25 +413,26 @@ impl Stream {
         self.fail(terminate)
     }
 
-    /// The kernel has found that memory which a vector names is not there any more, and has taken nothing.
+    /// Handles a vector that names memory which is no longer mapped. The kernel has accepted
+    /// nothing of it.
     #[cold]
     pub(super) fn faulted(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
-        self.alive()?;
+        self.check_failure()?;
         if tx.keep_first() {
             return Ok(());
         }
         // The requests of any other vector may have left the queue.
-        let first = tx.parts.first().filter(|_| tx.is_of(self.tx.turn));
+        let first = tx.parts.first().filter(|_| tx.was_filled_by(self.tx.gather_id));
         Err(match first.and_then(|part| part.message) {
             Some((kind, _)) => self.gather_failed(kind, KeyError::Invalid),
             None => self.fail(Terminate::new(Cause::RDMAP_CATASTROPHIC)),
         })
     }
 
-    /// TCP has accepted the first `n` octets of a vector.
+    /// Handles the first `n` octets of a vector, which TCP has accepted.
     pub(super) fn accepted(&mut self, tx: &mut TxVec, n: usize) {
         // The requests of any other vector may have left the queue.
-        if !tx.is_of(self.tx.turn) {
+        if !tx.was_filled_by(self.tx.gather_id) {
             return;
         }
         let n = n.min(tx.bytes());
@@ -431,7 +442,7 @@ impl Stream {
         for part in &tx.parts {
             let took = left.min(part.to - part.from);
             left -= took;
-            let Some((kind, cut)) = part.message else {
+            let Some((kind, layout)) = part.message else {
                 self.tx.rest.drain(..took as usize);
                 if !self.tx.rest.is_empty() {
                     break;
@@ -439,16 +450,16 @@ impl Stream {
                 continue;
             };
             let mut pos = part.from + took;
-            if self.crc && pos > 0 && pos < part.to && cut.frame(pos).start != pos {
-                let end = cut.frame_end(pos);
-                self.tx.keep(tx, n, (end - pos) as usize);
+            if self.crc && pos > 0 && pos < part.to && layout.frame(pos).start != pos {
+                let end = layout.frame_end(pos);
+                self.tx.keep_rest(tx, n, (end - pos) as usize);
                 pos = end;
             }
-            if pos == cut.total() {
+            if pos == layout.total() {
                 self.finish(kind);
-                (self.tx.half, self.tx.pos) = (None, 0);
+                (self.tx.partial, self.tx.pos) = (None, 0);
             } else if pos > 0 {
-                (self.tx.half, self.tx.pos) = (Some(kind), pos);
+                (self.tx.partial, self.tx.pos) = (Some(kind), pos);
             }
             if left == 0 {
                 break;
@@ -457,7 +468,7 @@ impl Stream {
         tx.parts.clear();
     }
 
-    /// A message has been accepted whole.
+    /// Handles a message that TCP has accepted completely.
     #[inline]
     fn finish(&mut self, kind: Kind) {
         self.stats.tx_messages += 1;
@@ -467,7 +478,7 @@ impl Stream {
                 return;
             }
             Kind::Answer => {
-                self.answers.done(self.work.keys(), self.work.scope());
+                self.answers.remove_oldest(self.work.keys(), self.work.scope());
                 self.tx.answered = self.tx.answered.saturating_add(1);
                 return;
             }
@@ -493,19 +504,21 @@ impl Stream {
         self.tx.answered = 0;
     }
 
-    /// The octets that end this direction after a [`Failure`] not by the peer: the rest of an FPDU that is half sent, and
-    /// the TERMINATE message. Best effort. Once, and before [`flush`](Self::flush); empty when there is none.
+    /// Returns the octets that end this direction after a [`Failure`] of this side: the rest of an
+    /// FPDU that is partly sent, and the TERMINATE message. This works as well as possible. It is
+    /// called once and before [`flush`](Self::flush); the result is empty if there is no message.
     pub fn terminate(&mut self) -> Vec<u8> {
-        let Some(terminate) = self.last_words.take() else { return Vec::new() };
+        let Some(terminate) = self.pending_terminate.take() else { return Vec::new() };
         let mut out = std::mem::take(&mut self.tx.rest);
-        if let Some(kind) = self.tx.half {
+        if let Some(kind) = self.tx.partial {
             let pos = self.tx.pos;
             let mut tx = TxVec::new();
-            match self.frame(&mut tx, kind, &self.ahead(), pos, true) {
-                Some(framed) if framed.cut.frame(pos).start == pos => {}
-                // SAFETY: its keys have just been checked, and under the engine lock no region goes.
+            match self.frame(&mut tx, kind, &self.gather_state(), pos, true) {
+                Some(framed) if framed.layout.frame(pos).start == pos => {}
+                // SAFETY: the keys have just been checked, and no region is deregistered under the
+                // engine lock.
                 Some(Framed { result: Ok(()), .. }) if unsafe { tx.copy_to(&mut out) } => {}
-                // The peer sees that the stream ends in the middle of a frame.
+                // The peer then sees that the stream ends in the middle of a frame.
                 _ => return Vec::new(),
             }
         }
@@ -534,7 +547,7 @@ impl Stream {
     }
 }
 
-/// The headers of a tagged message.
+/// Creates the headers of a tagged message.
 #[inline]
 fn tagged(opcode: TaggedOpcode, stag: u32, base: u64) -> impl Fn(bool, usize) -> Header {
     // `wrapping_add`: the peer checks for a wrap.

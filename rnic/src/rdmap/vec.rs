@@ -1,4 +1,5 @@
-//! What one system call moves: buffers of an engine, shared by all its streams, which keep nothing in them between calls.
+//! The buffers of one system call. An engine has one set of them for all its streams, which keep
+//! nothing in them between calls.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -10,9 +11,10 @@ use wire::iwarp::mpa::fpdu;
 use super::tx::Part;
 use crate::memory::try_copy;
 
-/// Elements of one scatter or gather call at most (Linux' UIO_MAXIOV is 1024).
+/// The maximum number of elements of one scatter or gather call: UIO_MAXIOV of Linux.
 const MAX_IOV: usize = 1024;
-/// Elements that name registered memory in one scatter read at most; what is beyond comes with the next.
+/// The maximum number of elements that name registered memory in one scatter read. The rest follows
+/// with the next read.
 const MAX_DIRECT: usize = 16;
 
 /// The frames of one gather write.
@@ -22,24 +24,25 @@ pub struct TxVec {
     iov: Vec<iovec>,
     bytes: usize,
     pub(super) parts: Vec<Part>,
-    /// Who has gathered these.
-    turn: Turn,
-    /// Octets of a TCP segment that is to hold trailers whole; 0: none is.
+    /// The gathering that has filled this.
+    gather_id: GatherId,
+    /// The size of the TCP segments that are to contain trailers whole; 0 if there is no such
+    /// requirement.
     segment: usize,
-    /// Octets before these since a segment began.
+    /// The number of octets between the start of a segment and these.
     record: usize,
 }
 
-// SAFETY: the addresses in `iov` are for the one who holds the engine lock, whatever thread that is.
+// SAFETY: only the holder of the engine lock uses the addresses in `iov`, whatever thread that is.
 unsafe impl Send for TxVec {}
 
 impl TxVec {
-    /// Octets gathered for one call, more or less: a frame that has begun is not cut.
+    /// About how many octets are gathered for one call: a frame that was started is completed.
     pub(super) const MAX_BYTES: usize = 1 << 20;
-    /// Headers, trailers and what is copied: room for the longest FPDU and much more.
+    /// Room for headers, trailers and copied payload: for the longest FPDU and much more.
     const STAGE: usize = 2 * fpdu::fpdu_len(fpdu::MAX_ULPDU);
 
-    /// Empty, with its memory: some 150 KiB.
+    /// Creates an empty vector, with some 150 KiB of memory.
     pub fn new() -> Self {
         TxVec {
             stage: Stage::new(Self::STAGE),
@@ -47,46 +50,46 @@ impl TxVec {
             iov: Vec::with_capacity(MAX_IOV),
             bytes: 0,
             parts: Vec::with_capacity(256),
-            turn: Turn::default(),
+            gather_id: GatherId::default(),
             segment: 0,
             record: 0,
         }
     }
 
-    /// What to send, in order. Valid until the next call of the stream that filled it, under the same hold of the engine
-    /// lock. One element: `send` will do.
+    /// What to send, in order. It is valid until the next call of the stream that has filled it,
+    /// under the same hold of the engine lock. With a single element, `send` suffices.
     pub fn iov(&self) -> &[iovec] {
         &self.iov
     }
 
-    /// Octets in all.
+    /// The total number of octets.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What comes after all of this is to begin a TCP segment (`MSG_EOR`).
+    /// Whether the octets that follow these are to start a TCP segment (`MSG_EOR`).
     #[inline]
     pub fn ends_record(&self) -> bool {
         self.segment > 0
     }
 
-    /// Begins anew, `record` octets after the beginning of a segment.
-    pub(super) fn begin(&mut self, turn: Turn, segment: usize, record: usize) {
-        self.turn = turn;
+    /// Empties the vector for a new gathering, `record` octets after the start of a segment.
+    pub(super) fn begin(&mut self, gather_id: GatherId, segment: usize, record: usize) {
+        self.gather_id = gather_id;
         (self.used, self.bytes) = (0, 0);
         self.iov.clear();
         self.parts.clear();
         (self.segment, self.record) = (segment, record);
     }
 
-    /// Whether this turn has filled it.
+    /// Returns whether this gathering has filled the vector.
     #[inline]
-    pub(super) fn is_of(&self, turn: Turn) -> bool {
-        self.turn == turn
+    pub(super) fn was_filled_by(&self, gather_id: GatherId) -> bool {
+        self.gather_id == gather_id
     }
 
-    /// Whether the trailer that `len` more octets end with would lie across two segments. Never of the first frame: nothing
-    /// is gained by waiting.
+    /// Returns whether the trailer at the end of `len` more octets would lie across two segments.
+    /// This is always false for the first frame, which would gain nothing by waiting.
     #[inline]
     pub(super) fn splits(&self, len: usize, trailer: usize) -> bool {
         self.segment > 0
@@ -94,13 +97,15 @@ impl TxVec {
             && (1..trailer).contains(&((self.record + self.bytes + len) % self.segment))
     }
 
-    /// Whether there is room for `staged` more octets of stage and `elements` more of `iov`.
+    /// Returns whether there is room for `staged` more octets of stage and `elements` more
+    /// elements.
     #[inline]
     pub(super) fn has_room(&self, staged: usize, elements: usize) -> bool {
         self.used + staged <= self.stage.len && self.iov.len() + elements <= MAX_IOV
     }
 
-    /// The next octets of the stage, to be filled; [`has_room`](Self::has_room) said yes.
+    /// Returns the next octets of the stage, for the caller to fill. The caller has checked
+    /// [`has_room`](Self::has_room).
     #[inline]
     pub(super) fn staged(&mut self, len: usize) -> &mut [u8] {
         let at = self.used;
@@ -108,7 +113,7 @@ impl TxVec {
         &mut self.stage.bytes()[at..at + len]
     }
 
-    /// Takes back the last `len` octets that were staged, which have not been gathered.
+    /// Takes back the last `len` octets that were staged and not gathered.
     pub(super) fn unstage(&mut self, len: usize) {
         self.used -= len;
     }
@@ -116,7 +121,7 @@ impl TxVec {
     /// Gathers the last `len` octets that were staged.
     #[inline]
     pub(super) fn push_staged(&mut self, len: usize) {
-        // SAFETY: `used` is at most the stage's length, and `len` at most `used`.
+        // SAFETY: `used` is at most the length of the stage, and `len` is at most `used`.
         let from = unsafe { self.stage.start.as_ptr().add(self.used - len) };
         self.bytes += len;
         match self.iov.last_mut() {
@@ -135,23 +140,23 @@ impl TxVec {
         self.iov.push(iovec { iov_base: addr.cast(), iov_len: len });
     }
 
-    /// Where the vector ends now, for [`cut`](Self::cut).
+    /// The current end of the vector, for [`truncate`](Self::truncate).
     #[inline]
-    pub(super) fn mark(&self) -> Mark {
+    pub(super) fn position(&self) -> Position {
         let last_len = self.iov.last().map_or(0, |last| last.iov_len);
-        Mark { used: self.used, elements: self.iov.len(), last_len, bytes: self.bytes }
+        Position { used: self.used, elements: self.iov.len(), last_len, bytes: self.bytes }
     }
 
-    /// Takes back what was added since.
-    pub(super) fn cut(&mut self, mark: Mark) {
-        (self.used, self.bytes) = (mark.used, mark.bytes);
-        self.iov.truncate(mark.elements);
+    /// Removes what was added since `mark`.
+    pub(super) fn truncate(&mut self, position: Position) {
+        (self.used, self.bytes) = (position.used, position.bytes);
+        self.iov.truncate(position.elements);
         if let Some(last) = self.iov.last_mut() {
-            last.iov_len = mark.last_len;
+            last.iov_len = position.last_len;
         }
     }
 
-    /// Keeps the first message alone, if there are others: says whether there were.
+    /// Keeps only the first message, if there are others. Returns whether there were.
     #[cold]
     pub(super) fn keep_first(&mut self) -> bool {
         let [first, _, ..] = self.parts[..] else { return false };
@@ -166,17 +171,17 @@ impl TxVec {
         true
     }
 
-    /// Copies all that was gathered. No reference is made to registered memory, where others may write
-    /// meanwhile. False: some of that memory is not there any more.
+    /// Copies everything that was gathered. It creates no reference to registered memory, where
+    /// others may write meanwhile. Returns false if some of that memory is no longer mapped.
     ///
     /// # Safety
-    /// The registered memory that was gathered still is registered.
+    /// The registered memory that was gathered is still registered.
     #[cold]
     pub(super) unsafe fn copy_to(&self, out: &mut Vec<u8>) -> bool {
         out.reserve(self.bytes);
         self.iov.iter().all(|&iovec { iov_base, iov_len }| {
-            // SAFETY: the element is in the stage or in memory that is registered, as the caller says; there
-            // is room for all.
+            // SAFETY: the element lies in the stage or in memory that is registered, as the caller
+            // guarantees, and `out` has room for all elements.
             unsafe {
                 let there = try_copy(iov_base.cast(), out.as_mut_ptr().add(out.len()), iov_len);
                 out.set_len(out.len() + if there { iov_len } else { 0 });
@@ -185,8 +190,8 @@ impl TxVec {
         })
     }
 
-    /// Copies `len` of the gathered octets, `skip` octets from the start: those of them that are in the
-    /// stage, as all are where nothing is gathered from registered memory.
+    /// Copies `len` of the gathered octets, from the `skip`th one on. They must be in the stage, as
+    /// all octets are if no registered memory was gathered.
     #[cold]
     pub(super) fn copy_staged_to(&self, out: &mut Vec<u8>, mut skip: usize, mut len: usize) {
         for element in &self.iov {
@@ -212,46 +217,46 @@ impl Default for TxVec {
     }
 }
 
-/// Names one gathering of one stream. The default is none's.
+/// Identifies one gathering of one stream. The default belongs to no stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Turn(u64);
+pub(super) struct GatherId(u64);
 
-impl Turn {
-    /// Turns of each stream: as many as it takes in ten days of a million a second.
-    const EACH: u64 = 1 << 40;
+impl GatherId {
+    /// The number of gatherings of each stream: enough for ten days at a million a second.
+    const IDS_PER_STREAM: u64 = 1 << 40;
 
-    /// For a new stream.
+    /// The first ID of a new stream.
     pub(super) fn first() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(Turn::EACH);
-        Turn(NEXT.fetch_add(Self::EACH, Ordering::Relaxed))
+        static NEXT: AtomicU64 = AtomicU64::new(GatherId::IDS_PER_STREAM);
+        GatherId(NEXT.fetch_add(Self::IDS_PER_STREAM, Ordering::Relaxed))
     }
 
-    /// What was gathered until now is not accepted any more.
+    /// Invalidates what was gathered until now.
     #[inline]
-    pub(super) fn end(&mut self) {
+    pub(super) fn renew(&mut self) {
         self.0 = self.0.wrapping_add(1);
     }
 }
 
-/// A length of a [`TxVec`].
+/// An end of a [`TxVec`].
 #[derive(Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct Position {
     used: usize,
     elements: usize,
     last_len: usize,
     bytes: usize,
 }
 
-/// Where the octets of one scatter read go.
+/// The destinations of one scatter read.
 pub struct RxVec {
     stage: Stage,
     iov: Vec<iovec>,
     bytes: usize,
-    /// Of these, octets that go to their place.
+    /// How many of these octets go straight to their destination in registered memory.
     direct: usize,
 }
 
-// SAFETY: as of `TxVec`.
+// SAFETY: only the holder of the engine lock uses the addresses in `iov`, whatever thread that is.
 unsafe impl Send for RxVec {}
 
 impl RxVec {
@@ -259,23 +264,25 @@ impl RxVec {
     /// Room for a trailer, the next header, and little more.
     const SHORT_STAGE: usize = 256;
 
-    /// Empty, with a staging buffer of 64 KiB.
+    /// Creates an empty vector, with a stage of 64 KiB.
     pub fn new() -> Self {
         let iov = Vec::with_capacity(MAX_DIRECT + 1);
         RxVec { stage: Stage::new(Self::STAGE), iov, bytes: 0, direct: 0 }
     }
 
-    /// Where to read to, in order. Valid as [`TxVec::iov`] is. One element: `recv` will do.
+    /// Where to read to, in order. It is valid as long as [`TxVec::iov`]. With a single element,
+    /// `recv` suffices.
     pub fn iov(&self) -> &[iovec] {
         &self.iov
     }
 
-    /// Octets in all: a read that gives fewer has emptied the socket, or met memory that is not there any more.
+    /// The total number of octets. A read of fewer octets has emptied the socket, or met memory
+    /// that is no longer accessible.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Octets of these, the first, that go to their place.
+    /// How many of these octets, from the first one, go straight to their destination.
     #[inline]
     pub(super) fn direct(&self) -> usize {
         self.direct
@@ -286,7 +293,8 @@ impl RxVec {
         (self.bytes, self.direct) = (0, 0);
     }
 
-    /// Adds octets of their place; false: no more elements.
+    /// Adds a destination in registered memory. Returns false if there is no room for another
+    /// element.
     #[inline]
     pub(super) fn push_direct(&mut self, addr: *mut u8, len: usize) -> bool {
         if self.iov.len() == MAX_DIRECT {
@@ -306,7 +314,8 @@ impl RxVec {
         self.bytes += len;
     }
 
-    /// Of `n` octets read, those that went to their place, and those in the stage.
+    /// Splits `n` octets that were read: returns how many went straight to their destination, and
+    /// those in the stage.
     #[inline]
     pub(super) fn split(&mut self, n: usize) -> (usize, &[u8]) {
         let direct = n.min(self.direct);
@@ -321,7 +330,8 @@ impl Default for RxVec {
     }
 }
 
-/// A buffer whose address is given to system calls: raw, so that no reference to it is ever held across one.
+/// A buffer whose address is passed to system calls. It is raw memory, so that no reference to it
+/// exists during a call.
 struct Stage {
     start: NonNull<u8>,
     len: usize,
@@ -330,33 +340,33 @@ struct Stage {
 impl Stage {
     fn new(len: usize) -> Self {
         let layout = Self::layout(len);
-        // SAFETY: both stages have a length that is not zero.
+        // SAFETY: the length of both stages is not zero.
         let start = unsafe { alloc_zeroed(layout) };
         Stage { start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)), len }
     }
 
     const fn layout(len: usize) -> Layout {
-        // SAFETY: the alignment is a power of two, the lengths are far from overflow.
+        // SAFETY: the alignment is a power of two, and the lengths are far from overflow.
         unsafe { Layout::from_size_align_unchecked(len, 64) }
     }
 
     #[inline]
     fn octets(&self) -> &[u8] {
-        // SAFETY: allocated and zeroed in `new`; only who has it borrowed as mutable writes there, or has the
-        // kernel do so.
+        // SAFETY: `new` has allocated and zeroed the memory. It is written only through a mutable
+        // borrow, by its owner or the kernel.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
     #[inline]
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: allocated and zeroed in `new`; borrowed as long as `self`.
+        // SAFETY: `new` has allocated and zeroed the memory; the result borrows `self`.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
+        // SAFETY: `new` has allocated the memory with this layout.
         unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
     }
 }

@@ -1,7 +1,7 @@
 use std::thread;
 
 use super::*;
-use crate::key::Access;
+use crate::Access;
 use crate::wr::Segment;
 
 #[test]

@@ -1,22 +1,23 @@
-//! DREQ and DREP: the end of a connection (IBA volume 1, sections 12.6.10 and 12.6.11).
+//! DREQ and DREP: messages that end a connection (IBA volume 1, sections 12.6.10 and 12.6.11).
 
 use super::octets::{Body, private, put, put_private, put_u24, u24_at, u32_at};
 
-/// The connection shall end.
+/// DREQ: a request to end the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dreq<'a> {
     /// The sender's communication ID.
     pub local_id: u32,
-    /// The receiver's.
+    /// The receiver's communication ID.
     pub remote_id: u32,
-    /// The receiver's queue pair, 24 bits: what does not know it did not come from the peer.
+    /// The receiver's queue pair, 24 bits. A message with another number does not come from the
+    /// peer.
     pub remote_qpn: u32,
     /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
     pub private: &'a [u8],
 }
 
 impl<'a> Dreq<'a> {
-    /// Octets of private data.
+    /// Size of the private data field in octets.
     pub const MAX_PRIVATE: usize = 220;
 
     pub(super) fn parse(body: &'a Body) -> Self {
@@ -36,19 +37,19 @@ impl<'a> Dreq<'a> {
     }
 }
 
-/// It has ended.
+/// DREP: the confirmation that the connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drep<'a> {
     /// The sender's communication ID.
     pub local_id: u32,
-    /// The receiver's.
+    /// The receiver's communication ID.
     pub remote_id: u32,
     /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
     pub private: &'a [u8],
 }
 
 impl<'a> Drep<'a> {
-    /// Octets of private data.
+    /// Size of the private data field in octets.
     pub const MAX_PRIVATE: usize = 224;
 
     pub(super) fn parse(body: &'a Body) -> Self {

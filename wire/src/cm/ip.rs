@@ -1,25 +1,25 @@
-//! What makes an IP connection of a REQ (IBA volume 1, annex A11): the port in the service ID, the addresses in the
-//! private data.
+//! IP connections (IBA volume 1, annex A11): the service ID of a REQ holds the port, its private
+//! data start with the addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a REQ asks for.
+/// The service that a REQ addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ServiceId(pub u64);
 
-/// The RDMA CM's port space of TCP, above a port of 16 bits.
-const TCP: u64 = 0x0106;
+/// The prefix of the RDMA CM's TCP port space. The low 16 bits are the port.
+const TCP_PORT_SPACE: u64 = 0x0106;
 
 impl ServiceId {
-    /// A port in the port space of TCP.
+    /// The service ID of a port in the TCP port space.
     pub const fn tcp(port: u16) -> Self {
-        ServiceId(TCP << 16 | port as u64)
+        ServiceId(TCP_PORT_SPACE << 16 | port as u64)
     }
 
-    /// The port, if it is one in the port space of TCP.
+    /// The port, if the service ID is in the TCP port space.
     pub const fn tcp_port(self) -> Option<u16> {
-        if self.0 >> 16 == TCP { Some(self.0 as u16) } else { None }
+        if self.0 >> 16 == TCP_PORT_SPACE { Some(self.0 as u16) } else { None }
     }
 }
 
@@ -29,22 +29,24 @@ impl fmt::Debug for ServiceId {
     }
 }
 
-/// The first 36 octets of a REQ's private data. The port that is called is in the service ID.
+/// The first 36 octets of a REQ's private data. The destination port is not here but in the service
+/// ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpHeader {
     /// The caller's port.
     pub source_port: u16,
-    /// The caller.
+    /// The caller's address.
     pub source: IpAddr,
-    /// Who is called; of the same family.
+    /// The address that is called, of the same family.
     pub destination: IpAddr,
 }
 
 impl IpHeader {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 36;
 
-    /// Reads the header at the start of private data; what follows it is the consumer's.
+    /// Reads the header at the start of private data. Returns it with the consumer's private data,
+    /// which follow it.
     pub fn parse(private: &[u8]) -> Result<(Self, &[u8]), IpHeaderError> {
         let (header, consumer) =
             private.split_first_chunk::<{ Self::SIZE }>().ok_or(IpHeaderError::Size)?;
@@ -53,7 +55,7 @@ impl IpHeader {
             return Err(IpHeaderError::Version(version));
         }
         let address = |at| match ip_version >> 4 {
-            // IPv4 is at the end of the field.
+            // An IPv4 address occupies the last four octets of the field.
             4 => Ok(IpAddr::from(Ipv4Addr::from_octets(octets_at(header, at + 12)))),
             6 => Ok(IpAddr::from(Ipv6Addr::from_octets(octets_at(header, at)))),
             other => Err(IpHeaderError::IpVersion(other)),
@@ -83,16 +85,16 @@ fn octets_at<const N: usize>(header: &[u8; IpHeader::SIZE], at: usize) -> [u8; N
     octets
 }
 
-/// Private data that do not start with the addresses of an IP connection.
+/// The reason why private data do not start with the header of an IP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IpHeaderError {
-    /// Less than 36 octets.
+    /// Fewer than 36 octets.
     #[error("private data are too short for the RDMA IP CM header")]
     Size,
-    /// Not version 0 of the header.
+    /// The header's version is not 0.
     #[error("RDMA IP CM header of version {0}")]
     Version(u8),
-    /// Neither 4 nor 6.
+    /// The IP version is neither 4 nor 6.
     #[error("RDMA IP CM header with addresses of IP version {0}")]
     IpVersion(u8),
 }

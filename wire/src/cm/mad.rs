@@ -1,31 +1,31 @@
-//! The management datagram (IBA volume 1, section 13.4) that carries each message.
+//! The management datagram, MAD (IBA volume 1, section 13.4), which carries each message.
 
 use super::octets::Body;
 use super::{Drep, Dreq, Mra, Rej, Rep, Req, Rtu};
 
-/// Octets of a MAD, always: what a message does not fill is zero.
+/// Size of every MAD in octets. Octets that a message does not use are zero.
 pub const MAD_SIZE: usize = 256;
 
 const HEADER_SIZE: usize = 24;
 const BASE_VERSION: u8 = 1;
-/// Communication management.
+/// The management class of communication management.
 const CLASS: u8 = 7;
 const CLASS_VERSION: u8 = 2;
-/// Send: the class knows no other method.
+/// The method Send, the only one of this class.
 const METHOD: u8 = 3;
 
 /// A datagram of the class communication management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mad<'a> {
-    /// Chosen by the sender of a REQ or DREQ, repeated by each answer to it.
+    /// The transaction ID. The sender of a REQ or DREQ chooses it; each reply repeats it.
     pub transaction: u64,
-    /// What it says.
+    /// The message.
     pub message: Message<'a>,
 }
 
 /// The messages, by their attribute of the class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // what each says is told where it is defined
+#[allow(missing_docs)] // The type in each variant has the documentation.
 pub enum Message<'a> {
     Req(Req<'a>),
     Mra(Mra<'a>),
@@ -45,7 +45,8 @@ const DREQ: u16 = 0x15;
 const DREP: u16 = 0x16;
 
 impl<'a> Mad<'a> {
-    /// Reads a datagram. Status and attribute modifier say nothing in this class and are passed over.
+    /// Reads a datagram. Status and attribute modifier have no meaning in this class and are
+    /// ignored.
     pub fn parse(octets: &'a [u8]) -> Result<Self, MadError> {
         let mad: &[u8; MAD_SIZE] = octets.try_into().map_err(|_| MadError::Size(octets.len()))?;
         let (header, body) = mad.split_first_chunk::<HEADER_SIZE>().expect("a MAD is longer");
@@ -72,7 +73,7 @@ impl<'a> Mad<'a> {
         Ok(Mad { transaction: u64::from_be_bytes(transaction), message })
     }
 
-    /// The datagram.
+    /// Returns the datagram.
     ///
     /// # Panics
     /// If private data are longer than the `MAX_PRIVATE` of their message.
@@ -110,19 +111,19 @@ impl Message<'_> {
     }
 }
 
-/// The message that an MRA or a REJ answers.
+/// The kind of message that an MRA or a REJ answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// A REQ.
     Req = 0,
     /// A REP.
     Rep = 1,
-    /// Another, or none.
+    /// Another message, or none.
     Other = 2,
 }
 
 impl Answered {
-    /// From the upper two bits of an octet.
+    /// Decodes the upper two bits of an octet.
     pub(super) fn parse(octet: u8) -> Result<Self, MadError> {
         match octet >> 6 {
             0 => Ok(Answered::Req),
@@ -137,31 +138,33 @@ impl Answered {
     }
 }
 
-/// A datagram that is not a message of this class. There is nobody to tell: drop it.
+/// The reason why a datagram is not a message of this class. The receiver drops it, because it
+/// cannot know whom to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MadError {
-    /// Not 256 octets.
-    #[error("a MAD has 256 octets, this one {0}")]
+    /// The datagram does not have 256 octets.
+    #[error("a MAD has 256 octets, but this one has {0}")]
     Size(usize),
     /// Another class, or another version of it.
     #[error(
-        "MAD of class {class:#04x}, version {class_version}, base version {base_version}: not CM, 2, 1"
+        "MAD of class {class:#04x}, version {class_version}, base version {base_version}: \
+         not CM, 2, 1"
     )]
     Class {
-        /// Of the header.
+        /// Version of the MAD header.
         base_version: u8,
         /// Management class.
         class: u8,
         /// Version of the class.
         class_version: u8,
     },
-    /// Not Send.
+    /// The method is not Send.
     #[error("CM method {0:#04x} is not Send")]
     Method(u8),
-    /// A message that is not spoken (LAP 0x19, APR 0x1a, SIDR 0x17 and 0x18) or does not exist.
+    /// A message that is not supported (LAP 0x19, APR 0x1a, SIDR 0x17 and 0x18) or does not exist.
     #[error("CM attribute {0:#06x} is not a message for connections")]
     Attribute(u16),
-    /// An MRA or a REJ that answers a message of a kind that does not exist.
+    /// An MRA or a REJ that answers a kind of message that does not exist.
     #[error("MRA or REJ of message 3, which does not exist")]
     Answered,
 }

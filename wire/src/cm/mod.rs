@@ -1,22 +1,24 @@
-//! Communication management of InfiniBand (IBA volume 1, chapter 12): the messages by which queue pairs are connected,
-//! and the header by which the addresses of an IP connection travel with them (annex A11).
+//! Communication management of InfiniBand (IBA volume 1, chapter 12): the messages that connect
+//! queue pairs, and the header that carries the addresses of an IP connection (annex A11).
 //!
 //! | file | what |
 //! |---|---|
-//! | [`mad`] | the datagram of 256 octets that each message is, and the choice between the messages |
-//! | [`req`], [`path`] | REQ: may we connect? With the path that it proposes |
+//! | [`mad`] | the datagram of 256 octets that carries each message, and the dispatch by message |
+//! | [`req`], [`path`] | REQ: requests a connection and proposes a path |
 //! | [`ip`] | addresses and port of an IP connection, in a REQ's private data |
-//! | [`mra`] | MRA: it will take a while |
-//! | [`rep`], [`rtu`] | REP: yes; RTU: so be it |
-//! | [`rej`], [`reason`] | REJ: no, and why |
-//! | [`disconnect`] | DREQ: let us end it; DREP: ended |
+//! | [`mra`] | MRA: announces that the reply will be late |
+//! | [`rep`], [`rtu`] | REP: accepts a request; RTU: confirms a REP |
+//! | [`rej`], [`reason`] | REJ: rejects a message with a reason |
+//! | [`disconnect`] | DREQ: requests to end the connection; DREP: confirms its end |
 //! | [`timeout`] | times in 5 bits |
 //!
-//! No message carries the length of its private data: a receiver sees the whole field, filled up with zeros.
+//! No message carries the length of its private data: a receiver sees the whole field, padded with
+//! zeros.
 //!
-//! Left alone, that is not read and written as zero, are fields of other services (EE contexts and Q_Keys of the
-//! reliable datagram, extended transports), enhanced connection establishment, and what is reserved. LAP, APR and SIDR
-//! are not spoken: Linux ignores the first two on Ethernet, and the third is for datagrams.
+//! Not supported, that is ignored when received and zero when sent, are fields of other services
+//! (EE contexts and Q_Keys of the reliable datagram, extended transports), enhanced connection
+//! establishment, and reserved fields. The messages LAP, APR and SIDR are not supported: Linux
+//! ignores the first two on Ethernet, and the third is for datagrams.
 
 pub mod disconnect;
 pub mod ip;

@@ -1,25 +1,25 @@
-//! MRA: the answer to a message will take a while (IBA volume 1, section 12.6.6).
+//! MRA: the reply to a message will be late (IBA volume 1, section 12.6.6).
 
 use super::octets::{Body, private, put, put_private, u32_at};
 use super::{Answered, MadError, Timeout};
 
-/// The answer to a REQ or REP will take a while.
+/// Announces that the reply to a REQ or REP will be late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mra<'a> {
     /// The sender's communication ID.
     pub local_id: u32,
-    /// The receiver's.
+    /// The receiver's communication ID.
     pub remote_id: u32,
-    /// Which message.
+    /// The message whose reply will be late.
     pub answered: Answered,
-    /// How long from now, at most.
+    /// When the reply will arrive at the latest, counted from now.
     pub service_timeout: Timeout,
     /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
     pub private: &'a [u8],
 }
 
 impl<'a> Mra<'a> {
-    /// Octets of private data.
+    /// Size of the private data field in octets.
     pub const MAX_PRIVATE: usize = 222;
 
     pub(super) fn parse(body: &'a Body) -> Result<Self, MadError> {

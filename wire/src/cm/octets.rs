@@ -1,8 +1,9 @@
-//! Fields of a message by their place. The places are constants and messages have one size, so none is outside.
+//! Access to the fields of a message by offset. Offsets are constants and all messages have the
+//! same size, so no access is out of bounds.
 
 use std::net::Ipv6Addr;
 
-/// What follows the header of a MAD: where the offsets of the messages count from.
+/// The part of a MAD after its header. Offsets of message fields count from its start.
 pub(super) type Body = [u8; 232];
 
 pub(super) use crate::bytes::{be16 as u16_at, be24 as u24_at, be32 as u32_at, be64 as u64_at};
@@ -17,18 +18,18 @@ pub(super) fn put(body: &mut Body, at: usize, octets: &[u8]) {
     body[at..at + octets.len()].copy_from_slice(octets);
 }
 
-/// The low 24 bits.
+/// Writes the low 24 bits of `value`.
 pub(super) fn put_u24(body: &mut Body, at: usize, value: u32) {
     put(body, at, &value.to_be_bytes()[1..]);
 }
 
-/// Private data, which are the end of every message; `max` is the size of their field.
+/// Writes private data, which are at the end of every message. `max` is the size of their field.
 pub(super) fn put_private(body: &mut Body, max: usize, private: &[u8]) {
     assert!(private.len() <= max, "{} octets of private data, where {max} fit", private.len());
     put(body, body.len() - max, private);
 }
 
-/// The whole field of the private data.
+/// Returns the whole private data field.
 pub(super) fn private(body: &Body, max: usize) -> &[u8] {
     &body[body.len() - max..]
 }

@@ -1,25 +1,25 @@
-//! The path that a REQ proposes (IBA volume 1, section 12.7.13 and what follows it).
+//! The path that a REQ proposes (IBA volume 1, sections 12.7.13 and following).
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::Timeout;
 use super::octets::{Body, gid_at, put, u16_at, u32_at};
 
-/// A path, from the sender of the REQ to its receiver. On Ethernet only the GIDs, traffic class, hop limit and the ACK
-/// timeout have a meaning.
+/// A path from the sender of the REQ to its receiver. On Ethernet only the GIDs, the traffic class,
+/// the hop limit and the ACK timeout have a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// The sender's LID; 0xFFFF on Ethernet.
     pub local_lid: u16,
-    /// The receiver's.
+    /// The receiver's LID.
     pub remote_lid: u16,
-    /// The sender's GID: what RC packets will come from.
+    /// The sender's GID: the source address of its RC packets.
     pub local_gid: Ipv6Addr,
-    /// The receiver's.
+    /// The receiver's GID.
     pub remote_gid: Ipv6Addr,
-    /// 20 bits.
+    /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// Rate of packets, an enumeration in 6 bits; 0: unknown.
+    /// Packet rate, an enumeration of 6 bits; 0 means unknown.
     pub packet_rate: u8,
     /// Traffic class, TOS with IPv4.
     pub traffic_class: u8,
@@ -27,14 +27,14 @@ pub struct Path {
     pub hop_limit: u8,
     /// Service level, 4 bits.
     pub service_level: u8,
-    /// Both ends are in one subnet.
+    /// Whether both ends are in the same subnet.
     pub subnet_local: bool,
     /// How long a requester waits for an ACK.
     pub ack_timeout: Timeout,
 }
 
 impl Path {
-    /// Between two addresses, as Linux describes a path over Ethernet.
+    /// The path between two addresses, with the values that Linux uses over Ethernet.
     pub fn over_ip(local: IpAddr, remote: IpAddr, ack_timeout: Timeout) -> Self {
         Path {
             local_lid: 0xFFFF,
@@ -85,7 +85,8 @@ impl Path {
     }
 }
 
-/// The GID of an address on Ethernet (annex A17): itself, or IPv4 mapped into IPv6.
+/// The GID of an address on Ethernet (annex A17): an IPv6 address itself, or an IPv4 address mapped
+/// into IPv6.
 pub fn gid(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),

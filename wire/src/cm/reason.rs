@@ -1,23 +1,23 @@
-//! Why a REJ refuses (IBA volume 1, section 12.6.7.2).
+//! Reasons of a REJ (IBA volume 1, section 12.6.7.2).
 
 use std::fmt;
 
-/// Why a message is refused. Any number is held, since a peer may send any.
+/// The reason of a rejection. Holds any number, since a peer may send any.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reason(pub u16);
 
-/// The reasons of the standard, once: constants, and their names in words.
+/// Defines the standard's reasons in one place: the constants and their descriptions.
 macro_rules! reasons {
-    ($($name:ident $number:literal $words:literal)*) => {
+    ($($name:ident $number:literal $description:literal)*) => {
         impl Reason {
-            $(#[doc = $words] pub const $name: Self = Reason($number);)*
+            $(#[doc = $description] pub const $name: Self = Reason($number);)*
 
             /// Every reason that the standard defines.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            const fn words(self) -> Option<&'static str> {
+            const fn description(self) -> Option<&'static str> {
                 match self {
-                    $(Self::$name => Some($words),)*
+                    $(Self::$name => Some($description),)*
                     _ => None,
                 }
             }
@@ -64,8 +64,8 @@ reasons! {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.words() {
-            Some(words) => f.write_str(words),
+        match self.description() {
+            Some(description) => f.write_str(description),
             None => write!(f, "reason {}", self.0),
         }
     }

@@ -1,32 +1,32 @@
-//! REJ: a message is refused, or the sender has given up (IBA volume 1, section 12.6.7).
+//! REJ: rejects a message, or reports that the sender has given up (IBA volume 1, section 12.6.7).
 
 use super::octets::{Body, private, put, put_private, u16_at, u32_at};
 use super::{Answered, MadError, Reason};
 
-/// A message is refused.
+/// Rejects a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rej<'a> {
     /// The sender's communication ID; 0 if it never had one for this connection.
     pub local_id: u32,
-    /// The receiver's; 0 if it never said one.
+    /// The receiver's communication ID; 0 if the receiver never sent one.
     pub remote_id: u32,
-    /// Which message.
+    /// The rejected message.
     pub answered: Answered,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// Additional rejection information: what would do instead, or for [`Reason::TIMEOUT`] the sender's CA GUID. At
-    /// most [`MAX_ARI`](Self::MAX_ARI) octets.
+    /// Additional rejection information: an acceptable value, or for [`Reason::TIMEOUT`] the
+    /// sender's CA GUID. At most [`MAX_ARI`](Self::MAX_ARI) octets.
     pub ari: &'a [u8],
     /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
     pub private: &'a [u8],
 }
 
-const ARI: usize = 12;
+const ARI_OFFSET: usize = 12;
 
 impl<'a> Rej<'a> {
-    /// Octets of private data.
+    /// Size of the private data field in octets.
     pub const MAX_PRIVATE: usize = 148;
-    /// Octets of additional information.
+    /// Size of the additional rejection information field in octets.
     pub const MAX_ARI: usize = 72;
 
     pub(super) fn parse(body: &'a Body) -> Result<Self, MadError> {
@@ -36,7 +36,7 @@ impl<'a> Rej<'a> {
             remote_id: u32_at(body, 4),
             answered: Answered::parse(body[8])?,
             reason: Reason(u16_at(body, 10)),
-            ari: &body[ARI..ARI + Self::MAX_ARI][..ari_len.min(Self::MAX_ARI)],
+            ari: &body[ARI_OFFSET..ARI_OFFSET + Self::MAX_ARI][..ari_len.min(Self::MAX_ARI)],
             private: private(body, Self::MAX_PRIVATE),
         })
     }
@@ -52,7 +52,7 @@ impl<'a> Rej<'a> {
         body[8] = self.answered.octet();
         body[9] = (self.ari.len() as u8) << 1;
         put(body, 10, &self.reason.0.to_be_bytes());
-        put(body, ARI, self.ari);
+        put(body, ARI_OFFSET, self.ari);
         put_private(body, Self::MAX_PRIVATE, self.private);
     }
 }

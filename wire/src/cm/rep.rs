@@ -1,42 +1,44 @@
-//! REP: the request is accepted (IBA volume 1, section 12.6.8).
+//! REP: accepts a request (IBA volume 1, section 12.6.8).
 
 use super::Timeout;
 use super::octets::{Body, private, put, put_private, put_u24, u24_at, u32_at, u64_at};
 use crate::rocev2::Psn;
 
-/// A request is accepted.
+/// Accepts a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rep<'a> {
     /// The sender's communication ID.
     pub local_id: u32,
-    /// That of the REQ.
+    /// The communication ID in the REQ.
     pub remote_id: u32,
     /// The sender's queue pair, 24 bits.
     pub qpn: u32,
-    /// With this PSN the *receiver's* send queue shall start.
+    /// The PSN with which the *receiver's* send queue must start.
     pub starting_psn: Psn,
-    /// READs and atomics from the receiver that the sender holds at most.
+    /// READs and atomics of the receiver that the sender can hold at the same time.
     pub responder_resources: u8,
     /// READs and atomics that the sender will have outstanding.
     pub initiator_depth: u8,
-    /// How long the sender takes to acknowledge.
+    /// How long the sender takes to acknowledge a packet.
     pub target_ack_delay: Timeout,
-    /// What became of the REQ's alternate path, 2 bits: 0 accepted, 1 failover is not supported, 2 rejected.
+    /// The result for the REQ's alternate path, 2 bits: 0 accepted, 1 failover is not supported, 2
+    /// rejected.
     pub failover: u8,
-    /// The sender's ACKs carry credits.
+    /// Whether the sender's ACKs carry credits.
     pub flow_control: bool,
-    /// How often the receiver repeats a packet for which there was no receive, 3 bits; 7: for ever.
+    /// How often the receiver repeats a packet for which no receive was posted, 3 bits; 7 means for
+    /// ever.
     pub rnr_retry_count: u8,
-    /// The sender's queue pair takes its receives from a shared queue.
+    /// Whether the sender's queue pair uses a shared receive queue.
     pub srq: bool,
-    /// The sender's channel adapter.
+    /// The GUID of the sender's channel adapter.
     pub ca_guid: u64,
     /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
     pub private: &'a [u8],
 }
 
 impl<'a> Rep<'a> {
-    /// Octets of private data.
+    /// Size of the private data field in octets.
     pub const MAX_PRIVATE: usize = 196;
 
     pub(super) fn parse(body: &'a Body) -> Self {

@@ -1,60 +1,62 @@
-//! REQ: a request for a connection (IBA volume 1, section 12.6.5).
+//! REQ: requests a connection (IBA volume 1, section 12.6.5).
 
 use super::octets::{Body, private, put, put_private, put_u24, u16_at, u24_at, u32_at, u64_at};
 use super::{Path, ServiceId, Timeout};
 use crate::rocev2::Psn;
 
-/// A request for a connection.
+/// Requests a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Req<'a> {
-    /// The sender's communication ID: names the connection at its end.
+    /// The sender's communication ID, which identifies the connection at the sender.
     pub local_id: u32,
-    /// What is asked for.
+    /// The requested service.
     pub service: ServiceId,
-    /// The sender's channel adapter.
+    /// The GUID of the sender's channel adapter.
     pub ca_guid: u64,
     /// The sender's queue pair, 24 bits.
     pub qpn: u32,
-    /// READs and atomics from the receiver that the sender holds at most.
+    /// READs and atomics of the receiver that the sender can hold at the same time.
     pub responder_resources: u8,
-    /// READs and atomics that the sender would have outstanding.
+    /// READs and atomics that the sender would like to have outstanding.
     pub initiator_depth: u8,
-    /// How long the sender waits for an answer before it repeats itself, the way there and back excluded.
+    /// How long the sender waits for a reply before it repeats the message, excluding the time that
+    /// packets travel.
     pub remote_response_timeout: Timeout,
-    /// 2 bits; [`RC`](Self::RC) is 0.
+    /// Transport service type, 2 bits; [`RC`](Self::RC) is 0.
     pub transport: u8,
-    /// The sender's ACKs carry credits.
+    /// Whether the sender's ACKs carry credits.
     pub flow_control: bool,
-    /// With this PSN the *receiver's* send queue shall start.
+    /// The PSN with which the *receiver's* send queue must start.
     pub starting_psn: Psn,
-    /// How long the sender takes to answer at most.
+    /// How long the sender takes to reply at most.
     pub local_response_timeout: Timeout,
-    /// How often a packet is repeated that is not acknowledged, 3 bits.
+    /// How often a packet without acknowledgement is repeated, 3 bits.
     pub retry_count: u8,
-    /// Partition.
+    /// Partition key.
     pub p_key: u16,
-    /// [`PathMtu`](super::PathMtu) by its number, 4 bits: others may come.
+    /// Path MTU, the code of a [`PathMtu`](super::PathMtu) or a value unknown to this crate, 4
+    /// bits.
     pub path_mtu: u8,
-    /// How often a packet is repeated for which there was no receive, 3 bits; 7: for ever.
+    /// How often a packet is repeated for which no receive was posted, 3 bits; 7 means for ever.
     pub rnr_retry_count: u8,
-    /// How often the receiver shall repeat its REP, 4 bits.
+    /// How often the receiver must repeat its REP, 4 bits.
     pub max_cm_retries: u8,
-    /// The sender's queue pair takes its receives from a shared queue.
+    /// Whether the sender's queue pair uses a shared receive queue.
     pub srq: bool,
-    /// Between the two.
+    /// The primary path.
     pub primary: Path,
-    /// Another, for failover. There is one if it has a local LID.
+    /// The alternate path, for failover. It is present if its local LID is not 0.
     pub alternate: Option<Path>,
-    /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets; those of an IP connection start with an
-    /// [`IpHeader`](super::IpHeader).
+    /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets. The private data of an IP connection
+    /// start with an [`IpHeader`](super::IpHeader).
     pub private: &'a [u8],
 }
 
-const PRIMARY: usize = 52;
-const ALTERNATE: usize = 96;
+const PRIMARY_PATH_OFFSET: usize = 52;
+const ALTERNATE_PATH_OFFSET: usize = 96;
 
 impl<'a> Req<'a> {
-    /// Octets of private data.
+    /// Size of the private data field in octets.
     pub const MAX_PRIVATE: usize = 92;
     /// Transport service type: reliable connection.
     pub const RC: u8 = 0;
@@ -78,8 +80,9 @@ impl<'a> Req<'a> {
             rnr_retry_count: body[50] & 0x7,
             max_cm_retries: body[51] >> 4,
             srq: body[51] & 0x8 != 0,
-            primary: Path::parse(body, PRIMARY),
-            alternate: (u16_at(body, ALTERNATE) != 0).then(|| Path::parse(body, ALTERNATE)),
+            primary: Path::parse(body, PRIMARY_PATH_OFFSET),
+            alternate: (u16_at(body, ALTERNATE_PATH_OFFSET) != 0)
+                .then(|| Path::parse(body, ALTERNATE_PATH_OFFSET)),
             private: private(body, Self::MAX_PRIVATE),
         }
     }
@@ -99,9 +102,9 @@ impl<'a> Req<'a> {
         put(body, 48, &self.p_key.to_be_bytes());
         body[50] = self.path_mtu << 4 | self.rnr_retry_count & 0x7;
         body[51] = self.max_cm_retries << 4 | u8::from(self.srq) << 3;
-        self.primary.emit(body, PRIMARY);
+        self.primary.emit(body, PRIMARY_PATH_OFFSET);
         if let Some(alternate) = &self.alternate {
-            alternate.emit(body, ALTERNATE);
+            alternate.emit(body, ALTERNATE_PATH_OFFSET);
         }
         put_private(body, Self::MAX_PRIVATE, self.private);
     }

@@ -5,14 +5,16 @@ use super::path::gid;
 use super::*;
 use crate::rocev2::Psn;
 
-/// Sent by rping of Linux 6.1: what follows the header of the MAD, without the zeros at the end.
+/// Sent by rping of Linux 6.1: the part after the MAD header, without the zeros at the end.
 const REQ: &str = "
-    7b8bf58f 00000000 0000000001061c06 505400fffe770002 00000000 00000000 00001101 00000001 000000a0 653b5da7
-    ffff37f0 ffff ffff 00000000000000000000ffff0a4d0002 00000000000000000000ffff0a4d0003 2907f000 00400098
+    7b8bf58f 00000000 0000000001061c06 505400fffe770002 00000000 00000000 00001101 00000001 \
+    000000a0 653b5da7
+    ffff37f0 ffff ffff 00000000000000000000ffff0a4d0002 00000000000000000000ffff0a4d0003 2907f000 \
+    00400098
     00000000000000000000000000000000000000000000000000000000000000000000000000000000 00000000
     00409867 000000000000000000000000 0a4d0002 000000000000000000000000 0a4d0003";
 
-/// The REJ of Linux 6.12 where nobody listens.
+/// The REJ that Linux 6.12 sends if no one listens at the port.
 const REJ: &str = "00000000 55ce9834 00000008";
 
 fn mad(attribute: u16, transaction: u64, body: &str) -> [u8; MAD_SIZE] {
@@ -61,8 +63,8 @@ fn the_req_of_a_kernel() {
     };
     assert_eq!(req, expected);
     assert_eq!(parsed, Mad { transaction: 0x1_8FF5_8B7B, message: Message::Req(expected) });
-    let said = Req { private: &private.emit(), ..expected };
-    assert_eq!(Mad { message: Message::Req(said), ..parsed }.emit(), octets);
+    let sent = Req { private: &private.emit(), ..expected };
+    assert_eq!(Mad { message: Message::Req(sent), ..parsed }.emit(), octets);
 }
 
 #[test]
@@ -81,7 +83,7 @@ fn the_rej_of_a_kernel() {
     assert_eq!(parsed.message, Message::Rej(Rej { private: &[0; 148], ..rej }));
 }
 
-/// Each field has octets of its own, at the place that the standard's tables give.
+/// Each field has distinct octets, at the offset that the standard's tables give.
 #[test]
 fn every_field_of_the_short_messages() {
     let private = [0xEE; 224];
@@ -201,7 +203,8 @@ fn every_field_of_a_req() {
         alternate: Some(alternate),
         private: &[0xEE; 92],
     };
-    let path = "0304 20010000000000000000000000000001 20010000000000000000000000000002 ABCDE03F 51 52 58 88";
+    let path = "0304 20010000000000000000000000000001 20010000000000000000000000000002 ABCDE03F 51 \
+                52 58 88";
     let body =
         "01020304 00000000 1112131415161718 2122232425262728 00000000 00000000 31323334 00000035
                 000000AF 414243B5 4445 F6 E8 FFFF"
@@ -243,7 +246,7 @@ fn what_is_not_a_message_for_connections() {
     }
 }
 
-/// Its length counts 127 octets at most, where 72 fit.
+/// The length field of the information can express 127 octets, but the information has 72.
 #[test]
 fn a_rej_whose_information_is_too_long() {
     let octets = mad(0x12, 0, "00000000 00000000 00 FF");

@@ -1,39 +1,42 @@
-//! What RFC 7306 adds to RDMAP: atomic operations and immediate data. The bodies that follow their untagged headers.
+//! The RFC 7306 extensions of RDMAP, atomic operations and immediate data: the message bodies that
+//! follow the untagged headers.
 //!
 //! ```text
-//! immediate data    data 8                                                                       8 octets
+//! immediate data    data 8                                                             8 octets
 //! atomic request    reserved, code 4 | id 4 | STag 4 | TO 8 | add or swap 8 | its mask 8
-//!                   | compare 8 | its mask 8                                                    52 octets
-//! atomic response   id 4 | original value 8                                                     12 octets
+//!                   | compare 8 | its mask 8                                          52 octets
+//! atomic response   id 4 | original value 8                                           12 octets
 //! ```
 //!
-//! None of them is ever cut: each message is one segment.
+//! Each message is exactly one segment.
 
 use std::fmt;
 
 use super::terminate::Cause;
 use crate::bytes::{be32, be64};
 
-/// An operation on 64 bits of a peer's memory, aligned to as many (RFC 7306, section 5.1). Values are numbers: the target
-/// holds them in its own byte order, the wire in network order.
+/// An operation on 64 bits of a peer's memory, aligned to 64 bits (RFC 7306, section 5.1). Values
+/// are numbers: in network order on the wire, in the target's byte order in its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicOp {
-    /// Adds, field by field.
+    /// Adds field by field.
     FetchAdd {
-        /// What is added.
+        /// The addend.
         add: u64,
-        /// The highest bit of each field; a carry out of it is lost. 0: one field of 64 bits.
+        /// Marks the highest bit of each field. Carries out of a field are lost. 0 means one field
+        /// of 64 bits.
         mask: u64,
     },
-    /// Replaces the bits in `swap_mask` if those in `compare_mask` are as in `compare`.
+    /// Replaces the bits in `swap_mask` if the bits in `compare_mask` are equal to those of
+    /// `compare`.
     CmpSwap {
         /// The new bits.
         swap: u64,
-        /// Which of them count.
+        /// The bits to replace.
         swap_mask: u64,
-        /// The bits that must be there.
+        /// The expected bits.
         compare: u64,
-        /// Which of them count.
+        /// The bits to compare.
         compare_mask: u64,
     },
 }
@@ -41,7 +44,7 @@ pub enum AtomicOp {
 impl AtomicOp {
     const FETCH_ADD: u32 = 0;
     const CMP_SWAP: u32 = 2;
-    /// What a mask is that does not count (RFC 7306, figure 4).
+    /// The value of an unused mask (RFC 7306, figure 4).
     const UNUSED_MASK: u64 = u64::MAX;
 
     /// Adds to all 64 bits as one number.
@@ -54,10 +57,11 @@ impl AtomicOp {
         Self::CmpSwap { swap, swap_mask: u64::MAX, compare, compare_mask: u64::MAX }
     }
 
-    /// What the target holds afterwards if it held `original` before.
+    /// The target's new value if its old value was `original`.
     pub const fn apply(self, original: u64) -> u64 {
         match self {
-            // Without the fields' highest bits no carry leaves a field; these are then added without one.
+            // With the highest bit of each field cleared, no carry leaves a field. These bits are
+            // then added without carry.
             Self::FetchAdd { add, mask } => {
                 (original & !mask).wrapping_add(add & !mask) ^ ((original ^ add) & mask)
             }
@@ -75,21 +79,22 @@ impl AtomicOp {
 /// The body of an atomic request (RFC 7306, figure 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicRequest {
-    /// Comes back in the response.
+    /// Identifies the request in its response.
     pub id: u32,
-    /// The target's buffer.
+    /// The STag of the target buffer.
     pub stag: u32,
     /// Tagged offset of the target.
     pub to: u64,
-    /// What to do there.
+    /// The operation.
     pub op: AtomicOp,
 }
 
 impl AtomicRequest {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 52;
 
-    /// Reads a request at the start of `bytes`; `None` if they are fewer than [`SIZE`](Self::SIZE).
+    /// Reads a request at the start of `bytes`; `None` if there are fewer than [`SIZE`](Self::SIZE)
+    /// octets.
     pub fn parse(bytes: &[u8]) -> Option<Result<Self, UnknownAtomic>> {
         let b = bytes.first_chunk::<{ Self::SIZE }>()?;
         let op = match be32(b, 0) & 0xF {
@@ -105,7 +110,7 @@ impl AtomicRequest {
         Some(Ok(Self { id: be32(b, 4), stag: be32(b, 8), to: be64(b, 12), op }))
     }
 
-    /// Writes the request at the start of `buf` and gives its size.
+    /// Writes it at the start of `buf` and returns its size.
     ///
     /// # Panics
     /// If `buf` is shorter than [`SIZE`](Self::SIZE).
@@ -150,12 +155,12 @@ impl fmt::Display for AtomicRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("atomic operation code {code:#x}; 0 (fetch-add) and 2 (compare-swap) are known")]
 pub struct UnknownAtomic {
-    /// The code found, 0 to 15.
+    /// The received code, 0 to 15.
     pub code: u8,
 }
 
 impl UnknownAtomic {
-    /// What to send in the TERMINATE.
+    /// The cause to report in the TERMINATE.
     pub const fn cause(&self) -> Cause {
         Cause::UNEXPECTED_OPCODE
     }
@@ -164,23 +169,24 @@ impl UnknownAtomic {
 /// The body of an atomic response (RFC 7306, figure 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicResponse {
-    /// The request's.
+    /// The ID of the request.
     pub id: u32,
-    /// What the target held before.
+    /// The target's old value.
     pub original: u64,
 }
 
 impl AtomicResponse {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 12;
 
-    /// Reads a response at the start of `bytes`; `None` if they are fewer than [`SIZE`](Self::SIZE).
+    /// Reads a response at the start of `bytes`; `None` if there are fewer than
+    /// [`SIZE`](Self::SIZE) octets.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let b = bytes.first_chunk::<{ Self::SIZE }>()?;
         Some(Self { id: be32(b, 0), original: be64(b, 4) })
     }
 
-    /// Writes the response at the start of `buf` and gives its size.
+    /// Writes it at the start of `buf` and returns its size.
     ///
     /// # Panics
     /// If `buf` is shorter than [`SIZE`](Self::SIZE).
@@ -192,21 +198,23 @@ impl AtomicResponse {
     }
 }
 
-/// The body of an immediate data message (RFC 7306, figure 7): of its eight octets the first four are a number in network
-/// order, as RNICs do it for consumers whose immediate data are 32 bits; the others are zero, and not looked at.
+/// The body of an immediate data message (RFC 7306, figure 7), eight octets. As in RNICs for
+/// consumers with immediate data of 32 bits, the first four octets are a number in network order;
+/// the others are zero when sent and ignored when received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Immediate(pub u32);
 
 impl Immediate {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 8;
 
-    /// Reads immediate data at the start of `bytes`; `None` if they are fewer than [`SIZE`](Self::SIZE).
+    /// Reads immediate data at the start of `bytes`; `None` if there are fewer than
+    /// [`SIZE`](Self::SIZE) octets.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         bytes.first_chunk::<{ Self::SIZE }>().map(|b| Self(be32(b, 0)))
     }
 
-    /// Writes the data at the start of `buf` and gives their size.
+    /// Writes the data at the start of `buf` and returns their size.
     ///
     /// # Panics
     /// If `buf` is shorter than [`SIZE`](Self::SIZE).

@@ -6,8 +6,8 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 /// A running CRC32C over any number of slices.
 ///
-/// It holds the tables of its algorithm (about 300 octets), so keep one for each direction of a connection and
-/// [`reset`](Self::reset) it for each frame, rather than making or copying one.
+/// It holds the tables of its algorithm (about 300 octets). So keep one for each direction of a
+/// connection and [`reset`](Self::reset) it for each frame, instead of creating or copying one.
 #[derive(Clone)]
 pub struct Crc32c(Digest);
 
@@ -15,13 +15,13 @@ impl Crc32c {
     /// Octets of the checksum on the wire.
     pub const SIZE: usize = 4;
 
-    /// The checksum of no octets yet.
+    /// A checksum over no octets.
     #[inline]
     pub fn new() -> Self {
         Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
 
-    /// Forgets all octets seen.
+    /// Starts again with no octets.
     #[inline]
     pub fn reset(&mut self) {
         self.0.reset();
@@ -33,14 +33,14 @@ impl Crc32c {
         self.0.update(bytes);
     }
 
-    /// The checksum of all octets seen; more may follow.
+    /// The checksum of all octets so far; more may follow.
     #[inline]
     pub fn value(&self) -> u32 {
         self.0.finalize() as u32
     }
 
-    /// [`value`](Self::value) as it goes on the wire: least significant octet first, unlike every other field of
-    /// the protocol.
+    /// [`value`](Self::value) in wire order: least significant octet first, unlike all other fields
+    /// of the protocol.
     #[inline]
     pub fn to_wire(&self) -> [u8; Self::SIZE] {
         self.value().to_le_bytes()
@@ -65,7 +65,7 @@ impl fmt::Display for Crc32c {
     }
 }
 
-/// The CRC32C of one slice; quicker than a [`Crc32c`] where all octets are at hand.
+/// The CRC32C of one slice. Faster than a [`Crc32c`] if all octets are available at once.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
@@ -97,7 +97,8 @@ mod tests {
         }
     }
 
-    /// RFC 5044, figure 5: a SEND of 24 zero octets behind the stream's first marker, which is covered.
+    /// RFC 5044, figure 5: a SEND of 24 zero octets after the stream's first marker, which the CRC
+    /// covers.
     #[test]
     fn rfc_5044_figure_5() {
         let mut frame = [0; 48];
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(crc.to_wire(), [0x52, 0x23, 0x99, 0x83]);
     }
 
-    /// RFC 5044, figure 6: the second SEND, with a marker in the middle, which is covered.
+    /// RFC 5044, figure 6: the second SEND, with a marker in the middle, which the CRC covers.
     #[test]
     fn rfc_5044_figure_6() {
         let mut frame = [0; 48];

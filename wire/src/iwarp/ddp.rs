@@ -1,11 +1,11 @@
-//! DDP: the control octet and the shape of the two kinds of segment (RFC 5041, section 4).
+//! DDP: the control octet and the layout of the two kinds of segment (RFC 5041, section 4).
 //!
 //! ```text
 //! tagged     control | RDMAP control | STag 4 | TO 8                              14 octets
 //! untagged   control | RDMAP control | invalidate STag 4 | QN 4 | MSN 4 | MO 4    18 octets
 //! ```
 //!
-//! The two are read and written as one with RDMAP's part: [`crate::iwarp::Header`].
+//! [`crate::iwarp::Header`] reads and writes them together with RDMAP's part.
 
 use std::fmt;
 
@@ -18,18 +18,20 @@ pub const UNTAGGED_SIZE: usize = 18;
 pub(super) const TAGGED: u8 = 0x80;
 /// L: the last segment of its message.
 pub(super) const LAST: u8 = 0x40;
-/// DV: the DDP version, in the two low bits. Bits 2..5 are reserved: zero when sent, not looked at when received.
+/// DV: the DDP version, in the two low bits. Bits 2..5 are reserved: zero when sent, ignored when
+/// received.
 pub(super) const VERSION_MASK: u8 = 0x03;
-/// The only version there is.
+/// The only defined version.
 pub(super) const VERSION: u8 = 0x01;
 
-/// Whether a segment whose control octet this is has a tagged header.
+/// Whether a segment with this control octet has a tagged header.
 #[inline]
 pub(super) fn is_tagged(control: u8) -> bool {
     control & TAGGED != 0
 }
 
-/// The untagged queues of RDMAP (RFC 5040, section 4.2; RFC 7306, section 4.1). MSNs of each begin at 1.
+/// The untagged queues of RDMAP (RFC 5040, section 4.2; RFC 7306, section 4.1). The MSNs of each
+/// queue start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Queue {

@@ -9,7 +9,7 @@
 //! | [`atomic`] | atomic operations and immediate data | RFC 7306 |
 //! | [`terminate`] | the last message of a failed stream, and its causes | RFC 5040, section 4.8 |
 //!
-//! The stream after setup is a sequence of FPDUs, and what a reader meets in one of them is:
+//! After setup, the stream is a sequence of FPDUs with this layout:
 //!
 //! ```text
 //! ULPDU length (2) | Header (14 or 18) | payload or body | pad (0..3) | CRC (4)
@@ -31,7 +31,7 @@ pub use mpa::{Enhanced, ReadDepth, Revision, Setup, SetupError, SetupKind, Setup
 pub use rdmap::{Header, HeaderError, ReadRequest, TaggedOpcode, UntaggedOpcode};
 pub use terminate::{BitOrder, Cause, Terminate, TerminateError, TerminatedHeader};
 
-/// Octets that hold the longest start of an FPDU which carries no payload of a consumer, TERMINATE excepted:
-/// ULPDU length, untagged header, atomic request.
+/// Octets of the longest FPDU start without consumer payload, TERMINATE excepted: ULPDU length,
+/// untagged header, atomic request.
 pub const MAX_HEADER: usize =
     mpa::fpdu::LENGTH_SIZE + ddp::UNTAGGED_SIZE + atomic::AtomicRequest::SIZE;

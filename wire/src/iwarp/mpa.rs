@@ -1,7 +1,8 @@
-//! MPA: what turns a TCP stream into a sequence of records.
+//! MPA: turns a TCP stream into a sequence of records.
 //!
-//! First one setup frame in each direction ([`Setup`]), then FPDUs ([`fpdu`]), one record (ULPDU) in each. Markers are
-//! known as the flag by which a peer asks for them; frames with markers are neither read nor written.
+//! Each direction starts with one setup frame ([`Setup`]). FPDUs ([`fpdu`]) follow, with one record
+//! (ULPDU) in each. Markers are supported only as the flag that requests them; frames with markers
+//! are neither read nor written.
 
 pub mod fpdu;
 mod setup;

@@ -6,9 +6,10 @@ use super::ddp::{self, Queue, TAGGED_SIZE, UNTAGGED_SIZE};
 use super::terminate::Cause;
 use crate::bytes::{be32, be64};
 
-/// RV: the RDMAP version, in the two high bits. Bits 2..3 are reserved: zero when sent, not looked at when received.
+/// RV: the RDMAP version, in the two high bits. Bits 2..3 are reserved: zero when sent, ignored
+/// when received.
 const VERSION_MASK: u8 = 0xC0;
-/// The only version there is.
+/// The only defined version.
 const VERSION: u8 = 0x40;
 const OPCODE_MASK: u8 = 0x0F;
 
@@ -17,7 +18,7 @@ const OPCODE_MASK: u8 = 0x0F;
 /// Offsets and lengths are in octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// Data with its place in a buffer which the receiver has advertised.
+    /// Data with its place in a buffer that the receiver has advertised.
     Tagged {
         /// The last segment of its message.
         last: bool,
@@ -34,12 +35,13 @@ pub enum Header {
         last: bool,
         /// The message's operation.
         opcode: UntaggedOpcode,
-        /// The STag to invalidate, where the [`opcode`](UntaggedOpcode::invalidates) does that; otherwise zero, and
-        /// not sent.
+        /// The STag to invalidate, if the [`opcode`](UntaggedOpcode::invalidates) does that;
+        /// otherwise zero and not sent.
         invalidate: u32,
-        /// Queue number. The parser takes any: compare with [`UntaggedOpcode::queue`].
+        /// Queue number. The parser accepts any: compare it with [`UntaggedOpcode::queue`].
         qn: u32,
-        /// Message sequence number: 1 for the first message of a queue and direction, wraps from 2^32-1 to 0.
+        /// Message sequence number: 1 for the first message in a queue and direction; wraps from
+        /// 2^32-1 to 0.
         msn: u32,
         /// Message offset of this segment's first octet.
         mo: u32,
@@ -47,7 +49,7 @@ pub enum Header {
 }
 
 impl Header {
-    /// Octets of this header.
+    /// Size of this header in octets.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
     pub const fn len(&self) -> usize {
@@ -65,8 +67,8 @@ impl Header {
         }
     }
 
-    /// Reads the header at the start of a ULPDU and gives its size; `None` if its end is not among the bytes yet.
-    /// A bad control field is an error as soon as its two octets are there.
+    /// Reads the header at the start of a ULPDU and returns it with its size; `None` if it is
+    /// incomplete. An invalid control field is an error as soon as its two octets are there.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, HeaderError> {
         let &[ddp_control, control, ..] = bytes else { return Ok(None) };
@@ -98,7 +100,7 @@ impl Header {
         }
     }
 
-    /// Octets of payload in a ULPDU of this length that starts with this header.
+    /// Payload octets in a ULPDU of this length that starts with this header.
     #[inline]
     pub const fn payload_len(&self, ulpdu_len: usize) -> Result<usize, HeaderError> {
         match ulpdu_len.checked_sub(self.len()) {
@@ -107,7 +109,7 @@ impl Header {
         }
     }
 
-    /// Writes the header at the start of `buf` and gives its size.
+    /// Writes it at the start of `buf` and returns its size.
     ///
     /// # Panics
     /// If `buf` is shorter than [`len`](Self::len).
@@ -154,8 +156,8 @@ impl fmt::Display for Header {
     }
 }
 
-/// Why the start of a ULPDU is no header. Each is fatal for the stream; [`cause`](Self::cause) is what the peer
-/// is told.
+/// Why the start of a ULPDU is not a valid header. Each error is fatal for the stream;
+/// [`cause`](Self::cause) is the cause to report to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// A DDP version other than 1.
@@ -163,24 +165,27 @@ pub enum HeaderError {
     DdpVersion {
         /// Whether the segment is tagged.
         tagged: bool,
-        /// The version found.
+        /// The received version.
         version: u8,
     },
     /// An RDMAP version other than 1.
     #[error("RDMAP version {version}; only 1 is known")]
     RdmapVersion {
-        /// The version found.
+        /// The received version.
         version: u8,
     },
-    /// An opcode which does not exist, or not for this kind of segment.
-    #[error("opcode {code:#x} in {} segment", if *tagged { "a tagged" } else { "an untagged" })]
+    /// An opcode that does not exist, or not for this kind of segment.
+    #[error(
+        "unexpected opcode {code:#x} in {} segment",
+        if *tagged { "a tagged" } else { "an untagged" }
+    )]
     Opcode {
         /// Whether the segment is tagged.
         tagged: bool,
-        /// The opcode found, 0 to 15.
+        /// The received opcode, 0 to 15.
         code: u8,
     },
-    /// The ULPDU ends before the header does.
+    /// The ULPDU ends before its header does.
     #[error("ULPDU of {ulpdu_len} octets is shorter than its header")]
     TooShort {
         /// The ULPDU's length in octets.
@@ -189,7 +194,7 @@ pub enum HeaderError {
 }
 
 impl HeaderError {
-    /// What to send in the TERMINATE.
+    /// The cause to report in the TERMINATE.
     pub const fn cause(&self) -> Cause {
         match self {
             Self::DdpVersion { tagged: true, .. } => Cause::TAGGED_VERSION,
@@ -212,7 +217,7 @@ pub enum TaggedOpcode {
 }
 
 impl TaggedOpcode {
-    /// Every one.
+    /// All opcodes.
     pub const ALL: [Self; 2] = [Self::Write, Self::ReadResponse];
 
     #[inline]
@@ -234,8 +239,8 @@ impl fmt::Display for TaggedOpcode {
     }
 }
 
-/// Operations of untagged segments. Those of RFC 7306 are known to the parser; whether a stream takes them is for
-/// its engine to decide (no: [`Cause::UNEXPECTED_OPCODE`]).
+/// Operations of untagged segments. The parser knows those of RFC 7306; the engine decides whether
+/// a stream accepts them ([`Cause::UNEXPECTED_OPCODE`] if not).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum UntaggedOpcode {
@@ -262,7 +267,7 @@ pub enum UntaggedOpcode {
 }
 
 impl UntaggedOpcode {
-    /// Every one.
+    /// All opcodes.
     pub const ALL: [Self; 10] = [
         Self::ReadRequest,
         Self::Send,
@@ -276,7 +281,7 @@ impl UntaggedOpcode {
         Self::AtomicResponse,
     ];
 
-    /// The SEND with these two properties.
+    /// The SEND opcode with these two properties.
     #[inline]
     pub const fn send(solicited: bool, invalidate: bool) -> Self {
         match (solicited, invalidate) {
@@ -287,7 +292,7 @@ impl UntaggedOpcode {
         }
     }
 
-    /// One of the four SENDs.
+    /// Whether this is one of the four SENDs.
     #[inline]
     pub const fn is_send(self) -> bool {
         matches!(
@@ -296,19 +301,19 @@ impl UntaggedOpcode {
         )
     }
 
-    /// The immediate data message with this property.
+    /// The immediate data opcode with this property.
     #[inline]
     pub const fn immediate(solicited: bool) -> Self {
         if solicited { Self::ImmediateSolicited } else { Self::Immediate }
     }
 
-    /// Carries an STag to invalidate.
+    /// Whether the segment carries an STag to invalidate.
     #[inline]
     pub const fn invalidates(self) -> bool {
         matches!(self, Self::SendInvalidate | Self::SendSolicitedInvalidate)
     }
 
-    /// Asks for a solicited event.
+    /// Whether the segment requests a solicited event.
     #[inline]
     pub const fn solicited(self) -> bool {
         matches!(
@@ -317,7 +322,7 @@ impl UntaggedOpcode {
         )
     }
 
-    /// The queue this operation goes to.
+    /// The queue of this operation.
     #[inline]
     pub const fn queue(self) -> Queue {
         match self {
@@ -367,7 +372,7 @@ impl fmt::Display for UntaggedOpcode {
     }
 }
 
-/// What an RDMA READ request asks for; its ULPDU's payload (RFC 5040, section 4.4).
+/// The payload of an RDMA READ request (RFC 5040, section 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
     /// The requester's buffer, which the response names.
@@ -383,10 +388,11 @@ pub struct ReadRequest {
 }
 
 impl ReadRequest {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 28;
 
-    /// Reads a request at the start of `bytes`; `None` if they are fewer than [`SIZE`](Self::SIZE).
+    /// Reads a request at the start of `bytes`; `None` if there are fewer than [`SIZE`](Self::SIZE)
+    /// octets.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let b = bytes.first_chunk::<{ Self::SIZE }>()?;
@@ -399,7 +405,7 @@ impl ReadRequest {
         })
     }
 
-    /// Writes the request at the start of `buf` and gives its size.
+    /// Writes it at the start of `buf` and returns its size.
     ///
     /// # Panics
     /// If `buf` is shorter than [`SIZE`](Self::SIZE).
@@ -420,7 +426,8 @@ impl fmt::Display for ReadRequest {
         let Self { sink_stag, sink_to, len, source_stag, source_to } = self;
         write!(
             f,
-            "len={len} source={source_stag:#010x}+{source_to:#x} sink={sink_stag:#010x}+{sink_to:#x}"
+            "len={len} source={source_stag:#010x}+{source_to:#x} \
+             sink={sink_stag:#010x}+{sink_to:#x}"
         )
     }
 }

@@ -1,34 +1,38 @@
-//! TERMINATE: the last message of a failed stream (RFC 5040, section 4.8), and the causes it names.
+//! TERMINATE: the last message of a failed stream (RFC 5040, section 4.8), and its causes.
 
 use std::fmt;
 
 use super::ddp::{self, TAGGED_SIZE, UNTAGGED_SIZE};
 use super::rdmap::{Header, ReadRequest};
 
-/// Why a stream ended: layer, error type and error code, the numbers of RFC 5040 (figure 9), RFC 5041 (section 7.2),
-/// RFC 5044 (section 8) and RFC 6581 (section 8). Any numbers are held, since a peer may send any.
+/// Why a stream ended: layer, error type and error code in the numbers of RFC 5040 (figure 9), RFC
+/// 5041 (section 7.2), RFC 5044 (section 8) and RFC 6581 (section 8). Holds any numbers, since a
+/// peer may send any.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cause {
     /// 0 RDMAP, 1 DDP, 2 LLP (MPA); 4 bits on the wire.
     pub layer: u8,
     /// The kind of error within the layer; 4 bits on the wire.
     pub etype: u8,
-    /// The error within its kind.
+    /// The error within its type.
     pub code: u8,
 }
 
-/// The causes the standards define, once: constants, and their names in words.
+/// Defines the causes of the standards in one place: the constants and their descriptions.
 macro_rules! causes {
-    ($($name:ident $layer:literal/$etype:literal/$code:literal $words:literal)*) => {
+    ($($name:ident $layer:literal/$etype:literal/$code:literal $description:literal)*) => {
         impl Cause {
-            $(#[doc = $words] pub const $name: Self = Self { layer: $layer, etype: $etype, code: $code };)*
+            $(
+                #[doc = $description]
+                pub const $name: Self = Self { layer: $layer, etype: $etype, code: $code };
+            )*
 
             /// Every cause that the standards define.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            const fn words(self) -> Option<&'static str> {
+            const fn description(self) -> Option<&'static str> {
                 match self {
-                    $(Self::$name => Some($words),)*
+                    $(Self::$name => Some($description),)*
                     _ => None,
                 }
             }
@@ -42,7 +46,8 @@ causes! {
     PROTECTION_STAG           0/1/0    "RDMAP remote protection: invalid STag"
     PROTECTION_BOUNDS         0/1/1    "RDMAP remote protection: base/bounds violation"
     PROTECTION_ACCESS         0/1/2    "RDMAP remote protection: access rights violation"
-    PROTECTION_NOT_ASSOCIATED 0/1/3    "RDMAP remote protection: STag not associated with the stream"
+    PROTECTION_NOT_ASSOCIATED 0/1/3    "RDMAP remote protection: STag not associated with the \
+                                        stream"
     PROTECTION_TO_WRAP        0/1/4    "RDMAP remote protection: TO wrap"
     PROTECTION_INVALIDATE     0/1/9    "RDMAP remote protection: STag cannot be invalidated"
     PROTECTION_UNSPECIFIED    0/1/0xFF "RDMAP remote protection: unspecified error"
@@ -80,16 +85,16 @@ causes! {
 
 impl Cause {
     const fn is_known(self) -> bool {
-        // Any code will do for RDMAP's local catastrophic error.
-        self.words().is_some() || (self.layer == 0 && self.etype == 0)
+        // RDMAP's local catastrophic error may have any code.
+        self.description().is_some() || (self.layer == 0 && self.etype == 0)
     }
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { layer, etype, code } = *self;
-        if let Some(words) = self.words() {
-            return f.write_str(words);
+        if let Some(description) = self.description() {
+            return f.write_str(description);
         }
         match (layer, etype) {
             (0, 0) => f.write_str("RDMAP local catastrophic error")?,
@@ -112,26 +117,30 @@ impl fmt::Debug for Cause {
 
 /// The payload of a TERMINATE message.
 ///
-/// Which headers go with which cause is RFC 5040's figure 10: all errors of DDP, and RDMAP's if possible, carry the
-/// DDP header; remote protection errors of a READ request carry that too; errors of MPA and catastrophes carry none.
+/// RFC 5040's figure 10 says which headers a cause includes:
+///
+/// - All errors of DDP, and those of RDMAP if possible: the DDP header.
+/// - Remote protection errors of a READ request: that request too.
+/// - Errors of MPA and catastrophic errors: none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminate {
-    /// Why.
+    /// The cause.
     pub cause: Cause,
     /// M: ULPDU length of the offending segment, in octets.
     pub segment_len: Option<u16>,
     /// D: DDP header of the offending segment.
     pub header: Option<TerminatedHeader>,
-    /// R: the offending READ request, moved on to where the failure was met.
+    /// R: the offending READ request, advanced to the position of the failure.
     pub read_request: Option<ReadRequest>,
 }
 
 /// Order of the bits in a TERMINATE's control field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitOrder {
-    /// RFC 5040's; what is emitted.
+    /// The order of RFC 5040, which is always emitted.
     Standard,
-    /// siw's on little-endian hosts (Linux 6.1 to 7.2): in each octet the fields are laid out from the other end.
+    /// The order of siw on little-endian hosts (Linux 6.1 to 7.2): the fields of each octet start
+    /// from the other end.
     Mirrored,
 }
 
@@ -140,15 +149,15 @@ const DDP_HEADER: u8 = 0x40;
 const RDMAP_HEADER: u8 = 0x20;
 
 impl Terminate {
-    /// Octets of the longest.
+    /// Maximum size in octets.
     pub const MAX_SIZE: usize = 4 + 2 + UNTAGGED_SIZE + ReadRequest::SIZE;
 
-    /// With nothing but the cause.
+    /// A TERMINATE with only the cause.
     pub const fn new(cause: Cause) -> Self {
         Self { cause, segment_len: None, header: None, read_request: None }
     }
 
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
         let segment_len = if self.has_segment_len() { 2 } else { 0 };
@@ -156,15 +165,16 @@ impl Terminate {
         4 + segment_len + self.header.map_or(0, |header| header.as_bytes().len()) + read_request
     }
 
-    /// The length's place is there with the DDP header even when the length is not known.
+    /// Whether the length field is present. It is always present with the DDP header, even if the
+    /// length is unknown.
     fn has_segment_len(&self) -> bool {
         self.segment_len.is_some() || self.header.is_some()
     }
 
-    /// Reads a TERMINATE's payload, and tells in which order its sender lays out bits.
+    /// Reads a TERMINATE's payload and returns it with its sender's bit order.
     ///
-    /// Where no header is included the two orders cannot always be told apart: then the standard's reading is taken
-    /// if it has a meaning, else the mirrored one if that has.
+    /// Without an included header the bit order can be ambiguous. Then the standard order applies
+    /// if it gives a known cause, else the mirrored order if that does, else the standard order.
     pub fn parse(bytes: &[u8]) -> Result<(Self, BitOrder), TerminateError> {
         let too_short = TerminateError { len: bytes.len() };
         let (&[kind, code, included, _], mut rest) = bytes.split_first_chunk().ok_or(too_short)?;
@@ -199,7 +209,7 @@ impl Terminate {
         Ok((terminate, order))
     }
 
-    /// Writes the payload in the standard's order at the start of `buf` and gives its size.
+    /// Writes the payload in the standard order at the start of `buf` and returns its size.
     ///
     /// # Panics
     /// If `buf` is shorter than [`len`](Self::len); [`MAX_SIZE`](Self::MAX_SIZE) is always enough.
@@ -246,20 +256,21 @@ impl fmt::Display for Terminate {
     }
 }
 
-/// A TERMINATE message that ends before what it says it includes; its sender has failed either way.
+/// A TERMINATE message ends before the headers that it announces. Its sender has failed anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("TERMINATE of {len} octets ends before the headers it announces")]
 pub struct TerminateError {
-    /// Octets found.
+    /// Octets received.
     pub len: usize,
 }
 
-/// The DDP header of an offending segment, as it came: it need not be one that [`Header::parse`] would take.
+/// The DDP header of an offending segment, unchanged. [`Header::parse`] need not accept it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TerminatedHeader([u8; UNTAGGED_SIZE]);
 
 impl TerminatedHeader {
-    /// The header at the start of a ULPDU, whole but otherwise unchecked; `None` if its end is not among the bytes.
+    /// The header at the start of a ULPDU, complete but otherwise unchecked; `None` if it is
+    /// incomplete.
     pub fn new(ulpdu: &[u8]) -> Option<Self> {
         let mut header = [0; UNTAGGED_SIZE];
         let len = Self::len(*ulpdu.first()?);

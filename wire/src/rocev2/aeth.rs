@@ -1,11 +1,11 @@
-//! AETH: what a responder says of a request (IBA, section 9.3.5.1): `syndrome 1 | MSN 3`.
+//! AETH: the responder's answer to a request (IBA, section 9.3.5.1): `syndrome 1 | MSN 3`.
 
 use std::fmt;
 
 use super::rnr::RnrTimer;
 use crate::bytes::{be24, octet_and_24};
 
-/// Bits 6..5 of the syndrome say which kind it is; bit 7 is reserved, and zero.
+/// Bits 6..5 of the syndrome are its kind; bit 7 is reserved and zero.
 const KIND_MASK: u8 = 0xE0;
 const ACK: u8 = 0x00;
 const RNR: u8 = 0x20;
@@ -22,7 +22,7 @@ pub struct Aeth {
 }
 
 impl Aeth {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 4;
 
     /// Reads a header.
@@ -31,7 +31,7 @@ impl Aeth {
         Self { syndrome: Syndrome::from_code(bytes[0]), msn: be24(bytes, 1) }
     }
 
-    /// The octets on the wire.
+    /// Returns the octets on the wire.
     #[inline]
     pub fn to_wire(self) -> [u8; Self::SIZE] {
         octet_and_24(self.syndrome.code(), self.msn)
@@ -44,30 +44,30 @@ impl fmt::Display for Aeth {
     }
 }
 
-/// The answer of an [`Aeth`] (IBA, table 43).
+/// The answer in an [`Aeth`] (IBA, table 43).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syndrome {
-    /// Everything up to this PSN has arrived.
+    /// All packets up to this PSN have arrived.
     Ack {
-        /// End-to-end flow control: a code for the number of receives posted, 0 to 31;
-        /// [`NO_CREDIT`](Self::NO_CREDIT) if the responder does not say.
+        /// End-to-end flow control: a code for the number of posted receives, 0 to 31.
+        /// [`NO_CREDIT`](Self::NO_CREDIT) means that the responder does not use flow control.
         credit: u8,
     },
-    /// Receiver not ready: no receive is posted; ask again after this time.
+    /// Receiver not ready: no receive is posted. The requester repeats the request after this time.
     Rnr(RnrTimer),
     /// The request with this PSN failed.
     Nak(NakCode),
-    /// A value that the standard reserves.
+    /// A value reserved by the standard.
     Reserved(u8),
 }
 
 impl Syndrome {
-    /// The credit code that says nothing.
+    /// The credit code for no flow control.
     pub const NO_CREDIT: u8 = 0x1F;
     /// An acknowledgement without flow control.
     pub const ACK: Self = Self::Ack { credit: Self::NO_CREDIT };
 
-    /// The syndrome of this octet.
+    /// The syndrome of an octet.
     #[inline]
     pub const fn from_code(code: u8) -> Self {
         let value = code & VALUE_MASK;
@@ -110,20 +110,20 @@ impl fmt::Display for Syndrome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum NakCode {
-    /// A packet before this one is missing: send again from this PSN on.
+    /// A packet before this one is missing. The requester repeats from this PSN.
     SequenceError = 0,
-    /// An opcode, length or order that the responder cannot take.
+    /// An opcode, length or order that the responder does not support.
     InvalidRequest = 1,
-    /// The key does not give this access to this memory.
+    /// The key does not permit this access to this memory.
     RemoteAccess = 2,
     /// The responder failed.
     RemoteOperational = 3,
-    /// Of reliable datagrams only.
+    /// For reliable datagrams only.
     InvalidRdRequest = 4,
 }
 
 impl NakCode {
-    /// Every one.
+    /// All codes.
     pub const ALL: [Self; 5] = [
         Self::SequenceError,
         Self::InvalidRequest,
@@ -178,11 +178,11 @@ mod tests {
 
     #[test]
     fn words() {
-        let said = |code, msn| Aeth { syndrome: Syndrome::from_code(code), msn }.to_string();
-        assert_eq!(said(0x1F, 1), "ACK msn=1");
-        assert_eq!(said(0x05, 1), "ACK credit=5 msn=1");
-        assert_eq!(said(0x2C, 2), "RNR NAK 640µs msn=2");
-        assert_eq!(said(0x62, 3), "NAK remote access error msn=3");
-        assert_eq!(said(0x45, 4), "reserved syndrome 0x45 msn=4");
+        let text = |code, msn| Aeth { syndrome: Syndrome::from_code(code), msn }.to_string();
+        assert_eq!(text(0x1F, 1), "ACK msn=1");
+        assert_eq!(text(0x05, 1), "ACK credit=5 msn=1");
+        assert_eq!(text(0x2C, 2), "RNR NAK 640µs msn=2");
+        assert_eq!(text(0x62, 3), "NAK remote access error msn=3");
+        assert_eq!(text(0x45, 4), "reserved syndrome 0x45 msn=4");
     }
 }

@@ -1,5 +1,5 @@
-//! AtomicETH and AtomicAckETH (IBA, sections 9.3.4 and 9.5.3). Values are numbers: the responder's memory holds them in
-//! its own byte order, the wire in network order.
+//! AtomicETH and AtomicAckETH (IBA, sections 9.3.4 and 9.5.3). Values are numbers: in network order
+//! on the wire, in the responder's byte order in its memory.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use crate::bytes::{be32, be64};
 /// An operation on 64 bits of the responder's memory: `VA 8 | R_Key 4 | swap or add 8 | compare 8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicEth {
-    /// The first octet, which a multiple of 8 is.
+    /// The address of the first octet, a multiple of 8.
     pub va: u64,
     /// The key of the region or window.
     pub r_key: u32,
-    /// COMPARE SWAP: the new value. FETCH ADD: what is added.
+    /// COMPARE SWAP: the new value. FETCH ADD: the addend.
     pub swap_or_add: u64,
-    /// COMPARE SWAP: the value that must be there. FETCH ADD: not looked at.
+    /// COMPARE SWAP: the expected value. FETCH ADD: ignored.
     pub compare: u64,
 }
 
 impl AtomicEth {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 28;
 
     /// Reads a header.
@@ -33,7 +33,7 @@ impl AtomicEth {
         }
     }
 
-    /// The octets on the wire.
+    /// Returns the octets on the wire.
     #[inline]
     pub fn to_wire(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
@@ -55,15 +55,15 @@ impl fmt::Display for AtomicEth {
     }
 }
 
-/// The answer, 8 octets.
+/// The response, 8 octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicAckEth {
-    /// What the responder's memory held before.
+    /// The old value in the responder's memory.
     pub original: u64,
 }
 
 impl AtomicAckEth {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 8;
 
     /// Reads a header.
@@ -72,7 +72,7 @@ impl AtomicAckEth {
         Self { original: u64::from_be_bytes(*bytes) }
     }
 
-    /// The octets on the wire.
+    /// Returns the octets on the wire.
     #[inline]
     pub fn to_wire(self) -> [u8; Self::SIZE] {
         self.original.to_be_bytes()

@@ -17,47 +17,48 @@ const SOLICITED: u8 = 0x80;
 const MIGRATED: u8 = 0x40;
 const PAD_SHIFT: u8 = 4;
 const PAD_MASK: u8 = 0x30;
-/// TVer: the version of the transport's headers. Only 0 is defined.
+/// TVer: the version of the transport headers. Only 0 is defined.
 const VERSION_MASK: u8 = 0x0F;
 const FECN: u8 = 0x80;
 const BECN: u8 = 0x40;
 const ACK_REQUEST: u8 = 0x80;
 
-/// The octet with FECN and BECN, which switches may change: the ICRC takes it as all ones.
+/// The octet with FECN and BECN. The ICRC counts it as all ones because switches may change it.
 pub(super) const CONGESTION_OCTET: usize = 4;
 
-/// The base transport header. Reserved bits are zero when sent, not looked at when received; the pad count is
-/// made from the payload's length.
+/// The base transport header. Reserved bits are zero when sent and ignored when received. The pad
+/// count follows from the payload's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bth {
-    /// What the packet is.
+    /// The kind of packet.
     pub opcode: Opcode,
-    /// SE: the responder is to raise a solicited event. Only where a SEND, or a WRITE with immediate data, ends.
+    /// SE: the responder must raise a solicited event. Only in the last packet of a SEND or of a
+    /// WRITE with immediate data.
     pub solicited: bool,
-    /// MigReq: the sender's path migration is in the state "migrated". HCAs send 1, kernel rxe 0; nobody looks at it
-    /// who does not migrate paths.
+    /// MigReq: the sender's path migration is in the state "migrated". HCAs send 1, kernel rxe
+    /// sends 0. Only implementations of path migration evaluate it.
     pub migrated: bool,
-    /// The partition. Bit 15: full member.
+    /// The partition key. Bit 15: full member.
     pub p_key: u16,
-    /// Congestion was met on the way here.
+    /// FECN: there was congestion on the path from the sender to the receiver.
     pub fecn: bool,
-    /// Congestion was met on the way there.
+    /// BECN: there was congestion on the path from the receiver to the sender.
     pub becn: bool,
-    /// The queue pair this goes to, 24 bits.
+    /// The destination queue pair, 24 bits.
     pub dest_qpn: u32,
-    /// AckReq: the responder is to acknowledge this packet.
+    /// AckReq: the responder must acknowledge this packet.
     pub ack_request: bool,
-    /// The packet's number.
+    /// The packet sequence number.
     pub psn: Psn,
 }
 
 impl Bth {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 12;
     /// The default partition, full member.
     pub const DEFAULT_P_KEY: u16 = 0xFFFF;
 
-    /// A header without any flag, in the default partition.
+    /// A header without flags, in the default partition.
     #[inline]
     pub const fn new(opcode: Opcode, dest_qpn: u32, psn: Psn) -> Self {
         Self {
@@ -73,8 +74,8 @@ impl Bth {
         }
     }
 
-    /// Whether two ports may talk: their partition is the same, and at least one of them a full member
-    /// (IBA, section 10.9.3).
+    /// Whether two ports may communicate: they have the same partition, and at least one of them is
+    /// a full member (IBA, section 10.9.3).
     #[inline]
     pub const fn same_partition(one: u16, other: u16) -> bool {
         const FULL: u16 = 0x8000;

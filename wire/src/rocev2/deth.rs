@@ -1,4 +1,4 @@
-//! DETH: who sent a datagram, and the key of its reader (IBA, section 9.3.1).
+//! DETH: the sender of a datagram and the key of the destination (IBA, section 9.3.1).
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ pub struct Deth {
 }
 
 impl Deth {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 8;
     /// The Q_Key of queue pair 1, the general services interface (IBA, section 10.2.5).
     pub const GSI_Q_KEY: u32 = 0x8001_0000;
-    /// The number of that queue pair, on every node.
+    /// The number of that queue pair, the same on every node.
     pub const GSI_QPN: u32 = 1;
 
     /// Reads a header.
@@ -27,7 +27,7 @@ impl Deth {
         Self { q_key: be32(bytes, 0), source_qpn: be24(bytes, 5) }
     }
 
-    /// The octets on the wire.
+    /// Returns the octets on the wire.
     #[inline]
     pub fn to_wire(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];

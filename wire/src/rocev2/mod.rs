@@ -1,22 +1,22 @@
-//! RoCEv2: the transport of InfiniBand in UDP datagrams to port 4791.
+//! RoCEv2: the InfiniBand transport in UDP datagrams to port 4791.
 //!
 //! | file | part | source |
 //! |---|---|---|
-//! | [`packet`] | a packet as a whole, its payload and pad | IBA, section 9.2 |
-//! | [`opcode`] | operations, and which headers each brings | IBA, table 35 |
-//! | [`bth`] | the header that every packet has | IBA, section 9.2 |
-//! | [`reth`], [`aeth`], [`atomic`], [`deth`] | the headers that some have | IBA, section 9.3 |
+//! | [`packet`] | a whole packet, its payload and pad | IBA, section 9.2 |
+//! | [`opcode`] | operations and the headers of each | IBA, table 35 |
+//! | [`bth`] | the header of every packet | IBA, section 9.2 |
+//! | [`reth`], [`aeth`], [`atomic`], [`deth`] | the headers of some packets | IBA, section 9.3 |
 //! | [`psn`] | arithmetic of packet sequence numbers | IBA, section 9.7.2 |
 //! | [`rnr`], [`mtu`] | times and sizes that have codes | IBA, sections 9.7.5.2.8 and 9.4.3 |
 //! | [`icrc`] | the checksum of a packet and its IP header | IBA, annex A17 |
 //!
-//! IBA is the InfiniBand Architecture Specification, volume 1. What a datagram carries is:
+//! IBA is the InfiniBand Architecture Specification, volume 1. A datagram has this layout:
 //!
 //! ```text
 //! BTH (12) | extended headers (0 to 28) | payload | pad (0..3) | ICRC (4)
 //! ```
 //!
-//! A receiver checks the ICRC ([`Icrc`]), then reads the rest ([`Packet::parse`]).
+//! A receiver first checks the ICRC ([`Icrc`]), then parses the rest ([`Packet::parse`]).
 
 pub mod aeth;
 pub mod atomic;
@@ -36,13 +36,13 @@ pub use bth::Bth;
 pub use deth::Deth;
 pub use icrc::{Icrc, IcrcError, Identification};
 pub use mtu::PathMtu;
-pub use opcode::{Carries, Opcode, Operation, Position, SendKind};
+pub use opcode::{ExtensionKind, Opcode, Operation, Position, SendKind};
 pub use packet::{Extension, Packet, ParseError, packet_len, pad};
 pub use psn::Psn;
 pub use reth::Reth;
 pub use rnr::RnrTimer;
 
-/// The UDP port to which packets go.
+/// The destination UDP port of all packets.
 pub const UDP_PORT: u16 = 4791;
-/// Octets of the longest headers, BTH and AtomicETH.
+/// Size of the longest headers in octets: BTH and AtomicETH.
 pub const MAX_HEADER: usize = Bth::SIZE + AtomicEth::SIZE;

@@ -1,8 +1,9 @@
-//! Path MTU: the most octets of payload in a packet (IBA, section 9.4.3 and the PathMTU of connection management).
+//! Path MTU: the maximum payload of a packet (IBA, section 9.4.3 and the PathMTU of connection
+//! management).
 
 use std::fmt;
 
-/// One of the five sizes. Every packet of a message but the last has exactly this much payload.
+/// One of the five sizes. Every packet of a message except the last has exactly this payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names are the numbers of octets")]
@@ -15,15 +16,16 @@ pub enum PathMtu {
 }
 
 impl PathMtu {
-    /// Every one, the smallest first.
+    /// All sizes in ascending order.
     pub const ALL: [Self; 5] =
         [Self::Octets256, Self::Octets512, Self::Octets1024, Self::Octets2048, Self::Octets4096];
 
-    /// Octets around the payload: IPv6, UDP, BTH, XRCETH, AtomicETH, ICRC. Our packets never have all of them, but Linux
-    /// counts so for a connection, and both sides of a link must come to the same.
-    const AROUND: usize = 40 + 8 + 12 + 4 + 28 + 4;
+    /// Octets around the payload: IPv6, UDP, BTH, XRCETH, AtomicETH, ICRC. Our packets never have
+    /// all of these, but Linux assumes them for a connection, and both sides must get the same
+    /// result.
+    const OVERHEAD_OCTETS: usize = 40 + 8 + 12 + 4 + 28 + 4;
 
-    /// By its code; `None` for those that are reserved.
+    /// The size of a code; `None` for reserved codes.
     #[inline]
     pub const fn new(code: u8) -> Option<Self> {
         match code {
@@ -32,7 +34,7 @@ impl PathMtu {
         }
     }
 
-    /// The largest that is not above a number of octets; `None` below 256.
+    /// The largest size that is at most `octets`; `None` below 256.
     pub fn within(octets: usize) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|size| size.octets() <= octets)
     }
@@ -49,12 +51,13 @@ impl PathMtu {
         128 << self as u8
     }
 
-    /// The largest whose packets an interface with this MTU (octets of an IP packet) carries; `None` if there is none.
+    /// The largest size whose packets fit an interface with this MTU (octets of an IP packet);
+    /// `None` if none fits.
     pub fn of_interface(mtu: usize) -> Option<Self> {
-        Self::within(mtu.saturating_sub(Self::AROUND))
+        Self::within(mtu.saturating_sub(Self::OVERHEAD_OCTETS))
     }
 
-    /// Packets of a message of this many octets: at least one.
+    /// Number of packets of a message of this many octets: at least one.
     #[inline]
     pub const fn packets(self, len: u32) -> u32 {
         if len == 0 { 1 } else { len.div_ceil(self.octets() as u32) }

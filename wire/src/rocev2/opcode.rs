@@ -1,5 +1,5 @@
-//! Opcodes of the BTH: the operation, which part of its message a packet is, and which headers follow (IBA, section 9.2.1,
-//! table 35; the CNP: annex A17.9.3).
+//! Opcodes of the BTH: the operation, the packet's position in its message, and the headers that
+//! follow (IBA, section 9.2.1, table 35; the CNP: annex A17.9.3).
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use super::bth::Bth;
 use super::deth::Deth;
 use super::reth::Reth;
 
-/// What a packet is. Of the transports: reliable connection, the datagrams that connection management uses, and the
-/// congestion notification of RoCEv2.
+/// The kind of packet. Supported transports: reliable connection, the datagrams of connection
+/// management, and the congestion notification of RoCEv2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the standard's names say it")]
@@ -43,7 +43,7 @@ pub enum Opcode {
     CongestionNotification = 0x81,
 }
 
-/// What the packets of a message do together.
+/// The operation of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the standard's names say it")]
 pub enum Operation {
@@ -59,12 +59,12 @@ pub enum Operation {
     CongestionNotification,
 }
 
-/// Which part of its message a packet is.
+/// The position of a packet in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Position {
     /// More packets follow.
     First,
-    /// Packets come before and after.
+    /// Packets precede and follow.
     Middle,
     /// The end of a message of several packets.
     Last,
@@ -73,7 +73,7 @@ pub enum Position {
 }
 
 impl Position {
-    /// The position of a packet that does, or does not, start and end its message.
+    /// The position of a packet that starts its message or does not, and ends it or does not.
     #[inline]
     pub const fn new(starts: bool, ends: bool) -> Self {
         match (starts, ends) {
@@ -84,20 +84,20 @@ impl Position {
         }
     }
 
-    /// First or only.
+    /// Whether the packet starts its message.
     #[inline]
     pub const fn starts(self) -> bool {
         matches!(self, Self::First | Self::Only)
     }
 
-    /// Last or only.
+    /// Whether the packet ends its message.
     #[inline]
     pub const fn ends(self) -> bool {
         matches!(self, Self::Last | Self::Only)
     }
 }
 
-/// What a SEND brings besides its payload, in the packet that ends it.
+/// What a SEND carries besides its payload, in its last packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SendKind {
     /// Nothing.
@@ -108,9 +108,9 @@ pub enum SendKind {
     Invalidate,
 }
 
-/// Which extended transport headers follow the BTH.
+/// The extended transport headers that follow the BTH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Carries {
+pub enum ExtensionKind {
     /// None.
     Nothing,
     /// ImmDt.
@@ -135,11 +135,11 @@ pub enum Carries {
     Reserved,
 }
 
-impl Carries {
-    /// Octets of these headers.
+impl ExtensionKind {
+    /// Size of these headers in octets.
     #[inline]
     pub const fn len(self) -> usize {
-        /// Of ImmDt and IETH, which are a bare number.
+        /// Size of ImmDt and IETH, which are a single number.
         const WORD: usize = 4;
         match self {
             Self::Nothing => 0,
@@ -155,7 +155,7 @@ impl Carries {
         }
     }
 
-    /// None.
+    /// Whether no headers follow.
     #[inline]
     pub const fn is_empty(self) -> bool {
         matches!(self, Self::Nothing)
@@ -163,7 +163,7 @@ impl Carries {
 }
 
 impl Opcode {
-    /// Every one.
+    /// All opcodes.
     pub const ALL: [Self; 26] = [
         Self::SendFirst,
         Self::SendMiddle,
@@ -193,7 +193,7 @@ impl Opcode {
         Self::CongestionNotification,
     ];
 
-    /// The SEND at this place of its message.
+    /// The SEND opcode for a position in the message.
     #[inline]
     pub const fn send(position: Position, kind: SendKind) -> Self {
         match (position, kind) {
@@ -208,7 +208,7 @@ impl Opcode {
         }
     }
 
-    /// The WRITE at this place of its message, which brings immediate data or does not.
+    /// The WRITE opcode for a position in the message, with or without immediate data.
     #[inline]
     pub const fn write(position: Position, immediate: bool) -> Self {
         match (position, immediate) {
@@ -221,7 +221,7 @@ impl Opcode {
         }
     }
 
-    /// The READ response at this place of its message.
+    /// The READ response opcode for a position in the message.
     #[inline]
     pub const fn read_response(position: Position) -> Self {
         match position {
@@ -232,10 +232,10 @@ impl Opcode {
         }
     }
 
-    /// The opcode of this code, if it is one we know.
+    /// The opcode of a code, if this crate knows it.
     #[inline]
     pub const fn from_code(code: u8) -> Option<Self> {
-        BY_CODE[code as usize]
+        OPCODE_BY_CODE[code as usize]
     }
 
     /// The octet on the wire.
@@ -250,25 +250,25 @@ impl Opcode {
         self.layout().0
     }
 
-    /// The place in the message.
+    /// The position in the message.
     #[inline]
     pub const fn position(self) -> Position {
         self.layout().1
     }
 
-    /// The headers behind the BTH.
+    /// The headers after the BTH.
     #[inline]
-    pub const fn carries(self) -> Carries {
+    pub const fn extension_kind(self) -> ExtensionKind {
         self.layout().2
     }
 
-    /// Octets of the BTH and the headers behind it: where the payload starts.
+    /// Octets of the BTH and the headers after it, which is the offset of the payload.
     #[inline]
     pub const fn header_len(self) -> usize {
-        Bth::SIZE + self.carries().len()
+        Bth::SIZE + self.extension_kind().len()
     }
 
-    /// Whether octets may follow the headers.
+    /// Whether a payload may follow the headers.
     #[inline]
     pub const fn has_payload(self) -> bool {
         matches!(
@@ -277,8 +277,9 @@ impl Opcode {
         )
     }
 
-    /// From the requester to the responder: all but READ responses and acknowledgements. (Datagrams and congestion
-    /// notifications, which have no response, are neither.)
+    /// Whether the requester sends it to the responder: everything except READ responses and
+    /// acknowledgements. Datagrams and congestion notifications have no response and are neither
+    /// requests nor responses.
     #[inline]
     pub const fn is_request(self) -> bool {
         matches!(
@@ -291,7 +292,7 @@ impl Opcode {
         )
     }
 
-    /// From the responder to the requester.
+    /// Whether the responder sends it to the requester.
     #[inline]
     pub const fn is_response(self) -> bool {
         matches!(
@@ -300,10 +301,10 @@ impl Opcode {
         )
     }
 
-    /// One line for each opcode.
+    /// The properties of each opcode.
     #[inline]
-    const fn layout(self) -> (Operation, Position, Carries) {
-        use Carries as C;
+    const fn layout(self) -> (Operation, Position, ExtensionKind) {
+        use ExtensionKind as C;
         use Operation as O;
         use Position::{First, Last, Middle, Only};
         match self {
@@ -337,7 +338,7 @@ impl Opcode {
     }
 }
 
-static BY_CODE: [Option<Opcode>; 256] = {
+static OPCODE_BY_CODE: [Option<Opcode>; 256] = {
     let mut table = [None; 256];
     let mut i = 0;
     while i < Opcode::ALL.len() {
@@ -354,9 +355,11 @@ impl fmt::Display for Opcode {
         {
             write!(f, " {}", self.position())?;
         }
-        f.write_str(match self.carries() {
-            Carries::Immediate | Carries::RethImmediate | Carries::DethImmediate => " immediate",
-            Carries::Invalidate => " invalidate",
+        f.write_str(match self.extension_kind() {
+            ExtensionKind::Immediate
+            | ExtensionKind::RethImmediate
+            | ExtensionKind::DethImmediate => " immediate",
+            ExtensionKind::Invalidate => " invalidate",
             _ => "",
         })
     }

@@ -1,4 +1,4 @@
-//! A packet as a whole: the payload of a UDP datagram, but for the ICRC at its end.
+//! A whole packet: the payload of a UDP datagram without the ICRC at its end.
 //!
 //! ```text
 //! BTH (12) | extension (0 to 28) | payload | pad (0..3) | ICRC (4)
@@ -11,7 +11,7 @@ use super::aeth::Aeth;
 use super::atomic::{AtomicAckEth, AtomicEth};
 use super::bth::Bth;
 use super::deth::Deth;
-use super::opcode::{Carries, Opcode};
+use super::opcode::{ExtensionKind, Opcode};
 use super::reth::Reth;
 
 /// Pad octets after a payload, 0 to 3.
@@ -20,25 +20,26 @@ pub const fn pad(payload_len: usize) -> usize {
     payload_len.wrapping_neg() & 3
 }
 
-/// Octets of a packet without its ICRC.
+/// Size of a packet without its ICRC, in octets.
 #[inline]
 pub const fn packet_len(opcode: Opcode, payload_len: usize) -> usize {
     opcode.header_len() + payload_len + pad(payload_len)
 }
 
-/// A packet: headers and payload. Whether they make sense at this place of a conversation is for an engine to say.
+/// A packet: headers and payload. Whether it is valid in the current state of a connection is for
+/// the engine to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// The base transport header.
     pub bth: Bth,
-    /// The headers that its opcode announces.
+    /// The headers that the opcode announces.
     pub extension: Extension,
-    /// The consumer's octets, without pad.
+    /// The payload, without pad.
     pub payload: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet out of a datagram whose ICRC was checked and taken off. Pad octets are not looked at.
+    /// Reads a packet from a datagram whose ICRC was checked and removed. Pad octets are ignored.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let len = bytes.len();
@@ -48,8 +49,8 @@ impl<'a> Packet<'a> {
         let short = |needed| ParseError::Short { len, needed };
         let (bth, rest) = bytes.split_first_chunk().ok_or(short(Bth::SIZE))?;
         let (bth, pad) = Bth::parse(bth)?;
-        let (extension, rest) =
-            Extension::parse(bth.opcode.carries(), rest).ok_or(short(bth.opcode.header_len()))?;
+        let (extension, rest) = Extension::parse(bth.opcode.extension_kind(), rest)
+            .ok_or(short(bth.opcode.header_len()))?;
         let Some(payload_len) = rest.len().checked_sub(pad) else {
             return Err(ParseError::Pad { pad, len: rest.len() });
         };
@@ -59,28 +60,26 @@ impl<'a> Packet<'a> {
         Ok(Self { bth, extension, payload: &rest[..payload_len] })
     }
 
-    /// Octets of the packet without its ICRC.
+    /// Size of the packet without its ICRC, in octets.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a packet is never empty")]
     pub const fn len(&self) -> usize {
         packet_len(self.bth.opcode, self.payload.len())
     }
 
-    /// Writes the packet at the start of `buf` and gives its size.
+    /// Writes the packet at the start of `buf` and returns its size.
     ///
-    /// # Panics
-    /// If `buf` is shorter than [`len`](Self::len), or the extension not that of the opcode.
+    /// If `buf` is shorter than [`len`](Self::len), or the extension does not belong to the opcode.
     pub fn emit(&self, buf: &mut [u8]) -> usize {
         Self::emit_around(&self.bth, &self.extension, self.payload.len(), buf)
             .copy_from_slice(self.payload);
         self.len()
     }
 
-    /// Writes all but the payload at the start of `buf`, and gives the place of the payload, which the caller
-    /// gathers there. The packet takes [`packet_len`] octets.
+    /// Writes everything except the payload at the start of `buf` and returns the place of the
+    /// payload, which the caller fills. The packet takes [`packet_len`] octets.
     ///
-    /// # Panics
-    /// If `buf` is shorter than that, or the extension not that of the opcode.
+    /// If `buf` is shorter than that, or the extension does not belong to the opcode.
     #[inline]
     pub fn emit_around<'b>(
         bth: &Bth,
@@ -88,7 +87,7 @@ impl<'a> Packet<'a> {
         payload_len: usize,
         buf: &'b mut [u8],
     ) -> &'b mut [u8] {
-        debug_assert_eq!(extension.carries(), bth.opcode.carries(), "{}", bth.opcode);
+        debug_assert_eq!(extension.extension_kind(), bth.opcode.extension_kind(), "{}", bth.opcode);
         debug_assert!(
             payload_len == 0 || bth.opcode.has_payload(),
             "{} has no payload",
@@ -97,7 +96,7 @@ impl<'a> Packet<'a> {
         let pad = pad(payload_len);
         let (start, rest) = buf.split_first_chunk_mut::<{ Bth::SIZE }>().expect("room for the BTH");
         *start = bth.to_wire(pad);
-        let (place, rest) = rest.split_at_mut(bth.opcode.carries().len());
+        let (place, rest) = rest.split_at_mut(bth.opcode.extension_kind().len());
         extension.emit(place);
         let (payload, rest) = rest.split_at_mut(payload_len);
         rest[..pad].fill(0);
@@ -112,12 +111,12 @@ impl fmt::Display for Packet<'_> {
     }
 }
 
-/// The extended transport headers between BTH and payload, one variant for each value of [`Carries`].
+/// The extended transport headers between BTH and payload, one variant for each [`ExtensionKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
     /// Nothing.
     None,
-    /// ImmDt: 32 bits for the consumer, passed on as a number.
+    /// ImmDt: 32 bits for the consumer, as a number.
     Immediate(u32),
     /// IETH: the R_Key to invalidate.
     Invalidate(u32),
@@ -135,78 +134,81 @@ pub enum Extension {
     Deth(Deth),
     /// DETH and ImmDt.
     DethImmediate(Deth, u32),
-    /// The 16 octets of a CNP, which are reserved: zero when sent, not looked at when received.
+    /// The 16 octets of a CNP, which are reserved: zero when sent, ignored when received.
     Reserved,
 }
 
 impl Extension {
-    /// Which headers these are. A packet's opcode carries the same.
+    /// The kind of headers. It equals that of the packet's opcode.
     #[inline]
-    pub const fn carries(&self) -> Carries {
+    pub const fn extension_kind(&self) -> ExtensionKind {
         match self {
-            Self::None => Carries::Nothing,
-            Self::Immediate(_) => Carries::Immediate,
-            Self::Invalidate(_) => Carries::Invalidate,
-            Self::Reth(_) => Carries::Reth,
-            Self::RethImmediate(..) => Carries::RethImmediate,
-            Self::Aeth(_) => Carries::Aeth,
-            Self::AtomicAck(..) => Carries::AtomicAck,
-            Self::Atomic(_) => Carries::Atomic,
-            Self::Deth(_) => Carries::Deth,
-            Self::DethImmediate(..) => Carries::DethImmediate,
-            Self::Reserved => Carries::Reserved,
+            Self::None => ExtensionKind::Nothing,
+            Self::Immediate(_) => ExtensionKind::Immediate,
+            Self::Invalidate(_) => ExtensionKind::Invalidate,
+            Self::Reth(_) => ExtensionKind::Reth,
+            Self::RethImmediate(..) => ExtensionKind::RethImmediate,
+            Self::Aeth(_) => ExtensionKind::Aeth,
+            Self::AtomicAck(..) => ExtensionKind::AtomicAck,
+            Self::Atomic(_) => ExtensionKind::Atomic,
+            Self::Deth(_) => ExtensionKind::Deth,
+            Self::DethImmediate(..) => ExtensionKind::DethImmediate,
+            Self::Reserved => ExtensionKind::Reserved,
         }
     }
 
-    /// Reads the headers, and gives what follows them; `None` if the octets end before they do.
+    /// Reads the headers and returns them with the octets that follow; `None` if they are
+    /// incomplete.
     #[inline]
-    fn parse(carries: Carries, bytes: &[u8]) -> Option<(Self, &[u8])> {
-        Some(match carries {
-            Carries::Nothing => (Self::None, bytes),
-            Carries::Immediate => {
+    fn parse(kind: ExtensionKind, bytes: &[u8]) -> Option<(Self, &[u8])> {
+        Some(match kind {
+            ExtensionKind::Nothing => (Self::None, bytes),
+            ExtensionKind::Immediate => {
                 let (number, rest) = word(bytes)?;
                 (Self::Immediate(number), rest)
             }
-            Carries::Invalidate => {
+            ExtensionKind::Invalidate => {
                 let (r_key, rest) = word(bytes)?;
                 (Self::Invalidate(r_key), rest)
             }
-            Carries::Reth => {
+            ExtensionKind::Reth => {
                 let (reth, rest) = bytes.split_first_chunk()?;
                 (Self::Reth(Reth::parse(reth)), rest)
             }
-            Carries::RethImmediate => {
+            ExtensionKind::RethImmediate => {
                 let (reth, rest) = bytes.split_first_chunk()?;
                 let (number, rest) = word(rest)?;
                 (Self::RethImmediate(Reth::parse(reth), number), rest)
             }
-            Carries::Aeth => {
+            ExtensionKind::Aeth => {
                 let (aeth, rest) = bytes.split_first_chunk()?;
                 (Self::Aeth(Aeth::parse(aeth)), rest)
             }
-            Carries::AtomicAck => {
+            ExtensionKind::AtomicAck => {
                 let (aeth, rest) = bytes.split_first_chunk()?;
                 let (ack, rest) = rest.split_first_chunk()?;
                 (Self::AtomicAck(Aeth::parse(aeth), AtomicAckEth::parse(ack)), rest)
             }
-            Carries::Atomic => {
+            ExtensionKind::Atomic => {
                 let (atomic, rest) = bytes.split_first_chunk()?;
                 (Self::Atomic(AtomicEth::parse(atomic)), rest)
             }
-            Carries::Deth => {
+            ExtensionKind::Deth => {
                 let (deth, rest) = bytes.split_first_chunk()?;
                 (Self::Deth(Deth::parse(deth)), rest)
             }
-            Carries::DethImmediate => {
+            ExtensionKind::DethImmediate => {
                 let (deth, rest) = bytes.split_first_chunk()?;
                 let (number, rest) = word(rest)?;
                 (Self::DethImmediate(Deth::parse(deth), number), rest)
             }
-            Carries::Reserved => (Self::Reserved, bytes.get(Carries::Reserved.len()..)?),
+            ExtensionKind::Reserved => {
+                (Self::Reserved, bytes.get(ExtensionKind::Reserved.len()..)?)
+            }
         })
     }
 
-    /// Writes the headers over the whole of `place`.
+    /// Fills `place` with the headers.
     #[inline]
     fn emit(&self, place: &mut [u8]) {
         match *self {
@@ -215,13 +217,17 @@ impl Extension {
                 place.copy_from_slice(&number.to_be_bytes());
             }
             Self::Reth(reth) => place.copy_from_slice(&reth.to_wire()),
-            Self::RethImmediate(reth, number) => two(place, reth.to_wire(), number.to_be_bytes()),
+            Self::RethImmediate(reth, number) => {
+                write_pair(place, reth.to_wire(), number.to_be_bytes())
+            }
             Self::Aeth(aeth) => place.copy_from_slice(&aeth.to_wire()),
-            Self::AtomicAck(aeth, ack) => two(place, aeth.to_wire(), ack.to_wire()),
+            Self::AtomicAck(aeth, ack) => write_pair(place, aeth.to_wire(), ack.to_wire()),
             Self::Atomic(atomic) => place.copy_from_slice(&atomic.to_wire()),
             Self::Deth(deth) => place.copy_from_slice(&deth.to_wire()),
-            Self::DethImmediate(deth, number) => two(place, deth.to_wire(), number.to_be_bytes()),
-            Self::Reserved => place.copy_from_slice(&[0; Carries::Reserved.len()]),
+            Self::DethImmediate(deth, number) => {
+                write_pair(place, deth.to_wire(), number.to_be_bytes())
+            }
+            Self::Reserved => place.copy_from_slice(&[0; ExtensionKind::Reserved.len()]),
         }
     }
 }
@@ -233,13 +239,13 @@ fn word(bytes: &[u8]) -> Option<(u32, &[u8])> {
 }
 
 #[inline]
-fn two<const A: usize, const B: usize>(place: &mut [u8], first: [u8; A], second: [u8; B]) {
+fn write_pair<const A: usize, const B: usize>(place: &mut [u8], first: [u8; A], second: [u8; B]) {
     let (start, end) = place.split_at_mut(A);
     start.copy_from_slice(&first);
     end.copy_from_slice(&second);
 }
 
-/// As it follows the BTH: with a space before it, if it is anything.
+/// Displays the headers after the BTH: with a leading space unless empty.
 impl fmt::Display for Extension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -257,16 +263,17 @@ impl fmt::Display for Extension {
     }
 }
 
-/// Why a datagram is no packet. A receiver drops it without a word (IBA, section 9.6): nothing in it can be believed.
+/// Why a datagram is not a packet. A receiver drops it silently (IBA, section 9.6), because nothing
+/// in it can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// The length is not a multiple of 4.
-    #[error("packet of {len} octets, which is no multiple of 4")]
+    #[error("packet length {len} is not a multiple of 4")]
     Unaligned {
         /// Octets without the ICRC.
         len: usize,
     },
-    /// The headers are not all there.
+    /// The headers are incomplete.
     #[error("packet of {len} octets is shorter than its headers' {needed}")]
     Short {
         /// Octets without the ICRC.
@@ -274,19 +281,19 @@ pub enum ParseError {
         /// Octets of the headers.
         needed: usize,
     },
-    /// A transport or an operation that we do not know.
+    /// A transport or an operation that this crate does not know.
     #[error("unknown opcode {code:#04x}")]
     Opcode {
-        /// The opcode found.
+        /// The received opcode.
         code: u8,
     },
-    /// A version of the transport's headers other than 0.
+    /// A version of the transport headers other than 0.
     #[error("transport header version {version}; only 0 is known")]
     Version {
-        /// The version found.
+        /// The received version.
         version: u8,
     },
-    /// More pad than there are octets after the headers.
+    /// The pad count exceeds the octets after the headers.
     #[error("pad of {pad} octets, where only {len} follow the headers")]
     Pad {
         /// The pad count.
@@ -294,7 +301,7 @@ pub enum ParseError {
         /// Octets after the headers.
         len: usize,
     },
-    /// Octets after the headers of an operation that brings none.
+    /// There are octets after the headers of an operation without payload.
     #[error("{opcode} with {len} octets after its headers")]
     Payload {
         /// The opcode.

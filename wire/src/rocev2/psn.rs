@@ -5,13 +5,13 @@ use std::ops::{Add, Sub};
 
 /// A packet sequence number.
 ///
-/// There is no order among all PSNs, only within a window of less than 2^23: hence no `Ord`, but
-/// [`distance`](Self::distance) and what is made of it.
+/// PSNs are ordered only within a window of less than 2^23. Hence no `Ord`, but
+/// [`distance`](Self::distance) and functions based on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Psn(u32);
 
 impl Psn {
-    /// How many there are.
+    /// The number of PSNs.
     pub const COUNT: u32 = 1 << 24;
 
     /// The number modulo 2^24.
@@ -20,45 +20,45 @@ impl Psn {
         Self(number & (Self::COUNT - 1))
     }
 
-    /// 0 to 2^24-1.
+    /// The number, 0 to 2^24-1.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// The one after it.
+    /// The next PSN.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Self {
         Self::new(self.0 + 1)
     }
 
-    /// The one before it.
+    /// The previous PSN.
     #[inline]
     #[must_use]
     pub const fn previous(self) -> Self {
         Self::new(self.0.wrapping_sub(1))
     }
 
-    /// Packets from `origin` to this one, -2^23 to 2^23-1: negative if this one is the earlier.
+    /// Packets from `origin` to this one, -2^23 to 2^23-1. Negative if this one is earlier.
     #[inline]
     pub const fn distance(self, origin: Self) -> i32 {
         (self.0.wrapping_sub(origin.0) << 8) as i32 >> 8
     }
 
-    /// Earlier than `other`.
+    /// Whether this one is earlier than `other`.
     #[inline]
     pub const fn is_before(self, other: Self) -> bool {
         self.distance(other) < 0
     }
 
-    /// Later than `other`.
+    /// Whether this one is later than `other`.
     #[inline]
     pub const fn is_after(self, other: Self) -> bool {
         self.distance(other) > 0
     }
 
-    /// One of the `count` PSNs from `first` on; `count` is at most 2^24.
+    /// Whether this is one of the `count` PSNs that start at `first`; `count` is at most 2^24.
     #[inline]
     pub const fn is_within(self, first: Self, count: u32) -> bool {
         Self::new(self.0.wrapping_sub(first.0)).0 < count

@@ -1,4 +1,4 @@
-//! RETH: where a WRITE goes or a READ comes from (IBA, section 9.3.3).
+//! RETH: the destination of a WRITE or the source of a READ (IBA, section 9.3.3).
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use crate::bytes::{be32, be64};
 /// Memory of the responder: `VA 8 | R_Key 4 | DMA length 4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reth {
-    /// Its first octet.
+    /// The address of its first octet.
     pub va: u64,
-    /// The key of its region or window.
+    /// The key of the region or window.
     pub r_key: u32,
     /// Octets of the whole message, at most 2^31.
     pub len: u32,
 }
 
 impl Reth {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 16;
 
     /// Reads a header.
@@ -25,7 +25,7 @@ impl Reth {
         Self { va: be64(bytes, 0), r_key: be32(bytes, 8), len: be32(bytes, 12) }
     }
 
-    /// The octets on the wire.
+    /// Returns the octets on the wire.
     #[inline]
     pub fn to_wire(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];

@@ -1,14 +1,14 @@
-//! How long a requester waits whose peer has no receive posted (IBA, section 9.7.5.2.8, table 45).
+//! How long a requester waits if its peer has no receive posted (IBA, section 9.7.5.2.8, table 45).
 
 use std::fmt;
 use std::time::Duration;
 
-/// A time in the 5 bits that an RNR NAK and the attributes of a queue pair have for it.
+/// A time in 5 bits, as in an RNR NAK and in the attributes of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RnrTimer(u8);
 
-/// In units of 10 µs, by code.
-const TIMES: [u32; 32] = [
+/// Times in units of 10 µs, indexed by code.
+const TIMES_10_MICROS: [u32; 32] = [
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, //
     256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
     49152,
@@ -21,22 +21,22 @@ impl RnrTimer {
         Self(code & 0x1F)
     }
 
-    /// 0 to 31. Code 0 is the longest time.
+    /// The code, 0 to 31. Code 0 is the longest time.
     #[inline]
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// The shortest that is no shorter than `time`; if there is none, the longest.
+    /// The shortest timer that is at least `time`, or the longest timer if none is.
     pub fn at_least(time: Duration) -> Self {
         let code = (1..32).find(|&code| Self(code).duration() >= time);
         Self(code.unwrap_or(0))
     }
 
-    /// 10 µs to 655.36 ms.
+    /// The time, 10 µs to 655.36 ms.
     #[inline]
     pub const fn duration(self) -> Duration {
-        Duration::from_micros(TIMES[self.0 as usize] as u64 * 10)
+        Duration::from_micros(TIMES_10_MICROS[self.0 as usize] as u64 * 10)
     }
 }
 
@@ -73,6 +73,9 @@ mod tests {
 
     #[test]
     fn longer_codes_are_longer_times() {
-        assert!((1..31).all(|code| TIMES[code] < TIMES[code + 1]) && TIMES[31] < TIMES[0]);
+        assert!(
+            (1..31).all(|code| TIMES_10_MICROS[code] < TIMES_10_MICROS[code + 1])
+                && TIMES_10_MICROS[31] < TIMES_10_MICROS[0]
+        );
     }
 }

@@ -1,16 +1,17 @@
-//! What is in a capture: just enough of pcap, Ethernet, IPv4 and IPv6. It reads files of this repository, so what it does
-//! not know is a panic.
+//! Reads captures: just enough of pcap, Ethernet, IPv4 and IPv6. It reads only files of this
+//! repository, so it panics on anything that it does not know.
 
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// A directory of captures, one for each protocol.
+/// The directory of a protocol's captures.
 pub(crate) fn root(protocol: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden").join(protocol)
 }
 
-/// The captures in a directory and those below it, sorted, each with its name in that directory.
+/// The captures in a directory and its subdirectories, sorted, each with its path relative to the
+/// directory.
 pub(crate) fn captures(root: &Path) -> Vec<(String, Vec<u8>)> {
     let name =
         |path: &Path| path.strip_prefix(root).unwrap().with_extension("").display().to_string();
@@ -29,7 +30,7 @@ fn paths(dir: &Path) -> Vec<PathBuf> {
     nested.filter(|path| path.extension().is_some_and(|extension| extension == "pcap")).collect()
 }
 
-/// An IP packet without options, whole.
+/// A whole IP packet without options.
 pub(crate) struct Ip<'a> {
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
@@ -58,7 +59,7 @@ fn frames(file: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl<'a> Ip<'a> {
-    /// `None` for what is not IP.
+    /// Returns `None` for frames that are not IP.
     fn parse(frame: &'a [u8]) -> Option<Self> {
         let packet = &frame[14..];
         match be16(frame, 12) {

@@ -1,4 +1,4 @@
-//! Every message of connection management.
+//! Every message of connection management in the captures parses and re-encodes.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use wire::cm::{IpHeader, Mad, MadError, Message, ServiceId};
 
 use crate::rocev2::mads;
 
-/// Of each kind, in all captures together.
+/// The number of messages of each kind in all captures together.
 const EXPECTED: [(&str, usize); 9] = [
     ("DREP", 29),
     ("DREQ", 29),
@@ -25,7 +25,7 @@ fn every_mad_of_the_captures() {
     for (place, octets) in mads() {
         let mad = match Mad::parse(&octets) {
             Ok(mad) => mad,
-            // Of datagrams, which are not spoken here.
+            // Messages for datagrams are not supported.
             Err(MadError::Attribute(attribute @ (0x17 | 0x18))) => {
                 *counts
                     .entry(if attribute == 0x17 { "SIDR REQ" } else { "SIDR REP" })

@@ -1,6 +1,6 @@
-//! Every iWARP frame.
+//! Every iWARP frame in the captures parses and re-encodes.
 //!
-//! No peer was captured while it sent a TERMINATE; octets of that message, laid out by hand, are in
+//! No capture contains a TERMINATE; octets of that message, written by hand, are in
 //! `src/iwarp/terminate/tests.rs`.
 
 use std::collections::BTreeMap;
@@ -14,34 +14,62 @@ use wire::iwarp::{
 use crate::capture::{captures, root};
 use crate::tcp::{Connection, Stream, connections};
 
-/// What is in each capture. Where TCP neither lost nor moved anything, the counts are also those of tshark.
+/// The contents of each capture. If TCP neither lost nor moved anything, tshark shows the same
+/// counts.
 const EXPECTED: &str = "
-                              tcp other disorder request reply  fpdu   crc junk-pad write read-req read-resp  send send-se
-dapl/siw_dapl                   2     0        0       2     2    50     0        0     8        2         8    32       0
-dapl/siw_rping                  1     0        0       1     1    14     0        0     2        2         2     8       0
-siw/cmatose                     1     0        0       1     1     6     0        0     0        0         0     6       0
-siw/dapltest-tr                 3     0        0       3     3    69     0        0     9        3         9    48       0
-siw/dtest                       2     1        0       1     1   226     0        0     4        8         8   206       0
-siw/dtestcm                     4     1        0       3     3     0     0        0     0        0         0     0       0
-siw/killed                      1     0        0       1     1     4     0        0     0        1         1     2       0
-siw/noserver                    1     1        0       0     0     0     0        0     0        0         0     0       0
-siw/rping-5000-crc              1     0        0       1     1    26    26        0     8        2         8     8       0
-siw/rping-5000-loss             1     0       14       1     1   260     0        0    80       20        80    80       0
-siw/rping-5000-reorder          1     0       36       1     1   130     0        0    40       10        40    40       0
-siw/rping-5000                  1     0        0       1     1    26     0        0     8        2         8     8       0
-siw/rping-64-crc                1     0        0       1     1    14    14        0     2        2         2     8       0
-siw/rping-64-mpav1              1     0        0       1     1     1     0        0     0        0         0     1       0
-siw/rping-64-p2p                1     0        0       1     1    15     0        0     3        2         2     8       0
-siw/rping-64                    1     0        0       1     1    14     0        0     2        2         2     8       0
-siw/rstream                     1     0        0       1     1   189     0        0   124        0         0    65       0
-siw/write-bw-crc                2     0        2       2     2    47    47        2    15        0         0    32       0
-two-guests-siw/two-guests       2     0        0       2     2    52     0        0    16        4        16    16       0
-user-space-peer-siw-crc         1     0        0       1     1     7     7        0     1        1         1     4       0
+                              tcp other disorder request reply  fpdu   crc junk-pad write read-req \
+                              read-resp  send send-se
+dapl/siw_dapl                   2     0        0       2     2    50     0        0     8        \
+2         8    32       0
+dapl/siw_rping                  1     0        0       1     1    14     0        0     2        \
+2         2     8       0
+siw/cmatose                     1     0        0       1     1     6     0        0     0        \
+0         0     6       0
+siw/dapltest-tr                 3     0        0       3     3    69     0        0     9        \
+3         9    48       0
+siw/dtest                       2     1        0       1     1   226     0        0     4        \
+8         8   206       0
+siw/dtestcm                     4     1        0       3     3     0     0        0     0        \
+0         0     0       0
+siw/killed                      1     0        0       1     1     4     0        0     0        \
+1         1     2       0
+siw/noserver                    1     1        0       0     0     0     0        0     0        \
+0         0     0       0
+siw/rping-5000-crc              1     0        0       1     1    26    26        0     8        \
+2         8     8       0
+siw/rping-5000-loss             1     0       14       1     1   260     0        0    80       \
+20        80    80       0
+siw/rping-5000-reorder          1     0       36       1     1   130     0        0    40       \
+10        40    40       0
+siw/rping-5000                  1     0        0       1     1    26     0        0     8        \
+2         8     8       0
+siw/rping-64-crc                1     0        0       1     1    14    14        0     2        \
+2         2     8       0
+siw/rping-64-mpav1              1     0        0       1     1     1     0        0     0        \
+0         0     1       0
+siw/rping-64-p2p                1     0        0       1     1    15     0        0     3        \
+2         2     8       0
+siw/rping-64                    1     0        0       1     1    14     0        0     2        \
+2         2     8       0
+siw/rstream                     1     0        0       1     1   189     0        0   124        \
+0         0    65       0
+siw/write-bw-crc                2     0        2       2     2    47    47        2    15        \
+0         0    32       0
+two-guests-siw/two-guests       2     0        0       2     2    52     0        0    16        \
+4        16    16       0
+user-space-peer-siw-crc         1     0        0       1     1     7     7        0     1        \
+1         1     4       0
 ";
 
-/// `tcp` connections, of which `other` do not speak MPA: refused, or the ports on which test programs exchange
-/// parameters. `disorder` counts TCP segments sent again or out of order, `fpdu` and the columns behind it FPDUs:
-/// `crc` those whose CRC is on, and right; `junk-pad` those whose pad is not zero.
+/// The columns:
+///
+/// - `tcp`: connections.
+/// - `other`: connections that do not speak MPA. They were refused, or they use the ports on which
+///   test programs exchange parameters.
+/// - `disorder`: TCP segments that were sent again or out of order.
+/// - `fpdu` and the following columns: FPDUs.
+/// - `crc`: FPDUs with a CRC, which is correct.
+/// - `junk-pad`: FPDUs whose pad is not zero.
 const COLUMNS: [&str; 13] = [
     "tcp",
     "other",
@@ -133,7 +161,8 @@ impl Counts {
             let junk_pad =
                 frame[end..][..fpdu::pad(fpdu.ulpdu().len())].iter().any(|&octet| octet != 0);
             if junk_pad {
-                // siw lets 1 to 3 octets of memory out after SENDs of odd lengths; ours are zero, and so the CRC differs.
+                // After SENDs of odd lengths, siw leaks 1 to 3 octets of memory in the pad. Our pad
+                // is zero, so the CRC differs.
                 assert_eq!(whole[..end], frame[..end], "{place}");
                 self.add("junk-pad");
             } else {
@@ -159,7 +188,7 @@ impl Counts {
     }
 }
 
-/// The setup frame at the start of a stream, after it has been re-encoded.
+/// The setup frame at the start of a stream, after it was re-encoded.
 fn setup<'a>(kind: SetupKind, stream: &'a Stream, place: &str) -> (Setup<'a>, usize) {
     let Ok(SetupProgress::Frame(setup, len)) = Setup::parse(kind, &stream.bytes) else {
         panic!("{place}: no {kind}: {:?}", Setup::parse(kind, &stream.bytes));
@@ -170,7 +199,7 @@ fn setup<'a>(kind: SetupKind, stream: &'a Stream, place: &str) -> (Setup<'a>, us
     (setup, len)
 }
 
-/// The FPDU again, each part of it that this crate knows from its parsed form.
+/// The FPDU, re-encoded from the parsed form of each part that this crate knows.
 fn reencode(fpdu: &Fpdu<'_>, crc: bool) -> Vec<u8> {
     let ulpdu = fpdu.ulpdu();
     let (header, size) =

@@ -1,54 +1,87 @@
-//! Every RoCEv2 packet.
+//! Every RoCEv2 packet in the captures parses and re-encodes.
 //!
-//! No peer was captured while it sent a NAK, an RNR NAK, or an event to solicit; octets of these, laid out by hand, are in
-//! `src/rocev2`.
+//! No capture contains a NAK, an RNR NAK or a solicited event; octets of these, written by hand,
+//! are in `src/rocev2`.
 
 use std::collections::BTreeMap;
 
 use wire::rocev2::{
-    Aeth, Carries, Deth, Extension, Icrc, Identification, Opcode, Operation, Packet, Syndrome,
-    UDP_PORT,
+    Aeth, Deth, Extension, ExtensionKind, Icrc, Identification, Opcode, Operation, Packet,
+    Syndrome, UDP_PORT,
 };
 
 use crate::capture::{Ip, be16, captures, packets, root};
 
-/// What is in each capture. The counts are also those of tshark, where it does not take a payload for a protocol.
+/// The contents of each capture. tshark shows the same counts, unless it takes a payload for a
+/// protocol.
 const EXPECTED: &str = "
-                            packets  ipv6  send write read-req read-resp atomic atom-ack   ack    ud   imm   mad
-dapl/rxe_dapl                    11     0     8     0        0         0      0        0     0     3     0     3
-dapl/rxe_dapl2                   87     0    40    10        2        10      0        0    15    10     0    10
-dapl/rxe_rping                   29     0     8     2        2         2      0        0    10     5     0     5
-dapl/v6                          29    29     8     2        2         2      0        0    10     5     0     5
-rxe/atomic                       10     0     0     0        0         0      5        5     0     0     0     0
-rxe/cmatose                      17     0     6     0        0         0      0        0     6     5     0     5
-rxe/dapltest-tr                 121     0    62     9        3         9      0        0    21    17     0    17
-rxe/dtest                       441     0   206     4        8         8      0        0   210     5     0     5
-rxe/dtestcm                      15     0     0     0        0         0      0        0     0    15     0    15
-rxe/dtestsrq                     17     0     6     0        0         0      0        0     6     5     0     5
-rxe/dtestx                       27     0     2     2        0         0      6        6     4     7     2     7
-rxe/killed                     6269     0  2088   522      522       522      0        0  2610     5     0     5
-rxe/noserver                      2     0     0     0        0         0      0        0     0     2     0     2
-rxe/rc-pingpong                  30     0    24     0        0         0      0        0     6     0     0     0
-rxe/rnr                         120     0    60     0        0         0      0        0    60     0     0     0
-rxe/rping-5000-loss             440     0    80   111       27       113      0        0   104     5     0     5
-rxe/rping-5000-reorder          140     0    25    30       10        39      0        0    31     5     0     5
-rxe/rping-5000                   45     0     8    10        2        10      0        0    10     5     0     5
-rxe/rping-64                     29     0     8     2        2         2      0        0    10     5     0     5
-rxe/rstream                     196     0     0   126        0         0      0        0    65     5    66     5
-rxe/ud-pingpong                  10     0     0     0        0         0      0        0     0    10     0     0
-rxe/udaddy                        8     0     0     0        0         0      0        0     0     8     6     2
-rxe/write-imm-srq                44     0    22     0        0         0      0        0    22     0     0     0
-rxe-mtu4096/rc-pingpong          30     0    24     0        0         0      0        0     6     0     0     0
-rxe-mtu4096/rping-5000-loss     298     0    81    46       24        42      0        0   100     5     0     5
-rxe-mtu4096/rping-5000-reorder     145     0    40    20       10        20      0        0    50     5     0     5
-rxe-mtu4096/rping-5000           33     0     8     4        2         4      0        0    10     5     0     5
-rxe-mtu4096/rping-64             29     0     8     2        2         2      0        0    10     5     0     5
-two-guests-rxe/two-guests        90    45    16    20        4        20      0        0    20    10     0    10
-user-space-peer-rxe              17     0     4     1        1         1      0        0     5     5     0     5
+                            packets  ipv6  send write read-req read-resp atomic atom-ack   ack    \
+                            ud   imm   mad
+dapl/rxe_dapl                    11     0     8     0        0         0      0        0     0     \
+3     0     3
+dapl/rxe_dapl2                   87     0    40    10        2        10      0        0    15    \
+10     0    10
+dapl/rxe_rping                   29     0     8     2        2         2      0        0    10     \
+5     0     5
+dapl/v6                          29    29     8     2        2         2      0        0    10     \
+5     0     5
+rxe/atomic                       10     0     0     0        0         0      5        5     0     \
+0     0     0
+rxe/cmatose                      17     0     6     0        0         0      0        0     6     \
+5     0     5
+rxe/dapltest-tr                 121     0    62     9        3         9      0        0    21    \
+17     0    17
+rxe/dtest                       441     0   206     4        8         8      0        0   210     \
+5     0     5
+rxe/dtestcm                      15     0     0     0        0         0      0        0     0    \
+15     0    15
+rxe/dtestsrq                     17     0     6     0        0         0      0        0     6     \
+5     0     5
+rxe/dtestx                       27     0     2     2        0         0      6        6     4     \
+7     2     7
+rxe/killed                     6269     0  2088   522      522       522      0        0  2610     \
+5     0     5
+rxe/noserver                      2     0     0     0        0         0      0        0     0     \
+2     0     2
+rxe/rc-pingpong                  30     0    24     0        0         0      0        0     6     \
+0     0     0
+rxe/rnr                         120     0    60     0        0         0      0        0    60     \
+0     0     0
+rxe/rping-5000-loss             440     0    80   111       27       113      0        0   104     \
+5     0     5
+rxe/rping-5000-reorder          140     0    25    30       10        39      0        0    31     \
+5     0     5
+rxe/rping-5000                   45     0     8    10        2        10      0        0    10     \
+5     0     5
+rxe/rping-64                     29     0     8     2        2         2      0        0    10     \
+5     0     5
+rxe/rstream                     196     0     0   126        0         0      0        0    65     \
+5    66     5
+rxe/ud-pingpong                  10     0     0     0        0         0      0        0     0    \
+10     0     0
+rxe/udaddy                        8     0     0     0        0         0      0        0     0     \
+8     6     2
+rxe/write-imm-srq                44     0    22     0        0         0      0        0    22     \
+0     0     0
+rxe-mtu4096/rc-pingpong          30     0    24     0        0         0      0        0     6     \
+0     0     0
+rxe-mtu4096/rping-5000-loss     298     0    81    46       24        42      0        0   100     \
+5     0     5
+rxe-mtu4096/rping-5000-reorder     145     0    40    20       10        20      0        0    \
+50     5     0     5
+rxe-mtu4096/rping-5000           33     0     8     4        2         4      0        0    10     \
+5     0     5
+rxe-mtu4096/rping-64             29     0     8     2        2         2      0        0    10     \
+5     0     5
+two-guests-rxe/two-guests        90    45    16    20        4        20      0        0    20    \
+10     0    10
+user-space-peer-rxe              17     0     4     1        1         1      0        0     5     \
+5     0     5
 ";
 
-/// `ipv6` of all `packets`; `send` and the columns behind it each a kind of packet. `imm` counts those of them with immediate
-/// data, `mad` the datagrams of connection management among those of `ud`.
+/// The columns: `ipv6` counts the IPv6 packets among all `packets`; `send` and the following
+/// columns count kinds of packets; `imm` counts those with immediate data; `mad` counts the
+/// datagrams of connection management among those of `ud`.
 const COLUMNS: [&str; 12] = [
     "packets",
     "ipv6",
@@ -77,7 +110,8 @@ fn every_packet_of_the_captures() {
     assert!(table.trim() == EXPECTED.trim(), "found:\n{table}\nexpected:\n{EXPECTED}");
 }
 
-/// What is sent to and from queue pair 1, with a name of the place: the messages of connection management.
+/// The datagrams to and from queue pair 1, which are the messages of connection management, each
+/// with a name of its place.
 pub(crate) fn mads() -> Vec<(String, Vec<u8>)> {
     let mut mads = vec![];
     for (name, file) in captures(&root("rocev2")) {
@@ -104,7 +138,7 @@ fn mads_have_their_size_and_class() {
     }
 }
 
-/// A UDP datagram to port 4791, and what the IP header before it says.
+/// A UDP datagram to port 4791, with the relevant fields of its IP header.
 struct Datagram<'a> {
     icrc: Icrc,
     identification: Identification,
@@ -177,8 +211,9 @@ impl Counts {
             (Operation::DatagramSend, _) => "ud",
             _ => panic!("{place}: not seen before"),
         });
-        if let Carries::Immediate | Carries::RethImmediate | Carries::DethImmediate =
-            parsed.extension.carries()
+        if let ExtensionKind::Immediate
+        | ExtensionKind::RethImmediate
+        | ExtensionKind::DethImmediate = parsed.extension.extension_kind()
         {
             self.add("imm");
         }
@@ -192,7 +227,7 @@ impl Counts {
     }
 }
 
-/// The datagram again, from the packet's parsed form.
+/// The datagram, re-encoded from the packet's parsed form.
 fn reencode(packet: &Packet<'_>, icrc: Icrc, identification: Identification) -> Vec<u8> {
     let mut bytes = vec![0xEE; packet.len() + Icrc::SIZE];
     let len = packet.emit(&mut bytes);

@@ -1,25 +1,26 @@
-//! TCP streams out of a capture. It reads files of this repository, so what it does not know is a panic.
+//! Reassembles the TCP streams of a capture. It reads only files of this repository, so it panics
+//! on anything that it does not know.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::capture::{Ip, be16, packets};
 
-/// One TCP connection whose opening is in the capture.
+/// A TCP connection whose start is in the capture.
 pub(crate) struct Connection {
     pub(crate) initiator: Stream,
     pub(crate) responder: Stream,
 }
 
-/// What one side sent, put back in order.
+/// The octets that one side sent, in order.
 #[derive(Default)]
 pub(crate) struct Stream {
     pub(crate) bytes: Vec<u8>,
-    /// TCP segments sent again, or before an earlier part of the stream.
+    /// TCP segments that were sent again, or arrived after a later part of the stream.
     pub(crate) disordered: usize,
 }
 
-/// The connections of a capture, in the order of their opening.
+/// The connections of a capture in the order of their start.
 pub(crate) fn connections(file: &[u8]) -> Vec<Connection> {
     let mut sides = BTreeMap::new();
     let mut opened = vec![];
@@ -45,7 +46,7 @@ pub(crate) fn connections(file: &[u8]) -> Vec<Connection> {
 }
 
 fn reassemble(segments: &[Segment<'_>]) -> Stream {
-    // Without an answer to its SYN a side has sent nothing but a reset.
+    // A side without a SYN has sent only a reset.
     let Some(syn) = segments.iter().find(|segment| segment.flags & SYN != 0) else {
         assert!(segments.iter().all(|segment| segment.data.is_empty() && segment.flags & RST != 0));
         return Stream::default();
@@ -86,7 +87,7 @@ const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
 impl<'a> Segment<'a> {
-    /// `None` for what is not TCP.
+    /// Returns `None` for packets that are not TCP.
     fn parse(packet: &Ip<'a>) -> Option<Self> {
         const TCP: u8 = 6;
         let tcp = packet.payload;

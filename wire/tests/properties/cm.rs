@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use wire::cm::Mad;
 
 proptest! {
-    /// Of any octets; what is not read of them is written as zeros.
+    /// Any octets: a field that the parser ignores is written as zeros.
     #[test]
     fn mads_come_back(kind in 0x0F..=0x17_u8, body in vec(any::<u8>(), 232), transaction in any::<[u8; 8]>()) {
         let start = [&[1, 7, 2, 3, 0, 0, 0, 0][..], &transaction, &[0, kind, 0, 0, 0, 0, 0, 0]].concat();
@@ -14,7 +14,7 @@ proptest! {
             Ok(mad) => {
                 let again = mad.emit();
                 prop_assert_eq!(Mad::parse(&again), Ok(mad));
-                // A REJ may count more information than fits.
+                // A REJ may announce more information than fits.
                 let unread = again.iter().zip(&octets).all(|(again, octet)| again & !octet == 0);
                 prop_assert!(unread || kind == 0x12);
             }

@@ -30,7 +30,8 @@ proptest! {
         let whole = Header::parse(&bytes);
         for len in 0..bytes.len() {
             let part = Header::parse(&bytes[..len]);
-            prop_assert!(part == Ok(None) || part == whole, "more octets change {part:?} to {whole:?}");
+            prop_assert!(part == Ok(None) || part == whole, "more octets change {part:?} to \
+                {whole:?}");
         }
         match whole {
             Ok(Some((header, len))) => {
@@ -76,7 +77,7 @@ proptest! {
         }
     }
 
-    /// Against RFC 7306's own words for it, bit by bit.
+    /// Compares with the definition in RFC 7306, bit by bit.
     #[test]
     fn masked_addition(original in any::<u64>(), add in any::<u64>(), mask in masks()) {
         let (mut expected, mut carry) = (0, 0);
@@ -104,7 +105,7 @@ proptest! {
         prop_assert!(len <= MAX_SETUP);
         bytes.extend_from_slice(&next);
         prop_assert_eq!(Setup::parse(kind, &bytes), Ok(SetupProgress::Frame(setup, len)));
-        // A reader that reads what it is told to needs two reads, and never reads too far.
+        // A reader that follows the announced lengths needs two reads and never reads too far.
         prop_assert_eq!(Setup::parse(kind, &[]), Ok(SetupProgress::Incomplete(20)));
         if len > 20 {
             prop_assert_eq!(Setup::parse(kind, &bytes[..20]), Ok(SetupProgress::Incomplete(len)));
@@ -156,7 +157,8 @@ proptest! {
                 let len = terminate.emit(&mut again);
                 prop_assert!(len <= bytes.len());
                 let again = Terminate::parse(&again[..len]).unwrap().0;
-                // Without headers a cause outside the standards has no order of bits that could be recognized.
+                // Without headers, the bit order of a cause outside the standards cannot be
+                // recognised.
                 if terminate.segment_len.is_some() || terminate.header.is_some() || terminate.read_request.is_some() {
                     prop_assert_eq!(again, terminate);
                 }

@@ -1,4 +1,4 @@
-//! What holds for any header and for any octets a peer may send.
+//! Properties that hold for any header and for any octets that a peer may send.
 
 mod cm;
 mod iwarp;

@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use wire::rocev2::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Carries, Deth, Extension, Icrc, IcrcError, Identification,
-    Opcode, Packet, Psn, Reth, Syndrome, packet_len, pad,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extension, ExtensionKind, Icrc, IcrcError,
+    Identification, Opcode, Packet, Psn, Reth, Syndrome, packet_len, pad,
 };
 
 proptest! {
@@ -20,9 +20,9 @@ proptest! {
         prop_assert_eq!((len, len % 4, packet_len(bth.opcode, payload.len())), (packet.len(), 0, len));
         prop_assert!(buf[len..].iter().all(|&octet| octet == 0xEE));
         prop_assert_eq!(Packet::parse(&buf[..len]), Ok(packet));
-        prop_assert_eq!(extension.carries(), bth.opcode.carries());
+        prop_assert_eq!(extension.extension_kind(), bth.opcode.extension_kind());
         prop_assert!(!packet.to_string().is_empty());
-        // No octet is left as it was.
+        // Every octet of the buffer is overwritten.
         let mut other = [0x11; 128];
         packet.emit(&mut other);
         prop_assert_eq!(&buf[..len], &other[..len]);
@@ -46,7 +46,7 @@ proptest! {
                 let mut again = [0; 80];
                 let len = packet.emit(&mut again);
                 prop_assert_eq!((len, Packet::parse(&again[..len])), (bytes.len(), Ok(packet)));
-                // Only what is reserved may differ, and is zero then.
+                // Only reserved fields may differ, and they are then zero.
                 bytes[4] &= 0xC0;
                 bytes[8] &= 0x80;
                 let payload_end = len - pad(packet.payload.len());
@@ -102,7 +102,7 @@ proptest! {
         prop_assert_eq!(verdict.is_ok(), bit / 8 == 4, "only congestion marks may change");
         datagram[bit / 8] ^= 1 << (bit % 8);
 
-        // A whole word less, one more.
+        // One whole word less or more.
         if datagram.len() > 16 {
             prop_assert_eq!(icrc.verify(ip, &datagram[4..]), Err(IcrcError::Mismatch));
             prop_assert_eq!(icrc.verify(ip, &datagram[..datagram.len() - 4]), Err(IcrcError::Mismatch));
@@ -164,7 +164,7 @@ fn flip(address: SocketAddr, bit: Index) -> SocketAddr {
 fn addresses() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
     let v4 = any::<([u8; 4], [u8; 4], u16, u16)>()
         .prop_map(|(a, b, p, q)| ((a, p).into(), (b, q).into()));
-    // In 2000::/4, so that none of them is an IPv4 address in disguise, also with a bit changed.
+    // Addresses in 2000::/4, so that none is a mapped IPv4 address, even with one bit changed.
     let v6 = any::<([u8; 16], [u8; 16], u16, u16)>().prop_map(|(mut a, mut b, p, q)| {
         (a[0], b[0]) = (a[0] & 0x0F | 0x20, b[0] & 0x0F | 0x20);
         (a[1], b[1]) = (a[1] | 3, b[1] | 3);
@@ -173,7 +173,7 @@ fn addresses() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
     prop_oneof![v4, v6]
 }
 
-/// Octets of a whole number of words, a BTH at least.
+/// A whole number of words, at least a BTH.
 fn packet_octets() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<[u8; 4]>(), 3..300).prop_map(|words| words.concat())
 }
@@ -187,12 +187,12 @@ fn headers() -> impl Strategy<Value = (Bth, Extension)> {
             let psn = Psn::new(psn);
             let bth =
                 Bth { opcode, solicited, migrated, p_key, fecn, becn, dest_qpn, ack_request, psn };
-            (Just(bth), extension(opcode.carries()))
+            (Just(bth), extension(opcode.extension_kind()))
         },
     )
 }
 
-fn extension(carries: Carries) -> BoxedStrategy<Extension> {
+fn extension(kind: ExtensionKind) -> BoxedStrategy<Extension> {
     let reth = any::<(u64, u32, u32)>().prop_map(|(va, r_key, len)| Reth { va, r_key, len });
     let aeth = (any::<u8>(), 0..1_u32 << 24)
         .prop_map(|(code, msn)| Aeth { syndrome: Syndrome::from_code(code), msn });
@@ -201,23 +201,23 @@ fn extension(carries: Carries) -> BoxedStrategy<Extension> {
     });
     let deth =
         (any::<u32>(), 0..1_u32 << 24).prop_map(|(q_key, source_qpn)| Deth { q_key, source_qpn });
-    match carries {
-        Carries::Nothing => Just(Extension::None).boxed(),
-        Carries::Immediate => any::<u32>().prop_map(Extension::Immediate).boxed(),
-        Carries::Invalidate => any::<u32>().prop_map(Extension::Invalidate).boxed(),
-        Carries::Reth => reth.prop_map(Extension::Reth).boxed(),
-        Carries::RethImmediate => (reth, any::<u32>())
+    match kind {
+        ExtensionKind::Nothing => Just(Extension::None).boxed(),
+        ExtensionKind::Immediate => any::<u32>().prop_map(Extension::Immediate).boxed(),
+        ExtensionKind::Invalidate => any::<u32>().prop_map(Extension::Invalidate).boxed(),
+        ExtensionKind::Reth => reth.prop_map(Extension::Reth).boxed(),
+        ExtensionKind::RethImmediate => (reth, any::<u32>())
             .prop_map(|(reth, number)| Extension::RethImmediate(reth, number))
             .boxed(),
-        Carries::Aeth => aeth.prop_map(Extension::Aeth).boxed(),
-        Carries::AtomicAck => (aeth, any::<u64>())
+        ExtensionKind::Aeth => aeth.prop_map(Extension::Aeth).boxed(),
+        ExtensionKind::AtomicAck => (aeth, any::<u64>())
             .prop_map(|(aeth, original)| Extension::AtomicAck(aeth, AtomicAckEth { original }))
             .boxed(),
-        Carries::Atomic => atomic.prop_map(Extension::Atomic).boxed(),
-        Carries::Deth => deth.prop_map(Extension::Deth).boxed(),
-        Carries::DethImmediate => (deth, any::<u32>())
+        ExtensionKind::Atomic => atomic.prop_map(Extension::Atomic).boxed(),
+        ExtensionKind::Deth => deth.prop_map(Extension::Deth).boxed(),
+        ExtensionKind::DethImmediate => (deth, any::<u32>())
             .prop_map(|(deth, number)| Extension::DethImmediate(deth, number))
             .boxed(),
-        Carries::Reserved => Just(Extension::Reserved).boxed(),
+        ExtensionKind::Reserved => Just(Extension::Reserved).boxed(),
     }
 }

@@ -1,6 +1,7 @@
-//! The answers of this library, next to those of the original (libdat2 2.1.10) to the same calls.
+//! Compares the results of this library with those of OFED's (libdat2 2.1.10) for the same calls.
 //!
-//! Both make the same transcript; where they differ, [`DIFFERENCES`] says what each answers and why ours is right.
+//! Both produce a transcript of the same calls. [`DIFFERENCES`] lists the calls with other results,
+//! both results, and why ours is right.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -12,12 +13,15 @@ use crate::support::{Child, Vendor, load, original, ours};
 use dat_sys::*;
 use libloading::os::unix::Library;
 
-/// Functions that go to a provider, with the subtype of DAT_INVALID_HANDLE for a first argument that is no handle.
+/// Functions that are forwarded to a provider, with the subtype of DAT_INVALID_HANDLE for an
+/// invalid first argument.
 const FUNCTIONS: &[(DAT_RETURN_SUBTYPE, &str)] = &[
     (
         DAT_INVALID_HANDLE_IA,
-        "dat_ia_query dat_cno_create dat_cno_fd_create dat_evd_create dat_ep_create dat_ep_create_with_srq \
-         dat_lmr_create dat_lmr_sync_rdma_read dat_lmr_sync_rdma_write dat_psp_create dat_psp_create_any \
+        "dat_ia_query dat_cno_create dat_cno_fd_create dat_evd_create dat_ep_create \
+         dat_ep_create_with_srq \
+         dat_lmr_create dat_lmr_sync_rdma_read dat_lmr_sync_rdma_write dat_psp_create \
+         dat_psp_create_any \
          dat_rsp_create dat_csp_create dat_pz_create dat_srq_create dat_ia_close",
     ),
     (
@@ -32,11 +36,13 @@ const FUNCTIONS: &[(DAT_RETURN_SUBTYPE, &str)] = &[
     (
         DAT_INVALID_HANDLE_EVD_REQUEST,
         "dat_evd_query dat_evd_modify_cno dat_evd_enable dat_evd_disable dat_evd_set_unwaitable \
-         dat_evd_clear_unwaitable dat_evd_wait dat_evd_dequeue dat_evd_post_se dat_evd_resize dat_evd_free",
+         dat_evd_clear_unwaitable dat_evd_wait dat_evd_dequeue dat_evd_post_se dat_evd_resize \
+         dat_evd_free",
     ),
     (
         DAT_INVALID_HANDLE_EP,
-        "dat_ep_query dat_ep_modify dat_ep_connect dat_ep_dup_connect dat_ep_common_connect dat_ep_disconnect \
+        "dat_ep_query dat_ep_modify dat_ep_connect dat_ep_dup_connect dat_ep_common_connect \
+         dat_ep_disconnect \
          dat_ep_post_send dat_ep_post_send_with_invalidate dat_ep_post_recv dat_ep_post_rdma_read \
          dat_ep_post_rdma_read_to_rmr dat_ep_post_rdma_write dat_ep_get_status dat_ep_recv_query \
          dat_ep_set_watermark dat_ep_reset dat_ep_free",
@@ -73,8 +79,8 @@ kernel k2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"
 off    u2.0 nonthreadsafe nondefault LIB fake.1.0 \"\" \"\"
 ";
 
-/// An expected difference: the calls it covers (`*` stands for any text), what the original answers (a pattern too),
-/// what we answer, and why.
+/// An expected difference: the calls that it covers (`*` stands for any text), the result of the
+/// original (also a pattern), our result, and the reason.
 struct Difference {
     call: &'static str,
     original: &'static str,
@@ -106,19 +112,19 @@ const DIFFERENCES: &[Difference] = &[
         call: "list *",
         original: "* old-1.2-0 safe-2.0-1 minor-2.1-0 nolib-2.0-0 *",
         ours: "* minor-2.1-0 refuse-2.0-0 nolib-2.0-0 dup-2.0-0 old-1.2-0",
-        why: "programs ask for a few: those come first that they can open",
+        why: "programs request a few entries, so those that they can open come first",
     },
     Difference {
         call: "open wrong major",
         original: "0x800a0064",
         ours: "0x800a0065",
-        why: "DAT_MAJOR_NOT_FOUND, as the standard has it; the original only says that there is nothing",
+        why: "the standard requires DAT_MAJOR_NOT_FOUND; the original reports no reason",
     },
     Difference {
         call: "open 1.2",
         original: "0x00000000",
         ours: "0x800a0065",
-        why: "the structures of a provider of 1.2 are others: called through this library it would misread them",
+        why: "a provider of 1.2 has other structures and would misread those of this library",
     },
     Difference {
         call: "open wrong minor",
@@ -136,7 +142,8 @@ const DIFFERENCES: &[Difference] = &[
         call: "open higher minor",
         original: "0x800a0064",
         ours: "0x00000000",
-        why: "the standard lets a provider have a higher minor version; the original wants equality",
+        why: "the standard lets a provider have a higher minor version; the original wants \
+              equality",
     },
     Difference {
         call: "open, provider is thread-safe",
@@ -172,19 +179,20 @@ const DIFFERENCES: &[Difference] = &[
         call: "strerror minor null pointer",
         original: "0x00000000",
         ours: "0x80060027",
-        why: "null is answered, not ignored",
+        why: "null is an error, not ignored",
     },
     Difference {
         call: "dat_extension_op(*)",
         original: "0xbfff0000",
         ours: "0x8005001b",
-        why: "before an IA with extensions is open the original does not look at the handle",
+        why: "before an IA with extensions is open, the original ignores the handle",
     },
     Difference {
         call: "open query without name",
         original: "0x80050027",
         ours: "0x80060027",
-        why: "a parameter, not a handle; the original mixes the type of one with the subtype of the other",
+        why: "it is a parameter, not a handle; the original mixes the type of one with the \
+              subtype of the other",
     },
     Difference {
         call: "empty slot in the table",
@@ -202,13 +210,13 @@ const DIFFERENCES: &[Difference] = &[
         call: "list null element",
         original: "0x80060027 count 0",
         ours: "0x80060027 count 8",
-        why: "a refusal says how many there are",
+        why: "a failed call returns the number of entries",
     },
     Difference {
         call: "* null pointer",
         original: "signal *",
         ours: "0x8006002*",
-        why: "null is answered",
+        why: "null is an error",
     },
 ];
 
@@ -244,7 +252,7 @@ fn answers_are_those_of_the_original_but_for_known_differences() {
     assert_eq!(unused, [""; 0], "differences that are none any more");
 }
 
-/// The values measured on the original that programs rely on, for machines without it.
+/// For hosts without the original: measured values on which programs rely.
 #[test]
 fn answers_are_the_measured_ones() {
     let Some(vendor) = Vendor::build() else { return };
@@ -271,7 +279,8 @@ fn answers_are_the_measured_ones() {
         ("list max 2", "0x00000000 count 2 fake-2.0-0 plain-2.0-0"),
         (
             "list all",
-            "0x00000000 count 8 fake-2.0-0 plain-2.0-0 safe-2.0-1 minor-2.1-0 refuse-2.0-0 nolib-2.0-0 dup-2.0-0 old-1.2-0",
+            "0x00000000 count 8 fake-2.0-0 plain-2.0-0 safe-2.0-1 minor-2.1-0 refuse-2.0-0 \
+             nolib-2.0-0 dup-2.0-0 old-1.2-0",
         ),
         ("list null element", "0x80060027 count 8"),
         ("strerror type 0x50000", "0x00000000 DAT_INVALID_HANDLE ''"),
@@ -335,7 +344,7 @@ fn handle(name: &str) -> DAT_HANDLE {
     }
 }
 
-/// In a child: makes the calls and prints `@ call = answer`.
+/// In a child process: makes the calls and prints `@ call = answer` for each.
 #[test]
 #[ignore = "not a test: run by the other tests, in a process of its own for each library"]
 fn child() {
@@ -369,11 +378,11 @@ type Strerror =
     unsafe extern "C" fn(DAT_RETURN, *mut *const c_char, *mut *const c_char) -> DAT_RETURN;
 type Extension = unsafe extern "C" fn(DAT_HANDLE, c_int, ...) -> DAT_RETURN;
 type Translate = unsafe extern "C" fn(DAT_IA_HANDLE, *mut DAT_IA_HANDLE) -> DAT_RETURN;
-/// Any function that takes integers and pointers: those it does not have are ignored on x86_64.
+/// Any function with integer and pointer arguments. On x86_64 surplus arguments are ignored.
 type Any = unsafe extern "C" fn(DAT_HANDLE, [usize; 2], [usize; 2], [usize; 2]) -> DAT_RETURN;
 
-// SAFETY of all calls below: the functions have these types in both libraries. Calls that may crash are made in a
-// process of their own; the others get valid arguments.
+// SAFETY of all calls below: the functions have these types in both libraries. Calls that may crash
+// run in a process of their own; all others get valid arguments.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Calls<'_> {
     fn function<T: Copy>(&self, name: &str) -> T {
@@ -390,12 +399,12 @@ impl Calls<'_> {
                         status(unsafe { function(handle(which), [0; 2], [0; 2], [0; 2]) })
                     }),
                 };
-                say(&format!("{name}({which})"), answer);
+                record(&format!("{name}({which})"), answer);
             }
         }
     }
 
-    /// Opens and closes again.
+    /// Opens an IA and closes it again.
     fn try_open(&self, name: &str, major: u32, minor: u32, threadsafe: DAT_BOOLEAN) -> String {
         let name = CString::new(name).expect("no NUL");
         let (mut evd, mut ia) = (null_mut(), null_mut());
@@ -411,29 +420,29 @@ impl Calls<'_> {
     }
 
     fn names(&self) {
-        say("open unknown name", self.try_open("none", 2, 0, DAT_FALSE));
-        say("open wrong major", self.try_open("old", 2, 0, DAT_FALSE));
-        say("open wrong minor", self.try_open("fake", 2, 1, DAT_FALSE));
-        say("open thread-safe", self.try_open("fake", 2, 0, DAT_TRUE));
-        say("open higher minor", self.try_open("minor", 2, 0, DAT_FALSE));
-        say("open, provider is thread-safe", self.try_open("safe", 2, 0, DAT_FALSE));
-        say("open thread-safe from thread-safe", self.try_open("safe", 2, 0, DAT_TRUE));
-        say("open kernel entry", self.try_open("kernel", 2, 0, DAT_FALSE));
-        say("open nondefault entry", self.try_open("off", 2, 0, DAT_FALSE));
-        say("open missing library", self.try_open("nolib", 2, 0, DAT_FALSE));
-        say("open refused", self.try_open("refuse", 2, 0, DAT_FALSE));
-        say("open duplicate, first missing", self.try_open("dup", 2, 0, DAT_FALSE));
-        say("open 1.2", self.try_open("old", 1, 2, DAT_FALSE));
-        say("open name of 255", self.try_open(&"n".repeat(255), 2, 0, DAT_FALSE));
-        say("open name of 256", self.try_open(&"n".repeat(256), 2, 0, DAT_FALSE));
+        record("open unknown name", self.try_open("none", 2, 0, DAT_FALSE));
+        record("open wrong major", self.try_open("old", 2, 0, DAT_FALSE));
+        record("open wrong minor", self.try_open("fake", 2, 1, DAT_FALSE));
+        record("open thread-safe", self.try_open("fake", 2, 0, DAT_TRUE));
+        record("open higher minor", self.try_open("minor", 2, 0, DAT_FALSE));
+        record("open, provider is thread-safe", self.try_open("safe", 2, 0, DAT_FALSE));
+        record("open thread-safe from thread-safe", self.try_open("safe", 2, 0, DAT_TRUE));
+        record("open kernel entry", self.try_open("kernel", 2, 0, DAT_FALSE));
+        record("open nondefault entry", self.try_open("off", 2, 0, DAT_FALSE));
+        record("open missing library", self.try_open("nolib", 2, 0, DAT_FALSE));
+        record("open refused", self.try_open("refuse", 2, 0, DAT_FALSE));
+        record("open duplicate, first missing", self.try_open("dup", 2, 0, DAT_FALSE));
+        record("open 1.2", self.try_open("old", 1, 2, DAT_FALSE));
+        record("open name of 255", self.try_open(&"n".repeat(255), 2, 0, DAT_FALSE));
+        record("open name of 256", self.try_open(&"n".repeat(256), 2, 0, DAT_FALSE));
         let open = self.function::<Open>("dat_ia_openv");
         let (mut evd, mut ia) = (null_mut(), null_mut());
-        say(
+        record(
             "open null name",
             status(unsafe { open(null(), 8, &mut evd, &mut ia, 2, 0, DAT_FALSE) }),
         );
         let name = c"fake".as_ptr();
-        say(
+        record(
             "open null IA",
             status(unsafe { open(name, 8, &mut evd, null_mut(), 2, 0, DAT_FALSE) }),
         );
@@ -459,14 +468,14 @@ impl Calls<'_> {
             }
             text
         };
-        say("list max 0", with(0, None));
-        say("list max 2", with(2, None));
-        say("list all", with(16, None));
-        say("list null element", with(4, Some(2)));
-        say("list null element unused", with(16, Some(12)));
+        record("list max 0", with(0, None));
+        record("list max 2", with(2, None));
+        record("list all", with(16, None));
+        record("list null element", with(4, Some(2)));
+        record("list null element unused", with(16, Some(12)));
         let mut count = 0;
-        say("list null array", guarded(|| status(unsafe { list(4, &mut count, null_mut()) })));
-        say(
+        record("list null array", guarded(|| status(unsafe { list(4, &mut count, null_mut()) })));
+        record(
             "list count null pointer",
             guarded(|| status(unsafe { list(4, null_mut(), null_mut()) })),
         );
@@ -480,16 +489,16 @@ impl Calls<'_> {
         let mut info = DAT_PROVIDER_INFO { dapl_version_major: 2, ..DAT_PROVIDER_INFO::zeroed() };
         info.ia_name[0] = b'x' as c_char;
         unsafe {
-            say("add null table", status(add(null(), &info)));
-            say("add info null pointer", guarded(|| status(add(&TABLE, null()))));
-            say("remove unknown", status(remove(&TABLE, &info)));
-            say("add", status(add(&TABLE, &info)));
-            say("add again", status(add(&TABLE, &info)));
-            say("add other of the same name", status(add(&OTHER, &info)));
-            say("remove null table", guarded(|| status(remove(null(), &info))));
-            say("remove info null pointer", guarded(|| status(remove(&TABLE, null()))));
-            say("remove", status(remove(&TABLE, &info)));
-            say("remove again", status(remove(&TABLE, &info)));
+            record("add null table", status(add(null(), &info)));
+            record("add info null pointer", guarded(|| status(add(&TABLE, null()))));
+            record("remove unknown", status(remove(&TABLE, &info)));
+            record("add", status(add(&TABLE, &info)));
+            record("add again", status(add(&TABLE, &info)));
+            record("add other of the same name", status(add(&OTHER, &info)));
+            record("remove null table", guarded(|| status(remove(null(), &info))));
+            record("remove info null pointer", guarded(|| status(remove(&TABLE, null()))));
+            record("remove", status(remove(&TABLE, &info)));
+            record("remove again", status(remove(&TABLE, &info)));
         }
     }
 
@@ -505,45 +514,48 @@ impl Calls<'_> {
         for round in 0..3 {
             let (mut evd, mut ia) = (null_mut(), null_mut());
             let answer = unsafe { open(c"plain".as_ptr(), 8, &mut evd, &mut ia, 2, 0, DAT_FALSE) };
-            say(&format!("open {round}"), format!("{} {}", status(answer), ia.addr()));
+            record(&format!("open {round}"), format!("{} {}", status(answer), ia.addr()));
             opened.push(ia);
         }
         let (answer, provider) = back(opened[1]);
-        say("translate integer", format!("{} {}", status(answer), !provider.is_null()));
+        record("translate integer", format!("{} {}", status(answer), !provider.is_null()));
         let (answer, integer) = back(provider);
-        say("translate pointer", format!("{} {}", status(answer), integer.addr()));
+        record("translate pointer", format!("{} {}", status(answer), integer.addr()));
         for which in ["null", "integer 63", "integer 64", "zeros pointer"] {
-            say(&format!("translate {which}"), status(back(handle(which)).0));
+            record(&format!("translate {which}"), status(back(handle(which)).0));
         }
         let get_type = self.function::<unsafe extern "C" fn(DAT_HANDLE, *mut u32) -> DAT_RETURN>(
             "dat_get_handle_type",
         );
         let mut kind = 99;
-        say("type of IA", format!("{} {kind}", status(unsafe { get_type(opened[0], &mut kind) })));
-        say("type of IA is", kind.to_string());
+        record(
+            "type of IA",
+            format!("{} {kind}", status(unsafe { get_type(opened[0], &mut kind) })),
+        );
+        record("type of IA is", kind.to_string());
         let pz_create = self.function::<Translate>("dat_pz_create");
         let pz_free =
             self.function::<unsafe extern "C" fn(DAT_HANDLE) -> DAT_RETURN>("dat_pz_free");
         let mut pz = null_mut();
-        say("pz_create", status(unsafe { pz_create(opened[0], &mut pz) }));
+        record("pz_create", status(unsafe { pz_create(opened[0], &mut pz) }));
         unsafe { get_type(pz, &mut kind) };
-        say("type of PZ is", kind.to_string());
-        say("pz_free", status(unsafe { pz_free(pz) }));
-        say(
+        record("type of PZ is", kind.to_string());
+        record("pz_free", status(unsafe { pz_free(pz) }));
+        record(
             "empty slot in the table",
             guarded(|| {
                 let srq_create = self.function::<Any>("dat_srq_create");
                 status(unsafe { srq_create(opened[0], [0; 2], [0; 2], [0; 2]) })
             }),
         );
-        say("close 1", status(unsafe { close(opened[1], DAT_CLOSE_ABRUPT_FLAG) }));
-        say("close 1 again", status(unsafe { close(opened[1], DAT_CLOSE_ABRUPT_FLAG) }));
-        say("translate closed", status(back(opened[1]).0));
+        record("close 1", status(unsafe { close(opened[1], DAT_CLOSE_ABRUPT_FLAG) }));
+        record("close 1 again", status(unsafe { close(opened[1], DAT_CLOSE_ABRUPT_FLAG) }));
+        record("translate closed", status(back(opened[1]).0));
         let (mut evd, mut ia) = (null_mut(), null_mut());
         unsafe { open(c"plain".as_ptr(), 8, &mut evd, &mut ia, 2, 0, DAT_FALSE) };
-        say("open reuses", ia.addr().to_string());
+        record("open reuses", ia.addr().to_string());
         for ia in [opened[0], ia, opened[2]] {
-            say(
+            record(
                 &format!("close {} at the end", ia.addr()),
                 status(unsafe { close(ia, DAT_CLOSE_ABRUPT_FLAG) }),
             );
@@ -581,31 +593,31 @@ impl Calls<'_> {
             }
         };
         unsafe { open(c"plain".as_ptr(), 8, &mut evd, &mut ia, 2, 0, DAT_FALSE) };
-        say("extension without support", on(ia));
+        record("extension without support", on(ia));
         unsafe { close(ia, DAT_CLOSE_ABRUPT_FLAG) };
-        // That of the IA before is gone with it.
+        // The EVD of the previous IA does not exist any more.
         evd = null_mut();
         unsafe { open(c"fake".as_ptr(), 8, &mut evd, &mut ia, 2, 0, DAT_FALSE) };
-        say("extension on IA", on(ia));
-        say("extension on EVD", on(evd));
-        say("extension on null", on(null_mut()));
-        say("extension unknown", status(unsafe { extension(ia, 8) }));
+        record("extension on IA", on(ia));
+        record("extension on EVD", on(evd));
+        record("extension on null", on(null_mut()));
+        record("extension unknown", status(unsafe { extension(ia, 8) }));
         unsafe { close(ia, DAT_CLOSE_ABRUPT_FLAG) };
 
         let mut queried: DAT_HANDLE = null_mut();
         let none: *const c_char = null();
         let answer =
             unsafe { extension(null_mut::<c_void>(), 0x1000, c"fake".as_ptr(), &raw mut queried) };
-        say("open query", format!("{} {}", status(answer), !queried.is_null()));
-        say("close query", status(unsafe { extension(queried, 0x2000) }));
+        record("open query", format!("{} {}", status(answer), !queried.is_null()));
+        record("close query", status(unsafe { extension(queried, 0x2000) }));
         let answer =
             unsafe { extension(null_mut::<c_void>(), 0x1000, c"none".as_ptr(), &raw mut queried) };
-        say("open query of an unknown name", status(answer));
-        say(
+        record("open query of an unknown name", status(answer));
+        record(
             "open query without name",
             status(unsafe { extension(null_mut::<c_void>(), 0x1000, none, none) }),
         );
-        say("close query of null", status(unsafe { extension(null_mut::<c_void>(), 0x2000) }));
+        record("close query of null", status(unsafe { extension(null_mut::<c_void>(), 0x2000) }));
     }
 
     fn messages(&self) {
@@ -623,7 +635,7 @@ impl Calls<'_> {
             format!("{} {major} {minor}", status(answer))
         };
         for kind in (0..=0x18).map(|n| n << 16).chain([DAT_EXTENSION_BASE, DAT_NOT_IMPLEMENTED]) {
-            say(&format!("strerror type {kind:#x}"), text(DAT_CLASS_ERROR | kind));
+            record(&format!("strerror type {kind:#x}"), text(DAT_CLASS_ERROR | kind));
         }
         for subtype in 0..=DAT_THREAD_SAFETY_NOT_FOUND + 1 {
             let kind = if subtype >= DAT_NAME_NOT_REGISTERED {
@@ -631,17 +643,17 @@ impl Calls<'_> {
             } else {
                 DAT_INVALID_STATE
             };
-            say(&format!("strerror subtype {subtype:#x}"), text(DAT_ERROR(kind, subtype)));
+            record(&format!("strerror subtype {subtype:#x}"), text(DAT_ERROR(kind, subtype)));
         }
-        say("strerror without class", text(DAT_INTERNAL_ERROR));
-        say("strerror success", text(DAT_SUCCESS));
+        record("strerror without class", text(DAT_INTERNAL_ERROR));
+        record("strerror success", text(DAT_SUCCESS));
         let mut out = null();
-        say(
+        record(
             "strerror major null pointer",
             guarded(|| status(unsafe { strerror(0, null_mut(), &mut out) })),
         );
         let mut out = null();
-        say(
+        record(
             "strerror minor null pointer",
             guarded(|| status(unsafe { strerror(0, &mut out, null_mut()) })),
         );
@@ -652,27 +664,27 @@ fn status(status: DAT_RETURN) -> String {
     format!("{status:#010x}")
 }
 
-fn say(call: &str, answer: String) {
+fn record(call: &str, answer: String) {
     println!("@ {call} = {answer}");
 }
 
-/// Makes a call that may crash in a process of its own.
+/// Makes a call that may crash, in a process of its own.
 fn guarded(call: impl FnOnce() -> String) -> String {
     let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
-    // SAFETY: the child makes one call, writes to the pipe and goes without running anything else.
+    // SAFETY: the child makes one call, writes to the pipe and exits without running anything else.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork");
     if child == 0 {
         let answer = call();
         let _ = std::io::Write::write_all(&mut writer, answer.as_bytes());
-        // SAFETY: ends this process.
+        // SAFETY: _exit only ends this process.
         unsafe { libc::_exit(0) };
     }
     drop(writer);
     let mut answer = String::new();
     reader.read_to_string(&mut answer).expect("the child writes text");
     let mut ended = 0;
-    // SAFETY: the child just made.
+    // SAFETY: this waits for the child that was just created.
     assert_eq!(unsafe { libc::waitpid(child, &mut ended, 0) }, child);
     if libc::WIFSIGNALED(ended) { format!("signal {}", libc::WTERMSIG(ended)) } else { answer }
 }

@@ -1,4 +1,4 @@
-//! How the library loads, is loaded, and goes: symbol versions, scopes, messages, and nothing left behind.
+//! How the library is loaded and unloaded: symbol versions, scopes, messages and leaks.
 
 use std::ffi::{CString, c_char};
 use std::path::Path;
@@ -10,24 +10,32 @@ use crate::support::{Child, Vendor, load, ours};
 use dat_sys::*;
 use libloading::os::unix::Library;
 
-/// The functions of the standard, those that OFED adds, and those that it declares but does not export.
+/// The functions of the standard, those that OFED adds, and those that OFED declares but does not
+/// export.
 const FUNCTIONS: &str = "\
-    dat_ia_openv dat_ia_query dat_ia_close dat_set_consumer_context dat_get_consumer_context dat_get_handle_type \
+    dat_ia_openv dat_ia_query dat_ia_close dat_set_consumer_context dat_get_consumer_context \
+    dat_get_handle_type \
     dat_cno_create dat_cno_modify_agent dat_cno_query dat_cno_free dat_cno_wait \
     dat_cr_query dat_cr_accept dat_cr_reject dat_cr_handoff \
-    dat_evd_create dat_evd_query dat_evd_modify_cno dat_evd_enable dat_evd_disable dat_evd_wait dat_evd_resize \
+    dat_evd_create dat_evd_query dat_evd_modify_cno dat_evd_enable dat_evd_disable dat_evd_wait \
+    dat_evd_resize \
     dat_evd_post_se dat_evd_dequeue dat_evd_free dat_evd_set_unwaitable dat_evd_clear_unwaitable \
-    dat_ep_create dat_ep_create_with_srq dat_ep_query dat_ep_modify dat_ep_connect dat_ep_dup_connect \
-    dat_ep_disconnect dat_ep_post_send dat_ep_post_recv dat_ep_post_rdma_read dat_ep_post_rdma_write \
+    dat_ep_create dat_ep_create_with_srq dat_ep_query dat_ep_modify dat_ep_connect \
+    dat_ep_dup_connect \
+    dat_ep_disconnect dat_ep_post_send dat_ep_post_recv dat_ep_post_rdma_read \
+    dat_ep_post_rdma_write \
     dat_ep_get_status dat_ep_free dat_ep_reset dat_ep_recv_query dat_ep_set_watermark \
     dat_lmr_create dat_lmr_query dat_lmr_free dat_lmr_sync_rdma_read dat_lmr_sync_rdma_write \
     dat_rmr_create dat_rmr_query dat_rmr_bind dat_rmr_free \
-    dat_psp_create dat_psp_create_any dat_psp_query dat_psp_free dat_rsp_create dat_rsp_query dat_rsp_free \
+    dat_psp_create dat_psp_create_any dat_psp_query dat_psp_free dat_rsp_create dat_rsp_query \
+    dat_rsp_free \
     dat_pz_create dat_pz_query dat_pz_free \
     dat_srq_create dat_srq_free dat_srq_post_recv dat_srq_query dat_srq_resize dat_srq_set_lw \
-    dat_registry_add_provider dat_registry_remove_provider dat_registry_list_providers dat_strerror \
+    dat_registry_add_provider dat_registry_remove_provider dat_registry_list_providers \
+    dat_strerror \
     dat_extension_op dats_get_ia_handle \
-    dat_cno_fd_create dat_cno_trigger dat_csp_create dat_csp_query dat_csp_free dat_ep_common_connect \
+    dat_cno_fd_create dat_cno_trigger dat_csp_create dat_csp_query dat_csp_free \
+    dat_ep_common_connect \
     dat_ep_post_rdma_read_to_rmr dat_ep_post_send_with_invalidate dat_rmr_create_for_ep \
     dat_registry_providers_related";
 
@@ -67,7 +75,7 @@ fn child_looks_functions_up() {
     let library = library.into_raw();
     for name in FUNCTIONS.split_whitespace() {
         let name = CString::new(name).expect("no NUL");
-        // SAFETY: a lookup by name in an open library.
+        // SAFETY: this only looks up a name in an open library.
         let address = unsafe { libc::dlvsym(library, name.as_ptr(), c"DAT_2.0".as_ptr()) };
         assert!(!address.is_null(), "{name:?}");
     }
@@ -87,7 +95,7 @@ type Close = unsafe extern "C" fn(DAT_IA_HANDLE, DAT_CLOSE_FLAGS) -> DAT_RETURN;
 fn open(library: &Library, name: &str) -> Result<DAT_IA_HANDLE, DAT_RETURN> {
     let name = CString::new(name).expect("no NUL");
     let (mut evd, mut ia) = (null_mut(), null_mut());
-    // SAFETY: the function's own type, valid arguments.
+    // SAFETY: the function has this type, and the arguments are valid.
     let status = unsafe {
         let open = library.get::<Open>("dat_ia_openv").expect("exported");
         open(name.as_ptr(), 8, &mut evd, &mut ia, 2, 0, DAT_FALSE)
@@ -96,14 +104,14 @@ fn open(library: &Library, name: &str) -> Result<DAT_IA_HANDLE, DAT_RETURN> {
 }
 
 fn close(library: &Library, ia: DAT_IA_HANDLE) {
-    // SAFETY: the function's own type.
+    // SAFETY: the function has this type.
     let status = unsafe {
         library.get::<Close>("dat_ia_close").expect("exported")(ia, DAT_CLOSE_ABRUPT_FLAG)
     };
     assert_eq!(status, DAT_SUCCESS);
 }
 
-/// With OFED's library this gives "undefined symbol: dat_registry_add_provider".
+/// OFED's library fails here with "undefined symbol: dat_registry_add_provider".
 #[test]
 fn a_library_that_was_opened_locally_still_loads_providers() {
     let Some(vendor) = Vendor::build() else { return };
@@ -120,7 +128,7 @@ fn child_opened_locally() {
     close(&library, ia);
 }
 
-/// A program may end with everything open, and a plug-in may be unloaded with everything open.
+/// A program may exit, and a plug-in may be unloaded, with everything open.
 #[test]
 fn ending_with_open_adapters_is_no_crash() {
     let Some(vendor) = Vendor::build() else { return };
@@ -138,7 +146,8 @@ fn child_leaves_adapters_open() {
     }
 }
 
-/// The library may go, for its program, while a thread of a built-in provider works: with everything open, and with nothing.
+/// A program may close the library while a thread of a built-in provider runs, with and without
+/// open objects.
 #[test]
 fn closing_the_library_leaves_the_provider_its_code() {
     let child = Child::new("loading::child_closes_a_busy_library", ours(), Path::new("/dev/null"));
@@ -154,7 +163,7 @@ fn child_closes_a_busy_library() {
         let Some(library) = load(false) else { return };
         let ia = open(&library, "tcp-emu").expect("opens");
         listen(&library, ia);
-        // The kernel lists one that has ended, and was waited for, a moment longer.
+        // The kernel lists a thread for a moment after it has ended and was joined.
         let (expected, since) = (before + 1 + round / 2, Instant::now());
         while threads() > expected && since.elapsed() < Duration::from_secs(60) {
             std::thread::yield_now();
@@ -165,14 +174,15 @@ fn child_closes_a_busy_library() {
         }
         library.close().expect("dlclose");
     }
-    // The process ends with half of them open.
+    // The process exits with half of them open.
 }
 
-/// Makes a service point, through the provider's table.
+/// Creates a service point through the provider's table.
 fn listen(library: &Library, ia: DAT_IA_HANDLE) {
     type Mapped = unsafe extern "C" fn(DAT_IA_HANDLE, *mut DAT_IA_HANDLE) -> DAT_RETURN;
     let (mut handle, mut evd, mut psp, mut qualifier) = (null_mut(), null_mut(), null_mut(), 0);
-    // SAFETY: the functions' own types, valid arguments; a handle leads to its table.
+    // SAFETY: the functions have these types, the arguments are valid, and a handle points to its
+    // table.
     unsafe {
         let mapped = library.get::<Mapped>("dats_get_ia_handle").expect("exported");
         assert_eq!(mapped(ia, &mut handle), DAT_SUCCESS);
@@ -216,7 +226,7 @@ fn child_opens_a_thousand_times() {
         (count("/proc/self/fd"), count("/proc/self/task"), libraries)
     };
     let bytes_in_use = || {
-        // SAFETY: it takes no arguments.
+        // SAFETY: the function takes no arguments.
         let info = unsafe { libc::mallinfo2() };
         info.uordblks + info.hblkhd
     };
@@ -225,11 +235,11 @@ fn child_opens_a_thousand_times() {
     (0..1000).for_each(|_| cycle());
     assert_eq!(footprint(), before);
     let grown = bytes_in_use().saturating_sub(bytes);
-    // Less than an object for each.
+    // This is less than one object for each cycle.
     assert!(grown <= 16 << 10, "{grown} bytes more are in use");
 }
 
-/// What went wrong is said on standard error, only there, and only when it matters.
+/// Errors are reported on standard error, only there, and only if they matter.
 #[test]
 fn messages_say_where_and_why() {
     let Some(vendor) = Vendor::build() else { return };
@@ -247,21 +257,21 @@ fn messages_say_where_and_why() {
     let failure = format!(
         "dat: cannot open IA \"w\" (u2.0)\n    {conf}:4:1: /nonexistent/lib.so \"\": \
          /nonexistent/lib.so: cannot open shared object file: No such file or directory; \
-         install what it belongs to, or give its full path in the entry\n"
+         install the package that contains it, or give its full path in the entry\n"
     );
-    let (stdout, stderr) = said(child());
+    let (stdout, stderr) = output_of(child());
     assert_eq!(stderr, format!("{mistake}{failure}"));
     assert!(!stdout.contains("dat: "), "{stdout}");
 
-    let (_, stderr) = said(child().env("DAT_DBG_TYPE", "0"));
+    let (_, stderr) = output_of(child().env("DAT_DBG_TYPE", "0"));
     assert_eq!(stderr, "");
 
-    let (stdout, stderr) = said(child().env("DAT_DBG_DEST", "1"));
+    let (stdout, stderr) = output_of(child().env("DAT_DBG_DEST", "1"));
     assert_eq!(stderr, "");
     assert!(stdout.contains(&mistake) && stdout.contains(&failure), "{stdout}");
 
-    // With everything on, also the attempt that did not matter.
-    let (_, stderr) = said(child().env("DAT_DBG_TYPE", "0xff"));
+    // With all messages enabled, the failed attempt that did not matter is reported too.
+    let (_, stderr) = output_of(child().env("DAT_DBG_TYPE", "0xff"));
     assert!(
         stderr.contains(&format!("{conf}:1:1: ")) && stderr.contains("the next entry opened"),
         "{stderr}"
@@ -270,7 +280,7 @@ fn messages_say_where_and_why() {
 
 #[test]
 fn a_missing_registry_file_is_said_once_and_nothing_replaces_it() {
-    let (_, stderr) = said(Child::new(
+    let (_, stderr) = output_of(Child::new(
         "loading::child_finds_nothing",
         ours(),
         Path::new("/nonexistent/dat.conf"),
@@ -284,7 +294,7 @@ fn a_missing_registry_file_is_said_once_and_nothing_replaces_it() {
     );
 }
 
-fn said(child: Child) -> (String, String) {
+fn output_of(child: Child) -> (String, String) {
     let output = child.output();
     let [stdout, stderr] =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
@@ -308,12 +318,13 @@ fn child_finds_nothing() {
     assert_eq!(open(&library, "v"), Err(0x800a_0064));
 }
 
-/// The ten functions that the original lacks have to be found by programs linked against this library.
+/// Programs linked against this library must find the ten functions that the original lacks.
 #[test]
 fn providers_are_asked_whether_they_are_related() {
     let Some(vendor) = Vendor::build() else { return };
     vendor.write_conf(
-        "a u2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"\nb u2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"\n",
+        "a u2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"\n\
+         b u2.0 nonthreadsafe default LIB fake.1.0 \"\" \"\"\n",
     );
     Child::new("loading::child_asks_for_relations", ours(), &vendor.conf()).run();
 }
@@ -324,17 +335,17 @@ fn child_asks_for_relations() {
     let Some(library) = load(true) else { return };
     type Related =
         unsafe extern "C" fn(*const c_char, *const c_char, *mut DAT_HA_RELATIONSHIP) -> DAT_RETURN;
-    // SAFETY: the function's own type.
+    // SAFETY: the function has this type.
     let related =
         *unsafe { library.get::<Related>("dat_registry_providers_related") }.expect("exported");
     let ask = |one: &str, two: &str| {
         let (one, two) = (CString::new(one).expect("no NUL"), CString::new(two).expect("no NUL"));
         let mut answer = 99;
-        // SAFETY: valid arguments.
+        // SAFETY: the arguments are valid.
         let status = unsafe { related(one.as_ptr(), two.as_ptr(), &mut answer) };
         if status == DAT_SUCCESS { Ok(answer) } else { Err(status) }
     };
-    assert_eq!(ask("a", "b"), Ok(DAT_HA_UNKNOWN)); // nobody open to ask
+    assert_eq!(ask("a", "b"), Ok(DAT_HA_UNKNOWN)); // No IA is open.
     let ia = open(&library, "a").expect("opens");
     assert_eq!(ask("a", "b"), Ok(DAT_HA_FALSE));
     assert_eq!(ask("b", "a"), Ok(DAT_HA_FALSE));

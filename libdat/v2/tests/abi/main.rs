@@ -1,4 +1,4 @@
-//! The built library, as programs see it: loaded at run time, called through its C functions.
+//! Tests the built library as programs use it: loaded at run time, called through its C functions.
 
 mod differential;
 mod loading;

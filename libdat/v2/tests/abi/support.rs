@@ -1,7 +1,7 @@
-//! The library under test, the original next to it, and processes of their own to load them into.
+//! The library under test, the original, and child processes that load them.
 //!
-//! A registry is one for a process and reads its environment once, so every look at it takes a new process: the test
-//! program starts itself again with the name of one test, see [`Child`].
+//! A registry is global to the process and reads its environment once, so each test of it needs a
+//! new process: the test program starts itself with the name of one test, see [`Child`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -16,7 +16,7 @@ pub(crate) use vendor::Vendor;
 
 const LIBRARY: &str = "LIBDAT2_UNDER_TEST";
 
-/// Our libdat2: the one of OPENDAT_DIST (`cargo xtask test` sets it), else built here and now.
+/// Our libdat2: the one in OPENDAT_DIST (`cargo xtask test` sets it), or one that is built now.
 pub(crate) fn ours() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| match std::env::var_os("OPENDAT_DIST") {
@@ -25,7 +25,8 @@ pub(crate) fn ours() -> &'static Path {
     })
 }
 
-/// Cargo builds a cdylib for nobody but itself. Its own target directory, so that a running `cargo` is not waited for.
+/// Builds the cdylib, because cargo builds it for no dependent. A separate target directory avoids
+/// waiting for a running `cargo`.
 fn build() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libdat2");
     let output = Command::new(env!("CARGO"))
@@ -39,7 +40,7 @@ fn build() -> PathBuf {
     target.join("debug/libdat2.so")
 }
 
-/// The original, where it is installed.
+/// The original, if it is installed.
 pub(crate) fn original() -> Option<PathBuf> {
     let path = PathBuf::from("/usr/lib/x86_64-linux-gnu/libdat2.so.2");
     if path.exists() {
@@ -49,7 +50,7 @@ pub(crate) fn original() -> Option<PathBuf> {
     None
 }
 
-/// This test program once more, with one ignored test of it.
+/// This test program in a child process that runs one ignored test.
 pub(crate) struct Child(Command);
 
 impl Child {
@@ -70,7 +71,7 @@ impl Child {
         self.0.output().expect("the test program starts")
     }
 
-    /// Runs it; what it printed on standard output. Its failure is this test's.
+    /// Runs it and returns its standard output. Its failure fails this test.
     pub(crate) fn run(self) -> String {
         let output = self.output();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -84,11 +85,11 @@ impl Child {
     }
 }
 
-/// In a child: the library, in the global scope as a linked one is, or hidden as a plug-in system loads it.
-/// `None` where no parent started this test.
+/// In a child process: loads the library, either into the global scope as a linked one, or locally
+/// as a plug-in system does. `None` if no parent started this test.
 pub(crate) fn load(global: bool) -> Option<Library> {
     let path = std::env::var_os(LIBRARY)?;
     let scope = if global { RTLD_GLOBAL } else { RTLD_LOCAL };
-    // SAFETY: a library of ours or of the distribution, whose constructors do nothing unusual.
+    // SAFETY: the library is ours or the distribution's; its constructors do nothing unusual.
     Some(unsafe { Library::open(Some(path), RTLD_NOW | scope) }.expect("the library loads"))
 }

@@ -36,21 +36,23 @@ fn anything(rng: &mut Rng, psn: Psn, sq_psn: Psn, targets: &[Remote]) -> Vec<u8>
         },
         msn: 0,
     };
-    use wire::rocev2::Carries;
+    use wire::rocev2::ExtensionKind;
     let number = rng.next() as u32;
-    let extension = match opcode.carries() {
-        Carries::Nothing => Extension::None,
-        Carries::Immediate => Extension::Immediate(number),
-        Carries::Invalidate => Extension::Invalidate(r_key),
-        Carries::Reth => Extension::Reth(reth),
-        Carries::RethImmediate => Extension::RethImmediate(reth, number),
-        Carries::Aeth => Extension::Aeth(aeth),
-        Carries::AtomicAck => Extension::AtomicAck(aeth, AtomicAckEth { original: rng.next() }),
-        Carries::Atomic => {
+    let extension = match opcode.extension_kind() {
+        ExtensionKind::Nothing => Extension::None,
+        ExtensionKind::Immediate => Extension::Immediate(number),
+        ExtensionKind::Invalidate => Extension::Invalidate(r_key),
+        ExtensionKind::Reth => Extension::Reth(reth),
+        ExtensionKind::RethImmediate => Extension::RethImmediate(reth, number),
+        ExtensionKind::Aeth => Extension::Aeth(aeth),
+        ExtensionKind::AtomicAck => {
+            Extension::AtomicAck(aeth, AtomicAckEth { original: rng.next() })
+        }
+        ExtensionKind::Atomic => {
             let [swap_or_add, compare] = [rng.next(), 0];
             Extension::Atomic(AtomicEth { va, r_key, swap_or_add, compare })
         }
-        Carries::Deth | Carries::DethImmediate | Carries::Reserved => {
+        ExtensionKind::Deth | ExtensionKind::DethImmediate | ExtensionKind::Reserved => {
             return packet(Opcode::SendOnly, psn, Extension::None, b"abc");
         }
     };

@@ -1,4 +1,4 @@
-//! Where payload goes.
+//! The destination of payload in memory.
 
 use std::ptr::with_exposed_provenance_mut;
 
@@ -11,20 +11,22 @@ use crate::qp::{self, Received};
 use crate::wr::WcStatus;
 
 impl Stream {
-    /// Copies payload to its place.
+    /// Copies payload to its destination.
     #[inline]
-    pub(super) fn copy_to_place(&mut self, mut payload: &[u8]) -> Result<(), Failure> {
-        self.places(payload.len(), |at, len| {
+    pub(super) fn copy_to_destination(&mut self, mut payload: &[u8]) -> Result<(), Failure> {
+        self.for_each_destination(payload.len(), |at, len| {
             let (piece, rest) = payload.split_at(len);
-            // SAFETY: registered memory, checked to be writable for this use; the stage is no part of it.
+            // SAFETY: this is registered memory that was checked to be writable for this use; the
+            // stage is not part of it.
             unsafe { place(at, piece) };
             payload = rest;
         })
     }
 
-    /// Names the memory where the next `len` octets of the payload in hand go, once it has been checked that they may.
+    /// Names the memory where the next `len` octets of the current payload go, after checking that
+    /// they may.
     #[inline]
-    pub(super) fn places(
+    pub(super) fn for_each_destination(
         &mut self,
         len: usize,
         mut place: impl FnMut(*mut u8, usize),
@@ -61,30 +63,31 @@ impl Stream {
                 pieces(self.work.keys(), (by, Right::LocalWrite), segments, placed, len, &mut place)
             }
         };
-        failed.map_err(|_| self.sink_gone())
+        failed.map_err(|_| self.fail_local_protection())
     }
 
-    /// Puts what the target of our oldest atomic operation held to its place.
+    /// Places the value that the target of our oldest atomic operation held before.
     pub(super) fn place_original(&mut self, original: u64) -> Result<(), Failure> {
         let segments =
             self.work.request(self.reads.oldest).map_or(&[][..], |(_, segments)| segments);
         let by = (self.work.scope(), Right::LocalWrite);
         let placed = self.work.scatter(by, segments, 0, &original.to_ne_bytes());
-        placed.map_err(|_| self.sink_gone())
+        placed.map_err(|_| self.fail_local_protection())
     }
 
-    /// The memory where the payload in hand goes is not there any more.
+    /// Handles a fault: the destination of the current payload is no longer accessible.
     #[cold]
-    pub(in super::super) fn place_gone(&mut self) -> Failure {
+    pub(in super::super) fn destination_fault(&mut self) -> Failure {
         match self.rx.frame.header {
             Header::Tagged { opcode: TaggedOpcode::Write, .. } => self.refuse(Cause::TAGGED_STAG),
-            _ => self.sink_gone(),
+            _ => self.fail_local_protection(),
         }
     }
 
-    /// Local memory of the message in hand is registered no more.
+    /// Fails the work request of the current message, because its local memory is no longer
+    /// registered.
     #[cold]
-    fn sink_gone(&mut self) -> Failure {
+    fn fail_local_protection(&mut self) -> Failure {
         match self.rx.frame.header {
             Header::Tagged { .. } => self.work.fail(self.reads.oldest, WcStatus::LocalProtection),
             Header::Untagged { opcode: UntaggedOpcode::AtomicResponse, .. } => {
@@ -98,7 +101,7 @@ impl Stream {
         self.fail(Terminate::new(Cause::RDMAP_CATASTROPHIC))
     }
 
-    /// `n` octets of payload are in their place.
+    /// Records that `n` octets of payload have been placed.
     #[inline]
     pub(super) fn placed(&mut self, n: usize) {
         self.rx.frame.left -= n;
@@ -115,7 +118,8 @@ impl Stream {
         }
     }
 
-    /// Checks that the rest of a WRITE segment may be placed; answers where, if there is any.
+    /// Checks that the rest of a WRITE segment may be placed. Returns its address, or `None` if
+    /// nothing is left.
     #[inline]
     pub(super) fn check_write(&mut self) -> Result<Option<u64>, Failure> {
         let left = self.rx.frame.left as u64;

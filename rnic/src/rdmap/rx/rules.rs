@@ -1,4 +1,5 @@
-//! The rules of reception: what a segment may be, what is done with it, what its sender is told if it may not be.
+//! The rules of reception: which segments are valid, what is done with them, and what the sender of
+//! an invalid one is told.
 
 use wire::iwarp::mpa::fpdu::LENGTH_SIZE;
 use wire::iwarp::{
@@ -7,13 +8,13 @@ use wire::iwarp::{
 };
 
 use super::super::stream::{Failure, Stream};
-use super::{Body, CARRY, Frame, Start, State};
+use super::{Body, Frame, HEADER_BUFFER_SIZE, Start, State};
 use crate::key::KeyError;
 use crate::qp::{Received, Rqe, Wqe};
 use crate::wr::{WcOp, WcStatus};
 
 impl Stream {
-    /// Reads the start of a frame and decides what to do with its payload.
+    /// Parses the start of a frame and decides what to do with its payload.
     #[inline]
     pub(super) fn start(&mut self, bytes: &[u8]) -> Result<Start, Failure> {
         let Some((len, ulpdu)) = bytes.split_first_chunk::<LENGTH_SIZE>() else {
@@ -23,21 +24,22 @@ impl Stream {
         if ulpdu_len < ddp::TAGGED_SIZE {
             return Err(self.fail(Terminate::new(Cause::MPA_LENGTH)));
         }
-        let shown = ulpdu.get(..ulpdu_len).unwrap_or(ulpdu);
-        let (header, size) = match Header::parse(shown) {
+        let available = ulpdu.get(..ulpdu_len).unwrap_or(ulpdu);
+        let (header, size) = match Header::parse(available) {
             Ok(Some(parsed)) => parsed,
-            Ok(None) if shown.len() < ulpdu_len => {
-                // The control octets tell which of the two.
-                let untagged = shown.first().is_some_and(|control| control & 0x80 == 0);
+            Ok(None) if available.len() < ulpdu_len => {
+                // The control octet says which of the two sizes it is.
+                let untagged = available.first().is_some_and(|control| control & 0x80 == 0);
                 let size = if untagged { ddp::UNTAGGED_SIZE } else { ddp::TAGGED_SIZE };
                 return Ok(Start::Needs(LENGTH_SIZE + size.min(ulpdu_len)));
             }
             Ok(None) => return Err(self.fail(Terminate::new(Cause::MPA_LENGTH))),
             Err(error) => {
                 let cause = error.cause();
-                // Errors of DDP name the segment (RFC 5040, figure 10): wait for its header.
-                let header = TerminatedHeader::new(shown);
-                if cause.layer == 1 && header.is_none() && shown.len() < ulpdu_len {
+                // Errors of DDP name the segment (RFC 5040, figure 10), so this waits for its
+                // header.
+                let header = TerminatedHeader::new(available);
+                if cause.layer == 1 && header.is_none() && available.len() < ulpdu_len {
                     let size = if cause == Cause::TAGGED_VERSION {
                         ddp::TAGGED_SIZE
                     } else {
@@ -53,16 +55,16 @@ impl Stream {
                 return Err(self.fail(terminate));
             }
         };
-        let took = LENGTH_SIZE + size;
+        let taken = LENGTH_SIZE + size;
         self.rx.frame = Frame { header, ulpdu_len, left: ulpdu_len - size, body: Body::None };
-        let took = match header {
+        let taken = match header {
             Header::Tagged { opcode: TaggedOpcode::Write, stag, to, .. } => {
                 self.start_write(stag, to)?;
-                took
+                taken
             }
             Header::Tagged { opcode: TaggedOpcode::ReadResponse, last, stag, to } => {
                 self.start_response(last, stag, to)?;
-                took
+                taken
             }
             Header::Untagged { opcode, qn, msn, mo, last, .. } => {
                 if qn != opcode.queue().number() {
@@ -73,36 +75,36 @@ impl Stream {
                         if !self.start_send(msn, mo)? {
                             return Ok(self.stall());
                         }
-                        took
+                        taken
                     }
                     UntaggedOpcode::Terminate => {
-                        let len = ulpdu_len.min(CARRY - LENGTH_SIZE);
-                        if shown.len() < len {
+                        let len = ulpdu_len.min(HEADER_BUFFER_SIZE - LENGTH_SIZE);
+                        if available.len() < len {
                             return Ok(Start::Needs(LENGTH_SIZE + len));
                         }
-                        return Err(self.terminated(&shown[size..len]));
+                        return Err(self.terminated(&available[size..len]));
                     }
                     _ => {
                         let size = self.body_size(opcode)?;
                         if ulpdu_len != header.len() + size {
                             return Err(self.fail(Terminate::new(Cause::MPA_LENGTH)));
                         }
-                        let Some(body) = shown[header.len()..].get(..size) else {
-                            return Ok(Start::Needs(took + size));
+                        let Some(body) = available[header.len()..].get(..size) else {
+                            return Ok(Start::Needs(taken + size));
                         };
                         if !self.start_body(opcode, body, (msn, mo, last))? {
                             return Ok(self.stall());
                         }
-                        took + size
+                        taken + size
                     }
                 }
             }
         };
         self.rx.state = State::Payload;
-        Ok(Start::Took(took))
+        Ok(Start::Taken(taken))
     }
 
-    /// The message in hand waits for a receive.
+    /// Makes the current message wait for a receive.
     #[cold]
     fn stall(&mut self) -> Start {
         self.rx.state = State::Stalled;
@@ -110,7 +112,7 @@ impl Stream {
         Start::Stalled
     }
 
-    /// False: it waits for a receive.
+    /// Returns false if the message waits for a receive.
     #[inline]
     fn start_send(&mut self, msn: u32, mo: u32) -> Result<bool, Failure> {
         if msn != self.rx.send_msn {
@@ -119,7 +121,7 @@ impl Stream {
         if mo != self.rx.send_placed {
             return Err(self.refuse(Cause::UNTAGGED_MO));
         }
-        let Some(buffer) = self.buffer()? else { return Ok(false) };
+        let Some(buffer) = self.receive()? else { return Ok(false) };
         let len = u64::from(mo) + self.rx.frame.left as u64;
         if len > buffer.len.min(u32::MAX.into()) {
             let received = Received::bytes(len.min(u32::MAX.into()) as u32);
@@ -129,10 +131,10 @@ impl Stream {
         Ok(true)
     }
 
-    /// The receive buffer of the message in hand; none: it waits for one. One that the message may not have is flushed with the
-    /// rest.
+    /// Returns the receive of the current message, or `None` if the message waits for one. A
+    /// receive that the message may not take is flushed with the others.
     #[inline]
-    fn buffer(&mut self) -> Result<Option<Rqe>, Failure> {
+    fn receive(&mut self) -> Result<Option<Rqe>, Failure> {
         if let Some(buffer) = self.work.recv() {
             return Ok(Some(buffer));
         }
@@ -167,13 +169,13 @@ impl Stream {
         };
         let end = u64::from(self.reads.placed) + self.rx.frame.left as u64;
         let cause = match wqe.len {
-            // STag and offset of nothing are not looked at.
+            // STag and offset of an empty response are ignored.
             0 if last && end == 0 => return Ok(()),
             _ if stag != self.reads.sink_stag => Cause::TAGGED_STAG,
             _ if to != self.reads.oldest_sink_to() + u64::from(self.reads.placed) => {
                 Cause::TAGGED_BOUNDS
             }
-            // Too much, or the end too soon.
+            // The response is too long, or ends too soon.
             len if end > len.into() || (last && end < len.into()) => Cause::TAGGED_BOUNDS,
             _ => return Ok(()),
         };
@@ -190,7 +192,7 @@ impl Stream {
         }
     }
 
-    /// Octets that follow the header of a message which has no payload.
+    /// The size of the body of a message without payload, in octets.
     #[inline]
     fn body_size(&mut self, opcode: UntaggedOpcode) -> Result<usize, Failure> {
         use UntaggedOpcode::{
@@ -201,12 +203,13 @@ impl Stream {
             Data | UntaggedOpcode::ImmediateSolicited if self.extended => Ok(Immediate::SIZE),
             Atomic if self.extended => Ok(AtomicRequest::SIZE),
             Response if self.extended => Ok(AtomicResponse::SIZE),
-            // What has not been agreed on.
+            // This opcode was not negotiated.
             _ => Err(self.fail(Terminate::new(Cause::UNEXPECTED_OPCODE))),
         }
     }
 
-    /// A message without payload; `octets` are its body. False: it waits for a receive.
+    /// Starts a message without payload; `octets` holds its body. Returns false if the message
+    /// waits for a receive.
     #[inline]
     fn start_body(
         &mut self,
@@ -235,19 +238,20 @@ impl Stream {
         if msn != next_msn {
             return Err(self.refuse(Cause::UNTAGGED_MSN));
         }
-        // RFC 5040, section 4.4; RFC 7306: each of them is one segment.
+        // RFC 5040, section 4.4; RFC 7306: each of these messages is one segment.
         if mo != 0 || !last {
             return Err(self.refuse(Cause::UNTAGGED_MO));
         }
         match self.rx.frame.body {
-            // A zero-length READ may serve as RTR frame, which no depth is needed for (RFC 6581, section 9.1).
+            // A zero-length READ may serve as the RTR frame, for which no depth is needed (RFC
+            // 6581, section 9.1).
             Body::Read(request) if msn == 1 && request.len == 0 => Ok(true),
             Body::Read(_) | Body::Atomic(_) if self.answers.len() >= self.ird => {
                 Err(self.fail(Terminate::new(Cause::STREAM_CATASTROPHIC)))
             }
-            // In the middle of a SEND, whose MSN it has.
+            // This is in the middle of a SEND, which has the same MSN.
             Body::Immediate(_) if self.rx.send_placed > 0 => Err(self.refuse(Cause::UNTAGGED_MO)),
-            Body::Immediate(_) => self.buffer().map(|buffer| buffer.is_some()),
+            Body::Immediate(_) => self.receive().map(|buffer| buffer.is_some()),
             Body::AtomicResponse(response) => self.start_atomic_response(response).map(|()| true),
             _ => Ok(true),
         }
@@ -262,16 +266,16 @@ impl Stream {
                 self.work.fail(self.reads.oldest, WcStatus::BadResponse);
                 Err(self.refuse(Cause::OPERATION_UNSPECIFIED))
             }
-            // Nobody waits for it, or for a READ response first.
+            // Nothing waits for a response, or a READ response is due first.
             _ => Err(self.refuse(Cause::UNTAGGED_NO_BUFFER)),
         }
     }
 
-    /// The FPDU in hand is complete.
+    /// Handles the end of the current FPDU.
     #[inline]
     pub(super) fn end_of_frame(&mut self) -> Result<(), Failure> {
         self.stats.rx_fpdus += 1;
-        // RFC 5044, section 7.1.3: with the first FPDU the initiator shows that it is ready.
+        // RFC 5044, section 7.1.3: with its first FPDU the initiator shows that it is ready.
         self.hold = false;
         if !self.rx.frame.header.last() {
             return Ok(());
@@ -298,7 +302,7 @@ impl Stream {
         Ok(())
     }
 
-    /// A message without payload is complete.
+    /// Handles the end of a message without payload.
     #[inline]
     fn end_of_body(&mut self, solicited: bool, msn: u32) -> Result<(), Failure> {
         match self.rx.frame.body {
@@ -345,28 +349,28 @@ impl Stream {
     fn invalidate(&mut self, stag: u32) -> Result<(), Failure> {
         let cause = match self.work.keys().invalidate(stag, self.work.scope()) {
             Ok(()) => return Ok(()),
-            // There is such a key, but it is not this peer's, or no window's.
+            // The key exists, but it belongs to another peer or is not a window's.
             Err(KeyError::Domain | KeyError::Access) => Cause::PROTECTION_INVALIDATE,
             Err(_) => Cause::OPERATION_INVALIDATE,
         };
         Err(self.refuse(cause))
     }
 
-    /// The peer has sent TERMINATE.
+    /// Handles a TERMINATE message of the peer.
     #[cold]
     fn terminated(&mut self, bytes: &[u8]) -> Failure {
         let cause = match Terminate::parse(bytes) {
             Ok((terminate, _)) => terminate.cause,
-            // Its sender has given up, whatever for.
+            // The message is malformed, but its sender has given up in any case.
             Err(_) => Cause::OPERATION_UNSPECIFIED,
         };
-        // It does not say which request it is about, or truncates it; where access was refused, the read or atomic operation
-        // that waits for its answer is the likely one.
+        // The message does not say which request it is about, or truncates that. If access was
+        // refused, it most likely means the read or atomic operation that waits for its answer.
         match self.oldest_read() {
             Some(_) if matches!(cause, Cause { layer: 0 | 1, etype: 1, .. }) => {
                 self.work.fail(self.reads.oldest, WcStatus::RemoteAccess);
             }
-            // RFC 7306, section 8.2: a target that is not aligned.
+            // RFC 7306, section 8.2: the target is not aligned.
             Some(wqe) if wqe.op != WcOp::Read && cause == Cause::STREAM_CATASTROPHIC => {
                 self.work.fail(self.reads.oldest, WcStatus::RemoteResponder);
             }
@@ -377,7 +381,7 @@ impl Stream {
         failure
     }
 
-    /// Refuses the segment in hand, naming it.
+    /// Refuses the current segment with a TERMINATE message that names it.
     #[cold]
     pub(super) fn refuse(&mut self, cause: Cause) -> Failure {
         let mut terminate = Terminate::new(cause);

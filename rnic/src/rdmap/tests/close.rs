@@ -1,4 +1,5 @@
-//! The end of a connection: what had succeeded completes so, the rest is flushed, in the order it was posted.
+//! The end of a connection: what has succeeded completes with success, the rest is flushed, in the
+//! order of posting.
 
 use super::*;
 
@@ -13,7 +14,8 @@ fn flush_keeps_the_order() {
     pair.a.post(send(1, &some));
     pair.a.post(SendWr { signalled: false, ..send(2, &some) });
     pair.drive().unwrap();
-    // A read that is not answered, a write that has gone out behind it, an unsignalled send half sent, one not begun.
+    // A read without an answer, a write that was sent behind it, an unsignalled send that is partly
+    // sent, and one that is not started.
     pair.a.post(read(3, &some, far.remote(0)));
     pair.a.post(write(4, &some, far.remote(0)));
     pair.a.post(SendWr { signalled: false, ..send(5, &some) });
@@ -21,8 +23,8 @@ fn flush_keeps_the_order() {
     let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
     assert_eq!(n, 52 + 120 + 124);
     pair.a.stream.tx_done(&mut pair.a.tx, 52 + 120 + 30);
-    // A message half received.
-    let frame = errors::fpdu(&errors::sent(3, 0, true, &[1; 100]), false);
+    // A message that is partly received.
+    let frame = errors::fpdu(&errors::send_frame(3, 0, true, &[1; 100]), false);
     pair.b.stream.rx_bytes(&frame[..50]).unwrap();
     assert!(pair.b.stream.is_mid_message());
     assert!(!arm(&pair.a.requests, false), "the first has not been taken");
@@ -43,7 +45,7 @@ fn flush_keeps_the_order() {
     let received = |id| wc(id, WcOp::Recv, 100, WcStatus::Success);
     assert_eq!(pair.b.received(), [received(1), received(2), flushed(3, WcOp::Recv)]);
 
-    // Posted later: flushed by the next call. Nothing is sent or taken any more.
+    // What is posted later is flushed by the next call. Nothing is sent or received any more.
     pair.a.post(send(7, &some));
     pair.a.recv(8, &some);
     assert!(!pair.a.stream.wants_tx());
@@ -71,12 +73,12 @@ fn work_before_and_after_a_stream() {
     assert_eq!(poll(&side.requests), [wc(2, WcOp::Send, 0, WcStatus::Flushed)]);
     assert_eq!(poll(&side.recvs), [wc(1, WcOp::Recv, 0, WcStatus::Flushed)]);
 
-    // A second connection with the same queues.
+    // A second connection uses the same queues.
     let segments = [buf.seg(0, 10)];
     // SAFETY: one thread; the buffer outlives the receive.
     unsafe { side.qp.post_recv(&RecvWr { id: 3, segments: &segments, quiet: false }) }.unwrap();
     let mut stream = Stream::new(work, cfg());
-    stream.rx_bytes(&errors::fpdu(&errors::sent(1, 0, true, &[9; 10]), false)).unwrap();
+    stream.rx_bytes(&errors::fpdu(&errors::send_frame(1, 0, true, &[9; 10]), false)).unwrap();
     assert_eq!(poll(&side.recvs), [wc(3, WcOp::Recv, 10, WcStatus::Success)]);
     assert_eq!(buf.bytes(), [9; 10]);
 }
@@ -87,11 +89,11 @@ fn drained_means_answered_too() {
     let (near, far) = (pair.a.buf(100_000), pair.b.buf(100_000));
     pair.a.post(read(1, &[near.seg(0, 100_000)], far.remote(0)));
     let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
-    let asked = gathered(&pair.a.tx, n);
+    let request_octets = gathered(&pair.a.tx, n);
     pair.a.stream.tx_done(&mut pair.a.tx, n);
     assert!(!pair.a.stream.is_drained());
     assert!(pair.b.stream.is_drained());
-    pair.b.stream.rx_bytes(&asked).unwrap();
+    pair.b.stream.rx_bytes(&request_octets).unwrap();
     assert!(!pair.b.stream.is_drained());
     let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
     pair.b.stream.tx_done(&mut pair.b.tx, n - 1);
@@ -101,10 +103,10 @@ fn drained_means_answered_too() {
     assert!(pair.b.stream.is_drained());
 }
 
-/// A vector that was filled before a flush, or by another stream, completes nothing: its requests are not in
-/// the queue any more, where the slots are the consumer's.
+/// A vector that was filled before a flush, or by another stream, completes nothing: its requests
+/// are no longer in the queue, whose slots belong to the consumer again.
 #[test]
-fn what_another_turn_gathered_completes_nothing() {
+fn a_vector_of_another_gathering_completes_nothing() {
     let mut pair = Pair::new(cfg(), 0);
     let buf = pair.a.buf(100);
     pair.a.post(send(1, &[buf.seg(0, 100)]));

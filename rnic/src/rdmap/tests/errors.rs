@@ -1,4 +1,5 @@
-//! Each rule of reception broken by a frame made by hand: the cause, and every octet of the TERMINATE.
+//! Breaks each rule of reception with a frame made by hand, and checks the cause and every octet of
+//! the TERMINATE.
 
 use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, fpdu_len};
 use wire::iwarp::{
@@ -7,7 +8,7 @@ use wire::iwarp::{
 
 use super::*;
 
-/// An FPDU around a ULPDU.
+/// Wraps a ULPDU in an FPDU.
 pub(super) fn fpdu(ulpdu: &[u8], crc: bool) -> Vec<u8> {
     let mut frame = vec![0; fpdu_len(ulpdu.len())];
     frame[..LENGTH_SIZE].copy_from_slice(&(ulpdu.len() as u16).to_be_bytes());
@@ -26,20 +27,20 @@ pub(super) fn ulpdu(header: Header, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn sent(msn: u32, mo: u32, last: bool, payload: &[u8]) -> Vec<u8> {
+pub(super) fn send_frame(msn: u32, mo: u32, last: bool, payload: &[u8]) -> Vec<u8> {
     let opcode = UntaggedOpcode::Send;
     ulpdu(Header::Untagged { last, opcode, invalidate: 0, qn: 0, msn, mo }, payload)
 }
 
-pub(super) fn written(stag: u32, to: u64, last: bool, payload: &[u8]) -> Vec<u8> {
+pub(super) fn write_frame(stag: u32, to: u64, last: bool, payload: &[u8]) -> Vec<u8> {
     ulpdu(Header::Tagged { last, opcode: TaggedOpcode::Write, stag, to }, payload)
 }
 
-fn response(stag: u32, to: u64, last: bool, payload: &[u8]) -> Vec<u8> {
+fn response_frame(stag: u32, to: u64, last: bool, payload: &[u8]) -> Vec<u8> {
     ulpdu(Header::Tagged { last, opcode: TaggedOpcode::ReadResponse, stag, to }, payload)
 }
 
-pub(super) fn asked(msn: u32, request: ReadRequest) -> Vec<u8> {
+pub(super) fn read_frame(msn: u32, request: ReadRequest) -> Vec<u8> {
     let opcode = UntaggedOpcode::ReadRequest;
     let mut body = [0; ReadRequest::SIZE];
     request.emit(&mut body);
@@ -50,7 +51,7 @@ fn request(stag: u32, to: u64, len: u32) -> ReadRequest {
     ReadRequest { sink_stag: 0x5151, sink_to: 0x6000, len, source_stag: stag, source_to: to }
 }
 
-/// What is included of the offending segment.
+/// What the TERMINATE includes of the offending segment.
 #[derive(Clone, Copy, PartialEq)]
 enum Included {
     Nothing,
@@ -58,8 +59,9 @@ enum Included {
     Request,
 }
 
-/// A stream with a receive of 100 octets, a region of 1000, others with less rights; two of its reads outstanding.
-struct Victim {
+/// A stream with a receive of 100 octets, a region of 1000, others with fewer rights, and two
+/// outstanding reads.
+struct Target {
     side: Side,
     open: Buf,
     local: Buf,
@@ -67,22 +69,22 @@ struct Victim {
     sink: Buf,
 }
 
-impl Victim {
-    fn new(cfg: StreamCfg) -> Victim {
+impl Target {
+    fn new(cfg: StreamCfg) -> Target {
         let side = Side::new(cfg);
         let (open, sink) = (side.buf(1000), side.buf(200));
         let local = Buf::new(&side.keys, side.pd, 1000, LOCAL);
         let foreign = Buf::new(&side.keys, side.keys.pd(), 1000, ALL);
         side.recv(1, &[sink.seg(0, 60), sink.seg(60, 40)]);
-        let mut victim = Victim { side, open, local, foreign, sink };
-        victim.side.post(read(10, &[victim.sink.seg(100, 50)], Remote { addr: 0, key: 9 }));
-        victim.side.post(read(11, &[victim.sink.seg(150, 50)], Remote { addr: 0, key: 9 }));
-        let n = victim.side.stream.tx(&mut victim.side.tx).unwrap();
-        victim.side.stream.tx_done(&mut victim.side.tx, n);
-        victim
+        let mut target = Target { side, open, local, foreign, sink };
+        target.side.post(read(10, &[target.sink.seg(100, 50)], Remote { addr: 0, key: 9 }));
+        target.side.post(read(11, &[target.sink.seg(150, 50)], Remote { addr: 0, key: 9 }));
+        let n = target.side.stream.tx(&mut target.side.tx).unwrap();
+        target.side.stream.tx_done(&mut target.side.tx, n);
+        target
     }
 
-    /// Feeds frames, and has what is to be sent sent; the failure.
+    /// Feeds frames and sends what is ready. Returns the failure.
     fn run(&mut self, frames: &[Vec<u8>], crc: bool) -> Option<Failure> {
         let bytes: Vec<u8> = frames.iter().flat_map(|ulpdu| fpdu(ulpdu, crc)).collect();
         for byte in bytes {
@@ -105,75 +107,75 @@ const EMPTY: [u8; 100] = [7; 100];
 #[test]
 fn every_rule_of_reception() {
     use Included::{Header as Head, Nothing, Request};
-    type Frames = Box<dyn Fn(&Victim) -> Vec<Vec<u8>>>;
+    type Frames = Box<dyn Fn(&Target) -> Vec<Vec<u8>>>;
     type Rule = (&'static str, (u8, u8, u8), Included, Frames);
     let key = |buf: &Buf| buf.key();
     let patched = |at: usize, value: u8, mut frame: Vec<u8>| {
         frame[at] = value;
         frame
     };
-    let sink = |v: &Victim| (v.side.stream.reads.sink_stag, 1u64 << 32);
+    let sink = |v: &Target| (v.side.stream.reads.sink_stag, 1u64 << 32);
 
-    // What, cause, what is included, frames; the last one offends.
+    // The columns are: name, cause, what is included, frames. The last frame is the offending one.
     #[rustfmt::skip]
     let rules: Vec<Rule> = vec![
-        ("DDP version, tagged", (1, 1, 4), Head, Box::new(move |v| vec![patched(0, 0xC2, written(key(&v.open), v.open.addr(), true, &EMPTY))])),
-        ("DDP version, untagged", (1, 2, 6), Head, Box::new(move |_| vec![patched(0, 0x40, sent(1, 0, true, &EMPTY))])),
-        ("RDMAP version", (0, 2, 5), Nothing, Box::new(move |_| vec![patched(1, 0x83, sent(1, 0, true, &EMPTY))])),
-        ("opcode 9, tagged", (0, 2, 6), Nothing, Box::new(move |_| vec![patched(1, 0x49, written(1, 0, true, &[]))])),
-        ("opcode 15, untagged", (0, 2, 6), Nothing, Box::new(move |_| vec![patched(1, 0x4F, sent(1, 0, true, &[]))])),
-        ("WRITE untagged", (0, 2, 6), Nothing, Box::new(move |_| vec![patched(1, 0x40, sent(1, 0, true, &[]))])),
-        ("SEND tagged", (0, 2, 6), Nothing, Box::new(move |_| vec![patched(1, 0x43, written(1, 0, true, &[]))])),
-        ("immediate data", (0, 2, 6), Nothing, Box::new(move |_| vec![patched(1, 0x48, sent(1, 0, true, &[0; 8]))])),
-        ("SEND to QN 1", (1, 2, 1), Head, Box::new(move |_| vec![patched(9, 1, sent(1, 0, true, &EMPTY))])),
-        ("SEND with MSN 2 first", (1, 2, 3), Head, Box::new(|_| vec![sent(2, 0, true, &EMPTY)])),
-        ("SEND with MSN 1 again", (1, 2, 3), Head, Box::new(|_| vec![sent(1, 0, true, &EMPTY), sent(1, 0, true, &EMPTY)])),
-        ("SEND starting in the middle", (1, 2, 4), Head, Box::new(|_| vec![sent(1, 4, true, &EMPTY[..4])])),
-        ("SEND going back", (1, 2, 4), Head, Box::new(|_| vec![sent(1, 0, false, &EMPTY[..8]), sent(1, 4, true, &EMPTY[..4])])),
-        ("no receive posted", (1, 2, 2), Head, Box::new(|_| vec![sent(1, 0, true, &EMPTY), sent(2, 0, true, &[])])),
-        ("SEND too long", (1, 2, 5), Head, Box::new(|_| vec![sent(1, 0, true, &[0; 101])])),
-        ("SEND too long in its second segment", (1, 2, 5), Head, Box::new(|_| vec![sent(1, 0, false, &EMPTY[..96]), sent(1, 96, true, &EMPTY[..5])])),
-        ("WRITE to an unknown STag", (1, 1, 0), Head, Box::new(move |v| vec![written(key(&v.open) ^ 0x100, v.open.addr(), true, &EMPTY)])),
-        ("WRITE to STag 0", (1, 1, 0), Head, Box::new(move |v| vec![written(0, v.open.addr(), true, &EMPTY)])),
-        ("WRITE beyond the end", (1, 1, 1), Head, Box::new(move |v| vec![written(key(&v.open), v.open.addr() + 901, true, &EMPTY)])),
-        ("WRITE before the start", (1, 1, 1), Head, Box::new(move |v| vec![written(key(&v.open), v.open.addr() - 1, true, &EMPTY)])),
-        ("WRITE around the address space", (1, 1, 3), Head, Box::new(move |v| vec![written(key(&v.open), u64::MAX - 9, true, &EMPTY)])),
-        ("WRITE to another protection domain", (1, 1, 2), Head, Box::new(move |v| vec![written(key(&v.foreign), v.foreign.addr(), true, &EMPTY)])),
-        ("WRITE without the right", (1, 1, 0), Head, Box::new(move |v| vec![written(key(&v.local), v.local.addr(), true, &EMPTY)])),
-        ("WRITE to a read's sink", (1, 1, 0), Head, Box::new(move |v| vec![written(sink(v).0, sink(v).1, true, &EMPTY)])),
-        ("WRITE that changes its STag", (1, 1, 0), Head, Box::new(move |v| vec![written(key(&v.open), v.open.addr(), false, &EMPTY), written(key(&v.local), v.open.addr() + 100, true, &EMPTY)])),
-        ("WRITE that leaves a gap", (1, 1, 1), Head, Box::new(move |v| vec![written(key(&v.open), v.open.addr(), false, &EMPTY), written(key(&v.open), v.open.addr() + 104, true, &EMPTY)])),
-        ("READ with MSN 2 first", (1, 2, 3), Head, Box::new(move |v| vec![asked(2, request(key(&v.open), v.open.addr(), 10))])),
-        ("READ to QN 0", (1, 2, 1), Head, Box::new(move |v| vec![patched(9, 0, asked(1, request(key(&v.open), v.open.addr(), 10)))])),
-        ("READ not in one segment", (1, 2, 4), Head, Box::new(move |v| vec![patched(0, 0x01, asked(1, request(key(&v.open), v.open.addr(), 10)))])),
-        ("READ request cut short", (2, 0, 3), Nothing, Box::new(move |_| { let mut f = asked(1, request(1, 0, 0)); f.pop(); vec![f] })),
-        ("READs beyond IRD", (0, 2, 7), Nothing, Box::new(move |v| (1..=5).map(|msn| asked(msn, request(key(&v.open), v.open.addr(), 10))).collect())),
-        ("READ of an unknown STag", (0, 1, 0), Request, Box::new(move |v| vec![asked(1, request(key(&v.open) ^ 0x100, v.open.addr(), 10))])),
-        ("READ beyond the end", (0, 1, 1), Request, Box::new(move |v| vec![asked(1, request(key(&v.open), v.open.addr(), 1001))])),
-        ("READ without the right", (0, 1, 2), Request, Box::new(move |v| vec![asked(1, request(key(&v.local), v.local.addr(), 10))])),
-        ("READ of another protection domain", (0, 1, 3), Request, Box::new(move |v| vec![asked(1, request(key(&v.foreign), v.foreign.addr(), 10))])),
-        ("READ around the address space", (0, 1, 4), Request, Box::new(move |v| vec![asked(1, request(key(&v.open), u64::MAX - 9, 100))])),
-        ("bad READ after good ones", (0, 1, 1), Request, Box::new(move |v| vec![asked(1, request(key(&v.open), v.open.addr(), 10)), asked(2, request(key(&v.open), v.open.addr(), 1001))])),
-        ("response with another STag", (1, 1, 0), Head, Box::new(move |v| vec![response(sink(v).0 ^ 2, sink(v).1, true, &EMPTY[..50])])),
-        ("response with another offset", (1, 1, 1), Head, Box::new(move |v| vec![response(sink(v).0, sink(v).1 + 1, true, &EMPTY[..50])])),
-        ("response to the second read", (1, 1, 1), Head, Box::new(move |v| vec![response(sink(v).0, 2 << 32, true, &EMPTY[..50])])),
-        ("response too long", (1, 1, 1), Head, Box::new(move |v| vec![response(sink(v).0, sink(v).1, true, &EMPTY[..51])])),
-        ("response too short", (1, 1, 1), Head, Box::new(move |v| vec![response(sink(v).0, sink(v).1, true, &EMPTY[..49])])),
-        ("response nobody waits for", (1, 1, 0), Head, Box::new(move |v| (1..4).map(|n| response(sink(v).0, n << 32, true, &EMPTY[..50])).collect())),
-        ("invalidating an unknown STag", (0, 2, 9), Head, Box::new(move |v| { let mut f = patched(1, 0x44, sent(1, 0, true, &[])); f[2..6].copy_from_slice(&(key(&v.open) ^ 0x100).to_be_bytes()); vec![f] })),
-        ("invalidating a region", (0, 1, 9), Head, Box::new(move |v| { let mut f = patched(1, 0x44, sent(1, 0, true, &[])); f[2..6].copy_from_slice(&key(&v.open).to_be_bytes()); vec![f] })),
-        ("invalidating a region that peers cannot use", (0, 1, 9), Head, Box::new(move |v| { let mut f = patched(1, 0x44, sent(1, 0, true, &[])); f[2..6].copy_from_slice(&key(&v.local).to_be_bytes()); vec![f] })),
-        ("invalidating of another protection domain", (0, 1, 9), Head, Box::new(move |v| { let mut f = patched(1, 0x46, sent(1, 0, true, &[])); f[2..6].copy_from_slice(&key(&v.foreign).to_be_bytes()); vec![f] })),
+        ("DDP version, tagged", (1, 1, 4), Head, Box::new(move |v| vec![patched(0, 0xC2, write_frame(key(&v.open), v.open.addr(), true, &EMPTY))])),
+        ("DDP version, untagged", (1, 2, 6), Head, Box::new(move |_| vec![patched(0, 0x40, send_frame(1, 0, true, &EMPTY))])),
+        ("RDMAP version", (0, 2, 5), Nothing, Box::new(move |_| vec![patched(1, 0x83, send_frame(1, 0, true, &EMPTY))])),
+        ("opcode 9, tagged", (0, 2, 6), Nothing, Box::new(move |_| vec![patched(1, 0x49, write_frame(1, 0, true, &[]))])),
+        ("opcode 15, untagged", (0, 2, 6), Nothing, Box::new(move |_| vec![patched(1, 0x4F, send_frame(1, 0, true, &[]))])),
+        ("WRITE untagged", (0, 2, 6), Nothing, Box::new(move |_| vec![patched(1, 0x40, send_frame(1, 0, true, &[]))])),
+        ("SEND tagged", (0, 2, 6), Nothing, Box::new(move |_| vec![patched(1, 0x43, write_frame(1, 0, true, &[]))])),
+        ("immediate data", (0, 2, 6), Nothing, Box::new(move |_| vec![patched(1, 0x48, send_frame(1, 0, true, &[0; 8]))])),
+        ("SEND to QN 1", (1, 2, 1), Head, Box::new(move |_| vec![patched(9, 1, send_frame(1, 0, true, &EMPTY))])),
+        ("SEND with MSN 2 first", (1, 2, 3), Head, Box::new(|_| vec![send_frame(2, 0, true, &EMPTY)])),
+        ("SEND with MSN 1 again", (1, 2, 3), Head, Box::new(|_| vec![send_frame(1, 0, true, &EMPTY), send_frame(1, 0, true, &EMPTY)])),
+        ("SEND starting in the middle", (1, 2, 4), Head, Box::new(|_| vec![send_frame(1, 4, true, &EMPTY[..4])])),
+        ("SEND going back", (1, 2, 4), Head, Box::new(|_| vec![send_frame(1, 0, false, &EMPTY[..8]), send_frame(1, 4, true, &EMPTY[..4])])),
+        ("no receive posted", (1, 2, 2), Head, Box::new(|_| vec![send_frame(1, 0, true, &EMPTY), send_frame(2, 0, true, &[])])),
+        ("SEND too long", (1, 2, 5), Head, Box::new(|_| vec![send_frame(1, 0, true, &[0; 101])])),
+        ("SEND too long in its second segment", (1, 2, 5), Head, Box::new(|_| vec![send_frame(1, 0, false, &EMPTY[..96]), send_frame(1, 96, true, &EMPTY[..5])])),
+        ("WRITE to an unknown STag", (1, 1, 0), Head, Box::new(move |v| vec![write_frame(key(&v.open) ^ 0x100, v.open.addr(), true, &EMPTY)])),
+        ("WRITE to STag 0", (1, 1, 0), Head, Box::new(move |v| vec![write_frame(0, v.open.addr(), true, &EMPTY)])),
+        ("WRITE beyond the end", (1, 1, 1), Head, Box::new(move |v| vec![write_frame(key(&v.open), v.open.addr() + 901, true, &EMPTY)])),
+        ("WRITE before the start", (1, 1, 1), Head, Box::new(move |v| vec![write_frame(key(&v.open), v.open.addr() - 1, true, &EMPTY)])),
+        ("WRITE around the address space", (1, 1, 3), Head, Box::new(move |v| vec![write_frame(key(&v.open), u64::MAX - 9, true, &EMPTY)])),
+        ("WRITE to another protection domain", (1, 1, 2), Head, Box::new(move |v| vec![write_frame(key(&v.foreign), v.foreign.addr(), true, &EMPTY)])),
+        ("WRITE without the right", (1, 1, 0), Head, Box::new(move |v| vec![write_frame(key(&v.local), v.local.addr(), true, &EMPTY)])),
+        ("WRITE to a read's sink", (1, 1, 0), Head, Box::new(move |v| vec![write_frame(sink(v).0, sink(v).1, true, &EMPTY)])),
+        ("WRITE that changes its STag", (1, 1, 0), Head, Box::new(move |v| vec![write_frame(key(&v.open), v.open.addr(), false, &EMPTY), write_frame(key(&v.local), v.open.addr() + 100, true, &EMPTY)])),
+        ("WRITE that leaves a gap", (1, 1, 1), Head, Box::new(move |v| vec![write_frame(key(&v.open), v.open.addr(), false, &EMPTY), write_frame(key(&v.open), v.open.addr() + 104, true, &EMPTY)])),
+        ("READ with MSN 2 first", (1, 2, 3), Head, Box::new(move |v| vec![read_frame(2, request(key(&v.open), v.open.addr(), 10))])),
+        ("READ to QN 0", (1, 2, 1), Head, Box::new(move |v| vec![patched(9, 0, read_frame(1, request(key(&v.open), v.open.addr(), 10)))])),
+        ("READ not in one segment", (1, 2, 4), Head, Box::new(move |v| vec![patched(0, 0x01, read_frame(1, request(key(&v.open), v.open.addr(), 10)))])),
+        ("READ request cut short", (2, 0, 3), Nothing, Box::new(move |_| { let mut f = read_frame(1, request(1, 0, 0)); f.pop(); vec![f] })),
+        ("READs beyond IRD", (0, 2, 7), Nothing, Box::new(move |v| (1..=5).map(|msn| read_frame(msn, request(key(&v.open), v.open.addr(), 10))).collect())),
+        ("READ of an unknown STag", (0, 1, 0), Request, Box::new(move |v| vec![read_frame(1, request(key(&v.open) ^ 0x100, v.open.addr(), 10))])),
+        ("READ beyond the end", (0, 1, 1), Request, Box::new(move |v| vec![read_frame(1, request(key(&v.open), v.open.addr(), 1001))])),
+        ("READ without the right", (0, 1, 2), Request, Box::new(move |v| vec![read_frame(1, request(key(&v.local), v.local.addr(), 10))])),
+        ("READ of another protection domain", (0, 1, 3), Request, Box::new(move |v| vec![read_frame(1, request(key(&v.foreign), v.foreign.addr(), 10))])),
+        ("READ around the address space", (0, 1, 4), Request, Box::new(move |v| vec![read_frame(1, request(key(&v.open), u64::MAX - 9, 100))])),
+        ("bad READ after good ones", (0, 1, 1), Request, Box::new(move |v| vec![read_frame(1, request(key(&v.open), v.open.addr(), 10)), read_frame(2, request(key(&v.open), v.open.addr(), 1001))])),
+        ("response with another STag", (1, 1, 0), Head, Box::new(move |v| vec![response_frame(sink(v).0 ^ 2, sink(v).1, true, &EMPTY[..50])])),
+        ("response with another offset", (1, 1, 1), Head, Box::new(move |v| vec![response_frame(sink(v).0, sink(v).1 + 1, true, &EMPTY[..50])])),
+        ("response to the second read", (1, 1, 1), Head, Box::new(move |v| vec![response_frame(sink(v).0, 2 << 32, true, &EMPTY[..50])])),
+        ("response too long", (1, 1, 1), Head, Box::new(move |v| vec![response_frame(sink(v).0, sink(v).1, true, &EMPTY[..51])])),
+        ("response too short", (1, 1, 1), Head, Box::new(move |v| vec![response_frame(sink(v).0, sink(v).1, true, &EMPTY[..49])])),
+        ("response nobody waits for", (1, 1, 0), Head, Box::new(move |v| (1..4).map(|n| response_frame(sink(v).0, n << 32, true, &EMPTY[..50])).collect())),
+        ("invalidating an unknown STag", (0, 2, 9), Head, Box::new(move |v| { let mut f = patched(1, 0x44, send_frame(1, 0, true, &[])); f[2..6].copy_from_slice(&(key(&v.open) ^ 0x100).to_be_bytes()); vec![f] })),
+        ("invalidating a region", (0, 1, 9), Head, Box::new(move |v| { let mut f = patched(1, 0x44, send_frame(1, 0, true, &[])); f[2..6].copy_from_slice(&key(&v.open).to_be_bytes()); vec![f] })),
+        ("invalidating a region that peers cannot use", (0, 1, 9), Head, Box::new(move |v| { let mut f = patched(1, 0x44, send_frame(1, 0, true, &[])); f[2..6].copy_from_slice(&key(&v.local).to_be_bytes()); vec![f] })),
+        ("invalidating of another protection domain", (0, 1, 9), Head, Box::new(move |v| { let mut f = patched(1, 0x46, send_frame(1, 0, true, &[])); f[2..6].copy_from_slice(&key(&v.foreign).to_be_bytes()); vec![f] })),
         ("ULPDU shorter than any header", (2, 0, 3), Nothing, Box::new(|_| vec![vec![0xC1; 13]])),
         ("empty ULPDU", (2, 0, 3), Nothing, Box::new(|_| vec![vec![]])),
-        ("ULPDU shorter than its header", (2, 0, 3), Nothing, Box::new(|_| vec![sent(1, 0, true, &[])[..17].to_vec()])),
+        ("ULPDU shorter than its header", (2, 0, 3), Nothing, Box::new(|_| vec![send_frame(1, 0, true, &[])[..17].to_vec()])),
     ];
 
     for crc in [false, true] {
         for (what, (layer, etype, code), included, frames) in &rules {
-            let mut victim = Victim::new(StreamCfg { crc, ..cfg() });
-            let frames = frames(&victim);
-            let failure = victim.run(&frames, crc).unwrap_or_else(|| panic!("{what}: accepted"));
+            let mut target = Target::new(StreamCfg { crc, ..cfg() });
+            let frames = frames(&target);
+            let failure = target.run(&frames, crc).unwrap_or_else(|| panic!("{what}: accepted"));
             let cause = Cause { layer: *layer, etype: *etype, code: *code };
             assert_eq!(failure, Failure { by_peer: false, cause }, "{what}");
 
@@ -192,13 +194,13 @@ fn every_rule_of_reception() {
             let terminate =
                 [&[0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0], &payload[..]]
                     .concat();
-            assert_eq!(victim.side.stream.terminate(), fpdu(&terminate, crc), "{what}");
-            assert!(victim.side.stream.terminate().is_empty(), "once");
-            assert_eq!(victim.side.stream.rx_bytes(&[0]), Err(failure), "dead");
+            assert_eq!(target.side.stream.terminate(), fpdu(&terminate, crc), "{what}");
+            assert!(target.side.stream.terminate().is_empty(), "once");
+            assert_eq!(target.side.stream.rx_bytes(&[0]), Err(failure), "dead");
 
-            victim.side.stream.flush();
+            target.side.stream.flush();
             let statuses =
-                victim.side.completions().iter().map(|wc| (wc.id, wc.status)).collect::<Vec<_>>();
+                target.side.completions().iter().map(|wc| (wc.id, wc.status)).collect::<Vec<_>>();
             let oldest = match what.starts_with("response") {
                 true if what.contains("nobody") => WcStatus::Success,
                 true => WcStatus::BadResponse,
@@ -206,11 +208,11 @@ fn every_rule_of_reception() {
             };
             let next = if oldest == WcStatus::Success { oldest } else { WcStatus::Flushed };
             assert_eq!(statuses, [(10, oldest), (11, next)], "{what}");
-            for buf in [&victim.open, &victim.local, &victim.foreign, &victim.sink] {
+            for buf in [&target.open, &target.local, &target.foreign, &target.sink] {
                 buf.assert_guarded();
             }
             assert!(
-                victim.local.bytes().iter().chain(victim.foreign.bytes().iter()).all(|&b| b == 0),
+                target.local.bytes().iter().chain(target.foreign.bytes().iter()).all(|&b| b == 0),
                 "{what}"
             );
         }
@@ -219,46 +221,48 @@ fn every_rule_of_reception() {
 
 #[test]
 fn a_message_too_long_completes_its_receive() {
-    let mut victim = Victim::new(cfg());
-    victim.run(&[sent(1, 0, false, &EMPTY[..96]), sent(1, 96, true, &EMPTY[..5])], false).unwrap();
-    assert_eq!(victim.side.received(), [wc(1, WcOp::Recv, 101, WcStatus::LocalLength)]);
-    assert!(victim.sink.bytes()[100..].iter().all(|&byte| byte == 0));
+    let mut target = Target::new(cfg());
+    target
+        .run(&[send_frame(1, 0, false, &EMPTY[..96]), send_frame(1, 96, true, &EMPTY[..5])], false)
+        .unwrap();
+    assert_eq!(target.side.received(), [wc(1, WcOp::Recv, 101, WcStatus::LocalLength)]);
+    assert!(target.sink.bytes()[100..].iter().all(|&byte| byte == 0));
 }
 
 #[test]
-fn nothing_is_looked_at_in_messages_of_no_octets() {
-    let mut victim = Victim::new(cfg());
-    let frames = [written(0xDEAD, 5, true, &[]), asked(1, request(0xDEAD, 5, 0))];
-    assert_eq!(victim.run(&frames, false), None);
-    assert!(!victim.side.stream.is_mid_message());
+fn addresses_of_empty_messages_are_ignored() {
+    let mut target = Target::new(cfg());
+    let frames = [write_frame(0xDEAD, 5, true, &[]), read_frame(1, request(0xDEAD, 5, 0))];
+    assert_eq!(target.run(&frames, false), None);
+    assert!(!target.side.stream.is_mid_message());
 }
 
 #[test]
 fn a_zero_length_read_may_be_the_first_frame() {
-    let mut victim = Victim::new(StreamCfg { ird: 0, ..cfg() });
-    assert_eq!(victim.run(&[asked(1, request(1, 0, 0))], false), None);
-    assert_eq!(victim.side.stream.stats().tx_messages, 3, "two reads of its own, and the answer");
-    let failure = victim.run(&[asked(2, request(1, 0, 0))], false).unwrap();
+    let mut target = Target::new(StreamCfg { ird: 0, ..cfg() });
+    assert_eq!(target.run(&[read_frame(1, request(1, 0, 0))], false), None);
+    assert_eq!(target.side.stream.stats().tx_messages, 3, "two reads of its own, and the answer");
+    let failure = target.run(&[read_frame(2, request(1, 0, 0))], false).unwrap();
     assert_eq!(failure.cause, Cause::STREAM_CATASTROPHIC, "no depth was agreed on");
 }
 
 #[test]
 fn a_damaged_frame() {
-    let mut victim = Victim::new(StreamCfg { crc: true, ..cfg() });
-    let mut frame = fpdu(&sent(1, 0, true, &EMPTY), true);
+    let mut target = Target::new(StreamCfg { crc: true, ..cfg() });
+    let mut frame = fpdu(&send_frame(1, 0, true, &EMPTY), true);
     frame[60] ^= 1;
-    let failure = victim.side.stream.rx_bytes(&frame).unwrap_err();
+    let failure = target.side.stream.rx_bytes(&frame).unwrap_err();
     assert_eq!(failure.cause, Cause::MPA_CRC);
-    assert!(victim.sink.bytes().iter().all(|&byte| byte == 0), "nothing is placed");
-    let words = victim.side.stream.terminate();
-    assert_eq!(words[20..24], [0x20, 2, 0, 0]);
-    // Without CRC nobody looks at the field.
-    let mut victim = Victim::new(cfg());
-    victim.side.stream.rx_bytes(&frame).unwrap();
-    assert_eq!(victim.side.received(), [wc(1, WcOp::Recv, 100, WcStatus::Success)]);
+    assert!(target.sink.bytes().iter().all(|&byte| byte == 0), "nothing is placed");
+    let terminate = target.side.stream.terminate();
+    assert_eq!(terminate[20..24], [0x20, 2, 0, 0]);
+    // Without CRC the field is ignored.
+    let mut target = Target::new(cfg());
+    target.side.stream.rx_bytes(&frame).unwrap();
+    assert_eq!(target.side.received(), [wc(1, WcOp::Recv, 100, WcStatus::Success)]);
 }
 
-/// TERMINATE of both bit orders ends the stream; a refused access is the oldest read's.
+/// TERMINATE of both bit orders ends the stream. A refused access belongs to the oldest read.
 #[test]
 fn the_peer_terminates() {
     for (control, cause, status) in [
@@ -268,30 +272,30 @@ fn the_peer_terminates() {
         ([0x12, 0x02, 0x00, 0], Cause::UNTAGGED_NO_BUFFER, WcStatus::Flushed),
         ([0x02, 0x06, 0x00, 0], Cause::UNEXPECTED_OPCODE, WcStatus::Flushed),
     ] {
-        let mut victim = Victim::new(cfg());
+        let mut target = Target::new(cfg());
         let opcode = UntaggedOpcode::Terminate;
         let mut body = control.to_vec();
         if control[2] == 1 {
-            // siw's M without D: two octets of length.
+            // siw sets M without D, with two octets of length.
             body.extend_from_slice(&[0, 46]);
         }
         let header = Header::Untagged { last: true, opcode, invalidate: 0, qn: 2, msn: 1, mo: 0 };
-        let failure = victim.run(&[ulpdu(header, &body)], false).unwrap();
+        let failure = target.run(&[ulpdu(header, &body)], false).unwrap();
         assert_eq!(failure, Failure { by_peer: true, cause });
-        assert!(victim.side.stream.terminate().is_empty(), "no answer");
-        victim.side.stream.flush();
-        let statuses: Vec<_> = victim.side.completions().iter().map(|wc| wc.status).collect();
+        assert!(target.side.stream.terminate().is_empty(), "no answer");
+        target.side.stream.flush();
+        let statuses: Vec<_> = target.side.completions().iter().map(|wc| wc.status).collect();
         assert_eq!(statuses, [status, WcStatus::Flushed]);
     }
 }
 
-/// What one end refuses reaches the other as it was meant.
+/// A refusal of one end reaches the other with its meaning.
 #[test]
-fn terminates_between_our_own() {
+fn a_refusal_reaches_the_peer() {
     for crc in [false, true] {
         let mut pair = Pair::new(StreamCfg { crc, ..cfg() }, 3);
         let (near, far) = (pair.a.buf(1 << 20), pair.b.buf(100));
-        // A long write of the refusing end is half sent: its frame is finished first.
+        // A long write of the refusing end is partly sent: its frame is completed first.
         pair.b.post(write(1, &[far.seg(0, 100)], near.remote(0)));
         let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
         assert!(n > 30);
@@ -300,23 +304,24 @@ fn terminates_between_our_own() {
         pair.a.post(read(2, &[near.seg(0, 100)], far.remote(1)));
         pair.a.post(send(3, &[near.seg(0, 1)]));
         let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
-        let asked = gathered(&pair.a.tx, 52);
+        let request_octets = gathered(&pair.a.tx, 52);
         pair.a.stream.tx_done(&mut pair.a.tx, n);
 
-        pair.b.stream.rx_bytes(&asked).unwrap();
-        // Nothing is ready before the frame that is half sent.
+        pair.b.stream.rx_bytes(&request_octets).unwrap();
+        // Nothing is ready before the frame that is partly sent.
         let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
         let rest = gathered(&pair.b.tx, 10);
         assert_eq!(n, 2 + 14 + 100 + 2 + 4 - 2 - 30);
         pair.b.stream.tx_done(&mut pair.b.tx, 10);
-        // It fails elsewhere meanwhile.
-        let failure = pair.b.stream.rx_bytes(&fpdu(&written(1, 0, true, &[1]), crc)).unwrap_err();
+        // Meanwhile the stream fails for another reason.
+        let failure =
+            pair.b.stream.rx_bytes(&fpdu(&write_frame(1, 0, true, &[1]), crc)).unwrap_err();
         assert_eq!(failure.cause, Cause::TAGGED_STAG);
-        let words = pair.b.stream.terminate();
+        let terminate = pair.b.stream.terminate();
 
         pair.a.stream.rx_bytes(&half).unwrap();
         pair.a.stream.rx_bytes(&rest).unwrap();
-        let seen = pair.a.stream.rx_bytes(&words).unwrap_err();
+        let seen = pair.a.stream.rx_bytes(&terminate).unwrap_err();
         assert_eq!(seen, Failure { by_peer: true, cause: Cause::TAGGED_STAG });
         pair.a.stream.flush();
         assert_eq!(
@@ -326,34 +331,35 @@ fn terminates_between_our_own() {
     }
 }
 
-/// A region that goes while its message is under way.
+/// A region is deregistered while its message is in flight.
 #[test]
 fn memory_deregistered_meanwhile() {
     let payload = [1; 4000];
     let catastrophic = Failure { by_peer: false, cause: Cause::RDMAP_CATASTROPHIC };
 
-    // A receive buffer.
+    // The region is a receive buffer.
     let mut side = Side::new(cfg());
     let mut buf = side.buf(4000);
     side.recv(1, &[buf.seg(0, 4000)]);
-    let frame = fpdu(&sent(1, 0, true, &payload), false);
+    let frame = fpdu(&send_frame(1, 0, true, &payload), false);
     side.stream.rx_bytes(&frame[..1000]).unwrap();
     buf.mr = None;
     assert_eq!(side.stream.rx(&mut side.rx), Err(catastrophic));
     assert_eq!(side.received(), [wc(1, WcOp::Recv, 1000 - 20, WcStatus::LocalProtection)]);
     assert!(buf.bytes()[980..].iter().all(|&byte| byte == 0));
 
-    // The target of a write.
+    // The region is the target of a write.
     let mut side = Side::new(cfg());
     let mut buf = side.buf(4000);
-    let frame = fpdu(&written(buf.key(), buf.addr(), true, &payload), false);
+    let frame = fpdu(&write_frame(buf.key(), buf.addr(), true, &payload), false);
     side.stream.rx_bytes(&frame[..1000]).unwrap();
     buf.mr = None;
     let failure = side.stream.rx_bytes(&frame[1000..]).unwrap_err();
     assert_eq!(failure.cause, Cause::TAGGED_STAG);
     assert!(buf.bytes()[984..].iter().all(|&byte| byte == 0));
 
-    // What is sent: before it, in the middle of a frame, and what stands before it goes out.
+    // The region is the source of what is sent: before it is sent, and in the middle of a frame.
+    // The octets before it are sent.
     let mut side = Side::new(cfg());
     let (good, mut bad) = (side.buf(100), side.buf(20_000));
     side.post(send(1, &[good.seg(0, 100)]));
@@ -381,18 +387,18 @@ fn memory_deregistered_meanwhile() {
     assert_eq!(side.stream.tx(&mut side.tx), Err(catastrophic));
     assert!(side.stream.terminate().is_empty(), "in the middle of a frame nothing can be said");
 
-    // The source of the peer's read, after the first frame.
+    // The region is the source of the peer's read, after the first frame.
     let mut side = Side::new(StreamCfg { mulpdu: 1442, ..cfg() });
     let mut source = side.buf(20_000);
     let body = request(source.key(), source.addr(), 20_000);
-    let frame = fpdu(&asked(1, body), false);
+    let frame = fpdu(&read_frame(1, body), false);
     side.stream.rx_bytes(&frame).unwrap();
     side.stream.tx(&mut side.tx).unwrap();
     side.stream.tx_done(&mut side.tx, 16 + 1428 + 4);
     source.mr = None;
     let failure = side.stream.tx(&mut side.tx).unwrap_err();
     assert_eq!(failure.cause, Cause::PROTECTION_STAG);
-    let words = side.stream.terminate();
-    let (said, _) = Terminate::parse(&words[20..]).unwrap();
-    assert_eq!(said.read_request, Some(body));
+    let terminate = side.stream.terminate();
+    let (terminate, _) = Terminate::parse(&terminate[20..]).unwrap();
+    assert_eq!(terminate.read_request, Some(body));
 }

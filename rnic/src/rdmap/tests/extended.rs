@@ -7,10 +7,10 @@ use wire::iwarp::{
     UntaggedOpcode,
 };
 
-use super::errors::{asked, fpdu, sent, ulpdu};
+use super::errors::{fpdu, read_frame, send_frame, ulpdu};
 use super::*;
 
-fn extended() -> StreamCfg {
+fn extended_cfg() -> StreamCfg {
     StreamCfg { extended: true, ..cfg() }
 }
 
@@ -45,13 +45,13 @@ fn arrived(id: u64, bytes: usize, immediate: u32) -> Wc {
 fn a_write_with_immediate_data_is_one_operation() {
     const LARGEST: usize = if cfg!(miri) { 300 } else { 100_000 };
     for (mulpdu, crc) in [(65535, false), (1442, true), (128, false)] {
-        let mut pair = Pair::new(StreamCfg { mulpdu, crc, ..extended() }, mulpdu as u64);
+        let mut pair = Pair::new(StreamCfg { mulpdu, crc, ..extended_cfg() }, mulpdu as u64);
         let sizes = [0, 1, 4, 109, 110, 8193, 65536, LARGEST];
         let (from, to) = (pair.a.buf(LARGEST).filled(&mut pair.rng), pair.b.buf(LARGEST));
         let buffer = pair.b.buf(4);
         for (n, size) in sizes.into_iter().filter(|&size| size <= LARGEST).enumerate() {
             let immediate = 0xFFFF_FFF0 + n as u32;
-            // A receive of any size will do, also none.
+            // A receive of any size suffices, even an empty one.
             pair.b.recv(1, &[buffer.seg(0, n % 5)]);
             pair.a.post(write_imm(2, &[from.seg(0, size)], to.remote(0), immediate));
             pair.drive().unwrap();
@@ -67,7 +67,7 @@ fn a_write_with_immediate_data_is_one_operation() {
 
 #[test]
 fn immediate_data_keep_their_place_among_sends() {
-    let mut pair = Pair::new(extended(), 0);
+    let mut pair = Pair::new(extended_cfg(), 0);
     let (near, far) = (pair.a.buf(100), pair.b.buf(100));
     for id in 0..4 {
         pair.b.recv(id, &[far.seg(0, 50)]);
@@ -89,10 +89,10 @@ fn immediate_data_keep_their_place_among_sends() {
 
 #[test]
 fn atomic_operations() {
-    let mut pair = Pair::new(extended(), 0);
+    let mut pair = Pair::new(extended_cfg(), 0);
     let (near, far) = (pair.a.buf(64), pair.b.buf(64));
     far.set_number(16, 40);
-    // The original value goes to segments, in this machine's byte order as it is at the target.
+    // The original value is placed in the segments, in the byte order of this machine.
     pair.a.post(fetch_add(1, &[near.seg(0, 3), near.seg(10, 5)], far.remote(16), 2));
     pair.a.post(compare_swap(2, &[near.seg(24, 8)], far.remote(16), (42, u64::MAX)));
     pair.a.post(compare_swap(3, &[near.seg(32, 8)], far.remote(16), (42, 0)));
@@ -114,11 +114,11 @@ fn atomic_operations() {
 
 #[test]
 fn atomic_operations_work_on_eight_octets() {
-    let pair = Pair::new(extended(), 0);
+    let pair = Pair::new(extended_cfg(), 0);
     let near = pair.a.buf(64);
     let post = |segments: &[Segment]| {
         let wr = fetch_add(1, segments, Remote::default(), 1);
-        // SAFETY: one thread; the buffer outlives what is posted.
+        // SAFETY: one thread; the buffer outlives the posted request.
         unsafe { pair.a.qp.post_send(&wr) }
     };
     for segments in
@@ -129,13 +129,13 @@ fn atomic_operations_work_on_eight_octets() {
     assert!(!pair.a.stream.wants_tx());
 }
 
-/// All that one end says, cut in two at each octet: given to TCP so, and taken so.
+/// Cuts everything that one end sends in two at each octet, both for sending and for receiving.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
 fn cut_at_every_octet() {
     for crc in [false, true] {
         let program = || {
-            let pair = Pair::new(StreamCfg { mulpdu: 128, crc, ..extended() }, 0);
+            let pair = Pair::new(StreamCfg { mulpdu: 128, crc, ..extended_cfg() }, 0);
             let (near, far) = (pair.a.buf(300).filled(&mut Rng(9)), pair.b.buf(300));
             far.set_number(200, 5);
             pair.b.recv(1, &[]);
@@ -160,26 +160,26 @@ fn cut_at_every_octet() {
         let whole = {
             let (mut pair, near, far) = program();
             let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
-            let said = gathered(&pair.a.tx, n);
+            let terminate = gathered(&pair.a.tx, n);
             pair.a.stream.tx_done(&mut pair.a.tx, n);
-            pair.b.stream.rx_bytes(&said).unwrap();
+            pair.b.stream.rx_bytes(&terminate).unwrap();
             check(&mut pair, &near, &far);
             n
         };
         for cut in 1..whole {
             let (mut pair, near, far) = program();
-            let mut said = Vec::new();
+            let mut terminate = Vec::new();
             for accepted in [cut, whole - cut] {
                 pair.a.stream.tx(&mut pair.a.tx).unwrap();
-                said.extend(gathered(&pair.a.tx, accepted));
+                terminate.extend(gathered(&pair.a.tx, accepted));
                 pair.a.stream.tx_done(&mut pair.a.tx, accepted);
             }
-            assert_eq!(said.len(), whole);
+            assert_eq!(terminate.len(), whole);
             assert!(!pair.a.stream.wants_tx());
-            for part in [&said[..cut], &said[cut..]] {
+            for part in [&terminate[..cut], &terminate[cut..]] {
                 pair.b.stream.rx_bytes(part).unwrap();
             }
-            // The answers, too.
+            // The answers are cut as well.
             let answered = pair.b.stream.tx(&mut pair.b.tx).unwrap();
             let first = cut.min(answered);
             for accepted in [first, answered - first] {
@@ -196,7 +196,7 @@ fn cut_at_every_octet() {
 #[test]
 fn atomic_operations_count_as_reads() {
     let request = 2 + 18 + 52 + 4;
-    let mut pair = Pair::new(StreamCfg { ord: 2, ..extended() }, 0);
+    let mut pair = Pair::new(StreamCfg { ord: 2, ..extended_cfg() }, 0);
     let (near, far) = (pair.a.buf(100), pair.b.buf(104));
     pair.a.post(fetch_add(1, &[near.seg(0, 8)], far.remote(0), 1));
     pair.a.post(read(2, &[near.seg(8, 8)], far.remote(0)));
@@ -207,13 +207,13 @@ fn atomic_operations_count_as_reads() {
     assert_eq!([0, 8, 16].map(|at| near.number(at)), [0, 1, 1]);
     assert_eq!(pair.a.completions().len(), 3);
 
-    // A fence waits for them, and they hold back later completions.
+    // A fence waits for them, and they delay later completions.
     pair.a.post(fetch_add(4, &[near.seg(0, 8)], far.remote(0), 40));
     pair.a.post(SendWr { fence: true, ..write(5, &[near.seg(0, 8)], far.remote(8)) });
     assert_eq!(pair.a.stream.tx(&mut pair.a.tx).unwrap(), request);
     pair.a.stream.tx_done(&mut pair.a.tx, request);
     assert!(pair.a.completions().is_empty() && !pair.a.stream.is_drained());
-    let mut pair = Pair::new(extended(), 0);
+    let mut pair = Pair::new(extended_cfg(), 0);
     let (near, far) = (pair.a.buf(100), pair.b.buf(104));
     far.set_number(0, 33);
     pair.a.post(fetch_add(4, &[near.seg(0, 8)], far.remote(0), 40));
@@ -222,10 +222,11 @@ fn atomic_operations_count_as_reads() {
     assert_eq!((far.number(0), far.number(8)), (73, 33));
 }
 
-/// A read shows what was there before the atomic operation behind it, however long its answer takes.
+/// A read returns what was there before the atomic operation behind it, however long its answer
+/// takes.
 #[test]
 fn an_atomic_operation_waits_for_earlier_reads() {
-    let mut pair = Pair::new(StreamCfg { mulpdu: 128, ..extended() }, 0);
+    let mut pair = Pair::new(StreamCfg { mulpdu: 128, ..extended_cfg() }, 0);
     let (near, far) = (pair.a.buf(20_008), pair.b.buf(20_008));
     pair.a.post(read(1, &[near.seg(0, 20_000)], far.remote(0)));
     pair.a.post(fetch_add(2, &[near.seg(20_000, 8)], far.remote(19_992), 1));
@@ -244,7 +245,7 @@ fn an_atomic_operation_waits_for_earlier_reads() {
     assert_eq!(far.number(19_992), 1);
     assert!(pair.b.stream.wants_tx());
 
-    let mut pair = Pair::new(extended(), 5);
+    let mut pair = Pair::new(extended_cfg(), 5);
     let (near, far) = (pair.a.buf(20_016), pair.b.buf(20_008));
     for round in 0..20 {
         pair.a.post(read(1, &[near.seg(0, 20_000)], far.remote(0)));
@@ -255,7 +256,7 @@ fn an_atomic_operation_waits_for_earlier_reads() {
     }
 }
 
-/// Towards other atomic operations of the adapter, and the processor's.
+/// Atomic operations are atomic towards others of the adapter and towards those of the processor.
 #[test]
 fn atomic_towards_everybody() {
     const TIMES: u64 = if cfg!(miri) { 20 } else { 2_000 };
@@ -264,13 +265,17 @@ fn atomic_towards_everybody() {
     let srq = || Some((Arc::new(Srq::new(&keys, pd, 1, 1, || {}).unwrap()), pd));
     let target = Buf::new(&keys, pd, 8, ALL);
     let mut pairs = [0, 1].map(|seed| {
-        Pair::of(Side::new(extended()), Side::with_srq(extended(), srq(), Arc::clone(&keys)), seed)
+        Pair::of(
+            Side::new(extended_cfg()),
+            Side::with_srq(extended_cfg(), srq(), Arc::clone(&keys)),
+            seed,
+        )
     });
     let sinks = [0, 1].map(|n: usize| pairs[n].a.buf(8));
     std::thread::scope(|scope| {
         let addr = target.addr() as usize;
         scope.spawn(move || {
-            // SAFETY: the target outlives the scope, is aligned, and is used in this way alone.
+            // SAFETY: the target outlives the scope, is aligned, and is accessed atomically only.
             let number = unsafe { AtomicU64::from_ptr(addr as *mut u64) };
             for _ in 0..TIMES {
                 number.fetch_add(1, Ordering::Relaxed);
@@ -290,7 +295,7 @@ fn atomic_towards_everybody() {
 }
 
 #[test]
-fn a_peer_that_cannot_is_not_asked() {
+fn unsupported_operations_are_not_sent() {
     let mut pair = Pair::new(cfg(), 0);
     let (near, far) = (pair.a.buf(8), pair.b.buf(8));
     let segments = [near.seg(0, 8)];
@@ -300,11 +305,11 @@ fn a_peer_that_cannot_is_not_asked() {
         compare_swap(3, &segments, far.remote(0), (0, 1)),
     ];
     for wr in &all {
-        // SAFETY: one thread; the buffers outlive what is posted.
+        // SAFETY: one thread; the buffers outlive the posted requests.
         assert_eq!(unsafe { pair.a.qp.post_send(wr) }, Err(PostError::Unsupported));
     }
     assert!(!pair.a.stream.wants_tx());
-    // Over is over: what is posted now comes back flushed, whatever it is.
+    // After the end, what is posted is flushed, whatever it is.
     pair.a.stream.flush();
     all.iter().for_each(|&wr| pair.a.post(wr));
     pair.a.stream.flush();
@@ -312,7 +317,8 @@ fn a_peer_that_cannot_is_not_asked() {
     assert_eq!(far.number(0), 0);
 }
 
-/// One of everything that may be wrong with a frame: the cause, and what the TERMINATE includes of it.
+/// Breaks each rule for these frames, and checks the cause and what the TERMINATE includes of the
+/// frame.
 #[test]
 fn frames_that_break_a_rule() {
     type Frames = Box<dyn Fn(&Buf, &Buf, &Buf) -> Vec<Vec<u8>>>;
@@ -329,13 +335,13 @@ fn frames_that_break_a_rule() {
         frame
     };
     let response = |id| AtomicResponse { id, original: u64::MAX };
-    // Whether the offending segment is named.
+    // Whether the TERMINATE names the offending segment.
     let (named, bare) = (true, false);
     #[rustfmt::skip]
     let rules: Vec<Rule> = vec![
         ("no receive for immediate data", (1, 2, 2), named, Box::new(|_, _, _| vec![immediate(1, Immediate(1)), immediate(2, Immediate(2))])),
         ("immediate data out of turn", (1, 2, 3), named, Box::new(|_, _, _| vec![immediate(2, Immediate(1))])),
-        ("immediate data within a SEND", (1, 2, 4), named, Box::new(|_, _, _| vec![sent(1, 0, false, &[7; 8]), immediate(1, Immediate(1))])),
+        ("immediate data within a SEND", (1, 2, 4), named, Box::new(|_, _, _| vec![send_frame(1, 0, false, &[7; 8]), immediate(1, Immediate(1))])),
         ("immediate data not last", (1, 2, 4), named, Box::new(move |_, _, _| vec![patched(0, 0x01, immediate(1, Immediate(1)))])),
         ("immediate data at an offset", (1, 2, 4), named, Box::new(move |_, _, _| vec![patched(17, 8, immediate(1, Immediate(1)))])),
         ("immediate data to QN 1", (1, 2, 1), named, Box::new(move |_, _, _| vec![patched(9, 1, immediate(1, Immediate(1)))])),
@@ -359,7 +365,7 @@ fn frames_that_break_a_rule() {
         ("bad atomic behind a good one", (0, 2, 7), named, Box::new(move |open, _, _| vec![atomic(1, add(open, at(open, 8))), atomic(2, add(open, at(open, 1)))])),
         ("bad atomic behind a read", (0, 2, 7), named, Box::new(move |open, _, _| {
             let read = ReadRequest { sink_stag: 1, sink_to: 0, len: 8, source_stag: open.key(), source_to: open.addr() };
-            vec![asked(1, read), atomic(2, add(open, at(open, 1)))]
+            vec![read_frame(1, read), atomic(2, add(open, at(open, 1)))]
         })),
         ("response out of turn", (1, 2, 3), named, Box::new(move |_, _, _| vec![atomic_response(2, response(1))])),
         ("response with another id", (0, 2, 0xFF), named, Box::new(move |_, _, _| vec![atomic_response(1, response(2))])),
@@ -368,7 +374,7 @@ fn frames_that_break_a_rule() {
     ];
     for crc in [false, true] {
         for (what, (layer, etype, code), named, frames) in &rules {
-            let mut side = Side::new(StreamCfg { crc, ..extended() });
+            let mut side = Side::new(StreamCfg { crc, ..extended_cfg() });
             let (open, sink) = (side.buf(100), side.buf(200));
             let writable =
                 Buf::new(&side.keys, side.pd, 100, Access { remote_atomic: false, ..ALL });
@@ -395,12 +401,12 @@ fn frames_that_break_a_rule() {
             assert_eq!(failure, Err(Failure { by_peer: false, cause }), "{what}");
 
             let words = side.stream.terminate();
-            let (said, _) = Terminate::parse(&words[20..words.len() - 4]).unwrap();
-            assert_eq!((said.cause, said.read_request), (cause, None), "{what}");
+            let (terminate, _) = Terminate::parse(&words[20..words.len() - 4]).unwrap();
+            assert_eq!((terminate.cause, terminate.read_request), (cause, None), "{what}");
             let offending = frames.last().unwrap();
-            let header = said.header.map(|header| header.as_bytes().to_vec());
+            let header = terminate.header.map(|header| header.as_bytes().to_vec());
             assert_eq!(header, named.then(|| offending[..18].to_vec()), "{what}");
-            assert_eq!(said.segment_len, named.then_some(offending.len() as u16), "{what}");
+            assert_eq!(terminate.segment_len, named.then_some(offending.len() as u16), "{what}");
 
             side.stream.flush();
             assert_eq!(side.completions().len(), 2, "{what}");
@@ -413,13 +419,13 @@ fn frames_that_break_a_rule() {
     }
 }
 
-/// What the target refuses is known at the other end as the refusal of that very operation.
+/// The requester learns that the target has refused this very operation.
 #[test]
 fn refusals_reach_the_requester() {
     for (offset, status) in
         [(0, None), (1, Some(WcStatus::RemoteResponder)), (96, Some(WcStatus::RemoteAccess))]
     {
-        let mut pair = Pair::new(extended(), 1);
+        let mut pair = Pair::new(extended_cfg(), 1);
         let (near, far) = (pair.a.buf(16), pair.b.buf(100));
         pair.a.post(fetch_add(1, &[near.seg(0, 8)], far.remote(8), 1));
         pair.a.post(fetch_add(2, &[near.seg(8, 8)], far.remote(offset), 1));
@@ -446,7 +452,7 @@ fn refusals_reach_the_requester() {
 
 #[test]
 fn the_sink_of_an_atomic_operation_goes_away() {
-    let mut side = Side::new(extended());
+    let mut side = Side::new(extended_cfg());
     let mut sink = side.buf(8);
     side.post(fetch_add(1, &[sink.seg(0, 8)], Remote { addr: 0, key: 9 }, 1));
     let n = side.stream.tx(&mut side.tx).unwrap();
@@ -466,8 +472,8 @@ fn immediate_data_take_a_shared_buffer() {
     let pd = keys.pd();
     let srq = Arc::new(Srq::new(&keys, pd, 4, SEGMENTS, || {}).unwrap());
     let far = Buf::new(&keys, pd, 8, ALL);
-    let b = Side::with_srq(extended(), Some((Arc::clone(&srq), pd)), Arc::clone(&keys));
-    let mut pair = Pair::of(Side::new(extended()), b, 0);
+    let b = Side::with_srq(extended_cfg(), Some((Arc::clone(&srq), pd)), Arc::clone(&keys));
+    let mut pair = Pair::of(Side::new(extended_cfg()), b, 0);
     let near = pair.a.buf(8);
     share(&srq, 5, &[]).unwrap();
     pair.a.post(write_imm(1, &[near.seg(0, 8)], far.remote(0), 3));

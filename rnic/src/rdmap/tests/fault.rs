@@ -1,4 +1,4 @@
-//! The kernel answers `EFAULT`: registered memory is not there any more.
+//! The kernel returns `EFAULT`, because registered memory is no longer mapped.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn the_message_that_cannot_be_read_fails_and_no_other() {
     a.stream.tx_done(&mut a.tx, first);
     assert_eq!(statuses(a.completions()), [(1, WcStatus::Success)]);
 
-    // The second is gathered with the third, then alone.
+    // The second message is gathered with the third one, then alone.
     assert_eq!(a.stream.tx(&mut a.tx), Ok(2 * first));
     a.stream.tx_fault(&mut a.tx).expect("the third is with it");
     let failure = a.stream.tx_fault(&mut a.tx).expect_err("it is alone");
@@ -35,14 +35,14 @@ fn the_message_that_cannot_be_read_fails_and_no_other() {
 }
 
 #[test]
-fn a_receive_whose_place_is_gone_fails() {
+fn a_receive_into_unmapped_memory_fails() {
     let Pair { mut a, mut b, .. } = Pair::new(cfg(), 1);
     let (from, to) = (a.buf(SIZE), b.buf(SIZE));
     b.recv(7, &[to.seg(0, SIZE)]);
     a.post(send(1, &[from.seg(0, SIZE)]));
     let n = a.stream.tx(&mut a.tx).unwrap();
     let frame = gathered(&a.tx, n);
-    // The first octets come by way of the stage, what follows goes to its place.
+    // The first octets pass through the stage; the rest goes to its destination.
     b.stream.rx_bytes(&frame[..SIZE / 2]).unwrap();
     b.stream.rx(&mut b.rx).unwrap();
     assert!(b.rx.iov().len() > 1, "a place, and the stage behind it");

@@ -1,18 +1,18 @@
-//! A peer that sends anything: never a panic, never an octet outside what it may write.
+//! A peer that sends anything causes neither a panic nor an octet outside of what it may write.
 
 use wire::iwarp::{AtomicOp, AtomicRequest, AtomicResponse, Immediate, ReadRequest};
 
-use super::errors::{asked, fpdu, sent, ulpdu, written};
+use super::errors::{fpdu, read_frame, send_frame, ulpdu, write_frame};
 use super::extended::{atomic, atomic_response, immediate};
 use super::*;
 
-/// What a sender knows of the stream: MSNs to come.
+/// What a sender knows of the stream: the next MSNs.
 struct Peer {
     send_msn: u32,
     read_msn: u32,
 }
 
-/// A frame that is right or nearly so. `targets`: what the peer knows of, key and first byte.
+/// A frame that is valid or nearly so. `targets`: the keys and first bytes that the peer knows.
 fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> Vec<u8> {
     let mut payload = vec![0xEE; rng.below(150)];
     let (offset, last) = (rng.below(270) as u64, !rng.chance(8));
@@ -34,15 +34,15 @@ fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> V
         8 if rng.chance(3) => atomic_response(1, AtomicResponse { id: 2, original: rng.next() }),
         0 | 1 => {
             peer.send_msn += 1;
-            let mut body = sent(peer.send_msn, u32::from(rng.chance(20)), last, &payload);
+            let mut body = send_frame(peer.send_msn, u32::from(rng.chance(20)), last, &payload);
             if rng.chance(10) {
-                // With invalidate, of a key that may be a region's or stale.
+                // With invalidation of a key that may be a region's or stale.
                 body[1] += 1;
                 body[2..6].copy_from_slice(&key.to_be_bytes());
             }
             body
         }
-        2 | 3 => written(key, addr + offset, last, &payload),
+        2 | 3 => write_frame(key, addr + offset, last, &payload),
         4 => {
             let request = ReadRequest {
                 sink_stag: rng.next() as u32,
@@ -52,7 +52,7 @@ fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> V
                 source_to: addr + offset,
             };
             peer.read_msn += 1;
-            asked(peer.read_msn, request)
+            read_frame(peer.read_msn, request)
         }
         _ if rng.chance(3) => {
             rng.fill(&mut payload);
@@ -64,7 +64,7 @@ fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> V
             };
             ulpdu(header, &payload)
         }
-        _ => written(0, 0, true, &[]),
+        _ => write_frame(0, 0, true, &[]),
     };
     let mut bytes = fpdu(&body, false);
     let mutations = if rng.chance(4) { 1 + rng.below(3) } else { 0 };
@@ -77,7 +77,7 @@ fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> V
         }
     }
     if crc && bytes.len() > 6 && !rng.chance(20) {
-        // Past the CRC, or nobody would look at the rest.
+        // The CRC is corrected, because otherwise the rest would not be looked at.
         let body = bytes[2..].to_vec();
         bytes = fpdu(&body[..body.len() - 4], true);
     }
@@ -110,7 +110,7 @@ fn a_hundred_thousand_frames() {
         let mut posted = 1;
         let mut targets = vec![(open.key(), open.addr()), (side.bind(0, &window, Some(view)), 0)];
         let target = Remote { addr: 0, key: 1 };
-        // Until these are answered no other bind has its turn.
+        // Until these are answered, no other bind is carried out.
         if rng.chance(2) {
             side.post(read(1, &[sink.seg(250, 90)], target));
             posted += 1;
@@ -135,8 +135,8 @@ fn a_hundred_thousand_frames() {
             };
             let result = match rng.chance(2) {
                 true => side.stream.rx_bytes(&bytes),
-                // In two portions, the second straight to its place where it has one.
-                false => portions(&mut side, &bytes, &mut rng),
+                // In two portions, the second straight to its destination if there is one.
+                false => feed_in_portions(&mut side, &bytes, &mut rng),
             };
             let result = result.and_then(|()| {
                 let n = side.stream.tx(&mut side.tx)?;
@@ -169,7 +169,7 @@ fn a_hundred_thousand_frames() {
     if FRAMES < 100_000 {
         return;
     }
-    // The frames are such that much of both happens.
+    // The frames are chosen so that both happen often.
     assert!(ends > 10_000 && taken > 25_000, "{ends} ends, {taken} messages");
     assert!(invalidated > 100 && rebound > 1_000, "{invalidated} invalidations, {rebound} binds");
     // Some frames have been mutated.
@@ -177,7 +177,7 @@ fn a_hundred_thousand_frames() {
     assert!(written > 80, "{written} octets of the window were written");
 }
 
-fn portions(side: &mut Side, bytes: &[u8], rng: &mut Rng) -> Result<(), Failure> {
+fn feed_in_portions(side: &mut Side, bytes: &[u8], rng: &mut Rng) -> Result<(), Failure> {
     let (first, second) = bytes.split_at(1 + rng.below(bytes.len()));
     for mut rest in [first, second] {
         while !rest.is_empty() {

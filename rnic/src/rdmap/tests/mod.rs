@@ -1,4 +1,4 @@
-//! Streams against each other over pipes in memory, and against bytes made by hand.
+//! Tests of streams, against each other over pipes in memory and against octets made by hand.
 
 mod close;
 mod errors;
@@ -56,20 +56,21 @@ impl Side {
     }
 }
 
-/// Two ends and the TCP connection between them, which accepts and delivers octets in portions of any size.
+/// Two ends and the TCP connection between them, which accepts and delivers octets in portions of
+/// any size.
 pub(crate) struct Pair {
     pub(crate) a: Side,
     pub(crate) b: Side,
     to_b: Pipe,
     to_a: Pipe,
     pub(crate) rng: Rng,
-    /// Octets under way at most, each direction.
+    /// The maximum number of octets in flight, in each direction.
     window: usize,
-    /// Largest portion.
+    /// The maximum size of a portion.
     portion: usize,
 }
 
-/// Octets on their way.
+/// Octets in flight.
 #[derive(Default)]
 struct Pipe {
     bytes: Vec<u8>,
@@ -92,7 +93,7 @@ impl Pair {
         Pair { a, b, to_b, to_a, rng: Rng(seed), window: 4 << 20, portion: 2 << 20 }
     }
 
-    /// One call of each kind at each end; whether anything moved.
+    /// Makes one call of each kind at each end. Returns whether anything moved.
     pub(crate) fn step(&mut self) -> Result<bool, Failure> {
         let Pair { a, b, to_b, to_a, rng, window, portion } = self;
         let mut moved = step_tx(a, to_b, rng, *window, *portion)?;
@@ -102,18 +103,18 @@ impl Pair {
         Ok(moved)
     }
 
-    /// Until nothing moves any more.
+    /// Runs until nothing moves any more.
     pub(crate) fn drive(&mut self) -> Result<(), Failure> {
         while self.step()? {}
         Ok(())
     }
 }
 
-/// The first `n` octets of what was gathered.
+/// Returns the first `n` octets of what was gathered.
 pub(crate) fn gathered(tx: &TxVec, n: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(tx.bytes());
     for v in tx.iov() {
-        // SAFETY: valid until the stream is called again.
+        // SAFETY: the memory is valid until the stream is called again.
         bytes.extend_from_slice(unsafe {
             std::slice::from_raw_parts(v.iov_base.cast::<u8>(), v.iov_len)
         });
@@ -122,12 +123,12 @@ pub(crate) fn gathered(tx: &TxVec, n: usize) -> Vec<u8> {
     bytes
 }
 
-/// Puts octets where they are asked for, as many as are; how many.
+/// Copies octets to where they are asked for, as many as are. Returns how many.
 pub(crate) fn scatter(rx: &RxVec, bytes: &[u8]) -> usize {
     let mut rest = bytes;
     for v in rx.iov() {
         let (now, later) = rest.split_at(v.iov_len.min(rest.len()));
-        // SAFETY: valid until the stream is called again.
+        // SAFETY: the memory is valid until the stream is called again.
         unsafe { v.iov_base.cast::<u8>().copy_from_nonoverlapping(now.as_ptr(), now.len()) };
         rest = later;
     }
@@ -143,7 +144,7 @@ fn step_tx(
 ) -> Result<bool, Failure> {
     let wants = side.stream.wants_tx();
     let bytes = side.stream.tx(&mut side.tx)?;
-    // A bind is wanted, too, and is done when `tx` returns.
+    // A bind counts as wanted as well, and it is done when `tx` returns.
     assert_eq!(bytes > 0, side.stream.wants_tx() && wants, "wants_tx and tx agree");
     assert_eq!(bytes, side.tx.iov().iter().map(|v| v.iov_len).sum::<usize>());
     let accepted = rng.chunk(portion).min(bytes).min(window.saturating_sub(out.len()));

@@ -1,4 +1,4 @@
-//! Messages for which no receive is posted wait for one, and all behind them does.
+//! Messages for which no receive is posted wait for one, and everything behind them waits, too.
 
 use std::collections::VecDeque;
 
@@ -6,12 +6,12 @@ use wire::iwarp::Cause;
 
 use super::*;
 
-fn waiting() -> StreamCfg {
+fn waiting_cfg() -> StreamCfg {
     StreamCfg { waits: true, extended: true, mulpdu: 128, ..cfg() }
 }
 
-/// The octets that a program's requests make, sent at once.
-fn octets(side: &mut Side) -> Vec<u8> {
+/// The octets that a program's requests produce, all sent at once.
+fn transmit_all(side: &mut Side) -> Vec<u8> {
     let mut all = Vec::new();
     while side.stream.tx(&mut side.tx).unwrap() > 0 {
         let bytes = side.tx.bytes();
@@ -21,8 +21,9 @@ fn octets(side: &mut Side) -> Vec<u8> {
     all
 }
 
-/// Octets go where the stream asks for them, at most `portion` at a time, until it stalls; how many it has taken.
-fn pour(side: &mut Side, bytes: &[u8], portion: usize) -> Result<usize, Failure> {
+/// Writes octets where the stream asks for them, at most `portion` at a time, until it stalls.
+/// Returns how many it has taken.
+fn feed_until_stalled(side: &mut Side, bytes: &[u8], portion: usize) -> Result<usize, Failure> {
     let mut taken = 0;
     while taken < bytes.len() && !side.stream.is_stalled() {
         side.stream.rx(&mut side.rx)?;
@@ -34,15 +35,16 @@ fn pour(side: &mut Side, bytes: &[u8], portion: usize) -> Result<usize, Failure>
     Ok(taken)
 }
 
-/// Sends of one segment and of several, of nothing, solicited, and writes with immediate data: at each of them the stream
-/// stands still, and goes on when there is a receive, however the octets are cut.
+/// Sends of one segment, of several and of none, solicited ones, and writes with immediate data:
+/// the stream stalls at each of them, and continues when there is a receive, however the octets are
+/// cut.
 #[test]
 fn every_message_that_takes_a_receive_waits_for_one() {
     let sizes = [5, 300, 0, 128, 40];
     for (crc, whole) in [(false, false), (true, false), (false, true), (true, true)] {
         let program = || {
-            let mut a = Side::new(StreamCfg { crc, ..waiting() });
-            let b = Side::new(StreamCfg { crc, ..waiting() });
+            let mut a = Side::new(StreamCfg { crc, ..waiting_cfg() });
+            let b = Side::new(StreamCfg { crc, ..waiting_cfg() });
             let (from, to) = (a.buf(512).filled(&mut Rng(3)), b.buf(4096));
             for (id, &len) in sizes.iter().enumerate() {
                 let segments = [from.seg(id, len)];
@@ -52,7 +54,7 @@ fn every_message_that_takes_a_receive_waits_for_one() {
                     _ => write_imm(id as u64, &segments, to.remote(id * 512), 7),
                 });
             }
-            let bytes = octets(&mut a);
+            let bytes = transmit_all(&mut a);
             (from, to, b, bytes)
         };
         let len = program().3.len();
@@ -60,17 +62,17 @@ fn every_message_that_takes_a_receive_waits_for_one() {
             let (from, to, mut b, bytes) = program();
             let (mut at, mut stalls) = (0, Vec::new());
             for (id, &len) in sizes.iter().enumerate() {
-                at += pour(&mut b, &bytes[at..], portion).unwrap();
+                at += feed_until_stalled(&mut b, &bytes[at..], portion).unwrap();
                 assert!(b.stream.is_stalled() && b.received().is_empty());
                 assert!(!b.stream.resume().unwrap(), "nothing has been posted");
                 stalls.push(b.stream.stalled().unwrap());
-                // Of no use to a write, which has its own place.
+                // This is of no use to a write, which names its own destination.
                 b.recv(
                     id as u64,
                     &[to.seg(id * 512, if id == 1 || id == 2 || id == 3 { 512 } else { 0 })],
                 );
                 assert!(b.stream.resume().unwrap());
-                at += pour(&mut b, &bytes[at..], portion).unwrap();
+                at += feed_until_stalled(&mut b, &bytes[at..], portion).unwrap();
                 let received = b.received();
                 let wc = wc(id as u64, WcOp::Recv, len, WcStatus::Success);
                 let immediate = (id == 0 || id == 4).then_some(7);
@@ -83,7 +85,7 @@ fn every_message_that_takes_a_receive_waits_for_one() {
             let Stats { rx_bytes, rx_stalls, .. } = b.stream.stats();
             assert_eq!((rx_bytes, rx_stalls), (bytes.len() as u64, 5), "each is counted once");
             let arrival = |octets, whole| Arrival { octets, whole };
-            // Of 128 octets of ULPDU, a multiple of four.
+            // The frames have ULPDUs of 128 octets, a multiple of four.
             let first = 108;
             let expected = [(5, true), (first, false), (0, true), (first, false), (40, true)];
             assert_eq!(stalls, expected.map(|(octets, whole)| arrival(octets, whole)));
@@ -91,10 +93,10 @@ fn every_message_that_takes_a_receive_waits_for_one() {
     }
 }
 
-/// What does not take a receive waits behind what does: a read and its answer, a write.
+/// What does not take a receive waits behind what does: a read with its answer, and a write.
 #[test]
-fn what_comes_behind_waits_too_and_our_own_requests_do_not() {
-    let mut pair = Pair::new(waiting(), 5);
+fn what_follows_waits_too_and_own_requests_do_not() {
+    let mut pair = Pair::new(waiting_cfg(), 5);
     let (near, far) = (pair.a.buf(64).filled(&mut Rng(1)), pair.b.buf(64));
     pair.a.post(send(1, &[near.seg(0, 8)]));
     pair.a.post(write(2, &[near.seg(8, 8)], far.remote(8)));
@@ -102,7 +104,7 @@ fn what_comes_behind_waits_too_and_our_own_requests_do_not() {
     pair.drive().unwrap();
     assert!(pair.b.stream.is_stalled());
     assert_eq!(far.bytes(), [0; 64]);
-    // The other direction goes on.
+    // The other direction continues.
     pair.a.recv(9, &[near.seg(32, 8)]);
     pair.b.post(send(4, &[far.seg(0, 8)]));
     pair.b.post(write(5, &[far.seg(0, 8)], near.remote(40)));
@@ -125,11 +127,11 @@ fn what_comes_behind_waits_too_and_our_own_requests_do_not() {
     assert!(pair.a.stream.is_drained() && pair.b.stream.is_drained());
 }
 
-/// What else a message may do wrong ends the connection as ever, when its turn comes.
+/// Any other error of a message ends the connection as usual, when its turn comes.
 #[test]
 fn a_message_that_waited_is_checked_as_any() {
-    // Too long for what was posted.
-    let mut pair = Pair::new(waiting(), 0);
+    // The message is too long for the posted receive.
+    let mut pair = Pair::new(waiting_cfg(), 0);
     let (near, far) = (pair.a.buf(64), pair.b.buf(64));
     pair.a.post(send(1, &[near.seg(0, 9)]));
     pair.drive().unwrap();
@@ -138,9 +140,9 @@ fn a_message_that_waited_is_checked_as_any() {
     assert_eq!(failure, Failure { by_peer: false, cause: Cause::UNTAGGED_TOO_LONG });
     assert_eq!(pair.b.received(), [wc(2, WcOp::Recv, 9, WcStatus::LocalLength)]);
 
-    // Not the endpoint's to take.
+    // The endpoint may not take this receive.
     for immediate in [false, true] {
-        let mut pair = Pair::new(waiting(), 0);
+        let mut pair = Pair::new(waiting_cfg(), 0);
         pair.b.stream.work_mut().watch_receives(|| false);
         pair.a.post(if immediate { write_imm(1, &[], Remote::default(), 0) } else { send(1, &[]) });
         pair.drive().unwrap();
@@ -149,8 +151,8 @@ fn a_message_that_waited_is_checked_as_any() {
         assert_eq!(failure, Failure { by_peer: false, cause: Cause::UNTAGGED_NO_BUFFER });
     }
 
-    // What follows is looked at only then.
-    let mut pair = Pair::new(waiting(), 0);
+    // What follows is processed only then.
+    let mut pair = Pair::new(waiting_cfg(), 0);
     let far = pair.b.buf(64);
     pair.a.post(send(1, &[]));
     pair.a.post(write(2, &[], Remote { addr: 0, key: 0 }));
@@ -164,7 +166,7 @@ fn a_message_that_waited_is_checked_as_any() {
 
 #[test]
 fn a_stalled_stream_can_end() {
-    let mut pair = Pair::new(waiting(), 0);
+    let mut pair = Pair::new(waiting_cfg(), 0);
     pair.a.post(send(1, &[]));
     pair.drive().unwrap();
     pair.b.post(read(3, &[], Remote { addr: 0, key: 0 }));
@@ -176,8 +178,8 @@ fn a_stalled_stream_can_end() {
     assert_eq!(pair.b.received(), [wc(4, WcOp::Recv, 0, WcStatus::Flushed)]);
 }
 
-/// Of several queue pairs on one shared receive queue each buffer is for the one that has waited longest; one that does not wait
-/// yet does not go before them.
+/// Of several queue pairs on a shared receive queue, each buffer is for the one that has waited
+/// longest; one that does not wait yet does not overtake them.
 #[test]
 fn a_shared_receive_queue_serves_its_line_in_order() {
     let keys = Arc::new(Keys::new());
@@ -185,13 +187,13 @@ fn a_shared_receive_queue_serves_its_line_in_order() {
     let srq = Arc::new(Srq::new(&keys, pd, 16, 1, || {}).unwrap());
     let mut pairs: Vec<Pair> = (0..3)
         .map(|seed| {
-            let b = Side::with_srq(waiting(), Some((Arc::clone(&srq), pd)), Arc::clone(&keys));
-            let pair = Pair::of(Side::new(waiting()), b, seed);
+            let b = Side::with_srq(waiting_cfg(), Some((Arc::clone(&srq), pd)), Arc::clone(&keys));
+            let pair = Pair::of(Side::new(waiting_cfg()), b, seed);
             (0..4).for_each(|id| pair.a.post(send(id, &[])));
             pair
         })
         .collect();
-    // The third has nothing to receive yet.
+    // The third one has nothing to receive yet.
     for (number, pair) in pairs.iter_mut().enumerate().take(2) {
         pair.drive().unwrap();
         assert!(pair.b.stream.is_stalled());
@@ -207,7 +209,7 @@ fn a_shared_receive_queue_serves_its_line_in_order() {
 
     let heads: Vec<_> = pairs.iter().map(|pair| pair.b.stream.work().next_waiting()).collect();
     assert_eq!(heads, [Some(0); 3], "the line is the shared queue's");
-    // SAFETY: one thread.
+    // SAFETY: the test has one thread.
     let next = || unsafe { srq.next_waiting() };
     let mut turns = VecDeque::new();
     while let Some(number) = next() {
@@ -223,7 +225,7 @@ fn a_shared_receive_queue_serves_its_line_in_order() {
     let expected = [(0, 100), (1, 101), (2, 102), (0, 103), (1, 104), (2, 105), (0, 106), (1, 107)];
     assert_eq!(turns, expected);
 
-    // One that ends leaves the line, and the buffers to the others.
+    // A queue pair that ends leaves the line, and the buffers to the others.
     pairs[2].b.stream.flush();
     assert_eq!(share(&srq, 108, &[]), Ok(true));
     assert_eq!(next(), Some(0));

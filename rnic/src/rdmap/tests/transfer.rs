@@ -50,10 +50,10 @@ fn configurations() -> impl Iterator<Item = StreamCfg> {
     })
 }
 
-/// The consumer writes to memory whose frame is half sent: the CRC is of the octets that have left and of the
-/// rest as it was then, or the peer would take the frame for damaged.
+/// The consumer writes to memory whose frame is partly sent. The CRC covers the octets that were
+/// sent and the rest as it was then; otherwise the peer would consider the frame damaged.
 #[test]
-fn a_frame_that_is_half_sent_stays_as_it_was() {
+fn a_partly_sent_frame_does_not_change() {
     let mut pair = Pair::new(StreamCfg { crc: true, ..cfg() }, 3);
     let (near, far) = (pair.a.buf(100), pair.b.buf(100));
     near.bytes_mut().fill(1);
@@ -77,7 +77,7 @@ fn every_operation_of_every_size() {
         let mut pair = Pair::new(cfg, seed as u64);
         let from = pair.a.buf(LARGEST).filled(&mut pair.rng);
         let to = pair.b.buf(LARGEST);
-        // The smallest frames would take long for the largest messages, and show nothing new.
+        // The smallest frames would take long for the largest messages, and test nothing new.
         for &size in SIZES.iter().filter(|&&size| size <= LARGEST.min(cfg.mulpdu << 12)) {
             pair.b.recv(1, &[to.seg(0, size)]);
             pair.a.post(send(2, &[from.seg(0, size)]));
@@ -105,7 +105,7 @@ fn every_operation_of_every_size() {
     }
 }
 
-/// Cuts `len` octets of a buffer from `at` on into a few segments, some of them empty.
+/// Splits `len` octets of a buffer from `at` on into a few segments, some of them empty.
 fn cut(rng: &mut Rng, buf: &Buf, at: usize, len: usize) -> Vec<Segment> {
     let n = 1 + rng.below(SEGMENTS);
     let mut cuts: Vec<usize> = (1..n).map(|_| rng.below(len + 1)).chain([0, len]).collect();
@@ -113,16 +113,16 @@ fn cut(rng: &mut Rng, buf: &Buf, at: usize, len: usize) -> Vec<Segment> {
     cuts.windows(2).map(|w| buf.seg(at + w[0], w[1] - w[0])).collect()
 }
 
-/// What both ends should come to have, if each message and only that arrived.
+/// What both ends should contain if each message, and nothing else, has arrived.
 struct Expected {
     completions: Vec<Wc>,
     received: Vec<Wc>,
-    /// Of each buffer's octets: offset, contents.
+    /// The contents of each buffer: offset, octets.
     pieces: Vec<(usize, Vec<u8>)>,
 }
 
-/// Random programs: both ends send, write and read at once, with several segments, and some receives are
-/// posted after their messages have come; completions are in order.
+/// Random programs: both ends send, write and read at the same time, with several segments. Some
+/// receives are posted after their messages have arrived. Completions are in order.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
 fn interleavings() {
@@ -153,10 +153,10 @@ fn interleavings() {
         let sinks = [&pair.a, &pair.b].map(|side| side.buf(AREA));
         let mut expected =
             [(); 2].map(|()| Expected { completions: vec![], received: vec![], pieces: vec![] });
-        // At each end a number that the other adds to.
+        // Each end has a number that the other end adds to.
         let counters = [&pair.a, &pair.b].map(|side| side.buf(8));
         let mut sums = [0; 2];
-        // Receives that are to be posted.
+        // The receives that are to be posted.
         let mut late = [const { VecDeque::<(u64, Vec<Segment>)>::new() }; 2];
         let mut used = [0; 2];
         let mut place = |end: usize, len: usize| {
@@ -315,7 +315,7 @@ fn large_messages_are_gathered_together_and_not_copied() {
     }
     let mut rest = &wire[..];
     while !rest.is_empty() {
-        // As from a socket with much to read: all that is asked for.
+        // The socket returns everything that is asked for, as one with many octets does.
         pair.b.stream.rx(&mut pair.b.rx).unwrap();
         let n = scatter(&pair.b.rx, rest);
         pair.b.stream.rx_done(&mut pair.b.rx, n).unwrap();
@@ -341,7 +341,7 @@ fn a_fence_waits_for_reads_and_ord_stalls() {
     let mut pair = Pair::new(cfg(), 0);
     let (near, far) = (pair.a.buf(100), pair.b.buf(100).filled(&mut Rng(1)));
     pair.a.post(read(1, &[near.seg(0, 100)], far.remote(0)));
-    // Writes back what is read: right only behind the read.
+    // The program writes back what it reads, which is correct only behind the read.
     pair.a.post(SendWr { fence: true, ..write(2, &[near.seg(0, 50)], far.remote(50)) });
     assert_eq!(pair.a.stream.tx(&mut pair.a.tx).unwrap(), read_request);
     pair.a.stream.tx_done(&mut pair.a.tx, 0);
@@ -378,7 +378,7 @@ fn answers_do_not_starve_requests() {
     let answer = 2 + 14 + 100 + 4;
     let request = 2 + 14 + 4 + 4;
     assert_eq!(n, 16 * answer + 2 * request);
-    // Four answers, then a request: that has completed with what is accepted here.
+    // After four answers a request is sent. It has completed when this is accepted.
     pair.b.stream.tx_done(&mut pair.b.tx, 4 * answer + request);
     assert_eq!(pair.b.completions(), [wc(50, WcOp::Write, 4, WcStatus::Success)]);
 }
@@ -405,7 +405,7 @@ fn solicited_and_invalidating_sends() {
     let plain = wc(1, WcOp::Recv, 10, WcStatus::Success);
     assert_eq!(pair.b.received(), [plain, Wc { id: 2, invalidated: Some(key), ..plain }]);
     assert_eq!(window.state(key), BindState::Over);
-    // The region's own key is as it was; the window's is gone.
+    // The region's own key is unchanged; the window's key is gone.
     pair.a.post(write(3, &[near.seg(0, 10)], exposed.remote(0)));
     pair.drive().unwrap();
     pair.a.post(write(4, &[near.seg(0, 10)], Remote { key, ..exposed.remote(0) }));
@@ -423,7 +423,7 @@ fn no_crc_lies_across_two_segments() {
         for id in 0..8 {
             side.post(send(id, &[buf.seg(0, rng.below(1001))]));
         }
-        // The stream, and where segments had to begin.
+        // The octets of the stream, and where segments had to start.
         let (mut octets, mut starts) = (Vec::new(), vec![0]);
         loop {
             let ready = side.stream.tx(&mut side.tx).unwrap();
@@ -497,9 +497,9 @@ fn a_shared_receive_queue_serves_many() {
         share(&srq, id, &segments).unwrap();
     }
     assert_eq!(share(&srq, 9, &[]), Err(PostError::Full));
-    // SAFETY: one thread.
+    // SAFETY: the test has one thread.
     assert!(!unsafe { srq.resize(4) }.unwrap(), "eight are queued");
-    // SAFETY: one thread.
+    // SAFETY: the test has one thread.
     assert!(unsafe { srq.resize(16) }.unwrap());
     srq.set_low_watermark(7);
 
@@ -518,10 +518,11 @@ fn a_shared_receive_queue_serves_many() {
     for (at, &byte) in sink.bytes().iter().enumerate() {
         assert_eq!(usize::from(byte), at / 10);
     }
-    // The buffers of others are not flushed with one of them; one that is in use is.
+    // Flushing one queue pair does not flush the buffers of others, but it flushes a buffer that is
+    // in use.
     share(&srq, 20, &[sink.seg(0, 10)]).unwrap();
     share(&srq, 21, &[]).unwrap();
-    let frame = errors::fpdu(&errors::sent(5, 0, true, &[1; 10]), false);
+    let frame = errors::fpdu(&errors::send_frame(5, 0, true, &[1; 10]), false);
     let side = &mut pairs[0].b;
     side.stream.rx_bytes(&frame[..frame.len() - 6]).unwrap();
     assert_eq!((side.stream.work().allocated(), srq.available()), (1, 1));

@@ -13,7 +13,7 @@ fn a_bind_waits_for_its_turn() {
     let mut pair = Pair::new(cfg(), 1);
     let (near, far) = (pair.a.buf(1000), pair.b.buf(1000));
     let window = window(&pair.a);
-    // The read is under way when the bind's turn comes, so it waits, and the send behind it.
+    // The read is in flight when the bind's turn comes, so the bind waits, and the send behind it.
     pair.a.post(read(1, &[near.seg(0, 1000)], far.remote(0)));
     let key = pair.a.bind(2, &window, Some(near.view(0, 100)));
     pair.b.recv(9, &[far.seg(0, 8)]);
@@ -48,7 +48,7 @@ fn a_message_carries_a_key_that_is_valid() {
         }
         let mut told = 0;
         while pair.step().unwrap() {
-            // Whoever has been told of a key finds it bound, or bound over.
+            // A peer that has been told a key finds it bound, or bound no longer.
             told += pair.b.received().len();
             for (n, &key) in keys.iter().enumerate().take(told) {
                 let last = n + 1 == keys.len();
@@ -123,8 +123,9 @@ fn a_read_into_a_window() {
             [wc(1, WcOp::Bind, 0, WcStatus::Success), wc(2, WcOp::Read, 9000, WcStatus::Success)];
         assert_eq!(pair.a.completions(), done);
         assert_eq!(near.bytes(), far.bytes());
-        // A local key is one for peers only where it says so, and the window's is none for local use.
-        // SAFETY: refused.
+        // A region's local key is valid for peers only if the region says so, and the window's key
+        // is not valid for local use.
+        // SAFETY: the post is refused.
         let refused = unsafe { pair.a.qp.post_send(&read(3, &sink, far.remote(0))) };
         assert_eq!(refused, Err(PostError::Access { write: true }));
     }
@@ -162,7 +163,7 @@ fn a_bind_that_is_flushed_or_forgotten_leaves_the_window_as_it_was() {
     assert_eq!(*first, wc(1, WcOp::Bind, 0, WcStatus::Success));
     assert_eq!(rest, [2, 3].map(|id| wc(id, WcOp::Bind, 0, WcStatus::Flushed)));
     assert_eq!((window.state(bound), window.state(other)), (BindState::Bound, BindState::Over));
-    // Posted to a queue pair that goes away without a flush.
+    // The bind was posted to a queue pair that is dropped without a flush.
     let last = pair.a.bind(4, &window, Some(near.view(0, 1)));
     let keys = Arc::clone(&pair.a.keys);
     assert_eq!(keys.live(), 3);

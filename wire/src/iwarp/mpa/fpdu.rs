@@ -8,16 +8,16 @@ use crate::iwarp::terminate::Cause;
 
 /// Octets of the ULPDU length, which starts each FPDU.
 pub const LENGTH_SIZE: usize = 2;
-/// The longest ULPDU the length field can say, in octets. A receiver takes it.
+/// The longest ULPDU that the length field can express, in octets. A receiver must accept it.
 pub const MAX_ULPDU: usize = 65535;
-/// The longest ULPDU a sender makes for a peer it does not know (RFC 5044, section 4.2), in octets.
+/// The longest ULPDU that a sender may send to an unknown peer (RFC 5044, section 4.2), in octets.
 pub const MAX_MULPDU: usize = 64768;
-/// The least MULPDU, however small the segment (RFC 5044, section 4.5), in octets.
+/// The smallest MULPDU, however small the TCP segment (RFC 5044, section 4.5), in octets.
 pub const MIN_MULPDU: usize = 128;
-/// Most octets of a [`Trailer`].
+/// Maximum size of a [`Trailer`] in octets.
 pub const MAX_TRAILER: usize = 3 + Crc32c::SIZE;
 
-/// Pad octets after a ULPDU, 0 to 3: length, ULPDU and pad are a multiple of four.
+/// Pad octets after a ULPDU, 0 to 3. Length, ULPDU and pad together are a multiple of four.
 #[inline]
 pub const fn pad(ulpdu_len: usize) -> usize {
     (LENGTH_SIZE + ulpdu_len).wrapping_neg() & 3
@@ -29,7 +29,8 @@ pub const fn fpdu_len(ulpdu_len: usize) -> usize {
     LENGTH_SIZE + ulpdu_len + pad(ulpdu_len) + Crc32c::SIZE
 }
 
-/// The longest ULPDU whose FPDU without markers fits one TCP segment of `mss` octets (RFC 5044, section 4.5: MULPDU).
+/// The longest ULPDU whose FPDU without markers fits one TCP segment of `mss` octets (MULPDU, RFC
+/// 5044, section 4.5).
 #[inline]
 pub const fn mulpdu_for_mss(mss: usize) -> usize {
     let mulpdu = mss.saturating_sub(LENGTH_SIZE + Crc32c::SIZE + mss % 4);
@@ -40,7 +41,8 @@ pub const fn mulpdu_for_mss(mss: usize) -> usize {
     }
 }
 
-/// What follows a ULPDU: pad and CRC. A small value, so that it can be the last part of a gather write.
+/// Pad and CRC, which follow a ULPDU. A small value, so that it can be the last part of a gather
+/// write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
     bytes: [u8; MAX_TRAILER],
@@ -48,19 +50,20 @@ pub struct Trailer {
 }
 
 impl Trailer {
-    /// Octets of the trailer of a ULPDU of this length: 4 to 7.
+    /// Size of the trailer of a ULPDU of this length: 4 to 7 octets.
     #[inline]
     pub const fn size(ulpdu_len: usize) -> usize {
         pad(ulpdu_len) + Crc32c::SIZE
     }
 
-    /// With CRCs off: all zero.
+    /// The trailer if CRCs are off: all zero.
     #[inline]
     pub const fn without_crc(ulpdu_len: usize) -> Self {
         Self { bytes: [0; MAX_TRAILER], len: Self::size(ulpdu_len) as u8 }
     }
 
-    /// With CRCs on. `crc` has taken the length and the ULPDU, and takes the pad here.
+    /// The trailer if CRCs are on. `crc` must already cover the length and the ULPDU. It is updated
+    /// with the pad here.
     #[inline]
     pub fn with_crc(ulpdu_len: usize, crc: &mut Crc32c) -> Self {
         let mut trailer = Self::without_crc(ulpdu_len);
@@ -77,11 +80,10 @@ impl Trailer {
     }
 }
 
-/// Compares the CRC of a received frame. `crc` has taken the length and the ULPDU, and takes the pad here; `trailer`
-/// is what followed the ULPDU, [`Trailer::size`] octets.
+/// Checks the CRC of a received frame. `crc` must already cover the length and the ULPDU. It is
+/// updated with the pad here. `trailer` is the [`Trailer::size`] octets after the ULPDU.
 ///
-/// # Panics
-/// If `trailer` is shorter than any trailer.
+/// If `trailer` is shorter than a CRC.
 #[inline]
 pub fn check_trailer(crc: &mut Crc32c, trailer: &[u8]) -> Result<(), CrcError> {
     let (pad, found) = trailer.split_last_chunk().expect("a trailer holds at least the CRC");
@@ -94,24 +96,24 @@ fn compare(found: u32, computed: u32) -> Result<(), CrcError> {
     if found == computed { Ok(()) } else { Err(CrcError { found, computed }) }
 }
 
-/// A frame was damaged under way; fatal for the stream.
+/// A frame was damaged in transit. Fatal for the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("MPA CRC {found:#010x} does not match the frame's {computed:#010x}")]
 pub struct CrcError {
-    /// What the frame says.
+    /// The CRC in the frame.
     pub found: u32,
-    /// What its octets give.
+    /// The CRC of the frame's octets.
     pub computed: u32,
 }
 
 impl CrcError {
-    /// What to send in the TERMINATE.
+    /// The cause to report in the TERMINATE.
     pub const fn cause(&self) -> Cause {
         Cause::MPA_CRC
     }
 }
 
-/// A whole FPDU in memory. Readers that place payload as it comes use [`check_trailer`] instead.
+/// A whole FPDU in memory. Readers that place payload as it arrives use [`check_trailer`] instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fpdu<'a> {
     bytes: &'a [u8],
@@ -119,7 +121,7 @@ pub struct Fpdu<'a> {
 }
 
 impl<'a> Fpdu<'a> {
-    /// The FPDU at the start of `bytes`; `None` if its end is not among them yet.
+    /// The FPDU at the start of `bytes`; `None` if it is incomplete.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let ulpdu_len = u16::from_be_bytes(*bytes.first_chunk()?);
@@ -127,7 +129,7 @@ impl<'a> Fpdu<'a> {
         Some(Self { bytes, ulpdu_len })
     }
 
-    /// Octets in all.
+    /// Size of the whole FPDU in octets.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "an FPDU is never empty")]
     pub const fn len(&self) -> usize {
@@ -140,7 +142,7 @@ impl<'a> Fpdu<'a> {
         &self.bytes[LENGTH_SIZE..][..usize::from(self.ulpdu_len)]
     }
 
-    /// Compares the CRC field with what the frame's octets give.
+    /// Checks the CRC field.
     #[inline]
     pub fn check_crc(&self) -> Result<(), CrcError> {
         let (covered, field) =
@@ -183,7 +185,7 @@ mod tests {
             assert!(pad < 4 && total % 4 == 0 && total == 2 + ulpdu_len + Trailer::size(ulpdu_len));
             assert_eq!(Trailer::without_crc(ulpdu_len).as_bytes().len(), pad + 4);
         }
-        // The frames of an rping of 64 octets: READ request, READ response.
+        // The frames of rping with 64 octets: READ request, READ response.
         assert_eq!((fpdu_len(0x2E), fpdu_len(0x4E)), (52, 84));
     }
 

@@ -1,14 +1,16 @@
-//! Connection setup: the request and reply frames (RFC 5044, section 7.1; RFC 6581, sections 6 and 9).
+//! Connection setup: the request and reply frames (RFC 5044, section 7.1; RFC 6581, sections 6 and
+//! 9).
 
 use std::fmt;
 
 use crate::iwarp::terminate::Cause;
 
-/// Octets of a setup frame before its private data.
+/// Size of a setup frame without its private data, in octets.
 pub const SETUP_SIZE: usize = 20;
-/// Most octets of private data in a setup frame, enhanced data included (RFC 5044, section 7.1.1).
+/// Maximum private data of a setup frame in octets, including enhanced data (RFC 5044, section
+/// 7.1.1).
 pub const MAX_PRIVATE_DATA: usize = 512;
-/// Octets of the longest setup frame.
+/// Maximum size of a setup frame in octets.
 pub const MAX_SETUP: usize = SETUP_SIZE + MAX_PRIVATE_DATA;
 
 const MARKERS: u8 = 0x80;
@@ -16,36 +18,36 @@ const CRC: u8 = 0x40;
 const REJECTED: u8 = 0x20;
 const ENHANCED: u8 = 0x10;
 const GSO: u8 = 0x08;
-/// Not in the standard either. The answer is another bit than the question, because a responder may reflect bits that it
-/// does not know: siw does.
+/// Not in the standard. Request and reply use different bits because a responder may reflect bits
+/// that it does not know, as siw does.
 const EXTENDED_REQUEST: u8 = 0x04;
 const EXTENDED_REPLY: u8 = 0x02;
 
-/// A request or reply frame: the first octets in either direction.
+/// A request or reply frame: the first octets in each direction.
 ///
-/// A flag is what its sender wants of the peer, not yet what is agreed.
+/// A flag states what its sender wants from the peer, not what both have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup<'a> {
     /// Request or reply.
     pub kind: SetupKind,
     /// M: the sender wants to receive markers.
     pub markers: bool,
-    /// C: the sender wants CRCs; one side's wish turns them on in both directions.
+    /// C: the sender wants CRCs. If one side wants them, both directions use them.
     pub crc: bool,
-    /// R: the connection is refused. Of a reply only: not sent and not looked at in a request.
+    /// R: the connection is rejected. Only in a reply; in a request not sent and ignored.
     pub rejected: bool,
-    /// Not in the standard: a siw peer takes FPDUs larger than the MSS.
+    /// Not in the standard: a siw peer accepts FPDUs larger than the MSS.
     pub gso: bool,
-    /// Not in the standard: the sender carries out the operations of RFC 7306. It marks a peer of this project. Only with
-    /// enhanced data.
+    /// Not in the standard: the sender supports the operations of RFC 7306. It marks a peer of this
+    /// project. Only with enhanced data.
     pub extended: bool,
-    /// The protocol's revision, and what it adds.
+    /// The protocol's revision and its additional data.
     pub revision: Revision,
     /// The consumer's private data, without the enhanced data.
     pub private_data: &'a [u8],
 }
 
-/// Who sends a setup frame.
+/// The sender of a setup frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetupKind {
     /// The initiator: `MPA ID Req Frame`.
@@ -59,7 +61,7 @@ pub enum SetupKind {
 pub enum Revision {
     /// RFC 5044.
     One,
-    /// RFC 6581, with the enhanced data if the S flag is set.
+    /// RFC 6581, with enhanced data if the S flag is set.
     Two(Option<Enhanced>),
 }
 
@@ -74,17 +76,17 @@ pub struct Enhanced {
     pub rtr_write: bool,
     /// D: a zero-length RDMA READ may be the RTR.
     pub rtr_read: bool,
-    /// Inbound READs the sender can hold.
+    /// Inbound READs that the sender can hold.
     pub ird: ReadDepth,
-    /// Outbound READs the sender wants to have.
+    /// Outbound READs that the sender wants to have outstanding.
     pub ord: ReadDepth,
 }
 
 impl Enhanced {
-    /// Octets on the wire.
+    /// Size on the wire in octets.
     pub const SIZE: usize = 4;
 
-    /// Client-server model with these depths.
+    /// The client-server model with these depths.
     pub const fn new(ird: ReadDepth, ord: ReadDepth) -> Self {
         Self { peer_to_peer: false, rtr_send: false, rtr_write: false, rtr_read: false, ird, ord }
     }
@@ -117,12 +119,12 @@ impl Enhanced {
 pub struct ReadDepth(u16);
 
 impl ReadDepth {
-    /// The largest number that can be said.
+    /// The largest depth that can be expressed.
     pub const MAX: Self = Self(0x3FFE);
     /// "Do not negotiate": the sides agree on the depth by other means (RFC 6581, section 9.1).
     pub const UNNEGOTIATED: Self = Self(0x3FFF);
 
-    /// This many READs; more than [`MAX`](Self::MAX) count as that.
+    /// A depth of this many READs, limited to [`MAX`](Self::MAX).
     pub const fn new(reads: u32) -> Self {
         if reads > Self::MAX.0 as u32 { Self::MAX } else { Self(reads as u16) }
     }
@@ -137,46 +139,48 @@ impl ReadDepth {
     }
 }
 
-/// What a reader of setup frames has so far.
+/// Progress of reading a setup frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetupProgress<'a> {
-    /// The frame has at least this many octets in all; read on, and not past them: what follows are FPDUs.
+    /// The frame has at least this many octets in total. Read up to that many and no more, because
+    /// FPDUs follow.
     Incomplete(usize),
-    /// The frame, and how many octets it took.
+    /// The frame and its size in octets.
     Frame(Setup<'a>, usize),
 }
 
-/// Why octets are no setup frame, or a setup frame is not for sending. A connection with one is closed at once.
+/// Why octets are not a setup frame, or why a setup frame cannot be sent. The connection is closed
+/// at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// Other octets where the key should be: the peer does not speak MPA, or has the same role.
+    /// Other octets in place of the key: the peer does not speak MPA, or has the same role.
     #[error("not an MPA {expected} frame")]
     Key {
-        /// The frame expected.
+        /// The expected frame.
         expected: SetupKind,
     },
     /// A revision which is neither 1 nor 2.
     #[error("MPA revision {revision}; 1 and 2 are known")]
     Revision {
-        /// The revision found.
+        /// The received revision.
         revision: u8,
     },
     /// Private data beyond [`MAX_PRIVATE_DATA`], enhanced data included.
     #[error("{len} octets of MPA private data; at most {MAX_PRIVATE_DATA}")]
     PrivateData {
-        /// Octets found.
+        /// Octets of private data.
         len: usize,
     },
-    /// The S flag without the four octets it promises.
+    /// The S flag is set but the four octets of enhanced data are missing.
     #[error("enhanced MPA setup with {len} octets of private data; at least {}", Enhanced::SIZE)]
     Enhanced {
-        /// Octets of private data found.
+        /// Octets of private data.
         len: usize,
     },
 }
 
 impl SetupError {
-    /// What a peer that can take a TERMINATE is told.
+    /// The cause to report to a peer that can receive a TERMINATE.
     pub const fn cause(&self) -> Cause {
         Cause::MPA_SETUP
     }
@@ -206,8 +210,9 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Reads a frame of the expected kind from the first octets of a stream, as far as they have come. What no more
-    /// octets could mend is refused at once, so that a stranger's bytes do not hold a connection until a timeout.
+    /// Reads a frame of the expected kind from the first octets of a stream. `bytes` may end
+    /// anywhere. An error that no further octets can correct is returned at once, so that a
+    /// stranger's bytes do not hold a connection until a timeout.
     pub fn parse(expected: SetupKind, bytes: &'a [u8]) -> Result<SetupProgress<'a>, SetupError> {
         let key = expected.key();
         let seen = bytes.len().min(key.len());
@@ -226,7 +231,7 @@ impl<'a> Setup<'a> {
         if len > MAX_PRIVATE_DATA {
             return Err(SetupError::PrivateData { len });
         }
-        // RFC 5044 knows no S flag: in revision 1 it is a reserved bit, which is not looked at.
+        // In revision 1 (RFC 5044) the S flag is a reserved bit and is ignored.
         let has_enhanced = rev == 2 && flags & ENHANCED != 0;
         if has_enhanced && len < Enhanced::SIZE {
             return Err(SetupError::Enhanced { len });
@@ -253,7 +258,7 @@ impl<'a> Setup<'a> {
         Ok(SetupProgress::Frame(frame, end))
     }
 
-    /// Appends the frame to `buf`. Refused is private data that no frame can hold; `buf` is then as before.
+    /// Appends the frame to `buf`. Fails without changing `buf` if the private data are too long.
     pub fn emit(&self, buf: &mut Vec<u8>) -> Result<(), SetupError> {
         let enhanced = self.enhanced();
         let len = self.private_data.len() + if enhanced.is_some() { Enhanced::SIZE } else { 0 };

@@ -11,7 +11,7 @@ fn emit(header: Header) -> Vec<u8> {
     buf[..len].to_vec()
 }
 
-/// The headers an rping of 64 octets sends, as captured.
+/// The headers that rping with 64 octets sends, as captured.
 #[test]
 fn rping_headers() {
     let untagged =
@@ -98,7 +98,8 @@ fn the_stag_field_is_of_invalidating_sends_only() {
     assert_eq!(emit(header), bytes);
     assert_eq!(header.to_string(), "SEND invalidate qn=0 msn=2 mo=8 invalidate=0xcd1cb600 last");
 
-    // RFC 5040, section 4.1: reserved otherwise; not looked at, and sent as zero.
+    // RFC 5040, section 4.1: the field is reserved otherwise, ignored when received and zero when
+    // sent.
     let mut send = bytes;
     send[1] = 0x43;
     let opcode = UntaggedOpcode::Send;
@@ -118,7 +119,7 @@ fn reserved_bits_are_not_looked_at() {
     assert_eq!(parse(&bytes), header);
 }
 
-/// Every control field there is: taken or refused with the cause that the standard wants.
+/// Every control field is accepted, or an error with the cause that the standard requires.
 #[test]
 fn every_control_field() {
     for control in (0..=u16::MAX).step_by(if cfg!(miri) { 251 } else { 1 }) {
@@ -178,8 +179,8 @@ fn errors_speak() {
     let error = |bytes: &[u8]| Header::parse(bytes).unwrap_err().to_string();
     assert_eq!(error(&[0x42, 0x43]), "DDP version 2; only 1 is known");
     assert_eq!(error(&[0x41, 0xC3]), "RDMAP version 3; only 1 is known");
-    assert_eq!(error(&[0xC1, 0x43]), "opcode 0x3 in a tagged segment");
-    assert_eq!(error(&[0x41, 0x4C]), "opcode 0xc in an untagged segment");
+    assert_eq!(error(&[0xC1, 0x43]), "unexpected opcode 0x3 in a tagged segment");
+    assert_eq!(error(&[0x41, 0x4C]), "unexpected opcode 0xc in an untagged segment");
 }
 
 /// The READ request of the rping capture.

@@ -26,29 +26,34 @@ fn send_header() -> TerminatedHeader {
 const READ: ReadRequest =
     ReadRequest { sink_stag: 1, sink_to: 2, len: 3, source_stag: 4, source_to: 5 };
 
-/// Whole messages laid out by hand, field by field, as RFC 5041 (sections 4.2, 4.3: DDP's headers) and RFC 5040 (sections 4.1:
-/// RDMAP's octet, 4.4: READ request, 4.8: TERMINATE) say: none of the captures has one.
+/// Whole messages written by hand, field by field, after RFC 5041 (sections 4.2 and 4.3: DDP's
+/// headers) and RFC 5040 (sections 4.1: RDMAP's octet, 4.4: READ request, 4.8: TERMINATE), because
+/// no capture has one.
 #[test]
 fn octets_of_the_standard() {
-    /// Untagged, last, DDP version 1; RDMAP version 1, opcode 7; reserved; queue 2, MSN 1, offset 0.
+    /// Untagged, last, DDP version 1; RDMAP version 1, opcode 7; reserved; queue 2, MSN 1, offset
+    /// 0.
     const MESSAGE: [u8; 18] = [0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0];
     #[rustfmt::skip]
     let cases: [(&[u8], Terminate); 4] = [
         // LLP (2), MPA (0), CRC (2); nothing is included.
         (&[0x20, 0x02, 0b000_00000, 0], Terminate::new(Cause::MPA_CRC)),
-        // DDP (1), tagged buffer (1), invalid STag (0); M and D: 78 octets, a WRITE to STag 0xBAD at 0x1000.
+        // DDP (1), tagged buffer (1), invalid STag (0); M and D: 78 octets, a WRITE to STag 0xBAD
+        // at 0x1000.
         (&[
             0x11, 0x00, 0b110_00000, 0,
             0x00, 0x4E,
             0xC1, 0x40, 0x00, 0x00, 0x0B, 0xAD, 0, 0, 0, 0, 0, 0, 0x10, 0x00,
         ], Terminate { segment_len: Some(78), header: Some(write_header()), ..Terminate::new(Cause::TAGGED_STAG) }),
-        // DDP (1), untagged buffer (2), no buffer (2); D without M: the length's place is there and means nothing.
+        // DDP (1), untagged buffer (2), no buffer (2); D without M: the length field is there
+        // without meaning.
         (&[
             0x12, 0x02, 0b010_00000, 0,
             0x00, 0x00,
             0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0,
         ], Terminate { header: Some(send_header()), ..Terminate::new(Cause::UNTAGGED_NO_BUFFER) }),
-        // RDMAP (0), remote protection (1), base and bounds (1); M, D and R: a READ request of 46 octets.
+        // RDMAP (0), remote protection (1), base and bounds (1); M, D and R: a READ request of 46
+        // octets.
         (&[
             0x01, 0x01, 0b111_00000, 0,
             0x00, 0x2E,
@@ -81,7 +86,7 @@ fn octets_of_the_standard() {
     }
 }
 
-/// The four failures measured at a siw peer, in its order of bits and in the standard's.
+/// The four failures observed at a siw peer, in its bit order and in the standard's.
 #[test]
 fn both_orders() {
     let with_header = |cause, header, read_request| Terminate {
@@ -117,7 +122,7 @@ fn both_orders() {
     }
 }
 
-/// Without headers the control word may mean two things; the standard's meaning wins if there is one.
+/// Without headers the control word may be ambiguous; the standard's reading takes precedence.
 #[test]
 fn ambiguous_orders() {
     let parse =
@@ -160,7 +165,8 @@ fn whatever_is_included_comes_back() {
     assert_eq!(emit(longest).len(), Terminate::MAX_SIZE);
     assert_eq!(
         longest.to_string(),
-        "RDMAP remote protection: base/bounds violation; in READ request qn=1 msn=1 mo=0 last ulpdu=46 \
+        "RDMAP remote protection: base/bounds violation; in READ request qn=1 msn=1 mo=0 last \
+         ulpdu=46 \
          (len=3 source=0x00000004+0x5 sink=0x00000001+0x2)"
     );
 }
@@ -195,7 +201,7 @@ fn causes_speak() {
     assert_eq!(format!("{:?}", Cause::MPA_CRC), "Cause(2/0/2: MPA: CRC mismatch)");
 }
 
-/// A header is included as it came, also one that no parser would take.
+/// A header is included unchanged, even if no parser would accept it.
 #[test]
 fn bad_headers_are_kept() {
     let ulpdu = [0x42, 0x43, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18];

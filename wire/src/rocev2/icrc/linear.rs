@@ -1,5 +1,6 @@
-//! The CRC's register as a polynomial over GF(2), modulo that of CRC-32, reflected: bit 31 is the coefficient of x^0.
-//! A zero octet multiplies it by x^8; an octet is first added to the low eight bits.
+//! The CRC register as a polynomial over GF(2), modulo the CRC-32 polynomial, reflected: bit 31 is
+//! the coefficient of x^0. A zero octet multiplies it by x^8. Any other octet is first added to the
+//! low eight bits.
 
 /// CRC-32 (IEEE 802.3), reflected.
 const POLYNOMIAL: u32 = 0xEDB8_8320;
@@ -22,7 +23,7 @@ pub(super) const fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     let mut bit = 0;
     while bit < 32 {
-        // Without branches, which would be mispredicted half of the time.
+        // Branch-free, because a branch would be mispredicted half of the time.
         product ^= b & ((a << bit) as i32 >> 31) as u32;
         b = times_x(b);
         bit += 1;
@@ -30,11 +31,12 @@ pub(super) const fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// What each value of an octet which starts `octets_before` the point of interest has done to the register there;
-/// negative: what would do there as much as the octet does that comes later.
+/// For each value of an octet that starts `octets_before` octets before the point of interest, its
+/// effect on the register at that point. If `octets_before` is negative, the octet comes after the
+/// point, and this is the effect at the point that equals the octet's own.
 pub(super) const fn effect_of_octet(octets_before: i32) -> [u32; 256] {
     let mut effect = [0; 256];
-    // Linear: those of single bits make up the others.
+    // By linearity, the effects of single bits combine to all others.
     let mut bit = 0;
     while bit < 8 {
         effect[1 << bit] = advance(1 << bit, octets_before);
@@ -49,7 +51,7 @@ pub(super) const fn effect_of_octet(octets_before: i32) -> [u32; 256] {
     effect
 }
 
-/// For each n below `N` the factor that takes a register back by `octets` + 4 n octets.
+/// For each n below `N`, the factor that moves a register back by `octets` + 4 n octets.
 pub(super) const fn powers_back<const N: usize>(octets: i32) -> [u32; N] {
     let mut powers = [0; N];
     let mut power = advance(ONE, -octets);
@@ -62,7 +64,7 @@ pub(super) const fn powers_back<const N: usize>(octets: i32) -> [u32; N] {
     powers
 }
 
-/// The register that many zero octets later, or, if negative, earlier.
+/// The register after that many zero octets; if negative, before them.
 const fn advance(mut register: u32, octets: i32) -> u32 {
     let mut bit = 0;
     while bit < octets.abs() * 8 {
@@ -77,7 +79,7 @@ const fn times_x(p: u32) -> u32 {
 }
 
 const fn divided_by_x(p: u32) -> u32 {
-    // The polynomial's highest bit tells whether it was added.
+    // The polynomial's highest bit shows whether it was added.
     if p >> 31 == 1 { (p ^ POLYNOMIAL) << 1 | 1 } else { p << 1 }
 }
 

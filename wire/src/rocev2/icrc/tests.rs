@@ -1,13 +1,13 @@
 use super::*;
 
-/// Octets of an IP packet, as an example gives them.
+/// Octets of an IP packet from the text of an example.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         text.bytes().filter_map(|b| (b as char).to_digit(16)).map(|d| d as u8).collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// An IP packet in parts: its flow, what is covered of its IPv4 header, the UDP payload.
+/// Splits an IP packet into its flow, the covered part of its IPv4 header and the UDP payload.
 fn parts(ip: &[u8]) -> (Icrc, Identification, &[u8]) {
     let port = |at: usize| u16::from_be_bytes([ip[at], ip[at + 1]]);
     let (header, source, destination) = match ip[0] >> 4 {
@@ -26,7 +26,7 @@ where
     IpAddr::from(*ip[at..].first_chunk().unwrap())
 }
 
-/// The checksum by its definition: the whole image, bit by bit.
+/// The checksum by definition: over the whole image, bit by bit.
 fn by_definition(ip: &[u8]) -> [u8; 4] {
     let mut image = ip[..ip.len() - 4].to_vec();
     let udp = if ip[0] >> 4 == 4 {
@@ -52,13 +52,16 @@ fn by_definition(ip: &[u8]) -> [u8; 4] {
     (!crc).to_le_bytes()
 }
 
-/// Of live packets of kernel rxe, an ACK over IPv4 and over IPv6; of ours, a SEND of three octets with ID 0.
+/// Real packets: of kernel rxe an ACK over IPv4 and one over IPv6, of ours a SEND of three octets
+/// with ID 0.
 fn examples() -> [Vec<u8>; 3] {
     [
-        "4500003026174000401100080a4d00030a4d0002 d07512b7001c0000 1100ffff00000011000a501e 1f000001 faa46b27",
+        "4500003026174000401100080a4d00030a4d0002 d07512b7001c0000 1100ffff00000011000a501e \
+         1f000001 faa46b27",
         "60000000001c1140fd770000000000000000000000000003fd770000000000000000000000000001
          c94812b7001c0000 1100ffff0000004200b7c617 1f000001 dd244d39",
-        "45000030000040004011fb8a0a4d00010a4d0003 12b712b7001c1234 0410ffff0000001180000005 61626300 548e4abe",
+        "45000030000040004011fb8a0a4d00010a4d0003 12b712b7001c1234 0410ffff0000001180000005 \
+         61626300 548e4abe",
     ]
     .map(hex)
 }
@@ -86,7 +89,7 @@ fn sealing_writes_the_last_four_octets() {
     assert_eq!(ours, datagram);
 }
 
-/// Every length that a packet may have, every octet covered as the definition says, both IP versions.
+/// Every packet length, every covered octet and both IP versions agree with the definition.
 #[test]
 fn every_length_as_defined() {
     let (max, step) = if cfg!(miri) { (300, 92) } else { (Icrc::MAX_DATAGRAM - 4, 4) };
@@ -104,7 +107,8 @@ fn every_length_as_defined() {
     }
 }
 
-/// The example with that much packet, right lengths, and octets that differ; its ICRC is zero.
+/// The example with another packet length, correct length fields and different octets; its ICRC is
+/// zero.
 fn resized(example: &[u8], packet_len: usize) -> Vec<u8> {
     let (header, lengths) = if example[0] >> 4 == 4 { (20, (2, 28)) } else { (40, (4, 8)) };
     let mut ip = example[..header + 8].to_vec();
@@ -135,7 +139,7 @@ fn every_id_is_recovered_with_and_without_df() {
     }
 }
 
-/// Where only lengths differ between two packets of zeros, the ID is that of the longest too.
+/// If only the lengths of two packets of zeros differ, the ID of the longest is recovered too.
 #[test]
 fn ids_are_recovered_at_every_length() {
     let (icrc, ..) = parts(&examples()[0]).to_owned();

@@ -17,7 +17,7 @@ const ATOMIC: AtomicEth = AtomicEth {
 };
 const DETH: Deth = Deth { q_key: Deth::GSI_Q_KEY, source_qpn: 0x02_0304 };
 
-/// Each layout in octets, written down from the standard's figures.
+/// Each layout in octets, written by hand from the standard's figures.
 #[test]
 fn layouts() {
     let bth = |opcode| Bth::new(opcode, 0x01_0203, Psn::new(0x0A_0B0C));
@@ -130,7 +130,7 @@ fn what_is_no_packet() {
     for (len, needed) in [(0, 12), (8, 12), (12, 28), (24, 28)] {
         assert_eq!(parse(&good[..len]), Err(ParseError::Short { len, needed }));
     }
-    // Not ours: unreliable connection, reliable datagram, FLUSH, the reserved 0x15.
+    // Not supported: unreliable connection, reliable datagram, FLUSH, the reserved 0x15.
     for code in [0x20, 0x40, 0x1C, 0x15, 0xFF] {
         assert_eq!(changed(0, code), Err(ParseError::Opcode { code }));
     }
@@ -170,10 +170,10 @@ fn opcodes() {
     assert_eq!((0..=u8::MAX).filter_map(Opcode::from_code).count(), Opcode::ALL.len());
     for opcode in Opcode::ALL {
         assert_eq!(Opcode::from_code(opcode.code()), Some(opcode));
-        let (position, carries) = (opcode.position(), opcode.carries());
-        let kind = match carries {
-            Carries::Immediate | Carries::RethImmediate => SendKind::Immediate,
-            Carries::Invalidate => SendKind::Invalidate,
+        let (position, kind) = (opcode.position(), opcode.extension_kind());
+        let kind = match kind {
+            ExtensionKind::Immediate | ExtensionKind::RethImmediate => SendKind::Immediate,
+            ExtensionKind::Invalidate => SendKind::Invalidate,
             _ => SendKind::Plain,
         };
         let made = match opcode.operation() {
@@ -208,21 +208,21 @@ fn partitions() {
 
 #[test]
 fn words() {
-    let said = |opcode, extension, payload: &[u8]| {
+    let text = |opcode, extension, payload: &[u8]| {
         let bth = Bth { ack_request: true, ..Bth::new(opcode, 0x11, Psn::new(5)) };
         Packet { bth, extension, payload }.to_string()
     };
     assert_eq!(
-        said(Opcode::SendOnlyInvalidate, Extension::Invalidate(7), b"abc"),
+        text(Opcode::SendOnlyInvalidate, Extension::Invalidate(7), b"abc"),
         "SEND only invalidate qpn=0x000011 psn=5 ack-request invalidate=0x00000007 payload=3"
     );
     assert_eq!(
-        said(Opcode::ReadRequest, Extension::Reth(Reth { va: 16, r_key: 1, len: 5000 }), b""),
+        text(Opcode::ReadRequest, Extension::Reth(Reth { va: 16, r_key: 1, len: 5000 }), b""),
         "READ request qpn=0x000011 psn=5 ack-request va=0x10 r_key=0x00000001 len=5000"
     );
     let syndrome = Syndrome::Rnr(RnrTimer::from_code(1));
     assert_eq!(
-        said(Opcode::Acknowledge, Extension::Aeth(Aeth { syndrome, msn: 3 }), b""),
+        text(Opcode::Acknowledge, Extension::Aeth(Aeth { syndrome, msn: 3 }), b""),
         "ACK qpn=0x000011 psn=5 ack-request RNR NAK 10µs msn=3"
     );
 }

@@ -31,7 +31,7 @@ fn emit(setup: &Setup<'_>) -> Vec<u8> {
     buf
 }
 
-/// Frames seen between siw peers, or between siw and a user-space peer.
+/// Frames captured between siw peers, or between siw and a user-space peer.
 #[test]
 fn frames_of_siw() {
     use SetupKind::{Reply, Request};
@@ -104,12 +104,12 @@ fn octets_come_one_by_one() {
         "MPA request rev=2 ird=unnegotiated ord=unnegotiated markers crc gso private=3"
     );
 
-    // What follows is not the frame's.
+    // The octets after the frame do not belong to it.
     let more = [&bytes[..], b"FPDU"].concat();
     assert_eq!(Setup::parse(SetupKind::Request, &more), Ok(SetupProgress::Frame(setup, 27)));
 }
 
-/// A request reflected octet by octet, as siw does it with bits it does not know, says no.
+/// A reflected request does not enable the extension. siw reflects bits that it does not know.
 #[test]
 fn the_answer_to_extended_is_another_bit() {
     let extended = |kind, frame: &[u8]| parse(kind, frame).extended;
@@ -131,7 +131,7 @@ fn revision_two_without_enhanced_data() {
     assert_eq!(emit(&setup), bytes);
 }
 
-/// RFC 5044, section 7.1.1: reserved bits are not looked at; S is one in revision 1, R is one in a request.
+/// RFC 5044, section 7.1.1: reserved bits are ignored. S is reserved in revision 1, R in a request.
 #[test]
 fn reserved_bits_are_not_looked_at() {
     let bytes = request(&[0x37, 1, 0, 0]);

@@ -1,0 +1,200 @@
+//! Messages for which no receive is posted.
+
+use super::rig::*;
+use dat_core::provider::*;
+
+/// Where the wire says that such a message ends the connection: it does. True: the case is over.
+fn breaks<'t, T: Transport>(rig: &Rig<'t, T>, sender: &End<'t, T>, receiver: &End<'t, T>) -> bool {
+    let breaks = receives_must_be_there();
+    if breaks {
+        super::assert_broken(rig, receiver);
+        super::assert_broken(rig, sender);
+    }
+    breaks
+}
+
+pub fn a_message_waits_for_its_receive<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let (a, b) = rig.pair();
+    a.mem.write(0, &pattern(1, 64));
+    for i in 0..4 {
+        a.send(i, &[a.mem.segment(i as usize, 32)]);
+    }
+    a.post(4, SendOp::Write(b.mem.remote(1024)), &[a.mem.segment(0, 64)]);
+    a.send(5, &[]);
+    if breaks(&rig, &a, &b) {
+        return;
+    }
+    // The other direction does not wait.
+    a.recv(10, &[a.mem.segment(64, 8)]);
+    b.send(11, &[b.mem.segment(0, 8)]);
+    assert_eq!(outcomes(&rig.completions(&a.recvs, 1)), [(10, WcStatus::Success)]);
+    assert_eq!(outcomes(&rig.completions(&b.requests, 1)), [(11, WcStatus::Success)]);
+    // Nor do other connections of the adapter.
+    let (c, d) = rig.pair();
+    d.recv(20, &[]);
+    c.send(21, &[]);
+    assert_eq!(outcomes(&rig.completions(&d.recvs, 1)), [(20, WcStatus::Success)]);
+
+    for i in 0..4 {
+        b.recv(i, &[b.mem.segment(512, 64)]);
+        let received = rig.completions(&b.recvs, 1);
+        assert_eq!((outcomes(&received), received[0].bytes), (vec![(i, WcStatus::Success)], 32));
+        assert_eq!(b.mem.read(512, 32), pattern(1, 64)[i as usize..][..32]);
+        assert_eq!(poll::<T>(&b.recvs, 1), []);
+    }
+    b.recv(5, &[]);
+    rig.completions(&b.recvs, 1);
+    assert_eq!(b.mem.read(1024, 64), pattern(1, 64), "what was posted before the last is there");
+    let done: Vec<_> = (0..6).map(|id| (id, WcStatus::Success)).collect();
+    assert_eq!(outcomes(&rig.completions(&a.requests, 6)), done);
+    a.log.assert_silent();
+    b.log.assert_silent();
+}
+
+/// Whoever looks for the cause is told of each message that waits, once, and of no other. While it waits,
+/// other connections go on.
+pub fn each_message_that_waits_is_told_of_once<T: Transport>(a: &T, b: &T) {
+    const OCTETS: u32 = 64;
+    let rig = Rig { a, b };
+    let (sender, receiver) = rig.pair();
+    let (c, d) = rig.pair();
+    let exchange = |id| {
+        d.recv(id, &[]);
+        c.send(id, &[]);
+        rig.completions(&d.recvs, 1);
+        rig.completions(&c.requests, 1);
+    };
+    receiver.recv(0, &[]);
+    sender.send(0, &[]);
+    rig.completions(&receiver.recvs, 1);
+    (1..4).for_each(|id| sender.send(id, &[sender.mem.segment(0, OCTETS as usize)]));
+    if breaks(&rig, &sender, &receiver) {
+        return;
+    }
+    for id in 1..4 {
+        if !waits_are_untold() {
+            let word = || (receiver.log.waits().len() as u64 >= id).then_some(());
+            rig.until("word of a message that waits", word);
+        }
+        (0..50).for_each(exchange);
+        receiver.recv(id, &[receiver.mem.segment(0, OCTETS as usize)]);
+        assert_eq!(outcomes(&rig.completions(&receiver.recvs, 1)), [(id, WcStatus::Success)]);
+    }
+    let told = if waits_are_untold() { 0 } else { 3 };
+    assert_eq!(receiver.log.waits(), vec![(OCTETS, true); told]);
+    for log in [&sender.log, &c.log, &d.log] {
+        assert_eq!(log.waits(), [], "there is a receive for each of its messages");
+    }
+}
+
+/// More than any buffer on the way holds: the sender is stopped, and loses nothing.
+pub fn a_sender_is_stopped_until_there_are_receives<T: Transport>(a: &T, b: &T) {
+    const LEN: usize = 1 << 20;
+    const MESSAGES: u64 = 24;
+    let rig = Rig { a, b };
+    let (a, b) = (End::with(a, 2 * QUEUE, LEN), End::with(b, 2 * QUEUE, LEN));
+    rig.join(&a, &b);
+    let content = pattern(7, LEN);
+    a.mem.write(0, &content);
+    (0..MESSAGES).for_each(|id| a.send(id, &[a.mem.segment(0, LEN)]));
+    if breaks(&rig, &a, &b) {
+        return;
+    }
+    for id in 0..MESSAGES {
+        b.recv(id, &[b.mem.segment(0, LEN)]);
+        assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(id, WcStatus::Success)]);
+        assert!(b.mem.read(0, LEN) == content, "message {id}");
+    }
+    assert_eq!(rig.completions(&a.requests, MESSAGES as usize).len(), MESSAGES as usize);
+}
+
+pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
+    if b.attrs().max_srqs == 0 {
+        return;
+    }
+    const EACH: u64 = 6;
+    let rig = Rig { a, b };
+    let srq_log = Log::new(b);
+    let pd = b.pd().expect("protection domain");
+    let srq = b.srq(&pd, 32, 1, srq_log.sink()).expect("shared receive queue");
+    let mut ends = [End::new(b), End::new(b), End::new(b)];
+    let peers = [End::new(a), End::new(a), End::new(a)];
+    for (end, peer) in ends.iter_mut().zip(&peers) {
+        let cfg = cfg::<T>(&end.pd, &end.requests, &end.recvs, Some(&srq));
+        end.qp = b.qp(cfg, end.log.sink()).expect("queue pair");
+        rig.join(peer, end);
+    }
+    for peer in &peers {
+        (0..EACH).for_each(|id| peer.send(id, &[]));
+    }
+    if breaks(&rig, &peers[0], &ends[0]) {
+        return;
+    }
+    // SAFETY: no memory.
+    let post =
+        |id| unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post");
+    let mut received = [0; 3];
+    // Until so many have come in all, or to the last two.
+    let mut take = |all: u64, others: bool| {
+        rig.until("a message for each buffer", || {
+            for (end, received) in ends.iter().zip(&mut received) {
+                let wcs = poll::<T>(&end.recvs, 8);
+                assert!(wcs.iter().all(|wc| wc.status == WcStatus::Success), "{wcs:?}");
+                *received += wcs.len() as u64;
+            }
+            (received[usize::from(others)..].iter().sum::<u64>() == all).then_some(received)
+        })
+    };
+    // One by one, and several at once.
+    for id in 0..6 {
+        post(id);
+        take(id + 1, false);
+    }
+    (6..15).for_each(post);
+    let received = take(15, false);
+    // One that goes away leaves them to the others.
+    ends[0].qp.disconnect(Close::Abrupt);
+    assert!(matches!(rig.next("the end", &ends[0].log), Event::Disconnected));
+    (received[1] + received[2]..2 * EACH).for_each(post);
+    take(2 * EACH, true);
+    for peer in &peers[1..] {
+        assert_eq!(rig.completions(&peer.requests, EACH as usize).len(), EACH as usize);
+    }
+    drop(ends);
+}
+
+/// Either side can end a connection on which a message waits, and both learn of it.
+pub fn a_connection_ends_while_a_message_waits<T: Transport>(a: &T, b: &T) {
+    let rig = Rig { a, b };
+    let ended = |end: &End<'_, T>| {
+        let event = rig.next("the end", &end.log);
+        assert!(matches!(event, Event::Disconnected | Event::Broken), "{event:?}");
+    };
+    for (receiver_ends, how) in
+        [(true, Close::Abrupt), (true, Close::Graceful), (false, Close::Abrupt)]
+    {
+        let (a, b) = rig.pair();
+        a.send(1, &[a.mem.segment(0, 8)]);
+        if breaks(&rig, &a, &b) {
+            return;
+        }
+        if receiver_ends {
+            b.qp.disconnect(how);
+            assert!(matches!(rig.next("the end", &b.log), Event::Disconnected));
+            ended(&a);
+        } else {
+            a.qp.disconnect(how);
+            assert!(matches!(rig.next("the end", &a.log), Event::Disconnected));
+            ended(&b);
+        }
+        b.recv(2, &[]);
+        assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(2, WcStatus::Flushed)]);
+        assert_eq!(rig.completions(&a.requests, 1)[0].id, 1);
+    }
+    // And one that is dropped.
+    let (a, b) = rig.pair();
+    a.send(1, &[]);
+    drop(b);
+    ended(&a);
+}

@@ -1,0 +1,536 @@
+//! What the cases are made of: buffers, ends of a connection, a log of upcalls, and patience.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use dat_core::provider::*;
+use dat_core::wake::Wake;
+
+/// How long a case waits for something that must happen: no measure of speed, but the end of what would hang.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub const DEPTH: ReadDepth = ReadDepth { incoming: 4, outgoing: 4 };
+pub const ALL: Access = Access {
+    local_read: true,
+    local_write: true,
+    remote_read: true,
+    remote_write: true,
+    remote_atomic: false,
+};
+/// Requests and receives of an end at most.
+pub const QUEUE: usize = 64;
+
+thread_local! {
+    static LOSSES: Cell<bool> = const { Cell::new(false) };
+    static RECEIVES_MUST_BE_THERE: Cell<bool> = const { Cell::new(false) };
+    static WAITS_ARE_UNTOLD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread's cases are about a wire on which a message without a receive ends the connection, as iWARP has it. Else
+/// it waits.
+pub fn expect_receives_to_be_there(yes: bool) {
+    RECEIVES_MUST_BE_THERE.set(yes);
+}
+
+pub(super) fn receives_must_be_there() -> bool {
+    RECEIVES_MUST_BE_THERE.get()
+}
+
+/// Whether this thread's cases are about a device that lets a message wait for its receive and tells nobody.
+pub fn expect_no_word_of_waits(yes: bool) {
+    WAITS_ARE_UNTOLD.set(yes);
+}
+
+pub(super) fn waits_are_untold() -> bool {
+    WAITS_ARE_UNTOLD.get()
+}
+
+/// Whether this thread's cases are about a network that loses packets. Then, and only then, a requester whose peer refuses may
+/// learn no more than that the connection is over.
+pub fn expect_losses(yes: bool) {
+    LOSSES.set(yes);
+}
+
+pub(super) fn losses_are_expected() -> bool {
+    LOSSES.get()
+}
+
+/// Two adapters.
+pub struct Rig<'t, T: Transport> {
+    pub a: &'t T,
+    pub b: &'t T,
+}
+
+impl<'t, T: Transport> Rig<'t, T> {
+    /// Makes both adapters progress until `what` happens.
+    pub fn until<R>(&self, what: &str, mut happened: impl FnMut() -> Option<R>) -> R {
+        let start = Instant::now();
+        loop {
+            if let Some(result) = happened() {
+                return result;
+            }
+            assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
+            self.a.progress();
+            self.b.progress();
+            std::thread::yield_now();
+        }
+    }
+
+    /// The next upcall to `log`.
+    pub fn next(&self, what: &str, log: &Log<'t, T>) -> Event<T> {
+        self.until(what, || log.take())
+    }
+
+    /// The next `n` completions.
+    pub fn completions(&self, cq: &T::Cq, n: usize) -> Vec<Wc> {
+        let mut all = Vec::new();
+        self.until("completions", || {
+            all.extend(poll::<T>(cq, n - all.len()));
+            (all.len() == n).then_some(())
+        });
+        all
+    }
+
+    /// Two connected ends, of `a` and of `b`.
+    pub fn pair(&self) -> (End<'t, T>, End<'t, T>) {
+        let (a, b) = (End::new(self.a), End::new(self.b));
+        self.join(&a, &b);
+        (a, b)
+    }
+
+    /// Connects two ends.
+    pub fn join(&self, a: &End<'t, T>, b: &End<'t, T>) {
+        let service = Service::new(b.t, 8);
+        a.connect(service.port(b.t), b"", None);
+        let (request, ..) = service.request(self);
+        b.qp.accept(request, b"", DEPTH).expect("accept");
+        for end in [a, b] {
+            match self.next("the connection", &end.log) {
+                Event::Established { .. } => {}
+                other => panic!("expected a connection, got {other:?}"),
+            }
+        }
+    }
+}
+
+/// A service point with its log.
+pub struct Service<'t, T: Transport> {
+    pub listener: T::Listener,
+    pub log: Arc<Log<'t, T>>,
+}
+
+impl<'t, T: Transport> Service<'t, T> {
+    pub fn new(t: &'t T, backlog: usize) -> Self {
+        let log = Log::new(t);
+        let listener = t.listen(Port::Any, backlog, log.sink()).expect("listen");
+        Service { listener, log }
+    }
+
+    pub fn port(&self, t: &T) -> u64 {
+        t.port(&self.listener)
+    }
+
+    /// The next request: itself, who calls, whom, its private data.
+    pub fn request(&self, rig: &Rig<'t, T>) -> (T::Request, SocketAddr, SocketAddr, Vec<u8>) {
+        match rig.next("a connection request", &self.log) {
+            Event::Request { request, from, to, private } => (request, from, to, private),
+            other => panic!("expected a request, got {other:?}"),
+        }
+    }
+}
+
+/// One end of a connection and what it needs. Fields are dropped in this order.
+pub struct End<'t, T: Transport> {
+    pub qp: T::Qp,
+    pub requests: T::Cq,
+    pub recvs: T::Cq,
+    pub mem: Buffer<T>,
+    pub pd: Arc<T::Pd>,
+    pub log: Arc<Log<'t, T>>,
+    pub requests_log: Arc<Log<'t, T>>,
+    pub recvs_log: Arc<Log<'t, T>>,
+    pub t: &'t T,
+}
+
+/// Comes back in every completion of an end.
+// SAFETY: the cases poll their queues themselves.
+pub const TOKEN: Token = unsafe { Token::from_bits(0xfeed_0000_0000_0001) };
+
+impl<'t, T: Transport> End<'t, T> {
+    pub fn new(t: &'t T) -> Self {
+        Self::with(t, 2 * QUEUE, 1 << 16)
+    }
+
+    /// With completion queues of `depth` and `len` bytes of registered memory.
+    pub fn with(t: &'t T, depth: usize, len: usize) -> Self {
+        Self::within(Arc::new(t.pd().expect("protection domain")), t, depth, len)
+    }
+
+    /// Another of the same protection domain.
+    pub fn in_domain_of(end: &Self) -> Self {
+        Self::within(Arc::clone(&end.pd), end.t, 2 * QUEUE, 1 << 16)
+    }
+
+    fn within(pd: Arc<T::Pd>, t: &'t T, depth: usize, len: usize) -> Self {
+        let (log, requests_log, recvs_log) = (Log::new(t), Log::new(t), Log::new(t));
+        let requests = t.cq(depth, requests_log.sink()).expect("completion queue");
+        let recvs = t.cq(depth, recvs_log.sink()).expect("completion queue");
+        // Who arms them does not sleep on them, but in `a_sleeper_is_woken`.
+        requests.attend(true);
+        recvs.attend(true);
+        let cfg = cfg::<T>(&pd, &requests, &recvs, None);
+        let qp = t.qp(cfg, log.sink()).expect("queue pair");
+        let mem = Buffer::new(t, &pd, len, ALL);
+        End { qp, requests, recvs, mem, pd, log, requests_log, recvs_log, t }
+    }
+
+    pub fn connect(&self, port: u64, private: &[u8], timeout: Option<Duration>) {
+        let addr = SocketAddr::new(self.t.attrs().address.ip(), 0);
+        self.qp.connect(&Connect { addr, port, private, timeout, depth: DEPTH }).expect("connect");
+    }
+
+    pub fn post(&self, id: u64, op: SendOp, segments: &[Segment]) {
+        self.try_post(id, op, segments).expect("post");
+    }
+
+    /// As `post`; starts when the reads before it are done.
+    pub fn post_fenced(&self, id: u64, op: SendOp, segments: &[Segment]) {
+        let wr = SendWr {
+            id,
+            op,
+            segments,
+            signalled: true,
+            solicited: false,
+            fence: true,
+            quiet: false,
+        };
+        // SAFETY: as in `try_post`.
+        unsafe { self.qp.post_send(&wr) }.expect("post");
+    }
+
+    pub fn try_post(&self, id: u64, op: SendOp, segments: &[Segment]) -> Result<(), PostError> {
+        let wr = SendWr {
+            id,
+            op,
+            segments,
+            signalled: true,
+            solicited: false,
+            fence: false,
+            quiet: false,
+        };
+        // SAFETY: the cases keep their buffers until they are done.
+        unsafe { self.qp.post_send(&wr) }
+    }
+
+    pub fn send(&self, id: u64, segments: &[Segment]) {
+        self.post(id, SEND, segments);
+    }
+
+    pub fn bind(&self, id: u64, window: &T::Mw, view: Option<View<'_, T>>) -> u32 {
+        self.try_bind(id, window, view).expect("post a bind")
+    }
+
+    pub fn try_bind(
+        &self,
+        id: u64,
+        window: &T::Mw,
+        view: Option<View<'_, T>>,
+    ) -> Result<u32, PostError> {
+        // SAFETY: an end is used from one thread.
+        unsafe { self.qp.post_bind(&BindWr { id, window, view, signalled: true, quiet: false }) }
+    }
+
+    /// An unbound window of this end.
+    pub fn window(&self, scoped: bool) -> T::Mw {
+        self.t.mw(&self.pd, scoped).expect("memory window")
+    }
+
+    pub fn recv(&self, id: u64, segments: &[Segment]) {
+        // SAFETY: as above.
+        unsafe { self.qp.post_recv(&RecvWr { id, segments, quiet: false }) }.expect("post_recv");
+    }
+}
+
+pub const SEND: SendOp = SendOp::Send { invalidate: None };
+
+pub fn cfg<'c, T: Transport>(
+    pd: &'c T::Pd,
+    requests: &'c T::Cq,
+    recvs: &'c T::Cq,
+    srq: Option<&'c T::Srq>,
+) -> QpCfg<'c, T> {
+    QpCfg {
+        pd,
+        request_cq: Some(requests),
+        recv_cq: Some(recvs),
+        srq,
+        token: TOKEN,
+        holding: Arc::default(),
+        sender_wakes: true,
+        max_requests: QUEUE,
+        max_recvs: QUEUE,
+        max_request_segments: 4,
+        max_recv_segments: 4,
+    }
+}
+
+/// Up to `n` completions that are there now.
+pub fn poll<T: Transport>(cq: &T::Cq, n: usize) -> Vec<Wc> {
+    let mut places = vec![MaybeUninit::uninit(); n];
+    let mut polled = Polled::new(&mut places);
+    // SAFETY: a case uses a queue from one thread at a time.
+    unsafe { cq.poll(&mut polled) };
+    polled.completions().to_vec()
+}
+
+/// See [`Completions::arm`].
+pub fn arm<T: Transport>(cq: &T::Cq, solicited: bool) -> bool {
+    // SAFETY: as in `poll`.
+    unsafe { cq.arm(solicited) }
+}
+
+/// See [`Completions::resize`].
+pub fn resize<T: Transport>(cq: &T::Cq, depth: usize) -> dat_core::Result<()> {
+    // SAFETY: as in `poll`.
+    unsafe { cq.resize(depth) }
+}
+
+/// Ids and statuses, to compare.
+pub fn outcomes(wcs: &[Wc]) -> Vec<(u64, WcStatus)> {
+    wcs.iter().map(|wc| (wc.id, wc.status)).collect()
+}
+
+/// Registered memory that the transport may write while the case runs.
+pub struct Buffer<T: Transport> {
+    pub mr: T::Mr,
+    memory: Memory,
+}
+
+/// Bytes behind a raw pointer, since others write to them.
+struct Memory {
+    addr: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: it is memory; who writes where is the cases' business.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(len: usize) -> Self {
+        let layout = Layout::from_size_align(len.max(1), 64).expect("layout");
+        // SAFETY: not of size 0.
+        let addr = unsafe { alloc_zeroed(layout) };
+        assert!(!addr.is_null(), "out of memory");
+        Memory { addr, layout }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new` with this layout; the region over it was dropped before.
+        unsafe { dealloc(self.addr, self.layout) };
+    }
+}
+
+impl<T: Transport> Buffer<T> {
+    pub fn new(t: &T, pd: &T::Pd, len: usize, access: Access) -> Self {
+        Self::with(t, pd, len, access, false)
+    }
+
+    pub fn with(t: &T, pd: &T::Pd, len: usize, access: Access, zero_based: bool) -> Self {
+        let memory = Memory::new(len);
+        // SAFETY: `mr` is dropped before `memory`.
+        let mr = unsafe { t.mr(pd, Mem { addr: memory.addr, len, zero_based }, access) }
+            .expect("register memory");
+        Buffer { mr, memory }
+    }
+
+    pub fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset + len <= self.memory.layout.size(), "outside the buffer");
+        // SAFETY: inside the allocation.
+        unsafe { self.memory.addr.add(offset) }
+    }
+
+    pub fn segment(&self, offset: usize, len: usize) -> Segment {
+        Segment { addr: self.at(offset, len) as u64, len: len as u32, key: self.mr.lkey() }
+    }
+
+    /// Part of it, for a window that allows everything.
+    pub fn view(&self, offset: usize, len: usize) -> View<'_, T> {
+        let addr = self.at(offset, len) as u64;
+        View { region: &self.mr, addr, len: len as u64, access: ALL, zero_based: false }
+    }
+
+    pub fn remote(&self, offset: usize) -> Remote {
+        Remote { addr: self.at(offset, 0) as u64, key: self.mr.rkey() }
+    }
+
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        // SAFETY: inside the allocation; `bytes` is not in it.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len())
+        };
+    }
+
+    pub fn read(&self, offset: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        // SAFETY: inside the allocation; no reference is made to it, since peers may write there.
+        unsafe { self.at(offset, len).copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
+        bytes
+    }
+}
+
+/// `len` bytes that differ from those of other seeds.
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x >> 32) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// An [`Upcall`] that owns what it says.
+pub enum Event<T: Transport> {
+    CqReady,
+    CqOverflow,
+    Request { request: T::Request, from: SocketAddr, to: SocketAddr, private: Vec<u8> },
+    Established { private: Vec<u8>, peer: SocketAddr, local: SocketAddr, depth: ReadDepth },
+    Rejected { by_peer: bool, private: Vec<u8> },
+    Unreachable,
+    TimedOut,
+    AcceptFailed,
+    Disconnected,
+    Broken,
+    LowWatermark,
+    HighWatermark,
+}
+
+impl<T: Transport> std::fmt::Debug for Event<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Event::CqReady => "CqReady",
+            Event::CqOverflow => "CqOverflow",
+            Event::Request { .. } => "Request",
+            Event::Established { .. } => "Established",
+            Event::Rejected { by_peer: true, .. } => "Rejected by the peer",
+            Event::Rejected { by_peer: false, .. } => "Rejected, not by the peer",
+            Event::Unreachable => "Unreachable",
+            Event::TimedOut => "TimedOut",
+            Event::AcceptFailed => "AcceptFailed",
+            Event::Disconnected => "Disconnected",
+            Event::Broken => "Broken",
+            Event::LowWatermark => "LowWatermark",
+            Event::HighWatermark => "HighWatermark",
+        })
+    }
+}
+
+/// Remembers upcalls, and wakes who sleeps for them.
+pub struct Log<'t, T: Transport> {
+    t: &'t T,
+    events: Mutex<VecDeque<Event<T>>>,
+    /// Messages that waited for a receive: octets, and whether these are all.
+    waits: Mutex<Vec<(u32, bool)>>,
+    pub wake: Wake,
+    /// The object is gone: an upcall now breaks promise 3.
+    closed: AtomicBool,
+    late: AtomicUsize,
+}
+
+impl<'t, T: Transport> Log<'t, T> {
+    pub fn new(t: &'t T) -> Arc<Self> {
+        let (events, waits, wake, closed, late) = Default::default();
+        Arc::new(Log { t, events, waits, wake, closed, late })
+    }
+
+    pub fn sink(&self) -> Sink<T> {
+        // SAFETY: the log is boxed, and dropped after the object it is handed to.
+        unsafe { Sink::new(std::ptr::from_ref(self)) }
+    }
+
+    pub fn take(&self) -> Option<Event<T>> {
+        self.events.lock().expect("no case panics in an upcall").pop_front()
+    }
+
+    /// The messages of which was told that they wait for a receive: octets, and whether these are all.
+    pub fn waits(&self) -> Vec<(u32, bool)> {
+        self.waits.lock().expect("no case panics in an upcall").clone()
+    }
+
+    pub fn assert_silent(&self) {
+        if let Some(event) = self.take() {
+            panic!("unexpected {event:?}");
+        }
+    }
+
+    /// To be called when the object has been dropped.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    pub fn late(&self) -> usize {
+        self.late.load(Ordering::SeqCst)
+    }
+}
+
+impl<T: Transport> Receiver<T> for Log<'_, T> {
+    fn upcall(&self, up: Upcall<'_, T>) {
+        if self.closed.load(Ordering::SeqCst) {
+            self.late.fetch_add(1, Ordering::SeqCst);
+        }
+        let event = match up {
+            Upcall::CqReady => Event::CqReady,
+            Upcall::CqOverflow => Event::CqOverflow,
+            Upcall::Request { request, from, to, private } => {
+                Event::Request { request, from, to, private: private.to_vec() }
+            }
+            Upcall::Established { private, peer, local, depth } => {
+                Event::Established { private: private.to_vec(), peer, local, depth }
+            }
+            Upcall::Rejected { by_peer, private } => {
+                Event::Rejected { by_peer, private: private.to_vec() }
+            }
+            Upcall::Unreachable { .. } => Event::Unreachable,
+            Upcall::TimedOut => Event::TimedOut,
+            Upcall::AcceptFailed => Event::AcceptFailed,
+            Upcall::Disconnected => Event::Disconnected,
+            Upcall::Broken { .. } => Event::Broken,
+            Upcall::LowWatermark => Event::LowWatermark,
+            Upcall::HighWatermark => Event::HighWatermark,
+            // For people: counted beside the others.
+            Upcall::ReceiverNotReady { octets, whole } => {
+                return self
+                    .waits
+                    .lock()
+                    .expect("no case panics in an upcall")
+                    .push((octets, whole));
+            }
+            // No case can make a device fail.
+            Upcall::Failed | Upcall::PortDown => return,
+        };
+        self.events.lock().expect("no case panics in an upcall").push_back(event);
+        if self.wake.signal() {
+            self.t.interrupt();
+        }
+    }
+}
+
+/// Private data arrived as they were sent, or filled up with zeros where the wire has a field for them of one length.
+pub fn assert_arrived(private: &[u8], sent: &[u8]) {
+    assert!(private.starts_with(sent), "{private:?}: not {sent:?}");
+    assert!(
+        private[sent.len()..].iter().all(|&octet| octet == 0),
+        "{private:?}: more than {sent:?}"
+    );
+}

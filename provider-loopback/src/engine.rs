@@ -1,0 +1,414 @@
+//! The rules: every object of a fabric, what each operation does to them, and which upcalls follow.
+//!
+//! No locks, no threads, no clock but the one asked in `expire`: an operation runs to its end, and what could go on
+//! because of it goes on before it returns.
+
+mod connection;
+mod transfer;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use dat_sys::*;
+
+use super::Adapter;
+use super::memory::{Memory, length};
+use dat_core::error::{Error, Result};
+use dat_core::provider::{
+    Allocated, Holding, Polled, PostError, ReadDepth, RecvWr, Segment, SendOp, Sink, Token, Wc,
+    WcOp, WcStatus,
+};
+
+/// Names an object; never used twice in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Id(u64);
+
+impl Id {
+    pub(super) fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Id(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Engine {
+    pub(super) memory: Memory,
+    /// Upcalls to make, oldest first.
+    pub(super) upcalls: VecDeque<Pending>,
+    cqs: BTreeMap<Id, Cq>,
+    srqs: BTreeMap<Id, Srq>,
+    qps: BTreeMap<Id, Qp>,
+    listeners: BTreeMap<Id, Listener>,
+    calls: BTreeMap<Id, Call>,
+    last_port: u16,
+}
+
+/// An upcall to make.
+pub(super) struct Pending {
+    pub(super) object: Id,
+    pub(super) sink: Sink<Adapter>,
+    pub(super) note: Note,
+}
+
+/// An [`dat_core::provider::Upcall`] that owns what it says.
+#[derive(Clone)]
+pub(super) enum Note {
+    CqReady,
+    CqOverflow,
+    Request {
+        call: Id,
+        from: SocketAddr,
+        to: SocketAddr,
+        private: Vec<u8>,
+    },
+    Established {
+        private: Vec<u8>,
+        peer: SocketAddr,
+        local: SocketAddr,
+        depth: ReadDepth,
+    },
+    Rejected {
+        by_peer: bool,
+        private: Vec<u8>,
+    },
+    Unreachable,
+    TimedOut,
+    AcceptFailed,
+    Disconnected,
+    Broken,
+    LowWatermark,
+    HighWatermark,
+    /// A message of so many octets waits for a receive.
+    ReceiverNotReady(u32),
+}
+
+struct Cq {
+    sink: Sink<Adapter>,
+    depth: usize,
+    queue: VecDeque<Wc>,
+    /// Armed; `true`: for solicited and failed completions only.
+    armed: Option<bool>,
+    overflowed: bool,
+}
+
+struct Srq {
+    sink: Sink<Adapter>,
+    pd: Id,
+    depth: usize,
+    max_segments: usize,
+    recvs: VecDeque<Recv>,
+    /// Report once that fewer than this are left.
+    watermark: Option<usize>,
+    /// Senders that found it empty, longest waiting first.
+    starved: VecDeque<Id>,
+}
+
+struct Qp {
+    core: QpCore,
+    sink: Sink<Adapter>,
+    link: Link,
+    requests: VecDeque<Request>,
+    recvs: VecDeque<Recv>,
+    carried_out: u64,
+}
+
+/// What a queue pair was created with.
+#[derive(Clone)]
+pub(super) struct QpCore {
+    pub(super) pd: Id,
+    pub(super) request_cq: Option<Id>,
+    pub(super) recv_cq: Option<Id>,
+    pub(super) srq: Option<Id>,
+    pub(super) token: Token,
+    pub(super) holding: Arc<Holding>,
+    pub(super) sender_wakes: bool,
+    pub(super) max_requests: usize,
+    pub(super) max_recvs: usize,
+    pub(super) max_request_segments: usize,
+    pub(super) max_recv_segments: usize,
+}
+
+/// A queue pair connects once in its life.
+#[derive(Clone, Copy)]
+enum Link {
+    Idle,
+    Calling(Id),
+    Up(Up),
+    Ended,
+}
+
+/// A connection, as one of its two ends sees it.
+#[derive(Clone, Copy)]
+struct Up {
+    peer: Id,
+    /// Its `Established` has been delivered. No data moves before both were, so that no completion overtakes them.
+    announced: bool,
+    /// Requests to carry out before a graceful close ends the connection.
+    closing: Option<usize>,
+    /// RDMA reads this end may have outstanding. (They complete at once here, so only zero is a limit.)
+    reads: u32,
+}
+
+struct Request {
+    id: u64,
+    task: Task,
+    segments: Vec<Segment>,
+    bytes: u32,
+    signalled: bool,
+    solicited: bool,
+    quiet: bool,
+    /// It found no receive at the peer, who has been told.
+    starved: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Task {
+    Transfer(SendOp),
+    /// Carries out the bind that makes this key.
+    Bind(u32),
+}
+
+struct Recv {
+    id: u64,
+    pd: Id,
+    segments: Vec<Segment>,
+    bytes: u32,
+    quiet: bool,
+}
+
+struct Listener {
+    sink: Sink<Adapter>,
+    port: u64,
+    backlog: usize,
+}
+
+/// A connection request that nobody has answered. It outlives its caller's patience: then answering it fails.
+struct Call {
+    caller: Id,
+    listener: Id,
+    from: SocketAddr,
+    to: SocketAddr,
+    depth: ReadDepth,
+    deadline: Option<Instant>,
+}
+
+/// Completion queues.
+impl Engine {
+    pub(super) fn add_cq(&mut self, depth: usize, sink: Sink<Adapter>) -> Id {
+        let id = Id::new();
+        self.cqs
+            .insert(id, Cq { sink, depth, queue: VecDeque::new(), armed: None, overflowed: false });
+        id
+    }
+
+    pub(super) fn remove_cq(&mut self, id: Id) {
+        self.cqs.remove(&id);
+    }
+
+    pub(super) fn poll(&mut self, id: Id, out: &mut Polled<'_>) {
+        let Some(cq) = self.cqs.get_mut(&id) else { return };
+        let n = out.room().min(cq.queue.len());
+        cq.queue.drain(..n).for_each(|wc| out.push(wc));
+    }
+
+    pub(super) fn arm(&mut self, id: Id, solicited: bool) -> bool {
+        let Some(cq) = self.cqs.get_mut(&id).filter(|cq| cq.queue.is_empty()) else { return false };
+        cq.armed = Some(solicited);
+        true
+    }
+
+    pub(super) fn resize_cq(&mut self, id: Id, depth: usize) -> Result<()> {
+        match self.cqs.get_mut(&id) {
+            Some(cq) if cq.queue.len() <= depth => {
+                cq.depth = depth;
+                Ok(())
+            }
+            _ => Err(Error::of(DAT_INVALID_STATE)),
+        }
+    }
+
+    fn complete(&mut self, cq_id: Option<Id>, wc: Wc, solicited: bool) {
+        let Some((object, cq)) = cq_id.and_then(|id| Some((id, self.cqs.get_mut(&id)?))) else {
+            return;
+        };
+        if cq.overflowed || cq.queue.len() >= cq.depth {
+            if !std::mem::replace(&mut cq.overflowed, true) {
+                self.upcalls.push_back(Pending { object, sink: cq.sink, note: Note::CqOverflow });
+            }
+            return;
+        }
+        cq.queue.push_back(wc);
+        let wakes = solicited || wc.status != WcStatus::Success;
+        if cq.armed.is_some_and(|only_solicited| wakes || !only_solicited) {
+            cq.armed = None;
+            self.upcalls.push_back(Pending { object, sink: cq.sink, note: Note::CqReady });
+        }
+    }
+}
+
+/// Receive queues.
+impl Engine {
+    pub(super) fn add_srq(
+        &mut self,
+        pd: Id,
+        depth: usize,
+        max_segments: usize,
+        sink: Sink<Adapter>,
+    ) -> Id {
+        let id = Id::new();
+        let (recvs, starved) = Default::default();
+        self.srqs
+            .insert(id, Srq { sink, pd, depth, max_segments, recvs, watermark: None, starved });
+        id
+    }
+
+    pub(super) fn remove_srq(&mut self, id: Id) {
+        self.srqs.remove(&id);
+    }
+
+    pub(super) fn post_srq(
+        &mut self,
+        id: Id,
+        wr: &RecvWr<'_>,
+    ) -> std::result::Result<(), PostError> {
+        let srq = self.srqs.get_mut(&id).ok_or(PostError::Unsupported)?;
+        let recv = Recv::new(&self.memory, srq.pd, srq.max_segments, wr)?;
+        if srq.recvs.len() >= srq.depth {
+            return Err(PostError::Full);
+        }
+        srq.recvs.push_back(recv);
+        // Each sender that waits may take as many as there are; one that is starved again queues up behind the others.
+        while let Some(sender) = self
+            .srqs
+            .get_mut(&id)
+            .filter(|srq| !srq.recvs.is_empty())
+            .and_then(|srq| srq.starved.pop_front())
+        {
+            self.pump(sender);
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_low_watermark(&mut self, id: Id, mark: usize) {
+        if let Some(srq) = self.srqs.get_mut(&id) {
+            srq.watermark = Some(mark);
+            self.check_watermark(id);
+        }
+    }
+
+    pub(super) fn resize_srq(&mut self, id: Id, depth: usize) -> Result<()> {
+        match self.srqs.get_mut(&id) {
+            Some(srq) if srq.recvs.len() <= depth => {
+                srq.depth = depth;
+                Ok(())
+            }
+            _ => Err(Error::of(DAT_INVALID_STATE)),
+        }
+    }
+
+    pub(super) fn available(&self, id: Id) -> usize {
+        self.srqs.get(&id).map_or(0, |srq| srq.recvs.len())
+    }
+
+    pub(super) fn post_recv(
+        &mut self,
+        id: Id,
+        wr: &RecvWr<'_>,
+    ) -> std::result::Result<(), PostError> {
+        let qp = self
+            .qps
+            .get_mut(&id)
+            .filter(|qp| qp.core.srq.is_none())
+            .ok_or(PostError::Unsupported)?;
+        let recv = Recv::new(&self.memory, qp.core.pd, qp.core.max_recv_segments, wr)?;
+        match qp.link {
+            Link::Ended => {
+                let wc = qp.core.wc(recv.id, WcOp::Recv, WcStatus::Flushed);
+                let cq = qp.core.recv_cq;
+                self.complete(cq, wc, false);
+            }
+            _ if qp.recvs.len() >= qp.core.max_recvs => return Err(PostError::Full),
+            Link::Up(Up { peer, .. }) => {
+                qp.recvs.push_back(recv);
+                self.pump(peer);
+            }
+            Link::Idle | Link::Calling(_) => qp.recvs.push_back(recv),
+        }
+        Ok(())
+    }
+
+    /// Receives are carried out at once and in order: what is allocated is what is posted to the queue pair itself.
+    pub(super) fn allocated(&self, id: Id) -> Allocated {
+        let buffers = self.qps.get(&id).map_or(0, |qp| qp.recvs.len());
+        Allocated { buffers, span: buffers }
+    }
+
+    pub(super) fn carried_out(&self, id: Id) -> u64 {
+        self.qps.get(&id).map_or(0, |qp| qp.carried_out)
+    }
+
+    pub(super) fn withdrawn(&self, id: Id) -> usize {
+        self.qps.get(&id).filter(|qp| matches!(qp.link, Link::Idle)).map_or(0, |qp| qp.recvs.len())
+    }
+
+    /// Takes the buffer for a message to `id` out of its queue; `sender` waits where there is none.
+    fn take_recv(&mut self, id: Id, sender: Id) -> Option<Recv> {
+        let qp = self.qps.get_mut(&id)?;
+        let Some(srq_id) = qp.core.srq else { return qp.recvs.pop_front() };
+        let srq = self.srqs.get_mut(&srq_id)?;
+        let recv = srq.recvs.pop_front();
+        match recv {
+            Some(_) => self.check_watermark(srq_id),
+            None if !srq.starved.contains(&sender) => srq.starved.push_back(sender),
+            None => {}
+        }
+        recv
+    }
+
+    fn check_watermark(&mut self, object: Id) {
+        let Some(srq) = self.srqs.get_mut(&object) else { return };
+        if srq.watermark.is_some_and(|mark| srq.recvs.len() < mark) {
+            srq.watermark = None;
+            self.upcalls.push_back(Pending { object, sink: srq.sink, note: Note::LowWatermark });
+        }
+    }
+}
+
+impl QpCore {
+    fn wc(&self, id: u64, op: WcOp, status: WcStatus) -> Wc {
+        Wc { id, qp: self.token, bytes: 0, invalidated: None, immediate: None, op, status }
+    }
+}
+
+impl Recv {
+    fn new(
+        memory: &Memory,
+        pd: Id,
+        max_segments: usize,
+        wr: &RecvWr<'_>,
+    ) -> std::result::Result<Self, PostError> {
+        if wr.segments.len() > max_segments {
+            return Err(PostError::Unsupported);
+        }
+        memory.local(pd, wr.segments, true)?;
+        let bytes = length(wr.segments)?;
+        Ok(Recv { id: wr.id, pd, segments: wr.segments.to_vec(), bytes, quiet: wr.quiet })
+    }
+}
+
+impl Task {
+    fn op(self) -> WcOp {
+        match self {
+            Task::Transfer(SendOp::Send { .. }) => WcOp::Send,
+            Task::Transfer(SendOp::Write(_)) => WcOp::Write,
+            Task::Transfer(SendOp::Read(_) | SendOp::ReadToWindow(_)) => WcOp::Read,
+            Task::Transfer(SendOp::WriteImm { .. }) => WcOp::WriteImm,
+            Task::Transfer(SendOp::FetchAdd { .. }) => WcOp::FetchAdd,
+            Task::Transfer(SendOp::CompareSwap { .. }) => WcOp::CompareSwap,
+            Task::Bind(_) => WcOp::Bind,
+        }
+    }
+}

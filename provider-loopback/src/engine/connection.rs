@@ -1,0 +1,285 @@
+//! Connections: how they begin, and how they end.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use dat_sys::*;
+
+use super::{Call, Engine, Id, Link, Listener, Note, Pending, Qp, QpCore, Task, Up};
+use crate::Adapter;
+use dat_core::error::{Error, Result};
+use dat_core::provider::{Close, Connect, Port, ReadDepth, Sink, WcOp, WcStatus};
+
+impl Engine {
+    pub(crate) fn add_qp(&mut self, core: QpCore, sink: Sink<Adapter>) -> Id {
+        let id = Id::new();
+        let (requests, recvs) = Default::default();
+        self.qps.insert(id, Qp { core, sink, link: Link::Idle, requests, recvs, carried_out: 0 });
+        id
+    }
+
+    pub(crate) fn remove_qp(&mut self, id: Id) {
+        let Some(Qp { link, requests, .. }) = self.qps.remove(&id) else { return };
+        for request in requests {
+            self.give_up(request.task);
+        }
+        match link {
+            Link::Up(up) => self.end(up.peer, Note::Disconnected),
+            Link::Calling(call) => self.abandon(call),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn listen(
+        &mut self,
+        port: Port,
+        backlog: usize,
+        sink: Sink<Adapter>,
+    ) -> Result<(Id, u64)> {
+        let port = match port {
+            Port::Any => self.free_port().ok_or(Error::of(DAT_CONN_QUAL_UNAVAILABLE))?,
+            Port::Qualifier(port) if self.listener(port).is_some() => {
+                return Err(Error::of(DAT_CONN_QUAL_IN_USE));
+            }
+            Port::Qualifier(port) => port,
+        };
+        let id = Id::new();
+        self.listeners.insert(id, Listener { sink, port, backlog });
+        Ok((id, port))
+    }
+
+    /// Stops listening. Requests that the consumer has seen stay his to answer.
+    pub(crate) fn close(&mut self, id: Id) {
+        self.listeners.remove(&id);
+        let unseen: Vec<Id> = self
+            .upcalls
+            .iter()
+            .filter_map(|pending| match pending.note {
+                Note::Request { call, .. } if pending.object == id => Some(call),
+                _ => None,
+            })
+            .collect();
+        for call in unseen {
+            self.refuse(call, false, &[]);
+        }
+    }
+
+    pub(crate) fn connect(&mut self, id: Id, to: &Connect<'_>) -> Result<()> {
+        let Some(Qp { link: link @ Link::Idle, .. }) = self.qps.get_mut(&id) else {
+            return Err(Error::of(DAT_INVALID_STATE));
+        };
+        let call = Id::new();
+        *link = Link::Calling(call);
+        if !to.addr.ip().to_canonical().is_loopback() {
+            self.end(id, Note::Unreachable);
+            return Ok(());
+        }
+        let Some((listener, sink, backlog)) = self.listener(to.port) else {
+            self.end(id, Note::Rejected { by_peer: false, private: Vec::new() });
+            return Ok(());
+        };
+        if self.calls.values().filter(|call| call.listener == listener).count() >= backlog {
+            self.end(id, Note::Rejected { by_peer: false, private: Vec::new() });
+            return Ok(());
+        }
+        let from = SocketAddr::new(to.addr.ip(), self.next_port());
+        let to_addr = address(to.addr.ip(), to.port);
+        let deadline = to.timeout.and_then(|t| Instant::now().checked_add(t));
+        self.calls.insert(
+            call,
+            Call { caller: id, listener, from, to: to_addr, depth: to.depth, deadline },
+        );
+        let note = Note::Request { call, from, to: to_addr, private: to.private.to_vec() };
+        self.upcalls.push_back(Pending { object: listener, sink, note });
+        Ok(())
+    }
+
+    pub(crate) fn accept(
+        &mut self,
+        id: Id,
+        call: Id,
+        private: &[u8],
+        depth: ReadDepth,
+    ) -> Result<()> {
+        if !matches!(self.qps.get(&id), Some(Qp { link: Link::Idle, .. })) {
+            return Err(Error::of(DAT_INVALID_STATE));
+        }
+        let call = match self.calls.remove(&call) {
+            Some(answered) if self.is_calling(answered.caller, call) => answered,
+            _ => {
+                self.end(id, Note::AcceptFailed);
+                return Ok(());
+            }
+        };
+        let active = ReadDepth {
+            incoming: call.depth.incoming.min(depth.outgoing),
+            outgoing: call.depth.outgoing.min(depth.incoming),
+        };
+        let passive = ReadDepth { incoming: active.outgoing, outgoing: active.incoming };
+        for (end, peer, reads) in
+            [(call.caller, id, active.outgoing), (id, call.caller, passive.outgoing)]
+        {
+            if let Some(qp) = self.qps.get_mut(&end) {
+                qp.link = Link::Up(Up { peer, announced: false, closing: None, reads });
+            }
+        }
+        let established = |private: &[u8], peer, local, depth| Note::Established {
+            private: private.to_vec(),
+            peer,
+            local,
+            depth,
+        };
+        self.notify(call.caller, established(private, call.to, call.from, active));
+        self.notify(id, established(&[], call.from, call.to, passive));
+        Ok(())
+    }
+
+    /// Answers a request with no, if it still is unanswered.
+    pub(crate) fn refuse(&mut self, call: Id, by_peer: bool, private: &[u8]) {
+        if let Some(refused) = self.calls.remove(&call)
+            && self.is_calling(refused.caller, call)
+        {
+            self.end(refused.caller, Note::Rejected { by_peer, private: private.to_vec() });
+        }
+    }
+
+    /// The consumer knows of the connection: data may move.
+    pub(crate) fn announced(&mut self, id: Id) {
+        if let Some(Qp { link: Link::Up(up), .. }) = self.qps.get_mut(&id) {
+            up.announced = true;
+            let peer = up.peer;
+            self.pump(id);
+            self.pump(peer);
+        }
+    }
+
+    pub(crate) fn disconnect(&mut self, id: Id, how: Close) {
+        let Some(qp) = self.qps.get_mut(&id) else { return };
+        match (&mut qp.link, how) {
+            (Link::Idle | Link::Ended, _) => {}
+            (Link::Calling(_), _) => self.end(id, Note::Disconnected),
+            (Link::Up(_), Close::Abrupt) => self.end_both(id, &Note::Disconnected),
+            (Link::Up(up), Close::Graceful) => {
+                up.closing.get_or_insert(qp.requests.len());
+                self.drained(id, 0);
+            }
+        }
+    }
+
+    pub(crate) fn advance(&mut self, by: Duration) {
+        for deadline in self.calls.values_mut().filter_map(|call| call.deadline.as_mut()) {
+            *deadline = deadline.checked_sub(by).unwrap_or_else(Instant::now);
+        }
+        self.expire();
+    }
+
+    /// Ends the attempts whose time is over.
+    pub(crate) fn expire(&mut self) {
+        if self.next_timer().is_none() {
+            return;
+        }
+        let now = Instant::now();
+        let over: Vec<Id> = self
+            .calls
+            .values()
+            .filter(|c| c.deadline.is_some_and(|d| d <= now))
+            .map(|c| c.caller)
+            .collect();
+        for caller in over {
+            self.end(caller, Note::TimedOut);
+        }
+    }
+
+    /// When `expire` has something to do.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        self.calls.values().filter_map(|call| call.deadline).min()
+    }
+
+    /// Counts requests carried out against a graceful close, which ends the connection after the last one.
+    pub(super) fn drained(&mut self, id: Id, n: usize) {
+        if let Some(Qp { link: Link::Up(Up { closing: Some(left), .. }), .. }) =
+            self.qps.get_mut(&id)
+        {
+            *left = left.saturating_sub(n);
+            if *left == 0 {
+                self.end_both(id, &Note::Disconnected);
+            }
+        }
+    }
+
+    pub(super) fn end_both(&mut self, id: Id, why: &Note) {
+        let peer = match self.qps.get(&id) {
+            Some(Qp { link: Link::Up(up), .. }) => Some(up.peer),
+            _ => None,
+        };
+        self.end(id, why.clone());
+        if let Some(peer) = peer {
+            self.end(peer, why.clone());
+        }
+    }
+
+    /// Ends a connection or an attempt: flushes what is posted, then says so (promise 2).
+    fn end(&mut self, id: Id, why: Note) {
+        let Some(qp) = self.qps.get_mut(&id) else { return };
+        let link = std::mem::replace(&mut qp.link, Link::Ended);
+        let core = qp.core.clone();
+        let (requests, recvs) = (std::mem::take(&mut qp.requests), std::mem::take(&mut qp.recvs));
+        for request in requests {
+            self.give_up(request.task);
+            self.flush(id, &core, request.id, request.task.op());
+        }
+        for recv in recvs {
+            self.complete(core.recv_cq, core.wc(recv.id, WcOp::Recv, WcStatus::Flushed), false);
+        }
+        if let Link::Calling(call) = link {
+            self.abandon(call);
+        }
+        self.notify(id, why);
+    }
+
+    /// A request is not carried out.
+    pub(super) fn give_up(&mut self, task: Task) {
+        if let Task::Bind(key) = task {
+            self.memory.end(key);
+        }
+    }
+
+    /// The caller waits no longer.
+    fn abandon(&mut self, call: Id) {
+        if let Some(call) = self.calls.get_mut(&call) {
+            call.deadline = None;
+        }
+    }
+
+    fn is_calling(&self, id: Id, call: Id) -> bool {
+        matches!(self.qps.get(&id), Some(Qp { link: Link::Calling(c), .. }) if *c == call)
+    }
+
+    pub(super) fn notify(&mut self, object: Id, note: Note) {
+        if let Some(qp) = self.qps.get(&object) {
+            self.upcalls.push_back(Pending { object, sink: qp.sink, note });
+        }
+    }
+
+    fn listener(&self, port: u64) -> Option<(Id, Sink<Adapter>, usize)> {
+        self.listeners.iter().find(|(_, l)| l.port == port).map(|(id, l)| (*id, l.sink, l.backlog))
+    }
+
+    fn free_port(&mut self) -> Option<u64> {
+        (0..=u16::MAX).find_map(|_| {
+            let port = u64::from(self.next_port());
+            self.listener(port).is_none().then_some(port)
+        })
+    }
+
+    /// The dynamic port numbers (RFC 6335, 6), one after the other.
+    fn next_port(&mut self) -> u16 {
+        self.last_port = self.last_port.wrapping_add(1).max(49152);
+        self.last_port
+    }
+}
+
+/// A socket address has room for the low 16 bits of a connection qualifier.
+fn address(ip: IpAddr, port: u64) -> SocketAddr {
+    SocketAddr::new(ip, port as u16)
+}

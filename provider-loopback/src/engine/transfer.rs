@@ -1,0 +1,319 @@
+//! Requests: posted, carried out one after the other, completed.
+
+use std::ptr::with_exposed_provenance_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Engine, Id, Link, Note, QpCore, Recv, Request, Task, Up};
+use crate::memory::{View, Window, copy, length};
+use dat_core::provider::{PostError, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
+
+/// What became of the request at the head of a queue.
+enum Outcome {
+    Done,
+    /// The peer has no receive buffer.
+    Starved,
+    Failed(WcStatus),
+}
+
+impl Engine {
+    pub(crate) fn post_send(
+        &mut self,
+        qp_id: Id,
+        wr: &SendWr<'_>,
+    ) -> std::result::Result<(), PostError> {
+        let qp = self.qps.get(&qp_id).ok_or(PostError::Unsupported)?;
+        if wr.segments.len() > qp.core.max_request_segments {
+            return Err(PostError::Unsupported);
+        }
+        let core = qp.core.clone();
+        self.local(qp_id, core.pd, wr.op, wr.segments)?;
+        if is_atomic(wr.op) && length(wr.segments)? != ATOMIC_SIZE {
+            return Err(PostError::Bounds);
+        }
+        // A fence needs no more: requests are carried out one after the other.
+        let &SendWr { id, op, signalled, solicited, quiet, .. } = wr;
+        let (bytes, segments) = (length(wr.segments)?, wr.segments.to_vec());
+        let task = Task::Transfer(op);
+        self.queue(
+            qp_id,
+            Request { id, task, segments, bytes, signalled, solicited, quiet, starved: false },
+        )
+    }
+
+    pub(crate) fn post_bind(
+        &mut self,
+        qp_id: Id,
+        (id, signalled, quiet): (u64, bool, bool),
+        window: Window,
+        view: Option<View>,
+    ) -> std::result::Result<u32, PostError> {
+        let pd = self.qps.get(&qp_id).ok_or(PostError::Unsupported)?.core.pd;
+        let key = self.memory.reserve(window, pd, qp_id, view)?;
+        let (task, segments) = (Task::Bind(key), Vec::new());
+        let (bytes, solicited, starved) = (0, false, false);
+        let request = Request { id, task, segments, bytes, signalled, solicited, quiet, starved };
+        self.queue(qp_id, request).inspect_err(|_| self.memory.end(key))?;
+        Ok(if view.is_some() { key } else { 0 })
+    }
+
+    fn queue(&mut self, id: Id, request: Request) -> std::result::Result<(), PostError> {
+        let qp = self.qps.get_mut(&id).ok_or(PostError::Unsupported)?;
+        match qp.link {
+            Link::Ended => {
+                let core = qp.core.clone();
+                self.give_up(request.task);
+                self.flush(id, &core, request.id, request.task.op());
+            }
+            _ if qp.requests.len() >= qp.core.max_requests => return Err(PostError::Full),
+            _ => {
+                qp.requests.push_back(request);
+                self.pump(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// A request is flushed.
+    pub(super) fn flush(&mut self, qp: Id, core: &QpCore, id: u64, op: WcOp) {
+        self.complete(core.request_cq, core.wc(id, op, WcStatus::Flushed), false);
+        if core.request_cq.is_none() {
+            self.count_carried_out(qp);
+        }
+    }
+
+    fn count_carried_out(&mut self, id: Id) {
+        if let Some(qp) = self.qps.get_mut(&id) {
+            qp.carried_out += 1;
+        }
+    }
+
+    /// Where the local memory of a transfer is, if it may be used so.
+    fn local(
+        &self,
+        qp: Id,
+        pd: Id,
+        op: SendOp,
+        segments: &[Segment],
+    ) -> std::result::Result<Vec<Segment>, PostError> {
+        match op {
+            SendOp::Send { .. } | SendOp::Write(_) | SendOp::WriteImm { .. } => {
+                self.memory.local(pd, segments, false)
+            }
+            SendOp::Read(_) | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => {
+                self.memory.local(pd, segments, true)
+            }
+            SendOp::ReadToWindow(_) => self.memory.exposed(pd, qp, segments),
+        }
+    }
+
+    /// Carries out the requests of `id` as far as possible.
+    pub(super) fn pump(&mut self, id: Id) {
+        while let Some((up, core)) = self.running(id) {
+            let Some(mut request) = self.qps.get_mut(&id).and_then(|qp| qp.requests.pop_front())
+            else {
+                return;
+            };
+            let mut wc = core.wc(request.id, request.task.op(), WcStatus::Success);
+            match self.carry_out(id, &core, &up, &request) {
+                Outcome::Starved => {
+                    if !std::mem::replace(&mut request.starved, true) {
+                        self.notify(up.peer, Note::ReceiverNotReady(request.bytes));
+                    }
+                    if let Some(qp) = self.qps.get_mut(&id) {
+                        qp.requests.push_front(request);
+                    }
+                    return;
+                }
+                Outcome::Failed(status) => {
+                    wc.status = status;
+                    self.complete(core.request_cq, wc, false);
+                    if core.request_cq.is_none() {
+                        self.count_carried_out(id);
+                    }
+                    self.end_both(id, &Note::Broken);
+                }
+                Outcome::Done => {
+                    wc.bytes = request.bytes;
+                    self.count_carried_out(id);
+                    if request.signalled {
+                        self.complete(core.request_cq, wc, !request.quiet);
+                    }
+                    self.drained(id, 1);
+                }
+            }
+        }
+    }
+
+    /// The connection of a queue pair on which data may move.
+    fn running(&self, id: Id) -> Option<(Up, QpCore)> {
+        let qp = self.qps.get(&id)?;
+        let Link::Up(up) = qp.link else { return None };
+        let Link::Up(peer) = self.qps.get(&up.peer)?.link else { return None };
+        (up.announced && peer.announced).then(|| (up, qp.core.clone()))
+    }
+
+    fn carry_out(&mut self, id: Id, core: &QpCore, up: &Up, request: &Request) -> Outcome {
+        let op = match request.task {
+            Task::Transfer(op) => op,
+            Task::Bind(key) if self.memory.bind(key) => return Outcome::Done,
+            Task::Bind(_) => return Outcome::Failed(WcStatus::BindFailed),
+        };
+        // The region may have gone since the post.
+        let Ok(local) = self.local(id, core.pd, op, &request.segments) else {
+            return Outcome::Failed(WcStatus::LocalProtection);
+        };
+        let Some(peer) = self.qps.get(&up.peer).map(|qp| qp.core.clone()) else {
+            return Outcome::Failed(WcStatus::Transport);
+        };
+        match op {
+            SendOp::Send { invalidate } => {
+                self.send(id, up.peer, &peer, (request, &local), invalidate)
+            }
+            SendOp::WriteImm { to, immediate } => {
+                let place = self.memory.remote(peer.pd, up.peer, to, request.bytes, true);
+                let Some(place) = place else { return Outcome::Failed(WcStatus::RemoteAccess) };
+                self.write_imm(id, up.peer, &peer, (request, &local), (place, immediate))
+            }
+            op if is_atomic(op) && up.reads == 0 => Outcome::Failed(WcStatus::LocalEp),
+            SendOp::FetchAdd { at, add } => self.atomic(&peer, up.peer, at, &local, |target| {
+                target.fetch_add(add, Ordering::AcqRel)
+            }),
+            SendOp::CompareSwap { at, compare, swap } => {
+                self.atomic(&peer, up.peer, at, &local, |target| {
+                    let swapped =
+                        target.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
+                    swapped.unwrap_or_else(|original| original)
+                })
+            }
+            SendOp::Write(to) => {
+                match self.memory.remote(peer.pd, up.peer, to, request.bytes, true) {
+                    // SAFETY: local and remote segments were checked against live regions just now.
+                    Some(to) => unsafe { moved(&local, &[to]) },
+                    None => Outcome::Failed(WcStatus::RemoteAccess),
+                }
+            }
+            SendOp::Read(_) | SendOp::ReadToWindow(_) if up.reads == 0 => {
+                Outcome::Failed(WcStatus::LocalEp)
+            }
+            SendOp::Read(from) | SendOp::ReadToWindow(from) => {
+                match self.memory.remote(peer.pd, up.peer, from, request.bytes, false) {
+                    // SAFETY: as above.
+                    Some(from) => unsafe { moved(&[from], &local) },
+                    None => Outcome::Failed(WcStatus::RemoteAccess),
+                }
+            }
+        }
+    }
+
+    /// Consumes a receive buffer of the peer without looking at it.
+    fn write_imm(
+        &mut self,
+        from: Id,
+        to: Id,
+        peer: &QpCore,
+        (request, local): (&Request, &[Segment]),
+        (place, immediate): (Segment, u32),
+    ) -> Outcome {
+        let Some(recv) = self.take_recv(to, from) else { return Outcome::Starved };
+        if let Some(failed) = self.hold(to, peer, &recv) {
+            return failed;
+        }
+        // SAFETY: local and remote segments were checked against live regions just now.
+        let outcome = unsafe { moved(local, &[place]) };
+        let wc = peer.wc(recv.id, WcOp::Recv, WcStatus::Success);
+        let wc = Wc { bytes: request.bytes, immediate: Some(immediate), ..wc };
+        self.complete(peer.recv_cq, wc, request.solicited);
+        outcome
+    }
+
+    fn atomic(
+        &mut self,
+        peer: &QpCore,
+        to: Id,
+        at: Remote,
+        local: &[Segment],
+        operation: impl FnOnce(&AtomicU64) -> u64,
+    ) -> Outcome {
+        match self.memory.atomic(peer.pd, to, at) {
+            Ok(addr) => {
+                // SAFETY: aligned, and checked against a live region just now.
+                let target =
+                    unsafe { AtomicU64::from_ptr(with_exposed_provenance_mut(addr as usize)) };
+                let original = operation(target).to_ne_bytes();
+                let from = Segment {
+                    addr: original.as_ptr().expose_provenance() as u64,
+                    len: ATOMIC_SIZE,
+                    key: 0,
+                };
+                // SAFETY: the local segments were checked just now; the other one is `original`.
+                unsafe { moved(&[from], local) }
+            }
+            Err(status) => Outcome::Failed(status),
+        }
+    }
+
+    /// Counts a buffer as held by the endpoint. `Some`: by the hard watermark it is one too many.
+    fn hold(&mut self, to: Id, peer: &QpCore, recv: &Recv) -> Option<Outcome> {
+        let exceeded = peer.holding.took();
+        if exceeded.soft {
+            self.notify(to, Note::HighWatermark);
+        }
+        exceeded.hard.then(|| {
+            self.complete(peer.recv_cq, peer.wc(recv.id, WcOp::Recv, WcStatus::Flushed), false);
+            Outcome::Failed(WcStatus::ReceiverNotReady)
+        })
+    }
+
+    fn send(
+        &mut self,
+        from: Id,
+        to: Id,
+        peer: &QpCore,
+        (request, local): (&Request, &[Segment]),
+        invalidate: Option<u32>,
+    ) -> Outcome {
+        let Some(recv) = self.take_recv(to, from) else { return Outcome::Starved };
+        let mut wc = peer.wc(recv.id, WcOp::Recv, WcStatus::Success);
+        if let Some(failed) = self.hold(to, peer, &recv) {
+            return failed;
+        }
+        let fits = request.bytes <= recv.bytes;
+        let sink = self.memory.local(recv.pd, &recv.segments, true);
+        let (receiver, sender) = match sink {
+            _ if !fits => (WcStatus::LocalLength, WcStatus::RemoteResponder),
+            Err(_) => (WcStatus::LocalProtection, WcStatus::RemoteResponder),
+            Ok(_) if invalidate.is_some_and(|key| !self.memory.invalidate(peer.pd, to, key)) => {
+                (WcStatus::LocalProtection, WcStatus::RemoteAccess)
+            }
+            Ok(sink) => {
+                // SAFETY: both lists were checked against live regions just now.
+                unsafe { copy(local, &sink) };
+                wc.bytes = request.bytes;
+                wc.invalidated = invalidate;
+                (WcStatus::Success, WcStatus::Success)
+            }
+        };
+        wc.status = receiver;
+        let wakes = if peer.sender_wakes { request.solicited } else { !recv.quiet };
+        self.complete(peer.recv_cq, wc, wakes);
+        match sender {
+            WcStatus::Success => Outcome::Done,
+            status => Outcome::Failed(status),
+        }
+    }
+}
+
+/// Bytes that an atomic operation works on.
+const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
+
+fn is_atomic(op: SendOp) -> bool {
+    matches!(op, SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. })
+}
+
+/// # Safety
+/// As [`copy`].
+unsafe fn moved(from: &[Segment], to: &[Segment]) -> Outcome {
+    // SAFETY: the caller's promise.
+    unsafe { copy(from, to) };
+    Outcome::Done
+}

@@ -1,0 +1,399 @@
+//! The in-process loopback transport: the reference for what [`Transport`] means, and the oracle of semantic tests.
+//!
+//! Adapters opened with the same ia_params (the *fabric*) reach one another. One lock guards a fabric; data moves in
+//! the thread that makes it possible, under that lock; nothing is concurrent, nothing is lost, and time passes only
+//! where [`advance`] or the clock says so. What the rules are is in `engine`, who may touch which memory in `memory`,
+//! how upcalls leave in `fabric`. `contract` is the same promises as a test suite for any transport.
+//!
+//! Where a wire would be free to choose, this transport does the strict thing: a message waits for a receive
+//! buffer as long as it takes, a failed request says what the peer found, both ends learn that a connection broke.
+
+#[doc(hidden)]
+pub mod contract;
+mod engine;
+mod fabric;
+mod memory;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dat_sys::*;
+
+use self::engine::{Engine, Id, QpCore};
+use self::fabric::Fabric;
+use dat_core::error::{Error, OpenError, Result};
+use dat_core::provider::{
+    self, Access, Allocated, Attrs, BindState, BindWr, Close, Completions, Connect, Polled, Port,
+    PostError, Provider, Queue, ReadDepth, Receives, RecvWr, Region, SendWr, Sink, Transport,
+    Window,
+};
+use dat_core::wake::{Slept, Wake};
+
+/// The provider; ia_params name the fabric, and may add `strict=on`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mem;
+
+/// Lets time pass on a fabric: what times out meanwhile does so now.
+pub fn advance(fabric: &str, by: Duration) {
+    if let Some(fabric) = Fabric::find(fabric) {
+        fabric.with(|engine| engine.advance(by));
+    }
+}
+
+impl Provider for Mem {
+    type Transport = Adapter;
+    type Other = Adapter;
+    const NAME: &'static str = "mem";
+
+    fn open(&self, ia: &str, params: &str) -> std::result::Result<Adapter, OpenError> {
+        let fabric = params.trim_end_matches(STRICT).trim_end();
+        let strict = fabric.len() < params.trim_end().len();
+        Ok(Adapter { fabric: Fabric::open(fabric), attrs: Attrs { strict, ..attrs(ia, fabric) } })
+    }
+}
+
+/// As in the ia_params of other providers.
+const STRICT: &str = "strict=on";
+
+const MAX_PRIVATE: usize = 256;
+
+fn attrs(ia: &str, fabric: &str) -> Attrs {
+    Attrs {
+        adapter: ia.to_owned(),
+        vendor: "OpenDAT".to_owned(),
+        address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+        max_eps: 1 << 16,
+        max_dtos: 1 << 14,
+        max_segments: 32,
+        max_read_segments: 32,
+        max_read_depth: 32,
+        max_evds: 1 << 16,
+        max_evd_depth: 1 << 20,
+        max_regions: 1 << 20,
+        max_windows: 1 << 20,
+        extended: true,
+        max_region_size: u64::MAX,
+        max_pds: 1 << 16,
+        // What a `Wc` can count.
+        max_message: u32::MAX,
+        max_private: MAX_PRIVATE,
+        max_srqs: 1 << 12,
+        max_srq_depth: 1 << 16,
+        srq_across_pds: true,
+        pins: false,
+        zero_based: true,
+        quiet: true,
+        strict: false,
+        optimal_alignment: 64,
+        named: vec![("fabric".to_owned(), fabric.to_owned())],
+    }
+}
+
+/// An adapter on a fabric.
+pub struct Adapter {
+    fabric: Arc<Fabric>,
+    attrs: Attrs,
+}
+
+impl Adapter {
+    /// With other limits: only dat-core keeps to them.
+    pub fn with_attrs(mut self, change: impl FnOnce(&mut Attrs)) -> Self {
+        change(&mut self.attrs);
+        self
+    }
+
+    fn object(&self, id: Id) -> Object {
+        Object { fabric: self.fabric.clone(), id }
+    }
+}
+
+// SAFETY: by the number of the promise:
+// 1. `Object::retire` takes the object's upcalls out of the queue and waits for one that is being made; there
+//    are none of the adapter.
+// 2. `memory` looks each region up under the fabric's lock, which `Mr::drop` takes as well, copies through
+//    raw pointers, and the engine forgets requests and receives when they complete.
+unsafe impl Transport for Adapter {
+    type Pd = Pd;
+    type Mr = Mr;
+    type Mw = Mw;
+    type Cq = Cq;
+    type Srq = Srq;
+    type Qp = Qp;
+    type Listener = Listener;
+    type Request = Request;
+
+    fn attrs(&self) -> &Attrs {
+        &self.attrs
+    }
+
+    fn pd(&self) -> Result<Pd> {
+        Ok(Pd(Id::new()))
+    }
+
+    unsafe fn mr(&self, pd: &Pd, mem: provider::Mem, access: Access) -> Result<Mr> {
+        // SAFETY: the caller's promise; `Mr::drop` deregisters.
+        let keys = self.fabric.with(|e| unsafe { e.memory.register(pd.0, mem, access) })?;
+        Ok(Mr { fabric: self.fabric.clone(), lkey: keys.0, rkey: keys.1 })
+    }
+
+    fn mw(&self, pd: &Pd, scoped: bool) -> Result<Mw> {
+        let window = memory::Window { id: Id::new(), pd: pd.0, scoped };
+        self.fabric.with(|e| e.memory.open(window.id));
+        Ok(Mw { fabric: self.fabric.clone(), window })
+    }
+
+    fn cq(&self, depth: usize, sink: Sink<Self>) -> Result<Cq> {
+        Ok(Cq(self.object(self.fabric.with(|e| e.add_cq(depth, sink)))))
+    }
+
+    fn srq(&self, pd: &Pd, depth: usize, max_segments: usize, sink: Sink<Self>) -> Result<Srq> {
+        Ok(Srq(self.object(self.fabric.with(|e| e.add_srq(pd.0, depth, max_segments, sink)))))
+    }
+
+    fn qp(&self, cfg: provider::QpCfg<'_, Self>, sink: Sink<Self>) -> Result<Qp> {
+        let core = QpCore {
+            pd: cfg.pd.0,
+            request_cq: cfg.request_cq.map(|cq| cq.0.id),
+            recv_cq: cfg.recv_cq.map(|cq| cq.0.id),
+            srq: cfg.srq.map(|srq| srq.0.id),
+            token: cfg.token,
+            holding: cfg.holding,
+            sender_wakes: cfg.sender_wakes,
+            max_requests: cfg.max_requests,
+            max_recvs: cfg.max_recvs,
+            max_request_segments: cfg.max_request_segments,
+            max_recv_segments: cfg.max_recv_segments,
+        };
+        Ok(Qp(self.object(self.fabric.with(|e| e.add_qp(core, sink)))))
+    }
+
+    fn listen(&self, port: Port, backlog: usize, sink: Sink<Self>) -> Result<Listener> {
+        let (id, port) = self.fabric.with(|e| e.listen(port, backlog, sink))?;
+        Ok(Listener { object: self.object(id), port })
+    }
+
+    fn port(&self, listener: &Listener) -> u64 {
+        listener.port
+    }
+
+    fn reject(&self, request: Request, private: &[u8]) -> Result<()> {
+        check_private(private)?;
+        self.fabric.with(|e| e.refuse(request.0.id, true, private));
+        Ok(())
+    }
+
+    fn progress(&self) {
+        self.fabric.with(Engine::expire);
+    }
+
+    fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> Slept {
+        self.fabric.sleep(wake, deadline)
+    }
+}
+
+fn check_private(private: &[u8]) -> Result<()> {
+    match private.len() <= MAX_PRIVATE {
+        true => Ok(()),
+        false => Err(Error::of(DAT_INVALID_PARAMETER)),
+    }
+}
+
+/// What every handle is: the fabric and the object's number there.
+struct Object {
+    fabric: Arc<Fabric>,
+    id: Id,
+}
+
+impl Object {
+    fn with<R>(&self, f: impl FnOnce(&mut Engine, Id) -> R) -> R {
+        self.fabric.with(|engine| f(engine, self.id))
+    }
+
+    fn retire(&self, f: impl FnOnce(&mut Engine, Id)) {
+        self.fabric.retire(self.id, |engine| f(engine, self.id));
+    }
+}
+
+/// Protection domain.
+pub struct Pd(Id);
+
+/// Registered memory.
+pub struct Mr {
+    fabric: Arc<Fabric>,
+    lkey: u32,
+    rkey: u32,
+}
+
+impl Region for Mr {
+    fn lkey(&self) -> u32 {
+        self.lkey
+    }
+
+    fn rkey(&self) -> u32 {
+        self.rkey
+    }
+}
+
+impl Drop for Mr {
+    fn drop(&mut self) {
+        self.fabric.with(|e| e.memory.deregister(self.lkey, self.rkey));
+    }
+}
+
+/// Memory window.
+pub struct Mw {
+    fabric: Arc<Fabric>,
+    window: memory::Window,
+}
+
+impl Window for Mw {
+    fn state(&self, rkey: u32) -> BindState {
+        self.fabric.with(|e| e.memory.state(self.window.id, rkey))
+    }
+}
+
+impl Drop for Mw {
+    fn drop(&mut self) {
+        self.fabric.with(|e| e.memory.close(self.window.id));
+    }
+}
+
+/// Completion queue.
+pub struct Cq(Object);
+
+// SAFETY: the engine queues completions in their order, and hands all out that fit, under the fabric's lock.
+unsafe impl Completions for Cq {
+    unsafe fn poll(&self, out: &mut Polled<'_>) {
+        self.0.with(|e, id| e.poll(id, out));
+    }
+
+    unsafe fn arm(&self, solicited: bool) -> bool {
+        self.0.with(|e, id| e.arm(id, solicited))
+    }
+
+    unsafe fn resize(&self, depth: usize) -> Result<()> {
+        self.0.with(|e, id| e.resize_cq(id, depth))
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        self.0.retire(Engine::remove_cq);
+    }
+}
+
+/// Shared receive queue.
+pub struct Srq(Object);
+
+impl Receives for Srq {
+    unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+        self.0.with(|e, id| e.post_srq(id, wr))
+    }
+
+    fn set_low_watermark(&self, mark: usize) {
+        self.0.with(|e, id| e.set_low_watermark(id, mark));
+    }
+
+    fn resize(&self, depth: usize) -> Result<()> {
+        self.0.with(|e, id| e.resize_srq(id, depth))
+    }
+
+    fn available(&self) -> usize {
+        self.0.with(|e, id| e.available(id))
+    }
+}
+
+impl Drop for Srq {
+    fn drop(&mut self) {
+        self.0.retire(Engine::remove_srq);
+    }
+}
+
+/// Queue pair. Its completions that nobody has polled when it is dropped stay in the completion queue; what had
+/// not completed never does, and the peer sees an abrupt disconnect.
+pub struct Qp(Object);
+
+// SAFETY: by the number of the promise:
+// 1. A request or receive is taken out of the engine's queue when it completes, the oldest first.
+// 2. `Engine::remove_qp` takes what is left with it.
+// 3. `carried_out` counts what has succeeded, up to the first that has not; `withdrawn` what `remove_qp`
+//    would take with it.
+// 4. The engine calls `took` where a message takes a buffer, under the fabric's lock.
+unsafe impl Queue<Adapter> for Qp {
+    unsafe fn post_send(&self, wr: &SendWr<'_>) -> std::result::Result<(), PostError> {
+        self.0.with(|e, id| e.post_send(id, wr))
+    }
+
+    unsafe fn post_bind(&self, wr: &BindWr<'_, Adapter>) -> std::result::Result<u32, PostError> {
+        let view = wr.view.as_ref().map(|view| memory::View {
+            lkey: view.region.lkey,
+            addr: view.addr,
+            len: view.len,
+            access: view.access,
+            zero_based: view.zero_based,
+        });
+        self.0
+            .with(|e, id| e.post_bind(id, (wr.id, wr.signalled, wr.quiet), wr.window.window, view))
+    }
+
+    unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+        self.0.with(|e, id| e.post_recv(id, wr))
+    }
+
+    fn connect(&self, to: &Connect<'_>) -> Result<()> {
+        check_private(to.private)?;
+        self.0.with(|e, id| e.connect(id, to))
+    }
+
+    fn accept(&self, request: Request, private: &[u8], depth: ReadDepth) -> Result<()> {
+        check_private(private)?;
+        self.0.with(|e, id| e.accept(id, request.0.id, private, depth))
+    }
+
+    fn disconnect(&self, how: Close) {
+        self.0.with(|e, id| e.disconnect(id, how));
+    }
+
+    fn allocated(&self) -> Allocated {
+        self.0.with(|e, id| e.allocated(id))
+    }
+
+    unsafe fn carried_out(&self) -> u64 {
+        self.0.with(|e, id| e.carried_out(id))
+    }
+
+    fn withdrawn(&self) -> usize {
+        self.0.with(|e, id| e.withdrawn(id))
+    }
+}
+
+impl Drop for Qp {
+    fn drop(&mut self) {
+        self.0.retire(Engine::remove_qp);
+    }
+}
+
+/// A service point.
+pub struct Listener {
+    object: Object,
+    port: u64,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.object.retire(Engine::close);
+    }
+}
+
+/// A connection request.
+pub struct Request(Object);
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        // Nothing to refuse where it was answered.
+        self.0.with(|e, id| e.refuse(id, false, &[]));
+    }
+}

@@ -1,0 +1,346 @@
+//! Registered memory: keys, what they allow, and the copy itself.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+
+use dat_sys::*;
+
+use super::engine::Id;
+use dat_core::error::no_memory;
+use dat_core::error::{Error, Result};
+use dat_core::provider::{Access, BindState, Mem, PostError, Remote, Segment, WcStatus};
+
+/// The regions of a fabric by local and by remote key, and windows by remote key. No number is ever both.
+#[derive(Default)]
+pub(super) struct Memory {
+    local: HashMap<u32, Region>,
+    remote: HashMap<u32, Region>,
+    /// Binds that are queued or hold, by the key they make.
+    binds: HashMap<u32, Bind>,
+    /// Windows, and the keys they are bound by.
+    bound: HashMap<Id, Option<u32>>,
+    last: u32,
+}
+
+/// What a key names.
+#[derive(Clone, Copy)]
+struct Region {
+    pd: Id,
+    /// Only peers of this queue pair may use it.
+    qp: Option<Id>,
+    addr: u64,
+    len: u64,
+    /// By what the first byte is named: its address or 0.
+    base: u64,
+    access: Access,
+}
+
+#[derive(Clone, Copy)]
+struct Bind {
+    window: Id,
+    /// What the key will name, as part of the region with this local key; none: it unbinds.
+    view: Option<(u32, Region)>,
+}
+
+/// What a consumer wants a window to show.
+#[derive(Clone, Copy)]
+pub(super) struct View {
+    pub(super) lkey: u32,
+    pub(super) addr: u64,
+    pub(super) len: u64,
+    pub(super) access: Access,
+    pub(super) zero_based: bool,
+}
+
+/// A window as its handle knows it.
+#[derive(Clone, Copy)]
+pub(super) struct Window {
+    pub(super) id: Id,
+    pub(super) pd: Id,
+    pub(super) scoped: bool,
+}
+
+impl Memory {
+    /// Registers memory; answers the local and the remote key.
+    ///
+    /// # Safety
+    /// As [`Transport::mr`](dat_core::provider::Transport::mr): the memory stays mapped until the keys are
+    /// deregistered.
+    pub(super) unsafe fn register(
+        &mut self,
+        pd: Id,
+        mem: Mem,
+        access: Access,
+    ) -> Result<(u32, u32)> {
+        let (addr, len) = (mem.addr as u64, mem.len as u64);
+        if addr.checked_add(len).is_none() {
+            return Err(Error::of(DAT_INVALID_PARAMETER));
+        }
+        self.local.try_reserve(1).and_then(|()| self.remote.try_reserve(1)).map_err(no_memory)?;
+        let base = if mem.zero_based { 0 } else { addr };
+        let region = Region { pd, qp: None, addr, len, base, access };
+        let lkey = self.key();
+        self.local.insert(lkey, region);
+        if !access.remote_read && !access.remote_write && !access.remote_atomic {
+            return Ok((lkey, 0));
+        }
+        let rkey = self.key();
+        self.remote.insert(rkey, region);
+        Ok((lkey, rkey))
+    }
+
+    /// Ends both keys, and those of windows that show the region; binds to it that are queued will fail.
+    pub(super) fn deregister(&mut self, lkey: u32, rkey: u32) {
+        self.local.remove(&lkey);
+        self.remote.remove(&rkey);
+        let shown = |key: &&mut Option<u32>| {
+            let bind = (**key).and_then(|key| self.binds.get(&key));
+            bind.is_some_and(|bind| bind.view.is_some_and(|(region, _)| region == lkey))
+        };
+        let keys: Vec<u32> =
+            self.bound.values_mut().filter(shown).filter_map(Option::take).collect();
+        for key in keys {
+            self.end(key);
+        }
+    }
+
+    /// Takes a window's key away from the peers of a queue pair. False: they have no such key, or it is a region's, which
+    /// only its owner takes back.
+    pub(super) fn invalidate(&mut self, pd: Id, qp: Id, rkey: u32) -> bool {
+        let theirs = self.remote.get(&rkey).is_some_and(|r| r.admits(pd, qp));
+        let Some(bind) = self.binds.get(&rkey).filter(|_| theirs) else { return false };
+        self.bound.insert(bind.window, None);
+        self.end(rkey);
+        true
+    }
+
+    /// Checks segments for a local access; answers where they are.
+    pub(super) fn local(
+        &self,
+        pd: Id,
+        segments: &[Segment],
+        write: bool,
+    ) -> std::result::Result<Vec<Segment>, PostError> {
+        locate(segments, |segment| {
+            let region = self.local.get(&segment.key).ok_or(PostError::Key)?;
+            region.check(pd, segment.addr, segment.len.into(), write)
+        })
+    }
+
+    /// The same for segments that name the sink of a read by remote keys of its own side.
+    pub(super) fn exposed(
+        &self,
+        pd: Id,
+        qp: Id,
+        segments: &[Segment],
+    ) -> std::result::Result<Vec<Segment>, PostError> {
+        locate(segments, |segment| {
+            let region = self.remote.get(&segment.key).ok_or(PostError::Key)?;
+            match region.admits(pd, qp) {
+                false => Err(PostError::Domain),
+                true if !region.access.remote_write => Err(PostError::Access { write: true }),
+                true => region.locate(segment.addr, segment.len.into()).ok_or(PostError::Bounds),
+            }
+        })
+    }
+
+    /// Checks the access of a queue pair's peer to `len` bytes; answers where they are. `None`: refused.
+    pub(super) fn remote(
+        &self,
+        pd: Id,
+        qp: Id,
+        at: Remote,
+        len: u32,
+        write: bool,
+    ) -> Option<Segment> {
+        // RFC 5040, 5.1 and 5.2.1: the STag of an empty access is not looked at.
+        if len == 0 {
+            return Some(Segment::default());
+        }
+        let region = self.remote.get(&at.key)?;
+        let allowed = if write { region.access.remote_write } else { region.access.remote_read };
+        let addr =
+            region.locate(at.addr, len.into()).filter(|_| allowed && region.admits(pd, qp))?;
+        Some(Segment { addr, len, key: at.key })
+    }
+
+    /// The same for an atomic operation on 64 bits. `Err`: they are not aligned.
+    pub(super) fn atomic(&self, pd: Id, qp: Id, at: Remote) -> std::result::Result<u64, WcStatus> {
+        let region =
+            self.remote.get(&at.key).filter(|r| r.access.remote_atomic && r.admits(pd, qp));
+        let addr = region
+            .and_then(|r| r.locate(at.addr, size_of::<u64>() as u64))
+            .ok_or(WcStatus::RemoteAccess)?;
+        if addr.is_multiple_of(align_of::<AtomicU64>() as u64) {
+            Ok(addr)
+        } else {
+            Err(WcStatus::RemoteResponder)
+        }
+    }
+
+    fn key(&mut self) -> u32 {
+        loop {
+            // An odd step visits every number, and neighbours are far apart: an off-by-one is never valid by chance.
+            self.last = self.last.wrapping_add(0x9e37_79b1);
+            let taken = self.local.contains_key(&self.last)
+                || self.remote.contains_key(&self.last)
+                || self.binds.contains_key(&self.last);
+            if self.last != 0 && !taken {
+                return self.last;
+            }
+        }
+    }
+}
+
+/// Windows.
+impl Memory {
+    pub(super) fn open(&mut self, window: Id) {
+        self.bound.insert(window, None);
+    }
+
+    pub(super) fn close(&mut self, window: Id) {
+        if let Some(key) = self.bound.remove(&window).flatten() {
+            self.end(key);
+        }
+    }
+
+    /// Takes a key for a bind that is about to be queued at `qp`.
+    pub(super) fn reserve(
+        &mut self,
+        window: Window,
+        pd: Id,
+        qp: Id,
+        view: Option<View>,
+    ) -> std::result::Result<u32, PostError> {
+        if window.pd != pd {
+            return Err(PostError::Domain);
+        }
+        let shown = match view {
+            None => None,
+            Some(View { lkey, addr, len, access, zero_based }) => {
+                let region = self.local.get(&lkey).ok_or(PostError::Key)?;
+                let addr = region.check(pd, addr, len, access.remote_write)?;
+                if access.remote_read && !region.access.local_read {
+                    return Err(PostError::Access { write: false });
+                }
+                let base = if zero_based { 0 } else { addr };
+                Some((
+                    lkey,
+                    Region { pd, qp: window.scoped.then_some(qp), addr, len, base, access },
+                ))
+            }
+        };
+        let key = self.key();
+        self.binds.insert(key, Bind { window: window.id, view: shown });
+        Ok(key)
+    }
+
+    /// Carries out the bind that made `key`. False: its region is gone.
+    pub(super) fn bind(&mut self, key: u32) -> bool {
+        let Some(&Bind { window, view }) = self.binds.get(&key) else { return false };
+        if view.is_some_and(|(lkey, _)| !self.local.contains_key(&lkey)) {
+            self.end(key);
+            return false;
+        }
+        // A window that was freed meanwhile stays unbound.
+        let old = match self.bound.get_mut(&window) {
+            Some(bound) => std::mem::replace(bound, view.map(|_| key)),
+            None => Some(key),
+        };
+        if let Some(old) = old {
+            self.end(old);
+        }
+        match view {
+            Some((_, region)) if old != Some(key) => {
+                self.remote.insert(key, region);
+            }
+            _ => self.end(key),
+        }
+        true
+    }
+
+    /// What became of the bind of a window that made `key`.
+    pub(super) fn state(&self, window: Id, key: u32) -> BindState {
+        match self.binds.get(&key) {
+            Some(bind) if bind.window != window => BindState::Over,
+            Some(_) if self.remote.contains_key(&key) => BindState::Bound,
+            Some(_) => BindState::Posted,
+            None => BindState::Over,
+        }
+    }
+
+    /// Ends a bind, carried out or not, and its key.
+    pub(super) fn end(&mut self, key: u32) {
+        if self.binds.remove(&key).is_some() {
+            self.remote.remove(&key);
+        }
+    }
+}
+
+impl Region {
+    fn admits(&self, pd: Id, qp: Id) -> bool {
+        self.pd == pd && self.qp.is_none_or(|only| only == qp)
+    }
+
+    /// Checks a local access; answers where it is.
+    fn check(&self, pd: Id, at: u64, len: u64, write: bool) -> std::result::Result<u64, PostError> {
+        let allowed = if write { self.access.local_write } else { self.access.local_read };
+        match self.locate(at, len) {
+            _ if self.pd != pd => Err(PostError::Domain),
+            None => Err(PostError::Bounds),
+            Some(_) if !allowed => Err(PostError::Access { write }),
+            Some(addr) => Ok(addr),
+        }
+    }
+
+    /// The address of `len` bytes, if they are in it.
+    fn locate(&self, at: u64, len: u64) -> Option<u64> {
+        let offset = at.checked_sub(self.base)?;
+        (offset.checked_add(len)? <= self.len).then(|| self.addr + offset)
+    }
+}
+
+/// Puts addresses where `find` says into the segments that are not empty.
+fn locate(
+    segments: &[Segment],
+    find: impl Fn(&Segment) -> std::result::Result<u64, PostError>,
+) -> std::result::Result<Vec<Segment>, PostError> {
+    // An empty segment names no byte, so nothing about it can be wrong (InfiniBand 1.3, 9.4.1 treats keys so).
+    let named = segments.iter().filter(|s| s.len != 0);
+    named.map(|s| Ok(Segment { addr: find(s)?, ..*s })).collect()
+}
+
+/// Bytes in all.
+pub(super) fn length(segments: &[Segment]) -> std::result::Result<u32, PostError> {
+    let total: u64 = segments.iter().map(|s| u64::from(s.len)).sum();
+    u32::try_from(total).map_err(|_| PostError::Unsupported)
+}
+
+/// Copies `from` to `to`, both in order, until either ends. Overlaps are allowed.
+///
+/// # Safety
+/// Every non-empty segment lies in memory that is mapped and that its owner has opened to this access.
+pub(super) unsafe fn copy(from: &[Segment], to: &[Segment]) {
+    let mut from = from.iter().filter(|s| s.len != 0);
+    let mut to = to.iter().filter(|s| s.len != 0);
+    let (mut src, mut dst) = (Segment::default(), Segment::default());
+    loop {
+        for (part, rest) in
+            [(&mut src, &mut from as &mut dyn Iterator<Item = &Segment>), (&mut dst, &mut to)]
+        {
+            if part.len == 0 {
+                match rest.next() {
+                    Some(next) => *part = *next,
+                    None => return,
+                }
+            }
+        }
+        let n = src.len.min(dst.len);
+        // SAFETY: both ranges lie inside segments that the caller vouches for.
+        unsafe { std::ptr::copy(src.addr as *const u8, dst.addr as *mut u8, n as usize) };
+        for part in [&mut src, &mut dst] {
+            part.addr += u64::from(n);
+            part.len -= n;
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! The connection of a queue pair: how it is established, and how it ends.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::ptr;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dat_core::provider::{Connect, ReadDepth, Upcall};
+use dat_core::{Error, Result};
+use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY};
+use rdma_core_sys::*;
+
+use crate::cm::{CmId, RETRY_COUNT, Request};
+use crate::map::{CmEvent, REJECT_HEADER};
+use crate::qp::{DRAINED, FLUSHED, QpShared};
+
+/// The connection of a queue pair.
+#[derive(Default)]
+pub(crate) struct Connection {
+    id: Option<CmId>,
+    state: State,
+    /// The parameters of `connect`, until the peer answers.
+    parameters: Option<ConnectParameters>,
+    depth: Option<ReadDepth>,
+    /// The local address and the peer's.
+    addresses: Option<[SocketAddr; 2]>,
+    /// When the attempt to connect times out, or when a delay of [`KERNEL_DRIVER_DELAY`] is over.
+    deadline: Option<Instant>,
+    end: Option<EndCause>,
+    flushed_at: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Unconnected,
+    /// `connect` was called: the peer's address or route is being resolved, or its answer is
+    /// awaited.
+    Connecting,
+    /// `accept` was called; the peer has not confirmed yet.
+    Accepting,
+    /// The connection is up. The consumer learns of it after [`KERNEL_DRIVER_DELAY`].
+    EstablishedDelayed,
+    Established,
+    /// The peer or this side's device has ended the connection. Which one did shows after
+    /// [`KERNEL_DRIVER_DELAY`].
+    DisconnectDelayed,
+    /// The end has begun: requests that were posted before are carried out.
+    Draining,
+    /// Those requests have been carried out. The queue pair is flushed after
+    /// [`KERNEL_DRIVER_DELAY`], because the device may still owe the peer an acknowledgement.
+    FlushDelayed,
+    /// The queue pair is being flushed.
+    Flushing,
+    Closed,
+}
+
+struct ConnectParameters {
+    private: Vec<u8>,
+    depth: ReadDepth,
+}
+
+/// The reason of a failure that completions or asynchronous events describe further.
+pub(crate) const QP_FAILED: &str = "the queue pair has failed";
+
+/// Why a connection or an attempt to connect ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum EndCause {
+    /// This side disconnects once all requests have been carried out.
+    Graceful,
+    /// This side disconnects at once.
+    Abrupt,
+    /// The peer has disconnected, or this side has.
+    Disconnected,
+    /// An error.
+    Broken(&'static str),
+    /// The peer has rejected the request: its consumer if `by_peer`, otherwise its provider or
+    /// host.
+    Rejected { by_peer: bool, private: Vec<u8> },
+    /// Nobody answers at the peer's address.
+    Unreachable,
+    /// Nobody answered in time.
+    TimedOut,
+    /// The request was accepted, but the connection could not be established.
+    Failed,
+    /// The queue pair is being dropped.
+    Dropped,
+}
+
+/// A rejection by the peer's host: no program listens.
+const REJECTED_BY_HOST: EndCause = EndCause::Rejected { by_peer: false, private: Vec::new() };
+
+/// How long a removed device may take to flush its queue pairs.
+const REMOVED_DEVICE_FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long this provider waits for the kernel's software devices, where hardware needs no wait.
+///
+/// Over siw, the consumer learns this much later that a connection is up or has ended. On the
+/// calling side, siw gives a connection up when the first message arrives before it has read the
+/// MPA reply (siw_recv_mpa_rr, "peer sent extra data"). At the end of a connection, siw reports the
+/// disconnect before the failure that caused it.
+///
+/// Over rxe, a disconnect of the consumer takes effect this much later. rxe acknowledges a message
+/// after its completion is visible, and only if the queue pair is not in the error state yet
+/// (rxe_resp.c, do_complete). So a consumer that disconnects because of a message that it has just
+/// received would make the peer's send fail.
+const KERNEL_DRIVER_DELAY: Duration = Duration::from_millis(10);
+
+/// The time limit to resolve an address or a route, in milliseconds.
+const RESOLVE_TIMEOUT_MS: i32 = 5000;
+
+impl QpShared {
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn connect(&self, to: &Connect<'_>) -> Result<()> {
+        let full = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+        let id = self
+            .progress
+            .channel
+            .id(ptr::without_provenance_mut(self.number as usize))
+            .map_err(full)?;
+        let deadline = to.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let peer = SocketAddr::new(to.addr.ip(), adapter::port(to.port));
+        let mut connection = self.connection();
+        let resolved = id.resolve(self.progress.device.address, peer, RESOLVE_TIMEOUT_MS);
+        *connection = Connection {
+            id: Some(id),
+            state: State::Connecting,
+            parameters: Some(ConnectParameters { private: to.private.to_vec(), depth: to.depth }),
+            deadline,
+            ..Connection::default()
+        };
+        drop(connection);
+        if let Some(at) = deadline {
+            self.progress.set_deadline(self.number, at);
+        }
+        if resolved.is_err() {
+            self.end_later(EndCause::Unreachable);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn accept(&self, request: Request, private: &[u8], depth: ReadDepth) -> Result<()> {
+        let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+        let depth = ReadDepth {
+            incoming: depth.incoming.min(request.depth.incoming),
+            outgoing: depth.outgoing.min(request.depth.outgoing),
+        };
+        let id = request.into_id().ok_or_else(full)?;
+        let mut connection = self.connection();
+        id.set_queue_pair(self.number);
+        let accepted = self
+            .move_to_rts(&id, depth)
+            .and_then(|()| id.accept(private, depth, self.number, self.on_srq));
+        *connection = Connection {
+            id: Some(id),
+            state: State::Accepting,
+            depth: Some(depth),
+            ..Connection::default()
+        };
+        drop(connection);
+        if accepted.is_err() {
+            self.end_later(EndCause::Failed);
+        }
+        Ok(())
+    }
+
+    /// Moves the queue pair to RTS with the parameters that rdma_cm has negotiated.
+    fn move_to_rts(&self, id: &CmId, depth: ReadDepth) -> std::io::Result<()> {
+        if self.progress.device.is_iwarp() {
+            // Over iWARP the kernel makes the transitions while it establishes the connection.
+            return Ok(());
+        }
+        self.can_read.store(depth.outgoing > 0, Ordering::Relaxed);
+        for state in [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS] {
+            let (mut attr, mask) = id.attributes(state)?;
+            match state {
+                IBV_QPS_RTR => attr.max_dest_rd_atomic = depth.incoming as u8,
+                IBV_QPS_RTS => {
+                    attr.max_rd_atomic = depth.outgoing as u8;
+                    if self.progress.device.is_rxe() {
+                        attr.retry_cnt = attr.retry_cnt.min(RETRY_COUNT);
+                    }
+                }
+                _ => {}
+            }
+            if !self.modify(&mut attr, mask) {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles an event of rdma_cm.
+    pub(crate) fn on_cm_event(
+        &self,
+        event: CmEvent,
+        private: &[u8],
+        theirs: ReadDepth,
+        [local, peer]: [SocketAddr; 2],
+    ) {
+        let mut connection = self.connection();
+        if connection.state == State::EstablishedDelayed {
+            // The consumer learns of the connection before it learns of this event.
+            self.report_established(connection);
+            connection = self.connection();
+        }
+        let Connection { id: Some(id), state, parameters, depth, .. } = &mut *connection else {
+            return;
+        };
+        let end = match (event, *state) {
+            (CmEvent::AddressResolved, State::Connecting) => match id.route(RESOLVE_TIMEOUT_MS) {
+                Ok(()) => return,
+                Err(_) => EndCause::Unreachable,
+            },
+            (CmEvent::RouteResolved, State::Connecting) => {
+                let Some(parameters) = parameters else { return };
+                match id.connect(&parameters.private, parameters.depth, self.number, self.on_srq) {
+                    Ok(()) => return,
+                    // siw has connected the TCP socket by now.
+                    Err(e) if e.kind() == ErrorKind::ConnectionRefused => REJECTED_BY_HOST,
+                    Err(_) => EndCause::Unreachable,
+                }
+            }
+            (CmEvent::Response | CmEvent::Established, State::Connecting) => {
+                let Some(flush_requested) = parameters.take().map(|parameters| parameters.depth)
+                else {
+                    return;
+                };
+                let agreed = ReadDepth {
+                    incoming: flush_requested.incoming.min(theirs.incoming),
+                    outgoing: flush_requested.outgoing.min(theirs.outgoing),
+                };
+                let made = match event {
+                    CmEvent::Response => self.move_to_rts(id, agreed).and_then(|()| id.establish()),
+                    _ => Ok(()),
+                };
+                match made {
+                    Ok(()) => {
+                        *state = State::Established;
+                        drop(connection);
+                        return self.call(Upcall::Established {
+                            private,
+                            peer,
+                            local,
+                            depth: agreed,
+                        });
+                    }
+                    // libdaplofa reports this case as unreachable, too.
+                    Err(_) => EndCause::Unreachable,
+                }
+            }
+            (CmEvent::Established, State::Accepting) => {
+                *state = State::EstablishedDelayed;
+                depth.get_or_insert(theirs);
+                connection.addresses = Some([local, peer]);
+                return match self.progress.device.is_siw() {
+                    true => self.delay(connection),
+                    false => self.report_established(connection),
+                };
+            }
+            (CmEvent::Rejected, State::Connecting) => REJECTED_BY_HOST,
+            (CmEvent::RejectedByPeer, State::Connecting) => {
+                let private = private[REJECT_HEADER.len()..].to_vec();
+                EndCause::Rejected { by_peer: true, private }
+            }
+            (CmEvent::Unreachable, State::Connecting) => EndCause::Unreachable,
+            (_, State::Accepting)
+                if matches!(
+                    event,
+                    CmEvent::Unreachable
+                        | CmEvent::Failed
+                        | CmEvent::Rejected
+                        | CmEvent::Disconnected
+                ) =>
+            {
+                EndCause::Failed
+            }
+            (CmEvent::Failed, State::Connecting) => EndCause::Unreachable,
+            (CmEvent::Disconnected, State::Established) if self.is_broken() => {
+                EndCause::Broken(QP_FAILED)
+            }
+            (CmEvent::Disconnected, State::Established) if self.progress.device.is_siw() => {
+                *state = State::DisconnectDelayed;
+                return self.delay(connection);
+            }
+            (CmEvent::Disconnected, State::Established | State::Draining | State::FlushDelayed) => {
+                EndCause::Disconnected
+            }
+            (CmEvent::DeviceRemoved, State::Connecting) => EndCause::Unreachable,
+            (CmEvent::DeviceRemoved, State::Accepting) => EndCause::Failed,
+            (CmEvent::DeviceRemoved, _) => EndCause::Broken("the device is gone"),
+            _ => return,
+        };
+        drop(connection);
+        self.end_later(end);
+    }
+
+    /// Starts [`KERNEL_DRIVER_DELAY`]; [`on_deadline`](Self::on_deadline) continues after it.
+    fn delay(&self, mut connection: MutexGuard<'_, Connection>) {
+        let at = Instant::now() + KERNEL_DRIVER_DELAY;
+        connection.deadline = Some(at);
+        drop(connection);
+        self.progress.set_deadline(self.number, at);
+    }
+
+    /// Reports to the consumer of the accepting side that the connection is up.
+    fn report_established(&self, mut connection: MutexGuard<'_, Connection>) {
+        let (Some([local, peer]), Some(depth)) = (connection.addresses, connection.depth) else {
+            return;
+        };
+        connection.state = State::Established;
+        drop(connection);
+        self.call(Upcall::Established { private: &[], peer, local, depth });
+    }
+
+    /// Handles a deadline that has passed. Returns why the connection ends, if it does.
+    pub(crate) fn on_deadline(&self, now: Instant) -> Option<EndCause> {
+        let mut connection = self.connection();
+        if connection.deadline.is_none_or(|at| at > now) {
+            return None;
+        }
+        match connection.state {
+            State::Connecting => Some(EndCause::TimedOut),
+            State::DisconnectDelayed => {
+                drop(connection);
+                // A request may have failed whose completion nobody has taken yet.
+                self.prefetch_completions();
+                Some(match self.failed.load(Ordering::Acquire) {
+                    true => EndCause::Broken(QP_FAILED),
+                    false => EndCause::Disconnected,
+                })
+            }
+            State::EstablishedDelayed => {
+                self.report_established(connection);
+                None
+            }
+            State::FlushDelayed => {
+                self.flush(&mut connection);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether this side's device has ended the connection. A device that denies its peer
+    /// an access may report that by the state of the queue pair only. Over iWARP every end leads to
+    /// that state, so the state says nothing there.
+    fn is_broken(&self) -> bool {
+        match self.progress.device.is_iwarp() {
+            true => self.failed.load(Ordering::Acquire),
+            false => self.is_in_error(),
+        }
+    }
+
+    /// Starts the end of the connection; the event handling continues it.
+    fn end_later(&self, end: EndCause) {
+        self.end(end);
+        if let Some(pair) = self.progress.pair(self.number) {
+            self.progress.advance_end(&pair);
+        }
+    }
+
+    pub(crate) fn is_established(&self) -> bool {
+        self.connection().state == State::Established
+    }
+
+    /// Starts the end of the connection or of the attempt to connect: from now on the device gets
+    /// no work requests. `advance_end` continues. Returns true if the peer was called and has not
+    /// answered; then `destroy_id` tells the peer. A thread that handles an event of the identifier
+    /// must not call `destroy_id`.
+    pub(crate) fn end(&self, end: EndCause) -> bool {
+        let mut connection = self.connection();
+        let was_connecting = connection.state == State::Connecting;
+        match connection.state {
+            State::Flushing | State::Closed => return false,
+            // A cause that arises while requests are carried out replaces the graceful one.
+            State::Draining | State::FlushDelayed if end == EndCause::Graceful => return false,
+            State::Draining | State::FlushDelayed => {}
+            _ => {
+                self.failed.store(true, Ordering::Release);
+                // The device has flushed a broken queue pair by itself.
+                self.flush_requested.store(!matches!(end, EndCause::Broken(_)), Ordering::Release);
+                // The gates stay closed for ever.
+                std::mem::forget(self.send_queue.gate.close());
+                std::mem::forget(self.receive_queue.gate.close());
+            }
+        }
+        let wanted = matches!(end, EndCause::Graceful | EndCause::Abrupt)
+            && connection.state == State::Established;
+        let graceful = wanted && end == EndCause::Graceful && self.post_send_marker(DRAINED);
+        let end = match (end, connection.state) {
+            (EndCause::Graceful | EndCause::Abrupt, _) => EndCause::Disconnected,
+            // As far as the consumer knows, this connection has never been up.
+            (EndCause::Broken(_), State::EstablishedDelayed) => EndCause::Failed,
+            (end, _) => end,
+        };
+        connection.end = Some(end);
+        match wanted {
+            _ if graceful => connection.state = State::Draining,
+            true => self.close(connection),
+            false => self.flush(&mut connection),
+        }
+        was_connecting
+    }
+
+    /// Ends the connection from this side.
+    fn close(&self, mut connection: MutexGuard<'_, Connection>) {
+        match self.progress.device.is_rxe() {
+            true => {
+                connection.state = State::FlushDelayed;
+                self.delay(connection);
+            }
+            false => self.flush(&mut connection),
+        }
+    }
+
+    fn flush(&self, connection: &mut Connection) {
+        connection.state = State::Flushing;
+        connection.flushed_at = Some(Instant::now());
+        let mut markers = 0;
+        let uses_markers = self.progress.device.needs_markers();
+        if uses_markers && !self.on_srq && self.post_receive_marker() {
+            markers |= 1;
+        }
+        let mut attr = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::zeroed() };
+        self.modify(&mut attr, IBV_QP_STATE);
+        if uses_markers && self.post_send_marker(FLUSHED) {
+            markers |= 2;
+        }
+        // Nobody waits for a marker that could not be posted.
+        if uses_markers && markers & 1 == 0 {
+            self.receive_queue.markers.fetch_or(FLUSHED, Ordering::Release);
+        }
+        if uses_markers && markers & 2 == 0 {
+            self.send_queue.markers.fetch_or(FLUSHED, Ordering::Release);
+        }
+        if let Some(id) = &connection.id {
+            id.disconnect();
+        }
+    }
+
+    /// Returns whether there is or was a connection or an attempt to connect.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.connection().state != State::Unconnected
+    }
+
+    /// Prefetches the completions of both queues.
+    fn prefetch_completions(&self) {
+        self.send_cq.prefetch_and_notify();
+        if !std::sync::Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+            self.recv_cq.prefetch_and_notify();
+        }
+    }
+
+    /// Continues an end as far as possible. Returns true if the end is complete and reported.
+    pub(crate) fn advance_end(&self) -> bool {
+        let flushed = self.progress.device.is_iwarp() && self.connection().state == State::Flushing;
+        self.prefetch_completions();
+        if flushed {
+            // The calls above have taken every flushed completion, because over iWARP the
+            // transition flushes before it returns.
+            self.send_queue.markers.fetch_or(FLUSHED, Ordering::Release);
+            self.receive_queue.markers.fetch_or(FLUSHED, Ordering::Release);
+        }
+        let mut connection = self.connection();
+        let requests = self.send_queue.markers.load(Ordering::Acquire);
+        let receives = self.receive_queue.markers.load(Ordering::Acquire);
+        if connection.state == State::Draining && requests & DRAINED != 0 {
+            self.close(connection);
+            connection = self.connection();
+        }
+        match connection.state {
+            State::Closed => return true,
+            State::Flushing if requests & receives & FLUSHED != 0 => {}
+            // A removed device may never complete anything again.
+            State::Flushing
+                if self.progress.is_device_lost()
+                    && connection
+                        .flushed_at
+                        .is_some_and(|at| at.elapsed() >= REMOVED_DEVICE_FLUSH_TIMEOUT) =>
+            {
+                self.abandon();
+            }
+            _ => return false,
+        }
+        connection.state = State::Closed;
+        self.send_queue.release_late(&self.send_cq);
+        self.receive_queue.release_late(&self.recv_cq);
+        let end = connection.end.take();
+        drop(connection);
+        match end.unwrap_or(EndCause::Dropped) {
+            EndCause::Graceful | EndCause::Abrupt | EndCause::Disconnected => {
+                self.call(Upcall::Disconnected)
+            }
+            EndCause::Broken(because) => self.call(Upcall::Broken { because: &because }),
+            EndCause::Rejected { by_peer, private } => {
+                self.call(Upcall::Rejected { by_peer, private: &private })
+            }
+            EndCause::Unreachable => self.call(Upcall::Unreachable { because: None }),
+            EndCause::TimedOut => self.call(Upcall::TimedOut),
+            EndCause::Failed => self.call(Upcall::AcceptFailed),
+            EndCause::Dropped => {}
+        }
+        true
+    }
+
+    /// Ends a queue pair that is being dropped, even if the device has not flushed it yet.
+    pub(crate) fn abandon_connection(&self) {
+        self.connection().state = State::Closed;
+        self.destroy_id();
+    }
+
+    /// Destroys the identifier of the connection.
+    pub(crate) fn destroy_id(&self) {
+        let id = self.connection().id.take();
+        // Not under the lock, because the destruction waits for events that are being handled.
+        drop(id);
+    }
+}

@@ -1,0 +1,290 @@
+//! One of the two work queues of a queue pair: what its work requests are, and what is posted after
+//! its end.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use dat_core::provider::{Wc, WcOp};
+
+use crate::cq;
+use crate::gate::Gate;
+
+/// A send queue or a receive queue.
+pub(crate) struct WorkQueue {
+    /// The posting thread is inside of this gate.
+    pub(crate) gate: Gate,
+    slots: Box<[Slot]>,
+    posted: AtomicU64,
+    done: AtomicU64,
+    /// `posted` and `done` as of the latest call of [`WorkQueue::take_activity`].
+    last_activity: [AtomicU64; 2],
+    /// The slot of the last work request that has completed.
+    last: AtomicUsize,
+    /// How many requests, counted from the first one, are known to have been carried out.
+    carried_out: AtomicU64,
+    /// The number of unsignalled requests since the last signalled or hidden one. Only the poster
+    /// uses it.
+    unsignalled: AtomicU32,
+    /// Markers that have completed, as bits.
+    pub(crate) markers: AtomicU32,
+    /// Completions of work requests that were posted after the end. `None`: everything before the
+    /// end has completed, so later ones go to the completion queue at once.
+    late: Mutex<Option<Vec<Wc>>>,
+}
+
+/// What the ID of a work request stands for.
+#[derive(Default)]
+struct Slot {
+    id: AtomicU64,
+    bytes: AtomicU32,
+    op: AtomicU8,
+    inaccessible: AtomicBool,
+    hidden: AtomicBool,
+}
+
+/// A posted work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) id: u64,
+    pub(crate) op: WcOp,
+    pub(crate) bytes: u32,
+    /// See [`crate::mr::Domain::is_inaccessible`].
+    pub(crate) inaccessible: bool,
+    /// The consumer did not ask for a completion; this crate did, so that the device frees the
+    /// request. Only a failure is reported.
+    pub(crate) hidden: bool,
+}
+
+const OPS: [WcOp; 8] = [
+    WcOp::Send,
+    WcOp::Write,
+    WcOp::Read,
+    WcOp::WriteImm,
+    WcOp::FetchAdd,
+    WcOp::CompareSwap,
+    WcOp::Recv,
+    WcOp::Bind,
+];
+
+impl WorkQueue {
+    /// Creates a queue for at most `places` outstanding work requests.
+    pub(crate) fn new(places: u32) -> WorkQueue {
+        WorkQueue {
+            gate: Gate::default(),
+            slots: (0..(places + 1).next_power_of_two()).map(|_| Slot::default()).collect(),
+            posted: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            last_activity: Default::default(),
+            last: AtomicUsize::new(usize::MAX),
+            carried_out: AtomicU64::new(0),
+            unsignalled: AtomicU32::new(0),
+            markers: AtomicU32::new(0),
+            late: Mutex::new(Some(Vec::new())),
+        }
+    }
+
+    /// Fills the slot of the next work request and returns its index. Only one thread at a time
+    /// calls this.
+    #[inline]
+    pub(crate) fn fill(&self, Work { id, op, bytes, inaccessible, hidden }: Work) -> u64 {
+        let at = self.posted.load(Ordering::Relaxed) as usize & (self.slots.len() - 1);
+        let slot = &self.slots[at];
+        slot.id.store(id, Ordering::Relaxed);
+        slot.bytes.store(bytes, Ordering::Relaxed);
+        slot.inaccessible.store(inaccessible, Ordering::Relaxed);
+        slot.hidden.store(hidden, Ordering::Relaxed);
+        let op = OPS.iter().position(|&o| o == op).unwrap_or(0);
+        slot.op.store(op as u8, Ordering::Relaxed);
+        at as u64
+    }
+
+    /// Counts the work request of the filled slot as posted.
+    #[inline]
+    pub(crate) fn posted(&self) {
+        self.posted.store(self.posted.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// Returns the work request in this slot, which has completed. Only one thread at a time calls
+    /// this.
+    #[inline]
+    pub(crate) fn take(&self, at: usize) -> Option<Work> {
+        let slot = self.slots.get(at)?;
+        self.last.store(at, Ordering::Relaxed);
+        self.done.store(self.done.load(Ordering::Relaxed) + 1, Ordering::Release);
+        let op = OPS[usize::from(slot.op.load(Ordering::Relaxed)) % OPS.len()];
+        let (id, bytes) = (slot.id.load(Ordering::Relaxed), slot.bytes.load(Ordering::Relaxed));
+        let (inaccessible, hidden) =
+            (slot.inaccessible.load(Ordering::Relaxed), slot.hidden.load(Ordering::Relaxed));
+        Some(Work { id, op, bytes, inaccessible, hidden })
+    }
+
+    /// Counts an unsignalled request that is about to be posted. Returns true for every `one_in`th
+    /// one, which is to be signalled as a hidden one.
+    #[inline]
+    pub(crate) fn count_unsignalled(&self, one_in: u32) -> bool {
+        let unsignalled = self.unsignalled.load(Ordering::Relaxed) + 1;
+        let hides = unsignalled >= one_in;
+        self.unsignalled.store(if hides { 0 } else { unsignalled }, Ordering::Relaxed);
+        hides
+    }
+
+    /// Records that the request in this slot, and so all before it, have been carried out. Only one
+    /// thread at a time calls this.
+    #[inline]
+    pub(crate) fn succeeded(&self, at: usize) {
+        let before = self.carried_out.load(Ordering::Relaxed);
+        // Fewer requests are outstanding than there are slots, so the difference modulo the number
+        // of slots is the number of new ones.
+        let more = at.wrapping_sub(before as usize) & (self.slots.len() - 1);
+        self.carried_out.store(before + more as u64 + 1, Ordering::Release);
+    }
+
+    /// Records that the first `count` requests have been carried out. Only one thread at a time
+    /// calls this.
+    pub(crate) fn succeeded_up_to(&self, count: u64) {
+        if count > self.carried_out() {
+            self.carried_out.store(count, Ordering::Release);
+            self.last.store((count - 1) as usize & (self.slots.len() - 1), Ordering::Relaxed);
+        }
+    }
+
+    /// How many requests, counted from the first one, are known to have been carried out.
+    pub(crate) fn carried_out(&self) -> u64 {
+        self.carried_out.load(Ordering::Acquire)
+    }
+
+    /// How many work requests were posted.
+    pub(crate) fn count(&self) -> u64 {
+        self.posted.load(Ordering::Acquire)
+    }
+
+    /// How many work requests are posted and not completed, provided that all of them are
+    /// signalled.
+    pub(crate) fn outstanding(&self) -> usize {
+        let done = self.done.load(Ordering::Acquire);
+        self.posted.load(Ordering::Acquire).saturating_sub(done) as usize
+    }
+
+    /// Returns whether the last work request has not completed yet, so that some may be
+    /// outstanding. This works for unsignalled ones, too.
+    pub(crate) fn is_busy(&self) -> bool {
+        let posted = self.posted.load(Ordering::Acquire) as usize;
+        posted != 0 && self.last.load(Ordering::Relaxed) != (posted - 1) & (self.slots.len() - 1)
+    }
+
+    /// Returns the work requests that are posted and not completed, oldest first. An unsignalled
+    /// one counts until a later one completes. The caller makes sure that nobody posts or takes
+    /// completions meanwhile.
+    pub(crate) fn pending(&self) -> Vec<(u64, WcOp)> {
+        let (posted, last) =
+            (self.posted.load(Ordering::Acquire), self.last.load(Ordering::Relaxed));
+        let slot = |number: u64| number as usize & (self.slots.len() - 1);
+        let first = (0..posted)
+            .rev()
+            .take(self.slots.len())
+            .take_while(|&number| slot(number) != last)
+            .last();
+        let numbers = first.unwrap_or(posted)..posted;
+        numbers
+            .map(|number| {
+                let Slot { id, op, .. } = &self.slots[slot(number)];
+                (
+                    id.load(Ordering::Relaxed),
+                    OPS[usize::from(op.load(Ordering::Relaxed)) % OPS.len()],
+                )
+            })
+            .collect()
+    }
+
+    /// Returns whether anything was posted, and whether anything completed, since the previous
+    /// call. Only one thread at a time calls this.
+    pub(crate) fn take_activity(&self) -> [bool; 2] {
+        [(&self.posted, 0), (&self.done, 1)].map(|(count, at)| {
+            let count = count.load(Ordering::Acquire);
+            self.last_activity[at].swap(count, Ordering::Relaxed) != count
+        })
+    }
+
+    /// Adds the completion of a work request that is posted after the end.
+    #[cold]
+    pub(crate) fn post_late(&self, queue: &cq::CqShared, wc: Wc) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *late {
+            Some(late) => late.push(wc),
+            None => queue.add(wc),
+        }
+    }
+
+    /// Releases the completions of late work requests: all earlier ones have completed.
+    pub(crate) fn release_late(&self, queue: &cq::CqShared) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        late.take().into_iter().flatten().for_each(|wc| queue.add(wc));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(id: u64, op: WcOp, bytes: u32) -> Work {
+        Work { id, op, bytes, inaccessible: bytes == 7, hidden: false }
+    }
+
+    #[test]
+    fn a_slot_says_what_its_work_request_was() {
+        let work_queue = WorkQueue::new(3);
+        let fill = |id, op, bytes| {
+            let at = work_queue.fill(work(id, op, bytes));
+            work_queue.posted();
+            at as usize
+        };
+        assert!(!work_queue.is_busy());
+        assert_eq!(work_queue.take_activity(), [false, false]);
+        let first = fill(u64::MAX, WcOp::Read, 7);
+        let second = fill(1, WcOp::CompareSwap, 8);
+        assert_eq!((work_queue.outstanding(), work_queue.is_busy()), (2, true));
+        assert_eq!(
+            [work_queue.take_activity(), work_queue.take_activity()],
+            [[true, false], [false, false]]
+        );
+        assert_eq!(work_queue.take(first), Some(work(u64::MAX, WcOp::Read, 7)));
+        assert_eq!(
+            [work_queue.take_activity(), work_queue.take_activity()],
+            [[false, true], [false, false]]
+        );
+        assert!(work_queue.is_busy());
+        assert_eq!(work_queue.take(second), Some(work(1, WcOp::CompareSwap, 8)));
+        assert_eq!((work_queue.outstanding(), work_queue.is_busy()), (0, false));
+        assert_eq!(work_queue.take(1000), None, "an index that was never given out");
+    }
+
+    #[test]
+    fn what_was_posted_after_the_last_completion_is_pending() {
+        let work_queue = WorkQueue::new(3);
+        let post = |id, op| (work_queue.fill(work(id, op, 0)), work_queue.posted()).0 as usize;
+        assert_eq!(work_queue.pending(), []);
+        let first = post(1, WcOp::Send);
+        let second = post(2, WcOp::Bind);
+        assert_eq!(work_queue.pending(), [(1, WcOp::Send), (2, WcOp::Bind)]);
+        work_queue.take(first);
+        assert_eq!(work_queue.pending(), [(2, WcOp::Bind)]);
+        work_queue.take(second);
+        assert_eq!(work_queue.pending(), []);
+        for id in 3..6 {
+            post(id, WcOp::Write);
+        }
+        assert_eq!(work_queue.pending(), [3, 4, 5].map(|id| (id, WcOp::Write)));
+    }
+
+    #[test]
+    fn a_refused_post_leaves_other_slots_alone() {
+        let work_queue = WorkQueue::new(4);
+        let places: Vec<_> = (0..4)
+            .map(|id| (work_queue.fill(work(id, WcOp::Send, 0)), work_queue.posted()).0)
+            .collect();
+        work_queue.fill(work(9, WcOp::Send, 0));
+        let ids: Vec<_> =
+            places.iter().map(|&at| work_queue.take(at as usize).map(|work| work.id)).collect();
+        assert_eq!(ids, [0, 1, 2, 3].map(Some));
+    }
+}
