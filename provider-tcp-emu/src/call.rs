@@ -25,8 +25,8 @@ const BURST: usize = 64;
 const RESERVE: u64 = 64;
 /// How long a service point rests when there are no file descriptors left.
 const REST: Duration = Duration::from_millis(100);
-/// How long a service point rests at which somebody has called who is no caller: others of that kind who come meanwhile
-/// wake nobody.
+/// How long a service point rests at which somebody has called who is no caller: others of that
+/// kind who come meanwhile wake nobody.
 const RECOVERY: Duration = Duration::from_millis(1);
 /// A setup frame is read in pieces of at most this many octets.
 const PIECE: usize = 512 + 20;
@@ -178,9 +178,9 @@ impl Calls {
             let (peer, local) = socket::addresses(&socket).ok()?;
             socket.begin_record(Some(capture), local, peer, Direction::In);
         }
-        // The kernel hands over a caller when it has said something (`socket::listen`): a real caller has said all
-        // by now, and no number of others who call at the same time can make it go. Of those who say what no caller
-        // says nothing more is looked at.
+        // The kernel hands over a caller when it has said something (`socket::listen`): a real
+        // caller has said all by now, and no number of others who call at the same time can make it
+        // go. Of those who say what no caller says nothing more is looked at.
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         let mut responder = Responder::new(deadline);
         let call = hear(&mut socket, &mut responder);
@@ -277,7 +277,8 @@ impl Calls {
             Err(_) => (Vec::new(), Err(Error::of(DAT_INVALID_PARAMETER))),
         };
         accepted.socket.send_bytes(&reply);
-        // Of a caller who sees the end before it has read the refusal nobody can tell that it was one.
+        // Of a caller who sees the end before it has read the refusal nobody can tell that it was
+        // one.
         lingerers.add_of_stranger(kit, accepted.socket);
         result
     }
@@ -312,7 +313,8 @@ impl Calls {
 }
 
 impl Door {
-    /// All who have called were let in, or sent away. After `strangers` the door leaves the poller for a moment.
+    /// All who have called were let in, or sent away. After `strangers` the door leaves the poller
+    /// for a moment.
     fn recover(&mut self, kit: &mut Kit, index: usize, strangers: bool) {
         if !strangers {
             // Those who have come meanwhile are told of at once.
@@ -327,7 +329,8 @@ impl Door {
     }
 }
 
-/// Reads what somebody says who has called, until it is clear what it wants. `None`: there is more to come.
+/// Reads what somebody says who has called, until it is clear what it wants. `None`: there is more
+/// to come.
 fn hear(socket: &mut Connection, responder: &mut Responder) -> Option<Call> {
     loop {
         let mut piece = [0; PIECE];

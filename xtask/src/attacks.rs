@@ -1,5 +1,5 @@
-//! What attacks at full speed cost transfers (`tests/tests/attacks/`); not part of `test`, which has the same
-//! attacks for two seconds each, and judges no speed.
+//! What attacks at full speed cost transfers (`tests/tests/attacks/`); not part of `test`, which
+//! has the same attacks for two seconds each, and judges no speed.
 
 use anyhow::{Context, Result};
 

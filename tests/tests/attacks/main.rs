@@ -1,6 +1,7 @@
-//! Transfers beside attacks at full speed: no octet is wrong, no connection is lost, and everybody who calls
-//! is served. The attacker (`programs/attacker.c`) is another user of the host, or somebody on another host;
-//! only root can start it. Where this is `cargo xtask attacks`, what the transfers lose is measured, too.
+//! Transfers beside attacks at full speed: no octet is wrong, no connection is lost, and everybody
+//! who calls is served. The attacker (`programs/attacker.c`) is another user of the host, or
+//! somebody on another host; only root can start it. Where this is `cargo xtask attacks`, what the
+//! transfers lose is measured, too.
 #![forbid(unsafe_code)]
 
 #[path = "../programs/host.rs"]

@@ -34,8 +34,8 @@ struct Figures {
     slowest: f64,
 }
 
-/// Measures the attacks whose names, or providers, contain one of these texts, or all, and prints a table. It
-/// fails where octets, connections or newcomers were lost.
+/// Measures the attacks whose names, or providers, contain one of these texts, or all, and prints a
+/// table. It fails where octets, connections or newcomers were lost.
 pub(crate) fn run(
     attacks: impl Iterator<Item = (&'static Provider, Attack)>,
     names: &[String],

@@ -1,5 +1,5 @@
-//! A transfer of Debian's dapltest that checks all octets and comes to no end. What it has moved is asked of
-//! the library: dapltest itself says nothing before its end.
+//! A transfer of Debian's dapltest that checks all octets and comes to no end. What it has moved is
+//! asked of the library: dapltest itself says nothing before its end.
 
 use std::fs;
 use std::io::Read;
