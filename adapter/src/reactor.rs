@@ -67,6 +67,8 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 const POLLS_PER_CLOCK_READ: u32 = 8;
 /// How many polls may find another thread at work before one of them yields the processor.
 const MISSES_PER_YIELD: u32 = 1000;
+/// How long a sleeping thread leaves what is due to another thread that is at work.
+const LEFT_TO_OTHERS: Duration = Duration::from_micros(100);
 /// How many events are taken from the poller at a time.
 const EVENT_CAPACITY: usize = 256;
 
@@ -249,7 +251,13 @@ impl<E: Engine> Reactor<E> {
             }
             let limit = match work {
                 true => Some(Duration::ZERO),
-                false => [left, self.shared.until_deadline()].into_iter().flatten().min(),
+                false => {
+                    let due = self.shared.until_deadline();
+                    // The thread that is at work does what is due. If it does not, this thread does
+                    // it soon, and takes no processor from that one meanwhile.
+                    let due = if served { due } else { due.map(|due| due.max(LEFT_TO_OTHERS)) };
+                    [left, due].into_iter().flatten().min()
+                }
             };
             let waited;
             (poller, waited) = self.wait(poller, limit);

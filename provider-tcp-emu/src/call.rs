@@ -25,6 +25,9 @@ const BURST: usize = 64;
 const RESERVE: u64 = 64;
 /// How long a service point rests when there are no file descriptors left.
 const REST: Duration = Duration::from_millis(100);
+/// How long a service point rests at which somebody has called who is no caller: others of that
+/// kind who come meanwhile wake nobody.
+const RECOVERY: Duration = Duration::from_millis(1);
 /// A setup frame is read in pieces of at most this many octets.
 const PIECE: usize = 512 + 20;
 
@@ -47,6 +50,8 @@ struct Door {
     unanswered: usize,
     id: u64,
     timer: Timer,
+    /// It has left the poller, and looks for callers when its timer runs out.
+    rests: bool,
 }
 
 /// Names a caller whose request was passed on; never used twice.
@@ -101,6 +106,7 @@ impl Calls {
             unanswered: 0,
             id,
             timer: Timer::default(),
+            rests: false,
         }))
     }
 
@@ -128,11 +134,14 @@ impl Calls {
 
     /// Takes those who wait at a service point.
     pub(crate) fn answer_door(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, index: usize) {
+        let mut strangers = false;
         for _ in 0..BURST {
             let Some(door) = self.doors.get_mut(index) else { return };
             match door.socket.accept4(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) {
-                Ok((socket, _)) => self.admit(kit, lingerers, index, socket),
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
+                Ok((socket, _)) => strangers |= self.admit(kit, lingerers, index, socket).is_none(),
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                    return door.recover(kit, index, strangers);
+                }
                 Err(e) if is_scarcity(&e) => {
                     let rested = Instant::now() + REST;
                     kit.set_timer(Key::Door(index), &mut door.timer, Some(rested));
@@ -155,53 +164,65 @@ impl Calls {
         self.answer_door(kit, lingerers, index);
     }
 
-    fn admit(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, door: usize, socket: Socket) {
-        let Some(door_id) = self.doors.get_mut(door).map(|d| d.id) else { return };
-        let Ok((peer, local)) =
-            socket::tune(&socket, kit.params.cc.as_deref(), kit.params.patience)
-        else {
-            return;
-        };
+    /// Takes in somebody who has called. `None`: it is no caller, and has been sent away.
+    fn admit(
+        &mut self,
+        kit: &mut Kit,
+        lingerers: &mut Lingerers,
+        door: usize,
+        socket: Socket,
+    ) -> Option<()> {
+        let door_id = self.doors.get_mut(door)?.id;
         let mut socket = Connection::new(socket);
-        socket.begin_record(kit.context.capture(), local, peer, Direction::In);
+        if let Some(capture) = kit.context.capture() {
+            let (peer, local) = socket::addresses(&socket).ok()?;
+            socket.begin_record(Some(capture), local, peer, Direction::In);
+        }
+        // The kernel hands over a caller when it has said something (`socket::listen`): a real
+        // caller has said all by now, and no number of others who call at the same time can make it
+        // go. Of those who say what no caller says nothing more is looked at.
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        let mut responder = Responder::new(deadline);
+        let call = hear(&mut socket, &mut responder);
+        if let Some(Call::Stranger) = call {
+            socket.reset();
+            return None;
+        }
+        let (peer, local) =
+            socket::tune(&socket, kit.params.cc.as_deref(), kit.params.patience).ok()?;
         let descriptor = socket.as_raw_fd();
         let index = self.callers.next_index();
         let key = Key::Caller(index);
         if kit.context.watch(key, &socket, READ_WRITE).is_err() {
-            return socket.reset();
+            socket.reset();
+            return None;
         }
-        let deadline = Instant::now() + REQUEST_TIMEOUT;
         let mut timer = Timer::default();
         kit.set_timer(key, &mut timer, Some(deadline));
-        let state = State::Reading(Responder::new(deadline));
+        let state = State::Reading(responder);
         let id = self.new_id();
         self.callers.insert(Caller { socket, peer, local, door, door_id, id, state, timer });
         self.half_open.add(peer.ip(), index);
-        // The kernel hands over a caller when it has said something (`socket::listen`): a real caller has said all
-        // by now, and no number of others who call at the same time can make it go.
-        self.hear_caller(kit, lingerers, index);
+        if let Some(call) = call {
+            self.attend(kit, lingerers, index, call);
+        }
         if let Some(oldest) = self.half_open.take_one_too_many(most_half_open(descriptor)) {
             self.give_up_caller(kit, oldest);
         }
+        Some(())
     }
 
     /// Reads what a caller has to say.
     pub(crate) fn hear_caller(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, index: usize) {
         let Some(caller) = self.callers.get_mut(index) else { return };
         let State::Reading(responder) = &mut caller.state else { return };
-        let call = loop {
-            let mut piece = [0; PIECE];
-            let wanted = responder.wants().min(PIECE);
-            match caller.socket.receive_bytes(&mut piece[..wanted]) {
-                Moved::Nothing => return,
-                Moved::Octets(0) | Moved::Fault | Moved::Gone(_) => break Call::Stranger,
-                Moved::Octets(n) => {
-                    if let Some(call) = responder.feed(&piece[..n]) {
-                        break call;
-                    }
-                }
-            }
-        };
+        if let Some(call) = hear(&mut caller.socket, responder) {
+            self.attend(kit, lingerers, index, call);
+        }
+    }
+
+    /// A caller has said what it wants.
+    fn attend(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, index: usize, call: Call) {
         match call {
             Call::Stranger => self.give_up_caller(kit, index),
             Call::Refuse(reply) => self.send_off(kit, lingerers, index, &reply),
@@ -256,7 +277,8 @@ impl Calls {
             Err(_) => (Vec::new(), Err(Error::of(DAT_INVALID_PARAMETER))),
         };
         accepted.socket.send_bytes(&reply);
-        // Of a caller who sees the end before it has read the refusal nobody can tell that it was one.
+        // Of a caller who sees the end before it has read the refusal nobody can tell that it was
+        // one.
         lingerers.add_of_stranger(kit, accepted.socket);
         result
     }
@@ -286,6 +308,41 @@ impl Calls {
             kit.set_timer(Key::Caller(index), &mut caller.timer, None);
             kit.context.unwatch(&caller.socket);
             caller.socket.reset();
+        }
+    }
+}
+
+impl Door {
+    /// All who have called were let in, or sent away. After `strangers` the door leaves the poller
+    /// for a moment.
+    fn recover(&mut self, kit: &mut Kit, index: usize, strangers: bool) {
+        if !strangers {
+            // Those who have come meanwhile are told of at once.
+            let watched = !self.rests
+                || kit.context.resume(Key::Door(index), &self.socket, Interest::READABLE).is_ok();
+            self.rests = !watched;
+        } else if !self.rests {
+            self.rests = kit.context.suspend(&self.socket).is_ok();
+        }
+        let rested = self.rests.then(|| Instant::now() + RECOVERY);
+        kit.set_timer(Key::Door(index), &mut self.timer, rested);
+    }
+}
+
+/// Reads what somebody says who has called, until it is clear what it wants. `None`: there is more
+/// to come.
+fn hear(socket: &mut Connection, responder: &mut Responder) -> Option<Call> {
+    loop {
+        let mut piece = [0; PIECE];
+        let wanted = responder.wants().min(PIECE);
+        match socket.receive_bytes(&mut piece[..wanted]) {
+            Moved::Nothing => return None,
+            Moved::Octets(0) | Moved::Fault | Moved::Gone(_) => return Some(Call::Stranger),
+            Moved::Octets(n) => {
+                if let Some(call) = responder.feed(&piece[..n]) {
+                    return Some(call);
+                }
+            }
         }
     }
 }

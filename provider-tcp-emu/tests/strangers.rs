@@ -134,6 +134,31 @@ fn a_stranger_has_time_to_be_done_with_its_last_message() {
     }
 }
 
+/// A service point rests after them, and callers who come meanwhile are let in all the same.
+#[test]
+fn callers_who_babble_keep_nobody_out() {
+    let t = open();
+    let rig = Rig { a: &t, b: &t };
+    let service = Service::new(&t, 8);
+    let port = service.port(&t);
+    for _ in 0..50 {
+        let mut babblers: Vec<TcpStream> = (0..10).map(|_| call(port)).collect();
+        for babbler in &mut babblers {
+            babbler.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("octets");
+        }
+        let end = End::new(&t);
+        let mut caller = call(port);
+        caller.write_all(REQUEST).expect("request");
+        let (request, ..) = service.request(&rig);
+        end.qp.accept(request, b"", DEPTH).expect("accept");
+        assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
+        assert_eq!(read::<24>(&mut caller), REPLY);
+        for babbler in &mut babblers {
+            assert!(rest(babbler).is_empty(), "nothing is said to them");
+        }
+    }
+}
+
 #[test]
 fn an_initiator_gives_a_stranger_time_and_keeps_what_it_agreed_on() {
     let t = open();

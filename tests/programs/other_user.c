@@ -15,15 +15,14 @@
 
 #define _GNU_SOURCE
 #include "dat_test.h"
+#include "local_sockets.h"
 
 #include <fcntl.h>
 #include <glob.h>
 #include <poll.h>
-#include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 enum { ATTACKER = 65534, VICTIM = 65533, ATTEMPTS_AT_REST = 100000, NOBODY_LISTENS = 21907 };
 
@@ -33,16 +32,6 @@ static void become(uid_t user)
 {
     EXPECT(setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0, "setresuid: %s", strerror(errno));
     EXPECT(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0, "prctl: %s", strerror(errno));
-}
-
-static socklen_t abstract(struct sockaddr_un *address, const char *name)
-{
-    size_t length = strlen(name);
-    memset(address, 0, sizeof *address);
-    address->sun_family = AF_UNIX;
-    EXPECT(length < sizeof address->sun_path, "%s is too long", name);
-    memcpy(address->sun_path + 1, name, length);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
 static int bind_abstract(int type, const char *name)
@@ -148,47 +137,6 @@ static void squats(void)
 }
 
 /* ---- connects ------------------------------------------------------------------------------------------------ */
-
-/* Whether a socket takes a connection or a datagram. */
-static bool is_taken(int type, const struct sockaddr_un *address, socklen_t length)
-{
-    int fd = socket(AF_UNIX, type | SOCK_NONBLOCK, 0);
-    bool taken = fd >= 0 && connect(fd, (const struct sockaddr *)address, length) == 0;
-    EXPECT(fd >= 0, "socket: %s", strerror(errno));
-    if (type == SOCK_DGRAM)
-        taken = sendto(fd, "hello", 5, 0, (const struct sockaddr *)address, length) == 5 || taken;
-    close(fd);
-    return taken;
-}
-
-struct attempts {
-    long made, taken;
-};
-
-/* Attacks each socket that the kernel lists: number, references, protocol, flags, type, state, inode, name. */
-static void attack_all(struct attempts *attempts)
-{
-    FILE *list = fopen("/proc/net/unix", "r");
-    char line[512], name[256];
-    unsigned type;
-
-    EXPECT(list != NULL, "/proc/net/unix: %s", strerror(errno));
-    while (fgets(line, sizeof line, list) != NULL) {
-        struct sockaddr_un address = {.sun_family = AF_UNIX};
-        socklen_t length = sizeof address;
-        /* A socket that is just being closed has no type. */
-        if (sscanf(line, "%*s %*s %*s %*s %x %*s %*s %255s", &type, name) != 2 || type == 0)
-            continue;
-        if (name[0] == '@')
-            length = abstract(&address, name + 1);
-        else
-            memcpy(address.sun_path, name, strlen(name) + 1);
-        attempts->made++;
-        if (is_taken((int)type, &address, length))
-            attempts->taken++;
-    }
-    fclose(list);
-}
 
 static bool is_told(int parent)
 {

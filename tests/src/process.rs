@@ -125,6 +125,11 @@ impl Running {
         Ok(state.text.clone())
     }
 
+    /// What the program has printed so far.
+    pub fn said(&self) -> String {
+        self.output.lock().text.clone()
+    }
+
     /// Whether the program has printed `text`.
     pub fn has_said(&self, text: &str) -> bool {
         self.output.lock().text.contains(text)

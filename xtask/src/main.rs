@@ -1,6 +1,7 @@
-//! Development tasks: `cargo xtask test | loom | mutants | miri | tsan | mpi | guest | dist | package | deny`.
+//! Development tasks: `cargo xtask test | loom | mutants | miri | tsan | mpi | guest | attacks | dist | package | deny`.
 #![forbid(unsafe_code)]
 
+mod attacks;
 mod cargo;
 mod deny;
 mod dist;
@@ -49,6 +50,8 @@ enum Task {
     /// Measure small operations over the kernel's RDMA drivers in a virtual machine, beside Debian's provider
     /// (not part of test)
     Guest(guest::Options),
+    /// Measure transfers beside attacks at full speed (not part of test)
+    Attacks(attacks::Options),
     /// Check what we depend on: licences, sources, advisories (not part of test)
     Deny(deny::Options),
 }
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Task::Package => package::run(),
         Task::Test(options) => test::run(&options),
         Task::Guest(options) => guest::measure(&options),
+        Task::Attacks(options) => attacks::measure(&options),
         Task::Loom => {
             loom::job(true, None).and_then(|job| test::run_only(vec![Stage::of("loom", vec![job])]))
         }

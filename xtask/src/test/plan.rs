@@ -33,6 +33,7 @@ const SHARES: &[Shares] = &[
     Shares { program: "conformance suite", parts: 2, load: Load::Computes },
     Shares { program: "tests programs", parts: 3, load: Load::Spins },
     Shares { program: "tests behaviour", parts: 1, load: Load::Spins },
+    Shares { program: "tests attacks", parts: 1, load: Load::Spins },
     Shares { program: "tests mpi", parts: 3, load: Load::Spins },
     Shares { program: "tests sanitizers", parts: 1, load: Load::Spins },
 ];

@@ -1,0 +1,109 @@
+//! A transfer of Debian's dapltest that checks all octets and comes to no end. What it has moved is
+//! asked of the library: dapltest itself says nothing before its end.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::Instant;
+
+use opendat_tests::{Registry, Running, Skip, Stop, find_program};
+
+/// Of dapltest's server, and with the next ones, of its endpoints.
+const PORT: u16 = 21950;
+/// What is moved again and again.
+const OPERATIONS: &str = "client SR 4096 1 server SR 1024 2 client RW 16384 2 server RR 16384 1";
+
+/// The server, whose client is still to come.
+pub(crate) struct Server(Running);
+
+pub(crate) struct Transfer {
+    server: Running,
+    client: Running,
+}
+
+impl Server {
+    pub(crate) fn port(&self) -> u16 {
+        PORT
+    }
+
+    pub(crate) fn transfer(
+        self,
+        registry: &Registry,
+        to: &str,
+        deadline: Instant,
+    ) -> Result<Transfer, Stop> {
+        let mut client = dapltest(registry, "T")?;
+        client.args(["-s", to, "-t", "1", "-w", "1", "-i", "1000000000", "-V"]);
+        client.args(OPERATIONS.split_whitespace()).env("OPENDAT_STATS", "1");
+        let client = Running::start("client", client, registry, deadline)?;
+        Ok(Transfer { server: self.0, client })
+    }
+}
+
+impl Transfer {
+    pub(crate) fn serve(registry: &Registry, deadline: Instant) -> Result<Server, Stop> {
+        let server = Running::start("server", dapltest(registry, "S")?, registry, deadline)?;
+        server.wait_for("Service Point Ready")?;
+        Ok(Server(server))
+    }
+
+    /// Octets that its client has sent and received, written and read.
+    pub(crate) fn octets(&self) -> Result<u64, String> {
+        let said = statistics(self.client.id()).map_err(|why| self.report(&why))?;
+        let sum = said.lines().skip_while(|line| *line != "sum ep");
+        let counters = sum.filter_map(|line| line.split_once(' '));
+        let octets = counters.filter(|(name, _)| name.ends_with("_DATA"));
+        Ok(octets.filter_map(|(_, number)| number.parse::<u64>().ok()).sum())
+    }
+
+    /// What has been said of octets that were not the right ones.
+    pub(crate) fn wrong(&self) -> Vec<String> {
+        self.lines(&["Expected "])
+    }
+
+    /// What has been said of anything else that went wrong; and nobody may have ended.
+    pub(crate) fn lost(&self) -> Vec<String> {
+        let mut lost =
+            self.lines(&["rror", "FAIL", "ail", "arning", "annot", "problem", "DISCONNECTED"]);
+        for side in [&self.server, &self.client] {
+            if side.has_ended() {
+                lost.push(side.report("has ended"));
+            }
+        }
+        lost
+    }
+
+    fn lines(&self, words: &[&str]) -> Vec<String> {
+        let said = [self.server.said(), self.client.said()].concat();
+        let bad = said.lines().filter(|line| words.iter().any(|word| line.contains(word)));
+        bad.map(str::to_owned).collect()
+    }
+
+    /// What both have said.
+    pub(crate) fn report(&self, complaint: &str) -> String {
+        self.client.report(complaint) + &self.server.report("serves it")
+    }
+}
+
+fn dapltest(registry: &Registry, test: &str) -> Result<Command, Skip> {
+    let mut command = Command::new(find_program("dapltest", "dapl2-utils")?);
+    command.args(["-T", test, "-D", registry.ia(), "-n", &PORT.to_string()]);
+    Ok(command)
+}
+
+/// What the adapters of a process have done (`dat top`).
+fn statistics(process: u32) -> Result<String, String> {
+    let mut said = String::new();
+    let sockets = fs::read_dir("/tmp/opendat-0").into_iter().flatten().flatten();
+    for directory in sockets.filter_map(|entry| fs::read_dir(entry.path().join("stats")).ok()) {
+        for socket in directory.flatten() {
+            if socket.file_name().to_string_lossy().starts_with(&format!("{process}-")) {
+                let connected = UnixStream::connect(socket.path());
+                let read = connected.and_then(|mut stream| stream.read_to_string(&mut said));
+                read.map_err(|error| format!("{}: {error}", socket.path().display()))?;
+            }
+        }
+    }
+    Ok(said)
+}
