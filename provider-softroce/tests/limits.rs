@@ -1,4 +1,4 @@
-//! What dat_ia_query tells over RoCEv2 holds: exactly so much, and not one more.
+//! The limits that dat_ia_query reports hold over RoCEv2: exactly that many objects can be created.
 
 #[path = "../../dat-core/tests/table/client.rs"]
 #[allow(dead_code)] // the other tests' part

@@ -1,6 +1,7 @@
-//! What connections of an adapter leave behind: nothing, whatever its wire. Alone in its process, since it counts what the whole
-//! process has: a provider includes it in a test of its own (`#[path]`), which says `PROVIDER`, its `NAME`, its `PARAMS`, and
-//! `FDS`, the descriptors that two open adapters have which have had connections with each other.
+//! The connections of an adapter leave nothing behind, whatever its transport. The test runs alone
+//! in its process, since it counts the resources of the whole process. A provider includes this
+//! file in a test of its own (`#[path]`), which defines `PROVIDER`, its `NAME`, its `PARAMS`, and
+//! `FDS`, the number of descriptors of two open adapters that have had connections with each other.
 
 use std::time::{Duration, Instant};
 
@@ -23,19 +24,20 @@ fn footprint() -> Footprint {
     Footprint { fds: count("/proc/self/fd"), threads: count("/proc/self/task") }
 }
 
-/// What malloc has handed out, in all its arenas.
+/// The octets that malloc has handed out, in all its arenas.
 fn bytes_in_use() -> usize {
-    // SAFETY: it takes no arguments.
+    // SAFETY: the function takes no arguments.
     let info = unsafe { libc::mallinfo2() };
     info.uordblks + info.hblkhd
 }
 
-/// Less than a thousand connections that leave an object each.
-const CRUMBS: usize = 32 << 10;
+/// Less than a thousand connections would leave if each left one object.
+const TOLERANCE_BYTES: usize = 32 << 10;
 
-/// How long what has ended may be remembered. Tables have grown for that, which the next thousand use again.
-const MEMORY: Duration = Duration::from_secs(4);
-const THOUSANDS: usize = 5;
+/// How long an ended connection may be remembered. Tables grow for that, and the next thousand uses
+/// them again.
+const FORGET_TIME: Duration = Duration::from_secs(4);
+const MAX_THOUSANDS: usize = 5;
 
 #[test]
 fn a_thousand_connections_leave_nothing_behind() {
@@ -50,7 +52,8 @@ fn a_thousand_connections_leave_nothing_behind() {
             b.recv(0, &[b.mem.segment(0, 64)]);
             a.send(0, &[a.mem.segment(0, 64)]);
             rig.completions(&b.recvs, 1);
-            // Either side, in any manner, or just by freeing the endpoint.
+            // Each connection is ended by either side, abruptly or gracefully, or by freeing the
+            // endpoint.
             match i % 4 {
                 0 => a.qp.disconnect(Close::Graceful),
                 1 => b.qp.disconnect(Close::Abrupt),
@@ -59,7 +62,7 @@ fn a_thousand_connections_leave_nothing_behind() {
             }
         };
         (0..100).for_each(cycle);
-        // The last ones may wait for their peers to close.
+        // The last connections may wait for their peers to close.
         let settled = |what: &str, wanted: &Footprint| {
             rig.until(what, || (footprint() == *wanted).then_some(()));
         };
@@ -69,22 +72,23 @@ fn a_thousand_connections_leave_nothing_behind() {
         let takes_nothing = |_| {
             (0..1000).for_each(cycle);
             settled("all connections to close", &open_adapters);
-            let (since, goal) = (Instant::now(), before + CRUMBS);
-            while bytes_in_use() > goal && since.elapsed() < MEMORY {
+            let (since, goal) = (Instant::now(), before + TOLERANCE_BYTES);
+            while bytes_in_use() > goal && since.elapsed() < FORGET_TIME {
                 ta.progress();
                 tb.progress();
             }
             let now = bytes_in_use();
-            println!("{before} bytes are in use, then {now}");
+            println!("{before} octets are in use, then {now}");
             before = now;
             now <= goal
         };
-        assert!((0..THOUSANDS).any(takes_nothing), "each thousand takes something");
+        assert!((0..MAX_THOUSANDS).any(takes_nothing), "each thousand leaves something behind");
     }
-    // Pollers, wakers and threads go with their adapters; a thread that was waited for is listed a moment longer.
+    // Pollers, wakers and threads end with their adapters. The kernel lists a thread for a moment
+    // after it was joined.
     let since = Instant::now();
     while footprint() != at_first && since.elapsed() < PATIENCE {
         std::thread::yield_now();
     }
-    assert_eq!(footprint(), at_first, "both adapters are closed since {PATIENCE:?}");
+    assert_eq!(footprint(), at_first, "both adapters were closed {PATIENCE:?} ago");
 }

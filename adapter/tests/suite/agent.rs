@@ -1,4 +1,4 @@
-//! A consumer's proxy agent calls back into the adapter whose engine has just woken it.
+//! A consumer's proxy agent calls back into the adapter whose engine has just called the agent.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -24,9 +24,9 @@ unsafe extern "C" fn no_mapping(_: DAT_IA_HANDLE, _: *mut DAT_IA_HANDLE) -> DAT_
     DAT_INVALID_HANDLE
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const EVENT_LIMIT: Duration = Duration::from_secs(60);
 
-/// An adapter with an endpoint and a dispatcher for each stream.
+/// An adapter with an endpoint, and an EVD for each stream of events.
 struct Side {
     ia: &'static Node<Ia<Tested>>,
     ep: &'static Node<Ep<Tested>>,
@@ -49,7 +49,7 @@ impl Side {
             registry,
             thread_safe: false,
         };
-        // SAFETY: no dispatcher is given.
+        // SAFETY: no EVD is passed.
         let ia = unsafe { ia::open(&PROVIDER, "127.0.0.1", entry, AsyncEvd::Elsewhere) }.unwrap();
         let evd = |flags| evd::create(ia, 16, None, flags).unwrap();
         let (recv, connect) = (evd(DAT_EVD_DTO_FLAG), evd(DAT_EVD_CONNECTION_FLAG));
@@ -71,8 +71,8 @@ impl Side {
 }
 
 fn next(evd: &Node<Evd<Tested>>) -> DAT_EVENT {
-    // SAFETY: nobody dequeues meanwhile.
-    unsafe { evd.wait(PATIENCE.as_micros() as DAT_TIMEOUT, 1) }.unwrap().event.unwrap()
+    // SAFETY: nothing dequeues meanwhile.
+    unsafe { evd.wait(EVENT_LIMIT.as_micros() as DAT_TIMEOUT, 1) }.unwrap().event.unwrap()
 }
 
 fn connected() -> (Side, Side) {
@@ -80,12 +80,12 @@ fn connected() -> (Side, Side) {
     let psp = psp::create(b.ia, Port::Any, b.cr, DAT_PSP_CONSUMER_FLAG).unwrap();
     let to = "127.0.0.1:0".parse().unwrap();
     let (qos, flags) = (DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
-    a.ep.connect(to, psp.qualifier(), PATIENCE.as_micros() as DAT_TIMEOUT, b"", qos, flags)
+    a.ep.connect(to, psp.qualifier(), EVENT_LIMIT.as_micros() as DAT_TIMEOUT, b"", qos, flags)
         .unwrap();
-    // SAFETY: a connection request; its handle is live until it is answered.
+    // SAFETY: the event is a connection request, whose handle lives until it is answered.
     let request =
         unsafe { handle::get::<Cr<Tested>>(next(b.cr).event_data.cr_arrival_event_data.cr_handle) };
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: nothing uses the request any more.
     unsafe { cr::accept(request.unwrap(), Some(b.ep), b"") }.unwrap();
     for side in [&a, &b] {
         assert_eq!(next(side.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
@@ -93,25 +93,26 @@ fn connected() -> (Side, Side) {
     (a, b)
 }
 
-/// Both where the background thread has the engine and where a consumer's thread has it, which polls.
+/// Tested both when the progress thread holds the engine lock and when a polling consumer's thread
+/// holds it.
 #[test]
 fn an_agent_may_dequeue_disconnect_and_free() {
     for polls in [false, true] {
         let (a, b) = connected();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let (ep, recv) = (b.ep, b.recv);
         let work = move || {
-            // SAFETY: nobody else takes events from it.
+            // SAFETY: nothing else takes events from this EVD.
             let event = unsafe { recv.dequeue() }.unwrap();
             ep.disconnect(DAT_CLOSE_ABRUPT_FLAG).unwrap();
-            // SAFETY: nobody uses it any more.
+            // SAFETY: nothing uses the endpoint any more.
             unsafe { ep::free(ep) }.unwrap();
-            tell.send(event.event_number).unwrap();
+            sender.send(event.event_number).unwrap();
         };
         type Work = Box<dyn Fn() + Send + Sync>;
         unsafe extern "C" fn call(work: DAT_PVOID, evd: DAT_EVD_HANDLE) {
             if !evd.is_null() {
-                // SAFETY: the box below, which outlives the adapter.
+                // SAFETY: this is the box below, which outlives the adapter.
                 let work = unsafe { &*work.cast::<Work>() };
                 work();
             }
@@ -121,29 +122,29 @@ fn an_agent_may_dequeue_disconnect_and_free() {
             instance_data: (&raw mut work).cast(),
             proxy_agent_func: Some(call),
         };
-        // SAFETY: the agent may be called.
+        // SAFETY: the agent may be called at any time.
         let cno = unsafe { cno::create(b.ia, agent) }.unwrap();
-        // SAFETY: no segments.
+        // SAFETY: there are no segments.
         unsafe { b.ep.post_recv(&[], 0, 0) }.unwrap();
-        // SAFETY: nobody dequeues meanwhile.
+        // SAFETY: nothing dequeues meanwhile.
         unsafe { b.recv.set_cno(Some(cno)) }.unwrap();
         // SAFETY: as above.
         unsafe { a.ep.post_send(&[], 0, 0) }.unwrap();
         let start = Instant::now();
         let mut number = None;
-        while number.is_none() && start.elapsed() < PATIENCE {
+        while number.is_none() && start.elapsed() < EVENT_LIMIT {
             if polls {
-                // SAFETY: nobody else takes events from this dispatcher.
+                // SAFETY: nothing else takes events from this EVD.
                 assert!(unsafe { b.cr.dequeue() }.is_err());
-                number = told.try_recv().ok();
+                number = receiver.try_recv().ok();
             } else {
-                number = told.recv_timeout(PATIENCE).ok();
+                number = receiver.recv_timeout(EVENT_LIMIT).ok();
             }
         }
         assert_eq!(number, Some(DAT_DTO_COMPLETION_EVENT));
         assert_eq!(next(a.connect).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
         for side in [a, b] {
-            // SAFETY: nobody uses it any more.
+            // SAFETY: nothing uses the adapter any more.
             unsafe { ia::close(side.ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
         }
     }

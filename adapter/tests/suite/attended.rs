@@ -1,4 +1,5 @@
-//! A consumer that sleeps in poll(2) on the file descriptor of a notification object, and calls nothing meanwhile.
+//! A consumer that sleeps in poll(2) on the file descriptor of a CNO, and makes no DAT calls
+//! meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -23,9 +24,9 @@ unsafe extern "C" fn no_mapping(_: DAT_IA_HANDLE, _: *mut DAT_IA_HANDLE) -> DAT_
     DAT_INVALID_HANDLE
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const EVENT_LIMIT: Duration = Duration::from_secs(60);
 
-/// An adapter whose one dispatcher, for everything, triggers a notification object with a file descriptor.
+/// An adapter whose only EVD, for all events, triggers a CNO with a file descriptor.
 struct Side {
     ia: &'static Node<Ia<Tested>>,
     ep: &'static Node<Ep<Tested>>,
@@ -48,7 +49,7 @@ impl Side {
             registry,
             thread_safe: false,
         };
-        // SAFETY: no dispatcher is given.
+        // SAFETY: no EVD is passed.
         let ia = unsafe { ia::open(&PROVIDER, "127.0.0.1", entry, AsyncEvd::Elsewhere) }.unwrap();
         let (cno, fd) = cno::create_with_fd(ia).unwrap();
         let flags = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG;
@@ -63,18 +64,18 @@ impl Side {
         Side { ia, ep: ep::create(ia, handles, None).unwrap(), all, cno, fd }
     }
 
-    /// The next event: sleeps until there is one, without a call of DAT.
+    /// Takes the next event. It sleeps until there is one, without DAT calls.
     fn next(&self) -> DAT_EVENT {
         let start = Instant::now();
         loop {
-            // SAFETY: one thread takes events.
+            // SAFETY: only one thread takes events.
             if let Ok(event) = unsafe { self.all.dequeue() } {
                 return event;
             }
             let mut fd = libc::pollfd { fd: self.fd, events: libc::POLLIN, revents: 0 };
-            // SAFETY: one element, which outlives the call.
-            let found = unsafe { libc::poll(&mut fd, 1, PATIENCE.as_millis() as libc::c_int) };
-            assert!(found == 1 && start.elapsed() < PATIENCE, "no event within {PATIENCE:?}");
+            // SAFETY: there is one element, which outlives the call.
+            let found = unsafe { libc::poll(&mut fd, 1, EVENT_LIMIT.as_millis() as libc::c_int) };
+            assert!(found == 1 && start.elapsed() < EVENT_LIMIT, "no event within {EVENT_LIMIT:?}");
             match self.cno.wait(0) {
                 Ok(evd) => assert_eq!(evd, self.all.handle()),
                 Err(e) => assert_eq!(e, Error::of(DAT_QUEUE_EMPTY)),
@@ -98,20 +99,20 @@ fn both_sides_may_sleep_outside() {
     std::thread::scope(|s| {
         s.spawn(|| {
             let arrived = b.expect(DAT_CONNECTION_REQUEST_EVENT);
-            // SAFETY: a connection request; its handle is live until it is answered.
+            // SAFETY: the event is a connection request, whose handle lives until it is answered.
             let request = unsafe {
                 handle::get::<Cr<Tested>>(arrived.event_data.cr_arrival_event_data.cr_handle)
             };
-            // SAFETY: no segments.
+            // SAFETY: there are no segments.
             unsafe { b.ep.post_recv(&[], 0, 0) }.unwrap();
-            // SAFETY: nobody uses the request any more.
+            // SAFETY: nothing uses the request any more.
             unsafe { cr::accept(request.unwrap(), Some(b.ep), b"") }.unwrap();
             b.expect(DAT_CONNECTION_EVENT_ESTABLISHED);
             answer(&b, ROUNDS, false);
             b.expect(DAT_CONNECTION_EVENT_DISCONNECTED);
         });
         let to = "127.0.0.1:0".parse().unwrap();
-        // SAFETY: no segments.
+        // SAFETY: there are no segments.
         unsafe { a.ep.post_recv(&[], 0, 0) }.unwrap();
         a.ep.connect(to, qualifier, 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
         a.expect(DAT_CONNECTION_EVENT_ESTABLISHED);
@@ -120,25 +121,25 @@ fn both_sides_may_sleep_outside() {
         a.expect(DAT_CONNECTION_EVENT_DISCONNECTED);
     });
     for side in [a, b] {
-        // SAFETY: nobody uses it any more.
+        // SAFETY: nothing uses the adapter any more.
         unsafe { ia::close(side.ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
     }
 }
 
-/// Sends a message for each that is received, `first` before the first of them.
+/// Sends a message for each one received. With `first` it sends one before the first of them.
 fn answer(side: &Side, rounds: u64, first: bool) {
-    // SAFETY: no segments.
+    // SAFETY: there are no segments.
     let send = |i| unsafe { side.ep.post_send(&[], i, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
     let (mut sent, mut received) = (0, 0);
     if first {
         send(0);
     }
     while received < rounds || sent < rounds {
-        // SAFETY: the number says which member.
+        // SAFETY: the event's number says which member is valid.
         let data =
             unsafe { side.expect(DAT_DTO_COMPLETION_EVENT).event_data.dto_completion_event_data };
         assert_eq!(data.status, DAT_DTO_SUCCESS);
-        // SAFETY: a cookie is a plain word.
+        // SAFETY: a cookie is a plain integer.
         let cookie = unsafe { data.user_cookie.as_64 };
         if data.operation == DAT_DTO_SEND {
             assert_eq!(cookie, sent);
@@ -148,7 +149,7 @@ fn answer(side: &Side, rounds: u64, first: bool) {
         assert_eq!(cookie, received);
         received += 1;
         if received < rounds {
-            // SAFETY: no segments.
+            // SAFETY: there are no segments.
             unsafe { side.ep.post_recv(&[], received, 0) }.unwrap();
         }
         match first {

@@ -1,4 +1,4 @@
-//! A panic of the thread that makes progress: in a process of its own, which does not survive it.
+//! A panic of the progress thread, which ends the process. So it happens in a process of its own.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -22,10 +22,10 @@ fn a_panic_of_the_background_thread_is_reported_and_ends_the_process() {
     let mut child = Command::new(this);
     child.args(["--ignored", "--exact", "suite::panic::panic_in_the_background", "--nocapture"]);
     let output = child.output().expect("the test program starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}: {said}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}: {stderr}", output.status);
     let expected = format!("dat: {NAME}: the thread that makes progress panicked");
-    assert!(said.contains(&expected), "{said}");
+    assert!(stderr.contains(&expected), "{stderr}");
 }
 
 #[test]
@@ -38,6 +38,7 @@ fn panic_in_the_background() {
     let listener = tb.listen(Port::Any, 1, sink).expect("listen");
     let caller = End::new(&ta);
     caller.connect(tb.port(&listener), b"", None);
-    // Nobody calls into the adapters any more: what ends this is the thread that takes the call.
+    // No thread calls into the adapters any more: the progress thread, which takes the call, must
+    // end the process.
     std::thread::park_timeout(PATIENCE);
 }

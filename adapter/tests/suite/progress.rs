@@ -1,4 +1,5 @@
-//! Who makes progress: targets that compute, threads that block, and both beside one another.
+//! Which thread makes progress: with targets that compute, with threads that block, and with both
+//! at the same time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ fn open(params: &str) -> Tested {
     PROVIDER.open(NAME, params).unwrap_or_else(|e| panic!("{params}: {e}"))
 }
 
-/// Waits as a consumer that blocks.
+/// Waits like a consumer that blocks.
 fn sleep_for_completion(end: &End<'_, Tested>) -> u64 {
     let wake = &end.recvs_log.wake;
     let deadline = Instant::now() + PATIENCE;
@@ -24,7 +25,7 @@ fn sleep_for_completion(end: &End<'_, Tested>) -> u64 {
             return wc.id;
         }
         if arm::<Tested>(&end.recvs, false) {
-            assert_ne!(end.t.sleep(wake, Some(deadline)), Slept::TimedOut, "no message came");
+            assert_ne!(end.t.sleep(wake, Some(deadline)), Slept::TimedOut, "no message arrived");
         }
     }
 }
@@ -50,7 +51,8 @@ fn sizes_up_to_16_mib_arrive() {
             let done = rig.completions(&a.requests, 2);
             assert!(done.iter().all(|wc| wc.status == WcStatus::Success), "{done:?}");
             assert!(a.mem.read(0, len) == back, "read of {len} bytes");
-            // The read follows the write on the same connection, so it proves that the write has arrived.
+            // The read follows the write on the same connection, so it proves that the write has
+            // arrived.
             a.mem.write(0, &there);
             a.post(4, SendOp::Write(b.mem.remote(0)), &[a.mem.segment(0, len)]);
             a.post(5, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(0, 1)]);
@@ -60,8 +62,8 @@ fn sizes_up_to_16_mib_arrive() {
     }
 }
 
-/// Nobody calls into the target's adapter: its background thread serves reads and writes. They are so many octets that a thread which
-/// looked but now and then would not be done in time.
+/// No thread calls into the target's adapter: its progress thread serves reads and writes. There
+/// are so many octets that a thread which polled only now and then would not finish in time.
 #[test]
 fn a_target_that_computes_serves_one_sided_operations() {
     const LEN: usize = 1 << 20;
@@ -98,7 +100,7 @@ fn a_target_that_computes_serves_one_sided_operations() {
     }
 }
 
-/// A request that was posted behind another one leaves, although its consumer does nothing after that.
+/// A request posted behind another one leaves, although its consumer makes no further calls.
 #[test]
 fn a_deferred_request_leaves_by_itself() {
     let (ta, tb) = (open("127.0.0.1"), open("127.0.0.1"));
@@ -114,7 +116,7 @@ fn a_deferred_request_leaves_by_itself() {
             a.send(i, &[]);
         }
         only_target.completions(&b.recvs, 3);
-        // Different moments of the background thread's rhythm.
+        // The pauses hit different moments of the progress thread's cycle.
         if round % 10 == 0 {
             rig.completions(&a.requests, 3 * if round == 0 { 1 } else { 10 });
         }
@@ -180,14 +182,14 @@ fn a_poller_and_a_sleeper_share_an_adapter() {
                 rig.completions(&b1.requests, 1);
             }
         });
-        // Beside them, this thread polls both adapters as hard as it can.
+        // At the same time this thread polls both adapters without pause.
         let mut i = 0;
         while !done.load(Ordering::Relaxed) {
             a2.send(i, &[]);
             rig.completions(&b2.recvs, 1);
             i += 1;
             b2.recv(i, &[]);
-            // On some wires it is done when the peer says so.
+            // On some transports the request is done when the peer acknowledges it.
             rig.completions(&a2.requests, 1);
         }
     });
@@ -217,7 +219,8 @@ fn an_interrupt_ends_a_sleep() {
     b.recv(0, &[]);
     std::thread::scope(|s| {
         let sleeper = s.spawn(|| sleep_for_completion(&b));
-        // A signal from outside, as dat_evd_set_unwaitable gives: the sleeper looks, and sleeps on.
+        // A wake-up from outside, as dat_evd_set_unwaitable causes: the sleeper checks and sleeps
+        // again.
         for _ in 0..200 {
             if b.recvs_log.wake.signal() {
                 t.interrupt();
@@ -230,7 +233,8 @@ fn an_interrupt_ends_a_sleep() {
     });
 }
 
-/// Regions come and go while peers write to them: what a `drop` has given back is not touched any more.
+/// Regions are registered and dropped while peers write to them: after `drop` nothing accesses the
+/// memory.
 #[test]
 fn memory_is_left_alone_once_its_region_is_dropped() {
     const LEN: usize = 256 << 10;
@@ -250,7 +254,7 @@ fn memory_is_left_alone_once_its_region_is_dropped() {
         for i in 0..32 {
             a.post(i, SendOp::Write(to), &[a.mem.segment(0, LEN)]);
         }
-        // Somewhere in the middle.
+        // The region is dropped somewhere in the middle of the writes.
         for _ in 0..round * 3 {
             ta.progress();
             tb.progress();
@@ -260,7 +264,7 @@ fn memory_is_left_alone_once_its_region_is_dropped() {
         a.post(32, SendOp::Write(to), &[a.mem.segment(0, LEN)]);
         let end = rig.next("the end", &b.log);
         assert_eq!(format!("{end:?}"), "Broken");
-        assert!(memory == before, "written to after the region was dropped");
+        assert!(memory == before, "the memory was written to after the region was dropped");
         a.qp.disconnect(dat_core::provider::Close::Abrupt);
     }
 }
