@@ -77,7 +77,7 @@ impl Peer {
     }
 
     fn at(port: u16) -> Self {
-        let socket = UdpSocket::bind((PEER, port)).expect("nobody has the port");
+        let socket = UdpSocket::bind((PEER, port)).expect("the port is free");
         socket.set_nonblocking(true).expect("a socket");
         let from = socket.local_addr().expect("bound");
         let icrc = Icrc::new(from, (OURS, UDP_PORT).into()).expect("both are IPv4");
@@ -260,8 +260,8 @@ fn connected_to<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> End<'t, Roce> {
 /// The peer's queue pair is gone as soon as it disconnects, as with a kernel's: this side asks it
 /// for requests in flight, but not for long.
 #[test]
-fn a_peer_that_answers_nothing_any_more() {
-    let _alone = lock_peer_port();
+fn a_disconnected_peer_is_asked_for_requests_in_flight_but_not_for_long() {
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
@@ -279,8 +279,8 @@ fn a_peer_that_answers_nothing_any_more() {
         other => panic!("{other:?}"),
     });
     let time = start.elapsed();
-    // On a busy machine it is asked at least once. A side that went on for longer than 50 ms would
-    // ask more often.
+    // A busy machine may ask only once. A side that asked for much longer than 50 ms would ask more
+    // than five times.
     assert!((1..=5).contains(&questions), "asked {questions} times");
     assert!(time >= Duration::from_millis(50), "it was asked only for {time:?}");
     assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
@@ -290,8 +290,8 @@ fn a_peer_that_answers_nothing_any_more() {
 /// The peer has received a message, its acknowledgement is lost, and it disconnects: the message
 /// does not count as lost.
 #[test]
-fn a_last_acknowledgement_that_was_lost() {
-    let _alone = lock_peer_port();
+fn a_lost_last_acknowledgement_loses_no_message() {
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
@@ -316,10 +316,10 @@ fn a_last_acknowledgement_that_was_lost() {
 
 /// A connection with nothing in flight does not wait: it ends before one that has requests in
 /// flight, although its DREQ came later. If it waited too, it would always end later. On a busy
-/// machine it does so now and then.
+/// machine it sometimes ends later anyway.
 #[test]
-fn nothing_is_in_flight() {
-    let _alone = lock_peer_port();
+fn a_disconnect_with_nothing_in_flight_does_not_wait() {
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let idle_is_first = |round: u32| {
@@ -355,8 +355,8 @@ const ROUNDS: u32 = 20;
 /// This side disconnects: messages that it has received are acknowledged again until the peer has
 /// answered, and no new message is accepted.
 #[test]
-fn what_was_taken_is_acknowledged_again() {
-    let _alone = lock_peer_port();
+fn received_messages_are_acknowledged_again() {
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
@@ -391,7 +391,7 @@ fn what_was_taken_is_acknowledged_again() {
 /// peer answers.
 #[test]
 fn a_forged_request_ends_no_connection() {
-    let _alone = lock_peer_port();
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
@@ -419,8 +419,8 @@ fn a_forged_request_ends_no_connection() {
 
 /// The same without an answer: the peer has left the connection and may connect again.
 #[test]
-fn a_peer_that_has_left_a_connection_comes_again() {
-    let _alone = lock_peer_port();
+fn a_peer_that_has_left_a_connection_connects_again() {
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, _) = connected(&rig, &peer);
@@ -436,8 +436,8 @@ fn a_peer_that_has_left_a_connection_comes_again() {
 /// A peer that does not answer is stopped, or its packets are lost for a while, if its host answers
 /// and has the port open. Its retries are used up long before it answers.
 #[test]
-fn a_peer_that_is_stopped_is_waited_for() {
-    let _alone = lock_peer_port();
+fn a_stopped_peer_is_waited_for() {
+    let _peer_port = lock_peer_port();
     let ours = open(&format!("{OURS} engine=user timeout=32 retries=1"));
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
@@ -453,8 +453,8 @@ fn a_peer_that_is_stopped_is_waited_for() {
 
 /// The same without retries: the host is probed before the one timeout has expired.
 #[test]
-fn a_peer_that_is_stopped_is_waited_for_without_retries() {
-    let _alone = lock_peer_port();
+fn a_stopped_peer_is_waited_for_without_retries() {
+    let _peer_port = lock_peer_port();
     let ours = open(&format!("{OURS} engine=user retries=0"));
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
@@ -471,8 +471,8 @@ fn a_peer_that_is_stopped_is_waited_for_without_retries() {
 
 /// The same for a peer that is asked because of a forged REQ, while nothing else is under way.
 #[test]
-fn a_peer_that_is_stopped_is_asked_on_and_on() {
-    let _alone = lock_peer_port();
+fn a_stopped_peer_is_asked_repeatedly() {
+    let _peer_port = lock_peer_port();
     for retries in [1, 0] {
         let ours = open(&format!("{OURS} engine=user retries={retries}"));
         let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
@@ -509,8 +509,8 @@ fn a_peer_that_is_stopped_is_asked_on_and_on() {
 /// being changed. On a machine so busy that the moment exceeds a second and a half, the connection
 /// ends.
 #[test]
-fn a_port_that_is_refused_for_a_moment() {
-    let _alone = lock_peer_port();
+fn a_port_that_is_closed_for_a_moment_ends_no_connection() {
+    let _peer_port = lock_peer_port();
     let goes_on = |n: u32| {
         let ours = adapter();
         let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
@@ -543,8 +543,8 @@ fn a_port_that_is_refused_for_a_moment() {
 /// Once the peer has sent a valid packet, others must come from the same port: no other program on
 /// the peer's host can send from it, whatever it knows or guesses about the connection.
 #[test]
-fn packets_from_another_port_are_not_taken() {
-    let _alone = lock_peer_port();
+fn packets_from_another_port_are_ignored() {
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
@@ -568,8 +568,8 @@ fn packets_from_another_port_are_not_taken() {
 /// or for a quarter of a second. Nothing could repeat it later, and a peer with nothing to send
 /// would wait forever.
 #[test]
-fn an_end_that_is_lost_as_the_adapter_is_closed() {
-    let _alone = lock_peer_port();
+fn a_dreq_is_repeated_while_the_adapter_closes() {
+    let _peer_port = lock_peer_port();
     // On a busy machine some repetitions are skipped, or the answer to the second one arrives after
     // further ones.
     assert!((0..ROUNDS).any(|_| closes_with(true) == 2), "an answer does not end the repetitions");
@@ -613,8 +613,8 @@ fn closes_with(answer: bool) -> u32 {
 /// about ten times. A request is repeated for a second and a half, and not until its retries are
 /// used up.
 #[test]
-fn nobody_has_the_port() {
-    let _alone = lock_peer_port();
+fn a_closed_port_ends_repetitions_early() {
+    let _peer_port = lock_peer_port();
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("sent.pcapng");
     let ours = open(&format!("{OURS} engine=user capture={}", file.display()));

@@ -7,7 +7,7 @@ mod client;
 mod told;
 
 #[test]
-fn limits_are_as_told() {
+fn reported_limits_hold() {
     let table =
         client::register::<provider_softroce::SoftRoce>("limits", "127.0.0.1 engine=user", false);
     told::limits_hold(table, "limits");

@@ -196,7 +196,7 @@ fn under_attack(rounds: u64, mut attack: impl FnMut(u64, &[Vec<u8>])) {
 
 /// From an address that is not the peer's: the peer's packets, unchanged and with any part changed.
 #[test]
-fn who_is_not_the_peer_is_not_heard() {
+fn packets_from_other_addresses_change_nothing() {
     let stranger = Stranger::at(STRANGER);
     under_attack(40, |round, received| {
         for (n, packet) in received.iter().enumerate() {
@@ -212,7 +212,7 @@ fn who_is_not_the_peer_is_not_heard() {
 /// From the peer's own address, by another program there: packets that the connection does not
 /// expect, or no longer expects.
 #[test]
-fn what_is_out_of_turn_changes_nothing() {
+fn unexpected_packets_change_nothing() {
     let stranger = Stranger::at(PEER);
     under_attack(40, |round, received| {
         for (n, octets) in received.iter().enumerate() {

@@ -128,7 +128,7 @@ fn connect(a: &Side, b: &Side) {
 }
 
 #[test]
-fn takes_two() {
+fn the_extension_needs_both_sides() {
     for (active, passive) in [
         ("lo extended=off", "lo"),
         ("lo", "lo extended=off"),

@@ -7,7 +7,7 @@ mod client;
 mod told;
 
 #[test]
-fn limits_are_as_told() {
+fn reported_limits_hold() {
     let table = client::register::<provider_tcp_emu::TcpEmu>("limits", "127.0.0.1", false);
     told::limits_hold(table, "limits");
 }

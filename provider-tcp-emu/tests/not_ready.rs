@@ -214,7 +214,7 @@ fn a_thread_that_sleeps_for_a_message_is_woken_by_the_post_of_its_receive() {
 }
 
 #[test]
-fn a_parameter_ends_the_connection_instead() {
+fn with_rnr_terminate_the_connection_ends_instead() {
     let t = open("127.0.0.1 rnr=terminate");
     let rig = Rig { a: &t, b: &t };
     let here = End::new(&t);

@@ -109,7 +109,7 @@ fn a_responder_keeps_quiet_until_the_first_frame_or_a_grace_period() {
 }
 
 #[test]
-fn a_stranger_has_time_to_be_done_with_its_last_message() {
+fn a_stranger_has_time_to_finish_its_last_message() {
     for closes in [false, true] {
         let t = open();
         let rig = Rig { a: &t, b: &t };
@@ -164,7 +164,7 @@ fn an_initiator_gives_a_stranger_time_and_keeps_what_it_agreed_on() {
 }
 
 #[test]
-fn answers_that_are_none() {
+fn invalid_replies_reject_the_connection() {
     let t = open();
     let rig = Rig { a: &t, b: &t };
     let answers: [(&[u8], &str); 6] = [
@@ -216,7 +216,7 @@ fn a_silent_peer_times_out_and_an_impossible_one_is_unreachable() {
 }
 
 #[test]
-fn the_end_of_a_stranger_is_told_from_its_death() {
+fn a_strangers_disconnect_differs_from_its_death() {
     let t = open();
     let rig = Rig { a: &t, b: &t };
     // The octets of a frame that arrive, whether the end is a reset, and the event.
@@ -301,7 +301,7 @@ fn a_broken_rule_is_answered_with_terminate() {
 
 /// Callers that send half a request, or random octets, must harm no other caller.
 #[test]
-fn noise_at_the_door_is_ignored() {
+fn noise_before_a_connection_is_ignored() {
     let t = open();
     let rig = Rig { a: &t, b: &t };
     let service = Service::new(&t, 8);

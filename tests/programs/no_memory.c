@@ -126,7 +126,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*body)(
  * call must be refused for this reason. The call's name is printed first, so that the output of a
  * process that aborts ends with it.
  */
-#define RETRIES_WITHOUT_MEMORY(call)                                                               \
+#define RETRY_UNTIL_ENOUGH_MEMORY(call)                                                            \
     do {                                                                                           \
         long octets_ = 0;                                                                          \
         int refused_ = 0;                                                                          \
@@ -152,7 +152,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*body)(
 #define NEEDS_MEMORY(call)                                           \
     do {                                                             \
         long before_ = refusals;                                     \
-        RETRIES_WITHOUT_MEMORY(call);                                \
+        RETRY_UNTIL_ENOUGH_MEMORY(call);                             \
         EXPECT(refusals > before_, "%s allocates no memory", #call); \
     } while (0)
 
@@ -249,16 +249,16 @@ static void dispatchers(void)
     NEEDS_NO_MEMORY(dat_cno_free(watched));
     NEEDS_MEMORY(dat_evd_create(ia, LONG, cno, DAT_EVD_DTO_FLAG, &evd));
     NEEDS_MEMORY(dat_evd_create(ia, LONG, cno, DAT_EVD_SOFTWARE_FLAG, &soft));
-    RETRIES_WITHOUT_MEMORY(dat_evd_resize(evd, 4 * LONG));
-    RETRIES_WITHOUT_MEMORY(dat_evd_resize(soft, 4 * LONG));
-    RETRIES_WITHOUT_MEMORY(dat_evd_modify_cno(evd, other));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_evd_resize(evd, 4 * LONG));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_evd_resize(soft, 4 * LONG));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_evd_modify_cno(evd, other));
     memset(&event, 0, sizeof event);
     event.event_number = DAT_SOFTWARE_EVENT;
     for (int i = 0; i < LONG; i++) {
         event.event_data.software_event_data.pointer = &event;
-        RETRIES_WITHOUT_MEMORY(dat_evd_post_se(soft, &event));
+        RETRY_UNTIL_ENOUGH_MEMORY(dat_evd_post_se(soft, &event));
     }
-    RETRIES_WITHOUT_MEMORY(dat_cno_wait(cno, 0, &took));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_cno_wait(cno, 0, &took));
     EXPECT(took == soft, "the CNO names another EVD");
     for (int i = 0; i < LONG; i++)
         NEEDS_NO_MEMORY(dat_evd_dequeue(soft, &event));
@@ -283,7 +283,7 @@ static void shared_queues(DAT_EVD_HANDLE events)
     DAT_EP_HANDLE ep;
 
     NEEDS_MEMORY(dat_srq_create(ia, pz, &attr, &srq));
-    RETRIES_WITHOUT_MEMORY(dat_srq_resize(srq, 4 * LONG));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_srq_resize(srq, 4 * LONG));
     ep_attr.srq_soft_hw = DAT_HW_DEFAULT;
     NEEDS_MEMORY(dat_ep_create_with_srq(ia, pz, events, events, connections, srq, &ep_attr, &ep));
     NEEDS_NO_MEMORY(dat_srq_query(srq, DAT_SRQ_FIELD_ALL, &param));
@@ -310,8 +310,8 @@ static void transfers(DAT_EP_HANDLE from, DAT_EP_HANDLE to, DAT_EVD_HANDLE event
     NEEDS_MEMORY(dat_rmr_create(pz, &rmr));
     NEEDS_MEMORY(dat_rmr_create_for_ep(pz, &narrow));
     NEEDS_NO_MEMORY(dat_rmr_free(narrow));
-    RETRIES_WITHOUT_MEMORY(dat_rmr_bind(rmr, lmr, &all, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, from,
-                                        bind, DAT_COMPLETION_DEFAULT_FLAG, &remote));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_rmr_bind(rmr, lmr, &all, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA,
+                                           from, bind, DAT_COMPLETION_DEFAULT_FLAG, &remote));
     wait_event(events);
     NEEDS_NO_MEMORY(dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &param));
     OK(dat_ep_post_recv(to, 1, &all, cookie, DAT_COMPLETION_DEFAULT_FLAG));
@@ -357,7 +357,7 @@ static void endpoints(DAT_EVD_HANDLE events)
     NEEDS_MEMORY(dat_ep_create(ia, pz, events, events, accepted, &attr, &far));
     NEEDS_NO_MEMORY(dat_ep_query(near, DAT_EP_FIELD_ALL, &param));
     param.ep_attr.max_request_dtos = 2 * LONG;
-    RETRIES_WITHOUT_MEMORY(dat_ep_modify(near, DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS, &param));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_ep_modify(near, DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS, &param));
     if (starts_late) {
         without_threads = true;
         expect_no_memory(dat_ep_connect(near, to, port, WAIT_LIMIT, 0, NULL, DAT_QOS_BEST_EFFORT,
@@ -377,7 +377,7 @@ static void endpoints(DAT_EVD_HANDLE events)
     NEEDS_NO_MEMORY(dat_cr_query(cr, DAT_CR_FIELD_ALL, &cr_param));
     NEEDS_MEMORY(dat_cr_reject(cr, PRIVATE, private_data));
     expect_event(connections, DAT_CONNECTION_EVENT_PEER_REJECTED);
-    RETRIES_WITHOUT_MEMORY(dat_ep_reset(near));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_ep_reset(near));
 
     OK(dat_ep_connect(near, to, any, WAIT_LIMIT, 0, NULL, DAT_QOS_BEST_EFFORT,
                       DAT_CONNECT_DEFAULT_FLAG));
@@ -399,8 +399,8 @@ static void endpoints(DAT_EVD_HANDLE events)
     NEEDS_MEMORY(dat_ep_disconnect(near, DAT_CLOSE_ABRUPT_FLAG));
     expect_event(connections, DAT_CONNECTION_EVENT_DISCONNECTED);
     wait_event(accepted);
-    RETRIES_WITHOUT_MEMORY(dat_ep_reset(near));
-    RETRIES_WITHOUT_MEMORY(dat_ep_reset(far));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_ep_reset(near));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_ep_reset(far));
     NEEDS_NO_MEMORY(dat_psp_free(other));
     NEEDS_NO_MEMORY(dat_psp_free(psp));
     NEEDS_MEMORY(dat_rsp_create(ia, free_port(), far, requests, &rsp));
@@ -452,7 +452,7 @@ int main(void)
     NEEDS_NO_MEMORY(dat_evd_free(connections));
     NEEDS_NO_MEMORY(dat_evd_free(events));
     NEEDS_NO_MEMORY(dat_pz_free(pz));
-    RETRIES_WITHOUT_MEMORY(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
     printf("%ld refusals\n", refusals);
     puts("ok");
     return 0;

@@ -21,7 +21,7 @@
  * perftest goes through its memory in steps and uses two such regions. There are as many receives
  * as the client sends ahead.
  */
-enum { REGION = 2 << 20, RECEIVES = 64, CONNECTIONS = 2, CONTROL_RECEIVES = 64 };
+enum { REGION = 2 << 20, RECEIVES = 64, CONNECTIONS = 2, CONTROL_MESSAGE_BYTES = 64 };
 
 /* A record that describes memory. Numbers begin with their highest octets. */
 struct memory_record {
@@ -51,10 +51,10 @@ struct side {
  */
 static DAT_LMR_TRIPLET place(const struct side *side, DAT_EP_HANDLE ep)
 {
-    bool talks = ep == side->eps[0];
+    bool is_control = ep == side->eps[0];
     DAT_LMR_TRIPLET segment = {
-        .virtual_address = (DAT_VADDR)(uintptr_t)(side->memory + (talks ? REGION : 0)),
-        .segment_length = (DAT_SEG_LENGTH)(talks ? CONTROL_RECEIVES : side->size),
+        .virtual_address = (DAT_VADDR)(uintptr_t)(side->memory + (is_control ? REGION : 0)),
+        .segment_length = (DAT_SEG_LENGTH)(is_control ? CONTROL_MESSAGE_BYTES : side->size),
         .lmr_context = side->lmr_context,
     };
     return segment;

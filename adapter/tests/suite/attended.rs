@@ -91,7 +91,7 @@ impl Side {
 }
 
 #[test]
-fn both_sides_may_sleep_outside() {
+fn both_sides_may_sleep_in_poll() {
     const ROUNDS: u64 = 500;
     let (a, b) = (Side::new(), Side::new());
     let psp = psp::create(b.ia, Port::Any, b.all, DAT_PSP_CONSUMER_FLAG).unwrap();

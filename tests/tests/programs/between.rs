@@ -88,12 +88,12 @@ fn address_comes_back(name: &str, family: Family) -> Case {
             thread::sleep(Duration::from_millis(1200));
             host.give_address()
         };
-        through(&dapltest::LONG, registry, &Route::from(&host), outage)
+        across_outage(&dapltest::LONG, registry, &Route::from(&host), outage)
     })
 }
 
 /// A transfer that goes on after an outage in the middle of it.
-pub(crate) fn through(
+pub(crate) fn across_outage(
     transfer: &dapltest::Transaction,
     registry: &Registry,
     route: &Route<'_>,

@@ -369,15 +369,15 @@ fn limits() -> Case {
 /// The same with fewer objects for an adapter in the guest, which is emulated and lacks the memory
 /// for the largest region.
 pub(crate) fn limits_in_guest(registry: &Registry, place: &Place<'_>) -> Result<(), Stop> {
-    const MOST: &str = "100";
+    const MAX_OBJECTS_IN_GUEST: &str = "100";
     let counted = ["ia", "pz", "cno", "evd", "ep", "rsp", "psp", "lmr"];
     let tests = counted.map(|what| format!("limit_{what}"));
-    let mut args = vec!["-T", "L", "-m", MOST, "limit_rpost"];
+    let mut args = vec!["-T", "L", "-m", MAX_OBJECTS_IN_GUEST, "limit_rpost"];
     args.extend(tests.iter().map(String::as_str));
     let ended = alone(registry, place, &args)?;
     let wanted = counted.map(|what| match what {
-        "ia" => format!("IAs opened: {MOST}"),
-        what => format!("{}s created: {MOST}", what.to_uppercase()),
+        "ia" => format!("IAs opened: {MAX_OBJECTS_IN_GUEST}"),
+        what => format!("{}s created: {MAX_OBJECTS_IN_GUEST}", what.to_uppercase()),
     });
     let mut complaints =
         missing_texts("dapltest", &ended.text, &wanted.each_ref().map(String::as_str));

@@ -114,9 +114,9 @@ fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
         .chain(under("plugin", plugin, some_cases()))
         .chain(under("debian", Registry::debian, every_case_debian_survives()))
         .chain(under("hosts", on_wire, between::cases(provider)))
-        .chain(under("outages", on_wire, outages::usual(provider)))
-        .chain(under("outages", patient, outages::long()))
-        .chain(under("outages", impatient, outages::for_good()))
+        .chain(under("outages", on_wire, outages::with_default_params(provider)))
+        .chain(under("outages", patient, outages::with_long_timeout()))
+        .chain(under("outages", impatient, outages::permanent()))
         .chain(networks.flat_map(|&(name, make)| under(name, make, networks::cases())))
         .collect()
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use opendat_tests::{Dist, Provider, Registry, Running, Stop, c_program, find_program};
 
-use crate::between::{TRANSFER_STARTED_BYTES, through};
+use crate::between::{TRANSFER_STARTED_BYTES, across_outage};
 use crate::host::{Family, Host, wait_for};
 use crate::pair::{LIMIT, Place, Route};
 use crate::{Case, dapltest};
@@ -48,7 +48,7 @@ const fn outage(name: &'static str, seconds: u64, what: Fault) -> Outage {
 }
 
 /// Outages that a connection outlasts with the default parameters.
-const USUAL: &[Outage] = &[
+const WITH_DEFAULT_PARAMS: &[Outage] = &[
     outage("link_is_down_here_for_1_s", 1, Fault::LinkHere),
     outage("link_is_down_there_for_1_s", 1, Fault::LinkThere),
     outage("firewall_refuses_for_1_s", 1, Fault::Refused),
@@ -65,7 +65,7 @@ const OF_PACKETS: &[Outage] = &[outage(
 )];
 
 /// Outages that need [`LONG_TIMEOUT`].
-const LONG: &[Outage] = &[
+const WITH_LONG_TIMEOUT: &[Outage] = &[
     outage("link_is_down_here_for_3_s", 3, Fault::LinkHere),
     outage("link_is_down_there_for_3_s", 3, Fault::LinkThere),
     outage("link_is_down_here_for_8_s", 8, Fault::LinkHere),
@@ -111,7 +111,7 @@ impl WithKernel {
     /// A transfer with a guest outlasts all of these outages.
     pub(crate) fn run(&self, registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
         find_program("nft", "nftables")?;
-        let ended = through(&dapltest::LONG_WITH_GUEST, registry, route, || {
+        let ended = across_outage(&dapltest::LONG_WITH_GUEST, registry, route, || {
             self.outages.iter().try_for_each(|outage| {
                 outage.inject(None)?;
                 match wait_for(TRANSFER_STARTED_BYTES, LIMIT, || false) {
@@ -154,7 +154,7 @@ impl Outage {
 pub(crate) const SHORT_TIMEOUT: &str = "timeout=250 retries=3";
 
 /// If the network is cut for good, both sides get the same event.
-pub(crate) fn for_good() -> Vec<Case> {
+pub(crate) fn permanent() -> Vec<Case> {
     let cut = |name, cut: fn() -> Result<(), String>| {
         Case::new(name, move |registry| {
             find_program("nft", "nftables")?;
@@ -202,19 +202,19 @@ fn both_are_told(
     Ok(())
 }
 
-pub(crate) fn usual(provider: &Provider) -> Vec<Case> {
+pub(crate) fn with_default_params(provider: &Provider) -> Vec<Case> {
     let of_packets = OF_PACKETS.iter().filter(|_| provider.packets);
-    USUAL.iter().chain(of_packets).map(case).collect()
+    WITH_DEFAULT_PARAMS.iter().chain(of_packets).map(case).collect()
 }
 
-pub(crate) fn long() -> Vec<Case> {
-    LONG.iter().map(case).collect()
+pub(crate) fn with_long_timeout() -> Vec<Case> {
+    WITH_LONG_TIMEOUT.iter().map(case).collect()
 }
 
 fn case(outage: &'static Outage) -> Case {
     Case::new(outage.name, |registry| {
         find_program("nft", "nftables")?;
         let host = Host::new(Family::V4, 1500)?;
-        through(&dapltest::LONG, registry, &Route::from(&host), || outage.inject(Some(&host)))
+        across_outage(&dapltest::LONG, registry, &Route::from(&host), || outage.inject(Some(&host)))
     })
 }

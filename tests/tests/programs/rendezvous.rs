@@ -18,7 +18,7 @@ use crate::pair::{LIMIT, Place, Route};
 
 /// The port of both programs.
 const PORT: u16 = 15828;
-const HERE: &str = "127.0.0.1";
+const LOCALHOST: &str = "127.0.0.1";
 /// The message of a side has this many octets.
 const MESSAGE_BYTES: usize = 128;
 
@@ -47,8 +47,8 @@ impl Rendezvous {
     pub(crate) fn new(route: &Route<'_>, listens: &'static str, answer: Answer) -> Self {
         // A server on this host has this port on every address until it has sent its message.
         let (server, at) = match (route.server, route.client) {
-            (Place::Here | Place::Debian(_), _) => (HERE, route.to),
-            (_, Place::Here) => (route.to, HERE),
+            (Place::Here | Place::Debian(_), _) => (LOCALHOST, route.to),
+            (_, Place::Here) => (route.to, LOCALHOST),
             // The address by which a guest knows this host.
             _ => (route.to, Family::V4.addresses()[0]),
         };

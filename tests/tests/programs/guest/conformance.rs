@@ -12,8 +12,8 @@ use conformance::{Door, Version};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Skip, Stop};
 
+use super::in_guest::REGISTRIES;
 use super::machine::{Guest, Machine};
-use super::within::REGISTRIES;
 use known::known;
 
 /// A run takes minutes and prints nothing before its end.
@@ -185,7 +185,7 @@ impl Target {
             return Err("the suite has no verdict for this case".into());
         };
         if self.provider == "ofa"
-            && let Some(why) = known::ofa(case, verdict)
+            && let Some(why) = known::reason_over_ofed(case, verdict)
         {
             return not_counted(why);
         }
@@ -195,7 +195,7 @@ impl Target {
         {
             return Err(reason.as_str().into());
         }
-        if let (Verdict::Failed(reason), Some(why)) = (verdict, known::sometimes(&test)) {
+        if let (Verdict::Failed(reason), Some(why)) = (verdict, known::flaky(&test)) {
             return not_counted(format!("{why}: {reason}"));
         }
         match (verdict, known(&test)) {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use opendat_tests::{Dist, PROVIDERS, Skip, Stop, VERBS, c_program, find_program, has_own_network};
 use tempfile::TempDir;
 
-use super::{relay, within};
+use super::{in_guest, relay};
 use crate::host::{Family, WIRE, finish, here};
 
 /// The guest of these tests, which boots when the first of them needs it.
@@ -208,9 +208,9 @@ impl Guest {
         let mut command = Command::new(&strip);
         finish(command.arg("--strip-debug").arg(dist.dat()).arg("-o").arg(share.join("bin/dat")))?;
         for (name, family) in [("dat.ipv4", Family::V4), ("dat.ipv6", Family::V6)] {
-            fs::write(share.join(name), within::conf_as_ours(family)).map_err(failed)?;
+            fs::write(share.join(name), in_guest::conf_as_ours(family)).map_err(failed)?;
         }
-        fs::write(share.join("dat.within"), within::conf()).map_err(failed)?;
+        fs::write(share.join("dat.within"), in_guest::conf()).map_err(failed)?;
         here("ip route add 10.78.0.0/24 via 10.77.0.2")?;
         self.run(
             "/apart && mkdir /tmp/dist && cd /share && \

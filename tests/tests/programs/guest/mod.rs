@@ -23,13 +23,13 @@ mod conformance;
 mod devices;
 mod endings;
 mod engines;
+mod in_guest;
 mod machine;
 mod perftest;
 mod relay;
 mod rights;
 mod rping;
 mod speed;
-mod within;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Argume
         return vec![speed::trial(image, dist)];
     }
     let machine = Arc::new(Machine::new(image, dist));
-    let mut trials = within::trials(&machine, dist);
+    let mut trials = in_guest::trials(&machine, dist);
     trials.extend(engines::trials(&machine));
     trials.extend(rights::trials(&machine));
     trials.extend(conformance::trials(&machine, arguments));
@@ -200,7 +200,7 @@ fn with_verbs(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let mut trials = Vec::new();
     for peer in PEERS {
         for (family, wire) in [("ipv4", Family::V4), ("ipv6", Family::V6)] {
-            let ([near, far], there) = (wire.addresses(), within::as_ours(wire));
+            let ([near, far], there) = (wire.addresses(), in_guest::as_ours(wire));
             let registry =
                 dist.clone().map(|dist| Registry::plugin_at(&dist, peer.provider(), near));
             let registry = Arc::new(registry);

@@ -20,32 +20,32 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const PROBE_COUNT: u32 = 50;
 
 /// The environment of such a process: the guest's address, and the line of shell to run.
-const TO: &str = "OPENDAT_TEST_RELAY_TO";
-const LINE: &str = "OPENDAT_TEST_RELAY_LINE";
+const ADDRESS_VARIABLE: &str = "OPENDAT_TEST_RELAY_TO";
+const LINE_VARIABLE: &str = "OPENDAT_TEST_RELAY_LINE";
 
 pub(super) fn command(to: SocketAddr, line: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program has a name"));
-    command.env(TO, to.to_string()).env(LINE, line);
+    command.env(ADDRESS_VARIABLE, to.to_string()).env(LINE_VARIABLE, line);
     command
 }
 
 /// Returns whether this process is a relay.
 pub(crate) fn is_relay() -> bool {
-    env::var_os(TO).is_some()
+    env::var_os(ADDRESS_VARIABLE).is_some()
 }
 
 /// Runs the relay.
 pub(crate) fn relay() -> ExitCode {
     let variable = |name| env::var(name).map_err(io::Error::other);
     let run = || {
-        let mut stream = TcpStream::connect(variable(TO)?)?;
+        let mut stream = TcpStream::connect(variable(ADDRESS_VARIABLE)?)?;
         // A guest that has died sends nothing, not even a reset.
         let probes = TcpKeepalive::new()
             .with_time(SILENCE)
             .with_interval(PROBE_INTERVAL)
             .with_retries(PROBE_COUNT);
         SockRef::from(&stream).set_tcp_keepalive(&probes)?;
-        writeln!(stream, "{}", variable(LINE)?)?;
+        writeln!(stream, "{}", variable(LINE_VARIABLE)?)?;
         let mut out = io::stdout();
         for line in BufReader::new(stream).split(b'\n') {
             let line = line?;

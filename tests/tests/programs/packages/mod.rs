@@ -45,7 +45,7 @@ type Test = fn(&World) -> Result<(), Stop>;
 const TESTS: &[(&str, Test)] = &[
     ("debians_programs_run_over_ours", debians_programs),
     ("a_c_program_is_compiled_against_ours", a_c_program),
-    ("ours_replace_debians_and_debians_replace_ours", there_and_back),
+    ("ours_replace_debians_and_debians_replace_ours", ours_replace_debians_and_back),
     ("the_tarball_works_wherever_it_is", the_tarball),
 ];
 
@@ -56,13 +56,13 @@ struct World {
     dist: Dist,
 }
 
-const RUN: &str = "opendat_";
-const COMPILE: &str = "opendat-dev_";
+const RUNTIME_PACKAGE: &str = "opendat_";
+const DEVELOPMENT_PACKAGE: &str = "opendat-dev_";
 const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
 
 fn debians_programs(world: &World) -> Result<(), Stop> {
     let debian = &world.debian;
-    world.install(&[RUN], "dapl2-utils")?;
+    world.install(&[RUNTIME_PACKAGE], "dapl2-utils")?;
     world.dtest_is_over("opendat")?;
     if debian.run("dpkg -s libdapl2").is_ok() {
         return Err("Debian's libdapl2 is installed, too".to_owned().into());
@@ -96,7 +96,7 @@ fn debians_programs(world: &World) -> Result<(), Stop> {
 
 fn a_c_program(world: &World) -> Result<(), Stop> {
     let debian = &world.debian;
-    world.install(&[RUN, COMPILE], "")?;
+    world.install(&[RUNTIME_PACKAGE, DEVELOPMENT_PACKAGE], "")?;
     // The compiler is this host's. Headers and libraries are those of the Debian.
     let (root, pkgconfig) = (debian.at("/"), debian.at(LIBDIR).join("pkgconfig"));
     let all = Path::new("1");
@@ -115,13 +115,13 @@ fn a_c_program(world: &World) -> Result<(), Stop> {
     Ok(())
 }
 
-fn there_and_back(world: &World) -> Result<(), Stop> {
+fn ours_replace_debians_and_back(world: &World) -> Result<(), Stop> {
     let debian = &world.debian;
     let theirs = "libdapl2 libdapl-dev dapl2-utils";
     world.install(&[], theirs)?;
     world.dtest_is_over("libdapl2")?;
 
-    world.install(&[RUN, COMPILE], "")?;
+    world.install(&[RUNTIME_PACKAGE, DEVELOPMENT_PACKAGE], "")?;
     world.dtest_is_over("opendat")?;
     world.has_manual()?;
     // Debian's libdapl2 leaves this file behind. Its entries name libraries that are gone.

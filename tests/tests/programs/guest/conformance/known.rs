@@ -12,17 +12,17 @@ const KNOWN: &[(&str, &str)] = &[
         "verbs_on_siw::dat_ia_query/private-data-size",
         "56 octets: rdma_cm leaves no more of every request",
     ),
-    ("verbs_on_siw::dat_ep_connect/times-out", SIW_CALLS),
-    ("verbs_on_siw::dat_ep_connect/silent-peer", SIW_CALLS),
+    ("verbs_on_siw::dat_ep_connect/times-out", SIW_HOLDS_CALLER),
+    ("verbs_on_siw::dat_ep_connect/silent-peer", SIW_HOLDS_CALLER),
     (
         "verbs_on_siw::dat_ep_post_rdma_read/no-remote-read",
         "siw lets peers read all registered memory",
     ),
-    ("verbs_on_siw::dat_cr_accept/peer-is-gone", ANSWERED),
+    ("verbs_on_siw::dat_cr_accept/peer-is-gone", KERNEL_ANSWERS),
     ("ofa::dat_ia_query/thread-safety", HANGS),
     ("ofa::dat_ia_openv/thread-safety", HANGS),
     ("ofa::dat_ia_openv/bad-async-evd", HANGS),
-    ("ofa::dat_evd_resize/*", BREAKS),
+    ("ofa::dat_evd_resize/*", CORRUPTS_HEAP),
     ("ofa::dat_cr_reject/reserved-ep", HANGS),
     ("ofa::dat_evd_dequeue/exactly-once", HANGS),
     ("ofa::dat_ep_create/defaults-can-be-modified", HANGS),
@@ -33,12 +33,12 @@ const KNOWN: &[(&str, &str)] = &[
 ];
 
 /// Tests that pass only sometimes.
-const SOMETIMES: &[(&str, &str)] = &[
+const FLAKY: &[(&str, &str)] = &[
     (
         "verbs*::*in-disconnect-pending",
         "the kernel answers for a stopped peer: the state may end at once",
     ),
-    ("verbs*::dat_ep_disconnect/peer-dies", ANSWERED),
+    ("verbs*::dat_ep_disconnect/peer-dies", KERNEL_ANSWERS),
     (
         "verbs*::dat_ep_disconnect/silent-peer",
         "the kernel answers for a stopped peer: the read may complete before it is given up",
@@ -61,17 +61,18 @@ const UNSIGNALLED: &str = "a device reports all completions of requests or none:
      one triggers the CNO, too";
 
 /// The test cannot prevent what it needs to prevent.
-const ANSWERED: &str =
+const KERNEL_ANSWERS: &str =
     "the kernel answers for a stopped peer: requests made before it dies succeed";
 
 /// Cases with this reason are not run.
 const HANGS: &str = "OFED's provider does not return, or dies";
 
 /// Cases with this reason are not run.
-const BREAKS: &str = "OFED's provider corrupts the heap, so that the process dies at a later free";
+const CORRUPTS_HEAP: &str =
+    "OFED's provider corrupts the heap, so that the process dies at a later free";
 
 /// Cases with this reason are not run.
-const SIW_CALLS: &str = "siw holds up the caller until TCP gives up";
+const SIW_HOLDS_CALLER: &str = "siw holds up the caller until TCP gives up";
 
 /// Places at which OFED's provider dies in code of its own: its libraries, those that they use, and
 /// its threads, which block all signals and so report no place. None of this project's code is
@@ -107,19 +108,19 @@ pub(super) fn known(test: &str) -> Option<&'static str> {
 }
 
 /// Returns why a test may not pass.
-pub(super) fn sometimes(test: &str) -> Option<&'static str> {
-    SOMETIMES.iter().find(|(tests, _)| conformance::fits(tests, test)).map(|(_, why)| *why)
+pub(super) fn flaky(test: &str) -> Option<&'static str> {
+    FLAKY.iter().find(|(tests, _)| conformance::fits(tests, test)).map(|(_, why)| *why)
 }
 
 /// Returns whether running the case would only waste the machine's time.
 pub(super) fn hangs(test: &str) -> bool {
-    known(test).is_some_and(|why| [HANGS, BREAKS, SIW_CALLS].contains(&why))
+    known(test).is_some_and(|why| [HANGS, CORRUPTS_HEAP, SIW_HOLDS_CALLER].contains(&why))
 }
 
 /// Returns the reason why a case does not pass over OFED's provider. This project does not fix that
 /// provider, so such a case is reported and is no failure. If the process dies, the case must be
 /// listed and the place must be in that provider.
-pub(super) fn ofa(case: &str, verdict: &Verdict) -> Option<String> {
+pub(super) fn reason_over_ofed(case: &str, verdict: &Verdict) -> Option<String> {
     match verdict {
         Verdict::Failed(reason) if dies(reason) => (is_deadly(case) && in_ofed(reason))
             .then(|| format!("unsupported: OFED's provider ends the process here ({reason})")),
