@@ -24,7 +24,7 @@ const PROGRAM: &str = "dapltest";
 struct Outage {
     name: &'static str,
     seconds: u64,
-    what: Fault,
+    fault: Fault,
 }
 
 #[derive(Clone, Copy)]
@@ -43,8 +43,8 @@ enum Fault {
     Rule(&'static str, &'static str),
 }
 
-const fn outage(name: &'static str, seconds: u64, what: Fault) -> Outage {
-    Outage { name, seconds, what }
+const fn outage(name: &'static str, seconds: u64, fault: Fault) -> Outage {
+    Outage { name, seconds, fault }
 }
 
 /// Outages that a connection outlasts with the default parameters.
@@ -131,7 +131,7 @@ impl Outage {
     /// Causes the outage and ends it. `host` is the other host, for outages that happen there.
     fn inject(&self, host: Option<&Host>) -> Result<(), String> {
         let there = || host.expect("the outage is not of this host");
-        match self.what {
+        match self.fault {
             Fault::LinkHere => Host::set_link_here("down")?,
             Fault::LinkThere => there().set_link_there("down")?,
             Fault::ClientStopped => there().signal_there("STOP", PROGRAM)?,
@@ -140,7 +140,7 @@ impl Outage {
             Fault::Rule(hook, rule) => Host::filter(hook, rule)?,
         }
         thread::sleep(Duration::from_secs(self.seconds));
-        match self.what {
+        match self.fault {
             Fault::LinkHere => Host::set_link_here("up"),
             Fault::LinkThere => there().set_link_there("up"),
             Fault::ClientStopped => there().signal_there("CONT", PROGRAM),
@@ -158,7 +158,7 @@ pub(crate) fn permanent() -> Vec<Case> {
     let cut = |name, cut: fn() -> Result<(), String>| {
         Case::new(name, move |registry| {
             find_program("nft", "nftables")?;
-            both_are_told(registry, &Host::new(Family::V4, 1500)?, cut)
+            expect_same_event(registry, &Host::new(Family::V4, 1500)?, cut)
         })
     };
     vec![
@@ -170,7 +170,7 @@ pub(crate) fn permanent() -> Vec<Case> {
     ]
 }
 
-fn both_are_told(
+fn expect_same_event(
     registry: &Registry,
     host: &Host,
     cut: fn() -> Result<(), String>,

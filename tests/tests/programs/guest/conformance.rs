@@ -148,14 +148,14 @@ impl Target {
 
     fn run(&self, guest: &Guest, cases: &[String]) -> Result<Verdicts, Stop> {
         let (_, ours) = REGISTRIES[0];
-        let patience = match self.provider {
+        let limit = match self.provider {
             "ofa" => String::new(),
             _ => format!("{}={EVENT_LIMIT_SECONDS}", conformance::PATIENCE),
         };
         // The suite exits with 1 if a case has failed, which does not count here. Processes that
         // die print lines that are not JSON.
         let line = format!(
-            "{ours} {patience} /tmp/dist/bin/dat conformance --provider {} \
+            "{ours} {limit} /tmp/dist/bin/dat conformance --provider {} \
              --library /tmp/dist/lib/libdat2.so.2 --json {} 2>/dev/null; true",
             self.provider,
             cases.join(" ")
