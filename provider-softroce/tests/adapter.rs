@@ -1,4 +1,4 @@
-//! What is tested of every software adapter, over RoCEv2.
+//! The tests of every software adapter, over RoCEv2.
 
 #[path = "../../adapter/tests/suite/mod.rs"]
 mod suite;

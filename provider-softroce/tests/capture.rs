@@ -1,4 +1,5 @@
-//! Captures: as Wireshark's dissectors see them, and every ICRC in them, as this project and as scapy compute it.
+//! Captures: Wireshark's dissectors must understand them, and every ICRC in them must be the one
+//! that this project and scapy compute.
 
 #[expect(dead_code, reason = "capture's own tests look at more than addresses and payloads")]
 #[path = "../../capture/tests/reader/mod.rs"]
@@ -17,15 +18,16 @@ use wire::rocev2::{Icrc, Identification};
 use self::reader::{Body, Packet};
 
 const TSHARK: &str = "/usr/bin/tshark";
-/// Debian's own, for which its packages of Python are.
+/// Debian's own Python, for which its Python packages are installed.
 const PYTHON: &str = "/usr/bin/python3";
-/// What consumers send is nobody else's protocol.
+/// Dissectors that would guess at the consumers' payload.
 const GUESSES: [&str; 2] = ["rpcrdma_infiniband", "smb_direct_infiniband"];
 
-/// Octets around the payload of a WRITE's first packet, the longest there is here: BTH, RETH, ICRC.
-const AROUND: usize = 12 + 16 + 4;
+/// Octets around the payload of a WRITE's first packet, the longest packet of this test: BTH, RETH,
+/// ICRC.
+const OVERHEAD: usize = 12 + 16 + 4;
 
-/// What it says of the packets that pass the filter.
+/// Returns tshark's output for the packets that pass the filter.
 fn tshark(file: &Path, filter: &str) -> String {
     let mut command = Command::new(TSHARK);
     command
@@ -39,7 +41,7 @@ fn tshark(file: &Path, filter: &str) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// For each packet of a file what scapy computes as its ICRC, and what it found.
+/// For each packet of a file: the ICRC that scapy computes, and the one in the packet.
 fn scapy(file: &Path) -> Vec<[String; 2]> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs/icrc.py");
     let output = Command::new(PYTHON).arg(script).arg(file).output().expect("python3 starts");
@@ -55,7 +57,7 @@ fn has_scapy() -> bool {
     import.is_ok_and(|output| output.status.success())
 }
 
-/// The two files of two adapters between which some of the contract's cases were run.
+/// The capture files of two adapters after some of the contract's cases.
 fn captured(params: &str, dir: &Path) -> [PathBuf; 2] {
     let files = ["a", "b"].map(|name| dir.join(name).with_extension("pcapng"));
     let open = |file: &PathBuf| -> Roce {
@@ -76,7 +78,7 @@ fn captured(params: &str, dir: &Path) -> [PathBuf; 2] {
     files
 }
 
-/// How often each datagram went in a direction.
+/// How often each datagram was sent in a direction.
 fn datagrams(packets: &[Packet], direction: u32) -> HashMap<&[u8], usize> {
     let mut datagrams = HashMap::new();
     for packet in packets.iter().filter(|packet| packet.direction == direction) {
@@ -107,7 +109,7 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
             icrc.verify(Identification { id, dont_fragment }, payload)
                 .unwrap_or_else(|e| panic!("{e}: {packet:?}"));
         }
-        // Debian's scapy does not do IPv6.
+        // Debian's scapy does not support IPv6.
         if has_scapy && contents[0].packets[0].src.is_ipv4() {
             let icrcs = scapy(&files[0]);
             assert_eq!(icrcs.len(), contents[0].packets.len());
@@ -115,13 +117,14 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 assert_eq!(icrcs[0], icrcs[1], "{packet:?}");
             }
         }
-        // As much as the interface carries, or as was asked for.
+        // The MTU of the interface, or the one in the ia_params.
         let lengths = contents
             .iter()
             .flat_map(|contents| &contents.packets)
             .map(|packet| payload(packet).len());
-        assert_eq!(lengths.max(), Some(mtu + AROUND), "{params}");
-        // Requests to connect reach any adapter of an address, also those of other programs on this host.
+        assert_eq!(lengths.max(), Some(mtu + OVERHEAD), "{params}");
+        // A connection request reaches any adapter at its address, including those of other
+        // programs on this host.
         let [a, b] = contents.each_ref().map(|contents| &contents.packets[..]);
         let sent = [datagrams(a, 2), datagrams(b, 2)];
         for received in [datagrams(a, 1), datagrams(b, 1)] {
@@ -136,7 +139,8 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 );
             }
         }
-        // IBA, volume 1, 9.2: of RC, each kind of request and response; of UD, the one that carries connection management.
+        // IBA, volume 1, 9.2: each kind of request and response of RC, and the packet of UD that
+        // carries connection management.
         let opcodes = [
             0x00, 0x01, 0x02, 0x04, 0x06, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x11, 0x12,
             0x13, 0x14, 0x17, 0x64,
@@ -154,7 +158,7 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 assert_eq!(tshark(file, flaws), "", "{params}");
                 messages += &tshark(file, "infiniband.bth.destqp == 1");
             }
-            // Whichever adapter reads a request from the port that they share has it in its file.
+            // The adapter that reads a request from the shared port has it in its file.
             for message in [
                 "ConnectRequest",
                 "ConnectReply",
@@ -174,10 +178,10 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
     }
 }
 
-/// A datagram as it was on the wire: its IPv4 ID, DF, its sender's port, its payload.
+/// A datagram as it was on the wire: its IPv4 ID, DF, its sender's port, and its payload.
 type OnWire = (u16, bool, u16, Vec<u8>);
 
-/// What the kernel has on the loopback device while `traffic` goes on; `None` where nobody may listen there.
+/// Captures the loopback device during `traffic`. `None` if this user may not capture there.
 fn on_loopback(address: &str, file: &Path, traffic: impl FnOnce()) -> Option<Vec<OnWire>> {
     let mut dumpcap = Command::new("/usr/bin/dumpcap");
     let filter = format!("udp port 4791 and host {address}");
@@ -190,7 +194,7 @@ fn on_loopback(address: &str, file: &Path, traffic: impl FnOnce()) -> Option<Vec
     let ready = says.lines().map_while(Result::ok).any(|line| line.starts_with("File: "));
     if ready {
         traffic();
-        // It writes down what it has when it is asked to end.
+        // dumpcap writes its last packets when it gets the signal.
         let pid = listener.id().to_string();
         Command::new("kill").args(["-INT", &pid]).status().expect("kill starts");
     }
@@ -218,7 +222,7 @@ fn on_wire(line: &str) -> OnWire {
     (id, dont_fragment, port, octets.collect())
 }
 
-/// A socket does not show the headers that its packets leave with, and the ICRC covers them.
+/// A socket does not show the headers that its packets leave with, but the ICRC covers them.
 #[test]
 fn packets_leave_with_the_headers_that_their_icrcs_are_of() {
     const ADDRESS: &str = "127.0.0.22";
@@ -229,7 +233,8 @@ fn packets_leave_with_the_headers_that_their_icrcs_are_of() {
     });
     let Some((listened, files)) = listened.zip(files) else {
         println!(
-            "SKIP: nobody may listen at the loopback device (dumpcap of package tshark, as root)"
+            "SKIP: this user may not capture on the loopback device (needs root and dumpcap of \
+             package tshark)"
         );
         return;
     };
@@ -243,14 +248,14 @@ fn packets_leave_with_the_headers_that_their_icrcs_are_of() {
             }
         }
     }
-    // Nobody cuts batches on this device: their first packets have their header.
+    // This device does not split batches: the captured batch has the header of its first packet.
     for datagram in listened.iter().filter(|datagram| !sent.contains(*datagram)) {
         let (id, dont_fragment, _, octets) = datagram;
         let is_batch = sent.iter().any(|(.., packet)| octets.starts_with(packet));
-        assert!(is_batch, "not as written down: {datagram:02X?}");
+        assert!(is_batch, "differs from the capture file: {datagram:02X?}");
         assert_eq!((*id, *dont_fragment), (0, true));
     }
-    // A connected socket counts its packets.
-    let quick = listened.iter().filter(|(id, ..)| *id != 0).count();
-    assert!(quick > 100, "{quick} of {} took the quicker way", listened.len());
+    // Only a connected socket numbers its packets.
+    let connected = listened.iter().filter(|(id, ..)| *id != 0).count();
+    assert!(connected > 100, "{connected} of {} left through a connected socket", listened.len());
 }

@@ -1,4 +1,5 @@
-//! dat-core's contract for transports, kept by this one: over IPv4 and IPv6, with small packets, under a bad network.
+//! provider-loopback's contract for transports, over IPv4 and IPv6, with small packets, and over an
+//! unreliable network.
 
 use dat_core::provider::Provider;
 use provider_loopback::contract::rig::expect_losses;

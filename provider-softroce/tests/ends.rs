@@ -1,4 +1,5 @@
-//! How connections end, with a peer made by hand: what is answered when an acknowledgement is lost, or nobody answers.
+//! How connections end, with a peer that the test plays by hand: what this side does if an
+//! acknowledgement is lost or there is no answer.
 
 #[path = "../../capture/tests/reader/mod.rs"]
 #[expect(dead_code, reason = "captures hold more than is looked at here")]
@@ -24,28 +25,28 @@ const PEER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 46);
 const PEER_ID: u32 = 0x0001_2305;
 const PEER_QPN: u32 = 0x00_4505;
 const GUID: u64 = 7;
-/// Of our first packet.
+/// The PSN of this side's first packet.
 const OUR_PSN: Psn = Psn::new(0x1000);
 
-/// One at a time: the peer has the port.
-static ALONE: Mutex<()> = Mutex::new(());
+/// The tests run one at a time, because each peer needs the port.
+static PEER_PORT: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+fn lock_peer_port() -> MutexGuard<'static, ()> {
+    PEER_PORT.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The peer: all that it says is said by the test.
+/// The peer. It sends only what the test tells it to send.
 struct Peer {
     socket: UdpSocket,
     icrc: Icrc,
-    heard: RefCell<VecDeque<Heard>>,
-    /// The DREQ that is answered late, if at all: that it is repeated is no news.
+    received: RefCell<VecDeque<Received>>,
+    /// The DREQ that is answered late, if at all. Its repetitions are ignored.
     dreq: Cell<Option<u64>>,
 }
 
-/// What the peer hears, as far as it matters here.
+/// The packets that the peer receives, as far as they matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
+enum Received {
     Req { transaction: u64, id: u32 },
     Rtu,
     Rep { id: u32, qpn: u32, psn: Psn },
@@ -56,8 +57,8 @@ enum Heard {
     Ack(Psn),
 }
 
-/// The connection, as the peer knows it.
-struct Call {
+/// The connection as the peer knows it.
+struct PeerConnection {
     /// The peer's ID.
     peer_id: u32,
     id: u32,
@@ -70,92 +71,92 @@ impl Peer {
         Self::at(UDP_PORT)
     }
 
-    /// One that sends from another port, as a program of anybody's can: it hears nothing.
+    /// A peer that sends from another port, as any program can. It receives nothing.
     fn elsewhere() -> Self {
         Self::at(0)
     }
 
     fn at(port: u16) -> Self {
-        let socket = UdpSocket::bind((PEER, port)).expect("nobody has the port");
+        let socket = UdpSocket::bind((PEER, port)).expect("the port is free");
         socket.set_nonblocking(true).expect("a socket");
         let from = socket.local_addr().expect("bound");
         let icrc = Icrc::new(from, (OURS, UDP_PORT).into()).expect("both are IPv4");
-        Peer { socket, icrc, heard: RefCell::default(), dreq: Cell::default() }
+        Peer { socket, icrc, received: RefCell::default(), dreq: Cell::default() }
     }
 
-    fn say(&self, packet: &Packet<'_>) {
+    fn send_packet(&self, packet: &Packet<'_>) {
         let mut datagram = vec![0; packet.len() + Icrc::SIZE];
         packet.emit(&mut datagram[..packet.len()]);
         self.icrc.seal(0, &mut datagram);
         self.socket.send_to(&datagram, (OURS, UDP_PORT)).expect("sent");
     }
 
-    fn say_message(&self, transaction: u64, message: Message<'_>) {
+    fn send_message(&self, transaction: u64, message: Message<'_>) {
         let mad = Mad { transaction, message }.emit();
         let deth = Deth { q_key: Deth::GSI_Q_KEY, source_qpn: Deth::GSI_QPN };
         let bth = Bth::new(Opcode::DatagramSendOnly, Deth::GSI_QPN, Psn::new(0));
-        self.say(&Packet { bth, extension: Extension::Deth(deth), payload: &mad });
+        self.send_packet(&Packet { bth, extension: Extension::Deth(deth), payload: &mad });
     }
 
-    fn say_dreq(&self, call: &Call, transaction: u64) {
+    fn send_dreq(&self, call: &PeerConnection, transaction: u64) {
         let dreq =
             Dreq { local_id: call.peer_id, remote_id: call.id, remote_qpn: call.qpn, private: &[] };
-        self.say_message(transaction, Message::Dreq(dreq));
+        self.send_message(transaction, Message::Dreq(dreq));
     }
 
-    fn say_ack(&self, call: &Call, psn: Psn) {
+    fn send_ack(&self, call: &PeerConnection, psn: Psn) {
         let aeth = Aeth { syndrome: Syndrome::ACK, msn: 1 };
         let bth = Bth::new(Opcode::Acknowledge, call.qpn, psn);
-        self.say(&Packet { bth, extension: Extension::Aeth(aeth), payload: &[] });
+        self.send_packet(&Packet { bth, extension: Extension::Aeth(aeth), payload: &[] });
     }
 
-    fn say_send(&self, call: &Call, psn: Psn) {
-        self.say_send_of(call, psn, b"data");
+    fn send_send(&self, call: &PeerConnection, psn: Psn) {
+        self.send_send_of(call, psn, b"data");
     }
 
-    fn say_send_of(&self, call: &Call, psn: Psn, payload: &[u8]) {
+    fn send_send_of(&self, call: &PeerConnection, psn: Psn, payload: &[u8]) {
         let bth = Bth { ack_request: true, ..Bth::new(Opcode::SendOnly, call.qpn, psn) };
-        self.say(&Packet { bth, extension: Extension::None, payload });
+        self.send_packet(&Packet { bth, extension: Extension::None, payload });
     }
 
-    /// The next that it hears.
-    fn hear(&self) -> Option<Heard> {
+    /// Returns the next packet that it receives.
+    fn receive(&self) -> Option<Received> {
         let mut datagram = [0; 8192];
         while let Ok(len) = self.socket.recv(&mut datagram) {
             let packet = Packet::parse(&datagram[..len - Icrc::SIZE]).expect("our own");
             let psn = packet.bth.psn;
-            let heard = match packet.bth.opcode.operation() {
-                Operation::Acknowledge => Heard::Ack(psn),
-                _ if packet.bth.dest_qpn != Deth::GSI_QPN => Heard::Request(psn),
+            let received = match packet.bth.opcode.operation() {
+                Operation::Acknowledge => Received::Ack(psn),
+                _ if packet.bth.dest_qpn != Deth::GSI_QPN => Received::Request(psn),
                 _ => {
                     let Mad { transaction, message } = Mad::parse(packet.payload).expect("our own");
                     match message {
-                        Message::Req(req) => Heard::Req { transaction, id: req.local_id },
-                        Message::Rtu(_) => Heard::Rtu,
-                        Message::Rej(rej) => Heard::Rej(rej.reason),
+                        Message::Req(req) => Received::Req { transaction, id: req.local_id },
+                        Message::Rtu(_) => Received::Rtu,
+                        Message::Rej(rej) => Received::Rej(rej.reason),
                         Message::Rep(rep) => {
-                            Heard::Rep { id: rep.local_id, qpn: rep.qpn, psn: rep.starting_psn }
+                            Received::Rep { id: rep.local_id, qpn: rep.qpn, psn: rep.starting_psn }
                         }
                         Message::Dreq(_)
                             if self.dreq.replace(Some(transaction)) == Some(transaction) =>
                         {
                             continue;
                         }
-                        Message::Dreq(_) => Heard::Dreq { transaction },
-                        // Of no connection: that only asks whether the port is anybody's.
+                        Message::Dreq(_) => Received::Dreq { transaction },
+                        // This DREP is for no connection. It only asks whether the port is in use.
                         Message::Drep(drep) if drep.remote_id == 0 => continue,
-                        Message::Drep(_) => Heard::Drep { transaction },
+                        Message::Drep(_) => Received::Drep { transaction },
                         other => panic!("{other:?}"),
                     }
                 }
             };
-            self.heard.borrow_mut().push_back(heard);
+            self.received.borrow_mut().push_back(received);
         }
-        self.heard.borrow_mut().pop_front()
+        self.received.borrow_mut().pop_front()
     }
 }
 
-/// Opens our side.
+/// Opens this side's adapter.
 fn adapter() -> Roce {
     open(&format!("{OURS} engine=user"))
 }
@@ -164,31 +165,31 @@ fn open(params: &str) -> Roce {
     SoftRoce.open("softroce", params).unwrap_or_else(|error| panic!("{params}: {error}"))
 }
 
-/// The peer calls, and is answered.
-fn connected<'t>(rig: &Rig<'t, Roce>, peer: &Peer) -> (End<'t, Roce>, Call) {
+/// The peer connects, and is accepted.
+fn connected<'t>(rig: &Rig<'t, Roce>, peer: &Peer) -> (End<'t, Roce>, PeerConnection) {
     connected_with(rig, peer, 0)
 }
 
-/// The same, of the peer's queue pair of this number.
-fn connected_with<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> (End<'t, Roce>, Call) {
+/// The same with the peer's queue pair of this number.
+fn connected_with<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> (End<'t, Roce>, PeerConnection) {
     let peer_id = PEER_ID + n;
     let service = Service::new(rig.a, 1);
     let port = service.port(rig.a) as u16;
-    say_req(peer, peer_id, PEER_QPN + n, port);
+    send_req(peer, peer_id, PEER_QPN + n, port);
     let end = End::new(rig.a);
     let (request, ..) = service.request(rig);
     end.qp.accept(request, b"", DEPTH).expect("accept");
-    let call = match rig.until("a REP", || peer.hear()) {
-        Heard::Rep { id, qpn, psn } => Call { peer_id, id, qpn, psn },
+    let call = match rig.until("a REP", || peer.receive()) {
+        Received::Rep { id, qpn, psn } => PeerConnection { peer_id, id, qpn, psn },
         other => panic!("{other:?}"),
     };
-    peer.say_message(1, Message::Rtu(Rtu { local_id: peer_id, remote_id: call.id, private: &[] }));
+    peer.send_message(1, Message::Rtu(Rtu { local_id: peer_id, remote_id: call.id, private: &[] }));
     assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
     (end, call)
 }
 
-/// A REQ with this communication ID, for this queue pair, to a port of ours.
-fn say_req(peer: &Peer, id: u32, qpn: u32, port: u16) {
+/// Sends a REQ with this communication ID, for this queue pair, to a port of this side.
+fn send_req(peer: &Peer, id: u32, qpn: u32, port: u16) {
     let header = IpHeader { source_port: 1, source: PEER.into(), destination: OURS.into() };
     let timeout = Timeout::new(17);
     let req = Req {
@@ -213,10 +214,10 @@ fn say_req(peer: &Peer, id: u32, qpn: u32, port: u16) {
         alternate: None,
         private: &header.emit(),
     };
-    peer.say_message(1, Message::Req(req));
+    peer.send_message(1, Message::Req(req));
 }
 
-/// An end that calls.
+/// An endpoint that calls.
 fn calling<'t>(rig: &Rig<'t, Roce>, ip: Ipv4Addr) -> End<'t, Roce> {
     let end = End::new(rig.a);
     let addr = (ip, 0).into();
@@ -226,13 +227,13 @@ fn calling<'t>(rig: &Rig<'t, Roce>, ip: Ipv4Addr) -> End<'t, Roce> {
     end
 }
 
-/// The peer is called, and answers with its queue pair of this number.
+/// This side connects, and the peer accepts with its queue pair of this number.
 fn connected_to<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> End<'t, Roce> {
     let end = calling(rig, PEER);
-    let (transaction, id) = rig.until("a REQ", || match peer.hear()? {
-        Heard::Req { transaction, id, .. } => Some((transaction, id)),
-        // Of the connection before.
-        Heard::Dreq { .. } => None,
+    let (transaction, id) = rig.until("a REQ", || match peer.receive()? {
+        Received::Req { transaction, id, .. } => Some((transaction, id)),
+        // This is a DREQ of the connection before.
+        Received::Dreq { .. } => None,
         other => panic!("{other:?}"),
     });
     let rep = Rep {
@@ -250,60 +251,62 @@ fn connected_to<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> End<'t, Roce> {
         ca_guid: 1,
         private: b"",
     };
-    peer.say_message(transaction, Message::Rep(rep));
-    assert_eq!(rig.until("an RTU", || peer.hear()), Heard::Rtu);
+    peer.send_message(transaction, Message::Rep(rep));
+    assert_eq!(rig.until("an RTU", || peer.receive()), Received::Rtu);
     assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
     end
 }
 
-/// The peer's queue pair is gone as it disconnects, as a kernel's is: it is asked for what is in flight, and
-/// not for long.
+/// The peer's queue pair is gone as soon as it disconnects, as with a kernel's: this side asks it
+/// for requests in flight, but not for long.
 #[test]
-fn a_peer_that_answers_nothing_any_more() {
-    let _alone = alone();
+fn a_disconnected_peer_is_asked_for_requests_in_flight_but_not_for_long() {
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
     end.send(1, &[end.mem.segment(0, 8)]);
-    assert_eq!(rig.until("the message", || peer.hear()), Heard::Request(OUR_PSN));
+    assert_eq!(rig.until("the message", || peer.receive()), Received::Request(OUR_PSN));
     let start = Instant::now();
-    peer.say_dreq(&call, 2);
-    let mut asked = 0;
-    rig.until("a DREP", || match peer.hear()? {
-        Heard::Request(OUR_PSN) => {
-            asked += 1;
+    peer.send_dreq(&call, 2);
+    let mut questions = 0;
+    rig.until("a DREP", || match peer.receive()? {
+        Received::Request(OUR_PSN) => {
+            questions += 1;
             None
         }
-        Heard::Drep { transaction: 2 } => Some(()),
+        Received::Drep { transaction: 2 } => Some(()),
         other => panic!("{other:?}"),
     });
     let time = start.elapsed();
-    // At least once, where this machine is busy with others. Whoever goes on for longer than 50 ms asks more often.
-    assert!((1..=5).contains(&asked), "asked {asked} times");
-    assert!(time >= Duration::from_millis(50), "it was asked for {time:?} only");
+    // A busy machine may ask only once. A side that asked for much longer than 50 ms would ask more
+    // than five times.
+    assert!((1..=5).contains(&questions), "asked {questions} times");
+    assert!(time >= Duration::from_millis(50), "it was asked only for {time:?}");
     assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
     assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Flushed)]);
 }
 
-/// It has taken a message, its acknowledgement was lost, and it disconnects: the message is not counted as lost.
+/// The peer has received a message, its acknowledgement is lost, and it disconnects: the message
+/// does not count as lost.
 #[test]
-fn a_last_acknowledgement_that_was_lost() {
-    let _alone = alone();
+fn a_lost_last_acknowledgement_loses_no_message() {
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
     end.send(1, &[end.mem.segment(0, 8)]);
     end.send(2, &[end.mem.segment(0, 8)]);
     for ahead in [0, 1] {
-        assert_eq!(rig.until("the message", || peer.hear()), Heard::Request(OUR_PSN + ahead));
+        assert_eq!(rig.until("the message", || peer.receive()), Received::Request(OUR_PSN + ahead));
     }
-    peer.say_dreq(&call, 2);
-    assert_eq!(rig.until("the question", || peer.hear()), Heard::Request(OUR_PSN));
-    peer.say_ack(&call, OUR_PSN + 1);
-    rig.until("a DREP", || match peer.hear()? {
-        // Where the machine is busy, another question was under way.
-        Heard::Request(OUR_PSN) => None,
-        Heard::Drep { transaction: 2 } => Some(()),
+    peer.send_dreq(&call, 2);
+    assert_eq!(rig.until("the question", || peer.receive()), Received::Request(OUR_PSN));
+    peer.send_ack(&call, OUR_PSN + 1);
+    rig.until("a DREP", || match peer.receive()? {
+        // On a busy machine another question was under way.
+        Received::Request(OUR_PSN) => None,
+        Received::Drep { transaction: 2 } => Some(()),
         other => panic!("{other:?}"),
     });
     assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
@@ -311,29 +314,29 @@ fn a_last_acknowledgement_that_was_lost() {
     assert_eq!(outcomes(&rig.completions(&end.requests, 2)), done);
 }
 
-/// Where nothing is in flight nobody waits: a connection that has nothing in flight is over before one that
-/// has, although its end was said later. If it waited as that does, it would be over later each time; where
-/// this machine is busy, it may be now and then.
+/// A connection with nothing in flight does not wait: it ends before one that has requests in
+/// flight, although its DREQ came later. If it waited too, it would always end later. On a busy
+/// machine it sometimes ends later anyway.
 #[test]
-fn nothing_is_in_flight() {
-    let _alone = alone();
+fn a_disconnect_with_nothing_in_flight_does_not_wait() {
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let idle_is_first = |round: u32| {
         let (idle, idle_call) = connected_with(&rig, &peer, 2 * round);
         idle.send(1, &[idle.mem.segment(0, 8)]);
-        assert_eq!(rig.until("the message", || peer.hear()), Heard::Request(OUR_PSN));
-        peer.say_ack(&idle_call, OUR_PSN);
+        assert_eq!(rig.until("the message", || peer.receive()), Received::Request(OUR_PSN));
+        peer.send_ack(&idle_call, OUR_PSN);
         assert_eq!(outcomes(&rig.completions(&idle.requests, 1)), [(1, WcStatus::Success)]);
         let (busy, busy_call) = connected_with(&rig, &peer, 2 * round + 1);
         busy.send(1, &[busy.mem.segment(0, 8)]);
-        peer.say_dreq(&busy_call, 2);
-        peer.say_dreq(&idle_call, 3);
+        peer.send_dreq(&busy_call, 2);
+        peer.send_dreq(&idle_call, 3);
         let next_drep = || {
-            rig.until("a DREP", || match peer.hear()? {
-                // The message, once more or for the first time.
-                Heard::Request(OUR_PSN) => None,
-                Heard::Drep { transaction } => Some(transaction),
+            rig.until("a DREP", || match peer.receive()? {
+                // This is the message, repeated or for the first time.
+                Received::Request(OUR_PSN) => None,
+                Received::Drep { transaction } => Some(transaction),
                 other => panic!("{other:?}"),
             })
         };
@@ -343,163 +346,171 @@ fn nothing_is_in_flight() {
         }
         order == [3, 2]
     };
-    assert!((0..ROUNDS).any(idle_is_first), "it waits as long as the other one");
+    assert!((0..ROUNDS).any(idle_is_first), "it always waits as long as the other one");
 }
 
-/// So often is tried what a busy machine may hide, which otherwise comes at once.
+/// How often a test repeats what a busy machine may hide and what otherwise shows at once.
 const ROUNDS: u32 = 20;
 
-/// We disconnect: what was taken is acknowledged again until the peer has answered to that, and nothing new is taken.
+/// This side disconnects: messages that it has received are acknowledged again until the peer has
+/// answered, and no new message is accepted.
 #[test]
-fn what_was_taken_is_acknowledged_again() {
-    let _alone = alone();
+fn received_messages_are_acknowledged_again() {
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
     for id in [1, 2] {
         end.recv(id, &[end.mem.segment(0, 8)]);
     }
-    peer.say_send(&call, call.psn);
+    peer.send_send(&call, call.psn);
     assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(1, WcStatus::Success)]);
     end.qp.disconnect(Close::Graceful);
-    assert_eq!(rig.until("the first acknowledgement", || peer.hear()), Heard::Ack(call.psn));
-    let Heard::Dreq { transaction } = rig.until("a DREQ", || peer.hear()) else {
+    assert_eq!(rig.until("the first acknowledgement", || peer.receive()), Received::Ack(call.psn));
+    let Received::Dreq { transaction } = rig.until("a DREQ", || peer.receive()) else {
         panic!("no DREQ")
     };
     assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(2, WcStatus::Flushed)]);
 
-    peer.say_send(&call, call.psn + 1);
-    peer.say_send(&call, call.psn);
-    assert_eq!(rig.until("the other", || peer.hear()), Heard::Ack(call.psn));
+    peer.send_send(&call, call.psn + 1);
+    peer.send_send(&call, call.psn);
+    assert_eq!(rig.until("the other", || peer.receive()), Received::Ack(call.psn));
     end.log.assert_silent();
 
     let drep = Drep { local_id: PEER_ID, remote_id: call.id, private: &[] };
-    peer.say_message(transaction, Message::Drep(drep));
+    peer.send_message(transaction, Message::Drep(drep));
     assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
-    // Now it is over.
-    peer.say_send(&call, call.psn);
-    peer.say_dreq(&call, 7);
-    assert_eq!(rig.until("a DREP", || peer.hear()), Heard::Drep { transaction: 7 });
+    // The connection has ended now.
+    peer.send_send(&call, call.psn);
+    peer.send_dreq(&call, 7);
+    assert_eq!(rig.until("a DREP", || peer.receive()), Received::Drep { transaction: 7 });
 }
 
-/// Anybody at the peer's address, or who forges that, can write a REQ that names the peer's queue pair. The
-/// peer is asked before the connection counts as left, and answers.
+/// Any program at the peer's address, or one that forges that address, can send a REQ that names
+/// the peer's queue pair. This side asks the peer before it takes the connection for dead, and the
+/// peer answers.
 #[test]
 fn a_forged_request_ends_no_connection() {
-    let _alone = alone();
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
     let service = Service::new(rig.a, 1);
-    say_req(&Peer::elsewhere(), PEER_ID + 0x80, PEER_QPN, service.port(rig.a) as u16);
-    assert_eq!(rig.until("the question", || peer.hear()), Heard::Request(OUR_PSN.previous()));
-    rig.until("the refusal", || match peer.hear()? {
-        // Where this machine is busy it was asked again.
-        Heard::Request(psn) if psn == OUR_PSN.previous() => None,
-        Heard::Rej(Reason::STALE_CONNECTION) => Some(()),
+    send_req(&Peer::elsewhere(), PEER_ID + 0x80, PEER_QPN, service.port(rig.a) as u16);
+    assert_eq!(rig.until("the question", || peer.receive()), Received::Request(OUR_PSN.previous()));
+    rig.until("the refusal", || match peer.receive()? {
+        // On a busy machine it was asked again.
+        Received::Request(psn) if psn == OUR_PSN.previous() => None,
+        Received::Rej(Reason::STALE_CONNECTION) => Some(()),
         other => panic!("{other:?}"),
     });
-    peer.say_ack(&call, OUR_PSN.previous());
+    peer.send_ack(&call, OUR_PSN.previous());
     end.send(1, &[end.mem.segment(0, 8)]);
-    rig.until("the message", || match peer.hear()? {
-        // Where this machine is busy it was asked again.
-        Heard::Request(psn) if psn == OUR_PSN.previous() => None,
-        Heard::Request(OUR_PSN) => Some(()),
+    rig.until("the message", || match peer.receive()? {
+        // On a busy machine it was asked again.
+        Received::Request(psn) if psn == OUR_PSN.previous() => None,
+        Received::Request(OUR_PSN) => Some(()),
         other => panic!("{other:?}"),
     });
-    peer.say_ack(&call, OUR_PSN);
+    peer.send_ack(&call, OUR_PSN);
     assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Success)]);
     end.log.assert_silent();
 }
 
-/// The same, and nobody answers: the peer has left the connection, and may come again.
+/// The same without an answer: the peer has left the connection and may connect again.
 #[test]
-fn a_peer_that_has_left_a_connection_comes_again() {
-    let _alone = alone();
+fn a_peer_that_has_left_a_connection_connects_again() {
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, _) = connected(&rig, &peer);
     let service = Service::new(rig.a, 1);
     let port = service.port(rig.a) as u16;
-    say_req(&peer, PEER_ID + 0x80, PEER_QPN, port);
-    assert_eq!(rig.until("the question", || peer.hear()), Heard::Request(OUR_PSN.previous()));
+    send_req(&peer, PEER_ID + 0x80, PEER_QPN, port);
+    assert_eq!(rig.until("the question", || peer.receive()), Received::Request(OUR_PSN.previous()));
     assert!(matches!(rig.next("the end", &end.log), Event::Broken));
-    say_req(&peer, PEER_ID + 0x100, PEER_QPN, port);
+    send_req(&peer, PEER_ID + 0x100, PEER_QPN, port);
     service.request(&rig);
 }
 
-/// A peer that does not answer, on a host that does and that has the port open, is stopped, or its packets
-/// are lost for a while: its retries are used up long before it answers.
+/// A peer that does not answer is stopped, or its packets are lost for a while, if its host answers
+/// and has the port open. Its retries are used up long before it answers.
 #[test]
-fn a_peer_that_is_stopped_is_waited_for() {
-    let _alone = alone();
+fn a_stopped_peer_is_waited_for() {
+    let _peer_port = lock_peer_port();
     let ours = open(&format!("{OURS} engine=user timeout=32 retries=1"));
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
     end.send(1, &[end.mem.segment(0, 8)]);
     for _ in 0..100 {
-        assert_eq!(rig.until("the message again", || peer.hear()), Heard::Request(OUR_PSN));
+        assert_eq!(rig.until("the message again", || peer.receive()), Received::Request(OUR_PSN));
     }
     end.log.assert_silent();
-    peer.say_ack(&call, OUR_PSN);
+    peer.send_ack(&call, OUR_PSN);
     assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Success)]);
     end.log.assert_silent();
 }
 
-/// The same without any retries: the host is asked before the one timeout is over.
+/// The same without retries: the host is probed before the one timeout has expired.
 #[test]
-fn a_peer_that_is_stopped_is_waited_for_without_retries() {
-    let _alone = alone();
+fn a_stopped_peer_is_waited_for_without_retries() {
+    let _peer_port = lock_peer_port();
     let ours = open(&format!("{OURS} engine=user retries=0"));
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
     end.send(1, &[end.mem.segment(0, 8)]);
-    // More than in one timeout, where the time between two is twice that before.
+    // These are more repetitions than fit in one timeout: each interval is twice the one before.
     for _ in 0..14 {
-        assert_eq!(rig.until("the message again", || peer.hear()), Heard::Request(OUR_PSN));
+        assert_eq!(rig.until("the message again", || peer.receive()), Received::Request(OUR_PSN));
     }
     end.log.assert_silent();
-    peer.say_ack(&call, OUR_PSN);
+    peer.send_ack(&call, OUR_PSN);
     assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Success)]);
     end.log.assert_silent();
 }
 
-/// The same of a peer that is asked because of a forged REQ, while nothing else is under way.
+/// The same for a peer that is asked because of a forged REQ, while nothing else is under way.
 #[test]
-fn a_peer_that_is_stopped_is_asked_on_and_on() {
-    let _alone = alone();
+fn a_stopped_peer_is_asked_repeatedly() {
+    let _peer_port = lock_peer_port();
     for retries in [1, 0] {
         let ours = open(&format!("{OURS} engine=user retries={retries}"));
         let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
         let (end, call) = connected_with(&rig, &peer, retries);
         let service = Service::new(rig.a, 1);
-        say_req(&Peer::elsewhere(), PEER_ID + 0x80, PEER_QPN + retries, service.port(rig.a) as u16);
+        send_req(
+            &Peer::elsewhere(),
+            PEER_ID + 0x80,
+            PEER_QPN + retries,
+            service.port(rig.a) as u16,
+        );
         for _ in 0..4 {
-            rig.until("the question", || match peer.hear()? {
-                Heard::Request(psn) if psn == OUR_PSN.previous() => Some(()),
-                Heard::Rej(Reason::STALE_CONNECTION) => None,
+            rig.until("the question", || match peer.receive()? {
+                Received::Request(psn) if psn == OUR_PSN.previous() => Some(()),
+                Received::Rej(Reason::STALE_CONNECTION) => None,
                 other => panic!("{other:?}"),
             });
         }
         end.log.assert_silent();
-        peer.say_ack(&call, OUR_PSN.previous());
+        peer.send_ack(&call, OUR_PSN.previous());
         end.send(1, &[end.mem.segment(0, 8)]);
-        rig.until("the message", || match peer.hear()? {
-            Heard::Request(psn) if psn == OUR_PSN.previous() => None,
-            Heard::Request(OUR_PSN) => Some(()),
+        rig.until("the message", || match peer.receive()? {
+            Received::Request(psn) if psn == OUR_PSN.previous() => None,
+            Received::Request(OUR_PSN) => Some(()),
             other => panic!("{other:?}"),
         });
-        peer.say_ack(&call, OUR_PSN);
+        peer.send_ack(&call, OUR_PSN);
         assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Success)]);
         end.log.assert_silent();
     }
 }
 
-/// Its host says that nobody has the port, for a moment, as a firewall does that is being changed. Where this
-/// machine is so busy that the moment is longer than a second and a half, the connection ends.
+/// The peer's host reports for a moment that the port is closed, as a firewall does while it is
+/// being changed. On a machine so busy that the moment exceeds a second and a half, the connection
+/// ends.
 #[test]
-fn a_port_that_is_refused_for_a_moment() {
-    let _alone = alone();
+fn a_port_that_is_closed_for_a_moment_ends_no_connection() {
+    let _peer_port = lock_peer_port();
     let goes_on = |n: u32| {
         let ours = adapter();
         let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
@@ -515,56 +526,58 @@ fn a_port_that_is_refused_for_a_moment() {
         };
         rig.until("the second question", || (sent() >= 3).then_some(()));
         let peer = Peer::new();
-        rig.until("the message, or the end", || match (peer.hear(), end.log.take()) {
-            (Some(Heard::Request(OUR_PSN)), _) => Some(true),
+        rig.until("the message, or the end", || match (peer.receive(), end.log.take()) {
+            (Some(Received::Request(OUR_PSN)), _) => Some(true),
             (_, Some(Event::Broken)) => Some(false),
             (None, None) => None,
-            (heard, event) => panic!("{heard:?} {event:?}"),
+            (received, event) => panic!("{received:?} {event:?}"),
         }) && {
-            peer.say_ack(&call, OUR_PSN);
+            peer.send_ack(&call, OUR_PSN);
             assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Success)]);
             true
         }
     };
-    assert!((0..ROUNDS).any(goes_on), "the first word counts");
+    assert!((0..ROUNDS).any(goes_on), "the first report of the host ends the connection");
 }
 
-/// Once the peer has sent a right packet, others must come from the same port: nobody else on the peer's host
-/// can send from that, whatever it knows or guesses of the connection.
+/// Once the peer has sent a valid packet, others must come from the same port: no other program on
+/// the peer's host can send from it, whatever it knows or guesses about the connection.
 #[test]
-fn packets_from_another_port_are_not_taken() {
-    let _alone = alone();
+fn packets_from_another_port_are_ignored() {
+    let _peer_port = lock_peer_port();
     let ours = adapter();
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
     for id in [1, 2] {
         end.recv(id, &[end.mem.segment(8 * id as usize, 8)]);
     }
-    peer.say_send(&call, call.psn);
+    peer.send_send(&call, call.psn);
     assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(1, WcStatus::Success)]);
     let next = call.psn + 1;
     let forger = Peer::elsewhere();
-    forger.say_send_of(&call, next, b"lies");
-    forger.say_ack(&call, OUR_PSN);
-    peer.say_send_of(&call, next, b"true");
+    forger.send_send_of(&call, next, b"lies");
+    forger.send_ack(&call, OUR_PSN);
+    peer.send_send_of(&call, next, b"true");
     assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(2, WcStatus::Success)]);
     assert_eq!(end.mem.read(16, 4), b"true");
     let counted = ours.counters().into_iter().find(|(name, _)| *name == "packets-from-elsewhere");
     assert_eq!(counted.map(|(_, n)| n), Some(2));
 }
 
-/// Whoever frees an endpoint and closes its adapter says that the connection is over, again and again until
-/// that is answered, or for a quarter of a second: nobody would do so later, and a peer with nothing to send
-/// would wait for ever.
+/// If an endpoint is freed and its adapter closed, this side repeats the DREQ until it is answered,
+/// or for a quarter of a second. Nothing could repeat it later, and a peer with nothing to send
+/// would wait forever.
 #[test]
-fn an_end_that_is_lost_as_the_adapter_is_closed() {
-    let _alone = alone();
-    // Where this machine is busy, some are skipped, or the answer to the second comes when more have been said.
-    assert!((0..ROUNDS).any(|_| closes_with(true) == 2), "an answer does not end it");
-    assert!((0..ROUNDS).any(|_| closes_with(false) >= 2), "it is not said again");
+fn a_dreq_is_repeated_while_the_adapter_closes() {
+    let _peer_port = lock_peer_port();
+    // On a busy machine some repetitions are skipped, or the answer to the second one arrives after
+    // further ones.
+    assert!((0..ROUNDS).any(|_| closes_with(true) == 2), "an answer does not end the repetitions");
+    assert!((0..ROUNDS).any(|_| closes_with(false) >= 2), "the DREQ is not repeated");
 }
 
-/// How often the end is said as the adapter is closed; `answer`: until the second was answered.
+/// Returns how many DREQs are sent as the adapter is closed. With `answer` the peer answers the
+/// second one.
 fn closes_with(answer: bool) -> u32 {
     let ours = adapter();
     let peer = Peer::new();
@@ -582,65 +595,67 @@ fn closes_with(answer: bool) -> u32 {
                 "the adapter is not closed after {EVENT_TIMEOUT:?}"
             );
             peer.dreq.set(None);
-            let Some(heard) = peer.hear() else { continue };
-            let Heard::Dreq { transaction } = heard else { panic!("{heard:?}") };
+            let Some(received) = peer.receive() else { continue };
+            let Received::Dreq { transaction } = received else { panic!("{received:?}") };
             times += 1;
             if answer && times == 2 {
                 let drep = Drep { local_id: PEER_ID, remote_id: call.id, private: &[] };
-                peer.say_message(transaction, Message::Drep(drep));
+                peer.send_message(transaction, Message::Drep(drep));
             }
         }
     });
     let time = start.elapsed();
-    assert!(answer || time >= Duration::from_millis(250), "it was said for {time:?} only");
-    // At 0, 16, 48, 112 and 240 ms.
-    assert!((1..=5).contains(&times), "said {times} times");
+    assert!(answer || time >= Duration::from_millis(250), "it was repeated only for {time:?}");
+    // The DREQs are sent at 0, 16, 48, 112 and 240 ms.
+    assert!((1..=5).contains(&times), "sent {times} times");
     times
 }
 
-/// A host on which nobody has the port says so: nobody waits until all has been said again in vain. So hardly
-/// any message is said twice; a REQ would be said 16 times, a DREQ some ten times. A request is sent again
-/// for a second and a half, and not until its retries are used up.
+/// A host reports that the port is closed: this side does not wait until all repetitions have
+/// failed. So hardly any message is sent twice; otherwise a REQ would be sent 16 times and a DREQ
+/// about ten times. A request is repeated for a second and a half, and not until its retries are
+/// used up.
 #[test]
-fn nobody_has_the_port() {
-    let _alone = alone();
+fn a_closed_port_ends_repetitions_early() {
+    let _peer_port = lock_peer_port();
     let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("said.pcapng");
+    let file = dir.path().join("sent.pcapng");
     let ours = open(&format!("{OURS} engine=user capture={}", file.display()));
     let rig = Rig { a: &ours, b: &ours };
-    // It is not by chance that we hear of it.
+    // Several attempts show that the report does not arrive by chance.
     for n in 100..110 {
-        let nobody = Ipv4Addr::new(127, 0, 0, n);
-        let end = calling(&rig, nobody);
+        let host = Ipv4Addr::new(127, 0, 0, n);
+        let end = calling(&rig, host);
         assert!(matches!(rig.next("an answer", &end.log), Event::Unreachable));
-        let said = said_to(nobody, &file);
-        assert!((1..=2).contains(&said), "{nobody}: {said} messages");
+        let sent = sent_count(host, &file);
+        assert!((1..=2).contains(&sent), "{host}: {sent} messages");
     }
 
     let peer = Peer::new();
     let sends = connected_to(&rig, &peer, 0);
     drop(peer);
-    let before = said_to(PEER, &file);
+    let before = sent_count(PEER, &file);
     sends.send(1, &[sends.mem.segment(0, 8)]);
     assert!(matches!(rig.next("the end", &sends.log), Event::Broken));
-    // Flushed: it is not for its retries, which would be a transport error.
+    // The request is flushed. If its retries had been used up, it would have a transport error.
     assert_eq!(outcomes(&rig.completions(&sends.requests, 1)), [(1, WcStatus::Flushed)]);
-    let said = said_to(PEER, &file) - before;
-    // Not at the first word of the host: a firewall that is being changed says the same for a moment.
-    assert!(said >= 4, "{said} packets");
+    let sent = sent_count(PEER, &file) - before;
+    // The host's first report must not end the connection: a firewall that is being changed reports
+    // the same for a moment.
+    assert!(sent >= 4, "{sent} packets");
 
-    // What was said of that one is nothing to the next.
+    // The reports about that connection must not affect the next one.
     let peer = Peer::new();
     let leaves = connected_to(&rig, &peer, 1);
     drop(peer);
-    let before = said_to(PEER, &file);
+    let before = sent_count(PEER, &file);
     leaves.qp.disconnect(Close::Graceful);
     let event = rig.next("the end", &leaves.log);
     assert!(matches!(event, Event::Disconnected), "{event:?}");
-    let said = said_to(PEER, &file) - before;
-    assert!((1..=2).contains(&said), "{said} messages");
+    let sent = sent_count(PEER, &file) - before;
+    assert!((1..=2).contains(&sent), "{sent} messages");
 
-    // Nor where there is no endpoint any more. Meanwhile a request is sent again for a second and a half.
+    // The same without an endpoint. Meanwhile a request is repeated for a second and a half.
     let peer = Peer::new();
     let sends = connected_to(&rig, &peer, 2);
     let gone = connected_to(&rig, &peer, 3);
@@ -649,17 +664,17 @@ fn nobody_has_the_port() {
     let before = messages_to(PEER, &file);
     drop(gone);
     assert!(matches!(rig.next("the end", &sends.log), Event::Broken));
-    let said = messages_to(PEER, &file) - before;
-    // That the other one is over is said, too.
-    assert!((1..=3).contains(&said), "{said} messages");
+    let sent = messages_to(PEER, &file) - before;
+    // The end of the other connection is sent, too.
+    assert!((1..=3).contains(&sent), "{sent} messages");
 }
 
-/// How many packets our side has sent to an address, as its capture has it.
-fn said_to(to: Ipv4Addr, capture: &Path) -> usize {
+/// The number of packets that this side has sent to an address, according to its capture.
+fn sent_count(to: Ipv4Addr, capture: &Path) -> usize {
     sent_to(to, capture).len()
 }
 
-/// How many of them are of the connection manager.
+/// How many of them belong to connection management.
 fn messages_to(to: Ipv4Addr, capture: &Path) -> usize {
     let is_message = |datagram: &&Vec<u8>| datagram[5..8] == [0, 0, 1];
     sent_to(to, capture).iter().filter(is_message).count()

@@ -1,12 +1,12 @@
-//! Whose engine serves an entry. What a machine with the kernel's rxe does is seen in the guest (`tests/tests/programs/guest`);
-//! the loopback, which these ask for, never has one.
+//! Which engine serves an entry. The guest's tests (`tests/tests/programs/guest`) cover a machine
+//! with the kernel's rxe. These tests use the loopback, which never has one.
 
 use dat_core::provider::{Either, Provider, Transport};
 use dat_core::{Error, OpenError};
 use dat_sys::{DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER};
 use provider_softroce::SoftRoce;
 
-/// What the adapter says of its engine.
+/// The engine that the adapter reports.
 fn engine(params: &str) -> Result<String, OpenError> {
     let adapter = SoftRoce.open_either("softroce", params)?;
     let named = match &adapter {

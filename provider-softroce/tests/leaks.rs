@@ -1,4 +1,4 @@
-//! What connections leave behind, over RoCEv2.
+//! Connections leave nothing behind, over RoCEv2.
 
 #[path = "../../adapter/tests/leaks/mod.rs"]
 mod leaks;
@@ -8,8 +8,9 @@ use provider_softroce::SoftRoce;
 const PROVIDER: SoftRoce = SoftRoce;
 const NAME: &str = "softroce";
 const PARAMS: &str = "127.0.0.6 engine=user";
-/// Of each: the poller, twice, and its waker; the slot, the door, the vault, the directory of local sockets,
-/// the mailbox, and the socket by which others see its end; the two ends of such sockets between them; the
-/// port from which hosts are asked; the port that packets leave from, and the quicker way from there to the
-/// address that they share.
+/// The descriptors of two adapters. Each has the poller (two descriptors) and its waker; the slot,
+/// the strangers' socket, the shared sockets, the directory of local sockets, the local socket for
+/// messages, and the one by which others notice its end; the two ends of local sockets between the
+/// adapters; the socket from which hosts are probed; the socket that packets leave from, and a
+/// connected socket from there to the address that the adapters share.
 const FDS: usize = 2 * (3 + 6 + 2 + 1 + 2);

@@ -1,4 +1,4 @@
-//! What dat_ia_query tells over RoCEv2 holds: exactly so much, and not one more.
+//! The limits that dat_ia_query reports hold over RoCEv2: exactly that many objects can be created.
 
 #[path = "../../dat-core/tests/table/adapter_limits.rs"]
 mod adapter_limits;
@@ -7,7 +7,7 @@ mod adapter_limits;
 mod client;
 
 #[test]
-fn limits_are_as_told() {
+fn reported_limits_hold() {
     let table =
         client::register::<provider_softroce::SoftRoce>("limits", "127.0.0.1 engine=user", false);
     adapter_limits::limits_hold(table, "limits");

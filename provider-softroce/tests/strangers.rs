@@ -1,6 +1,6 @@
-//! Strangers: programs on this host that have heard everything, and send what they like from sockets that
-//! need no privilege. What they say is no better than what its receiver can tell from its peer's; nothing of
-//! it may change anything.
+//! Strangers: programs on this host that have captured all traffic and send anything from sockets
+//! that need no privilege. The receiver can rely only on what distinguishes a packet from its
+//! peer's. No stranger's packet may change anything.
 
 #[path = "../../capture/tests/reader/mod.rs"]
 #[expect(dead_code, reason = "captures hold more than is looked at here")]
@@ -23,15 +23,15 @@ use wire::rocev2::{
     UDP_PORT,
 };
 
-/// The victim, its peer, which shares the address, and somebody else.
+/// The victim, its peer, which shares its address, and a third host.
 const VICTIM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 41);
 const PEER: Ipv4Addr = VICTIM;
 const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 43);
 
-/// One at a time: memory is counted.
-static ALONE: Mutex<()> = Mutex::new(());
+/// The tests run one at a time, because they measure the process's memory.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Who sends to the victim's port.
+/// A program that sends to the victim's port.
 struct Stranger {
     socket: UdpSocket,
     icrc: Icrc,
@@ -47,35 +47,35 @@ impl Stranger {
     }
 
     /// Sends these octets.
-    fn mutter(&self, datagram: &[u8]) {
-        // Errors tell of earlier datagrams.
+    fn send_octets(&self, datagram: &[u8]) {
+        // Errors report the fate of earlier datagrams.
         self.socket.send(datagram).ok();
     }
 
-    /// Sends a packet with the checksum that it should have.
-    fn say(&self, packet: &[u8]) {
+    /// Sends a packet with its correct checksum.
+    fn send_with_icrc(&self, packet: &[u8]) {
         let mut datagram = [packet, &[0; Icrc::SIZE]].concat();
         self.icrc.seal(0, &mut datagram);
-        self.mutter(&datagram);
+        self.send_octets(&datagram);
     }
 
-    fn say_packet(&self, packet: &Packet<'_>) {
+    fn send_packet(&self, packet: &Packet<'_>) {
         let mut octets = vec![0; packet.len()];
         packet.emit(&mut octets);
-        self.say(&octets);
+        self.send_with_icrc(&octets);
     }
 
-    fn say_message(&self, transaction: u64, message: Message<'_>) {
+    fn send_message(&self, transaction: u64, message: Message<'_>) {
         let mad = Mad { transaction, message }.emit();
         let deth = Deth { q_key: Deth::GSI_Q_KEY, source_qpn: Deth::GSI_QPN };
         let bth = Bth::new(Opcode::DatagramSendOnly, Deth::GSI_QPN, Psn::new(0));
-        self.say_packet(&Packet { bth, extension: Extension::Deth(deth), payload: &mad });
+        self.send_packet(&Packet { bth, extension: Extension::Deth(deth), payload: &mad });
     }
 }
 
 impl Stranger {
-    /// Asks for a connection, in a way that is right, by the name of a queue pair that does not exist.
-    fn call(&self, n: u32, port: u16) {
+    /// Sends a valid connection request for a queue pair that does not exist.
+    fn send_req(&self, n: u32, port: u16) {
         let header =
             IpHeader { source_port: n as u16, source: STRANGER.into(), destination: VICTIM.into() };
         let private = header.emit();
@@ -102,7 +102,7 @@ impl Stranger {
             alternate: None,
             private: &private,
         };
-        self.say_message(u64::from(n), Message::Req(req));
+        self.send_message(u64::from(n), Message::Req(req));
     }
 }
 
@@ -111,23 +111,23 @@ fn local_id(n: u32) -> u32 {
     n << 7 | 5
 }
 
-/// The victim, which writes down what it hears and says; its peer; and the file.
+/// The victim, which captures all that it receives and sends; its peer; and the capture file.
 fn adapters(dir: &Path) -> (Roce, Roce, PathBuf) {
-    let file = dir.join("heard.pcapng");
+    let file = dir.join("received.pcapng");
     let open = |params: String| {
         SoftRoce.open("softroce", &params).unwrap_or_else(|e| panic!("{params}: {e}"))
     };
-    // Short packets: there are more of them.
+    // Short packets, so that there are more of them.
     let victim = open(format!("{VICTIM} engine=user mtu=1024 capture={}", file.display()));
     let peer = open(format!("{PEER} engine=user mtu=1024"));
     (victim, peer, file)
 }
 
-/// What captures say of what has come.
+/// The direction of received packets in captures.
 const IN: u32 = 1;
 
-/// Packets that the victim has had from its peer, without their checksums.
-fn heard(file: &Path) -> Vec<Vec<u8>> {
+/// Packets that the victim has received from its peer, without their checksums.
+fn received(file: &Path) -> Vec<Vec<u8>> {
     let contents = reader::read(&std::fs::read(file).expect("a capture"));
     let came = contents.packets.into_iter().filter(|packet| packet.direction == IN);
     came.map(|packet| match packet.body {
@@ -137,7 +137,7 @@ fn heard(file: &Path) -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// A little of everything, from one end to the other, checked.
+/// Transfers by all operations from one end to the other, with checks.
 fn exchange(rig: &Rig<'_, Roce>, from: &End<'_, Roce>, to: &End<'_, Roce>, round: u64) {
     let octets = pattern(round, 12_000);
     from.mem.write(0, &octets);
@@ -149,20 +149,21 @@ fn exchange(rig: &Rig<'_, Roce>, from: &End<'_, Roce>, to: &End<'_, Roce>, round
     let all = [1, 2, 3].map(|id| (id, WcStatus::Success));
     assert_eq!(outcomes(&rig.completions(&from.requests, 3)), all);
     assert_eq!(outcomes(&rig.completions(&to.recvs, 1)), [(round, WcStatus::Success)]);
-    assert!(to.mem.read(0, 12_000) == octets, "round {round}: written and sent");
-    assert!(from.mem.read(40_000, 12_000) == octets, "round {round}: read");
+    assert!(to.mem.read(0, 12_000) == octets, "round {round}: written or sent octets differ");
+    assert!(from.mem.read(40_000, 12_000) == octets, "round {round}: read octets differ");
 }
 
-/// What malloc has handed out, in all its arenas.
+/// The octets that malloc has handed out, in all its arenas.
 fn bytes_in_use() -> usize {
-    // SAFETY: it takes no arguments.
+    // SAFETY: the function takes no arguments.
     let info = unsafe { libc::mallinfo2() };
     info.uordblks + info.hblkhd
 }
 
-/// Runs exchanges in both directions while `attack` is given what was heard so far: nothing else happens.
+/// Runs exchanges in both directions while `attack` gets the packets received so far. Nothing else
+/// may happen.
 fn under_attack(rounds: u64, mut attack: impl FnMut(u64, &[Vec<u8>])) {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let dir = tempfile::tempdir().expect("a directory");
     let (victim, peer, file) = adapters(dir.path());
     let rig = Rig { a: &victim, b: &peer };
@@ -173,73 +174,74 @@ fn under_attack(rounds: u64, mut attack: impl FnMut(u64, &[Vec<u8>])) {
     }
     let guard = pattern(99, 4000);
     a.mem.write(60_000, &guard);
-    let heard_before = heard(&file);
-    assert!(heard_before.len() > 300, "{}", heard_before.len());
+    let received_before = received(&file);
+    assert!(received_before.len() > 300, "{}", received_before.len());
     let mut before = 0;
     for round in 0..rounds {
-        attack(round, &heard_before);
+        attack(round, &received_before);
         exchange(&rig, &a, &b, round);
-        attack(round, &heard_before);
+        attack(round, &received_before);
         exchange(&rig, &b, &a, round);
         if round == rounds / 4 {
             before = bytes_in_use();
         }
     }
     let grown = bytes_in_use().saturating_sub(before);
-    assert!(grown <= 1 << 20, "{grown} bytes more are in use");
+    assert!(grown <= 1 << 20, "{grown} more octets are in use");
     assert!(a.mem.read(60_000, 4000) == guard);
     for log in [&a.log, &b.log] {
         log.assert_silent();
     }
 }
 
-/// From an address that is not the peer's: what the peer has said, word by word, and with any part changed.
+/// From an address that is not the peer's: the peer's packets, unchanged and with any part changed.
 #[test]
-fn who_is_not_the_peer_is_not_heard() {
+fn packets_from_other_addresses_change_nothing() {
     let stranger = Stranger::at(STRANGER);
-    under_attack(40, |round, heard| {
-        for (n, packet) in heard.iter().enumerate() {
-            stranger.say(packet);
+    under_attack(40, |round, received| {
+        for (n, packet) in received.iter().enumerate() {
+            stranger.send_with_icrc(packet);
             let mut other = packet.clone();
             let at = (n * 7 + round as usize * 13) % other.len();
             other[at] ^= 1 << (n % 8);
-            stranger.say(&other);
+            stranger.send_with_icrc(&other);
         }
     });
 }
 
-/// From the peer's own address, by another program there: what is not, or no more, the connection's turn.
+/// From the peer's own address, by another program there: packets that the connection does not
+/// expect, or no longer expects.
 #[test]
-fn what_is_out_of_turn_changes_nothing() {
+fn unexpected_packets_change_nothing() {
     let stranger = Stranger::at(PEER);
-    under_attack(40, |round, heard| {
-        for (n, octets) in heard.iter().enumerate() {
-            // Once more: a duplicate, of requests and answers and of the connection's making.
-            stranger.say(octets);
-            // With a checksum that is none, or not for this sender.
-            stranger.mutter(&[&octets[..], &pattern(n as u64 ^ round, 4)].concat());
+    under_attack(40, |round, received| {
+        for (n, octets) in received.iter().enumerate() {
+            // Duplicates of requests, of answers and of the messages that set up the connection.
+            stranger.send_with_icrc(octets);
+            // Packets with an invalid checksum, or one for another sender.
+            stranger.send_octets(&[&octets[..], &pattern(n as u64 ^ round, 4)].concat());
             let Ok(packet) = Packet::parse(octets) else { panic!("{octets:x?}") };
             if packet.bth.dest_qpn == Deth::GSI_QPN {
                 continue;
             }
-            // For a queue pair that is not there: of this slot, of another, of nobody.
+            // Packets for queue pairs that do not exist: in this slot, in another one, and in none.
             for change in [0x80, 1, 0x55_5500] {
                 let bth = Bth { dest_qpn: packet.bth.dest_qpn ^ change, ..packet.bth };
-                stranger.say_packet(&Packet { bth, ..packet });
+                stranger.send_packet(&Packet { bth, ..packet });
             }
-            // Old, but with other octets, and for other memory.
+            // Old packets with other payload, and for other memory.
             let forged = vec![0xEE; packet.payload.len()];
             let extension = match packet.extension {
                 Extension::Reth(reth) => Extension::Reth(Reth { r_key: !reth.r_key, ..reth }),
                 other => other,
             };
-            stranger.say_packet(&Packet { extension, payload: &forged, ..packet });
-            // Far off, on either side.
+            stranger.send_packet(&Packet { extension, payload: &forged, ..packet });
+            // PSNs far off on either side.
             for distance in [0x10_0000, 0x7F_0000, 0x90_0000] {
                 let bth = Bth { psn: packet.bth.psn + distance, ..packet.bth };
-                stranger.say_packet(&Packet { bth, ..packet });
+                stranger.send_packet(&Packet { bth, ..packet });
             }
-            // Answers to what was never asked, or long ago.
+            // Answers to requests that were not made, or were made long ago.
             let syndromes = [
                 Syndrome::ACK,
                 Syndrome::Nak(NakCode::RemoteAccess),
@@ -249,7 +251,7 @@ fn what_is_out_of_turn_changes_nothing() {
                 let bth = Bth { opcode: Opcode::Acknowledge, ack_request: false, ..packet.bth };
                 let bth = Bth { psn: bth.psn + 0x20_0000, ..bth };
                 let aeth = Aeth { syndrome, msn: n as u32 };
-                stranger.say_packet(&Packet {
+                stranger.send_packet(&Packet {
                     bth,
                     extension: Extension::Aeth(aeth),
                     payload: &[],
@@ -259,33 +261,33 @@ fn what_is_out_of_turn_changes_nothing() {
     });
 }
 
-/// Octets that are no packets, of all lengths.
+/// Octets that are not packets, of all lengths.
 #[test]
 fn noise_is_ignored() {
     let strangers = [Stranger::at(STRANGER), Stranger::at(PEER)];
-    under_attack(40, |round, heard| {
+    under_attack(40, |round, received| {
         for n in 0..200 {
             let noise = pattern(round << 32 | n, (n * n) as usize % 5000);
-            let cut = &heard[n as usize % heard.len()];
+            let cut = &received[n as usize % received.len()];
             for stranger in &strangers {
-                stranger.mutter(&noise);
-                // As long as a BTH at least, and with a proper checksum.
+                stranger.send_octets(&noise);
+                // At least as long as a BTH, and with a correct checksum.
                 if noise.len() >= Bth::SIZE {
-                    stranger.say(&noise[..noise.len() & !3]);
+                    stranger.send_with_icrc(&noise[..noise.len() & !3]);
                 }
-                stranger.say(&cut[..((cut.len() / 2) & !3).max(Bth::SIZE)]);
+                stranger.send_with_icrc(&cut[..((cut.len() / 2) & !3).max(Bth::SIZE)]);
             }
         }
     });
 }
 
-/// Messages of connection management with numbers that are guessed, from the peer's address, and with the
-/// right ones, from another.
+/// Messages of connection management with guessed numbers from the peer's address, and with the
+/// right numbers from another address.
 #[test]
 fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
     let [other, beside] = [STRANGER, PEER].map(Stranger::at);
-    under_attack(20, |round, heard| {
-        let mads: Vec<Mad<'_>> = heard
+    under_attack(20, |round, received| {
+        let mads: Vec<Mad<'_>> = received
             .iter()
             .filter_map(|octets| Packet::parse(octets).ok())
             .filter(|packet| packet.bth.dest_qpn == Deth::GSI_QPN)
@@ -297,13 +299,13 @@ fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
                 Message::Rep(rep) => Some((rep.local_id, rep.remote_id, rep.qpn, mad.transaction)),
                 _ => None,
             })
-            .expect("a REP was heard");
+            .expect("a REP was received");
         let all = |stranger: &Stranger, local_id: u32, remote_id: u32, transaction: u64| {
             let private = &[];
             for answered in [Answered::Req, Answered::Rep, Answered::Other] {
                 let (ari, reason) = (&[][..], Reason::CONSUMER);
                 let rej = Rej { local_id, remote_id, answered, reason, ari, private };
-                stranger.say_message(transaction, Message::Rej(rej));
+                stranger.send_message(transaction, Message::Rej(rej));
                 let mra = Mra {
                     local_id,
                     remote_id,
@@ -311,15 +313,15 @@ fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
                     service_timeout: Timeout::new(24),
                     private,
                 };
-                stranger.say_message(transaction, Message::Mra(mra));
+                stranger.send_message(transaction, Message::Mra(mra));
             }
-            stranger.say_message(transaction, Message::Rtu(Rtu { local_id, remote_id, private }));
+            stranger.send_message(transaction, Message::Rtu(Rtu { local_id, remote_id, private }));
             let dreq = Dreq { local_id, remote_id, remote_qpn: qpn, private };
-            stranger.say_message(transaction, Message::Dreq(dreq));
+            stranger.send_message(transaction, Message::Dreq(dreq));
             for mad in &mads {
                 if let Message::Rep(rep) = mad.message {
                     let rep = Rep { local_id, remote_id, ..rep };
-                    stranger.say_message(transaction, Message::Rep(rep));
+                    stranger.send_message(transaction, Message::Rep(rep));
                 }
             }
         };
@@ -338,7 +340,7 @@ fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
 #[test]
 fn a_flood_of_requests_is_refused() {
     let stranger = Stranger::at(STRANGER);
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let dir = tempfile::tempdir().expect("a directory");
     let (victim, peer, _) = adapters(dir.path());
     let rig = Rig { a: &peer, b: &victim };
@@ -350,8 +352,8 @@ fn a_flood_of_requests_is_refused() {
     let mut before = 0;
     for round in 0..200u32 {
         for n in 1..100 {
-            stranger.call(round * 100 + n, port);
-            stranger.call(round * 100 + n, port ^ 1);
+            stranger.send_req(round * 100 + n, port);
+            stranger.send_req(round * 100 + n, port ^ 1);
         }
         exchange(&rig, &a, &b, round.into());
         let mut pending = Vec::new();
@@ -382,7 +384,7 @@ fn a_flood_of_requests_is_refused() {
     });
     assert!(dropped.iter().sum::<u64>() > 1000, "{dropped:?}");
     let grown = bytes_in_use().saturating_sub(before);
-    assert!(grown <= 4 << 20, "{grown} bytes more are in use");
+    assert!(grown <= 4 << 20, "{grown} more octets are in use");
     for log in [&a.log, &b.log] {
         log.assert_silent();
     }
@@ -391,48 +393,48 @@ fn a_flood_of_requests_is_refused() {
     exchange(&rig, &c, &d, 7);
 }
 
-/// Acceptances that a stranger at whose address they are said hears of, for each of its requests.
+/// The acceptances that arrive at a stranger's address for its requests.
 struct Acceptances {
     socket: UdpSocket,
-    heard: HashMap<u32, usize>,
+    received: HashMap<u32, usize>,
 }
 
 impl Acceptances {
     fn at(ip: Ipv4Addr) -> Self {
         let socket = UdpSocket::bind((ip, UDP_PORT)).expect("its port is free");
         socket.set_nonblocking(true).expect("a socket");
-        Acceptances { socket, heard: HashMap::new() }
+        Acceptances { socket, received: HashMap::new() }
     }
 
-    fn listen(&mut self) {
+    fn receive_all(&mut self) {
         let mut datagram = [0; 8192];
         while let Ok(len) = self.socket.recv(&mut datagram) {
             let packet = Packet::parse(&datagram[..len - Icrc::SIZE]).expect("the server's");
             let mad = Mad::parse(packet.payload).expect("the server's");
             if let Message::Rep(rep) = mad.message {
-                *self.heard.entry(rep.remote_id).or_default() += 1;
+                *self.received.entry(rep.remote_id).or_default() += 1;
             }
         }
     }
 
-    /// How often the request of this name has been accepted: an acceptance is repeated every 0.67 s while its
-    /// endpoint is held.
+    /// Returns how often the request with this number has been accepted: an acceptance is repeated
+    /// every 0.67 s while its endpoint is held.
     fn of(&self, n: u32) -> usize {
-        self.heard.get(&local_id(n)).copied().unwrap_or(0)
+        self.received.get(&local_id(n)).copied().unwrap_or(0)
     }
 }
 
-/// Somebody asks for as many connections as a server has endpoints, never answers to an acceptance, and asks
-/// again as soon as one has been given up. Everybody who really calls is served, and not because all
-/// acceptances have been repeated to the end, which takes 10 s: of `n` that wait the latest holds its
-/// endpoint for 16/n seconds. How long one is held is told by how often it is repeated, which no busy machine
-/// makes more.
+/// A stranger requests as many connections as a server has endpoints, never answers an acceptance,
+/// and requests another as soon as one has been given up. Every real caller is served, and not only
+/// after all acceptances have been repeated to the end, which takes 10 s: of `n` waiting
+/// acceptances the latest holds its endpoint for 16/n seconds. The number of its repetitions shows
+/// how long an endpoint is held; a busy machine does not increase it.
 #[test]
 fn forged_requests_leave_endpoints_for_real_callers() {
     const ENDPOINTS: u32 = 16;
     const CALLERS: usize = 20;
     const SHORTEST_HOLD: Duration = Duration::from_millis(500);
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let dir = tempfile::tempdir().expect("a directory");
     let (victim, peer, _) = adapters(dir.path());
     let rig = Rig { a: &peer, b: &victim };
@@ -441,7 +443,7 @@ fn forged_requests_leave_endpoints_for_real_callers() {
     let stranger = Stranger::at(STRANGER);
     let mut acceptances = Acceptances::at(STRANGER);
     let mut names = 1..;
-    let mut forge = || stranger.call(names.next().expect("there are many"), port);
+    let mut forge = || stranger.send_req(names.next().expect("there are many"), port);
 
     let mut endpoints: Vec<Option<End<'_, Roce>>> = (0..ENDPOINTS).map(|_| None).collect();
     let (mut callers, mut waiting) = (Vec::new(), VecDeque::new());
@@ -485,16 +487,14 @@ fn forged_requests_leave_endpoints_for_real_callers() {
                 Some(Event::Disconnected) => served += 1,
                 None => {}
                 Some(other) => {
-                    panic!(
-                        "{served} of {CALLERS} callers were served, and then one was told {other:?}"
-                    )
+                    panic!("{served} of {CALLERS} callers were served, and then one got {other:?}")
                 }
             }
         }
-        acceptances.listen();
+        acceptances.receive_all();
         (served == CALLERS).then_some(())
     });
-    // Where a busy machine has taken longer, there were not `n` that waited.
+    // If a busy machine took longer, fewer than `n` acceptances were waiting.
     if accepted_in.is_none_or(|time| time >= SHORTEST_HOLD) {
         return;
     }

@@ -1,4 +1,4 @@
-//! dat-core's race of many threads on two thread-safe adapters, over RoCEv2.
+//! dat-core's stress test of many threads on two thread-safe adapters, over RoCEv2.
 
 #[path = "../../dat-core/tests/table/client.rs"]
 #[allow(dead_code)] // the other tests' part

@@ -1,4 +1,4 @@
-//! What is tested of every software adapter, over TCP.
+//! The tests of every software adapter, over TCP.
 
 #[path = "../../adapter/tests/suite/mod.rs"]
 mod suite;

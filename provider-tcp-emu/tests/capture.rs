@@ -1,4 +1,4 @@
-//! Captures, as Wireshark's dissectors see them.
+//! Captures, as Wireshark's dissectors understand them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use provider_loopback::contract;
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 const TSHARK: &str = "/usr/bin/tshark";
-/// Ports are chosen by the system, and some are other protocols' by name.
+/// The system chooses the ports, and some of them are assigned to other protocols.
 const PREFERENCES: [&str; 3] =
     ["tcp.try_heuristic_first:TRUE", "ip.check_checksum:TRUE", "tcp.check_checksum:TRUE"];
-/// What consumers send is nobody else's protocol.
+/// Dissectors that would guess at the consumers' payload.
 const GUESSES: [&str; 2] = ["rpcrdma_iwarp", "smb_direct_iwarp"];
 
-/// What it says of the packets that pass the filter.
+/// Returns tshark's output for the packets that pass the filter.
 fn tshark(file: &Path, filter: &str, how: &[&str]) -> String {
     let mut command = Command::new(TSHARK);
     command.args(["-n", "-r"]).arg(file).args(["-Y", filter]).args(how);
@@ -28,7 +28,7 @@ fn tshark(file: &Path, filter: &str, how: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// What is in a file.
+/// The contents of a file.
 #[derive(Default)]
 struct Contents {
     connections: usize,
@@ -36,7 +36,8 @@ struct Contents {
     replies: usize,
     rejections: usize,
     opcodes: BTreeSet<String>,
-    /// In and out: for each connection, named by its ports, lengths of FPDUs, opcodes, and STags where there are any.
+    /// Incoming and outgoing messages: for each connection, identified by its ports, the lengths of
+    /// FPDUs, opcodes, and STags if there are any.
     messages: [BTreeMap<[String; 2], [Vec<String>; 3]>; 2],
 }
 
@@ -67,7 +68,7 @@ impl Contents {
             contents.requests += usize::from(!request.is_empty());
             contents.replies += usize::from(!reply.is_empty());
             contents.rejections += usize::from(!reply.is_empty() && *rejected == "1");
-            // A segment has several FPDUs, or none that ends in it.
+            // A segment holds several FPDUs, or none that ends in it.
             let values = |column: &str| {
                 column
                     .split(',')
@@ -91,7 +92,7 @@ fn open(params: &str, file: &Path) -> Result<Tcp, OpenError> {
     TcpEmu.open("tcp-emu", &format!("{params} capture={}", file.display()))
 }
 
-/// The two files of two adapters between which some of the contract's cases were run.
+/// The capture files of two adapters after some of the contract's cases.
 fn captured(params: &str, dir: &Path) -> [PathBuf; 2] {
     let files = ["a", "b"].map(|name| dir.join(name).with_extension("%p.pcapng"));
     let [a, b] = files.each_ref().map(|file| open(params, file).unwrap_or_else(|e| panic!("{e}")));
@@ -123,7 +124,7 @@ fn both_ends_are_dissected_and_tell_the_same() {
         let [a, b] = files.each_ref().map(|file| {
             let filter = "_ws.malformed || _ws.expert.severity >= \"Warning\"";
             assert_eq!(tshark(file, filter, &[]), "", "{params}");
-            // The octets are those that were sent.
+            // The octets in the file are those that were sent.
             let details = tshark(file, "iwarp_mpa.fpdu", &["-O", "iwarp_mpa"]);
             let checked = details.matches("CRC check: ").count();
             assert_eq!(details.matches("(Good CRC32)").count(), checked);
@@ -133,8 +134,8 @@ fn both_ends_are_dissected_and_tell_the_same() {
             let Contents { connections, requests, replies, rejections, ref opcodes, .. } = contents;
             assert!(connections > 100, "{params}: {connections}");
             assert_eq!((requests, replies, rejections), (connections, connections, 1), "{params}");
-            // RFC 5040, section 4.3: WRITE, READ request, READ response, SEND, SEND with invalidate, TERMINATE; RFC 7306,
-            // section 5: atomic request, atomic response.
+            // RFC 5040, section 4.3: WRITE, READ request, READ response, SEND, SEND with
+            // invalidate, TERMINATE; RFC 7306, section 5: atomic request, atomic response.
             for opcode in ["0x00", "0x01", "0x02", "0x03", "0x04", "0x07", "0x0a", "0x0b"] {
                 assert!(opcodes.contains(opcode), "{params}: no {opcode} in {opcodes:?}");
             }
@@ -146,7 +147,7 @@ fn both_ends_are_dissected_and_tell_the_same() {
             let all = |messages: &BTreeMap<_, [Vec<String>; 3]>| {
                 messages.values().flatten().flatten().count()
             };
-            // Who closes abruptly reads no more.
+            // A side that closes abruptly reads no more.
             assert!(
                 all(sent) > 400 && all(sent) - all(received) < 100,
                 "{params}: {} {}",

@@ -1,5 +1,5 @@
-//! dat-core's contract for transports, kept by this one: over IPv4 and IPv6, with CRCs, without RFC 7306, by the letter of
-//! RFC 5041.
+//! provider-loopback's contract for transports, over IPv4 and IPv6, with CRCs, without RFC 7306,
+//! and with strict RFC 5041 behaviour.
 
 use dat_core::provider::Provider;
 use provider_loopback::contract::rig::expect_receives_to_be_there;
@@ -10,8 +10,9 @@ fn pair(params: &str) -> (Tcp, Tcp) {
     (open(params), open(params))
 }
 
-/// Two that take each other for strangers, or do as they would towards one: no message waits for a receive.
-fn strangers(a: &str, b: &str) -> (Tcp, Tcp) {
+/// Two adapters that take each other for another implementation, or behave as if they did: no
+/// message waits for a receive.
+fn with_other_implementation(a: &str, b: &str) -> (Tcp, Tcp) {
     expect_receives_to_be_there(true);
     (open(a), open(b))
 }
@@ -36,15 +37,18 @@ mod small_fpdus_without_spinning {
     provider_loopback::transport_contract!(|| super::pair("lo fpdu=1460 spin=0"));
 }
 
-/// RFC 7306 is for two. A peer without it is taken for a stranger.
+/// RFC 7306 needs both sides. A peer without it counts as another implementation.
 mod towards_a_peer_without_rfc_7306 {
-    provider_loopback::transport_contract!(|| super::strangers("", "extended=off"));
+    provider_loopback::transport_contract!(|| super::with_other_implementation("", "extended=off"));
 }
 
 mod without_rfc_7306 {
-    provider_loopback::transport_contract!(|| super::strangers("extended=off", ""));
+    provider_loopback::transport_contract!(|| super::with_other_implementation("extended=off", ""));
 }
 
 mod by_the_letter {
-    provider_loopback::transport_contract!(|| super::strangers("rnr=terminate", "rnr=terminate"));
+    provider_loopback::transport_contract!(|| super::with_other_implementation(
+        "rnr=terminate",
+        "rnr=terminate"
+    ));
 }

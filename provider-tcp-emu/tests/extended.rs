@@ -1,4 +1,4 @@
-//! The IB extension between adapters of which one was told to do without (`extended=off`).
+//! The IB extension between adapters of which one or both are opened without it (`extended=off`).
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ unsafe extern "C" fn no_mapping(_: DAT_IA_HANDLE, _: *mut DAT_IA_HANDLE) -> DAT_
     DAT_INVALID_HANDLE
 }
 
-const PATIENCE: DAT_TIMEOUT = 60_000_000;
+const EVENT_LIMIT: DAT_TIMEOUT = 60_000_000;
 
 struct Side {
     ia: &'static Node<Ia<Tcp>>,
@@ -57,18 +57,19 @@ impl Side {
     }
 
     fn expect(&self, number: DAT_EVENT_NUMBER) -> DAT_EVENT {
-        // SAFETY: nobody dequeues meanwhile.
-        let event = unsafe { self.all.wait(PATIENCE, 1) }.unwrap().event.unwrap();
+        // SAFETY: nothing dequeues meanwhile.
+        let event = unsafe { self.all.wait(EVENT_LIMIT, 1) }.unwrap().event.unwrap();
         assert_eq!(event.event_number, number);
         event
     }
 
-    /// Whether its provider names all three operations, or none.
+    /// Returns whether its provider names all three operations; it must name all or none.
     fn names_operations(&self) -> bool {
         let mut attr = DAT_PROVIDER_ATTR::zeroed();
         self.ia.provider_attributes(&mut attr);
         let name = |n: usize| {
-            // SAFETY: as many as the count says, with terminated names, as long as the adapter is open.
+            // SAFETY: there are as many as the count says, with terminated names, while the adapter
+            // is open.
             unsafe { std::ffi::CStr::from_ptr((*attr.provider_specific_attr.add(n)).name) }
         };
         let names: Vec<_> = (0..attr.num_provider_specific_attr as usize).map(name).collect();
@@ -79,12 +80,12 @@ impl Side {
         named == 3
     }
 
-    /// What each operation answers.
+    /// The answer of each operation.
     fn try_all(&self) -> [Result<(), Error>; 3] {
         let (at, flags) = (Remote { addr: 0, key: 0 }, DAT_COMPLETION_DEFAULT_FLAG);
         let sink = Segment { addr: 0, len: 8, key: 0 };
         let swap = Atomic::CompareSwap { compare: 0, swap: 1 };
-        // SAFETY: no segment of these can be valid.
+        // SAFETY: none of these segments can be valid.
         unsafe {
             [
                 self.ep.post_rdma_write_immed(&[], 1, (at, 0), 7, flags),
@@ -95,35 +96,39 @@ impl Side {
     }
 }
 
-/// Connects two sides from one thread.
+/// Connects two sides in one thread.
 fn connect(a: &Side, b: &Side) {
     let psp = psp::create(b.ia, Port::Any, b.all, DAT_PSP_CONSUMER_FLAG).unwrap();
     let to = "127.0.0.1:0".parse().unwrap();
-    a.ep.connect(to, psp.qualifier(), PATIENCE, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
+    a.ep.connect(to, psp.qualifier(), EVENT_LIMIT, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
     let start = Instant::now();
-    // Both sides make progress by being asked.
+    // Each side makes progress when it is polled.
     let request = loop {
-        assert!(start.elapsed() < Duration::from_micros(PATIENCE.into()), "no connection request");
-        // SAFETY: one thread takes events.
+        assert!(
+            start.elapsed() < Duration::from_micros(EVENT_LIMIT.into()),
+            "no connection request"
+        );
+        // SAFETY: only one thread takes events.
         let _ = unsafe { a.all.dequeue() };
         // SAFETY: as above.
         if let Ok(event) = unsafe { b.all.dequeue() } {
             assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
-            // SAFETY: the number says which member; live until it is answered.
+            // SAFETY: the event's number says which member is valid; the request lives until it is
+            // answered.
             break unsafe {
                 handle::get::<Cr<Tcp>>(event.event_data.cr_arrival_event_data.cr_handle)
             }
             .unwrap();
         }
     };
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: nothing uses the request any more.
     unsafe { cr::accept(request, Some(b.ep), b"") }.unwrap();
     a.expect(DAT_CONNECTION_EVENT_ESTABLISHED);
     b.expect(DAT_CONNECTION_EVENT_ESTABLISHED);
 }
 
 #[test]
-fn takes_two() {
+fn the_extension_needs_both_sides() {
     for (active, passive) in [
         ("lo extended=off", "lo"),
         ("lo", "lo extended=off"),
@@ -137,14 +142,14 @@ fn takes_two() {
         for (from, to) in [(&a, &b), (&b, &a)] {
             let unsupported = Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
             assert_eq!(from.try_all(), [unsupported; 3], "{active} to {passive}");
-            // The connection is as good as before, and nothing was taken for them.
-            // SAFETY: no segments.
+            // The connection works as before, and the refused operations have used no resources.
+            // SAFETY: there are no segments.
             unsafe {
                 to.ep.post_recv(&[], 5, DAT_COMPLETION_DEFAULT_FLAG).unwrap();
                 from.ep.post_send(&[], 6, DAT_COMPLETION_DEFAULT_FLAG).unwrap();
             }
             for side in [from, to] {
-                // SAFETY: the number says which member.
+                // SAFETY: the event's number says which member is valid.
                 let dto = unsafe {
                     side.expect(DAT_DTO_COMPLETION_EVENT).event_data.dto_completion_event_data
                 };
@@ -152,7 +157,7 @@ fn takes_two() {
             }
         }
         for side in [a, b] {
-            // SAFETY: nobody uses it any more.
+            // SAFETY: nothing uses the adapter any more.
             unsafe { ia::close(side.ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
         }
     }

@@ -1,4 +1,4 @@
-//! What connections leave behind, over TCP.
+//! Connections leave nothing behind, over TCP.
 
 #[path = "../../adapter/tests/leaks/mod.rs"]
 mod leaks;
@@ -8,5 +8,5 @@ use provider_tcp_emu::TcpEmu;
 const PROVIDER: TcpEmu = TcpEmu;
 const NAME: &str = "tcp-emu";
 const PARAMS: &str = "127.0.0.1";
-/// Of each: the poller, twice, and its waker.
+/// The descriptors of two adapters. Each has the poller (two descriptors) and its waker.
 const FDS: usize = 2 * 3;

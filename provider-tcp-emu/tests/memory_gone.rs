@@ -1,5 +1,5 @@
-//! Memory that goes away, or whose file is cut, while it is registered: where the kernel copies, the
-//! connection ends and the process goes on.
+//! Memory is unmapped, or its file is truncated, while it is registered: where the kernel copies,
+//! the connection ends and the process goes on.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -25,31 +25,32 @@ unsafe extern "C" fn no_mapping(_: DAT_IA_HANDLE, _: *mut DAT_IA_HANDLE) -> DAT_
     DAT_INVALID_HANDLE
 }
 
-const PATIENCE: DAT_TIMEOUT = 60_000_000;
-/// Far more than one system call copies to a place of the engine's own.
+const EVENT_LIMIT: DAT_TIMEOUT = 60_000_000;
+/// This is far more than one system call copies to a buffer of the engine.
 const SIZE: usize = 4 << 20;
-/// From here on the memory goes away.
+/// The memory from here on goes away.
 const HALF: usize = SIZE / 2;
 
-/// Memory of a file that has no name.
+/// Memory of a file without a name.
 struct Mapped {
     start: *mut c_void,
     file: i32,
 }
 
-/// How memory goes away.
+/// How the memory goes away.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
-    /// An access is a SIGSEGV, as where memory was unmapped; but no other thread's mmap can get these addresses.
+    /// An access raises SIGSEGV, as for unmapped memory; but no other thread's mmap can get these
+    /// addresses.
     Protected,
-    /// The file is cut: an access is a SIGBUS.
+    /// The file is truncated: an access raises SIGBUS.
     Cut,
 }
 
 impl Mapped {
     fn new() -> Self {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new file and a new mapping.
+        // SAFETY: the file and the mapping are new.
         unsafe {
             let file = libc::memfd_create(c"memory".as_ptr(), libc::MFD_CLOEXEC);
             assert!(file >= 0 && libc::ftruncate(file, SIZE as libc::off_t) == 0);
@@ -60,7 +61,7 @@ impl Mapped {
     }
 
     fn lose(&self, loss: Loss, from: usize) {
-        // SAFETY: nobody but the adapter touches it, which is what is tested.
+        // SAFETY: only the adapter accesses the memory, which is what this tests.
         let done = unsafe {
             match loss {
                 Loss::Protected => {
@@ -75,7 +76,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: it is not registered any more.
+        // SAFETY: the memory is no longer registered.
         unsafe {
             libc::munmap(self.start, SIZE);
             libc::close(self.file);
@@ -120,13 +121,13 @@ impl Side {
 
     fn register(&self, memory: &Mapped) -> &'static Node<Lmr<Tcp>> {
         let range = Memory::Virtual { addr: memory.start, length: SIZE as DAT_VLEN };
-        // SAFETY: what becomes of the memory is what is tested; nobody else uses it.
+        // SAFETY: the test is about what happens to the memory, and nothing else uses it.
         unsafe { lmr::create(self.ia, range, self.pz, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA) }
             .unwrap()
     }
 
     fn receive(&self, segment: Segment, id: u64) {
-        // SAFETY: one thread posts; the memory is registered.
+        // SAFETY: only one thread posts; the memory is registered.
         unsafe { self.ep.post_recv(&[segment], id, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
     }
 
@@ -144,21 +145,21 @@ fn remote(lmr: &Node<Lmr<Tcp>>, memory: &Mapped) -> Remote {
     Remote { addr: memory.start.addr() as u64, key: lmr.rmr_context() }
 }
 
-/// What the two ends of a connection have been told.
+/// The events of the two ends of a connection.
 #[derive(Default)]
-struct Told {
+struct Events {
     /// Cookie and status of each completion.
     done: [Vec<(u64, DAT_DTO_COMPLETION_STATUS)>; 2],
     /// The event that ended the connection.
     end: [Option<DAT_EVENT_NUMBER>; 2],
 }
 
-impl Told {
+impl Events {
     fn note(&mut self, n: usize, event: &DAT_EVENT) {
         if event.event_number == DAT_DTO_COMPLETION_EVENT {
-            // SAFETY: the number says which member.
+            // SAFETY: the event's number says which member is valid.
             let dto = unsafe { event.event_data.dto_completion_event_data };
-            // SAFETY: all cookies are numbers.
+            // SAFETY: every cookie is a number.
             self.done[n].push((unsafe { dto.user_cookie.as_64 }, dto.status));
         } else {
             self.end[n] = Some(event.event_number);
@@ -166,80 +167,81 @@ impl Told {
     }
 }
 
-/// How the program learns of events.
+/// How the program gets events.
 #[derive(Clone, Copy, Debug)]
-enum Style {
-    /// It looks all the time, and so makes progress.
+enum WaitMode {
+    /// It polls without pause, and so makes progress.
     Polls,
-    /// It sleeps, so that the poller has to tell.
+    /// It sleeps, so that the poller has to report.
     Waits,
 }
 
-/// Takes events of both sides, from one thread, until both know that the connection has ended.
-fn until_ended(sides: [&Side; 2], style: Style) -> Told {
-    let (mut told, start) = (Told::default(), Instant::now());
-    while told.end.contains(&None) {
+/// Takes events of both sides, in one thread, until both sides have seen the connection's end.
+fn until_ended(sides: [&Side; 2], wait_mode: WaitMode) -> Events {
+    let (mut events, start) = (Events::default(), Instant::now());
+    while events.end.contains(&None) {
         let waited = start.elapsed();
         assert!(
-            waited < Duration::from_micros(PATIENCE.into()),
+            waited < Duration::from_micros(EVENT_LIMIT.into()),
             "no end; {:?} {:?}",
-            told.done,
-            told.end
+            events.done,
+            events.end
         );
         for (n, side) in
-            sides.iter().enumerate().filter(|(n, _)| told.end[*n].is_none()).collect::<Vec<_>>()
+            sides.iter().enumerate().filter(|(n, _)| events.end[*n].is_none()).collect::<Vec<_>>()
         {
-            // SAFETY: one thread takes events.
+            // SAFETY: only one thread takes events.
             let event = unsafe {
-                match style {
-                    Style::Polls => side.all.dequeue(),
-                    Style::Waits => side
+                match wait_mode {
+                    WaitMode::Polls => side.all.dequeue(),
+                    WaitMode::Waits => side
                         .all
                         .begin_wait(1)
                         .unwrap()
-                        .wait(PATIENCE)
+                        .wait(EVENT_LIMIT)
                         .and_then(|waited| waited.event),
                 }
             };
             match event {
-                Ok(event) => told.note(n, &event),
+                Ok(event) => events.note(n, &event),
                 Err(error) => {
-                    assert_eq!(error.kind(), DAT_QUEUE_EMPTY, "{:?} {:?}", told.done, told.end)
+                    assert_eq!(error.kind(), DAT_QUEUE_EMPTY, "{:?} {:?}", events.done, events.end)
                 }
             }
         }
     }
     for (n, side) in sides.iter().enumerate() {
-        // What was posted after the end. SAFETY: one thread takes events.
+        // Operations posted after the end. SAFETY: only one thread takes events.
         while let Ok(event) = unsafe { side.all.dequeue() } {
-            told.note(n, &event);
+            events.note(n, &event);
         }
     }
-    told
+    events
 }
 
 fn connected() -> [Side; 2] {
     let [a, b] = [Side::new(), Side::new()];
     let psp = psp::create(b.ia, Port::Any, b.all, DAT_PSP_CONSUMER_FLAG).unwrap();
     let to = "127.0.0.1:0".parse().unwrap();
-    a.ep.connect(to, psp.qualifier(), PATIENCE, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
+    a.ep.connect(to, psp.qualifier(), EVENT_LIMIT, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
     let start = Instant::now();
     let (mut accepted, mut established) = (false, 0);
     while established < 2 {
         assert!(
-            start.elapsed() < Duration::from_micros(PATIENCE.into()),
+            start.elapsed() < Duration::from_micros(EVENT_LIMIT.into()),
             "not connected: accepted {accepted}"
         );
         for side in [&a, &b] {
-            // SAFETY: one thread takes events.
+            // SAFETY: only one thread takes events.
             let Ok(event) = (unsafe { side.all.dequeue() }) else { continue };
             match event.event_number {
                 DAT_CONNECTION_REQUEST_EVENT => {
-                    // SAFETY: the number says which member; the request is live until it is answered.
+                    // SAFETY: the event's number says which member is valid; the request lives
+                    // until it is answered.
                     let request = unsafe {
                         handle::get::<Cr<Tcp>>(event.event_data.cr_arrival_event_data.cr_handle)
                     };
-                    // SAFETY: nobody uses the request any more.
+                    // SAFETY: nothing uses the request any more.
                     unsafe { cr::accept(request.unwrap(), Some(b.ep), b"") }.unwrap();
                     accepted = true;
                 }
@@ -253,180 +255,181 @@ fn connected() -> [Side; 2] {
 
 fn close(sides: [Side; 2]) {
     for side in sides {
-        // SAFETY: nobody uses it any more.
+        // SAFETY: nothing uses the adapter any more.
         unsafe { ia::close(side.ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
     }
 }
 
-/// Calls of the test with both ways of losing memory; `flow` has two connected sides, and memory of the first.
-fn each_loss(flow: impl Fn(&[Side; 2], &Mapped, (Loss, Style))) {
+/// Runs the test for each way of losing memory. `flow` gets two connected sides, and memory of the
+/// first.
+fn each_loss(flow: impl Fn(&[Side; 2], &Mapped, (Loss, WaitMode))) {
     for loss in [Loss::Protected, Loss::Cut] {
-        for style in [Style::Polls, Style::Waits] {
+        for wait_mode in [WaitMode::Polls, WaitMode::Waits] {
             let (sides, memory) = (connected(), Mapped::new());
-            flow(&sides, &memory, (loss, style));
+            flow(&sides, &memory, (loss, wait_mode));
             close(sides);
             drop(memory);
         }
     }
 }
 
-/// Octets that go away of the end of a message which both sockets have room for, so that no poller tells of
-/// it: a page, and what is more than one piece of a kernel's copy.
-const ENDS: [usize; 4] = [4 << 10, 20 << 10, 36 << 10, 100 << 10];
-/// That message.
-const SHORT: usize = 256 << 10;
+/// How many octets go away at the end of a message for which both sockets have room, so that no
+/// poller reports it: a page, and sizes above one piece of the kernel's copy.
+const LOST_LENGTHS: [usize; 4] = [4 << 10, 20 << 10, 36 << 10, 100 << 10];
+/// The length of that message.
+const SHORT_MESSAGE_LEN: usize = 256 << 10;
 
 const BROKEN: Option<DAT_EVENT_NUMBER> = Some(DAT_CONNECTION_EVENT_BROKEN);
 
 #[test]
 fn a_send_from_memory_that_is_gone() {
-    each_loss(|[a, b], memory, (loss, style)| {
+    each_loss(|[a, b], memory, (loss, wait_mode)| {
         let (lmr, sink) = (a.register(memory), Mapped::new());
         let place = b.register(&sink);
         for id in [1, 2] {
             b.receive(part(place, &sink, 0, SIZE), id);
         }
         memory.lose(loss, HALF);
-        // The first is as good as ever, though both are given to the kernel together.
+        // The first message is intact, although both are passed to the kernel together.
         a.send(part(lmr, memory, 0, HALF / 4), 11);
         a.send(part(lmr, memory, HALF, HALF), 12);
         a.send(part(lmr, memory, 0, 8), 13);
-        let told = until_ended([a, b], style);
+        let events = until_ended([a, b], wait_mode);
         let failed = (12, DAT_DTO_ERR_LOCAL_PROTECTION);
         assert_eq!(
-            told.done[0],
+            events.done[0],
             [(11, DAT_DTO_SUCCESS), failed, (13, DAT_DTO_ERR_FLUSHED)],
-            "{loss:?} {style:?}"
+            "{loss:?} {wait_mode:?}"
         );
         assert_eq!(
-            told.done[1],
+            events.done[1],
             [(1, DAT_DTO_SUCCESS), (2, DAT_DTO_ERR_FLUSHED)],
-            "{loss:?} {style:?}"
+            "{loss:?} {wait_mode:?}"
         );
-        assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
+        assert_eq!(events.end, [BROKEN; 2], "{loss:?} {wait_mode:?}");
     });
 }
 
 #[test]
 fn a_send_of_which_the_second_half_is_gone() {
-    each_loss(|[a, b], memory, (loss, style)| {
+    each_loss(|[a, b], memory, (loss, wait_mode)| {
         let (lmr, sink) = (a.register(memory), Mapped::new());
         let place = b.register(&sink);
         b.receive(part(place, &sink, 0, SIZE), 1);
         memory.lose(loss, HALF);
         a.send(part(lmr, memory, 0, SIZE), 11);
-        let told = until_ended([a, b], style);
-        assert_eq!(told.done[0], [(11, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?} {style:?}");
+        let events = until_ended([a, b], wait_mode);
+        assert_eq!(events.done[0], [(11, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?} {wait_mode:?}");
         assert!(
-            told.done[1].iter().all(|&(_, status)| status != DAT_DTO_SUCCESS),
-            "{loss:?} {style:?}"
+            events.done[1].iter().all(|&(_, status)| status != DAT_DTO_SUCCESS),
+            "{loss:?} {wait_mode:?}"
         );
-        assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
+        assert_eq!(events.end, [BROKEN; 2], "{loss:?} {wait_mode:?}");
     });
 }
 
 #[test]
 fn a_peer_reads_memory_that_is_gone() {
-    each_loss(|[a, b], memory, (loss, style)| {
+    each_loss(|[a, b], memory, (loss, wait_mode)| {
         let (lmr, sink) = (a.register(memory), Mapped::new());
         let place = b.register(&sink);
         memory.lose(loss, 0);
         let (to, from) = (part(place, &sink, 0, SIZE), remote(lmr, memory));
-        // SAFETY: one thread posts; the sink is registered.
+        // SAFETY: only one thread posts; the sink is registered.
         unsafe { b.ep.post_rdma_read(&[to], 21, from, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }
             .unwrap();
-        let told = until_ended([a, b], style);
-        assert_eq!(told.done[1], [(21, DAT_DTO_ERR_REMOTE_ACCESS)], "{loss:?} {style:?}");
-        assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
+        let events = until_ended([a, b], wait_mode);
+        assert_eq!(events.done[1], [(21, DAT_DTO_ERR_REMOTE_ACCESS)], "{loss:?} {wait_mode:?}");
+        assert_eq!(events.end, [BROKEN; 2], "{loss:?} {wait_mode:?}");
     });
 }
 
 #[test]
 fn a_message_arrives_for_memory_of_which_half_is_gone() {
-    each_loss(|[a, b], memory, (loss, style)| {
+    each_loss(|[a, b], memory, (loss, wait_mode)| {
         let (lmr, source) = (a.register(memory), Mapped::new());
         let from = b.register(&source);
         a.receive(part(lmr, memory, 0, SIZE), 1);
         memory.lose(loss, HALF);
         b.send(part(from, &source, 0, SIZE), 11);
-        let told = until_ended([a, b], style);
-        assert_eq!(told.done[0], [(1, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?} {style:?}");
-        assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
+        let events = until_ended([a, b], wait_mode);
+        assert_eq!(events.done[0], [(1, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?} {wait_mode:?}");
+        assert_eq!(events.end, [BROKEN; 2], "{loss:?} {wait_mode:?}");
     });
 }
 
 #[test]
 fn a_read_goes_to_memory_of_which_half_is_gone() {
-    each_loss(|[a, b], memory, (loss, style)| {
+    each_loss(|[a, b], memory, (loss, wait_mode)| {
         let (lmr, source) = (a.register(memory), Mapped::new());
         let from = b.register(&source);
         memory.lose(loss, HALF);
         let (to, from) = (part(lmr, memory, 0, SIZE), remote(from, &source));
-        // SAFETY: one thread posts; what becomes of the sink is what is tested.
+        // SAFETY: only one thread posts; the test is about what happens to the sink.
         unsafe { a.ep.post_rdma_read(&[to], 21, from, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }
             .unwrap();
-        let told = until_ended([a, b], style);
-        assert_eq!(told.done[0], [(21, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?} {style:?}");
-        assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
+        let events = until_ended([a, b], wait_mode);
+        assert_eq!(events.done[0], [(21, DAT_DTO_ERR_LOCAL_PROTECTION)], "{loss:?} {wait_mode:?}");
+        assert_eq!(events.end, [BROKEN; 2], "{loss:?} {wait_mode:?}");
     });
 }
 
 #[test]
 fn a_peer_writes_to_memory_of_which_half_is_gone() {
-    each_loss(|[a, b], memory, (loss, style)| {
+    each_loss(|[a, b], memory, (loss, wait_mode)| {
         let (lmr, source) = (a.register(memory), Mapped::new());
         let from = b.register(&source);
         memory.lose(loss, HALF);
         let (from, to) = (part(from, &source, 0, SIZE), remote(lmr, memory));
-        // SAFETY: one thread posts; the source is registered.
+        // SAFETY: only one thread posts; the source is registered.
         unsafe { b.ep.post_rdma_write(&[from], 21, to, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }
             .unwrap();
-        let told = until_ended([a, b], style);
-        assert!(told.done[0].is_empty(), "{loss:?} {style:?}");
-        assert_eq!(told.end, [BROKEN; 2], "{loss:?} {style:?}");
+        let events = until_ended([a, b], wait_mode);
+        assert!(events.done[0].is_empty(), "{loss:?} {wait_mode:?}");
+        assert_eq!(events.end, [BROKEN; 2], "{loss:?} {wait_mode:?}");
     });
 }
 
 #[test]
 fn a_short_send_of_which_the_end_is_gone() {
-    for end in ENDS {
-        each_loss(|[a, b], memory, (loss, style)| {
+    for end in LOST_LENGTHS {
+        each_loss(|[a, b], memory, (loss, wait_mode)| {
             let (lmr, sink) = (a.register(memory), Mapped::new());
             let place = b.register(&sink);
             b.receive(part(place, &sink, 0, SIZE), 1);
-            memory.lose(loss, SHORT - end);
-            a.send(part(lmr, memory, 0, SHORT), 11);
-            let told = until_ended([a, b], style);
+            memory.lose(loss, SHORT_MESSAGE_LEN - end);
+            a.send(part(lmr, memory, 0, SHORT_MESSAGE_LEN), 11);
+            let events = until_ended([a, b], wait_mode);
             assert_eq!(
-                told.done[0],
+                events.done[0],
                 [(11, DAT_DTO_ERR_LOCAL_PROTECTION)],
-                "{end} {loss:?} {style:?}"
+                "{end} {loss:?} {wait_mode:?}"
             );
             assert!(
-                told.done[1].iter().all(|&(_, status)| status != DAT_DTO_SUCCESS),
-                "{end} {loss:?} {style:?}"
+                events.done[1].iter().all(|&(_, status)| status != DAT_DTO_SUCCESS),
+                "{end} {loss:?} {wait_mode:?}"
             );
-            assert_eq!(told.end, [BROKEN; 2], "{end} {loss:?} {style:?}");
+            assert_eq!(events.end, [BROKEN; 2], "{end} {loss:?} {wait_mode:?}");
         });
     }
 }
 
 #[test]
 fn a_short_message_arrives_for_memory_of_which_the_end_is_gone() {
-    for end in ENDS {
-        each_loss(|[a, b], memory, (loss, style)| {
+    for end in LOST_LENGTHS {
+        each_loss(|[a, b], memory, (loss, wait_mode)| {
             let (lmr, source) = (a.register(memory), Mapped::new());
             let from = b.register(&source);
             a.receive(part(lmr, memory, 0, SIZE), 1);
-            memory.lose(loss, SHORT - end);
-            b.send(part(from, &source, 0, SHORT), 11);
-            let told = until_ended([a, b], style);
+            memory.lose(loss, SHORT_MESSAGE_LEN - end);
+            b.send(part(from, &source, 0, SHORT_MESSAGE_LEN), 11);
+            let events = until_ended([a, b], wait_mode);
             assert_eq!(
-                told.done[0],
+                events.done[0],
                 [(1, DAT_DTO_ERR_LOCAL_PROTECTION)],
-                "{end} {loss:?} {style:?}"
+                "{end} {loss:?} {wait_mode:?}"
             );
-            assert_eq!(told.end, [BROKEN; 2], "{end} {loss:?} {style:?}");
+            assert_eq!(events.end, [BROKEN; 2], "{end} {loss:?} {wait_mode:?}");
         });
     }
 }

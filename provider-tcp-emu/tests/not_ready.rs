@@ -1,4 +1,5 @@
-//! Messages for which no receive is posted, from peers that say they are of this project: raw sockets, which may do anything.
+//! Messages for which no receive is posted, from raw sockets that pose as peers of this project and
+//! can do anything.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -8,13 +9,13 @@ use dat_core::provider::{Close, Provider, Queue, Remote, SendOp, Transport, WcSt
 use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service, arm, outcomes};
 use provider_tcp_emu::{Tcp, TcpEmu};
 
-/// The request of a peer of this project: the peer-to-peer model, the operations of RFC 7306.
+/// The request of a peer of this project: the peer-to-peer model, and the operations of RFC 7306.
 const REQUEST: &[u8] = b"MPA ID Req Frame\x14\x02\x00\x04\x80\x04\x80\x04";
 /// Octets of a message, and of its frame.
 const LEN: usize = 1024;
 const FRAME: usize = 2 + 18 + LEN + 4;
 
-/// A SEND, without CRC.
+/// A SEND without CRC.
 fn frame(msn: u32) -> Vec<u8> {
     let mut frame = ((18 + LEN) as u16).to_be_bytes().to_vec();
     frame.extend(b"\x41\x43\0\0\0\0\0\0\0\0");
@@ -29,7 +30,7 @@ fn open(params: &str) -> Tcp {
     TcpEmu.open("tcp-emu", params).expect("adapter")
 }
 
-/// A peer that has called `end`, was accepted, and has shown that it is ready.
+/// A peer that has connected to `end`, was accepted, and has sent its RTR.
 fn accepted<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
     let service = Service::new(rig.b, 8);
     let port = service.port(rig.b) as u16;
@@ -41,7 +42,7 @@ fn accepted<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
     end.qp.accept(request, b"", DEPTH).expect("accept");
     let mut reply = [0; 24];
     peer.read_exact(&mut reply).expect("reply");
-    assert_eq!(reply[16], 0x12, "it has the operations of RFC 7306, too");
+    assert_eq!(reply[16], 0x12, "the reply offers the operations of RFC 7306");
     let mut rtr = [0; 20];
     rtr[..4].copy_from_slice(b"\x00\x0e\xC1\x40");
     peer.write_all(&rtr).expect("first frame");
@@ -53,14 +54,15 @@ fn counter(t: &Tcp, name: &str) -> u64 {
     t.counters().iter().find(|(counter, _)| counter == name).expect("a counter").1
 }
 
-/// Until so many messages have found no receive.
+/// Waits until this many messages have found no receive.
 fn until_stalled(rig: &Rig<'_, Tcp>, times: u64) {
     rig.until("a message without a receive", || {
         (counter(rig.b, "messages-without-receive") >= times).then_some(())
     });
 }
 
-/// What comes behind the message that waits fills the buffers of the socket, and no more than that. Other connections go on.
+/// Messages behind the one that waits fill the buffers of the socket, and take no more memory than
+/// that. Other connections go on.
 #[test]
 fn a_flood_without_receives_costs_the_buffers_of_a_socket() {
     const LIMIT: usize = 64 << 20;
@@ -71,7 +73,7 @@ fn a_flood_without_receives_costs_the_buffers_of_a_socket() {
     let (a, b) = rig.pair();
     peer.set_nonblocking(true).expect("nonblocking");
     let (mut sent, mut rest, mut refusals) = (0, Vec::new(), 0);
-    // Room that comes free is used; there is none once nobody takes anything.
+    // Space that comes free is used. There is none once nothing is received.
     while sent < LIMIT && refusals < 1000 {
         if rest.is_empty() {
             rest = frame((sent / FRAME) as u32 + 1);
@@ -88,7 +90,7 @@ fn a_flood_without_receives_costs_the_buffers_of_a_socket() {
             Err(e) => panic!("{e}"),
         }
     }
-    assert!(sent < LIMIT, "all was taken");
+    assert!(sent < LIMIT, "all octets were taken");
     let taken = counter(&t, "octets-received");
     assert!(taken <= 1 << 17, "{taken} octets are held in this process");
     end.log.assert_silent();
@@ -104,7 +106,8 @@ fn a_flood_without_receives_costs_the_buffers_of_a_socket() {
     }
 }
 
-/// A connection that consumers have polled for long, and that the poller does not report any more, and one that nobody polls.
+/// A connection that consumers have polled for so long that the poller no longer reports it, and
+/// one that nobody polls.
 fn prepared<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>, polled: bool) -> (TcpStream, u32) {
     let mut peer = accepted(rig, end);
     let before = if polled { 300 } else { 0 };
@@ -129,7 +132,7 @@ fn what_came_before_the_peers_end_can_be_received() {
     }
 }
 
-/// False: this thread has been held up for so long that the connection was given up.
+/// Returns false if this thread was held up for so long that the connection was given up.
 fn receives_what_came_before_the_end(polled: bool, abrupt: bool) -> bool {
     let t = open("127.0.0.1");
     let rig = Rig { a: &t, b: &t };
@@ -151,7 +154,7 @@ fn receives_what_came_before_the_end(polled: bool, abrupt: bool) -> bool {
     true
 }
 
-/// A consumer that posts no receive hears of the peer's end all the same.
+/// A consumer that posts no receive still gets the event for the peer's end.
 #[test]
 fn the_peers_end_is_told_where_its_last_message_finds_no_receive() {
     for (polled, abrupt) in [(false, false), (true, true)] {
@@ -168,8 +171,8 @@ fn the_peers_end_is_told_where_its_last_message_finds_no_receive() {
     }
 }
 
-/// A graceful close waits for what can still be carried out. The answer to a read cannot come any more behind a message that
-/// nobody receives.
+/// A graceful close waits for operations that can still be carried out. The response to a read
+/// cannot arrive behind a message that has no receive.
 #[test]
 fn a_graceful_close_does_not_wait_for_what_comes_behind_a_message_without_a_receive() {
     let t = open("127.0.0.1");
@@ -184,13 +187,13 @@ fn a_graceful_close_does_not_wait_for_what_comes_behind_a_message_without_a_rece
     assert!(matches!(rig.next("the end", &here.log), Event::Disconnected));
     let ended = [(1, WcStatus::Success), (2, WcStatus::Flushed)];
     assert_eq!(outcomes(&rig.completions(&here.requests, 2)), ended);
-    // The peer has them both, and the end.
+    // The peer has received both, and the end.
     let mut all = Vec::new();
     peer.read_to_end(&mut all).expect("what was sent");
     assert_eq!(all.len(), (2 + 18 + 8 + 4) + (2 + 18 + 28 + 4));
 }
 
-/// One thread sleeps until the message is there, another one posts the receive for it.
+/// One thread sleeps until the message is there, and another one posts its receive.
 #[test]
 fn a_thread_that_sleeps_for_a_message_is_woken_by_the_post_of_its_receive() {
     let t = open("127.0.0.1");
@@ -211,7 +214,7 @@ fn a_thread_that_sleeps_for_a_message_is_woken_by_the_post_of_its_receive() {
 }
 
 #[test]
-fn a_parameter_ends_the_connection_instead() {
+fn with_rnr_terminate_the_connection_ends_instead() {
     let t = open("127.0.0.1 rnr=terminate");
     let rig = Rig { a: &t, b: &t };
     let here = End::new(&t);

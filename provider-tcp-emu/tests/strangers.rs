@@ -1,4 +1,5 @@
-//! Peers that are not ours: other stacks, broken ones, and no RDMA stacks at all, played by raw sockets.
+//! Peers of other kinds, played by raw sockets: other stacks, broken ones, and programs that are no
+//! RDMA stacks.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,16 +10,16 @@ use provider_loopback::contract::rig::{DEPTH, End, Event, Rig, Service, outcomes
 use provider_tcp_emu::{Tcp, TcpEmu};
 use rustix::process::{Resource, getrlimit};
 
-/// What siw sends as initiator: no peer-to-peer model, one RDMA read each way.
+/// siw's request as initiator: no peer-to-peer model, one RDMA read each way.
 const REQUEST: &[u8] = b"MPA ID Req Frame\x10\x02\x00\x04\x00\x01\x00\x01";
 /// The same with the peer-to-peer model, and an RDMA WRITE to come as the first frame.
 const REQUEST_P2P: &[u8] = b"MPA ID Req Frame\x10\x02\x00\x04\x80\x01\x80\x01";
-/// What siw sends as responder to a request without and with the peer-to-peer model.
+/// siw's reply as responder to a request without and with the peer-to-peer model.
 const REPLY: &[u8] = b"MPA ID Rep Frame\x10\x02\x00\x04\x00\x01\x00\x01";
 const REPLY_P2P: &[u8] = b"MPA ID Rep Frame\x10\x02\x00\x04\x80\x01\x80\x01";
 /// A SEND of 16 octets, MSN 1, CRC off.
 const SEND: &[u8] = b"\x00\x22\x41\x43\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0sixteen octets!!\0\0\0\0";
-/// The zero-length RDMA WRITE that says "ready to receive".
+/// The zero-length RDMA WRITE that serves as RTR.
 const RTR: &[u8] = b"\x00\x0e\xC1\x40";
 
 fn open() -> Tcp {
@@ -46,14 +47,14 @@ fn read<const N: usize>(stream: &mut TcpStream) -> [u8; N] {
     octets
 }
 
-/// Reads until the peer closes; a reset is an end, too.
+/// Reads until the peer closes. A reset counts as an end, too.
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let _ = stream.read_to_end(&mut all);
     all
 }
 
-/// A stranger that has called `end` and was accepted.
+/// A stranger that has connected to `end` and was accepted.
 fn accepted<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
     let service = Service::new(rig.b, 8);
     let mut stranger = call(service.port(rig.b));
@@ -66,7 +67,7 @@ fn accepted<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
     stranger
 }
 
-/// Connects `end` to a stranger, who sees our request first.
+/// Connects `end` to a stranger, which checks this project's request first.
 fn connected<'t>(end: &End<'t, Tcp>, answer: &[u8]) -> TcpStream {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
     end.connect(listener.local_addr().expect("bound").port().into(), b"hi", None);
@@ -85,7 +86,7 @@ fn a_responder_keeps_quiet_until_the_first_frame_or_a_grace_period() {
     for speaks_first in [true, false] {
         let end = End::new(&t);
         end.recv(9, &[end.mem.segment(0, 64)]);
-        // Before the grace period begins.
+        // Nothing is sent before the grace period begins.
         let start = Instant::now();
         let mut stranger = accepted(&rig, &end);
         end.send(1, &[end.mem.segment(64, 16)]);
@@ -99,13 +100,16 @@ fn a_responder_keeps_quiet_until_the_first_frame_or_a_grace_period() {
         let waited = start.elapsed();
         assert_eq!(read::<40>(&mut stranger)[..4], SEND[..4]);
         if !speaks_first {
-            assert!(waited >= Duration::from_millis(80), "the first frame left after {waited:?}");
+            assert!(
+                waited >= Duration::from_millis(80),
+                "the first frame was sent after {waited:?}"
+            );
         }
     }
 }
 
 #[test]
-fn a_stranger_has_time_to_be_done_with_its_last_message() {
+fn a_stranger_has_time_to_finish_its_last_message() {
     for closes in [false, true] {
         let t = open();
         let rig = Rig { a: &t, b: &t };
@@ -130,7 +134,7 @@ fn a_stranger_has_time_to_be_done_with_its_last_message() {
             }
         }
         let waited = peer.join().expect("it ends");
-        assert!(waited >= Duration::from_millis(15), "it saw the end after {waited:?}");
+        assert!(waited >= Duration::from_millis(15), "the stranger saw the end after {waited:?}");
     }
 }
 
@@ -185,7 +189,7 @@ fn an_initiator_gives_a_stranger_time_and_keeps_what_it_agreed_on() {
 }
 
 #[test]
-fn answers_that_are_none() {
+fn invalid_replies_reject_the_connection() {
     let t = open();
     let rig = Rig { a: &t, b: &t };
     let answers: [(&[u8], &str); 6] = [
@@ -225,7 +229,7 @@ fn a_silent_peer_times_out_and_an_impossible_one_is_unreachable() {
     assert_eq!(format!("{event:?}"), "TimedOut");
     assert!(start.elapsed() >= timeout);
 
-    // From 127.0.0.1 nothing leads to another host, or to IPv6.
+    // From 127.0.0.1 there is no route to another host, or to IPv6.
     for addr in ["203.0.113.1:0", "[::1]:0"] {
         let end = End::new(&t);
         let addr: SocketAddr = addr.parse().expect("an address");
@@ -237,10 +241,10 @@ fn a_silent_peer_times_out_and_an_impossible_one_is_unreachable() {
 }
 
 #[test]
-fn the_end_of_a_stranger_is_told_from_its_death() {
+fn a_strangers_disconnect_differs_from_its_death() {
     let t = open();
     let rig = Rig { a: &t, b: &t };
-    // (octets of a frame that arrive, whether the end is a reset, what it is)
+    // The octets of a frame that arrive, whether the end is a reset, and the event.
     let cases = [
         (0, false, "Disconnected"),
         (0, true, "Disconnected"),
@@ -267,8 +271,9 @@ fn the_end_of_a_stranger_is_told_from_its_death() {
     }
 }
 
-/// A connection that is up because of a frame, and then another one's end: in this order also where a polling consumer
-/// looks at the other one first, and at the one only when the poller says so.
+/// A frame establishes one connection, and then another connection ends. The events come in this
+/// order even if a polling consumer looks at the other connection first, and at the first one only
+/// when the poller reports it.
 #[test]
 fn what_came_before_an_end_elsewhere_is_seen_before_it() {
     let t = open();
@@ -286,7 +291,7 @@ fn what_came_before_an_end_elsewhere_is_seen_before_it() {
             assert_eq!(read::<24>(&mut stranger)[..16], REPLY[..16]);
             (end, stranger)
         };
-        // More than are looked at in each pass.
+        // These are more connections than one pass looks at.
         let mut callers: Vec<_> = (0..12).map(caller).collect();
         for (end, stranger) in &mut callers[1..] {
             stranger.write_all(&rtr).expect("first frame");
@@ -295,7 +300,7 @@ fn what_came_before_an_end_elsewhere_is_seen_before_it() {
         callers[0].1.write_all(&rtr).expect("first frame");
         let (last, stranger) = callers.pop().expect("a caller");
         drop(stranger);
-        // Not a look more than it takes.
+        // It polls no more often than necessary.
         let end = rig.until("the end", || {
             t.progress();
             last.log.take()
@@ -319,9 +324,9 @@ fn a_broken_rule_is_answered_with_terminate() {
     assert_eq!(last[20..22], [0x12, 0x02], "DDP, untagged buffer, no buffer");
 }
 
-/// Callers that say half of something, or anything, harm nobody else.
+/// Callers that send half a request, or random octets, must harm no other caller.
 #[test]
-fn noise_at_the_door_is_ignored() {
+fn noise_before_a_connection_is_ignored() {
     let t = open();
     let rig = Rig { a: &t, b: &t };
     let service = Service::new(&t, 8);
@@ -340,7 +345,7 @@ fn noise_at_the_door_is_ignored() {
                 noise[at] ^= 1 << (i % 8);
             }
         }
-        // It may have been thrown out before it is done.
+        // The adapter may close the connection before everything is written.
         let _ = stranger.write_all(&noise);
         match i % 3 {
             0 => reset(stranger),
@@ -349,7 +354,7 @@ fn noise_at_the_door_is_ignored() {
         }
         t.progress();
     }
-    // Some of it was a request; nobody wants those.
+    // Some of the noise was a valid request. The test ignores it.
     while service.log.take().is_some() {}
     drop(held);
     let (a, b) = (End::new(&t), End::new(&t));
@@ -359,7 +364,7 @@ fn noise_at_the_door_is_ignored() {
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(1, WcStatus::Success)]);
 }
 
-/// Callers that never say what they want do not keep out one that does: the oldest of them goes.
+/// Callers that never finish their request do not keep others out: the oldest of them is closed.
 #[test]
 fn silent_callers_make_room() {
     let ours = open();
@@ -370,13 +375,13 @@ fn silent_callers_make_room() {
     let mut silent: Vec<_> = (0..most + 8)
         .map(|_| {
             let mut stream = call(service.port(rig.b));
-            // One octet: the kernel keeps those who say nothing at all.
+            // One octet: the kernel holds back connections on which nothing is sent.
             stream.write_all(&REQUEST[..1]).expect("room");
             rig.a.progress();
             stream
         })
         .collect();
-    // The first have gone; the kernel takes callers before the adapter does.
+    // The first callers have been closed. The kernel accepts callers before the adapter does.
     rig.until("the end of the oldest", || {
         silent[0].set_nonblocking(true).expect("a socket");
         let mut octet = [0];
@@ -395,7 +400,7 @@ fn silent_callers_make_room() {
     drop(silent);
 }
 
-/// Noise behind a proper setup ends that connection, and nothing else.
+/// Noise after a valid setup ends that connection, and nothing else.
 #[test]
 fn noise_in_a_connection_ends_it() {
     let t = open();
@@ -417,7 +422,7 @@ fn noise_in_a_connection_ends_it() {
         drop(stranger);
         let event = format!("{:?}", rig.next("the end", &end.log));
         assert!(event == "Broken" || event == "Disconnected", "{event}");
-        // Only where a receive was posted may anything have changed.
+        // Only memory of a posted receive may have changed.
         let after = end.mem.read(0, 1 << 16);
         assert!(after[..1024] == guard[..1024] && after[1088..] == guard[1088..], "noise {i}");
     }

@@ -1,6 +1,7 @@
 /*
- * How programs use the headers: every function is called once, directly and, where there is a macro, through the
- * table of a provider. Valid as C99 and as C++11, without warnings. It is only compiled.
+ * How programs use the headers: every function is called once, directly and, where there is a
+ * macro, through a provider's table. The file is valid C99 and C++11 without warnings. It is only
+ * compiled.
  */
 
 #include <netinet/in.h>
@@ -9,7 +10,7 @@
 #include <dat2/dat_registry.h>
 #include <dat2/dat_ib_extensions.h>
 
-/* What a program keeps; one of each. */
+/* One of each object that a program has. */
 struct objects {
     DAT_IA_HANDLE ia;
     DAT_PZ_HANDLE pz;
@@ -36,12 +37,13 @@ struct objects {
     char data[64];
 };
 
-/* The forms in which programs look at a status. */
+/* The ways in which programs examine a status. */
 static int failed(DAT_RETURN status)
 {
     const char *major, *minor;
 
-    if (status == DAT_SUCCESS || DAT_GET_TYPE(status) == DAT_TIMEOUT_EXPIRED || DAT_IS_WARNING(status))
+    if (status == DAT_SUCCESS || DAT_GET_TYPE(status) == DAT_TIMEOUT_EXPIRED ||
+        DAT_IS_WARNING(status))
         return 0;
     dat_strerror(status, &major, &minor);
     return DAT_GET_SUBTYPE(status) != DAT_NO_SUBTYPE || (status & DAT_CLASS_ERROR) != 0;
@@ -68,7 +70,8 @@ int open_and_register(struct objects *o, DAT_NAME_PTR name)
 
     o->evd = DAT_HANDLE_NULL;
     bad |= failed(dat_ia_open(name, 8, &o->evd, &o->ia));
-    bad |= failed(dat_ia_query(o->ia, &o->evd, DAT_IA_FIELD_ALL, &ia_attr, DAT_PROVIDER_FIELD_ALL, &provider_attr));
+    bad |= failed(dat_ia_query(o->ia, &o->evd, DAT_IA_FIELD_ALL, &ia_attr, DAT_PROVIDER_FIELD_ALL,
+                               &provider_attr));
     bad |= ia_attr.max_rdma_read_per_ep < 1 || ia_attr.max_mtu_size < 1;
     bad |= provider_attr.evd_stream_merging_supported[2][3] == DAT_FALSE;
     context.as_64 = 1;
@@ -79,16 +82,18 @@ int open_and_register(struct objects *o, DAT_NAME_PTR name)
     bad |= failed(dat_pz_create(o->ia, &o->pz));
     bad |= failed(dat_pz_query(o->pz, DAT_PZ_FIELD_ALL, &pz_param));
     region.for_va = o->data;
-    bad |= failed(dat_lmr_create(o->ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof(o->data), o->pz, DAT_MEM_PRIV_ALL_FLAG,
-                                 DAT_VA_TYPE_VA, &o->lmr, &o->lmr_context, &o->rmr_context, &o->length, &o->address));
+    bad |= failed(dat_lmr_create(o->ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof(o->data), o->pz,
+                                 DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &o->lmr, &o->lmr_context,
+                                 &o->rmr_context, &o->length, &o->address));
     bad |= failed(dat_lmr_query(o->lmr, DAT_LMR_FIELD_ALL, &lmr_param));
     bad |= failed(dat_lmr_sync_rdma_read(o->ia, o->local, 1));
     bad |= failed(dat_lmr_sync_rdma_write(o->ia, o->local, 1));
     bad |= failed(dat_rmr_create(o->pz, &o->rmr));
     bad |= failed(dat_rmr_create_for_ep(o->pz, &o->rmr));
     bad |= failed(dat_rmr_query(o->rmr, DAT_RMR_FIELD_ALL, &rmr_param));
-    bad |= failed(dat_rmr_bind(o->rmr, o->lmr, o->local, DAT_MEM_PRIV_REMOTE_READ_FLAG, DAT_VA_TYPE_VA, o->ep,
-                               o->cookie, DAT_COMPLETION_DEFAULT_FLAG, &o->rmr_context));
+    bad |=
+        failed(dat_rmr_bind(o->rmr, o->lmr, o->local, DAT_MEM_PRIV_REMOTE_READ_FLAG, DAT_VA_TYPE_VA,
+                            o->ep, o->cookie, DAT_COMPLETION_DEFAULT_FLAG, &o->rmr_context));
     return bad;
 }
 
@@ -109,7 +114,8 @@ int make_events(struct objects *o)
     bad |= failed(dat_cno_trigger(o->cno, &o->evd));
     bad |= failed(dat_cno_wait(o->cno, DAT_TIMEOUT_INFINITE, &o->evd));
 
-    bad |= failed(dat_evd_create(o->ia, 8, o->cno, (DAT_EVD_FLAGS)(DAT_EVD_CR_FLAG | DAT_EVD_DTO_FLAG), &o->evd));
+    bad |= failed(dat_evd_create(o->ia, 8, o->cno,
+                                 (DAT_EVD_FLAGS)(DAT_EVD_CR_FLAG | DAT_EVD_DTO_FLAG), &o->evd));
     bad |= failed(dat_evd_query(o->evd, DAT_EVD_FIELD_ALL, &evd_param));
     bad |= failed(dat_evd_modify_cno(o->evd, DAT_HANDLE_NULL));
     bad |= failed(dat_evd_enable(o->evd)) | failed(dat_evd_disable(o->evd));
@@ -163,10 +169,12 @@ int connect_endpoints(struct objects *o, struct sockaddr_in *peer)
     bad |= failed(dat_srq_post_recv(o->srq, 1, o->local, o->cookie));
 
     bad |= failed(dat_ep_create(o->ia, o->pz, o->evd, o->evd, o->evd, NULL, &o->ep));
-    bad |= failed(dat_ep_create_with_srq(o->ia, o->pz, o->evd, o->evd, o->evd, o->srq, &o->ep_attr, &o->ep));
+    bad |= failed(
+        dat_ep_create_with_srq(o->ia, o->pz, o->evd, o->evd, o->evd, o->srq, &o->ep_attr, &o->ep));
     bad |= failed(dat_ep_query(o->ep, DAT_EP_FIELD_ALL, &ep_param));
     bad |= failed(dat_ep_modify(o->ep, DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, &ep_param));
-    bad |= failed(dat_ep_get_status(o->ep, &state, &recv_idle, &request_idle)) || state == DAT_EP_STATE_ERROR;
+    bad |= failed(dat_ep_get_status(o->ep, &state, &recv_idle, &request_idle)) ||
+           state == DAT_EP_STATE_ERROR;
     bad |= failed(dat_ep_recv_query(o->ep, &o->count, &o->count));
     bad |= failed(dat_ep_set_watermark(o->ep, DAT_HW_DEFAULT, DAT_WATERMARK_INFINITE));
 
@@ -178,8 +186,8 @@ int connect_endpoints(struct objects *o, struct sockaddr_in *peer)
     bad |= failed(dat_csp_create(o->ia, &comm, address, o->evd, &o->csp));
     bad |= failed(dat_csp_query(o->csp, DAT_CSP_FIELD_ALL, &csp_param));
 
-    bad |= failed(dat_ep_connect(o->ep, address, o->conn_qual, second, 2, o->data, DAT_QOS_BEST_EFFORT,
-                                 DAT_CONNECT_DEFAULT_FLAG));
+    bad |= failed(dat_ep_connect(o->ep, address, o->conn_qual, second, 2, o->data,
+                                 DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
     bad |= failed(dat_ep_dup_connect(o->ep, o->ep, second, 0, NULL, DAT_QOS_BEST_EFFORT));
     bad |= failed(dat_ep_common_connect(o->ep, address, second, 0, NULL));
     bad |= failed(dat_cr_query(o->cr, DAT_CR_FIELD_ALL, &cr_param));
@@ -196,7 +204,8 @@ int transfer(struct objects *o)
 
     bad |= failed(dat_ep_post_recv(o->ep, 2, o->local, o->cookie, flags));
     bad |= failed(dat_ep_post_send(o->ep, 2, o->local, o->cookie, flags));
-    bad |= failed(dat_ep_post_send_with_invalidate(o->ep, 1, o->local, o->cookie, flags, DAT_TRUE, o->rmr_context));
+    bad |= failed(dat_ep_post_send_with_invalidate(o->ep, 1, o->local, o->cookie, flags, DAT_TRUE,
+                                                   o->rmr_context));
     bad |= failed(dat_ep_post_rdma_read(o->ep, 1, o->local, o->cookie, &o->remote, flags));
     bad |= failed(dat_ep_post_rdma_read_to_rmr(o->ep, &o->remote, o->cookie, &o->remote, flags));
     bad |= failed(dat_ep_post_rdma_write(o->ep, 1, o->local, o->cookie, &o->remote, flags));
@@ -205,7 +214,8 @@ int transfer(struct objects *o)
 
 int extensions(struct objects *o, const DAT_EVENT *event)
 {
-    const DAT_IB_EXTENSION_EVENT_DATA *payload = (const DAT_IB_EXTENSION_EVENT_DATA *)event->event_extension_data;
+    const DAT_IB_EXTENSION_EVENT_DATA *payload =
+        (const DAT_IB_EXTENSION_EVENT_DATA *)event->event_extension_data;
     DAT_IB_ADDR_HANDLE peer = payload->remote_ah;
     DAT_UINT64 counters[DCNT_IA_ALL_COUNTERS];
     DAT_CONTEXT context = payload->context;
@@ -218,27 +228,33 @@ int extensions(struct objects *o, const DAT_EVENT *event)
     bad |= failed(dat_extension_op(o->ep, DAT_IB_UD_AH_FREE_OP, &peer));
     bad |= failed(dat_ib_post_fetch_and_add(o->ep, 1, o->local, o->cookie, &o->remote, flags));
     bad |= failed(dat_ib_post_cmp_and_swap(o->ep, 0, 1, o->local, o->cookie, &o->remote, flags));
-    bad |= failed(dat_ib_post_rdma_write_immed(o->ep, 1, o->local, o->cookie, &o->remote, payload->val.immed.data, flags));
+    bad |= failed(dat_ib_post_rdma_write_immed(o->ep, 1, o->local, o->cookie, &o->remote,
+                                               payload->val.immed.data, flags));
     bad |= failed(dat_ib_post_send_ud(o->ep, 1, o->local, &peer, o->cookie, flags));
     bad |= failed(dat_ib_post_recv_ud(o->ep, 1, o->local, o->cookie, flags));
-    bad |= failed(dat_ib_ud_cm_free(o->ep, context.as_ptr)) | failed(dat_ib_ud_ah_free(o->ep, &peer));
+    bad |=
+        failed(dat_ib_ud_cm_free(o->ep, context.as_ptr)) | failed(dat_ib_ud_ah_free(o->ep, &peer));
     bad |= failed(dat_ib_query_counters(o->ep, DCNT_EP_ALL_COUNTERS, counters, 0));
     bad |= failed(dat_ib_print_counters(o->ep, DCNT_EP_ALL_COUNTERS, 1));
     bad |= failed(dat_query_counters(o->ia, DCNT_IA_CM_LISTEN, counters, 0));
     bad |= failed(dat_print_counters(o->evd, DCNT_EVD_WAIT, 1));
-    bad |= failed(dat_ib_open_query("ib0", &o->ia, DAT_IA_FIELD_ALL, &ia_attr, DAT_PROVIDER_FIELD_ALL, &provider_attr));
+    bad |= failed(dat_ib_open_query("ib0", &o->ia, DAT_IA_FIELD_ALL, &ia_attr,
+                                    DAT_PROVIDER_FIELD_ALL, &provider_attr));
     bad |= failed(dat_ib_close_query(o->ia));
-    bad |= failed(dat_strerror_extension(DAT_IB_ERR, &text)) | failed(dat_strerror_ext_status(payload->status, &text));
-#ifdef OFED_HEADERS /* its macros use this type and do not declare it */
+    bad |= failed(dat_strerror_extension(DAT_IB_ERR, &text)) |
+           failed(dat_strerror_ext_status(payload->status, &text));
+#ifdef OFED_HEADERS /* its macros use this undeclared type */
     typedef DAT_IA_COUNTER_TYPE DAT_COUNTER_TYPE;
 #endif
-    bad |= failed(dat_ib_start_counter(o->ia, DCNT_IA_CM)) | failed(dat_ib_stop_counter(o->ia, DCNT_IA_CM));
+    bad |= failed(dat_ib_start_counter(o->ia, DCNT_IA_CM)) |
+           failed(dat_ib_stop_counter(o->ia, DCNT_IA_CM));
     return bad;
 }
 
 int collectives(struct objects *o, const DAT_EVENT *event)
 {
-    const DAT_IB_EXTENSION_EVENT_DATA *payload = (const DAT_IB_EXTENSION_EVENT_DATA *)event->event_extension_data;
+    const DAT_IB_EXTENSION_EVENT_DATA *payload =
+        (const DAT_IB_EXTENSION_EVENT_DATA *)event->event_extension_data;
     const DAT_COMPLETION_FLAGS flags = DAT_COMPLETION_DEFAULT_FLAG;
     const DAT_IB_COLLECTIVE_REDUCE_DATA_OP sum = DAT_IB_COLLECTIVE_REDUCE_OP_SUM;
     const DAT_IB_COLLECTIVE_DATA_TYPE u64 = DAT_IB_COLLECTIVE_TYPE_UINT64;
@@ -262,17 +278,21 @@ int collectives(struct objects *o, const DAT_EVENT *event)
     bad |= failed(dat_ib_collective_alltoall(group, in, 64, out, 64, context, flags));
     bad |= failed(dat_ib_collective_reduce(group, in, 64, out, 64, sum, u64, 0, context, flags));
     bad |= failed(dat_ib_collective_allreduce(group, in, 64, out, 64, sum, u64, context, flags));
-    bad |= failed(dat_ib_collective_reduce_scatter(group, in, 64, out, sizes, sum, u64, context, flags));
+    bad |= failed(
+        dat_ib_collective_reduce_scatter(group, in, 64, out, sizes, sum, u64, context, flags));
     bad |= failed(dat_ib_collective_scan(group, in, 64, out, 64, sum, u64, context, flags));
     bad |= failed(dat_ib_collective_barrier(group, context, flags));
     bad |= failed(dat_ib_collective_broadcast(group, in, 64, 0, context, flags));
-#ifndef OFED_HEADERS /* these macros of OFED name what is no argument of theirs, or lack a parenthesis */
+#ifndef OFED_HEADERS /* OFED's macros use undeclared names or lack a parenthesis */
     DAT_UINT64 clock;
-    bad |= failed(dat_ib_collective_set_clock(group, 1, context)) | failed(dat_ib_collective_read_clock(group, &clock));
+    bad |= failed(dat_ib_collective_set_clock(group, 1, context)) |
+           failed(dat_ib_collective_read_clock(group, &clock));
     bad |= failed(dat_ib_collective_gatherv(group, in, 32, out, sizes, places, 0, context, flags));
-    bad |= failed(dat_ib_collective_alltoallv(group, in, sizes, places, out, sizes, places, context, flags));
+    bad |= failed(
+        dat_ib_collective_alltoallv(group, in, sizes, places, out, sizes, places, context, flags));
 #endif
-    bad |= failed(dat_ib_collective_free_group(group)) | failed(dat_ib_collective_free_member(o->ia, member));
+    bad |= failed(dat_ib_collective_free_group(group)) |
+           failed(dat_ib_collective_free_member(o->ia, member));
     return bad;
 }
 
@@ -288,20 +308,23 @@ int through_the_table(struct objects *o, DAT_EVENT *event)
     bad |= failed(DAT_PZ_CREATE(ia, &o->pz));
     bad |= failed(DAT_EP_POST_SEND(o->ep, 1, o->local, o->cookie, flags));
     bad |= failed(DAT_EP_POST_RDMA_WRITE(o->ep, 1, o->local, o->cookie, &o->remote, flags));
-    bad |= failed(DAT_EVD_DEQUEUE(o->evd, event)) | failed(DAT_EVD_WAIT(o->evd, 1000, 1, event, &o->count));
+    bad |= failed(DAT_EVD_DEQUEUE(o->evd, event)) |
+           failed(DAT_EVD_WAIT(o->evd, 1000, 1, event, &o->count));
     bad |= failed(DAT_EP_FREE(o->ep));
     return bad;
 }
 
 int destroy(struct objects *o)
 {
-    return failed(dat_ep_free(o->ep)) | failed(dat_srq_free(o->srq)) | failed(dat_psp_free(o->psp)) |
-           failed(dat_rsp_free(o->rsp)) | failed(dat_csp_free(o->csp)) | failed(dat_rmr_free(o->rmr)) |
-           failed(dat_lmr_free(o->lmr)) | failed(dat_pz_free(o->pz)) | failed(dat_evd_free(o->evd)) |
-           failed(dat_cno_free(o->cno)) | failed(dat_ia_close(o->ia, DAT_CLOSE_DEFAULT));
+    return failed(dat_ep_free(o->ep)) | failed(dat_srq_free(o->srq)) |
+           failed(dat_psp_free(o->psp)) | failed(dat_rsp_free(o->rsp)) |
+           failed(dat_csp_free(o->csp)) | failed(dat_rmr_free(o->rmr)) |
+           failed(dat_lmr_free(o->lmr)) | failed(dat_pz_free(o->pz)) |
+           failed(dat_evd_free(o->evd)) | failed(dat_cno_free(o->cno)) |
+           failed(dat_ia_close(o->ia, DAT_CLOSE_DEFAULT));
 }
 
-/* The other side: what a loadable provider defines and calls. */
+/* The other side: the functions that a loadable provider defines and calls. */
 
 static DAT_PROVIDER table;
 

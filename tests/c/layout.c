@@ -1,6 +1,7 @@
 /*
- * Checks <dat2/...>, or <dat/...> if UDAPL_1_2 is defined, against lists of sizes, offsets, values, types and names, which tests/headers.rs writes from
- * dat-sys. Valid as C11 and as C++11. Most of it is checked while it compiles; running it checks the rest.
+ * Checks <dat2/...>, or <dat/...> if UDAPL_1_2 is defined, against lists of sizes, offsets, values,
+ * types and names, which tests/headers.rs writes from dat-sys. The file is valid C11 and C++11. The
+ * compiler checks most of it, and the running program checks the rest.
  */
 
 #include <stddef.h>
@@ -28,7 +29,7 @@
 #endif
 
 #ifndef UDAPL_1_2
-/* Types that have a name in dat-sys only. */
+/* Types that have a name only in dat-sys. */
 typedef __typeof__(((DAT_CNO_PARAM *)0)->proxy) DAT_CNO_PROXY;
 typedef __typeof__(((DAT_IB_EXTENSION_EVENT_DATA *)0)->val) DAT_IB_EVENT_VALUE;
 #endif
@@ -36,20 +37,21 @@ typedef __typeof__(((DAT_IB_EXTENSION_EVENT_DATA *)0)->val) DAT_IB_EVENT_VALUE;
 #define CONSTANT(name, value) CHECK((long long)(name) == (value));
 #include "constants.h"
 
-#define RECORD(type, size, alignment) CHECK(sizeof(type) == (size) && ALIGNMENT(type) == (alignment));
+#define RECORD(type, size, alignment)                                                              \
+    CHECK(sizeof(type) == (size) && ALIGNMENT(type) == (alignment));
 #define MEMBER(type, member, offset, size) \
     CHECK(offsetof(type, member) == (offset) && sizeof(((type *)0)->member) == (size));
 #include "records.h"
 
-/* C++ has no conversion between enumerations and integers behind a pointer, so types are compared by C alone. */
+/* C++ does not convert pointers between enumerations and integers, so only C compares types. */
 #ifndef __cplusplus
 
-/* The declaration declares `pointer`, a pointer to what the member is in dat-sys. */
+/* The declaration declares `pointer`, a pointer to the type that the member has in dat-sys. */
 #define MEMBER_TYPE(type, member, ...) \
-    { \
-        type *record = NULL; \
+    {                                  \
+        type *record = NULL;           \
         __VA_ARGS__ = &record->member; \
-        (void)pointer; \
+        (void)pointer;                 \
     }
 static inline void member_types(void)
 {
@@ -78,7 +80,8 @@ int main(void)
 {
     DAT_OS_WAIT_PROXY_AGENT no_agent = DAT_OS_WAIT_PROXY_AGENT_NULL;
 
-    expect(no_agent.instance_data == NULL && no_agent.proxy_agent_func == NULL, "DAT_OS_WAIT_PROXY_AGENT_NULL");
+    expect(no_agent.instance_data == NULL && no_agent.proxy_agent_func == NULL,
+           "DAT_OS_WAIT_PROXY_AGENT_NULL");
 
 #define HANDLE(name, value) expect((uintptr_t)(name) == (value), #name);
 #include "handles.h"

@@ -1,6 +1,7 @@
 /*
- * Names that programs for OFED's libraries use and that no function needs: the macros that put parts of a triplet in a byte
- * order, and the addresses of IPv6. Valid as C90 (with its long long), C99, C11 and C++17.
+ * Names that programs for OFED's libraries use and that no function needs: the macros that convert
+ * parts of a triplet to a byte order, and the IPv6 addresses. The file is valid C90 (with long
+ * long), C99, C11 and C++17.
  */
 
 #include <sys/socket.h>

@@ -1,7 +1,8 @@
 #!/bin/bash
-# build.sh DIR: a virtual machine in DIR, of Debian packages alone: DIR/qemu, DIR/vmlinuz and DIR/initrd.
-# Its kernel is Debian's, with rdma_rxe; siw, which Debian does not build, comes from Debian's sources of that kernel.
-# Nothing is installed on this host, and nothing is done again that is there. Exit status 77: the packages cannot be had.
+# build.sh DIR: builds a virtual machine in DIR from Debian packages: DIR/qemu, DIR/vmlinuz and
+# DIR/initrd. Its kernel is Debian's, with rdma_rxe. siw, which Debian does not build, is built from
+# Debian's sources of that kernel. Nothing is installed on this host, and parts that exist already
+# are kept. Exit status 77: the packages are not available.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
@@ -12,12 +13,12 @@ flock 9
 kernel=6.12
 user_space="bash busybox-static coreutils iproute2 libdapl2 dapl2-utils ibverbs-providers rdmacm-utils
     perftest"
-# In the order in which init inserts them.
+# The modules, in the order in which init inserts them.
 modules="netfs 9pnet 9pnet_virtio 9p failover net_failover virtio_net
     crc32c_generic crc32_generic crc32c-intel crc32-pclmul libcrc32c
     ib_core ib_uverbs iw_cm ib_cm configfs rdma_cm rdma_ucm udp_tunnel ip6_udp_tunnel rdma_rxe siw dummy veth"
 
-# As for a system that has nothing yet: what a package needs is then all that it needs.
+# An empty system: the dependencies of a package are then complete.
 : >no-packages
 apt=(apt-get -q -o Dir::State::status="$PWD/no-packages" -o APT::Install-Recommends=false -o APT::Sandbox::User=root
     -o DPkg::Lock::Timeout=600)
@@ -33,15 +34,16 @@ main() {
         system
         echo "$hash" >of
     fi
-    # Small, and made each time.
+    # This archive is small and is made each time.
     (cd "$here" && printf '%s\n' init serve device apart | "$OLDPWD/busybox" cpio -o -H newc 2>/dev/null) >init.cpio
     cat system.cpio init.cpio >initrd
 }
 
-# Unpacked, not installed: Debian's QEMU does not go together with the tools of a newer one.
+# QEMU is unpacked and not installed: Debian's QEMU conflicts with the tools of a newer one.
 qemu() {
     echo "unpacking QEMU"
-    # The host's own libc and compiler's libraries, and no data of sound, names of countries and network boot.
+    # QEMU uses the host's libc and compiler libraries. Data for sound, country names and network
+    # boot are not needed.
     local left_out='^(libc6|libgcc-s1|gcc-12-base|libstdc\+\+6|adduser|passwd|debconf|libpam.*|libasound2-data|iso-codes|ipxe-qemu)$'
     rm -rf qemu
     unpack qemu $(needed qemu-system-x86 | grep -vE "$left_out")
@@ -61,7 +63,7 @@ system() {
 
     echo "user space"
     local root=$work/root n=100
-    # What only the installation of packages needs.
+    # Packages that only the installation of packages needs.
     local left_out='^(adduser|passwd|login|debconf|debianutils|base-files|dpkg|tar|perl.*|libperl.*|libpam.*|libaudit.*|libsemanage.*|gcc-12-base)$'
     unpack "$root" $(needed $user_space | grep -vE "$left_out")
     rm -rf "$root"/usr/share/{doc,man,locale,info,i18n} "$root"/usr/lib/x86_64-linux-gnu/gconv
@@ -69,7 +71,7 @@ system() {
     for module in $modules; do
         n=$((n + 1))
         xz -dc "$(find "$work/kernel" -name "$module.ko.xz")" >"$root/modules/$n-$module.ko"
-        # Without its signature it is inserted sooner.
+        # Without its signature a module is inserted faster.
         strip --strip-debug -R .BTF "$root/modules/$n-$module.ko"
     done
     printf 'root:x:0:0:root:/root:/bin/bash\n' >"$root/etc/passwd"
@@ -77,8 +79,8 @@ system() {
     (cd "$root" && find . | "$OLDPWD/busybox" cpio -o -H newc 2>/dev/null) >system.cpio
 }
 
-# Builds siw for a kernel beside the kernel's other modules. What the source decides once for all about CRCs becomes a
-# parameter, with the same value until it is set.
+# Builds siw for a kernel next to the kernel's other modules. A constant of the source that decides
+# about CRCs becomes a module parameter with the same default value.
 siw() {
     local release=$1 source=$work/linux-source-$kernel/drivers/infiniband/sw/siw
     local headers=$work/headers/usr/src/linux-headers-$release
@@ -96,12 +98,12 @@ siw() {
     cp "$source/siw.ko.xz" "$work/kernel/"
 }
 
-# All packages that these need, these included.
+# Prints these packages and all that they depend on.
 needed() {
     "${apt[@]}" -s install "$@" 2>/dev/null | awk '$1 == "Inst" { print $2 }'
 }
 
-# unpack INTO PACKAGE...
+# unpack INTO PACKAGE...: downloads packages and unpacks them.
 unpack() {
     local into=$1 package
     shift
@@ -113,7 +115,7 @@ unpack() {
     rm -rf "$into.deb"
 }
 
-# An outdated list of packages names files that are no longer there; without a network the old list must do.
+# An outdated package list names files that no longer exist. Without a network the old list is used.
 lists_are_current() {
     [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name '*Packages*' -mtime -1 2>/dev/null | head -n 1)" ]
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
-# build.sh DIR: a Debian 12 that has nothing but what every Debian has, as DIR/debian.tar. Debian's own packages of DAPL
-# lie in apt's cache in it, not installed: whoever unpacks it needs no network. Nothing is done again that is there.
-# Exit status 77: the packages cannot be had.
+# build.sh DIR: builds a minimal Debian 12 as DIR/debian.tar. Its apt cache has Debian's own DAPL
+# packages, which are not installed, so that installing them later needs no network. A result that
+# exists already is kept. Exit status 77: the packages are not available.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
@@ -21,11 +21,11 @@ main() {
     rm -rf root of
     mirror=$(mirror)
     [ -n "$mirror" ] || { echo "apt has no source of Debian's $suite"; exit 77; }
-    # As debootstrap does, and whoever unpacks it.
+    # debootstrap makes devices, and so does unpacking the archive.
     mknod device c 1 3 2>/dev/null || { echo "this user may not make devices"; exit 77; }
     rm device
     echo "debootstrap $suite"
-    # In two steps, of which the first is all that needs the network.
+    # Only the first of these two steps needs the network.
     debootstrap --variant=minbase --download-only "$suite" root "$mirror" >log 2>&1 || { tail -n 1 log; exit 77; }
     debootstrap --variant=minbase "$suite" root "$mirror" >log 2>&1 || { tail -n 20 log; exit 1; }
     in_root apt-get -q clean
@@ -36,7 +36,7 @@ main() {
     echo "$hash" >of
 }
 
-# Where this host has its own packages from.
+# Prints the mirror from which this host gets its own packages.
 mirror() {
     apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
         awk -v suite="$suite" '$1 == suite && $2 == "main" { print $3; exit }'

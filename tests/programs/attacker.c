@@ -217,7 +217,7 @@ static void hear(const uint8_t *packet, size_t length)
 /* Both ends of two connections: dapltest has one for what it says of its test, and one to be tested. */
 static void listen_to_wire(void)
 {
-    struct timeval limit = {.tv_sec = PATIENCE_SECONDS};
+    struct timeval limit = {.tv_sec = WAIT_LIMIT_SECONDS};
     static uint8_t packet[65536];
     int fd = socket(AF_PACKET, SOCK_DGRAM, htons(ETH_P_IP));
     EXPECT(fd >= 0, "packet socket: %s", strerror(errno));
@@ -431,7 +431,7 @@ static long attack_local_sockets(bool closed)
     struct attempts attempts = {0, 0};
     if (closed)
         for (; attempts.made < BATCH; attempts.made++)
-            is_taken(attempts.made % 2 ? SOCK_STREAM : SOCK_DGRAM, &nobody, sizeof nobody);
+            is_accepted(attempts.made % 2 ? SOCK_STREAM : SOCK_DGRAM, &nobody, sizeof nobody);
     else
         attack_all(&attempts);
     EXPECT(attempts.taken == 0, "%ld connections and datagrams of another user were taken",

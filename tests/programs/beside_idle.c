@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * beside_idle wait|poll IDLE ROUNDS: two processes have IDLE connections that do nothing, and one more, on which a message of 64 bytes
- * goes there and back ROUNDS times. The consumers block in dat_evd_wait, or poll.
+ * beside_idle wait|poll IDLE ROUNDS: two processes have IDLE connections that carry nothing, and
+ * one more on which a message of 64 octets goes to the peer and back ROUNDS times. The consumers
+ * block in dat_evd_wait, or poll.
  *
- * It prints how long the round trips took, and how much of the longest of them the scheduler does not account for: the time of a round
- * trip, less the time for which threads of the two processes could have run meanwhile and had no processor (schedstat of each thread).
- * A wake-up that is lost would be time in which all threads sleep, so it shows there, however busy the machine is.
+ * The program prints how long the round trips took, and how much of the longest one the scheduler
+ * does not account for: the duration of the round trip, less the time for which threads of the two
+ * processes were ready to run and had no processor (schedstat of each thread). A lost wake-up would
+ * be time in which all threads sleep, so it shows in this figure, however busy the machine is.
  */
 
 #include "dat_test.h"
@@ -14,16 +16,16 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
-enum { LENGTH = 64, DTOS = 8, BURST = 100, MOST_THREADS = 32 };
+enum { LENGTH = 64, DTOS = 8, BURST = 100, MAX_THREADS = 32 };
 
 static int connections, rounds;
 static bool polls;
 static DAT_EP_HANDLE *eps;
 
-/* The accounts of all threads of both processes, open. */
-static int accounts[MOST_THREADS], threads;
+/* The open schedstat files of all threads of both processes. */
+static int schedstats[MAX_THREADS], threads;
 
-static void open_accounts(pid_t process)
+static void open_schedstats(pid_t process)
 {
     char name[320];
     DIR *tasks;
@@ -34,33 +36,33 @@ static void open_accounts(pid_t process)
     while ((task = readdir(tasks)) != NULL) {
         if (task->d_name[0] == '.')
             continue;
-        EXPECT(threads < MOST_THREADS, "more than %d threads", MOST_THREADS);
+        EXPECT(threads < MAX_THREADS, "more than %d threads", MAX_THREADS);
         snprintf(name, sizeof name, "/proc/%d/task/%s/schedstat", (int)process, task->d_name);
-        accounts[threads] = open(name, O_RDONLY);
-        EXPECT(accounts[threads] >= 0, "%s: %s", name, strerror(errno));
+        schedstats[threads] = open(name, O_RDONLY);
+        EXPECT(schedstats[threads] >= 0, "%s: %s", name, strerror(errno));
         threads++;
     }
     closedir(tasks);
 }
 
-/* For how long their threads have waited for a processor, in seconds. */
-static double waited(void)
+/* Returns how long the threads have waited for a processor so far, in seconds. */
+static double processor_wait(void)
 {
     double all = 0;
     for (int i = 0; i < threads; i++) {
         char text[128];
         unsigned long long ran, delayed;
-        ssize_t length = pread(accounts[i], text, sizeof text - 1, 0);
-        EXPECT(length > 0, "no account of a thread: %s", strerror(errno));
+        ssize_t length = pread(schedstats[i], text, sizeof text - 1, 0);
+        EXPECT(length > 0, "a schedstat file cannot be read: %s", strerror(errno));
         text[length] = 0;
-        EXPECT(sscanf(text, "%llu %llu", &ran, &delayed) == 2, "an account: %s", text);
+        EXPECT(sscanf(text, "%llu %llu", &ran, &delayed) == 2, "unexpected schedstat: %s", text);
         all += (double)delayed * 1e-9;
     }
     return all;
 }
 
-/* The next event on the EVD, which comes to who blocks or to who polls. */
-static void next(DAT_EVD_HANDLE evd)
+/* Takes the next event from the EVD, by blocking or by polling. */
+static void next_event(DAT_EVD_HANDLE evd)
 {
     DAT_EVENT event;
     if (polls) {
@@ -70,7 +72,8 @@ static void next(DAT_EVD_HANDLE evd)
         event = wait_event(evd);
     }
     EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT, "event 0x%x", event.event_number);
-    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a message fails");
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
+           "a message failed");
 }
 
 static DAT_EP_HANDLE endpoint(struct end *end, int n)
@@ -80,7 +83,7 @@ static DAT_EP_HANDLE endpoint(struct end *end, int n)
     return eps[n];
 }
 
-static DAT_EP_HANDLE busy(void)
+static DAT_EP_HANDLE busy_endpoint(void)
 {
     return eps[connections - 1];
 }
@@ -89,14 +92,14 @@ static void post_receive(struct end *end)
 {
     DAT_LMR_TRIPLET segment = local_segment(end, 0, LENGTH);
     DAT_DTO_COOKIE cookie = {.as_64 = 0};
-    OK(dat_ep_post_recv(busy(), 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    OK(dat_ep_post_recv(busy_endpoint(), 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
 }
 
 static void send_message(struct end *end)
 {
     DAT_LMR_TRIPLET segment = local_segment(end, LENGTH, LENGTH);
     DAT_DTO_COOKIE cookie = {.as_64 = 0};
-    OK(dat_ep_post_send(busy(), 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
+    OK(dat_ep_post_send(busy_endpoint(), 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
 }
 
 static void serve(struct end *end, int fd)
@@ -109,17 +112,18 @@ static void serve(struct end *end, int fd)
     EXPECT(write(fd, &self, sizeof self) == sizeof self, "the peer has gone");
     for (int n = 0; n < connections; n++) {
         event = wait_event(end->cr);
-        OK(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, endpoint(end, n), 0, NULL));
+        OK(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, endpoint(end, n), 0,
+                         NULL));
     }
     for (int n = 0; n < connections; n++)
         wait_established(end->connect);
     post_receive(end);
     EXPECT(write(fd, "", 1) == 1, "the peer has gone");
     for (int i = 0; i < rounds; i++) {
-        next(end->recv);
+        next_event(end->recv);
         post_receive(end);
         send_message(end);
-        next(end->request);
+        next_event(end->request);
     }
     for (int n = 0; n < connections; n++)
         wait_event(end->connect);
@@ -141,7 +145,10 @@ static void call(struct end *end, int fd, pid_t peer_process)
     EXPECT(took, "no memory");
     EXPECT(read(fd, &peer, sizeof peer) == sizeof peer, "the peer has not introduced itself");
     for (int n = 0; n < connections; n++) {
-        /* Requests that are under way together may come in any order: the peer knows the busy one by its coming last. */
+        /*
+         * Requests that are under way together may arrive in any order. The busy one is sent last,
+         * after all others were accepted, so that the peer recognizes it.
+         */
         if (pending == BURST || n == connections - 1)
             for (; pending > 0; pending--)
                 wait_established(end->connect);
@@ -150,26 +157,28 @@ static void call(struct end *end, int fd, pid_t peer_process)
     }
     wait_established(end->connect);
     EXPECT(read(fd, &ready, 1) == 1, "the peer is not ready");
-    open_accounts(getpid());
-    open_accounts(peer_process);
+    open_schedstats(getpid());
+    open_schedstats(peer_process);
     for (int i = 0; i < rounds; i++) {
-        double waited_before = waited(), began = now(), unaccounted;
+        double waited_before = processor_wait(), began = now(), unaccounted;
         post_receive(end);
         send_message(end);
-        next(end->recv);
-        next(end->request);
+        next_event(end->recv);
+        next_event(end->request);
         took[i] = now() - began;
-        unaccounted = took[i] - (waited() - waited_before);
+        unaccounted = took[i] - (processor_wait() - waited_before);
         if (unaccounted > longest_unaccounted) {
             longest_unaccounted = unaccounted;
             with_it = took[i];
         }
     }
     qsort(took, (size_t)rounds, sizeof *took, by_size);
-    printf("round trips: median %.1f us, longest %.1f us; the scheduler does not account for %.1f of %.1f us\n",
-           took[rounds / 2] * 1e6, took[rounds - 1] * 1e6, longest_unaccounted * 1e6, with_it * 1e6);
+    printf("round trips: median %.1f us, longest %.1f us; the scheduler does not account for %.1f "
+           "of %.1f us\n",
+           took[rounds / 2] * 1e6, took[rounds - 1] * 1e6, longest_unaccounted * 1e6,
+           with_it * 1e6);
     for (int i = 0; i < threads; i++)
-        close(accounts[i]);
+        close(schedstats[i]);
     free(took);
     for (int n = 0; n < connections; n++)
         OK(dat_ep_disconnect(eps[n], DAT_CLOSE_ABRUPT_FLAG));
@@ -189,12 +198,12 @@ int main(int argc, char **argv)
     EXPECT(polls || strcmp(argv[1], "wait") == 0, "%s: wait or poll is needed", argv[1]);
     connections = atoi(argv[2]) + 1;
     rounds = atoi(argv[3]);
-    EXPECT(connections > 0 && rounds > 0, "how many connections, and how many round trips?");
+    EXPECT(connections > 0 && rounds > 0, "IDLE and ROUNDS must be positive");
     eps = calloc((size_t)connections, sizeof(DAT_EP_HANDLE));
     EXPECT(eps, "no memory");
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
-    EXPECT(setrlimit(RLIMIT_NOFILE, &files) == 0, "no descriptors: %s", strerror(errno));
+    EXPECT(setrlimit(RLIMIT_NOFILE, &files) == 0, "setrlimit: %s", strerror(errno));
     EXPECT(pipe(pipe_ends) == 0, "pipe: %s", strerror(errno));
     peer_process = fork();
     EXPECT(peer_process >= 0, "fork: %s", strerror(errno));

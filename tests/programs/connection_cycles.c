@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Thousands of connections are made and ended, in all ways, within one process: afterwards there are as many file
- * descriptors, threads and allocated bytes as before. What has ended may be remembered for a second or two, so that each thousand
- * is looked at when it is forgotten; and tables may have grown for the first of them. Five in a row take nothing.
+ * Makes and ends thousands of connections, in all ways, within one process. Afterwards there must
+ * be as many file descriptors, threads and allocated octets as before. The library may remember an
+ * ended connection for a second or two, so the program waits before it looks at each thousand.
+ * Tables may grow during the first thousands. The test passes when five thousands in a row take
+ * nothing.
  *
- *   connection_cycles [COUNT]   so many in place of a thousand
+ *   connection_cycles [COUNT]   COUNT connections in place of each thousand
  */
 
 #include "dat_test.h"
 #include "usage.h"
 
-enum { WARM_UP = 100, QUIET = 5, MOST = 12, LENGTH = 64 };
-/* How long what has ended may take to be forgotten, s. */
-#define MEMORY 5
-/* Less than a thousand connections that leave an object each. */
-#define CRUMBS (16 * 1024)
+enum { WARM_UP = 100, CLEAN_ROWS_WANTED = 5, MAX_ROWS = 12, LENGTH = 64 };
+/* How long the library may remember an ended connection. */
+#define FORGET_SECONDS 5
+/* Less memory than a thousand connections would leave if each left one object. */
+#define TOLERANCE_BYTES (16 * 1024)
 
 static int within(const struct usage *now, const struct usage *goal)
 {
-    return now->descriptors <= goal->descriptors && now->threads <= goal->threads && now->in_use <= goal->in_use + CRUMBS;
+    return now->descriptors <= goal->descriptors && now->threads <= goal->threads &&
+           now->in_use <= goal->in_use + TOLERANCE_BYTES;
 }
 
 /* The passive side: a second endpoint of the same adapter, with queues of its own. */
@@ -42,7 +45,8 @@ static void drain(DAT_EVD_HANDLE evd)
         ;
 }
 
-static void say_hello(struct end *end, DAT_EP_HANDLE from, DAT_EVD_HANDLE sent, DAT_EVD_HANDLE received)
+static void say_hello(struct end *end, DAT_EP_HANDLE from, DAT_EVD_HANDLE sent,
+                      DAT_EVD_HANDLE received)
 {
     DAT_LMR_TRIPLET segment = local_segment(end, 0, LENGTH);
     DAT_DTO_COOKIE cookie = {.as_64 = 1};
@@ -51,11 +55,12 @@ static void say_hello(struct end *end, DAT_EP_HANDLE from, DAT_EVD_HANDLE sent, 
     event = wait_event(sent);
     EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "the send failed");
     event = wait_event(received);
-    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "the receive failed");
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
+           "the receive failed");
 }
 
-/* Two receives are posted and one is used: each connection ends with work to flush. */
-static void connected(struct end *end, struct passive *passive, int cycle)
+/* Two receives are posted and one is used, so each connection ends with a receive to flush. */
+static void connect_and_end(struct end *end, struct passive *passive, int cycle)
 {
     DAT_LMR_TRIPLET segment = local_segment(end, LENGTH, LENGTH);
     DAT_DTO_COOKIE cookie = {.as_64 = 2};
@@ -69,14 +74,16 @@ static void connected(struct end *end, struct passive *passive, int cycle)
     say_hello(end, end->ep, end->request, passive->recv);
     say_hello(end, passive->ep, passive->request, end->recv);
     if (cycle % 2)
-        OK(dat_ep_disconnect(end->ep, cycle % 4 == 1 ? DAT_CLOSE_GRACEFUL_FLAG : DAT_CLOSE_ABRUPT_FLAG));
+        OK(dat_ep_disconnect(end->ep,
+                             cycle % 4 == 1 ? DAT_CLOSE_GRACEFUL_FLAG : DAT_CLOSE_ABRUPT_FLAG));
     else
-        OK(dat_ep_disconnect(passive->ep, cycle % 4 == 0 ? DAT_CLOSE_GRACEFUL_FLAG : DAT_CLOSE_ABRUPT_FLAG));
+        OK(dat_ep_disconnect(passive->ep,
+                             cycle % 4 == 0 ? DAT_CLOSE_GRACEFUL_FLAG : DAT_CLOSE_ABRUPT_FLAG));
     expect_event(end->connect, DAT_CONNECTION_EVENT_DISCONNECTED);
     expect_event(passive->connect, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 
-static void rejected(struct end *end, struct passive *passive)
+static void connect_and_reject(struct end *end, struct passive *passive)
 {
     DAT_EVENT event;
     start_connect(end->ep, passive->port);
@@ -86,8 +93,8 @@ static void rejected(struct end *end, struct passive *passive)
     expect_event(end->connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
 }
 
-/* The endpoints are used again, or replaced. */
-static void renew(struct end *end, struct passive *passive, int cycle)
+/* Resets the endpoints for the next cycle, or replaces them. */
+static void reset_or_replace_endpoints(struct end *end, struct passive *passive, int cycle)
 {
     if (cycle % 3) {
         OK(dat_ep_reset(end->ep));
@@ -97,7 +104,8 @@ static void renew(struct end *end, struct passive *passive, int cycle)
         OK(dat_ep_free(end->ep));
         OK(dat_ep_free(passive->ep));
         OK(dat_ep_create(end->ia, end->pz, end->recv, end->request, end->connect, &attr, &end->ep));
-        OK(dat_ep_create(end->ia, end->pz, passive->recv, passive->request, passive->connect, &attr, &passive->ep));
+        OK(dat_ep_create(end->ia, end->pz, passive->recv, passive->request, passive->connect, &attr,
+                         &passive->ep));
     }
     drain(end->recv);
     drain(end->request);
@@ -109,17 +117,20 @@ static void cycles(struct end *end, struct passive *passive, int count)
 {
     for (int cycle = 0; cycle < count; cycle++) {
         if (cycle % 10 == 9)
-            rejected(end, passive);
+            connect_and_reject(end, passive);
         else
-            connected(end, passive, cycle);
-        renew(end, passive, cycle);
+            connect_and_end(end, passive, cycle);
+        reset_or_replace_endpoints(end, passive, cycle);
     }
 }
 
-/* What is still there when all must be forgotten stays. */
+/*
+ * Waits until the usage is within the goal, at most for as long as an ended connection may be
+ * remembered.
+ */
 static struct usage settled_usage(const struct usage *goal)
 {
-    double limit = now() + MEMORY;
+    double limit = now() + FORGET_SECONDS;
     struct usage current = usage();
     while (!within(&current, goal) && now() < limit) {
         usleep(10000);
@@ -136,7 +147,7 @@ int main(int argc, char **argv)
     struct end end;
     DAT_EP_ATTR attr = ep_attributes(8);
     double spent = 0;
-    int quiet, thousands = 0;
+    int clean_rows, thousands = 0;
 
     start_without_caches(argv);
     end_open(&end, 4096, 8);
@@ -144,21 +155,23 @@ int main(int argc, char **argv)
     OK(dat_evd_create(end.ia, 9, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &passive.recv));
     OK(dat_evd_create(end.ia, 9, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &passive.request));
     OK(dat_evd_create(end.ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &passive.connect));
-    OK(dat_ep_create(end.ia, end.pz, passive.recv, passive.request, passive.connect, &attr, &passive.ep));
+    OK(dat_ep_create(end.ia, end.pz, passive.recv, passive.request, passive.connect, &attr,
+                     &passive.ep));
     OK(dat_psp_create(end.ia, passive.port, end.cr, DAT_PSP_CONSUMER_FLAG, &passive.psp));
 
     cycles(&end, &passive, WARM_UP);
     before = usage();
-    for (quiet = 0; quiet < QUIET; thousands++) {
+    for (clean_rows = 0; clean_rows < CLEAN_ROWS_WANTED; thousands++) {
         double started = now();
-        EXPECT(thousands < MOST, "each thousand takes something");
+        EXPECT(thousands < MAX_ROWS, "each of %d thousands left something behind", MAX_ROWS);
         cycles(&end, &passive, count);
         spent += now() - started;
         after = settled_usage(&before);
-        printf("descriptors %ld, then %ld; threads %ld, then %ld; bytes %ld, then %ld\n", before.descriptors,
-               after.descriptors, before.threads, after.threads, before.in_use, after.in_use);
-        quiet = within(&after, &before) ? quiet + 1 : 0;
-        if (quiet == 0)
+        printf("descriptors %ld, then %ld; threads %ld, then %ld; bytes %ld, then %ld\n",
+               before.descriptors, after.descriptors, before.threads, after.threads, before.in_use,
+               after.in_use);
+        clean_rows = within(&after, &before) ? clean_rows + 1 : 0;
+        if (clean_rows == 0)
             before.in_use = after.in_use;
     }
     printf("%.0f us for each of %d cycles\n", spent * 1e6 / count / thousands, count * thousands);

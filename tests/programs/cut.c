@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Two processes send to each other all the time, until the network between them is cut for good. Each says which event tells
- * it of the end of the connection; everything that it has posted must complete.
+ * Two processes send to each other without pause until the network between them is cut for good.
+ * Each prints the event that reports the end of the connection. Every operation that it has posted
+ * must complete.
  *
  *   cut server PORT
  *   cut client PORT   (the server's address is in OPENDAT_TEST_ADDRESS)
@@ -28,13 +29,16 @@ static void post_send(void)
 {
     DAT_LMR_TRIPLET segment = local_segment(&self, DTOS * LENGTH, LENGTH);
     DAT_DTO_COOKIE cookie = {.as_64 = SEND};
-    /* A connection that has ended refuses it. */
+    /* A connection that has ended refuses the post. */
     if (dat_ep_post_send(self.ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG) == DAT_SUCCESS)
         outstanding++;
 }
 
-/* Takes a completion, if there is one; posts the same again while the connection lasts. */
-static bool take(DAT_EVD_HANDLE evd)
+/*
+ * Takes a completion, if there is one, and posts the same operation again while the connection
+ * lasts.
+ */
+static bool take_and_repost(DAT_EVD_HANDLE evd)
 {
     DAT_EVENT event;
     DAT_DTO_COMPLETION_EVENT_DATA *done = &event.event_data.dto_completion_event_data;
@@ -71,14 +75,14 @@ int main(int argc, char **argv)
     }
     post_send();
     while (dat_evd_dequeue(self.connect, &event) != DAT_SUCCESS)
-        if (!take(self.request) & !take(self.recv))
+        if (!take_and_repost(self.request) & !take_and_repost(self.recv))
             sched_yield();
     printf("the end: event 0x%x\n", event.event_number);
     while (outstanding > 0)
-        if (!take(self.request) & !take(self.recv))
+        if (!take_and_repost(self.request) & !take_and_repost(self.recv))
             sched_yield();
-    EXPECT(DAT_GET_TYPE(dat_evd_dequeue(self.connect, &event)) == DAT_QUEUE_EMPTY, "a second event: 0x%x",
-           event.event_number);
+    EXPECT(DAT_GET_TYPE(dat_evd_dequeue(self.connect, &event)) == DAT_QUEUE_EMPTY,
+           "a second event: 0x%x", event.event_number);
     end_close(&self);
     puts("ok");
     return 0;

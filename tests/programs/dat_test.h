@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the C programs of this directory share: checked calls, one end of a connection, a peer process. */
+/*
+ * Code that the C programs of this directory share: checked calls, one end of a connection, and a
+ * peer process.
+ */
 
 #ifndef DAT_TEST_H
 #define DAT_TEST_H
@@ -21,13 +24,13 @@
 
 #define SECOND 1000000u /* microseconds, as a DAT_TIMEOUT */
 /*
- * The limit of a wait for something that must happen. It is no measure of speed: it is there so that a program that would hang
- * ends, and says what it has waited for.
+ * The time limit of a wait for an event that must happen. It does not measure speed: it ends a
+ * program that would hang, with a message that names the missing event.
  */
-#define PATIENCE_SECONDS 120
-#define PATIENCE (PATIENCE_SECONDS * SECOND)
+#define WAIT_LIMIT_SECONDS 120
+#define WAIT_LIMIT (WAIT_LIMIT_SECONDS * SECOND)
 
-/* Ends the program with a message that says where. */
+/* Ends the program with a message that starts with the file and line. */
 #define FAIL(...)                                                   \
     do {                                                            \
         fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);             \
@@ -74,7 +77,10 @@ static inline char *ia_under_test(void)
     return name;
 }
 
-/* One process's end of a connection: an adapter, a registered buffer, an endpoint and all that it needs. */
+/*
+ * One process's end of a connection: an adapter, a registered buffer, an endpoint, and the objects
+ * that these need.
+ */
 struct end {
     DAT_IA_HANDLE ia;
     DAT_PZ_HANDLE pz;
@@ -87,7 +93,7 @@ struct end {
     size_t size;
 };
 
-/* Attributes of an endpoint that can have `dtos` operations posted in each direction. */
+/* Attributes of an endpoint on which `dtos` operations can be posted in each direction. */
 static inline DAT_EP_ATTR ep_attributes(DAT_COUNT dtos)
 {
     DAT_EP_ATTR attr;
@@ -124,12 +130,13 @@ static inline void end_open(struct end *end, size_t size, DAT_COUNT dtos)
     OK(dat_evd_create(end->ia, 8, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &end->cr));
     memset(&region, 0, sizeof region);
     region.for_va = end->buffer;
-    OK(dat_lmr_create(end->ia, DAT_MEM_TYPE_VIRTUAL, region, size, end->pz, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA,
-                      &end->lmr, &end->lmr_context, &end->rmr_context, &registered_size, &registered_address));
+    OK(dat_lmr_create(end->ia, DAT_MEM_TYPE_VIRTUAL, region, size, end->pz, DAT_MEM_PRIV_ALL_FLAG,
+                      DAT_VA_TYPE_VA, &end->lmr, &end->lmr_context, &end->rmr_context,
+                      &registered_size, &registered_address));
     OK(dat_ep_create(end->ia, end->pz, end->recv, end->request, end->connect, &attr, &end->ep));
 }
 
-/* Everything must be free to go; a graceful close proves that nothing was left. */
+/* Frees everything. Each object must be free to go, and the graceful close fails if one is left. */
 static inline void end_close(struct end *end)
 {
     OK(dat_ep_free(end->ep));
@@ -143,7 +150,7 @@ static inline void end_close(struct end *end)
     free(end->buffer);
 }
 
-/* A TCP port that no one uses. */
+/* Returns a TCP port that no socket uses. */
 static inline DAT_CONN_QUAL free_port(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -156,35 +163,41 @@ static inline DAT_CONN_QUAL free_port(void)
     return ntohs(address.sin_port);
 }
 
-/* The next event, which must come; the caller's place and the dispatcher's expression are for the message. */
+/*
+ * Takes the next event, which must come. The caller's position and the EVD's expression appear in
+ * the message.
+ */
 #define wait_event(evd) wait_event_at(evd, #evd, __FILE__, __LINE__)
 
-static inline DAT_EVENT wait_event_at(DAT_EVD_HANDLE evd, const char *name, const char *file, int line)
+static inline DAT_EVENT wait_event_at(DAT_EVD_HANDLE evd, const char *name, const char *file,
+                                      int line)
 {
     DAT_EVENT event;
     DAT_COUNT more;
-    DAT_RETURN status = dat_evd_wait(evd, PATIENCE, 1, &event, &more);
-    EXPECT(status == DAT_SUCCESS, "%s:%d: no event on %s within %d s: %s", file, line, name, PATIENCE_SECONDS,
-           status_text(status));
+    DAT_RETURN status = dat_evd_wait(evd, WAIT_LIMIT, 1, &event, &more);
+    EXPECT(status == DAT_SUCCESS, "%s:%d: no event on %s within %d s: %s", file, line, name,
+           WAIT_LIMIT_SECONDS, status_text(status));
     return event;
 }
 
 static inline void wait_established(DAT_EVD_HANDLE evd)
 {
     DAT_EVENT event = wait_event(evd);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED, "not connected: event 0x%x", event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED, "not connected: event 0x%x",
+           event.event_number);
 }
 
-/* The next request on the EVD is accepted with this endpoint. */
+/* Accepts the next request on the EVD with this endpoint. */
 static inline void accept_next(DAT_EVD_HANDLE cr, DAT_EP_HANDLE ep, DAT_EVD_HANDLE connect)
 {
     DAT_EVENT event = wait_event(cr);
-    EXPECT(event.event_number == DAT_CONNECTION_REQUEST_EVENT, "no request: event 0x%x", event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_REQUEST_EVENT, "no request: event 0x%x",
+           event.event_number);
     OK(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, ep, 0, NULL));
     wait_established(connect);
 }
 
-/* Where this host's adapters are: the loopback, or where an RDMA device is. */
+/* The address of this host's adapters: the loopback address, or OPENDAT_TEST_ADDRESS. */
 static inline struct sockaddr_storage peer_address(void)
 {
     struct sockaddr_storage address = {.ss_family = AF_INET};
@@ -194,15 +207,16 @@ static inline struct sockaddr_storage peer_address(void)
     if (inet_pton(AF_INET, text, &((struct sockaddr_in *)&address)->sin_addr) == 1)
         return address;
     address.ss_family = AF_INET6;
-    EXPECT(inet_pton(AF_INET6, text, &((struct sockaddr_in6 *)&address)->sin6_addr) == 1, "%s is no address", text);
+    EXPECT(inet_pton(AF_INET6, text, &((struct sockaddr_in6 *)&address)->sin6_addr) == 1,
+           "%s is not an address", text);
     return address;
 }
 
 static inline void start_connect(DAT_EP_HANDLE ep, DAT_CONN_QUAL port)
 {
     struct sockaddr_storage address = peer_address();
-    OK(dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&address, port, PATIENCE, 0, NULL, DAT_QOS_BEST_EFFORT,
-                      DAT_CONNECT_DEFAULT_FLAG));
+    OK(dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&address, port, WAIT_LIMIT, 0, NULL,
+                      DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
 }
 
 static inline DAT_LMR_TRIPLET local_segment(const struct end *end, size_t offset, size_t length)
@@ -215,14 +229,15 @@ static inline DAT_LMR_TRIPLET local_segment(const struct end *end, size_t offset
     return segment;
 }
 
-/* What a process tells its peer through a pipe, before DAT comes in. */
+/* What a process sends to its peer through a pipe before they connect. */
 struct introduction {
     DAT_CONN_QUAL port;
     DAT_VADDR address;
     DAT_RMR_CONTEXT rmr_context;
 };
 
-static inline DAT_RMR_TRIPLET remote_segment(const struct introduction *peer, size_t offset, size_t length)
+static inline DAT_RMR_TRIPLET remote_segment(const struct introduction *peer, size_t offset,
+                                             size_t length)
 {
     DAT_RMR_TRIPLET segment = {
         .virtual_address = peer->address + offset,
@@ -232,7 +247,10 @@ static inline DAT_RMR_TRIPLET remote_segment(const struct introduction *peer, si
     return segment;
 }
 
-/* Listens, says through `fd` where and what its buffer is, and accepts one connection. */
+/*
+ * Listens, sends the port and the buffer's address and key through `fd`, and accepts one
+ * connection.
+ */
 static inline void serve_one(struct end *end, int fd)
 {
     struct introduction self = {free_port(), (DAT_VADDR)(uintptr_t)end->buffer, end->rmr_context};
@@ -243,7 +261,7 @@ static inline void serve_one(struct end *end, int fd)
     OK(dat_psp_free(psp));
 }
 
-/* Connects to the process that introduces itself through `fd`. */
+/* Connects to the process that sends its introduction through `fd`. */
 static inline struct introduction connect_to(struct end *end, int fd)
 {
     struct introduction peer;
@@ -253,7 +271,10 @@ static inline struct introduction connect_to(struct end *end, int fd)
     return peer;
 }
 
-/* Posts `count` receives of `length` bytes each into the start of the buffer; the cookies count from 0. */
+/*
+ * Posts `count` receives of `length` octets each, all into the start of the buffer. The cookies
+ * count from 0.
+ */
 static inline void post_receives(struct end *end, DAT_COUNT count, size_t length)
 {
     for (DAT_COUNT i = 0; i < count; i++) {
@@ -263,12 +284,13 @@ static inline void post_receives(struct end *end, DAT_COUNT count, size_t length
     }
 }
 
-/* The child process must end with exit code 0. */
+/* Waits for the child process, which must end with exit code 0. */
 static inline void join(pid_t child)
 {
     int status;
     EXPECT(waitpid(child, &status, 0) == child, "no child: %s", strerror(errno));
-    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the peer process failed, status 0x%x", status);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the peer process failed, status 0x%x",
+           status);
 }
 
 #endif

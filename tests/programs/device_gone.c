@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The RDMA device below two connected adapters is removed: each hears once that it is of no use, each connection ends, and what
- * was posted is flushed. Nothing can be made over it any more, and everything can be freed.
- * Says "open" when the device may go.
+ * The RDMA device below two connected adapters is removed. Each adapter reports once that it can no
+ * longer be used, each connection ends, and posted operations are flushed. Afterwards no connection
+ * can be made over the device, and all objects can be freed.
+ *
+ * The program prints "open" when the device may be removed.
  */
 
 #include "dat_test.h"
@@ -27,26 +29,30 @@ static void expect_lost(struct end *end)
     DAT_DTO_COOKIE cookie = {.as_64 = 7};
 
     EXPECT(event.event_number == DAT_ASYNC_ERROR_IA_CATASTROPHIC, "event 0x%x", event.event_number);
-    EXPECT(error->dat_handle == end->ia, "of handle %p", error->dat_handle);
-    EXPECT((int)error->reason == DAT_IA_CATASTROPHIC_ERROR, "for reason %d", (int)error->reason);
+    EXPECT(error->dat_handle == end->ia, "the event names handle %p", error->dat_handle);
+    EXPECT((int)error->reason == DAT_IA_CATASTROPHIC_ERROR, "the event gives reason %d",
+           (int)error->reason);
 
     event = wait_event(end->connect);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_BROKEN || event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED,
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_BROKEN ||
+               event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED,
            "event 0x%x", event.event_number);
     expect_flushed(end->recv, DTOS);
     OK(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     expect_flushed(end->request, 1);
-    EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->async, &event)) == DAT_QUEUE_EMPTY, "event 0x%x", event.event_number);
+    EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->async, &event)) == DAT_QUEUE_EMPTY, "event 0x%x",
+           event.event_number);
 }
 
-/* It must not look as if there were a way. */
-static void call_in_vain(struct end *end, DAT_CONN_QUAL port)
+/* A connection attempt must not look as if it could succeed. */
+static void expect_unreachable(struct end *end, DAT_CONN_QUAL port)
 {
     DAT_EVENT event;
     OK(dat_ep_reset(end->ep));
     start_connect(end->ep, port);
     event = wait_event(end->connect);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_UNREACHABLE || event.event_number == DAT_CONNECTION_EVENT_TIMED_OUT,
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_UNREACHABLE ||
+               event.event_number == DAT_CONNECTION_EVENT_TIMED_OUT,
            "event 0x%x", event.event_number);
 }
 
@@ -70,11 +76,12 @@ int main(void)
     fflush(stdout);
     for (int i = 0; i < 2; i++)
         expect_lost(&ends[i]);
-    call_in_vain(&ends[1], port);
+    expect_unreachable(&ends[1], port);
     OK(dat_psp_free(psp));
     for (int i = 0; i < 2; i++)
         end_close(&ends[i]);
-    EXPECT(dat_ia_open(ia_under_test(), 8, &async, &ia) != DAT_SUCCESS, "it is open again");
+    EXPECT(dat_ia_open(ia_under_test(), 8, &async, &ia) != DAT_SUCCESS,
+           "the adapter can be opened again");
     puts("ok");
     return 0;
 }

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * How a connection is refused, or made and ended, between two programs that may have different DAT libraries.
+ * How a connection is rejected, or made and ended, between two programs that may use different DAT
+ * libraries.
  *
  *   endings server PORT CASE
  *   endings client ADDRESS PORT CASE
  *
- *   reject          the server refuses; the client is told so, with the server's private data
- *   reject_mute     the same, and the client is told no more than that it is refused
- *   client_leaves   private data go both ways, a message each way; then this side disconnects
- *   server_leaves
- *   client_dies     the same; then this side is killed
- *   server_dies
+ *   reject            the server rejects the request; the client receives the server's private data
+ *   reject_mute       the same, but the client learns only that it is rejected
+ *   client_leaves     private data go both ways, and a message each way; then the client
+ *                     disconnects
+ *   server_leaves     the same; the server disconnects
+ *   client_dies       the same; then the client is killed
+ *   server_dies       the same; the server is killed
  *   client_dies_busy  the same, while the other side goes on sending
  *   server_dies_busy
- *   ..._async       of those that die: the other side's provider may tell of it by an asynchronous error
+ *   ..._async         for each case with a death: the other side's provider may report it by an
+ *                     asynchronous error
  */
 
 #include "dat_test.h"
@@ -26,8 +29,8 @@ static char request[] = "let me in", refusal[] = "not today", acceptance[] = "co
 
 static void expect_data(const char *what, const void *data, DAT_COUNT size, const char *expected)
 {
-    EXPECT((size_t)size >= strlen(expected) && memcmp(data, expected, strlen(expected)) == 0, "%s: %d octets, %.*s", what,
-           size, size, (const char *)data);
+    EXPECT((size_t)size >= strlen(expected) && memcmp(data, expected, strlen(expected)) == 0,
+           "%s: %d octets, %.*s", what, size, size, (const char *)data);
 }
 
 static void one_message_each_way(struct end *end)
@@ -38,10 +41,12 @@ static void one_message_each_way(struct end *end)
     memset(end->buffer + MESSAGE, 'm', MESSAGE);
     OK(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     event = wait_event(end->request);
-    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "the message is not sent");
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "the send failed");
     event = wait_event(end->recv);
-    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "no message comes");
-    EXPECT(memcmp(end->buffer, end->buffer + MESSAGE, MESSAGE) == 0, "another message");
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
+           "the receive failed");
+    EXPECT(memcmp(end->buffer, end->buffer + MESSAGE, MESSAGE) == 0,
+           "the message has other contents");
 }
 
 static void post_receive(struct end *end)
@@ -61,15 +66,16 @@ static DAT_RETURN post_send(struct end *end)
 static void expect_message(struct end *end)
 {
     DAT_EVENT event = wait_event(end->recv);
-    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "no further message comes");
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
+           "the second message was not received");
 }
 
-/* Until one fails, or may no longer be posted. */
-static void go_on_sending(struct end *end)
+/* Sends until an operation fails or can no longer be posted. */
+static void send_until_failure(struct end *end)
 {
     DAT_EVENT event;
     do {
-        /* So that those before the end find receives. */
+        /* The pause leaves the peer time to have receives for the messages before the end. */
         usleep(400 * 1000);
         if (post_send(end) != DAT_SUCCESS)
             return;
@@ -77,22 +83,27 @@ static void go_on_sending(struct end *end)
     } while (event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS);
 }
 
-/* Whether this side, "client" or "server", comes to its end. */
-static bool is_ours(const char *role, const char *ending)
+/* Returns whether this side, "client" or "server", is the one that ends. */
+static bool is_ending_side(const char *role, const char *ending)
 {
     return strncmp(ending, role, strlen(role)) == 0;
 }
 
-/* Before anything can come: the side that ends has more messages to receive, and one receive that is left. */
+/*
+ * Called before anything can arrive: the side that ends receives more messages, and one receive is
+ * left over.
+ */
 static void prepare(struct end *end, const char *role, const char *ending)
 {
-    for (int i = 0; i < (is_ours(role, ending) ? DTOS : 1); i++)
+    for (int i = 0; i < (is_ending_side(role, ending) ? DTOS : 1); i++)
         post_receive(end);
 }
 
 /*
- * The connection is over, and its consumer is told. Of a death over siw, OFED's provider sometimes tells by an asynchronous error alone:
- * where the kernel was still at work on the message that the peer had received when it died. An ending "_async" takes that, too.
+ * Expects the event that reports the end of the connection. After a death over siw, OFED's provider
+ * sometimes reports it by an asynchronous error alone: this happens if the kernel was still working
+ * on the message that the peer had received when it died. A case that ends in "_async" accepts
+ * that, too.
  */
 static void expect_the_end(struct end *end, const char *ending)
 {
@@ -101,29 +112,34 @@ static void expect_the_end(struct end *end, const char *ending)
     DAT_EVENT event;
     DAT_COUNT more;
 
-    for (int i = 0; i < PATIENCE_SECONDS && DAT_GET_TYPE(status) == DAT_TIMEOUT_EXPIRED; i++) {
+    for (int i = 0; i < WAIT_LIMIT_SECONDS && DAT_GET_TYPE(status) == DAT_TIMEOUT_EXPIRED; i++) {
         status = dat_evd_wait(end->connect, SECOND, 1, &event, &more);
         if (status == DAT_SUCCESS) {
             EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
                        (dies && event.event_number == DAT_CONNECTION_EVENT_BROKEN),
                    "event 0x%x at the end", event.event_number);
         } else if (async && dat_evd_dequeue(end->async, &event) == DAT_SUCCESS) {
-            EXPECT(event.event_number == DAT_ASYNC_ERROR_EP_BROKEN, "event 0x%x", event.event_number);
+            EXPECT(event.event_number == DAT_ASYNC_ERROR_EP_BROKEN, "event 0x%x",
+                   event.event_number);
             status = DAT_SUCCESS;
         }
     }
-    EXPECT(status == DAT_SUCCESS, "no event on end->connect within %d s: %s", PATIENCE_SECONDS, status_text(status));
+    EXPECT(status == DAT_SUCCESS, "no event on end->connect within %d s: %s", WAIT_LIMIT_SECONDS,
+           status_text(status));
 }
 
-static void come_to_the_end(struct end *end, const char *role, const char *ending)
+static void end_connection(struct end *end, const char *role, const char *ending)
 {
-    bool ours = is_ours(role, ending), dies = strstr(ending, "_dies") != NULL;
+    bool ours = is_ending_side(role, ending), dies = strstr(ending, "_dies") != NULL;
     bool busy = strstr(ending, "_busy") != NULL;
     DAT_EVENT event;
 
     one_message_each_way(end);
     if (ours) {
-        /* That it has had its message is what the other side says with another one; a busy one goes on then. */
+        /*
+         * The other side sends another message to say that it has received this side's. A busy side
+         * then goes on sending.
+         */
         expect_message(end);
         if (busy)
             expect_message(end);
@@ -134,11 +150,12 @@ static void come_to_the_end(struct end *end, const char *role, const char *endin
         post_receive(end);
         OK(post_send(end));
         if (busy)
-            go_on_sending(end);
+            send_until_failure(end);
     }
     expect_the_end(end, ending);
     event = wait_event(end->recv);
-    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED, "the last receive is not flushed");
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED,
+           "the last receive is not flushed");
 }
 
 static void serve(struct end *end, const char *ending)
@@ -147,7 +164,8 @@ static void serve(struct end *end, const char *ending)
     DAT_CR_HANDLE cr = event.event_data.cr_arrival_event_data.cr_handle;
     DAT_CR_PARAM param;
 
-    EXPECT(event.event_number == DAT_CONNECTION_REQUEST_EVENT, "no request: event 0x%x", event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_REQUEST_EVENT, "no request: event 0x%x",
+           event.event_number);
     OK(dat_cr_query(cr, DAT_CR_FIELD_ALL, &param));
     expect_data("request", param.private_data, param.private_data_size, request);
     if (strncmp(ending, "reject", 6) == 0) {
@@ -157,7 +175,7 @@ static void serve(struct end *end, const char *ending)
     prepare(end, "server", ending);
     OK(dat_cr_accept(cr, end->ep, sizeof acceptance, acceptance));
     wait_established(end->connect);
-    come_to_the_end(end, "server", ending);
+    end_connection(end, "server", ending);
 }
 
 static void call(struct end *end, const char *ending, const char *address, DAT_CONN_QUAL port)
@@ -169,20 +187,23 @@ static void call(struct end *end, const char *ending, const char *address, DAT_C
     EXPECT(getaddrinfo(address, NULL, NULL, &found) == 0, "no address: %s", address);
     if (strncmp(ending, "reject", 6) != 0)
         prepare(end, "client", ending);
-    OK(dat_ep_connect(end->ep, (DAT_IA_ADDRESS_PTR)found->ai_addr, port, PATIENCE, sizeof request, request,
-                      DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    OK(dat_ep_connect(end->ep, (DAT_IA_ADDRESS_PTR)found->ai_addr, port, WAIT_LIMIT, sizeof request,
+                      request, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
     freeaddrinfo(found);
     event = wait_event(end->connect);
     data = &event.event_data.connect_event_data;
     if (strcmp(ending, "reject_mute") == 0) {
-        EXPECT(event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED, "event 0x%x", event.event_number);
+        EXPECT(event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED, "event 0x%x",
+               event.event_number);
     } else if (strcmp(ending, "reject") == 0) {
-        EXPECT(event.event_number == DAT_CONNECTION_EVENT_PEER_REJECTED, "event 0x%x", event.event_number);
+        EXPECT(event.event_number == DAT_CONNECTION_EVENT_PEER_REJECTED, "event 0x%x",
+               event.event_number);
         expect_data("refusal", data->private_data, data->private_data_size, refusal);
     } else {
-        EXPECT(event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED, "event 0x%x", event.event_number);
+        EXPECT(event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED, "event 0x%x",
+               event.event_number);
         expect_data("acceptance", data->private_data, data->private_data_size, acceptance);
-        come_to_the_end(end, "client", ending);
+        end_connection(end, "client", ending);
     }
 }
 
@@ -205,7 +226,9 @@ int main(int argc, char **argv)
     } else {
         call(&end, argv[4], argv[2], port);
     }
-    /* What other libraries think is left of all this is theirs to say. */
+    /*
+     * Other libraries may count objects that they believe to be left, so the result is not checked.
+     */
     dat_ia_close(end.ia, DAT_CLOSE_ABRUPT_FLAG);
     puts("ok");
     return 0;

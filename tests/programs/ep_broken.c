@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A device that fails an endpoint (siw does when it cannot read what is to be sent): the request fails, the connection breaks, and
- * the asynchronous EVD says once of which endpoint that is.
+ * A device fails an endpoint, as siw does when it cannot read the memory that it is to send. The
+ * request fails, the connection breaks, and the asynchronous EVD reports once which endpoint it is.
  */
 
 #include "dat_test.h"
@@ -34,12 +34,12 @@ int main(void)
         local.lmr_context ^= 0x5a;
         OK(dat_ep_post_rdma_write(end.ep, 1, &local, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
         event = wait_event(end.request);
-        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_LOCAL_PROTECTION, "status %d",
-               event.event_data.dto_completion_event_data.status);
-        OK(dat_evd_wait(end.async, PATIENCE, 1, &event, &more));
+        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_LOCAL_PROTECTION,
+               "status %d", event.event_data.dto_completion_event_data.status);
+        OK(dat_evd_wait(end.async, WAIT_LIMIT, 1, &event, &more));
         EXPECT(event.event_number == DAT_ASYNC_ERROR_EP_BROKEN, "event 0x%x", event.event_number);
-        EXPECT(error->dat_handle == end.ep, "of handle %p", error->dat_handle);
-        EXPECT(more == 0, "%d more", (int)more);
+        EXPECT(error->dat_handle == end.ep, "the event names handle %p", error->dat_handle);
+        EXPECT(more == 0, "%d more asynchronous events", (int)more);
         event = wait_event(end.connect);
         EXPECT(event.event_number == DAT_CONNECTION_EVENT_BROKEN, "event 0x%x", event.event_number);
     }

@@ -1,28 +1,39 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A process may end at any moment: while adapters are opened, while connections are made, while data flows, in any of its
- * threads. Each child ends in one way after a time that its seed gives; none hangs or crashes.
+ * A process may end at any moment: while it opens adapters, makes connections or transfers data, in
+ * any of its threads. Each child process ends in one way after a time that its seed determines.
+ * None may hang or crash.
  *
- *   exits COUNT [SEED]   so many children; all from one seed, which is said
+ *   exits COUNT [SEED]   starts COUNT children, all derived from one seed, which is printed
  */
 
 #include "dat_test.h"
 
 #include <pthread.h>
 
-enum { SIZE = 16384, DTOS = 4, LONGEST = 6000 /* microseconds */ };
+enum { SIZE = 16384, DTOS = 4, MAX_DELAY_US = 6000 };
 
-enum way { EXIT, EXIT_ELSEWHERE, EXIT_AT_ONCE, EXIT_QUICKLY, RETURN, LAST_THREAD, KILL, CLOSE_AND_EXIT, WAYS };
+enum exit_kind {
+    EXIT,
+    EXIT_ELSEWHERE,
+    EXIT_AT_ONCE,
+    EXIT_QUICKLY,
+    RETURN,
+    LAST_THREAD,
+    KILL,
+    CLOSE_AND_EXIT,
+    EXIT_KINDS
+};
 
 static const char *const NAMES[] = {
-    "exit", "exit in another thread", "_exit", "quick_exit", "return", "exit of the last thread", "SIGTERM",
-    "dat_ia_close, then exit",
+    "exit",   "exit in another thread",  "_exit",   "quick_exit",
+    "return", "exit of the last thread", "SIGTERM", "dat_ia_close, then exit",
 };
 
 static struct end ends[2];
 static int introductions[2];
 
-/* The end of the process may be what makes a call fail: nobody is to say anything then. */
+/* The end of the process may make a call fail. Such a failure must not be reported. */
 #define DO(call)                      \
     do {                              \
         if ((call) != DAT_SUCCESS)    \
@@ -53,7 +64,8 @@ static void *transfer(void *nothing)
         DAT_DTO_COOKIE cookie = {.as_64 = count};
         DAT_EVENT event;
         DAT_COUNT more;
-        DO(dat_ep_post_rdma_write(ends[1].ep, 1, &segment, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
+        DO(dat_ep_post_rdma_write(ends[1].ep, 1, &segment, cookie, &remote,
+                                  DAT_COMPLETION_DEFAULT_FLAG));
         DO(dat_evd_wait(ends[1].request, DAT_TIMEOUT_INFINITE, 1, &event, &more));
     }
     return NULL;
@@ -65,14 +77,14 @@ static void *exit_here(void *nothing)
     exit(0);
 }
 
-static int live(enum way way, unsigned delay)
+static int run_and_exit(enum exit_kind exit_kind, unsigned delay)
 {
     struct timespec time = {0, (long)delay * 1000};
     pthread_t threads[2], other;
 
     EXPECT(pipe(introductions) == 0, "pipe: %s", strerror(errno));
-    if (way == CLOSE_AND_EXIT) {
-        /* Nothing is left: what ends is a process that has used DAT. */
+    if (exit_kind == CLOSE_AND_EXIT) {
+        /* No adapter is left open: this is the end of a process that has used DAT before. */
         end_open(&ends[0], SIZE, DTOS);
         end_close(&ends[0]);
     } else {
@@ -80,7 +92,7 @@ static int live(enum way way, unsigned delay)
         EXPECT(pthread_create(&threads[1], NULL, transfer, NULL) == 0, "no thread");
         nanosleep(&time, NULL);
     }
-    switch (way) {
+    switch (exit_kind) {
     case EXIT_ELSEWHERE:
         EXPECT(pthread_create(&other, NULL, exit_here, NULL) == 0, "no thread");
         for (;;)
@@ -110,8 +122,8 @@ int main(int argc, char **argv)
     EXPECT(count > 0, "usage: exits COUNT [SEED]");
     printf("seeds %u to %u\n", first, first + count - 1);
     for (unsigned seed = first; seed < first + count; seed++) {
-        enum way way = (enum way)(seed % WAYS);
-        unsigned delay = seed * 2654435761u % LONGEST;
+        enum exit_kind exit_kind = (enum exit_kind)(seed % EXIT_KINDS);
+        unsigned delay = seed * 2654435761u % MAX_DELAY_US;
         double started = now();
         int status = 0;
         pid_t child;
@@ -120,18 +132,18 @@ int main(int argc, char **argv)
         child = fork();
         EXPECT(child >= 0, "fork: %s", strerror(errno));
         if (child == 0)
-            return live(way, delay);
+            return run_and_exit(exit_kind, delay);
         while (waitpid(child, &status, WNOHANG) == 0) {
             struct timespec pause_time = {0, 200000};
-            if (now() - started > PATIENCE_SECONDS) {
+            if (now() - started > WAIT_LIMIT_SECONDS) {
                 kill(child, SIGABRT);
-                FAIL("seed %u: %s after %u us hangs", seed, NAMES[way], delay);
+                FAIL("seed %u: %s after %u us hangs", seed, NAMES[exit_kind], delay);
             }
             nanosleep(&pause_time, NULL);
         }
-        EXPECT(way == KILL ? WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM
+        EXPECT(exit_kind == KILL ? WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM
                            : WIFEXITED(status) && WEXITSTATUS(status) == 0,
-               "seed %u: %s after %u us: status 0x%x", seed, NAMES[way], delay, status);
+               "seed %u: %s after %u us: status 0x%x", seed, NAMES[exit_kind], delay, status);
     }
     puts("ok");
     return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A connected process forks. Its children execute another program, end in every way, call DAT with their parent's handles, which
- * is refused, or hold what they inherited; neither the parent's connection nor its end is disturbed by that.
+ * A connected process forks. Its children execute another program, end in every way, call DAT with
+ * their parent's handles (which is refused), or hold the descriptors that they inherited. None of
+ * this may disturb the parent's connection or the end of it.
  */
 
 #include "dat_test.h"
@@ -12,7 +13,7 @@ enum { ROUNDS = 40, SIZE = 4096, DTOS = 4 };
 
 enum kind { EXECUTES, EXITS, EXITS_AT_ONCE, ABORTS, CALLS, KINDS };
 
-/* `forks descriptors`: fails if any but the standard ones are open. */
+/* `forks descriptors`: fails if any descriptor except the standard ones is open. */
 static int count_descriptors(void)
 {
     DIR *list = opendir("/proc/self/fd");
@@ -27,13 +28,14 @@ static int count_descriptors(void)
     return open;
 }
 
-#define REFUSED(call)                                                                            \
-    do {                                                                                         \
-        DAT_RETURN status_ = (call);                                                             \
-        EXPECT(DAT_GET_TYPE(status_) == DAT_INVALID_HANDLE, "%s: %s", #call, status_text(status_)); \
+#define REFUSED(call)                                                                              \
+    do {                                                                                           \
+        DAT_RETURN status_ = (call);                                                               \
+        EXPECT(DAT_GET_TYPE(status_) == DAT_INVALID_HANDLE, "%s: %s", #call,                       \
+               status_text(status_));                                                              \
     } while (0)
 
-/* Nothing of the parent's is the child's. */
+/* None of the parent's handles is valid in the child. */
 static void call_everything(struct end *end)
 {
     DAT_LMR_TRIPLET segment = local_segment(end, 0, SIZE);
@@ -44,7 +46,7 @@ static void call_everything(struct end *end)
     DAT_EVENT event;
     DAT_COUNT more;
 
-    (void)*(volatile char *)end->buffer; /* a copy, but there */
+    (void)*(volatile char *)end->buffer; /* the child has a copy of the memory */
     REFUSED(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     REFUSED(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     REFUSED(dat_evd_dequeue(end->request, &event));
@@ -69,7 +71,7 @@ static pid_t fork_one(enum kind kind, char *self, struct end *end)
         execl(self, self, "descriptors", (char *)NULL);
         _exit(127);
     case EXITS:
-        exit(0); /* with what the library does at the end of a process */
+        exit(0); /* runs the exit handlers, also those of the library */
     case EXITS_AT_ONCE:
         _exit(0);
     case CALLS:
@@ -89,7 +91,8 @@ static void expect_end(pid_t child, enum kind kind)
     if (kind == ABORTS)
         EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "status 0x%x", status);
     else
-        EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child of kind %d: status 0x%x", kind, status);
+        EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child of kind %d: status 0x%x", kind,
+               status);
 }
 
 static void transfer(struct end *end, const struct introduction *peer, int round)
@@ -107,7 +110,8 @@ static void transfer(struct end *end, const struct introduction *peer, int round
     OK(dat_ep_post_rdma_read(end->ep, 1, &segment, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
     event = wait_event(end->request);
     EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "read failed");
-    EXPECT(memcmp(end->buffer, end->buffer + SIZE, SIZE) == 0, "round %d: other bytes", round);
+    EXPECT(memcmp(end->buffer, end->buffer + SIZE, SIZE) == 0,
+           "round %d: the octets that were read differ", round);
 }
 
 int main(int argc, char **argv)
@@ -123,7 +127,7 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "descriptors") == 0)
         return count_descriptors();
     EXPECT(argc == 2, "usage: forks graceful|abrupt");
-    closefrom(3); /* what whoever started this left open */
+    closefrom(3); /* descriptors that this program inherited */
     close_flags = strcmp(argv[1], "abrupt") == 0 ? DAT_CLOSE_ABRUPT_FLAG : DAT_CLOSE_GRACEFUL_FLAG;
     EXPECT(pipe(to_parent) == 0, "pipe: %s", strerror(errno));
     target = fork();
@@ -132,13 +136,14 @@ int main(int argc, char **argv)
         end_open(&end, 2 * SIZE, DTOS);
         serve_one(&end, to_parent[1]);
         event = wait_event(end.connect);
-        EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+        EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+               event.event_number);
         end_close(&end);
         return 0;
     }
     end_open(&end, 2 * SIZE, DTOS);
     peer = connect_to(&end, to_parent[0]);
-    /* These are the program's own and would be inherited. */
+    /* The program owns these descriptors, and a child would inherit them. */
     close(to_parent[0]);
     close(to_parent[1]);
     for (int round = 0; round < ROUNDS; round++) {
@@ -149,7 +154,10 @@ int main(int argc, char **argv)
         transfer(&end, &peer, round);
     }
 
-    /* One holds the connection's socket while the parent disconnects: the peer hears of it all the same. */
+    /*
+     * One child holds the connection's socket while the parent disconnects. The peer must still be
+     * notified.
+     */
     EXPECT(pipe(hold) == 0, "pipe: %s", strerror(errno));
     holder = fork();
     EXPECT(holder >= 0, "fork: %s", strerror(errno));
@@ -160,10 +168,14 @@ int main(int argc, char **argv)
     }
     OK(dat_ep_disconnect(end.ep, close_flags));
     event = wait_event(end.connect);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+           event.event_number);
     join(target);
-    /* The child that holds the socket lives still: it was not its end that told the peer. */
-    EXPECT(waitpid(holder, &status, WNOHANG) == 0, "the holder has ended before: status 0x%x", status);
+    /*
+     * The child that holds the socket is still alive, so it was not its end that notified the peer.
+     */
+    EXPECT(waitpid(holder, &status, WNOHANG) == 0, "the holder has already ended: status 0x%x",
+           status);
     end_close(&end);
     close(hold[1]);
     join(holder);

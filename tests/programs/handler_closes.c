@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A signal handler closes what its own thread waits on: the usual clean-up of C tools is a handler that calls exit(), and functions
- * of atexit() that free what there is.
+ * A signal handler closes the objects that its own thread waits on. The usual clean-up of C
+ * programs is a handler that calls exit(), and functions registered with atexit() that free all
+ * objects.
  *
- *   handler_closes asleep         the thread sleeps in dat_evd_wait or dat_cno_wait, alone or beside another thread that waits: all
- *                                 is freed with success, the peer is told, and the process ends
- *   handler_closes moment COUNT   the signal comes at any moment, while data flows, to one that waits and to one that polls: the
- *                                 process ends
- *   handler_closes returns        the handler closes, and returns: the wait ends with DAT_ABORT, and nothing is left
+ *   handler_closes asleep         the thread sleeps in dat_evd_wait or dat_cno_wait, alone or
+ *                                 beside another waiting thread: all objects are freed with
+ *                                 success, the peer is disconnected, and the process ends
+ *   handler_closes moment COUNT   the signal comes at any moment, while data flows, to a thread
+ *                                 that waits and to one that polls: the process ends
+ *   handler_closes returns        the handler closes and returns: the wait ends with DAT_ABORT, and
+ *                                 nothing is left
  */
 
 #include "dat_test.h"
@@ -19,22 +22,22 @@
 
 enum { SIZE = 4096, DTOS = 4 };
 
-enum wait { ON_EVD, ON_CNO, ON_ASYNC, POLLING, BESIDE_ANOTHER, WAITS };
-enum cleanup { ABRUPT, ONE_BY_ONE, GRACEFUL, CLEANUPS };
+enum wait { ON_EVD, ON_CNO, ON_ASYNC, POLLING, BESIDE_ANOTHER, WAIT_KINDS };
+enum cleanup { ABRUPT, ONE_BY_ONE, GRACEFUL, CLEANUP_KINDS };
 
 static struct end end;
 static DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
 static enum cleanup cleanup_kind;
-static bool checked; /* what the clean-up calls answer is looked at */
+static bool checked; /* the results of the clean-up calls are checked */
 static atomic_int cleaned;
 
-#define CLEAN(call)                         \
-    do {                                    \
-        DAT_RETURN answer = (call);         \
-        if (checked && answer != DAT_SUCCESS) { \
+#define CLEAN(call)                                                  \
+    do {                                                             \
+        DAT_RETURN answer = (call);                                  \
+        if (checked && answer != DAT_SUCCESS) {                      \
             fprintf(stderr, "%s: %s\n", #call, status_text(answer)); \
-            _exit(1);                       \
-        }                                   \
+            _exit(1);                                                \
+        }                                                            \
     } while (0)
 
 static void clean_up(void)
@@ -45,7 +48,7 @@ static void clean_up(void)
         DAT_COUNT more;
         CLEAN(dat_ep_disconnect(end.ep, DAT_CLOSE_GRACEFUL_FLAG));
         if (checked) {
-            status = dat_evd_wait(end.connect, PATIENCE, 1, &event, &more);
+            status = dat_evd_wait(end.connect, WAIT_LIMIT, 1, &event, &more);
             CLEAN(status);
             if (event.event_number != DAT_CONNECTION_EVENT_DISCONNECTED)
                 _exit(1);
@@ -97,7 +100,10 @@ static void *wait_beside(void *evd)
     return NULL;
 }
 
-/* Starts a thread that waits, and takes no signal: a new thread inherits what is blocked. */
+/*
+ * Starts a thread that waits and takes no signals: a new thread inherits the set of blocked
+ * signals.
+ */
 static void start_waiting_beside(DAT_EVD_HANDLE evd)
 {
     sigset_t all, before;
@@ -108,7 +114,7 @@ static void start_waiting_beside(DAT_EVD_HANDLE evd)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static DAT_RETURN wait_for_ever(enum wait wait)
+static DAT_RETURN wait_forever(enum wait wait)
 {
     DAT_EVD_HANDLE triggered;
     DAT_EVENT event;
@@ -124,7 +130,7 @@ static DAT_RETURN wait_for_ever(enum wait wait)
     }
 }
 
-/* The system call that the first thread of a process is in; -1: it runs. */
+/* Returns the system call that the first thread of a process is in; -1: the thread runs. */
 static long system_call(pid_t process)
 {
     char path[64], line[512];
@@ -136,7 +142,10 @@ static long system_call(pid_t process)
     return line[0] >= '0' && line[0] <= '9' ? atol(line) : -1;
 }
 
-/* Waits until it sleeps in a poller, or for so long on a futex that it is no lock which somebody has for a moment. */
+/*
+ * Waits until the process sleeps in a poller, or on a futex for so long that it cannot be a lock
+ * that another thread holds briefly.
+ */
 static void await_sleep(pid_t process)
 {
     for (int looks = 0; looks < 1000; sched_yield()) {
@@ -147,7 +156,7 @@ static void await_sleep(pid_t process)
     }
 }
 
-/* Another process that connects, does something, and is interrupted. */
+/* The code of another process, which connects, does something, and is interrupted. */
 static void open_and_connect(int introductions, enum wait wait)
 {
     end_open(&end, SIZE, DTOS);
@@ -162,13 +171,15 @@ static void expect_end(pid_t child, const char *what)
 {
     int status;
     EXPECT(waitpid(child, &status, 0) == child, "waitpid: %s", strerror(errno));
-    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s: the child ended with 0x%x", what, status);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s: the child ended with 0x%x", what,
+           status);
 }
 
 static const char *const WAIT_NAMES[] = {"EVD", "CNO", "async EVD", "poll", "EVD beside another"};
-static const char *const CLEANUP_NAMES[] = {"closed abruptly", "freed one by one", "disconnected and freed"};
+static const char *const CLEANUP_NAMES[] = {"closed abruptly", "freed one by one",
+                                            "disconnected and freed"};
 
-static void interrupted_asleep(enum wait wait, enum cleanup cleanup)
+static void test_interrupted_sleep(enum wait wait, enum cleanup cleanup)
 {
     int introductions[2], ready[2];
     struct end peer;
@@ -189,20 +200,20 @@ static void interrupted_asleep(enum wait wait, enum cleanup cleanup)
             start_waiting_beside(end.cr);
         EXPECT(atexit(clean_up) == 0, "atexit fails");
         handle(on_interrupt);
-        EXPECT(write(ready[1], &byte, 1) == 1, "the parent is gone");
-        fprintf(stderr, "the wait ends with %s\n", status_text(wait_for_ever(wait)));
+        EXPECT(write(ready[1], &byte, 1) == 1, "the parent has ended");
+        fprintf(stderr, "the wait ends with %s\n", status_text(wait_forever(wait)));
         _exit(1);
     }
     end_open(&peer, SIZE, DTOS);
     serve_one(&peer, introductions[1]);
-    EXPECT(read(ready[0], &byte, 1) == 1, "the child is gone");
+    EXPECT(read(ready[0], &byte, 1) == 1, "the child has ended");
     await_sleep(child);
     EXPECT(kill(child, SIGINT) == 0, "kill: %s", strerror(errno));
     expect_end(child, WAIT_NAMES[wait]);
     event = wait_event(peer.connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
                (cleanup != GRACEFUL && event.event_number == DAT_CONNECTION_EVENT_BROKEN),
-           "the peer sees event 0x%x", event.event_number);
+           "the peer received event 0x%x", event.event_number);
     end_close(&peer);
     for (int i = 0; i < 2; i++) {
         close(introductions[i]);
@@ -210,7 +221,7 @@ static void interrupted_asleep(enum wait wait, enum cleanup cleanup)
     }
 }
 
-/* Messages to an endpoint of its own process: the child is busy all the time. */
+/* Sends messages to an endpoint of its own process, so that the child is always busy. */
 static void transfer(enum wait wait, int introductions)
 {
     struct introduction to = connect_to(&end, introductions);
@@ -232,7 +243,7 @@ static void transfer(enum wait wait, int introductions)
     }
 }
 
-static void interrupted_at(unsigned seed)
+static void test_interrupted_transfer(unsigned seed)
 {
     static const enum wait waits[] = {ON_EVD, ON_CNO, POLLING};
     enum wait wait = waits[seed % 3];
@@ -246,7 +257,7 @@ static void interrupted_at(unsigned seed)
     child = fork();
     EXPECT(child >= 0, "fork: %s", strerror(errno));
     if (child == 0) {
-        cleanup_kind = (enum cleanup)(seed / 3 % CLEANUPS);
+        cleanup_kind = (enum cleanup)(seed / 3 % CLEANUP_KINDS);
         end_open(&end, SIZE, DTOS);
         if (wait == ON_CNO) {
             OK(dat_cno_create(end.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
@@ -264,13 +275,13 @@ static void interrupted_at(unsigned seed)
     event = wait_event(peer.connect);
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
                event.event_number == DAT_CONNECTION_EVENT_BROKEN,
-           "the peer sees event 0x%x", event.event_number);
+           "the peer received event 0x%x", event.event_number);
     end_close(&peer);
     close(introductions[0]);
     close(introductions[1]);
 }
 
-static int entries(const char *path)
+static int count_entries(const char *path)
 {
     struct dirent *entry;
     int count = 0;
@@ -296,7 +307,7 @@ static void open_and_close(void)
     end_close(&end);
 }
 
-static void returns(enum wait wait, enum cleanup cleanup)
+static void test_handler_that_returns(enum wait wait, enum cleanup cleanup)
 {
     pthread_t self = pthread_self(), other;
     DAT_RETURN status;
@@ -305,7 +316,7 @@ static void returns(enum wait wait, enum cleanup cleanup)
 
     printf("%s, %s\n", WAIT_NAMES[wait], CLEANUP_NAMES[cleanup]);
     open_and_close();
-    fds = entries("/proc/self/fd");
+    fds = count_entries("/proc/self/fd");
     checked = true;
     cleanup_kind = cleanup;
     cleaned = 0;
@@ -317,31 +328,39 @@ static void returns(enum wait wait, enum cleanup cleanup)
     }
     handle(on_return);
     EXPECT(pthread_create(&other, NULL, interrupt, &self) == 0, "no thread");
-    status = wait_for_ever(wait);
-    EXPECT(cleaned && DAT_GET_TYPE(status) == DAT_ABORT, "the wait ends with %s", status_text(status));
+    status = wait_forever(wait);
+    EXPECT(cleaned && DAT_GET_TYPE(status) == DAT_ABORT, "the wait ends with %s",
+           status_text(status));
     pthread_join(other, NULL);
     free(end.buffer);
     open_and_close();
-    /* The rest is done in another thread, and the kernel lists a thread for a moment after it was joined. */
-    for (limit = now() + PATIENCE_SECONDS; entries("/proc/self/fd") != fds || entries("/proc/self/task") != 1; sched_yield())
-        EXPECT(now() < limit, "after %d s there are %d descriptors, not %d, and %d threads, not one", PATIENCE_SECONDS,
-               entries("/proc/self/fd"), fds, entries("/proc/self/task"));
+    /*
+     * Another thread does the rest of the clean-up, and the kernel lists a thread for a moment
+     * after it was joined.
+     */
+    for (limit = now() + WAIT_LIMIT_SECONDS;
+         count_entries("/proc/self/fd") != fds || count_entries("/proc/self/task") != 1;
+         sched_yield())
+        EXPECT(now() < limit,
+               "after %d s there are %d descriptors, not %d, and %d threads, not one",
+               WAIT_LIMIT_SECONDS, count_entries("/proc/self/fd"), fds,
+               count_entries("/proc/self/task"));
 }
 
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
     if (strcmp(how, "asleep") == 0) {
-        for (int wait = 0; wait < WAITS; wait++)
-            for (int cleanup = 0; cleanup < CLEANUPS && wait != POLLING; cleanup++)
-                interrupted_asleep((enum wait)wait, (enum cleanup)cleanup);
+        for (int wait = 0; wait < WAIT_KINDS; wait++)
+            for (int cleanup = 0; cleanup < CLEANUP_KINDS && wait != POLLING; cleanup++)
+                test_interrupted_sleep((enum wait)wait, (enum cleanup)cleanup);
     } else if (strcmp(how, "moment") == 0 && argc == 3) {
         for (unsigned seed = 0; seed < (unsigned)atoi(argv[2]); seed++)
-            interrupted_at(seed);
+            test_interrupted_transfer(seed);
     } else if (strcmp(how, "returns") == 0) {
         for (int wait = 0; wait < POLLING; wait++)
             for (int cleanup = 0; cleanup < GRACEFUL; cleanup++)
-                returns((enum wait)wait, (enum cleanup)cleanup);
+                test_handler_that_returns((enum wait)wait, (enum cleanup)cleanup);
     } else {
         FAIL("usage: handler_closes asleep | moment COUNT | returns");
     }

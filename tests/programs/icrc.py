@@ -1,5 +1,8 @@
-"""What scapy says of RoCEv2 packets over IPv4: the fields of the BTH, and the ICRC that it computes itself, a line for each.
-The packets come in hexadecimal, one a line, or in a file that is named, a capture; there the ICRC that was found follows."""
+"""Prints what scapy reads from RoCEv2 packets over IPv4: one line for each packet with the fields
+of the BTH and the ICRC that scapy computes.
+
+The packets come in hexadecimal on standard input, one on each line, or from a capture whose name is
+the argument. For a capture the line ends with the ICRC that is in the packet."""
 
 import sys
 
@@ -8,10 +11,21 @@ from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP
 from scapy.utils import PcapReader
 
-FIELDS = ["opcode", "solicited", "migreq", "padcount", "pkey", "fecn", "becn", "dqpn", "ackreq", "psn"]
+FIELDS = [
+    "opcode",
+    "solicited",
+    "migreq",
+    "padcount",
+    "pkey",
+    "fecn",
+    "becn",
+    "dqpn",
+    "ackreq",
+    "psn",
+]
 
 
-def said(packet):
+def fields_and_icrc(packet):
     bth = packet[BTH]
     bth.icrc = None
     return [*(getattr(bth, field) for field in FIELDS), raw(packet)[-4:].hex()]
@@ -20,7 +34,7 @@ def said(packet):
 if sys.argv[1:]:
     for frame in PcapReader(sys.argv[1]):
         found = raw(frame[IP])[-4:].hex()
-        print(*said(frame[IP]), found)
+        print(*fields_and_icrc(frame[IP]), found)
 else:
     for line in sys.stdin:
-        print(*said(IP(bytes.fromhex(line))))
+        print(*fields_and_icrc(IP(bytes.fromhex(line))))

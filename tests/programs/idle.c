@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Two connected processes that do nothing are woken by nobody: no thread of theirs sleeps with a short limit. Before that one writes
- * and the other watches its memory, so that the library's threads are at work.
+ * Nothing wakes two connected processes that do nothing: none of their threads sleeps with a short
+ * time limit. First one process writes and the other one watches its memory, so that the library's
+ * threads are at work.
  */
 
 #include "dat_test.h"
@@ -11,14 +12,15 @@
 
 enum { WRITES = 100 };
 
-static void nap(long milliseconds)
+static void sleep_ms(long milliseconds)
 {
-    struct timespec time = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000};
+    struct timespec time = {.tv_sec = milliseconds / 1000,
+                            .tv_nsec = milliseconds % 1000 * 1000000};
     nanosleep(&time, NULL);
 }
 
-/* How often threads other than this one have slept so far; how many there are. */
-static unsigned long sleeps(int *threads)
+/* Returns how often threads other than this one have slept so far, and how many there are. */
+static unsigned long count_sleeps(int *threads)
 {
     DIR *tasks = opendir("/proc/self/task");
     struct dirent *task;
@@ -44,28 +46,31 @@ static unsigned long sleeps(int *threads)
     return sum;
 }
 
-/* Nothing wakes a thread for half a second, sooner or later: one that looks again and again would never leave as much time. */
+/*
+ * Expects that sooner or later nothing wakes a thread for half a second. A thread that polls would
+ * never leave so much time.
+ */
 static void expect_idle(const char *who)
 {
-    double limit = now() + PATIENCE_SECONDS;
+    double limit = now() + WAIT_LIMIT_SECONDS;
     unsigned long before, after;
     int threads;
     do {
-        EXPECT(now() < limit, "%s: its threads are woken all the time", who);
-        before = sleeps(&threads);
-        nap(500);
-        after = sleeps(&threads);
+        EXPECT(now() < limit, "%s: something wakes its threads again and again", who);
+        before = count_sleeps(&threads);
+        sleep_ms(500);
+        after = count_sleeps(&threads);
     } while (after != before);
-    EXPECT(threads > 0, "%s: it has no thread that makes progress", who);
+    EXPECT(threads > 0, "%s: it has no progress thread", who);
     printf("%s: %d threads, %lu sleeps\n", who, threads, after);
 }
 
-static void tell(int fd)
+static void notify(int fd)
 {
     EXPECT(write(fd, "", 1) == 1, "the peer has gone");
 }
 
-static void hear(int fd)
+static void await_notice(int fd)
 {
     char word;
     EXPECT(read(fd, &word, 1) == 1, "the peer has gone");
@@ -79,18 +84,20 @@ static void write_all(struct end *end, const struct introduction *peer)
         DAT_DTO_COOKIE cookie = {.as_64 = 0};
         DAT_EVENT event;
         end->buffer[64] = (char)n;
-        OK(dat_ep_post_rdma_write(end->ep, 1, &local, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
+        OK(dat_ep_post_rdma_write(end->ep, 1, &local, cookie, &remote,
+                                  DAT_COMPLETION_DEFAULT_FLAG));
         event = wait_event(end->request);
-        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a write failed");
-        nap(1);
+        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
+               "a write failed");
+        sleep_ms(1);
     }
 }
 
 static void watch(const struct end *end)
 {
-    double limit = now() + PATIENCE_SECONDS;
+    double limit = now() + WAIT_LIMIT_SECONDS;
     while (((volatile char *)end->buffer)[0] != WRITES)
-        EXPECT(now() < limit, "what was written has not come");
+        EXPECT(now() < limit, "the written octets have not arrived");
 }
 
 int main(void)
@@ -107,25 +114,27 @@ int main(void)
         serve_one(&end, to_client[1]);
         watch(&end);
         expect_idle("the target");
-        tell(to_client[1]);
-        hear(to_server[0]);
+        notify(to_client[1]);
+        await_notice(to_server[0]);
     } else {
         struct introduction peer = connect_to(&end, to_client[0]);
         DAT_EVENT event;
         write_all(&end, &peer);
-        hear(to_client[0]);
+        await_notice(to_client[0]);
         expect_idle("the writer");
-        tell(to_server[1]);
+        notify(to_server[1]);
         OK(dat_ep_disconnect(end.ep, DAT_CLOSE_GRACEFUL_FLAG));
         event = wait_event(end.connect);
-        EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+        EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+               event.event_number);
         end_close(&end);
         join(server);
         puts("ok");
         return 0;
     }
     DAT_EVENT event = wait_event(end.connect);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+           event.event_number);
     end_close(&end);
     return 0;
 }

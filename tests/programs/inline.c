@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What of a small message arrives that waits at its sender for the peer's receive: what was there when it was posted (provider-verbs,
- * inline sends), however late that is, and whatever has become of the memory.
+ * A small message waits at its sender for the peer's receive. The peer must get the octets that
+ * were there when the message was posted (provider-verbs, inline sends), however late that is and
+ * whatever has been written to the memory since.
  */
 
 #include "dat_test.h"
@@ -17,10 +18,10 @@ static void be_server(struct end *end, int introduction, int signal)
     EXPECT(read(signal, &go, 1) == 1, "the client has gone");
     post_receives(end, 1, SMALL);
     event = wait_event(end->recv);
-    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "receive: status %d",
-           event.event_data.dto_completion_event_data.status);
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
+           "receive: status %d", event.event_data.dto_completion_event_data.status);
     for (int i = 0; i < SMALL; i++)
-        EXPECT(end->buffer[i] == 'a', "octet %d is %#x: not what was posted", i, end->buffer[i]);
+        EXPECT(end->buffer[i] == 'a', "octet %d is %#x, which was not posted", i, end->buffer[i]);
     wait_event(end->connect);
 }
 
@@ -33,7 +34,10 @@ static void be_client(struct end *end, int introduction, int signal)
     connect_to(end, introduction);
     memset(end->buffer, 'a', SMALL);
     OK(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
-    /* The standard does not allow it before the completion; only so it shows. */
+    /*
+     * The standard forbids a write to the memory before the completion. It is the only way to show
+     * that the message was copied.
+     */
     memset(end->buffer, 'b', SMALL);
     EXPECT(write(signal, "g", 1) == 1, "the server has gone");
     event = wait_event(end->request);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Signals and DAT.
+ * Signals that arrive during DAT calls.
  *
- *   interrupted waits   a handler runs while a thread waits: the call answers DAT_INTERRUPTED_CALL, or, if the handler restarts
- *                       calls, goes on; either way the next event comes, and comes once
- *   interrupted stopped the process is stopped and goes on, is traced, and starts other programs while a thread waits: no handler
- *                       has run, so the wait goes on
- *   interrupted storm   thousands of signals hit every thread of both processes while they transfer data
- *   interrupted open    an adapter is opened while a timer fires each 20 microseconds; no handler runs between the system calls
- *                       that open it, so the timer cannot keep them from ending
+ *   interrupted waits     a handler runs while a thread waits: the call answers
+ *                         DAT_INTERRUPTED_CALL, or goes on if the handler restarts calls; in either
+ *                         case the next event arrives exactly once
+ *   interrupted stopped   the process is stopped and continued, is traced, and starts other
+ *                         programs while a thread waits: no handler has run, so the wait goes on
+ *   interrupted storm     thousands of signals hit every thread of both processes while they
+ *                         transfer data
+ *   interrupted open      an adapter is opened while a timer fires every 20 microseconds; no
+ *                         handler runs between the system calls that open it, so the timer cannot
+ *                         keep them from ending
  */
 
 #include "dat_test.h"
@@ -21,13 +24,13 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
-/* ---- waits --------------------------------------------------------------------------------------------------- */
+/* ---- waits ----------------------------------------------------------------------------------- */
 
 enum { EVENTS = 200 };
 
 struct waiter {
     DAT_EVD_HANDLE evd;
-    DAT_CNO_HANDLE cno; /* waited on in place of the EVD, if there is one */
+    DAT_CNO_HANDLE cno; /* if set, the thread waits on it in place of the EVD */
     atomic_int interrupted, taken;
 };
 
@@ -71,12 +74,13 @@ static void *wait_for_all(void *argument)
         OK(status);
         if (self->cno != DAT_HANDLE_NULL) {
             status = dat_evd_dequeue(self->evd, &event);
-            /* A trigger may tell of what was taken already. */
+            /* A trigger may be for an event that was already taken. */
             if (DAT_GET_TYPE(status) == DAT_QUEUE_EMPTY)
                 continue;
             OK(status);
         }
-        EXPECT(event.event_data.software_event_data.pointer == (DAT_PVOID)(uintptr_t)(self->taken + 1),
+        EXPECT(event.event_data.software_event_data.pointer ==
+                   (DAT_PVOID)(uintptr_t)(self->taken + 1),
                "event %p after %d", event.event_data.software_event_data.pointer, self->taken);
         atomic_fetch_add(&self->taken, 1);
     }
@@ -104,7 +108,7 @@ static void interrupt_waits(DAT_IA_HANDLE ia, bool on_cno, bool restarts)
     EXPECT(pthread_create(&thread, NULL, wait_for_all, &waiter) == 0, "no thread");
     for (int number = 1; number <= EVENTS; number++) {
         int before = waiter.interrupted, signals = handled;
-        /* One that comes before the thread sleeps interrupts nothing. */
+        /* A signal that comes before the thread sleeps interrupts nothing. */
         do {
             EXPECT(pthread_kill(thread, SIGUSR1) == 0, "no such thread");
             while (handled == signals)
@@ -118,15 +122,15 @@ static void interrupt_waits(DAT_IA_HANDLE ia, bool on_cno, bool restarts)
             sched_yield();
     }
     pthread_join(thread, NULL);
-    printf("%s, %s: %d waits interrupted\n", on_cno ? "CNO" : "EVD", restarts ? "SA_RESTART" : "no flags",
-           waiter.interrupted);
+    printf("%s, %s: %d waits interrupted\n", on_cno ? "CNO" : "EVD",
+           restarts ? "SA_RESTART" : "no flags", waiter.interrupted);
     OK(dat_evd_free(waiter.evd));
     if (on_cno)
         OK(dat_cno_free(waiter.cno));
 }
 
-/* Waits all the time, so that the others follow. */
-static void *lead(void *evd)
+/* Waits without pause, so that the other threads are followers. */
+static void *wait_as_leader(void *evd)
 {
     DAT_RETURN status;
     DAT_EVENT event;
@@ -146,7 +150,7 @@ static void waits(void)
     for (int which = 0; which < 4; which++)
         interrupt_waits(ia, which & 1, which & 2);
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &aside));
-    EXPECT(pthread_create(&leader, NULL, lead, aside) == 0, "no thread");
+    EXPECT(pthread_create(&leader, NULL, wait_as_leader, aside) == 0, "no thread");
     for (int which = 0; which < 4; which++)
         interrupt_waits(ia, which & 1, which & 2);
     post_se(aside, 1);
@@ -155,13 +159,13 @@ static void waits(void)
     OK(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
 }
 
-/* ---- stopped ------------------------------------------------------------------------------------------------- */
+/* ---- stopped --------------------------------------------------------------------------------- */
 
 enum { STOPS = 50, PING = 64, DTOS = 8 };
 
 struct sleeper {
     DAT_EVD_HANDLE evd;
-    DAT_CNO_HANDLE cno; /* waited on in place of the EVD, if there is one */
+    DAT_CNO_HANDLE cno; /* if set, the thread waits on it in place of the EVD */
     DAT_RETURN status;
     DAT_EVENT event;
 };
@@ -182,8 +186,8 @@ static void *wait_once(void *argument)
 
 extern char **environ;
 
-/* Starts a process and waits for it: a shell, or where there is none this program. */
-static void start_something(void)
+/* Starts a process and waits for it: a shell, or this program if there is no shell. */
+static void run_child_process(void)
 {
     char *arguments[] = {"interrupted", "nothing", NULL};
     pid_t child;
@@ -193,8 +197,10 @@ static void start_something(void)
         EXPECT(system("true") == 0, "the shell fails");
         return;
     }
-    EXPECT(posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environ) == 0, "no process");
-    EXPECT(waitpid(child, &status, 0) == child && status == 0, "a process that does nothing fails");
+    EXPECT(posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environ) == 0,
+           "posix_spawn failed");
+    EXPECT(waitpid(child, &status, 0) == child && status == 0,
+           "a process that does nothing failed");
 }
 
 /* Connects two endpoints of this process. */
@@ -209,11 +215,14 @@ static void connect_ends(struct end *active, struct end *passive)
     OK(dat_psp_free(psp));
 }
 
-/* What the threads wait for. A provider may wait in different ways for what it makes itself and what a device tells. */
+/*
+ * What the threads wait for. A provider may wait in different ways for its own events and for those
+ * of a device.
+ */
 enum { ON_EVD, ON_CNO, ON_RECEIVE, ON_CONNECTION, SLEEPERS };
 
-/* Lets threads wait while the parent, at the other end of `tell`, does what it does. */
-static void sleep_through_it(int tell)
+/* Lets threads wait while the parent, at the other end of `parent`, disturbs the process. */
+static void wait_while_disturbed(int parent)
 {
     struct sleeper sleepers[SLEEPERS];
     pthread_t threads[SLEEPERS];
@@ -234,10 +243,10 @@ static void sleep_through_it(int tell)
         OK(dat_evd_create(near.ia, 8, sleepers[i].cno, DAT_EVD_SOFTWARE_FLAG, &sleepers[i].evd));
     for (int i = 0; i < SLEEPERS; i++)
         EXPECT(pthread_create(&threads[i], NULL, wait_once, &sleepers[i]) == 0, "no thread");
-    EXPECT(write(tell, &byte, 1) == 1, "the parent is gone");
-    EXPECT(read(tell, &byte, 1) == 1, "the parent is gone");
+    EXPECT(write(parent, &byte, 1) == 1, "the parent has ended");
+    EXPECT(read(parent, &byte, 1) == 1, "the parent has ended");
     for (int i = 0; i < STOPS; i++)
-        start_something();
+        run_child_process();
 
     post_se(sleepers[ON_EVD].evd, 1);
     post_se(sleepers[ON_CNO].evd, 1);
@@ -250,8 +259,8 @@ static void sleep_through_it(int tell)
             pthread_join(threads[i], NULL);
         OK(sleepers[i].status);
     }
-    EXPECT(sleepers[ON_RECEIVE].event.event_number == DAT_DTO_COMPLETION_EVENT, "event 0x%x in place of a receive",
-           sleepers[ON_RECEIVE].event.event_number);
+    EXPECT(sleepers[ON_RECEIVE].event.event_number == DAT_DTO_COMPLETION_EVENT,
+           "event 0x%x in place of a receive", sleepers[ON_RECEIVE].event.event_number);
     EXPECT(sleepers[ON_CONNECTION].event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED,
            "event 0x%x in place of a disconnection", sleepers[ON_CONNECTION].event.event_number);
     wait_event(far.connect);
@@ -266,10 +275,11 @@ static void expect_change(pid_t child, int options, const char *what)
 {
     int status;
     EXPECT(waitpid(child, &status, options) == child, "waitpid: %s", strerror(errno));
-    EXPECT(!WIFEXITED(status) && !WIFSIGNALED(status), "the child ended (0x%x) when it was %s", status, what);
+    EXPECT(!WIFEXITED(status) && !WIFSIGNALED(status), "the child ended (0x%x) when it was %s",
+           status, what);
 }
 
-/* Attaches to each thread and lets it go, as a debugger does. A host may forbid it. */
+/* Attaches to each thread and detaches, as a debugger does. A host may forbid it. */
 static void trace_threads(pid_t process)
 {
     char path[64];
@@ -300,11 +310,11 @@ static void stopped(void)
     EXPECT(child >= 0, "fork: %s", strerror(errno));
     if (child == 0) {
         close(ends[0]);
-        sleep_through_it(ends[1]);
+        wait_while_disturbed(ends[1]);
         exit(0);
     }
     close(ends[1]);
-    EXPECT(read(ends[0], &byte, 1) == 1, "the child is gone");
+    EXPECT(read(ends[0], &byte, 1) == 1, "the child has ended");
     for (int i = 0; i < STOPS; i++) {
         EXPECT(kill(child, SIGSTOP) == 0, "kill: %s", strerror(errno));
         expect_change(child, WUNTRACED, "stopped");
@@ -313,13 +323,13 @@ static void stopped(void)
     }
     for (int i = 0; i < STOPS; i++)
         trace_threads(child);
-    EXPECT(write(ends[0], &byte, 1) == 1, "the child is gone");
+    EXPECT(write(ends[0], &byte, 1) == 1, "the child has ended");
     EXPECT(waitpid(child, &status, 0) == child, "waitpid: %s", strerror(errno));
     EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with 0x%x", status);
     close(ends[0]);
 }
 
-/* ---- storm --------------------------------------------------------------------------------------------------- */
+/* ---- storm ----------------------------------------------------------------------------------- */
 
 enum { ROUNDS = 1500, BULK = 65536 };
 
@@ -328,14 +338,16 @@ static void start_storm(void)
     struct itimerval often = {.it_interval.tv_usec = 100, .it_value.tv_usec = 100};
     handle(SIGPROF, 0);
     handle(SIGALRM, 0);
-    EXPECT(setitimer(ITIMER_PROF, &often, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0, "no timer");
+    EXPECT(setitimer(ITIMER_PROF, &often, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0,
+           "setitimer failed");
 }
 
 static void end_storm(void)
 {
     struct itimerval never;
     memset(&never, 0, sizeof never);
-    EXPECT(setitimer(ITIMER_PROF, &never, NULL) == 0 && setitimer(ITIMER_REAL, &never, NULL) == 0, "no timer");
+    EXPECT(setitimer(ITIMER_PROF, &never, NULL) == 0 && setitimer(ITIMER_REAL, &never, NULL) == 0,
+           "setitimer failed");
 }
 
 static DAT_EVENT next_event(DAT_EVD_HANDLE evd)
@@ -344,7 +356,7 @@ static DAT_EVENT next_event(DAT_EVD_HANDLE evd)
     DAT_EVENT event;
     DAT_COUNT more;
     do
-        status = dat_evd_wait(evd, PATIENCE, 1, &event, &more);
+        status = dat_evd_wait(evd, WAIT_LIMIT, 1, &event, &more);
     while (DAT_GET_TYPE(status) == DAT_INTERRUPTED_CALL);
     OK(status);
     return event;
@@ -355,8 +367,9 @@ static void expect_dto(DAT_EVD_HANDLE evd, DAT_UINT64 cookie)
     DAT_EVENT event = next_event(evd);
     DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
     EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT, "event 0x%x", event.event_number);
-    EXPECT(dto->status == DAT_DTO_SUCCESS && dto->user_cookie.as_64 == cookie, "status %d, cookie %lu, not %lu",
-           dto->status, (unsigned long)dto->user_cookie.as_64, (unsigned long)cookie);
+    EXPECT(dto->status == DAT_DTO_SUCCESS && dto->user_cookie.as_64 == cookie,
+           "status %d, cookie %lu, not %lu", dto->status, (unsigned long)dto->user_cookie.as_64,
+           (unsigned long)cookie);
 }
 
 static void fill(char *bytes, size_t length, int seed)
@@ -365,20 +378,26 @@ static void fill(char *bytes, size_t length, int seed)
         bytes[i] = (char)(i * 31 + (size_t)seed);
 }
 
-/* The buffer: what is sent, what is received (by turns in two places), what the peer writes. */
-static char *received(struct end *end, int round)
+/*
+ * The buffer holds what is sent, what is received (in two places, by turns), and what the peer
+ * writes.
+ */
+static char *receive_place(struct end *end, int round)
 {
     return end->buffer + PING + (round & 1) * PING;
 }
 
 static void post_receive(struct end *end, int round)
 {
-    DAT_LMR_TRIPLET segment = local_segment(end, (size_t)(received(end, round) - end->buffer), PING);
+    DAT_LMR_TRIPLET segment =
+        local_segment(end, (size_t)(receive_place(end, round) - end->buffer), PING);
     DAT_DTO_COOKIE cookie = {.as_64 = (DAT_UINT64)round};
     OK(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
 }
 
-/* The initiator writes and says so in a message; the target looks at what was written and answers. */
+/*
+ * The initiator writes and then sends a message. The target checks the written octets and answers.
+ */
 static void exchange(struct end *end, const struct introduction *peer)
 {
     static char expected[BULK];
@@ -390,13 +409,16 @@ static void exchange(struct end *end, const struct introduction *peer)
             DAT_RMR_TRIPLET remote = remote_segment(peer, 4096, BULK);
             fill(end->buffer + 4096, BULK, round);
             segment = local_segment(end, 4096, BULK);
-            OK(dat_ep_post_rdma_write(end->ep, 1, &segment, cookie, &remote, DAT_COMPLETION_SUPPRESS_FLAG));
+            OK(dat_ep_post_rdma_write(end->ep, 1, &segment, cookie, &remote,
+                                      DAT_COMPLETION_SUPPRESS_FLAG));
         } else {
             expect_dto(end->recv, (DAT_UINT64)round);
             fill(expected, BULK, round);
-            EXPECT(memcmp(end->buffer + 4096, expected, BULK) == 0, "round %d: other bytes were written", round);
+            EXPECT(memcmp(end->buffer + 4096, expected, BULK) == 0,
+                   "round %d: the written octets differ", round);
             fill(expected, PING, round);
-            EXPECT(memcmp(received(end, round), expected, PING) == 0, "round %d: another message", round);
+            EXPECT(memcmp(receive_place(end, round), expected, PING) == 0,
+                   "round %d: the message differs", round);
             post_receive(end, round + 2);
         }
         fill(end->buffer, PING, round);
@@ -405,7 +427,8 @@ static void exchange(struct end *end, const struct introduction *peer)
         if (peer != NULL) {
             expect_dto(end->recv, (DAT_UINT64)round);
             fill(expected, PING, round);
-            EXPECT(memcmp(received(end, round), expected, PING) == 0, "round %d: another answer", round);
+            EXPECT(memcmp(receive_place(end, round), expected, PING) == 0,
+                   "round %d: the answer differs", round);
             post_receive(end, round + 2);
         }
         expect_dto(end->request, (DAT_UINT64)round);
@@ -433,22 +456,26 @@ static void storm(void)
     exchange(&end, target == 0 ? NULL : &peer);
     if (target != 0)
         OK(dat_ep_disconnect(end.ep, DAT_CLOSE_GRACEFUL_FLAG));
-    EXPECT(next_event(end.connect).event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "no disconnection");
+    EXPECT(next_event(end.connect).event_number == DAT_CONNECTION_EVENT_DISCONNECTED,
+           "no disconnection");
     end_storm();
     EXPECT(handled > 100, "only %d signals", handled);
     end_close(&end);
     if (target == 0)
         exit(0);
     join(target);
-    printf("%d signals here\n", handled);
+    printf("%d signals in this process\n", handled);
 }
 
-/* ---- open ---------------------------------------------------------------------------------------------------- */
+/* ---- open ------------------------------------------------------------------------------------ */
 
 static int binds, interrupted_binds;
 static bool opening;
 
-/* Takes the place of the C library's function. A signal arrives exactly while the provider binds a socket. */
+/*
+ * Takes the place of the C library's function, so that a signal arrives exactly while the provider
+ * binds a socket.
+ */
 int bind(int socket, const struct sockaddr *address, socklen_t length)
 {
     int before = handled;
@@ -461,7 +488,7 @@ int bind(int socket, const struct sockaddr *address, socklen_t length)
     return (int)syscall(SYS_bind, socket, address, length);
 }
 
-static void open_in_a_storm(void)
+static void open_during_storm(void)
 {
     struct itimerval often = {.it_interval.tv_usec = 20, .it_value.tv_usec = 20}, never;
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL, second = DAT_HANDLE_NULL;
@@ -474,12 +501,17 @@ static void open_in_a_storm(void)
     OK(dat_ia_open(ia_under_test(), 8, &async, &ia));
     before = handled;
     opening = false;
-    EXPECT(interrupted_binds == 0, "handlers ran in %d of %d calls of bind", interrupted_binds, binds);
-    EXPECT(binds > 0 || strstr(ia_under_test(), "softroce") == NULL, "an adapter that binds nothing");
+    EXPECT(interrupted_binds == 0, "handlers ran in %d of %d calls of bind", interrupted_binds,
+           binds);
+    EXPECT(binds > 0 || strstr(ia_under_test(), "softroce") == NULL,
+           "the adapter has bound no socket");
     EXPECT(before > 0 || binds == 0, "a signal that arrived meanwhile was lost");
 
-    /* The next adapter asks the first one for its sockets, and the signals interrupt what they can. */
-    EXPECT(setitimer(ITIMER_REAL, &often, NULL) == 0, "no timer");
+    /*
+     * The next adapter asks the first one for its sockets, and the signals interrupt every call
+     * that they can.
+     */
+    EXPECT(setitimer(ITIMER_REAL, &often, NULL) == 0, "setitimer failed");
     OK(dat_ia_open(ia_under_test(), 8, &second, &neighbour));
     memset(&never, 0, sizeof never);
     EXPECT(setitimer(ITIMER_REAL, &never, NULL) == 0, "no timer");
@@ -498,7 +530,7 @@ int main(int argc, char **argv)
     else if (strcmp(how, "storm") == 0)
         storm();
     else if (strcmp(how, "open") == 0)
-        open_in_a_storm();
+        open_during_storm();
     else if (strcmp(how, "nothing") == 0)
         return 0;
     else

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The peer is killed (SIGKILL) in the middle of RDMA writes. The survivor gets a disconnected or broken event, and everything
- * that it had posted completes: first with success, then flushed. Its endpoint is of use for another connection.
+ * The peer is killed (SIGKILL) in the middle of RDMA writes. The survivor gets a disconnected or
+ * broken event, and everything that it had posted completes: first with success, then flushed. Its
+ * endpoint can be used for another connection.
  *
- * That the end is noticed, and not only a silence, is told by the status: a request that was repeated until its retries were
- * used up completes with a transport error. Who is idle or only receives never repeats anything and would wait for
- * ever. The time that it takes is printed, not judged.
+ * The status shows that the survivor noticed the end, and not only a silence: a request that was
+ * repeated until its retries were used up would complete with a transport error. A side that is
+ * idle or only receives never repeats anything and would wait forever. The program prints the time
+ * that this takes and does not judge it.
  *
  *   killed_peer target   the survivor writes, its target is killed
  *   killed_peer writer   the survivor is written to, the writer is killed
@@ -35,12 +37,16 @@ static void write_forever(struct end *end, const struct introduction *peer)
         post_write(end, peer, posted);
     for (;; posted++) {
         DAT_EVENT event = wait_event(end->request);
-        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a write failed");
+        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
+               "a write failed");
         post_write(end, peer, posted);
     }
 }
 
-/* Completions of `count` posted operations: in order, flushed ones after successful ones. Returns the flushed. */
+/*
+ * Takes the completions of `count` posted operations, which come in order, flushed ones after
+ * successful ones. Returns how many are flushed.
+ */
 static DAT_COUNT expect_completions(DAT_EVD_HANDLE evd, DAT_UINT64 first, DAT_COUNT count)
 {
     DAT_COUNT flushed = 0;
@@ -50,7 +56,7 @@ static DAT_COUNT expect_completions(DAT_EVD_HANDLE evd, DAT_UINT64 first, DAT_CO
         EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT, "event 0x%x", event.event_number);
         EXPECT(dto->user_cookie.as_64 == first + (DAT_UINT64)i, "completion %lu in place of %lu",
                (unsigned long)dto->user_cookie.as_64, (unsigned long)(first + (DAT_UINT64)i));
-        EXPECT(dto->status != DAT_DTO_ERR_TRANSPORT, "operation %d was repeated in vain", i);
+        EXPECT(dto->status != DAT_DTO_ERR_TRANSPORT, "operation %d used up its retries", i);
         if (dto->status == DAT_DTO_SUCCESS)
             EXPECT(flushed == 0, "operation %d succeeded after one was flushed", i);
         else
@@ -70,12 +76,13 @@ static void kill_and_be_disconnected(struct end *end, pid_t peer_process)
     EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
                event.event_number == DAT_CONNECTION_EVENT_BROKEN,
            "event 0x%x in place of disconnected or broken", event.event_number);
-    EXPECT(event.event_data.connect_event_data.ep_handle == end->ep, "the event is for another endpoint");
+    EXPECT(event.event_data.connect_event_data.ep_handle == end->ep,
+           "the event is for another endpoint");
     printf("disconnected %.1f ms after the kill\n", killed * 1e3);
 }
 
-/* The dead connection: its state, posts that are flushed at once, nothing else in the queues. */
-static void expect_dead(struct end *end)
+/* The endpoint is disconnected, posts are flushed at once, and the queues hold nothing else. */
+static void expect_disconnected_ep(struct end *end)
 {
     DAT_EP_STATE state;
     DAT_BOOLEAN recv_idle, request_idle;
@@ -90,7 +97,8 @@ static void expect_dead(struct end *end)
     EXPECT(expect_completions(end->request, 77, 1) == 1, "a send over a dead connection succeeded");
     OK(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     EXPECT(expect_completions(end->recv, 77, 1) == 1, "a receive from a dead connection succeeded");
-    EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->connect, &event)) == DAT_QUEUE_EMPTY, "a second connection event");
+    EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->connect, &event)) == DAT_QUEUE_EMPTY,
+           "a second connection event");
 }
 
 static void survive_idle(struct end *end, int fd, pid_t peer_process)
@@ -99,7 +107,7 @@ static void survive_idle(struct end *end, int fd, pid_t peer_process)
     connect_to(end, fd);
     kill_and_be_disconnected(end, peer_process);
     EXPECT(expect_completions(end->recv, 0, RECEIVES) == RECEIVES, "a receive succeeded");
-    expect_dead(end);
+    expect_disconnected_ep(end);
 }
 
 static void survive_target(struct end *end, int fd, pid_t peer_process)
@@ -111,44 +119,49 @@ static void survive_target(struct end *end, int fd, pid_t peer_process)
     peer = connect_to(end, fd);
     for (; posted < WINDOW; posted++)
         post_write(end, &peer, posted);
-    /* In full flight before the kill: at least 64 MiB have gone through, WINDOW writes are posted. */
+    /*
+     * The kill comes while transfers are at full rate: at least 64 MiB have gone through, and
+     * WINDOW writes are posted.
+     */
     for (; completed < 64; completed++, posted++) {
         DAT_EVENT event = wait_event(end->request);
-        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a write failed");
+        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
+               "a write failed");
         post_write(end, &peer, posted);
     }
     kill_and_be_disconnected(end, peer_process);
     expect_completions(end->request, completed, (DAT_COUNT)(posted - completed));
     EXPECT(expect_completions(end->recv, 0, RECEIVES) == RECEIVES, "a receive succeeded");
-    expect_dead(end);
+    expect_disconnected_ep(end);
 }
 
 static void survive_writer(struct end *end, int fd, pid_t peer_process)
 {
     volatile char *last = end->buffer + (size_t)WINDOW * LENGTH - 1;
-    double limit = now() + PATIENCE_SECONDS;
+    double limit = now() + WAIT_LIMIT_SECONDS;
 
     post_receives(end, RECEIVES, LENGTH);
     serve_one(end, fd);
     while (*last == 0)
-        EXPECT(now() < limit, "the peer has not written within %d s", PATIENCE_SECONDS);
+        EXPECT(now() < limit, "the peer has not written within %d s", WAIT_LIMIT_SECONDS);
     kill_and_be_disconnected(end, peer_process);
     EXPECT(expect_completions(end->recv, 0, RECEIVES) == RECEIVES, "a receive succeeded");
-    expect_dead(end);
+    expect_disconnected_ep(end);
 }
 
-/* Comes when the survivor wants another peer, and goes when that leaves. */
-static int succeed(int wanted, int fd)
+/* A process that serves the survivor's next connection, and ends when the survivor disconnects. */
+static int be_successor(int wanted, int fd)
 {
     struct end end;
     DAT_EVENT event;
     char byte;
 
-    EXPECT(read(wanted, &byte, 1) == 1, "nobody wants another peer");
+    EXPECT(read(wanted, &byte, 1) == 1, "the survivor has ended");
     end_open(&end, BUFFER, 2 * WINDOW);
     serve_one(&end, fd);
     event = wait_event(end.connect);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+           event.event_number);
     end_close(&end);
     return 0;
 }
@@ -162,10 +175,12 @@ static void connect_again(struct end *end, int wanted, int fd, pid_t successor)
     EXPECT(write(wanted, "", 1) == 1, "the successor has gone");
     peer = connect_to(end, fd);
     post_write(end, &peer, 0);
-    EXPECT(expect_completions(end->request, 0, 1) == 0, "a write over the next connection failed");
+    EXPECT(expect_completions(end->request, 0, 1) == 0,
+           "a write over the second connection failed");
     OK(dat_ep_disconnect(end->ep, DAT_CLOSE_GRACEFUL_FLAG));
     event = wait_event(end->connect);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+           event.event_number);
     join(successor);
 }
 
@@ -177,14 +192,15 @@ int main(int argc, char **argv)
     int pipe_ends[2], wanted[2];
     struct end end;
 
-    EXPECT(writer_dies || idle || strcmp(who, "target") == 0, "usage: killed_peer target|writer|idle");
+    EXPECT(writer_dies || idle || strcmp(who, "target") == 0,
+           "usage: killed_peer target|writer|idle");
     EXPECT(pipe(pipe_ends) == 0 && pipe(wanted) == 0, "pipe: %s", strerror(errno));
-    /* Before DAT is used: no state of the library is shared by the processes. */
+    /* The fork comes before DAT is used, so the processes share no state of the library. */
     successor = fork();
     EXPECT(successor >= 0, "fork: %s", strerror(errno));
     if (successor == 0) {
         close(wanted[1]);
-        return succeed(wanted[0], pipe_ends[1]);
+        return be_successor(wanted[0], pipe_ends[1]);
     }
     peer_process = fork();
     EXPECT(peer_process >= 0, "fork: %s", strerror(errno));

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Programs that post their first receive after they have dequeued ESTABLISHED, and after the peer's message has come.
+ * Programs that post their first receive after they have dequeued ESTABLISHED and the peer's
+ * message has arrived.
  *
- *   late_receive own       from the endpoint's own queue
- *   late_receive shared    from a shared receive queue
+ *   late_receive own       the receive is posted to the endpoint's own queue
+ *   late_receive shared    the receive is posted to a shared receive queue
  */
 
 #include "dat_test.h"
 
 enum { SIZE = 64, MESSAGES = 16 };
 
-static void tell(int fd)
+static void notify(int fd)
 {
     EXPECT(write(fd, "x", 1) == 1, "the other process has gone");
 }
 
-static void hear(int fd)
+static void await_notice(int fd)
 {
     char c;
     EXPECT(read(fd, &c, 1) == 1, "the other process has gone");
@@ -27,20 +28,24 @@ static void use_srq(struct end *end, DAT_SRQ_HANDLE *srq)
     DAT_EP_ATTR attr = ep_attributes(MESSAGES);
     OK(dat_srq_create(end->ia, end->pz, &queue, srq));
     OK(dat_ep_free(end->ep));
-    OK(dat_ep_create_with_srq(end->ia, end->pz, end->recv, end->request, end->connect, *srq, &attr, &end->ep));
+    OK(dat_ep_create_with_srq(end->ia, end->pz, end->recv, end->request, end->connect, *srq, &attr,
+                              &end->ep));
 }
 
-static void send_all(struct end *end, int tell_fd, char mark)
+static void send_all(struct end *end, int notify_fd, char first_octet)
 {
     for (int i = 0; i < MESSAGES; i++) {
         size_t at = (size_t)i * SIZE;
         DAT_LMR_TRIPLET local = local_segment(end, at, SIZE);
         DAT_DTO_COOKIE cookie = {.as_64 = (DAT_UINT64)i};
-        memset(end->buffer + at, mark + i, SIZE);
+        memset(end->buffer + at, first_octet + i, SIZE);
         OK(dat_ep_post_send(end->ep, 1, &local, cookie, DAT_COMPLETION_DEFAULT_FLAG));
-        /* A request that is posted alone has left when its post returns: it is in the peer's socket. */
+        /*
+         * A request that is posted alone has left when its post returns: it is in the peer's
+         * socket.
+         */
         if (i == 0)
-            tell(tell_fd);
+            notify(notify_fd);
     }
 }
 
@@ -48,17 +53,17 @@ static void expect_sent(struct end *end)
 {
     for (int i = 0; i < MESSAGES; i++) {
         DAT_EVENT event = wait_event(end->request);
-        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "send %d: status %d", i,
-               event.event_data.dto_completion_event_data.status);
+        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
+               "send %d: status %d", i, event.event_data.dto_completion_event_data.status);
     }
 }
 
-static void receive_all(struct end *end, DAT_SRQ_HANDLE srq, char mark)
+static void receive_all(struct end *end, DAT_SRQ_HANDLE srq, char first_octet)
 {
     DAT_EVENT event;
     char *from = end->buffer + MESSAGES * SIZE;
-    EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->connect, &event)) == DAT_QUEUE_EMPTY, "event 0x%x before any receive",
-           event.event_number);
+    EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->connect, &event)) == DAT_QUEUE_EMPTY,
+           "event 0x%x before any receive", event.event_number);
     for (int i = 0; i < MESSAGES; i++) {
         DAT_LMR_TRIPLET local = local_segment(end, MESSAGES * SIZE, SIZE);
         DAT_DTO_COOKIE cookie = {.as_64 = (DAT_UINT64)i};
@@ -67,10 +72,12 @@ static void receive_all(struct end *end, DAT_SRQ_HANDLE srq, char mark)
         else
             OK(dat_ep_post_recv(end->ep, 1, &local, cookie, DAT_COMPLETION_DEFAULT_FLAG));
         event = wait_event(end->recv);
-        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "receive %d: status %d", i,
-               event.event_data.dto_completion_event_data.status);
-        EXPECT(event.event_data.dto_completion_event_data.user_cookie.as_64 == (DAT_UINT64)i, "another receive");
-        EXPECT(from[0] == mark + i && from[SIZE - 1] == mark + i, "message %d holds %d", i, from[0]);
+        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
+               "receive %d: status %d", i, event.event_data.dto_completion_event_data.status);
+        EXPECT(event.event_data.dto_completion_event_data.user_cookie.as_64 == (DAT_UINT64)i,
+               "the receives complete out of order");
+        EXPECT(from[0] == first_octet + i && from[SIZE - 1] == first_octet + i,
+               "message %d holds %d", i, from[0]);
     }
 }
 
@@ -92,21 +99,22 @@ int main(int argc, char **argv)
         use_srq(&end, &srq);
     if (server == 0) {
         serve_one(&end, to_client[1]);
-        hear(to_server[0]);
+        await_notice(to_server[0]);
         receive_all(&end, srq, 'A');
-        /* And the other way. */
+        /* The same test in the other direction. */
         send_all(&end, to_client[1], 'a');
         expect_sent(&end);
     } else {
         connect_to(&end, to_client[0]);
         send_all(&end, to_server[1], 'A');
         expect_sent(&end);
-        hear(to_client[0]);
+        await_notice(to_client[0]);
         receive_all(&end, srq, 'a');
         OK(dat_ep_disconnect(end.ep, DAT_CLOSE_GRACEFUL_FLAG));
     }
     event = wait_event(end.connect);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+           event.event_number);
     if (shared) {
         OK(dat_ep_free(end.ep));
         OK(dat_srq_free(srq));

@@ -19,8 +19,8 @@ static inline socklen_t abstract(struct sockaddr_un *address, const char *name)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
-/* Whether a socket takes a connection or a datagram. */
-static inline bool is_taken(int type, const struct sockaddr_un *address, socklen_t length)
+/* Returns whether a socket accepts a connection or a datagram. */
+static inline bool is_accepted(int type, const struct sockaddr_un *address, socklen_t length)
 {
     int fd = socket(AF_UNIX, type | SOCK_NONBLOCK, 0);
     bool taken = fd >= 0 && connect(fd, (const struct sockaddr *)address, length) == 0;
@@ -49,7 +49,7 @@ static inline void attack_all(struct attempts *attempts)
     while (fgets(line, sizeof line, list) != NULL) {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         socklen_t length = sizeof address;
-        /* A socket that is just being closed has no type. */
+        /* A socket that is being closed has no type. */
         if (sscanf(line, "%*s %*s %*s %*s %x %*s %*s %255s", &type, name) != 2 || type == 0)
             continue;
         if (name[0] == '@')
@@ -57,7 +57,7 @@ static inline void attack_all(struct attempts *attempts)
         else
             memcpy(address.sun_path, name, strlen(name) + 1);
         attempts->made++;
-        if (is_taken((int)type, &address, length))
+        if (is_accepted((int)type, &address, length))
             attempts->taken++;
     }
     fclose(list);

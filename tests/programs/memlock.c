@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A library to preload: getrlimit says that as much memory may be locked as one likes. Intel MPI asks before it uses DAPL, since
- * adapters lock memory; providers without an adapter do not.
+ * A library to preload: getrlimit answers that a process may lock any amount of memory. Intel MPI
+ * checks this limit before it uses DAPL, since hardware adapters lock memory. Providers without an
+ * adapter do not lock any.
  */
 
 #define _GNU_SOURCE

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Many processes on one address: pairs of a writer and its target. One process after the other is killed (SIGKILL) in
- * the middle of its transfer, beginning with the one that was there first. Its peer is disconnected; nobody else notices:
- * every byte and every message of the others arrives, once and in order. For each broken pair a new one joins. When all
- * have gone, RoCE's UDP port is free.
+ * Many processes on one address: pairs of a writer and its target. One process after the other is
+ * killed (SIGKILL) in the middle of its transfer, beginning with the one that was there first. Its
+ * peer is disconnected, and no other process notices: every octet and every message of the others
+ * arrives once and in order. A new pair joins for each broken pair. When all processes have ended,
+ * RoCE's UDP port is free.
  */
 
 #include "dat_test.h"
@@ -11,13 +12,19 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-enum { PAIRS = 4, MOST_PAIRS = 2 * PAIRS, WINDOW = 4, BLOCK = 64 << 10, MESSAGE = sizeof(DAT_UINT64) };
-/* In the buffer: blocks, then messages that go out, then messages that come in. */
+enum {
+    PAIRS = 4,
+    MAX_PAIRS = 2 * PAIRS,
+    WINDOW = 4,
+    BLOCK = 64 << 10,
+    MESSAGE = sizeof(DAT_UINT64)
+};
+/* The buffer holds blocks, then messages to send, then received messages. */
 #define OUTGOING ((size_t)WINDOW * BLOCK)
 #define INCOMING (OUTGOING + (size_t)WINDOW * MESSAGE)
 #define BUFFER (INCOMING + (size_t)WINDOW * MESSAGE)
-/* Blocks that a pair moves while it is looked at. */
-#define A_WHILE 64u
+/* The number of blocks that a pair must move in each check for progress. */
+#define PROGRESS_BLOCKS 64u
 #define ROCE_PORT 4791
 
 struct pair {
@@ -26,15 +33,15 @@ struct pair {
     volatile DAT_UINT64 written, verified;
 };
 
-/* What the processes see of each other. */
+/* Memory that all processes share. */
 struct shared {
-    struct pair pairs[MOST_PAIRS];
+    struct pair pairs[MAX_PAIRS];
     volatile bool stop;
 };
 
 static struct shared *shared;
 
-/* What the n-th word of a block is. */
+/* The n-th word of a block. */
 static DAT_UINT64 word(DAT_UINT64 block, size_t n)
 {
     return block * 0x9e3779b97f4a7c15u + n;
@@ -50,15 +57,16 @@ static DAT_UINT64 *message(const struct end *end, size_t area, DAT_UINT64 block)
     return (DAT_UINT64 *)(void *)(end->buffer + area + block % WINDOW * MESSAGE);
 }
 
-/* The next completion: true if it is a success, false if the peer was killed. */
-static bool completes(DAT_EVD_HANDLE evd, const struct pair *pair, DAT_UINT64 cookie)
+/* Takes the next completion. Returns true if it is a success, false if the peer was killed. */
+static bool completes_with_success(DAT_EVD_HANDLE evd, const struct pair *pair, DAT_UINT64 cookie)
 {
     DAT_EVENT event = wait_event(evd);
     const DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
     EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT, "event 0x%x", event.event_number);
-    EXPECT(dto->user_cookie.as_64 == cookie, "completion %lu in place of %lu", (unsigned long)dto->user_cookie.as_64,
-           (unsigned long)cookie);
-    EXPECT(dto->status == DAT_DTO_SUCCESS || pair->breaks, "status %d, though nobody killed the peer", dto->status);
+    EXPECT(dto->user_cookie.as_64 == cookie, "completion %lu in place of %lu",
+           (unsigned long)dto->user_cookie.as_64, (unsigned long)cookie);
+    EXPECT(dto->status == DAT_DTO_SUCCESS || pair->breaks, "status %d, but the peer was not killed",
+           dto->status);
     return dto->status == DAT_DTO_SUCCESS;
 }
 
@@ -96,17 +104,21 @@ static void expect_end_of_connection(struct end *end)
            "event 0x%x in place of disconnected or broken", event.event_number);
 }
 
-/* Writes blocks, each followed by a message, until it is told to stop; a block's place is free when it was answered. */
+/*
+ * Writes blocks, each followed by a message, until `stop` is set. A block's place is free when the
+ * peer has answered the block.
+ */
 static void write_blocks(struct end *end, struct pair *pair, const struct introduction *peer)
 {
     DAT_UINT64 written = 0, answered = 0;
     for (; written < WINDOW; written++)
         write_block(end, peer, written);
     for (; answered < written; answered++) {
-        if (!completes(end->request, pair, answered) || !completes(end->request, pair, answered) ||
-            !completes(end->recv, pair, answered))
+        if (!completes_with_success(end->request, pair, answered) ||
+            !completes_with_success(end->request, pair, answered) ||
+            !completes_with_success(end->recv, pair, answered))
             return expect_end_of_connection(end);
-        EXPECT(*message(end, INCOMING, answered) == answered, "a wrong answer");
+        EXPECT(*message(end, INCOMING, answered) == answered, "the answer names another block");
         post_receive(end, answered + WINDOW);
         if (!shared->stop)
             write_block(end, peer, written++);
@@ -116,23 +128,24 @@ static void write_blocks(struct end *end, struct pair *pair, const struct introd
     expect_end_of_connection(end);
 }
 
-/* Looks at each block when its message has come, and answers it. */
+/* Checks each block when its message has arrived, and answers it. */
 static void verify_blocks(struct end *end, struct pair *pair)
 {
     for (DAT_UINT64 block = 0;; block++) {
         DAT_EVENT event = wait_event(end->recv);
         if (event.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS) {
-            EXPECT(pair->breaks || shared->stop, "disconnected, though nobody killed the peer");
+            EXPECT(pair->breaks || shared->stop, "disconnected, but the peer was not killed");
             return expect_end_of_connection(end);
         }
         EXPECT(*message(end, INCOMING, block) == block, "message %lu in place of %lu",
                (unsigned long)*message(end, INCOMING, block), (unsigned long)block);
         for (size_t n = 0; n < BLOCK / sizeof(DAT_UINT64); n++)
-            EXPECT(words(end, block)[n] == word(block, n), "block %lu is wrong at word %zu", (unsigned long)block, n);
+            EXPECT(words(end, block)[n] == word(block, n), "block %lu is wrong at word %zu",
+                   (unsigned long)block, n);
         pair->verified = block + 1;
         post_receive(end, block + WINDOW);
         send_number(end, block);
-        if (!completes(end->request, pair, block))
+        if (!completes_with_success(end->request, pair, block))
             return expect_end_of_connection(end);
     }
 }
@@ -166,7 +179,8 @@ static void start_pair(struct pair *pair)
     EXPECT(pipe(pipe_ends) == 0, "pipe: %s", strerror(errno));
     pair->target = start(pair, false, pipe_ends[1]);
     while (!pair->opened) {
-        EXPECT(waitpid(pair->target, NULL, WNOHANG) == 0, "a target has not come up");
+        EXPECT(waitpid(pair->target, NULL, WNOHANG) == 0,
+               "a target has ended before it could listen");
         usleep(100);
     }
     pair->writer = start(pair, true, pipe_ends[0]);
@@ -179,16 +193,17 @@ static bool is_whole(const struct pair *pair)
     return pair->target && !pair->breaks;
 }
 
-/* All pairs that nobody has broken move data. */
+/* Every pair of which no process was killed moves data. */
 static void expect_progress(void)
 {
-    DAT_UINT64 goals[MOST_PAIRS];
-    double limit = now() + PATIENCE_SECONDS;
-    for (int n = 0; n < MOST_PAIRS; n++)
-        goals[n] = shared->pairs[n].verified + A_WHILE;
-    for (int n = 0; n < MOST_PAIRS; n++)
+    DAT_UINT64 goals[MAX_PAIRS];
+    double limit = now() + WAIT_LIMIT_SECONDS;
+    for (int n = 0; n < MAX_PAIRS; n++)
+        goals[n] = shared->pairs[n].verified + PROGRESS_BLOCKS;
+    for (int n = 0; n < MAX_PAIRS; n++)
         while (is_whole(&shared->pairs[n]) && shared->pairs[n].verified < goals[n]) {
-            EXPECT(now() < limit, "pair %d stands still at block %lu", n, (unsigned long)shared->pairs[n].verified);
+            EXPECT(now() < limit, "pair %d makes no progress after block %lu", n,
+                   (unsigned long)shared->pairs[n].verified);
             usleep(100);
         }
 }
@@ -197,14 +212,16 @@ static void kill_process(pid_t process)
 {
     int status;
     EXPECT(kill(process, SIGKILL) == 0, "kill: %s", strerror(errno));
-    EXPECT(waitpid(process, &status, 0) == process && WIFSIGNALED(status), "it had ended before: status 0x%x", status);
+    EXPECT(waitpid(process, &status, 0) == process && WIFSIGNALED(status),
+           "the process had already ended: status 0x%x", status);
 }
 
-/* Whether no socket has RoCE's port of the address that the processes are on. */
+/* Returns whether no socket has RoCE's port on the address of the processes. */
 static bool port_is_free(void)
 {
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(ROCE_PORT)};
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                  .sin_port = htons(ROCE_PORT)};
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
     bool bound = bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
     EXPECT(bound || errno == EADDRINUSE, "bind: %s", strerror(errno));
@@ -219,15 +236,19 @@ int main(void)
     int status;
 
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    EXPECT(shared != MAP_FAILED, "no shared memory");
+    EXPECT(shared != MAP_FAILED, "mmap failed");
     pairs = shared->pairs;
     newcomer = pairs + PAIRS;
     for (struct pair *pair = pairs; pair < pairs + PAIRS; pair++)
         start_pair(pair);
     expect_progress();
-    EXPECT(port_is_free() != (strcmp(ia_under_test(), "softroce") == 0), "the port is not used as expected");
+    EXPECT(port_is_free() != (strcmp(ia_under_test(), "softroce") == 0),
+           "RoCE's port is in use, or is not, against expectation");
 
-    /* The target that was there before all others, then a writer, then both ends of a connection. */
+    /*
+     * First the target that was there before all others is killed, then a writer, then both ends of
+     * a connection.
+     */
     pairs[0].breaks = true;
     kill_process(pairs[0].target);
     expect_progress();
@@ -243,9 +264,12 @@ int main(void)
     pairs[2].breaks = true;
     kill(pairs[2].writer, SIGKILL);
     kill(pairs[2].target, SIGKILL);
-    /* It may have seen its peer go, and ended by itself, a moment before. */
-    EXPECT(waitpid(pairs[2].target, &status, 0) == pairs[2].target && (WIFSIGNALED(status) || status == 0),
-           "it had failed before: status 0x%x", status);
+    /*
+     * This process may have noticed that its peer ended, and have ended by itself a moment before.
+     */
+    EXPECT(waitpid(pairs[2].target, &status, 0) == pairs[2].target &&
+               (WIFSIGNALED(status) || status == 0),
+           "the process had failed before: status 0x%x", status);
     waitpid(pairs[2].writer, NULL, 0);
     start_pair(newcomer++);
     expect_progress();
@@ -256,13 +280,17 @@ int main(void)
             continue;
         join(pair->writer);
         join(pair->target);
-        EXPECT(pair->written == pair->verified, "%lu blocks written, %lu arrived", (unsigned long)pair->written,
-               (unsigned long)pair->verified);
+        EXPECT(pair->written == pair->verified, "%lu blocks written, %lu arrived",
+               (unsigned long)pair->written, (unsigned long)pair->verified);
         printf("pair %d: %lu blocks\n", (int)(pair - pairs), (unsigned long)pair->verified);
     }
-    /* The kernel closes what was in a queue a moment after the process. */
-    for (limit = now() + PATIENCE_SECONDS; !port_is_free(); usleep(1000))
-        EXPECT(now() < limit, "all processes have ended, and the port is not free after %d s", PATIENCE_SECONDS);
+    /*
+     * The kernel closes sockets that were on their way through a queue a moment after the process
+     * has ended.
+     */
+    for (limit = now() + WAIT_LIMIT_SECONDS; !port_is_free(); usleep(1000))
+        EXPECT(now() < limit, "all processes have ended, and the port is not free after %d s",
+               WAIT_LIMIT_SECONDS);
     puts("ok");
     return 0;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Calls that nobody answers, each told as what it is; the endpoint is of use for the next one, and for one that is answered.
+ * Connection attempts that get no answer. Each reports its cause, and the endpoint can be used for
+ * the next attempt and for one that is answered.
  *
- *   no_answer NOBODY NOWHERE   an address on the network that no host has, and one to which there is no way
+ *   no_answer NOBODY NOWHERE   NOBODY is an address of this network that no host has, NOWHERE one
+ *                              to which there is no route
  */
 
 #include "dat_test.h"
@@ -11,8 +13,9 @@ enum { SIZE = 4096, DTOS = 4 };
 
 static struct end self;
 
-/* The event that ends a call to this address. Returns how long it took, seconds. */
-static double call(const char *what, const char *address, DAT_CONN_QUAL port, DAT_TIMEOUT timeout, DAT_EVENT_NUMBER expected)
+/* Connects to this address and expects this event. Returns how long that took, in seconds. */
+static double connect_in_vain(const char *what, const char *address, DAT_CONN_QUAL port,
+                              DAT_TIMEOUT timeout, DAT_EVENT_NUMBER expected)
 {
     struct sockaddr_storage to;
     double started = now(), seconds;
@@ -27,8 +30,10 @@ static double call(const char *what, const char *address, DAT_CONN_QUAL port, DA
                       DAT_CONNECT_DEFAULT_FLAG));
     event = wait_event(self.connect);
     seconds = now() - started;
-    EXPECT(event.event_number == expected, "%s: event 0x%x after %.3f s", what, event.event_number, seconds);
-    EXPECT(event.event_data.connect_event_data.ep_handle == self.ep, "%s: of another endpoint", what);
+    EXPECT(event.event_number == expected, "%s: event 0x%x after %.3f s", what, event.event_number,
+           seconds);
+    EXPECT(event.event_data.connect_event_data.ep_handle == self.ep,
+           "%s: the event is for another endpoint", what);
     OK(dat_ep_get_status(self.ep, &state, &recv_idle, &request_idle));
     EXPECT(state == DAT_EP_STATE_DISCONNECTED, "%s: state %d", what, state);
     OK(dat_ep_reset(self.ep));
@@ -50,16 +55,21 @@ int main(int argc, char **argv)
     end_open(&self, SIZE, DTOS);
     end_open(&other, SIZE, DTOS);
 
-    call("no service", NULL, port, PATIENCE, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
-    call("no way", argv[2], port, PATIENCE, DAT_CONNECTION_EVENT_UNREACHABLE);
-    call("no host", argv[1], port, PATIENCE, DAT_CONNECTION_EVENT_UNREACHABLE);
-    seconds = call("no host in time", argv[1], port, SECOND / 5, DAT_CONNECTION_EVENT_TIMED_OUT);
-    /* Without the limit of the call the event would be another one; it must not be early. */
+    connect_in_vain("no service", NULL, port, WAIT_LIMIT, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+    connect_in_vain("no route", argv[2], port, WAIT_LIMIT, DAT_CONNECTION_EVENT_UNREACHABLE);
+    connect_in_vain("no host", argv[1], port, WAIT_LIMIT, DAT_CONNECTION_EVENT_UNREACHABLE);
+    seconds = connect_in_vain("no host, short timeout", argv[1], port, SECOND / 5,
+                              DAT_CONNECTION_EVENT_TIMED_OUT);
+    /*
+     * Without the timeout of the call the event would be another one. The timeout must not expire
+     * early.
+     */
     EXPECT(seconds >= 0.2, "timed out after %.3f s", seconds);
 
-    /* The service is there, and its consumer is silent. */
+    /* The service exists, and its consumer does not answer. */
     OK(dat_psp_create(other.ia, port, other.cr, DAT_PSP_CONSUMER_FLAG, &psp));
-    seconds = call("no answer in time", own, port, SECOND / 2, DAT_CONNECTION_EVENT_TIMED_OUT);
+    seconds =
+        connect_in_vain("silent consumer", own, port, SECOND / 2, DAT_CONNECTION_EVENT_TIMED_OUT);
     EXPECT(seconds >= 0.5, "timed out after %.3f s", seconds);
     event = wait_event(other.cr);
     EXPECT(event.event_number == DAT_CONNECTION_REQUEST_EVENT, "event 0x%x", event.event_number);
@@ -70,9 +80,11 @@ int main(int argc, char **argv)
     wait_established(self.connect);
     OK(dat_ep_disconnect(self.ep, DAT_CLOSE_GRACEFUL_FLAG));
     event = wait_event(self.connect);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+           event.event_number);
     event = wait_event(other.connect);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+           event.event_number);
     OK(dat_psp_free(psp));
     end_close(&self);
     end_close(&other);

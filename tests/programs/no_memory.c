@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A thread for which there is no memory left, or little: each call that makes something says DAT_INSUFFICIENT_RESOURCES, leaves
- * nothing behind and can be made again, whichever allocation is the first that fails; what ends something needs none. In the end the
- * adapter is empty: it can be closed gracefully.
+ * A thread has no memory left, or little. Each call that creates something answers
+ * DAT_INSUFFICIENT_RESOURCES, leaves nothing behind and can be repeated, whichever allocation is
+ * the first that fails. A call that ends something needs no memory. Finally the adapter has no
+ * objects left, so that a graceful close succeeds.
  *
- * The C library's allocator is replaced. It gives this thread so many octets more and then nothing, until others are freed.
+ * The program replaces the C library's allocator. It allows this thread a given number of further
+ * octets, and then fails until memory is freed.
  */
 
 #define _GNU_SOURCE
@@ -15,24 +17,33 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-/* ---- the allocator, which may be short of memory ---------------------------------------------------------- */
+/* ---- the allocator, which may be short of memory --------------------------------------------- */
 
-static _Thread_local bool is_short;
-/* Octets that are left, and how many there would have to be for the first allocation that failed. */
+static _Thread_local bool is_limited;
+/*
+ * The octets that are left, and how many there would have to be for the first allocation that
+ * failed.
+ */
 static _Thread_local long left, wanted, budget;
 
-/* The C library's own, under the names it gives them for those who replace the public ones. */
+/*
+ * The C library's own functions, under the names that it gives them for programs that replace the
+ * public ones.
+ */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *old, size_t size);
 void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *place);
 
-/* Counts what has been allocated instead of `old` octets; NULL, and it is freed, if that is too much. */
+/*
+ * Charges the octets of an allocation that replaces one of `old` octets. If they exceed the budget,
+ * frees it and returns NULL.
+ */
 static void *charge(void *place, long old)
 {
     long size = (long)malloc_usable_size(place) - old;
-    if (!is_short || place == NULL)
+    if (!is_limited || place == NULL)
         return place;
     if (size > left) {
         if (wanted == 0)
@@ -58,14 +69,14 @@ void *calloc(size_t count, size_t size)
 void *realloc(void *old, size_t size)
 {
     long before = old ? (long)malloc_usable_size(old) : 0;
-    if (is_short && (long)size - before > left) {
+    if (is_limited && (long)size - before > left) {
         if (wanted == 0)
             wanted = budget - left + (long)size - before + 64;
         errno = ENOMEM;
         return NULL;
     }
     old = __libc_realloc(old, size);
-    if (is_short)
+    if (is_limited)
         left -= (long)malloc_usable_size(old) - before;
     return old;
 }
@@ -83,22 +94,23 @@ void *aligned_alloc(size_t alignment, size_t size)
 
 void free(void *place)
 {
-    if (is_short && place)
+    if (is_limited && place)
         left += (long)malloc_usable_size(place);
     __libc_free(place);
 }
 
-static void begin_short(long octets)
+static void begin_limited(long octets)
 {
     left = budget = octets;
     wanted = 0;
-    is_short = true;
+    is_limited = true;
 }
 
-/* No thread can be started: there is no memory for its stack. */
+/* No thread can be started, because there is no memory for its stack. */
 static bool without_threads;
 
-int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*body)(void *), void *argument)
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*body)(void *),
+                   void *argument)
 {
     int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     if (without_threads)
@@ -107,52 +119,53 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*body)(
     return create(thread, attr, body, argument);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------ */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /*
- * A call with ever more memory, from none to enough: as long as an allocation fails it is refused, for this reason. A process that
- * aborts has said before which call it was in.
+ * Repeats a call with ever more memory, from none to enough. As long as an allocation fails, the
+ * call must be refused for this reason. The call's name is printed first, so that the output of a
+ * process that aborts ends with it.
  */
-#define WITH_LITTLE_MEMORY(call)                                                                      \
-    do {                                                                                              \
-        long octets_ = 0;                                                                             \
-        int refused_ = 0;                                                                             \
-        printf("%.60s\n", #call);                                                                     \
-        fflush(stdout);                                                                               \
-        for (;; refused_++) {                                                                         \
-            DAT_RETURN status_;                                                                       \
-            begin_short(octets_);                                                                     \
-            status_ = (call);                                                                         \
-            is_short = false;                                                                         \
-            if (status_ == DAT_SUCCESS)                                                               \
-                break;                                                                                \
-            EXPECT(DAT_GET_TYPE(status_) == DAT_INSUFFICIENT_RESOURCES, "%s with %ld octets: %s", #call, octets_, \
-                   status_text(status_));                                                             \
-            EXPECT(wanted > octets_, "%s with %ld octets, which were enough: %s", #call, octets_,     \
-                   status_text(status_));                                                             \
-            octets_ = wanted;                                                                         \
-        }                                                                                             \
-        refusals += refused_;                                                                         \
+#define RETRY_UNTIL_ENOUGH_MEMORY(call)                                                            \
+    do {                                                                                           \
+        long octets_ = 0;                                                                          \
+        int refused_ = 0;                                                                          \
+        printf("%.60s\n", #call);                                                                  \
+        fflush(stdout);                                                                            \
+        for (;; refused_++) {                                                                      \
+            DAT_RETURN status_;                                                                    \
+            begin_limited(octets_);                                                                \
+            status_ = (call);                                                                      \
+            is_limited = false;                                                                    \
+            if (status_ == DAT_SUCCESS)                                                            \
+                break;                                                                             \
+            EXPECT(DAT_GET_TYPE(status_) == DAT_INSUFFICIENT_RESOURCES, "%s with %ld octets: %s",  \
+                   #call, octets_, status_text(status_));                                          \
+            EXPECT(wanted > octets_, "%s with %ld octets, although no allocation failed: %s",      \
+                   #call, octets_, status_text(status_));                                          \
+            octets_ = wanted;                                                                      \
+        }                                                                                          \
+        refusals += refused_;                                                                      \
     } while (0)
 
-/* One that is refused at least once. */
-#define MADE_WITH_LITTLE_MEMORY(call)                                            \
-    do {                                                                         \
-        long before_ = refusals;                                                 \
-        WITH_LITTLE_MEMORY(call);                                                \
-        EXPECT(refusals > before_, "%s is made of no memory", #call);            \
+/* A call that is refused at least once. */
+#define NEEDS_MEMORY(call)                                           \
+    do {                                                             \
+        long before_ = refusals;                                     \
+        RETRY_UNTIL_ENOUGH_MEMORY(call);                             \
+        EXPECT(refusals > before_, "%s allocates no memory", #call); \
     } while (0)
 
-/* One that needs none. */
-#define WITHOUT_MEMORY(call)                                                     \
-    do {                                                                         \
-        DAT_RETURN status_;                                                      \
-        printf("%.60s\n", #call);                                                \
-        fflush(stdout);                                                          \
-        begin_short(0);                                                          \
-        status_ = (call);                                                        \
-        is_short = false;                                                        \
-        EXPECT(status_ == DAT_SUCCESS, "%s: %s", #call, status_text(status_));   \
+/* A call that needs no memory. */
+#define NEEDS_NO_MEMORY(call)                                                  \
+    do {                                                                       \
+        DAT_RETURN status_;                                                    \
+        printf("%.60s\n", #call);                                              \
+        fflush(stdout);                                                        \
+        begin_limited(0);                                                      \
+        status_ = (call);                                                      \
+        is_limited = false;                                                    \
+        EXPECT(status_ == DAT_SUCCESS, "%s: %s", #call, status_text(status_)); \
     } while (0)
 
 static long refusals;
@@ -170,25 +183,29 @@ static DAT_EVD_HANDLE connections;
 static bool starts_late;
 static char private_data[PRIVATE];
 
-/* Tables grow. */
+/* Creates so many regions that the tables grow. */
 static void regions(void)
 {
     static char buffer[64];
-    static DAT_LMR_HANDLE made[REGIONS];
+    static DAT_LMR_HANDLE lmrs[REGIONS];
     DAT_REGION_DESCRIPTION region = {.for_va = buffer};
     DAT_LMR_CONTEXT context;
     DAT_RMR_CONTEXT remote;
     DAT_LMR_PARAM param;
 
     for (int i = 0; i < REGIONS; i++)
-        MADE_WITH_LITTLE_MEMORY(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof buffer, pz, DAT_MEM_PRIV_ALL_FLAG,
-                                               DAT_VA_TYPE_VA, &made[i], &context, &remote, NULL, NULL));
-    WITHOUT_MEMORY(dat_lmr_query(made[0], DAT_LMR_FIELD_ALL, &param));
+        NEEDS_MEMORY(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof buffer, pz,
+                                    DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &lmrs[i], &context,
+                                    &remote, NULL, NULL));
+    NEEDS_NO_MEMORY(dat_lmr_query(lmrs[0], DAT_LMR_FIELD_ALL, &param));
     for (int i = 0; i < REGIONS; i++)
-        WITHOUT_MEMORY(dat_lmr_free(made[i]));
+        NEEDS_NO_MEMORY(dat_lmr_free(lmrs[i]));
 }
 
-/* One that other processes may register by the same name, and one of another's memory. */
+/*
+ * Creates a region that other processes may register by its name, and one of another region's
+ * memory.
+ */
 static void named_region(void)
 {
     enum { SIZE = 4096 };
@@ -201,17 +218,19 @@ static void named_region(void)
     memset(name, 0, sizeof name);
     snprintf(name, sizeof name, "no_memory %d", (int)getpid());
     memset(&region, 0, sizeof region);
-    region.for_shared_memory.virtual_address = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    region.for_shared_memory.virtual_address =
+        mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     EXPECT(region.for_shared_memory.virtual_address != MAP_FAILED, "mmap: %s", strerror(errno));
     region.for_shared_memory.shared_memory_id = (DAT_LMR_COOKIE)&name;
-    MADE_WITH_LITTLE_MEMORY(dat_lmr_create(ia, DAT_MEM_TYPE_SHARED_VIRTUAL, region, SIZE, pz, DAT_MEM_PRIV_ALL_FLAG,
-                                           DAT_VA_TYPE_VA, &shared, &context, &remote, NULL, NULL));
+    NEEDS_MEMORY(dat_lmr_create(ia, DAT_MEM_TYPE_SHARED_VIRTUAL, region, SIZE, pz,
+                                DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &shared, &context, &remote,
+                                NULL, NULL));
     memset(&same, 0, sizeof same);
     same.for_lmr_handle = shared;
-    MADE_WITH_LITTLE_MEMORY(dat_lmr_create(ia, DAT_MEM_TYPE_LMR, same, SIZE, pz, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA,
-                                           &again, &context, &remote, NULL, NULL));
-    WITHOUT_MEMORY(dat_lmr_free(again));
-    WITHOUT_MEMORY(dat_lmr_free(shared));
+    NEEDS_MEMORY(dat_lmr_create(ia, DAT_MEM_TYPE_LMR, same, SIZE, pz, DAT_MEM_PRIV_ALL_FLAG,
+                                DAT_VA_TYPE_VA, &again, &context, &remote, NULL, NULL));
+    NEEDS_NO_MEMORY(dat_lmr_free(again));
+    NEEDS_NO_MEMORY(dat_lmr_free(shared));
     munmap(region.for_shared_memory.virtual_address, SIZE);
 }
 
@@ -224,35 +243,35 @@ static void dispatchers(void)
     DAT_EVD_PARAM param;
     DAT_EVENT event;
 
-    MADE_WITH_LITTLE_MEMORY(dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
-    MADE_WITH_LITTLE_MEMORY(dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &other));
-    MADE_WITH_LITTLE_MEMORY(dat_cno_fd_create(ia, &fd, &watched));
-    WITHOUT_MEMORY(dat_cno_free(watched));
-    MADE_WITH_LITTLE_MEMORY(dat_evd_create(ia, LONG, cno, DAT_EVD_DTO_FLAG, &evd));
-    MADE_WITH_LITTLE_MEMORY(dat_evd_create(ia, LONG, cno, DAT_EVD_SOFTWARE_FLAG, &soft));
-    WITH_LITTLE_MEMORY(dat_evd_resize(evd, 4 * LONG));
-    WITH_LITTLE_MEMORY(dat_evd_resize(soft, 4 * LONG));
-    WITH_LITTLE_MEMORY(dat_evd_modify_cno(evd, other));
+    NEEDS_MEMORY(dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
+    NEEDS_MEMORY(dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &other));
+    NEEDS_MEMORY(dat_cno_fd_create(ia, &fd, &watched));
+    NEEDS_NO_MEMORY(dat_cno_free(watched));
+    NEEDS_MEMORY(dat_evd_create(ia, LONG, cno, DAT_EVD_DTO_FLAG, &evd));
+    NEEDS_MEMORY(dat_evd_create(ia, LONG, cno, DAT_EVD_SOFTWARE_FLAG, &soft));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_evd_resize(evd, 4 * LONG));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_evd_resize(soft, 4 * LONG));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_evd_modify_cno(evd, other));
     memset(&event, 0, sizeof event);
     event.event_number = DAT_SOFTWARE_EVENT;
     for (int i = 0; i < LONG; i++) {
         event.event_data.software_event_data.pointer = &event;
-        WITH_LITTLE_MEMORY(dat_evd_post_se(soft, &event));
+        RETRY_UNTIL_ENOUGH_MEMORY(dat_evd_post_se(soft, &event));
     }
-    WITH_LITTLE_MEMORY(dat_cno_wait(cno, 0, &took));
-    EXPECT(took == soft, "another dispatcher");
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_cno_wait(cno, 0, &took));
+    EXPECT(took == soft, "the CNO names another EVD");
     for (int i = 0; i < LONG; i++)
-        WITHOUT_MEMORY(dat_evd_dequeue(soft, &event));
-    WITHOUT_MEMORY(dat_evd_query(evd, DAT_EVD_FIELD_ALL, &param));
-    WITHOUT_MEMORY(dat_cno_query(cno, DAT_CNO_FIELD_ALL, &cno_param));
-    WITHOUT_MEMORY(dat_evd_disable(evd));
-    WITHOUT_MEMORY(dat_evd_enable(evd));
-    WITHOUT_MEMORY(dat_evd_set_unwaitable(evd));
-    WITHOUT_MEMORY(dat_evd_clear_unwaitable(evd));
-    WITHOUT_MEMORY(dat_evd_free(evd));
-    WITHOUT_MEMORY(dat_evd_free(soft));
-    WITHOUT_MEMORY(dat_cno_free(cno));
-    WITHOUT_MEMORY(dat_cno_free(other));
+        NEEDS_NO_MEMORY(dat_evd_dequeue(soft, &event));
+    NEEDS_NO_MEMORY(dat_evd_query(evd, DAT_EVD_FIELD_ALL, &param));
+    NEEDS_NO_MEMORY(dat_cno_query(cno, DAT_CNO_FIELD_ALL, &cno_param));
+    NEEDS_NO_MEMORY(dat_evd_disable(evd));
+    NEEDS_NO_MEMORY(dat_evd_enable(evd));
+    NEEDS_NO_MEMORY(dat_evd_set_unwaitable(evd));
+    NEEDS_NO_MEMORY(dat_evd_clear_unwaitable(evd));
+    NEEDS_NO_MEMORY(dat_evd_free(evd));
+    NEEDS_NO_MEMORY(dat_evd_free(soft));
+    NEEDS_NO_MEMORY(dat_cno_free(cno));
+    NEEDS_NO_MEMORY(dat_cno_free(other));
 }
 
 static void shared_queues(DAT_EVD_HANDLE events)
@@ -263,21 +282,22 @@ static void shared_queues(DAT_EVD_HANDLE events)
     DAT_SRQ_HANDLE srq;
     DAT_EP_HANDLE ep;
 
-    MADE_WITH_LITTLE_MEMORY(dat_srq_create(ia, pz, &attr, &srq));
-    WITH_LITTLE_MEMORY(dat_srq_resize(srq, 4 * LONG));
+    NEEDS_MEMORY(dat_srq_create(ia, pz, &attr, &srq));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_srq_resize(srq, 4 * LONG));
     ep_attr.srq_soft_hw = DAT_HW_DEFAULT;
-    MADE_WITH_LITTLE_MEMORY(dat_ep_create_with_srq(ia, pz, events, events, connections, srq, &ep_attr, &ep));
-    WITHOUT_MEMORY(dat_srq_query(srq, DAT_SRQ_FIELD_ALL, &param));
-    WITHOUT_MEMORY(dat_ep_free(ep));
-    WITHOUT_MEMORY(dat_srq_free(srq));
+    NEEDS_MEMORY(dat_ep_create_with_srq(ia, pz, events, events, connections, srq, &ep_attr, &ep));
+    NEEDS_NO_MEMORY(dat_srq_query(srq, DAT_SRQ_FIELD_ALL, &param));
+    NEEDS_NO_MEMORY(dat_ep_free(ep));
+    NEEDS_NO_MEMORY(dat_srq_free(srq));
 }
 
-/* Windows, and data. */
+/* Binds windows and transfers data. */
 static void transfers(DAT_EP_HANDLE from, DAT_EP_HANDLE to, DAT_EVD_HANDLE events)
 {
     static char buffer[64];
     DAT_REGION_DESCRIPTION region = {.for_va = buffer};
-    DAT_LMR_TRIPLET all = {.virtual_address = (DAT_VADDR)(uintptr_t)buffer, .segment_length = sizeof buffer};
+    DAT_LMR_TRIPLET all = {.virtual_address = (DAT_VADDR)(uintptr_t)buffer,
+                           .segment_length = sizeof buffer};
     DAT_DTO_COOKIE cookie = {.as_64 = 1};
     DAT_RMR_COOKIE bind = {.as_64 = 2};
     DAT_RMR_CONTEXT remote;
@@ -285,21 +305,21 @@ static void transfers(DAT_EP_HANDLE from, DAT_EP_HANDLE to, DAT_EVD_HANDLE event
     DAT_RMR_HANDLE rmr, narrow;
     DAT_LMR_HANDLE lmr;
 
-    OK(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof buffer, pz, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &lmr,
-                      &all.lmr_context, &remote, NULL, NULL));
-    MADE_WITH_LITTLE_MEMORY(dat_rmr_create(pz, &rmr));
-    MADE_WITH_LITTLE_MEMORY(dat_rmr_create_for_ep(pz, &narrow));
-    WITHOUT_MEMORY(dat_rmr_free(narrow));
-    WITH_LITTLE_MEMORY(dat_rmr_bind(rmr, lmr, &all, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, from, bind,
-                                    DAT_COMPLETION_DEFAULT_FLAG, &remote));
+    OK(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof buffer, pz, DAT_MEM_PRIV_ALL_FLAG,
+                      DAT_VA_TYPE_VA, &lmr, &all.lmr_context, &remote, NULL, NULL));
+    NEEDS_MEMORY(dat_rmr_create(pz, &rmr));
+    NEEDS_MEMORY(dat_rmr_create_for_ep(pz, &narrow));
+    NEEDS_NO_MEMORY(dat_rmr_free(narrow));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_rmr_bind(rmr, lmr, &all, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA,
+                                           from, bind, DAT_COMPLETION_DEFAULT_FLAG, &remote));
     wait_event(events);
-    WITHOUT_MEMORY(dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &param));
+    NEEDS_NO_MEMORY(dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &param));
     OK(dat_ep_post_recv(to, 1, &all, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     OK(dat_ep_post_send(from, 1, &all, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     wait_event(events);
     wait_event(events);
-    WITHOUT_MEMORY(dat_rmr_free(rmr));
-    WITHOUT_MEMORY(dat_lmr_free(lmr));
+    NEEDS_NO_MEMORY(dat_rmr_free(rmr));
+    NEEDS_NO_MEMORY(dat_lmr_free(lmr));
 }
 
 static DAT_CR_HANDLE next_request(DAT_EVD_HANDLE requests)
@@ -333,59 +353,63 @@ static void endpoints(DAT_EVD_HANDLE events)
 
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &requests));
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &accepted));
-    MADE_WITH_LITTLE_MEMORY(dat_ep_create(ia, pz, events, events, connections, &attr, &near));
-    MADE_WITH_LITTLE_MEMORY(dat_ep_create(ia, pz, events, events, accepted, &attr, &far));
-    WITHOUT_MEMORY(dat_ep_query(near, DAT_EP_FIELD_ALL, &param));
+    NEEDS_MEMORY(dat_ep_create(ia, pz, events, events, connections, &attr, &near));
+    NEEDS_MEMORY(dat_ep_create(ia, pz, events, events, accepted, &attr, &far));
+    NEEDS_NO_MEMORY(dat_ep_query(near, DAT_EP_FIELD_ALL, &param));
     param.ep_attr.max_request_dtos = 2 * LONG;
-    WITH_LITTLE_MEMORY(dat_ep_modify(near, DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS, &param));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_ep_modify(near, DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS, &param));
     if (starts_late) {
         without_threads = true;
-        expect_no_memory(dat_ep_connect(near, to, port, PATIENCE, 0, NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG),
+        expect_no_memory(dat_ep_connect(near, to, port, WAIT_LIMIT, 0, NULL, DAT_QOS_BEST_EFFORT,
+                                        DAT_CONNECT_DEFAULT_FLAG),
                          "dat_ep_connect without threads");
-        expect_no_memory(dat_psp_create(ia, port, requests, DAT_PSP_CONSUMER_FLAG, &psp), "dat_psp_create without threads");
+        expect_no_memory(dat_psp_create(ia, port, requests, DAT_PSP_CONSUMER_FLAG, &psp),
+                         "dat_psp_create without threads");
         without_threads = false;
     }
-    MADE_WITH_LITTLE_MEMORY(dat_psp_create(ia, port, requests, DAT_PSP_CONSUMER_FLAG, &psp));
-    MADE_WITH_LITTLE_MEMORY(dat_psp_create_any(ia, &any, requests, DAT_PSP_CONSUMER_FLAG, &other));
-    WITHOUT_MEMORY(dat_psp_query(psp, DAT_PSP_FIELD_ALL, &psp_param));
+    NEEDS_MEMORY(dat_psp_create(ia, port, requests, DAT_PSP_CONSUMER_FLAG, &psp));
+    NEEDS_MEMORY(dat_psp_create_any(ia, &any, requests, DAT_PSP_CONSUMER_FLAG, &other));
+    NEEDS_NO_MEMORY(dat_psp_query(psp, DAT_PSP_FIELD_ALL, &psp_param));
 
-    MADE_WITH_LITTLE_MEMORY(dat_ep_connect(near, to, port, PATIENCE, PRIVATE, private_data, DAT_QOS_BEST_EFFORT,
-                                           DAT_CONNECT_DEFAULT_FLAG));
+    NEEDS_MEMORY(dat_ep_connect(near, to, port, WAIT_LIMIT, PRIVATE, private_data,
+                                DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
     cr = next_request(requests);
-    WITHOUT_MEMORY(dat_cr_query(cr, DAT_CR_FIELD_ALL, &cr_param));
-    MADE_WITH_LITTLE_MEMORY(dat_cr_reject(cr, PRIVATE, private_data));
+    NEEDS_NO_MEMORY(dat_cr_query(cr, DAT_CR_FIELD_ALL, &cr_param));
+    NEEDS_MEMORY(dat_cr_reject(cr, PRIVATE, private_data));
     expect_event(connections, DAT_CONNECTION_EVENT_PEER_REJECTED);
-    WITH_LITTLE_MEMORY(dat_ep_reset(near));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_ep_reset(near));
 
-    OK(dat_ep_connect(near, to, any, PATIENCE, 0, NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    OK(dat_ep_connect(near, to, any, WAIT_LIMIT, 0, NULL, DAT_QOS_BEST_EFFORT,
+                      DAT_CONNECT_DEFAULT_FLAG));
     cr = next_request(requests);
-    MADE_WITH_LITTLE_MEMORY(dat_cr_handoff(cr, port));
+    NEEDS_MEMORY(dat_cr_handoff(cr, port));
     cr = next_request(requests);
-    MADE_WITH_LITTLE_MEMORY(dat_cr_accept(cr, far, PRIVATE, private_data));
+    NEEDS_MEMORY(dat_cr_accept(cr, far, PRIVATE, private_data));
     expect_event(connections, DAT_CONNECTION_EVENT_ESTABLISHED);
     expect_event(accepted, DAT_CONNECTION_EVENT_ESTABLISHED);
     transfers(near, far, events);
 
     OK(dat_ep_create(ia, pz, events, events, connections, &attr, &third));
-    MADE_WITH_LITTLE_MEMORY(dat_ep_dup_connect(third, near, PATIENCE, PRIVATE, private_data, DAT_QOS_BEST_EFFORT));
+    NEEDS_MEMORY(
+        dat_ep_dup_connect(third, near, WAIT_LIMIT, PRIVATE, private_data, DAT_QOS_BEST_EFFORT));
     OK(dat_cr_reject(next_request(requests), 0, NULL));
     expect_event(connections, DAT_CONNECTION_EVENT_PEER_REJECTED);
 
-    WITHOUT_MEMORY(dat_ep_get_status(near, &state, NULL, NULL));
-    MADE_WITH_LITTLE_MEMORY(dat_ep_disconnect(near, DAT_CLOSE_ABRUPT_FLAG));
+    NEEDS_NO_MEMORY(dat_ep_get_status(near, &state, NULL, NULL));
+    NEEDS_MEMORY(dat_ep_disconnect(near, DAT_CLOSE_ABRUPT_FLAG));
     expect_event(connections, DAT_CONNECTION_EVENT_DISCONNECTED);
     wait_event(accepted);
-    WITH_LITTLE_MEMORY(dat_ep_reset(near));
-    WITH_LITTLE_MEMORY(dat_ep_reset(far));
-    WITHOUT_MEMORY(dat_psp_free(other));
-    WITHOUT_MEMORY(dat_psp_free(psp));
-    MADE_WITH_LITTLE_MEMORY(dat_rsp_create(ia, free_port(), far, requests, &rsp));
-    WITHOUT_MEMORY(dat_rsp_free(rsp));
-    WITHOUT_MEMORY(dat_ep_free(near));
-    WITHOUT_MEMORY(dat_ep_free(far));
-    WITHOUT_MEMORY(dat_ep_free(third));
-    WITHOUT_MEMORY(dat_evd_free(accepted));
-    WITHOUT_MEMORY(dat_evd_free(requests));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_ep_reset(near));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_ep_reset(far));
+    NEEDS_NO_MEMORY(dat_psp_free(other));
+    NEEDS_NO_MEMORY(dat_psp_free(psp));
+    NEEDS_MEMORY(dat_rsp_create(ia, free_port(), far, requests, &rsp));
+    NEEDS_NO_MEMORY(dat_rsp_free(rsp));
+    NEEDS_NO_MEMORY(dat_ep_free(near));
+    NEEDS_NO_MEMORY(dat_ep_free(far));
+    NEEDS_NO_MEMORY(dat_ep_free(third));
+    NEEDS_NO_MEMORY(dat_evd_free(accepted));
+    NEEDS_NO_MEMORY(dat_evd_free(requests));
 }
 
 int main(void)
@@ -401,7 +425,7 @@ int main(void)
 
     for (int i = 0; i < PROVIDERS; i++)
         infos[i] = &records[i];
-    /* A provider starts its thread here, or with the first connection. */
+    /* A provider starts its thread here or with the first connection. */
     without_threads = true;
     status = dat_ia_open(name, 8, &async, &ia);
     without_threads = false;
@@ -411,22 +435,24 @@ int main(void)
     else
         expect_no_memory(status, "dat_ia_open without threads");
     async = DAT_HANDLE_NULL;
-    MADE_WITH_LITTLE_MEMORY(dat_registry_list_providers(PROVIDERS, &count, infos));
-    MADE_WITH_LITTLE_MEMORY(dat_ia_open(name, 8, &async, &ia));
-    WITHOUT_MEMORY(dat_ia_query(ia, &async, DAT_IA_FIELD_ALL, &attr, DAT_PROVIDER_FIELD_ALL, &provider));
-    MADE_WITH_LITTLE_MEMORY(dat_pz_create(ia, &pz));
-    WITHOUT_MEMORY(dat_pz_query(pz, DAT_PZ_FIELD_ALL, &pz_param));
-    OK(dat_evd_create(ia, LONG, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG, &events));
+    NEEDS_MEMORY(dat_registry_list_providers(PROVIDERS, &count, infos));
+    NEEDS_MEMORY(dat_ia_open(name, 8, &async, &ia));
+    NEEDS_NO_MEMORY(
+        dat_ia_query(ia, &async, DAT_IA_FIELD_ALL, &attr, DAT_PROVIDER_FIELD_ALL, &provider));
+    NEEDS_MEMORY(dat_pz_create(ia, &pz));
+    NEEDS_NO_MEMORY(dat_pz_query(pz, DAT_PZ_FIELD_ALL, &pz_param));
+    OK(dat_evd_create(ia, LONG, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG,
+                      &events));
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connections));
     dispatchers();
     regions();
     named_region();
     shared_queues(events);
     endpoints(events);
-    WITHOUT_MEMORY(dat_evd_free(connections));
-    WITHOUT_MEMORY(dat_evd_free(events));
-    WITHOUT_MEMORY(dat_pz_free(pz));
-    WITH_LITTLE_MEMORY(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
+    NEEDS_NO_MEMORY(dat_evd_free(connections));
+    NEEDS_NO_MEMORY(dat_evd_free(events));
+    NEEDS_NO_MEMORY(dat_pz_free(pz));
+    RETRY_UNTIL_ENOUGH_MEMORY(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
     printf("%ld refusals\n", refusals);
     puts("ok");
     return 0;

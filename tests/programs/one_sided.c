@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * One-sided operations complete, with the right bytes, while the target's application does not call DAT.
+ * One-sided operations complete, with the right octets, while the target's application does not
+ * call DAT.
  *
- *   one_sided compute   the target's application computes on as many threads as there are processors
+ *   one_sided compute   the target's application computes on as many threads as there are
+ *                       processors
  *   one_sided sleep     the target's application sleeps
- *   one_sided poll      it computes, and the initiator polls in place of waiting
+ *   one_sided poll      the target's application computes, and the initiator polls instead of
+ *                       waiting
  */
 
 #include "dat_test.h"
 
 #include <pthread.h>
 
-enum { LARGEST = 1 << 20, ROUNDS = 20, MOST_THREADS = 64 };
-/* The target's buffer ends with a byte that tells it to stop; the initiator's has room to read back into. */
-#define STOP ((size_t)LARGEST)
-#define BUFFER ((size_t)2 * LARGEST)
+enum { MAX_LENGTH = 1 << 20, ROUNDS = 20, MAX_THREADS = 64 };
+/*
+ * The target's buffer ends with an octet that stops the target. The initiator's buffer has room for
+ * the octets that it reads back.
+ */
+#define STOP ((size_t)MAX_LENGTH)
+#define BUFFER ((size_t)2 * MAX_LENGTH)
 
-static const size_t SIZES[] = {1, 7, 64, 4096, 4097, 65536, 65537, LARGEST};
+static const size_t SIZES[] = {1, 7, 64, 4096, 4097, 65536, 65537, MAX_LENGTH};
 
 static volatile unsigned long work;
 
@@ -29,36 +35,36 @@ static void *compute(void *stop)
     return NULL;
 }
 
-static void say_that_the_stop_is_missing(int signal)
+static void report_missing_stop(int signal)
 {
-    static const char text[] = "the initiator has not come to its end, and the target computes still\n";
+    static const char text[] = "the initiator has not finished, and the target still computes\n";
     (void)signal;
     _exit(write(2, text, sizeof text - 1) < 0 ? 1 : 2);
 }
 
-/* No call of DAT between the connection and the stop. */
+/* The target does not call DAT between the connection and the stop. */
 static void be_target(struct end *end, int fd, bool sleeps)
 {
     volatile char *stop = end->buffer + STOP;
     double limit;
 
     serve_one(end, fd);
-    limit = now() + PATIENCE_SECONDS;
+    limit = now() + WAIT_LIMIT_SECONDS;
     if (sleeps) {
         struct timespec pause_time = {0, 1000000};
         while (*stop == 0) {
-            EXPECT(now() < limit, "the initiator has not come to its end within %d s", PATIENCE_SECONDS);
+            EXPECT(now() < limit, "the initiator has not finished within %d s", WAIT_LIMIT_SECONDS);
             nanosleep(&pause_time, NULL);
         }
     } else {
         long others = sysconf(_SC_NPROCESSORS_ONLN) - 1;
-        pthread_t threads[MOST_THREADS];
-        if (others > MOST_THREADS)
-            others = MOST_THREADS;
+        pthread_t threads[MAX_THREADS];
+        if (others > MAX_THREADS)
+            others = MAX_THREADS;
         for (long i = 0; i < others; i++)
             EXPECT(pthread_create(&threads[i], NULL, compute, (void *)stop) == 0, "no thread");
-        signal(SIGALRM, say_that_the_stop_is_missing);
-        alarm(PATIENCE_SECONDS);
+        signal(SIGALRM, report_missing_stop);
+        alarm(WAIT_LIMIT_SECONDS);
         compute((void *)stop);
         for (long i = 0; i < others; i++)
             pthread_join(threads[i], NULL);
@@ -68,20 +74,21 @@ static void be_target(struct end *end, int fd, bool sleeps)
 
 static void complete(struct end *end, bool polls, size_t length, DAT_UINT64 cookie)
 {
-    double limit = now() + PATIENCE_SECONDS;
+    double limit = now() + WAIT_LIMIT_SECONDS;
     DAT_DTO_COMPLETION_EVENT_DATA *dto;
     DAT_EVENT event;
 
     if (polls) {
         while (dat_evd_dequeue(end->request, &event) != DAT_SUCCESS)
-            EXPECT(now() < limit, "no completion within %d s", PATIENCE_SECONDS);
+            EXPECT(now() < limit, "no completion within %d s", WAIT_LIMIT_SECONDS);
     } else {
         event = wait_event(end->request);
     }
     dto = &event.event_data.dto_completion_event_data;
     EXPECT(dto->status == DAT_DTO_SUCCESS, "status %d", dto->status);
     EXPECT(dto->user_cookie.as_64 == cookie, "cookie %lu", (unsigned long)dto->user_cookie.as_64);
-    EXPECT(dto->transfered_length == length, "%u bytes in place of %zu", (unsigned)dto->transfered_length, length);
+    EXPECT(dto->transfered_length == length, "%u octets in place of %zu",
+           (unsigned)dto->transfered_length, length);
 }
 
 static void be_initiator(struct end *end, int fd, bool polls)
@@ -98,19 +105,22 @@ static void be_initiator(struct end *end, int fd, bool polls)
             size_t size = SIZES[i];
             for (size_t byte = 0; byte < size; byte++)
                 end->buffer[byte] = (char)(byte * 31 + size + (size_t)round);
-            memset(end->buffer + LARGEST, 0xee, size);
+            memset(end->buffer + MAX_LENGTH, 0xee, size);
 
             local = local_segment(end, 0, size);
             remote = remote_segment(&peer, 0, size);
             cookie.as_64++;
-            OK(dat_ep_post_rdma_write(end->ep, 1, &local, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
+            OK(dat_ep_post_rdma_write(end->ep, 1, &local, cookie, &remote,
+                                      DAT_COMPLETION_DEFAULT_FLAG));
             complete(end, polls, size, cookie.as_64);
 
-            local = local_segment(end, LARGEST, size);
+            local = local_segment(end, MAX_LENGTH, size);
             cookie.as_64++;
-            OK(dat_ep_post_rdma_read(end->ep, 1, &local, cookie, &remote, DAT_COMPLETION_DEFAULT_FLAG));
+            OK(dat_ep_post_rdma_read(end->ep, 1, &local, cookie, &remote,
+                                     DAT_COMPLETION_DEFAULT_FLAG));
             complete(end, polls, size, cookie.as_64);
-            EXPECT(memcmp(end->buffer, end->buffer + LARGEST, size) == 0, "%zu bytes came back changed", size);
+            EXPECT(memcmp(end->buffer, end->buffer + MAX_LENGTH, size) == 0,
+                   "%zu octets were read back changed", size);
         }
     }
     seconds = now() - started;
@@ -124,7 +134,8 @@ static void be_initiator(struct end *end, int fd, bool polls)
     complete(end, polls, 1, cookie.as_64);
     OK(dat_ep_disconnect(end->ep, DAT_CLOSE_GRACEFUL_FLAG));
     event = wait_event(end->connect);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+           event.event_number);
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A consumer that knows nothing but what pkg-config says: opens the adapter of this name and closes it. */
+/*
+ * Opens the adapter of the given name and closes it. It is compiled with the flags of pkg-config
+ * alone.
+ */
 #include UDAT
 #include <stdio.h>
 

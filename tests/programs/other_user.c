@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Attacks of another user of the host on programs that use softroce. Root runs this program in a network namespace with the
- * users of the host. The process goes on as the victim, and the attacker is a child process of another user.
+ * Attacks by another user of the host on programs that use softroce. Root runs this program in a
+ * network namespace that has the users of the host. The process goes on as the victim, and the
+ * attacker is a child process of another user.
  *
- *   other_user squats    the attacker makes the victim's directory of local sockets first: the adapter does not open, and says
- *                        so. The attacker has all the names of an earlier OpenDAT: an adapter opens all the same
- *   other_user connects  the attacker connects and sends to all local sockets that the kernel lists, without a pause, while
- *                        adapters open, and make connections; no connection and no datagram is taken
- *   other_user listens   the attacker has the name by which a service was known to an earlier OpenDAT; a request for that
- *                        service, with its private data, does not reach it
- *   other_user asks      the attacker asks what the adapters have done (OPENDAT_STATS=1), and is told nothing
- *   other_user set_uid   a program whose effective user is not its real user does not share the port of either
+ *   other_user squats     the attacker creates the victim's directory of local sockets first: the
+ *                         adapter does not open, and says so. The attacker also has all the names
+ *                         that an earlier OpenDAT used: an adapter opens nevertheless
+ *   other_user connects   the attacker connects and sends to all local sockets that the kernel
+ *                         lists, without pause, while adapters open and make connections; no
+ *                         connection and no datagram is accepted
+ *   other_user listens    the attacker has the name that a service had in an earlier OpenDAT; a
+ *                         request for that service, with its private data, does not reach it
+ *   other_user asks       the attacker asks for the adapters' statistics (OPENDAT_STATS=1) and gets
+ *                         none
+ *   other_user set_uid    a program whose effective user is not its real user does not share the
+ *                         port of either
  */
 
 #define _GNU_SOURCE
@@ -24,13 +29,14 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-enum { ATTACKER = 65534, VICTIM = 65533, ATTEMPTS_AT_REST = 100000, NOBODY_LISTENS = 21907 };
+enum { ATTACKER = 65534, VICTIM = 65533, MEASURED_ATTEMPTS = 100000, UNUSED_PORT = 21907 };
 
 static const char ADDRESS[] = "opendat/rocev2/127.0.0.1", DIRECTORY[] = "/tmp/opendat-65533";
 
 static void become(uid_t user)
 {
-    EXPECT(setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0, "setresuid: %s", strerror(errno));
+    EXPECT(setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0, "setresuid: %s",
+           strerror(errno));
     EXPECT(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0, "prctl: %s", strerror(errno));
 }
 
@@ -39,20 +45,21 @@ static int bind_abstract(int type, const char *name)
     struct sockaddr_un address;
     socklen_t length = abstract(&address, name);
     int fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    EXPECT(fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0, "%s: %s", name, strerror(errno));
+    EXPECT(fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0, "%s: %s", name,
+           strerror(errno));
     EXPECT(type == SOCK_DGRAM || listen(fd, 1) == 0, "%s: %s", name, strerror(errno));
     return fd;
 }
 
 /*
- * Starts the attacker, and goes on as the victim. The attacker's process ends with the answer of `attack`, which is given the
- * attacker's end of a pair of sockets.
+ * Starts the attacker, and goes on as the victim. The attacker's process ends with the result of
+ * `attack`, which gets the attacker's end of a pair of sockets.
  */
 static pid_t start_attacker(int (*attack)(int), int *socket)
 {
     int ends[2];
     pid_t child;
-    EXPECT(system("rm -rf /tmp/opendat-65533") == 0, "%s is not removed", DIRECTORY);
+    EXPECT(system("rm -rf /tmp/opendat-65533") == 0, "%s cannot be removed", DIRECTORY);
     EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair: %s", strerror(errno));
     child = fork();
     EXPECT(child >= 0, "fork: %s", strerror(errno));
@@ -67,18 +74,18 @@ static pid_t start_attacker(int (*attack)(int), int *socket)
     return child;
 }
 
-static void tell(int socket)
+static void notify(int socket)
 {
-    EXPECT(write(socket, "x", 1) == 1, "the other process is gone");
+    EXPECT(write(socket, "x", 1) == 1, "the other process has ended");
 }
 
-static void hear(int socket)
+static void await_notice(int socket)
 {
     char octet;
-    EXPECT(read(socket, &octet, 1) == 1, "the other process is gone");
+    EXPECT(read(socket, &octet, 1) == 1, "the other process has ended");
 }
 
-/* ---- squats -------------------------------------------------------------------------------------------------- */
+/* ---- squats ---------------------------------------------------------------------------------- */
 
 static int bind_all(int parent)
 {
@@ -91,12 +98,15 @@ static int bind_all(int parent)
         snprintf(name, sizeof name, "%s/life/%d", ADDRESS, slot);
         bind_abstract(SOCK_STREAM, name);
     }
-    tell(parent);
-    hear(parent);
+    notify(parent);
+    await_notice(parent);
     return 0;
 }
 
-/* Each thing that could be in the directory's place. The attacker looks whether the victim has made anything in it. */
+/*
+ * Creates each kind of file that could be in the directory's place, and checks whether the victim
+ * has created anything in it.
+ */
 static int squat(int parent)
 {
     char place[] = "/tmp/opendat-attacker-XXXXXX";
@@ -105,10 +115,12 @@ static int squat(int parent)
         int made = form == 0   ? mkdir(DIRECTORY, 0777)
                    : form == 1 ? symlink(place, DIRECTORY)
                                : close(open(DIRECTORY, O_CREAT | O_EXCL | O_WRONLY, 0666));
-        EXPECT(made == 0 && (form != 0 || chmod(DIRECTORY, 0777) == 0), "%s: %s", DIRECTORY, strerror(errno));
-        tell(parent);
-        hear(parent);
-        EXPECT((form == 0 ? rmdir(DIRECTORY) : unlink(DIRECTORY)) == 0, "%s: %s", DIRECTORY, strerror(errno));
+        EXPECT(made == 0 && (form != 0 || chmod(DIRECTORY, 0777) == 0), "%s: %s", DIRECTORY,
+               strerror(errno));
+        notify(parent);
+        await_notice(parent);
+        EXPECT((form == 0 ? rmdir(DIRECTORY) : unlink(DIRECTORY)) == 0, "%s: %s", DIRECTORY,
+               strerror(errno));
     }
     EXPECT(rmdir(place) == 0, "%s: %s", place, strerror(errno));
     return bind_all(parent);
@@ -123,39 +135,40 @@ static void squats(void)
         DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
         DAT_IA_HANDLE ia;
         DAT_RETURN status;
-        hear(attacker);
+        await_notice(attacker);
         status = dat_ia_open(ia_under_test(), 8, &async, &ia);
-        EXPECT(DAT_GET_TYPE(status) == DAT_INSUFFICIENT_RESOURCES, "opened in another user's directory: %s",
-               status_text(status));
-        tell(attacker);
+        EXPECT(DAT_GET_TYPE(status) == DAT_INSUFFICIENT_RESOURCES,
+               "opened in another user's directory: %s", status_text(status));
+        notify(attacker);
     }
-    hear(attacker);
+    await_notice(attacker);
     end_open(&end, 4096, 1);
     end_close(&end);
-    tell(attacker);
+    notify(attacker);
     join(child);
 }
 
-/* ---- connects ------------------------------------------------------------------------------------------------ */
+/* ---- connects -------------------------------------------------------------------------------- */
 
-static bool is_told(int parent)
+static bool is_notified(int parent)
 {
     struct pollfd fd = {.fd = parent, .events = POLLIN};
     return poll(&fd, 1, 0) == 1;
 }
 
-static int attack_without_a_pause(int parent)
+static int attack_without_pause(int parent)
 {
     struct attempts attempts = {0, 0};
-    hear(parent);
-    while (!is_told(parent))
+    await_notice(parent);
+    while (!is_notified(parent))
         attack_all(&attempts);
-    hear(parent);
-    for (long until = attempts.made + ATTEMPTS_AT_REST; attempts.made < until;)
+    await_notice(parent);
+    for (long until = attempts.made + MEASURED_ATTEMPTS; attempts.made < until;)
         attack_all(&attempts);
-    EXPECT(attempts.taken == 0, "%ld of %ld connections and datagrams of another user were taken", attempts.taken,
+    EXPECT(attempts.taken == 0,
+           "%ld of %ld connections and datagrams of another user were accepted", attempts.taken,
            attempts.made);
-    tell(parent);
+    notify(parent);
     return 0;
 }
 
@@ -167,7 +180,10 @@ static double processor_time(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Two adapters of the victim: one asks the other one for the sockets, and one gets the other one's requests. */
+/*
+ * Opens two adapters of the victim and connects them: one asks the other one for the sockets, and
+ * one gets the other one's requests.
+ */
 static void connect_two(void)
 {
     struct end server, client;
@@ -180,32 +196,34 @@ static void connect_two(void)
     accept_next(server.cr, server.ep, server.connect);
     wait_established(client.connect);
     OK(dat_ep_disconnect(client.ep, DAT_CLOSE_GRACEFUL_FLAG));
-    EXPECT(wait_event(server.connect).event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "not disconnected");
-    EXPECT(wait_event(client.connect).event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "not disconnected");
+    EXPECT(wait_event(server.connect).event_number == DAT_CONNECTION_EVENT_DISCONNECTED,
+           "not disconnected");
+    EXPECT(wait_event(client.connect).event_number == DAT_CONNECTION_EVENT_DISCONNECTED,
+           "not disconnected");
     OK(dat_psp_free(psp));
     end_close(&client);
     end_close(&server);
 }
 
-/* Says what the attacks cost a victim that does nothing else. */
+/* Prints what the attacks cost a victim that does nothing else. */
 static void measure(int attacker)
 {
     double time = now(), used = processor_time();
-    tell(attacker);
-    hear(attacker);
+    notify(attacker);
+    await_notice(attacker);
     time = now() - time;
     used = processor_time() - used;
-    printf("%d attempts in %.2f s took %.2f ms of the victim's processor time, %.2f %% of a core\n", ATTEMPTS_AT_REST, time,
-           used * 1e3, used / time * 100);
+    printf("%d attempts in %.2f s took %.2f ms of the victim's processor time, %.2f %% of a core\n",
+           MEASURED_ATTEMPTS, time, used * 1e3, used / time * 100);
 }
 
 static void connects(void)
 {
     struct end end;
     int attacker;
-    pid_t child = start_attacker(attack_without_a_pause, &attacker);
+    pid_t child = start_attacker(attack_without_pause, &attacker);
     end_open(&end, 4096, 1);
-    tell(attacker);
+    notify(attacker);
     for (int i = 0; i < 20; i++)
         connect_two();
     measure(attacker);
@@ -213,20 +231,21 @@ static void connects(void)
     end_close(&end);
 }
 
-/* ---- asks ---------------------------------------------------------------------------------------------------- */
+/* ---- asks ------------------------------------------------------------------------------------ */
 
 static int ask(int parent)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     ssize_t length = read(parent, address.sun_path, sizeof address.sun_path - 1);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    EXPECT(length > 0, "the other process is gone");
-    EXPECT(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) < 0 && errno == EACCES,
-           "another user may ask: %s: %s", address.sun_path, strerror(errno));
+    EXPECT(length > 0, "the other process has ended");
+    EXPECT(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) < 0 &&
+               errno == EACCES,
+           "another user may connect to %s: %s", address.sun_path, strerror(errno));
     close(fd);
-    for (int i = 0; i < ATTEMPTS_AT_REST; i++)
-        is_taken(SOCK_STREAM, &address, sizeof address);
-    tell(parent);
+    for (int i = 0; i < MEASURED_ATTEMPTS; i++)
+        is_accepted(SOCK_STREAM, &address, sizeof address);
+    notify(parent);
     return 0;
 }
 
@@ -241,32 +260,34 @@ static void asks(void)
     EXPECT(setenv("OPENDAT_STATS", "1", 1) == 0, "setenv: %s", strerror(errno));
     end_open(&end, 4096, 1);
     snprintf(path, sizeof address.sun_path, "%s/*/stats/%d-*", DIRECTORY, (int)getpid());
-    EXPECT(glob(path, 0, NULL, &found) == 0 && found.gl_pathc == 1, "%s: no socket", path);
+    EXPECT(glob(path, 0, NULL, &found) == 0 && found.gl_pathc == 1, "%s: not exactly one socket",
+           path);
     snprintf(path, sizeof address.sun_path, "%s", found.gl_pathv[0]);
     globfree(&found);
-    EXPECT(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 && read(fd, &octet, 1) == 1,
+    EXPECT(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+               read(fd, &octet, 1) == 1,
            "%s does not answer its own user: %s", path, strerror(errno));
     close(fd);
-    EXPECT(write(attacker, path, strlen(path) + 1) > 0, "the attacker is gone");
+    EXPECT(write(attacker, path, strlen(path) + 1) > 0, "the attacker has ended");
     measure(attacker);
     join(child);
     end_close(&end);
     EXPECT(access(DIRECTORY, F_OK) == 0 && access(path, F_OK) < 0, "%s is left", path);
 }
 
-/* ---- listens ------------------------------------------------------------------------------------------------- */
+/* ---- listens --------------------------------------------------------------------------------- */
 
 static int expect_no_request(int parent)
 {
     char name[64], packet[4096];
     ssize_t length;
     int fd;
-    snprintf(name, sizeof name, "%s/service/%x", ADDRESS, 0x01060000 + NOBODY_LISTENS);
+    snprintf(name, sizeof name, "%s/service/%x", ADDRESS, 0x01060000 + UNUSED_PORT);
     fd = bind_abstract(SOCK_DGRAM, name);
-    tell(parent);
-    hear(parent);
+    notify(parent);
+    await_notice(parent);
     length = recv(fd, packet, sizeof packet, 0);
-    EXPECT(length < 0 && errno == EAGAIN, "a request of %zd octets has come", length);
+    EXPECT(length < 0 && errno == EAGAIN, "a request of %zd octets has arrived", length);
     return 0;
 }
 
@@ -276,19 +297,19 @@ static void listens(void)
     DAT_EVENT event;
     int attacker;
     pid_t child = start_attacker(expect_no_request, &attacker);
-    hear(attacker);
+    await_notice(attacker);
     end_open(&end, 4096, 1);
-    start_connect(end.ep, NOBODY_LISTENS);
+    start_connect(end.ep, UNUSED_PORT);
     event = wait_event(end.connect);
-    tell(attacker);
+    notify(attacker);
     join(child);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED, "event 0x%x in place of a refusal",
-           event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
+           "event 0x%x in place of a refusal", event.event_number);
     OK(dat_ep_reset(end.ep));
     end_close(&end);
 }
 
-/* ---- set_uid ------------------------------------------------------------------------------------------------- */
+/* ---- set_uid --------------------------------------------------------------------------------- */
 
 static void set_uid(void)
 {
@@ -300,7 +321,7 @@ static void set_uid(void)
         DAT_RETURN status;
         EXPECT(setresuid(ATTACKER, 0, 0) == 0, "setresuid: %s", strerror(errno));
         status = dat_ia_open(ia_under_test(), 8, &async, &ia);
-        EXPECT(status != DAT_SUCCESS, "a program of two users shares the port of one");
+        EXPECT(status != DAT_SUCCESS, "a program with two users has opened an adapter");
         printf("%s\n", status_text(status));
         exit(0);
     }

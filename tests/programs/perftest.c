@@ -2,12 +2,14 @@
 /*
  * The server of a program of perftest (package perftest) that is called with -R, over DAT.
  *
- *   perftest PORT SIZE      serves one client, whose messages have so many octets, and come back
+ *   perftest PORT SIZE      serves one client, which sends messages of SIZE octets and receives
+ *                           them back
  *
- * The client makes two connections. Over the first, the talk, both sides tell each other the same things in the same order:
- * versions, machines, and where memory is and by which key. A server answers what it has been told, and needs to understand
- * no more of that than where the last two belong. The second is for what is measured: messages that are sent back, or memory
- * that the client writes or reads.
+ * The client makes two connections. Over the first, the control connection, both sides send each
+ * other the same records in the same order: versions, machines, and the address and key of memory.
+ * This server sends each record back and needs to understand only where the address and the key
+ * are. The second connection is for the measurement: messages that are sent back, or memory that
+ * the client writes or reads.
  */
 
 #include "dat_test.h"
@@ -15,11 +17,14 @@
 #include <endian.h>
 #include <stddef.h>
 
-/* perftest goes through its memory in steps, and uses two such regions. Receives: as many as the client sends ahead. */
-enum { REGION = 2 << 20, RECEIVES = 64, CONNECTIONS = 2, ROOM = 64 };
+/*
+ * perftest goes through its memory in steps and uses two such regions. There are as many receives
+ * as the client sends ahead.
+ */
+enum { REGION = 2 << 20, RECEIVES = 64, CONNECTIONS = 2, CONTROL_MESSAGE_BYTES = 64 };
 
-/* What is told of memory; numbers begin with their highest octets. */
-struct where {
+/* A record that describes memory. Numbers begin with their highest octets. */
+struct memory_record {
     uint32_t lid, reads, qpn, psn, rkey;
     uint64_t address;
     uint8_t gid[16];
@@ -29,7 +34,7 @@ struct where {
 struct side {
     DAT_IA_HANDLE ia;
     DAT_PZ_HANDLE pz;
-    /* What comes, of all kinds; and what was sent. */
+    /* The EVDs: everything that arrives, of all kinds, and the completions of sends. */
     DAT_EVD_HANDLE async, events, requests;
     DAT_EP_HANDLE eps[CONNECTIONS];
     DAT_LMR_HANDLE lmr;
@@ -37,16 +42,19 @@ struct side {
     DAT_RMR_CONTEXT rmr_context;
     char *memory;
     size_t size;
-    int connected, disconnected, told, messages;
+    int connected, disconnected, memory_records, messages;
 };
 
-/* Messages come to where the client writes; the talk has its room behind that. */
+/*
+ * Messages arrive where the client writes. The control connection's messages have their own space
+ * behind that.
+ */
 static DAT_LMR_TRIPLET place(const struct side *side, DAT_EP_HANDLE ep)
 {
-    bool talks = ep == side->eps[0];
+    bool is_control = ep == side->eps[0];
     DAT_LMR_TRIPLET segment = {
-        .virtual_address = (DAT_VADDR)(uintptr_t)(side->memory + (talks ? REGION : 0)),
-        .segment_length = (DAT_SEG_LENGTH)(talks ? ROOM : side->size),
+        .virtual_address = (DAT_VADDR)(uintptr_t)(side->memory + (is_control ? REGION : 0)),
+        .segment_length = (DAT_SEG_LENGTH)(is_control ? CONTROL_MESSAGE_BYTES : side->size),
         .lmr_context = side->lmr_context,
     };
     return segment;
@@ -76,11 +84,12 @@ static void open_side(struct side *side)
     OK(dat_evd_create(side->ia, RECEIVES, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &side->requests));
     memset(&region, 0, sizeof region);
     region.for_va = side->memory;
-    OK(dat_lmr_create(side->ia, DAT_MEM_TYPE_VIRTUAL, region, REGION + 4096, side->pz, DAT_MEM_PRIV_ALL_FLAG,
-                      DAT_VA_TYPE_VA, &side->lmr, &side->lmr_context, &side->rmr_context, &registered_size,
-                      &registered_address));
+    OK(dat_lmr_create(side->ia, DAT_MEM_TYPE_VIRTUAL, region, REGION + 4096, side->pz,
+                      DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &side->lmr, &side->lmr_context,
+                      &side->rmr_context, &registered_size, &registered_address));
     for (int i = 0; i < CONNECTIONS; i++) {
-        OK(dat_ep_create(side->ia, side->pz, side->events, side->requests, side->events, &attr, &side->eps[i]));
+        OK(dat_ep_create(side->ia, side->pz, side->events, side->requests, side->events, &attr,
+                         &side->eps[i]));
         for (int n = 0; n < RECEIVES; n++)
             post_receive(side, side->eps[i]);
     }
@@ -98,7 +107,7 @@ static void close_side(struct side *side)
     free(side->memory);
 }
 
-/* Sends it back, with our memory in place of the client's. */
+/* Sends a message back, with this side's memory in place of the client's. */
 static void answer(struct side *side, DAT_EP_HANDLE ep, size_t length)
 {
     DAT_LMR_TRIPLET segment = place(side, ep);
@@ -109,17 +118,20 @@ static void answer(struct side *side, DAT_EP_HANDLE ep, size_t length)
     if (ep == side->eps[1]) {
         side->messages++;
         EXPECT(length == side->size, "a message has %zu octets", length);
-    } else if (length >= sizeof(struct where)) {
-        struct where *where = (struct where *)(side->memory + REGION);
-        where->rkey = htobe32(side->rmr_context);
-        where->address = htobe64((uintptr_t)side->memory);
-        side->told++;
+    } else if (length >= sizeof(struct memory_record)) {
+        struct memory_record *memory_record = (struct memory_record *)(side->memory + REGION);
+        memory_record->rkey = htobe32(side->rmr_context);
+        memory_record->address = htobe64((uintptr_t)side->memory);
+        side->memory_records++;
     }
     OK(dat_ep_post_send(ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
     event = wait_event(side->requests);
     EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "send: status %d",
            event.event_data.dto_completion_event_data.status);
-    /* The client has no more on its way than was posted before; the talk's next message would be in the place of this one. */
+    /*
+     * The client has no more messages on their way than receives were posted. The next control
+     * message would overwrite this one, so the receive is posted only now.
+     */
     post_receive(side, ep);
 }
 
@@ -128,8 +140,9 @@ static void handle(struct side *side, const DAT_EVENT *event)
     const DAT_DTO_COMPLETION_EVENT_DATA *dto = &event->event_data.dto_completion_event_data;
     switch (event->event_number) {
     case DAT_CONNECTION_REQUEST_EVENT:
-        EXPECT(side->connected < CONNECTIONS, "the client makes another connection");
-        OK(dat_cr_accept(event->event_data.cr_arrival_event_data.cr_handle, side->eps[side->connected++], 0, NULL));
+        EXPECT(side->connected < CONNECTIONS, "the client makes too many connections");
+        OK(dat_cr_accept(event->event_data.cr_arrival_event_data.cr_handle,
+                         side->eps[side->connected++], 0, NULL));
         break;
     case DAT_CONNECTION_EVENT_ESTABLISHED:
         break;
@@ -156,14 +169,15 @@ int main(int argc, char **argv)
     EXPECT(argc == 3, "usage: perftest PORT SIZE");
     side.size = (size_t)atol(argv[2]);
     open_side(&side);
-    OK(dat_psp_create(side.ia, (DAT_CONN_QUAL)atoi(argv[1]), side.events, DAT_PSP_CONSUMER_FLAG, &psp));
+    OK(dat_psp_create(side.ia, (DAT_CONN_QUAL)atoi(argv[1]), side.events, DAT_PSP_CONSUMER_FLAG,
+                      &psp));
     puts("listening");
     fflush(stdout);
     while (side.disconnected < CONNECTIONS) {
         DAT_EVENT event = wait_event(side.events);
         handle(&side, &event);
     }
-    EXPECT(side.told > 0, "the client has never told of its memory");
+    EXPECT(side.memory_records > 0, "the client has not sent the address of its memory");
     for (size_t i = 0; i < REGION; i++)
         used += side.memory[i] != 0;
     printf("%d messages, %zu octets that are not 0\n", side.messages, used);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What a program is told of that has room for eight adapters: their names, one a line, and how many there are. */
+/*
+ * Lists the adapters for a program that has room for ROOM of them: their names, one on each line,
+ * and how many there are.
+ */
 
 #ifdef UDAPL_1_2
 #include <dat/udat.h>
@@ -24,6 +27,7 @@ int main(void)
     if (dat_registry_list_providers(ROOM, &count, list) != DAT_SUCCESS)
         return 2;
     for (int i = 0; i < count; i++)
-        printf("%s u%u.%u\n", infos[i].ia_name, infos[i].dapl_version_major, infos[i].dapl_version_minor);
+        printf("%s u%u.%u\n", infos[i].ia_name, infos[i].dapl_version_major,
+               infos[i].dapl_version_minor);
     return 0;
 }

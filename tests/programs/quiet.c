@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Thousands of requests whose completions nobody takes: their places in the queue come free all the same.
+ * Thousands of requests whose completions no consumer takes. Their places in the queue must
+ * nevertheless come free.
  *
- *   quiet suppressed    all but the last of each queue's length are suppressed, and none of those is reported
- *   quiet only          every request is suppressed, and nothing is reported at all
- *   quiet unsignalled   every request is unsignalled: its completion is there for who looks, and wakes nobody
+ *   quiet suppressed    all but the last request of each queue length are suppressed, and none of
+ *                       the suppressed ones is reported
+ *   quiet only          every request is suppressed, and nothing is reported
+ *   quiet unsignalled   every request is unsignalled: a consumer that polls finds its completion,
+ *                       and the completion wakes nobody
  *   quiet mute          the endpoint has no EVD for requests
  */
 
@@ -12,9 +15,13 @@
 
 enum { DTOS = 64, WRITES = DTOS * 100 };
 
-static DAT_RETURN post(struct end *end, const struct introduction *peer, DAT_UINT64 number, DAT_COMPLETION_FLAGS flags)
+static DAT_RETURN post(struct end *end, const struct introduction *peer, DAT_UINT64 number,
+                       DAT_COMPLETION_FLAGS flags)
 {
-    /* Each has memory of its own until its place comes round again, which it does only when it is done. */
+    /*
+     * Each write has memory of its own until its place comes round again, which happens only when
+     * it is done.
+     */
     size_t slot = number % (2 * DTOS) * sizeof number;
     DAT_LMR_TRIPLET local = local_segment(end, slot, sizeof number);
     DAT_RMR_TRIPLET remote = remote_segment(peer, 0, sizeof number);
@@ -32,32 +39,41 @@ static void write_suppressed(struct end *end, const struct introduction *peer)
         if (!last)
             continue;
         event = wait_event(end->request);
-        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a write failed");
-        EXPECT(event.event_data.dto_completion_event_data.user_cookie.as_64 == n, "a suppressed one is reported");
+        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
+               "a write failed");
+        EXPECT(event.event_data.dto_completion_event_data.user_cookie.as_64 == n,
+               "a suppressed write is reported");
     }
-    EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->request, &event)) == DAT_QUEUE_EMPTY, "one more completion");
+    EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->request, &event)) == DAT_QUEUE_EMPTY,
+           "there is one completion too many");
 }
 
-/* Each completion is taken, with its cookie and in order. Returns the number of the last one. */
+/*
+ * Takes the completions that are there, which must have the next cookies in order. Returns the
+ * number of the last one.
+ */
 static DAT_UINT64 take_completions(struct end *end, DAT_UINT64 taken)
 {
     DAT_EVENT event;
     while (dat_evd_dequeue(end->request, &event) == DAT_SUCCESS) {
-        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a write failed");
-        EXPECT(event.event_data.dto_completion_event_data.user_cookie.as_64 == ++taken, "not write %lu", (unsigned long)taken);
+        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
+               "a write failed");
+        EXPECT(event.event_data.dto_completion_event_data.user_cookie.as_64 == ++taken,
+               "the completion is not that of write %lu", (unsigned long)taken);
     }
     return taken;
 }
 
 static void write_unsignalled(struct end *end, const struct introduction *peer)
 {
-    double limit = now() + PATIENCE_SECONDS;
+    double limit = now() + WAIT_LIMIT_SECONDS;
     DAT_UINT64 taken = 0;
     for (DAT_UINT64 n = 1; n <= WRITES;) {
         DAT_RETURN posted = post(end, peer, n, DAT_COMPLETION_UNSIGNALLED_FLAG);
         if (DAT_GET_TYPE(posted) == DAT_INSUFFICIENT_RESOURCES) {
-            /* Those that are done keep their places until their completions are taken. */
-            EXPECT(n - taken > DTOS, "no room for write %lu, and %lu were taken", (unsigned long)n, (unsigned long)taken);
+            /* Writes that are done keep their places until their completions are taken. */
+            EXPECT(n - taken > DTOS, "no room for write %lu, though %lu completions were taken",
+                   (unsigned long)n, (unsigned long)taken);
             taken = take_completions(end, taken);
             EXPECT(now() < limit, "no room after %lu writes", (unsigned long)n);
             continue;
@@ -66,24 +82,25 @@ static void write_unsignalled(struct end *end, const struct introduction *peer)
         n++;
     }
     while ((taken = take_completions(end, taken)) < WRITES)
-        EXPECT(now() < limit, "%lu completions", (unsigned long)taken);
+        EXPECT(now() < limit, "only %lu completions", (unsigned long)taken);
 }
 
-static void write_unheard(struct end *end, const struct introduction *peer, DAT_COMPLETION_FLAGS flags)
+static void write_without_taking_completions(struct end *end, const struct introduction *peer,
+                                             DAT_COMPLETION_FLAGS flags)
 {
-    double limit = now() + PATIENCE_SECONDS;
-    long full = 0;
+    double limit = now() + WAIT_LIMIT_SECONDS;
+    long refused = 0;
     for (DAT_UINT64 n = 1; n <= WRITES;) {
         DAT_RETURN posted = post(end, peer, n, flags);
         if (DAT_GET_TYPE(posted) == DAT_INSUFFICIENT_RESOURCES) {
-            full++;
+            refused++;
             EXPECT(now() < limit, "no room after %lu writes", (unsigned long)n);
             continue;
         }
         OK(posted);
         n++;
     }
-    printf("%d writes, %ld times no room\n", WRITES, full);
+    printf("%d writes, %ld refused for lack of room\n", WRITES, refused);
 }
 
 static bool requests_idle(struct end *end)
@@ -96,24 +113,28 @@ static bool requests_idle(struct end *end)
 
 static void write_suppressed_only(struct end *end, const struct introduction *peer)
 {
-    double limit = now() + PATIENCE_SECONDS;
+    double limit = now() + WAIT_LIMIT_SECONDS;
     DAT_EVENT event;
-    write_unheard(end, peer, DAT_COMPLETION_SUPPRESS_FLAG);
+    write_without_taking_completions(end, peer, DAT_COMPLETION_SUPPRESS_FLAG);
     do {
-        EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->request, &event)) == DAT_QUEUE_EMPTY, "a suppressed one is reported");
-        EXPECT(now() < limit, "requests are never idle");
+        EXPECT(DAT_GET_TYPE(dat_evd_dequeue(end->request, &event)) == DAT_QUEUE_EMPTY,
+               "a suppressed write is reported");
+        EXPECT(now() < limit, "the requests do not become idle");
     } while (!requests_idle(end));
-    /* The queue is whole again, for those that are reported, too. */
+    /* The queue has all its places again, also for requests that are reported. */
     for (int n = 0; n < DTOS; n++)
         OK(post(end, peer, WRITES, DAT_COMPLETION_DEFAULT_FLAG));
-    EXPECT(DAT_GET_TYPE(post(end, peer, WRITES, DAT_COMPLETION_DEFAULT_FLAG)) == DAT_INSUFFICIENT_RESOURCES,
-           "one request more than fit");
+    EXPECT(DAT_GET_TYPE(post(end, peer, WRITES, DAT_COMPLETION_DEFAULT_FLAG)) ==
+               DAT_INSUFFICIENT_RESOURCES,
+           "the queue took one request too many");
     for (int n = 0; n < DTOS; n++) {
         event = wait_event(end->request);
-        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS, "a write failed");
-        EXPECT(event.event_data.dto_completion_event_data.user_cookie.as_64 == WRITES, "a suppressed one is reported");
+        EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS,
+               "a write failed");
+        EXPECT(event.event_data.dto_completion_event_data.user_cookie.as_64 == WRITES,
+               "a suppressed write is reported");
     }
-    EXPECT(requests_idle(end), "all completions were taken, and requests are not idle");
+    EXPECT(requests_idle(end), "all completions were taken, but the requests are not idle");
 }
 
 int main(int argc, char **argv)
@@ -136,7 +157,8 @@ int main(int argc, char **argv)
         DAT_UINT64 last;
         serve_one(&end, pipe_ends[1]);
         event = wait_event(end.connect);
-        EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+        EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+               event.event_number);
         memcpy(&last, end.buffer, sizeof last);
         EXPECT(last == WRITES, "the last write is number %lu", (unsigned long)last);
     } else {
@@ -146,22 +168,23 @@ int main(int argc, char **argv)
             if (unsignalled)
                 attr.request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             OK(dat_ep_free(end.ep));
-            OK(dat_ep_create(end.ia, end.pz, end.recv, mute ? DAT_HANDLE_NULL : end.request, end.connect, &attr,
-                             &end.ep));
+            OK(dat_ep_create(end.ia, end.pz, end.recv, mute ? DAT_HANDLE_NULL : end.request,
+                             end.connect, &attr, &end.ep));
         }
         peer = connect_to(&end, pipe_ends[0]);
         if (mute)
-            write_unheard(&end, &peer, DAT_COMPLETION_DEFAULT_FLAG);
+            write_without_taking_completions(&end, &peer, DAT_COMPLETION_DEFAULT_FLAG);
         else if (unsignalled)
             write_unsignalled(&end, &peer);
         else if (only)
             write_suppressed_only(&end, &peer);
         else
             write_suppressed(&end, &peer);
-        /* What was posted is carried out first. */
+        /* A graceful disconnect carries out the posted writes first. */
         OK(dat_ep_disconnect(end.ep, DAT_CLOSE_GRACEFUL_FLAG));
         event = wait_event(end.connect);
-        EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+        EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+               event.event_number);
     }
     end_close(&end);
     if (target == 0)

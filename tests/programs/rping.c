@@ -2,12 +2,15 @@
 /*
  * The other side of rping (package rdmacm-utils), over DAT.
  *
- *   rping server PORT SIZE ROUNDS CONNECTIONS            reads what the client shows, writes it back
- *   rping client ADDRESS PORT SIZE ROUNDS CONNECTIONS    shows pings, and checks what comes back
+ *   rping server PORT SIZE ROUNDS CONNECTIONS            reads the memory that the client offers,
+ *                                                        and writes it back
+ *   rping client ADDRESS PORT SIZE ROUNDS CONNECTIONS    offers pings, and checks what is written
+ *                                                        back
  *
- * Connections come one after the other, each with so many rounds.
- * A message is 16 octets: where there are octets to read, or room to write to, and how many; from a server it means no more
- * than "go on". A round is: client shows its source, server reads it; client shows its sink, server writes there.
+ * Connections come one after the other, each with ROUNDS rounds. A message has 16 octets: address,
+ * key and length of memory to read or to write. A message of a server means only "go on". In a
+ * round the client offers its source, the server reads it, the client offers its sink, and the
+ * server writes there.
  */
 
 #include "dat_test.h"
@@ -15,7 +18,7 @@
 #include <endian.h>
 #include <netdb.h>
 
-enum { MESSAGE = 16, HEARD = 0, SAID = 64, SOURCE = 4096 };
+enum { MESSAGE = 16, RECEIVED = 0, SENT = 64, SOURCE = 4096 };
 
 struct message {
     uint64_t address;
@@ -24,7 +27,7 @@ struct message {
 
 static void post_receive(struct end *end)
 {
-    DAT_LMR_TRIPLET segment = local_segment(end, HEARD, MESSAGE);
+    DAT_LMR_TRIPLET segment = local_segment(end, RECEIVED, MESSAGE);
     DAT_DTO_COOKIE cookie = {.as_64 = 1};
     OK(dat_ep_post_recv(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
 }
@@ -33,9 +36,10 @@ static void complete(DAT_EVD_HANDLE evd, size_t length, const char *what)
 {
     DAT_EVENT event = wait_event(evd);
     DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
-    EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT && dto->status == DAT_DTO_SUCCESS, "%s: status %d", what,
-           dto->status);
-    EXPECT(dto->transfered_length == length, "%s: %u octets", what, (unsigned)dto->transfered_length);
+    EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT && dto->status == DAT_DTO_SUCCESS,
+           "%s: status %d", what, dto->status);
+    EXPECT(dto->transfered_length == length, "%s: %u octets", what,
+           (unsigned)dto->transfered_length);
 }
 
 static void post_send(struct end *end, size_t offset, size_t size)
@@ -45,39 +49,44 @@ static void post_send(struct end *end, size_t offset, size_t size)
         .key = htobe32(end->rmr_context),
         .size = htobe32((uint32_t)size),
     };
-    DAT_LMR_TRIPLET segment = local_segment(end, SAID, MESSAGE);
+    DAT_LMR_TRIPLET segment = local_segment(end, SENT, MESSAGE);
     DAT_DTO_COOKIE cookie = {.as_64 = 2};
-    memcpy(end->buffer + SAID, &message, sizeof message);
+    memcpy(end->buffer + SENT, &message, sizeof message);
     OK(dat_ep_post_send(end->ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG));
 }
 
-/* Tells the peer of octets here, or just to go on, when there is a receive for the answer. */
-static void say(struct end *end, size_t offset, size_t size)
+/*
+ * Sends the peer the address of these octets, or only "go on", as soon as there is a receive for
+ * its answer.
+ */
+static void send_when_ready(struct end *end, size_t offset, size_t size)
 {
     post_send(end, offset, size);
     complete(end->request, MESSAGE, "send");
 }
 
 /*
- * The last word. The peer leaves when it has it, and may not have acknowledged it by then: the kernel's rxe acknowledges nothing
- * any more once its queue pair is in error (rxe_resp.c, do_complete). Whether it came the peer knows.
+ * Sends the last message. The peer disconnects when it has received it, and may not have
+ * acknowledged it by then: the kernel's rxe acknowledges nothing once its queue pair is in error
+ * (rxe_resp.c, do_complete). The peer's output shows whether the message arrived.
  */
-static void say_goodbye(struct end *end)
+static void send_last(struct end *end)
 {
     DAT_EVENT event;
     DAT_DTO_COMPLETION_STATUS status;
     post_send(end, 0, 0);
     event = wait_event(end->request);
     status = event.event_data.dto_completion_event_data.status;
-    EXPECT(status == DAT_DTO_SUCCESS || status == DAT_DTO_ERR_FLUSHED, "the last send: status %d", status);
+    EXPECT(status == DAT_DTO_SUCCESS || status == DAT_DTO_ERR_FLUSHED, "the last send: status %d",
+           status);
 }
 
-/* The next message; there will be a receive for the one after it. */
-static DAT_RMR_TRIPLET hear(struct end *end)
+/* Takes the next message. A receive for the message after it is posted first. */
+static DAT_RMR_TRIPLET next_message(struct end *end)
 {
     struct message message;
     complete(end->recv, MESSAGE, "receive");
-    memcpy(&message, end->buffer + HEARD, sizeof message);
+    memcpy(&message, end->buffer + RECEIVED, sizeof message);
     post_receive(end);
     return (DAT_RMR_TRIPLET){
         .virtual_address = be64toh(message.address),
@@ -91,18 +100,21 @@ static void serve(struct end *end, size_t size, int rounds)
     DAT_DTO_COOKIE cookie = {.as_64 = 3};
     DAT_LMR_TRIPLET segment = local_segment(end, SOURCE, size);
     for (int round = 0; round < rounds; round++) {
-        DAT_RMR_TRIPLET shown = hear(end);
-        EXPECT(shown.segment_length == size, "round %d: %u octets are shown", round, (unsigned)shown.segment_length);
-        OK(dat_ep_post_rdma_read(end->ep, 1, &segment, cookie, &shown, DAT_COMPLETION_DEFAULT_FLAG));
+        DAT_RMR_TRIPLET offered = next_message(end);
+        EXPECT(offered.segment_length == size, "round %d: %u octets are offered", round,
+               (unsigned)offered.segment_length);
+        OK(dat_ep_post_rdma_read(end->ep, 1, &segment, cookie, &offered,
+                                 DAT_COMPLETION_DEFAULT_FLAG));
         complete(end->request, size, "read");
-        say(end, 0, 0);
-        shown = hear(end);
-        OK(dat_ep_post_rdma_write(end->ep, 1, &segment, cookie, &shown, DAT_COMPLETION_DEFAULT_FLAG));
+        send_when_ready(end, 0, 0);
+        offered = next_message(end);
+        OK(dat_ep_post_rdma_write(end->ep, 1, &segment, cookie, &offered,
+                                  DAT_COMPLETION_DEFAULT_FLAG));
         complete(end->request, size, "write");
         if (round + 1 < rounds)
-            say(end, 0, 0);
+            send_when_ready(end, 0, 0);
         else
-            say_goodbye(end);
+            send_last(end);
     }
 }
 
@@ -110,17 +122,17 @@ static void ping(struct end *end, size_t size, int rounds)
 {
     char *source = end->buffer + SOURCE, *sink = source + size;
     for (int round = 0; round < rounds; round++) {
-        /* rping's server prints it, and writes back no more than a string. */
+        /* rping's server prints the ping and writes back only a string. */
         for (size_t i = 0; i < size; i++)
             source[i] = (char)('A' + ((size_t)round + i) % 50);
         snprintf(source, size, "ping %d", round);
         source[strlen(source)] = ' ';
         source[size - 1] = 0;
         memset(sink, 0, size);
-        say(end, SOURCE, size);
-        hear(end);
-        say(end, SOURCE + size, size);
-        hear(end);
+        send_when_ready(end, SOURCE, size);
+        next_message(end);
+        send_when_ready(end, SOURCE + size, size);
+        next_message(end);
         EXPECT(memcmp(source, sink, size) == 0, "round %d came back as %.20s", round, sink);
     }
 }
@@ -128,13 +140,15 @@ static void ping(struct end *end, size_t size, int rounds)
 static void expect_disconnected(struct end *end)
 {
     DAT_EVENT event = wait_event(end->connect);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+           event.event_number);
 }
 
 static void flush(struct end *end)
 {
     DAT_EVENT event = wait_event(end->recv);
-    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED, "a receive is not flushed");
+    EXPECT(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED,
+           "a receive is not flushed");
 }
 
 int main(int argc, char **argv)
@@ -147,7 +161,8 @@ int main(int argc, char **argv)
     size_t size;
     int rounds, connections;
 
-    EXPECT(server || argc == 7, "usage: rping server PORT SIZE ROUNDS CONNECTIONS | client ADDRESS ...");
+    EXPECT(server || argc == 7,
+           "usage: rping server PORT SIZE ROUNDS CONNECTIONS | client ADDRESS ...");
     port = (DAT_CONN_QUAL)atoi(argv[argc - 4]);
     size = (size_t)atol(argv[argc - 3]);
     rounds = atoi(argv[argc - 2]);
@@ -158,7 +173,7 @@ int main(int argc, char **argv)
         puts("listening");
         fflush(stdout);
     } else {
-        EXPECT(getaddrinfo(argv[2], NULL, NULL, &found) == 0, "no address: %s", argv[2]);
+        EXPECT(getaddrinfo(argv[2], NULL, NULL, &found) == 0, "getaddrinfo: %s", argv[2]);
     }
     for (int i = 0; i < connections; i++) {
         post_receive(&end);
@@ -166,7 +181,7 @@ int main(int argc, char **argv)
             accept_next(end.cr, end.ep, end.connect);
             serve(&end, size, rounds);
         } else {
-            OK(dat_ep_connect(end.ep, (DAT_IA_ADDRESS_PTR)found->ai_addr, port, PATIENCE, 0, NULL,
+            OK(dat_ep_connect(end.ep, (DAT_IA_ADDRESS_PTR)found->ai_addr, port, WAIT_LIMIT, 0, NULL,
                               DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
             wait_established(end.connect);
             ping(&end, size, rounds);

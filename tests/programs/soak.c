@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Many connections whose requests are suppressed and whose request EVDs are never empty and never looked at: what has ended
- * takes no memory, and does not make later connections slower.
+ * Many connections whose requests are suppressed and whose request EVDs are never empty and never
+ * polled. Ended connections must take no memory and must not make later connections slower.
  *
- *   soak COUNT [apart]   so many connections; they end gracefully, abruptly, and by dat_ep_free, with sends under way. `apart`: in a
- *                        network namespace of its own where that is allowed, since TCP keeps the ports of what has ended for a minute
+ *   soak COUNT [apart]   makes COUNT connections, which end gracefully, abruptly and by
+ *                        dat_ep_free, with sends under way. With `apart` it uses a network
+ *                        namespace of its own, where that is allowed, since TCP keeps the ports of
+ *                        ended connections for a minute
  *
- * Memory is judged; the time is printed.
+ * The memory is judged. The time is printed.
  */
 
 #define _GNU_SOURCE
@@ -18,12 +20,12 @@
 #include <sys/ioctl.h>
 
 enum { PARTS = 10, SENDS = 4, LENGTH = 64, DTOS = 8 };
-/* Each connection that left an object would leave more bytes. */
-#define OBJECT 100
-/* Tables keep the size that they needed when they were fullest. */
-#define TABLES (8 << 20)
-/* How long the first parts are given to forget what has ended, s. */
-#define MEMORY 5
+/* If each connection left an object, each would leave more octets than this. */
+#define OBJECT_BYTES 100
+/* The size up to which tables may have grown. They do not shrink. */
+#define TABLES_BYTES (8 << 20)
+/* How long the first parts wait for the library to forget ended connections. */
+#define FORGET_SECONDS 5
 
 /* One of the two endpoints of a connection, both of one adapter. */
 struct half {
@@ -39,14 +41,15 @@ static void make_endpoint(struct half *half)
     OK(dat_ep_create(end.ia, end.pz, half->recv, half->request, half->connect, &attr, &half->ep));
 }
 
-/* Its request EVD has an event that nobody takes. */
+/* Makes one endpoint. Its request EVD has an event that the consumer does not take. */
 static void make_half(struct half *half)
 {
     DAT_EVENT event;
     memset(&event, 0, sizeof event);
     event.event_number = DAT_SOFTWARE_EVENT;
     OK(dat_evd_create(end.ia, DTOS + 1, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &half->recv));
-    OK(dat_evd_create(end.ia, 2 * DTOS, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG, &half->request));
+    OK(dat_evd_create(end.ia, 2 * DTOS, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG,
+                      &half->request));
     OK(dat_evd_create(end.ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &half->connect));
     event.evd_handle = half->request;
     OK(dat_evd_post_se(half->request, &event));
@@ -116,10 +119,11 @@ static void connection(struct half *caller, struct half *listener, DAT_CONN_QUAL
 
 static bool within(const struct usage *usage, const struct usage *goal)
 {
-    return usage->in_use <= goal->in_use && usage->descriptors <= goal->descriptors && usage->threads <= goal->threads;
+    return usage->in_use <= goal->in_use && usage->descriptors <= goal->descriptors &&
+           usage->threads <= goal->threads;
 }
 
-/* Waits for what has ended to be forgotten, and for the threads and descriptors that go with it. */
+/* Waits until ended connections are forgotten, and their threads and descriptors are gone. */
 static struct usage settled(const struct usage *goal, double seconds)
 {
     double limit = now() + seconds;
@@ -136,11 +140,12 @@ static void enter_own_network(void)
     struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
     int fd;
     if (unshare(CLONE_NEWNET) != 0) {
-        printf("no network of its own: %s\n", strerror(errno));
+        printf("no network namespace of its own: %s\n", strerror(errno));
         return;
     }
     fd = socket(AF_INET, SOCK_DGRAM, 0);
-    EXPECT(fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0, "the loopback stays down: %s", strerror(errno));
+    EXPECT(fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0,
+           "the loopback device cannot be brought up: %s", strerror(errno));
     close(fd);
 }
 
@@ -167,15 +172,17 @@ int main(int argc, char **argv)
         for (int i = 0; i < count / PARTS; i++)
             connection(&caller, &listener, port, i);
         started = (now() - started) * 1e6 / (count / PARTS);
-        goal.in_use += TABLES + (long)OBJECT * (part - 1) * (count / PARTS);
-        /* The second part is what the others are compared with. */
-        after = settled(&goal, part == 0 ? 0 : part == 1 ? MEMORY : PATIENCE_SECONDS);
-        printf("%d connections: %.0f us each, %ld bytes in use\n", (part + 1) * (count / PARTS), started, after.in_use);
+        goal.in_use += TABLES_BYTES + (long)OBJECT_BYTES * (part - 1) * (count / PARTS);
+        /* The other parts are compared with the second part. */
+        after = settled(&goal, part == 0 ? 0 : part == 1 ? FORGET_SECONDS : WAIT_LIMIT_SECONDS);
+        printf("%d connections: %.0f us each, %ld bytes in use\n", (part + 1) * (count / PARTS),
+               started, after.in_use);
         if (part == 1)
             first = after;
         EXPECT(part < 2 || within(&after, &goal),
-               "after %d s: %ld bytes more than before, %ld descriptors more, %ld threads more", PATIENCE_SECONDS,
-               after.in_use - first.in_use, after.descriptors - first.descriptors, after.threads - first.threads);
+               "after %d s: %ld bytes more than before, %ld descriptors more, %ld threads more",
+               WAIT_LIMIT_SECONDS, after.in_use - first.in_use,
+               after.descriptors - first.descriptors, after.threads - first.threads);
     }
     OK(dat_psp_free(psp));
     for (int i = 0; i < 2; i++) {

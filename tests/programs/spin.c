@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A wait for completions sleeps at once, or polls first for as long as OPENDAT_SPIN_US says: as the provider's own counter of
- * waits that blocked has it.
+ * A wait for completions sleeps at once, or first polls for as long as OPENDAT_SPIN_US says. The
+ * provider's counter of waits that blocked shows which.
  */
 
 #include "dat_test.h"
 
 #include <dat2/dat_ib_extensions.h>
 
-enum { SPIN = 100000, SHORTER = SPIN / 5, LONGER = SPIN * 2 };
+enum { SPIN_US = 100000, SHORTER_US = SPIN_US / 5, LONGER_US = SPIN_US * 2 };
 
 static DAT_UINT64 blocked_after(struct end *end, DAT_TIMEOUT timeout)
 {
@@ -17,7 +17,9 @@ static DAT_UINT64 blocked_after(struct end *end, DAT_TIMEOUT timeout)
     DAT_EVENT event;
     DAT_COUNT more;
 
-    EXPECT(DAT_GET_TYPE(dat_evd_wait(end->request, timeout, 1, &event, &more)) == DAT_TIMEOUT_EXPIRED, "an event");
+    EXPECT(DAT_GET_TYPE(dat_evd_wait(end->request, timeout, 1, &event, &more)) ==
+               DAT_TIMEOUT_EXPIRED,
+           "an event arrived");
     waited = now() - started;
     EXPECT(waited >= timeout * 1e-6, "waited for %.6f s only", waited);
     OK(dat_ib_query_counters(end->request, DCNT_EVD_WAIT_BLOCKED, counters, 0));
@@ -31,16 +33,16 @@ int main(void)
 
     unsetenv("OPENDAT_SPIN_US");
     end_open(&end, 4096, 4);
-    blocked = blocked_after(&end, SHORTER);
-    EXPECT(blocked > 0, "it does not sleep");
+    blocked = blocked_after(&end, SHORTER_US);
+    EXPECT(blocked > 0, "the wait has not slept");
     end_close(&end);
 
     setenv("OPENDAT_SPIN_US", "100000", 1);
     end_open(&end, 4096, 4);
-    blocked = blocked_after(&end, SHORTER);
-    EXPECT(blocked == 0, "it has slept %lu times", (unsigned long)blocked);
-    blocked = blocked_after(&end, LONGER);
-    EXPECT(blocked > 0, "it has polled for too long");
+    blocked = blocked_after(&end, SHORTER_US);
+    EXPECT(blocked == 0, "the wait has slept %lu times", (unsigned long)blocked);
+    blocked = blocked_after(&end, LONGER_US);
+    EXPECT(blocked > 0, "the wait has only polled");
     end_close(&end);
     puts("ok");
     return 0;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A process is stopped for six seconds, as by a debugger or Ctrl-Z, with messages under way in both directions. Nobody loses
- * the connection, and every message arrives, once it goes on.
+ * A process is stopped for six seconds, as by a debugger or Ctrl-Z, with messages under way in both
+ * directions. Neither side loses the connection, and every message arrives once the process goes
+ * on.
  *
- *   stopped_peer called   the side that was called is stopped
- *   stopped_peer caller   the side that has called is stopped
+ *   stopped_peer called   the passive side is stopped
+ *   stopped_peer caller   the active side is stopped
  */
 
 #include "dat_test.h"
@@ -12,7 +13,7 @@
 enum { MESSAGES = 16, LENGTH = 64 << 10, SECONDS = 6 };
 #define BUFFER ((size_t)2 * MESSAGES * LENGTH)
 
-/* The second half of the buffer is sent, the first received into. */
+/* The second half of the buffer is sent. The first half receives. */
 static void send_all(struct end *end)
 {
     memset(end->buffer + BUFFER / 2, 0x5a, BUFFER / 2);
@@ -37,7 +38,8 @@ static void expect_all(DAT_EVD_HANDLE evd, const char *what)
 static void expect_end(struct end *end)
 {
     DAT_EVENT event = wait_event(end->connect);
-    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x", event.event_number);
+    EXPECT(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED, "event 0x%x",
+           event.event_number);
 }
 
 int main(int argc, char **argv)
@@ -49,9 +51,10 @@ int main(int argc, char **argv)
     struct end end;
     pid_t peer;
 
-    EXPECT(caller_stops || (argc == 2 && strcmp(argv[1], "called") == 0), "usage: stopped_peer called|caller");
+    EXPECT(caller_stops || (argc == 2 && strcmp(argv[1], "called") == 0),
+           "usage: stopped_peer called|caller");
     EXPECT(pipe(pipe_ends) == 0, "pipe: %s", strerror(errno));
-    /* Before DAT is used: no state of the library is shared by the processes. */
+    /* The fork comes before DAT is used, so the processes share no state of the library. */
     peer = fork();
     EXPECT(peer >= 0, "fork: %s", strerror(errno));
     end_open(&end, BUFFER, 2 * MESSAGES);
@@ -69,9 +72,11 @@ int main(int argc, char **argv)
         end_close(&end);
         return 0;
     }
-    EXPECT(waitpid(peer, &status, WUNTRACED) == peer && WIFSTOPPED(status), "it does not stop: 0x%x", status);
+    EXPECT(waitpid(peer, &status, WUNTRACED) == peer && WIFSTOPPED(status),
+           "the peer has not stopped: status 0x%x", status);
     send_all(&end);
-    EXPECT(DAT_GET_TYPE(dat_evd_wait(end.connect, SECONDS * SECOND, 1, &event, &left)) == DAT_TIMEOUT_EXPIRED,
+    EXPECT(DAT_GET_TYPE(dat_evd_wait(end.connect, SECONDS * SECOND, 1, &event, &left)) ==
+               DAT_TIMEOUT_EXPIRED,
            "the connection has ended: event 0x%x", event.event_number);
     EXPECT(kill(peer, SIGCONT) == 0, "kill: %s", strerror(errno));
     expect_all(end.request, "send");

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A process has 1,000 connections to another, all at the same time. It makes them in bursts of BURST, more than the 64 whose
- * acceptances softroce lets wait for their RTU. Each is used, a message each way and an RDMA write,
- * and ended; none is lost. Both processes tell how much memory a connection takes, as malloc accounts for it, and that is no more
- * than MOST_BYTES.
+ * A process has 1,000 connections to another one at the same time. It makes them in bursts of
+ * BURST, more than the 64 acceptances that softroce keeps half-open per address. Each carries a
+ * message each way and an RDMA write, and is then ended. None is lost. Both processes print how much
+ * memory a connection takes, as malloc accounts for it, which is at most MAX_BYTES.
  */
 
 #include "usage.h"
 
 #include <sys/resource.h>
 
-enum { CONNECTIONS = 1000, BURST = 200, LENGTH = 64, DTOS = 8, MOST_BYTES = 8192 };
-/* In the buffer, for each connection: what goes out, what a message brings, what a write brings. */
+enum { CONNECTIONS = 1000, BURST = 200, LENGTH = 64, DTOS = 8, MAX_BYTES = 8192 };
+/*
+ * For each connection the buffer holds octets to send, a received message, and octets that the peer
+ * writes.
+ */
 enum area { OUTGOING, MESSAGE, WRITTEN, AREAS };
 #define BUFFER ((size_t)AREAS * CONNECTIONS * LENGTH)
 
@@ -42,13 +45,13 @@ static void open_all(struct end *end)
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
-    EXPECT(setrlimit(RLIMIT_NOFILE, &files) == 0, "no descriptors: %s", strerror(errno));
+    EXPECT(setrlimit(RLIMIT_NOFILE, &files) == 0, "setrlimit: %s", strerror(errno));
     end_open(end, BUFFER, DTOS);
     OK(dat_evd_resize(end->recv, 2 * CONNECTIONS));
     OK(dat_evd_resize(end->request, 2 * CONNECTIONS));
     OK(dat_evd_resize(end->connect, 2 * CONNECTIONS));
     OK(dat_evd_resize(end->cr, CONNECTIONS));
-    /* Touched: not to be counted as a connection's. */
+    /* The pages are touched now, so that they do not count as memory of a connection. */
     memset(end->buffer, 0xff, end->size);
 }
 
@@ -68,30 +71,31 @@ static int number(DAT_EP_HANDLE ep)
     for (int n = 0; n < CONNECTIONS; n++)
         if (eps[n] == ep)
             return n;
-    FAIL("an event of an endpoint that is not there");
+    FAIL("the event is for an unknown endpoint");
 }
 
-/* As many of these events, each of another endpoint. */
+/* Takes `count` events of this kind, each for another endpoint. */
 static void expect_of_each(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER wanted, int count)
 {
     bool seen[CONNECTIONS] = {false};
     for (int i = 0; i < count; i++) {
         DAT_EVENT event = wait_event(evd);
         int n = number(event.event_data.connect_event_data.ep_handle);
-        EXPECT(event.event_number == wanted, "event 0x%x of connection %d", event.event_number, n);
-        EXPECT(!seen[n], "event 0x%x of connection %d comes twice", wanted, n);
+        EXPECT(event.event_number == wanted, "event 0x%x for connection %d", event.event_number, n);
+        EXPECT(!seen[n], "event 0x%x for connection %d arrives twice", wanted, n);
         seen[n] = true;
     }
 }
 
-/* Of one of the connections: which. */
+/* Takes a completion, and returns the number of its connection. */
 static int expect_completion(DAT_EVD_HANDLE evd)
 {
     DAT_EVENT event = wait_event(evd);
     const DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
     EXPECT(event.event_number == DAT_DTO_COMPLETION_EVENT, "event 0x%x", event.event_number);
-    EXPECT(dto->status == DAT_DTO_SUCCESS, "connection %d: status %d", number(dto->ep_handle), dto->status);
-    EXPECT(dto->ep_handle == eps[dto->user_cookie.as_64], "a completion of another endpoint");
+    EXPECT(dto->status == DAT_DTO_SUCCESS, "connection %d: status %d", number(dto->ep_handle),
+           dto->status);
+    EXPECT(dto->ep_handle == eps[dto->user_cookie.as_64], "the completion is for another endpoint");
     return (int)dto->user_cookie.as_64;
 }
 
@@ -112,12 +116,12 @@ static void write_and_send(struct end *end, const struct introduction *peer, int
     send_message(end, n);
 }
 
-/* The memory that connections take, when all are there. */
+/* Prints the memory that connections take when all are established. */
 static void report(const char *who, long before)
 {
     long each = (bytes_in_use() - before) / CONNECTIONS;
     printf("%s: %ld bytes for each connection\n", who, each);
-    EXPECT(each <= MOST_BYTES, "%s: a connection takes %ld bytes", who, each);
+    EXPECT(each <= MAX_BYTES, "%s: a connection takes %ld bytes", who, each);
 }
 
 static void serve(struct end *end, int fd)
@@ -128,16 +132,17 @@ static void serve(struct end *end, int fd)
 
     OK(dat_psp_create(end->ia, self.port, end->cr, DAT_PSP_CONSUMER_FLAG, &psp));
     EXPECT(write(fd, &self, sizeof self) == sizeof self, "the peer has gone");
-    /* Which of the client's endpoints calls: it says so in the private data. */
+    /* The private data say which of the client's endpoints connects. */
     for (int i = 0; i < CONNECTIONS; i++) {
         DAT_EVENT event = wait_event(end->cr);
         DAT_CR_HANDLE cr = event.event_data.cr_arrival_event_data.cr_handle;
         DAT_CR_PARAM param;
         int n;
-        EXPECT(event.event_number == DAT_CONNECTION_REQUEST_EVENT, "event 0x%x", event.event_number);
+        EXPECT(event.event_number == DAT_CONNECTION_REQUEST_EVENT, "event 0x%x",
+               event.event_number);
         OK(dat_cr_query(cr, DAT_CR_FIELD_ALL, &param));
         memcpy(&n, param.private_data, sizeof n);
-        EXPECT(n >= 0 && n < CONNECTIONS && !eps[n], "a request of connection %d", n);
+        EXPECT(n >= 0 && n < CONNECTIONS && !eps[n], "unexpected request of connection %d", n);
         OK(dat_cr_accept(cr, endpoint(end, n), 0, NULL));
     }
     expect_of_each(end->connect, DAT_CONNECTION_EVENT_ESTABLISHED, CONNECTIONS);
@@ -164,8 +169,8 @@ static void call(struct end *end, int fd)
 
     EXPECT(read(fd, &peer, sizeof peer) == sizeof peer, "the peer has not introduced itself");
     for (int n = 0; n < CONNECTIONS; n++) {
-        OK(dat_ep_connect(endpoint(end, n), (DAT_IA_ADDRESS_PTR)&address, peer.port, PATIENCE, sizeof n, &n,
-                          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+        OK(dat_ep_connect(endpoint(end, n), (DAT_IA_ADDRESS_PTR)&address, peer.port, WAIT_LIMIT,
+                          sizeof n, &n, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
         if (n % BURST == BURST - 1)
             expect_of_each(end->connect, DAT_CONNECTION_EVENT_ESTABLISHED, BURST);
     }

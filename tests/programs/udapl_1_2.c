@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A consumer of uDAPL 1.2: every group of calls once, between two endpoints of one adapter, with the exact numbers of 1.2.
- * The argument is `builtin` if the adapter's provider is linked into the library, `plugin` if it is loaded.
+ * A consumer of uDAPL 1.2: makes each group of calls once, between two endpoints of one adapter,
+ * and compares answers with the exact numbers of 1.2. The argument is `builtin` if the adapter's
+ * provider is linked into the library, `plugin` if it is loaded.
  */
 
 #include <dat/dat_registry.h>
@@ -14,8 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The limit of a wait for something that must happen, microseconds: it only ends a program that would hang. */
-#define PATIENCE 120000000u
+/*
+ * The time limit of a wait for an event that must happen, in microseconds. It only ends a program
+ * that would hang.
+ */
+#define WAIT_LIMIT 120000000u
 
 #define EXPECT(condition)                                                           \
     do {                                                                            \
@@ -25,20 +29,20 @@
         }                                                                           \
     } while (0)
 
-/* A call that must answer exactly this word. */
-#define ANSWERS(word, call)                                                                               \
-    do {                                                                                                  \
-        DAT_RETURN status_ = (call);                                                                      \
-        if (status_ != (DAT_RETURN)(word)) {                                                              \
-            fprintf(stderr, "%s:%d: %s: 0x%08x, not 0x%08x\n", __FILE__, __LINE__, #call, status_,        \
-                    (DAT_RETURN)(word));                                                                  \
-            exit(1);                                                                                      \
-        }                                                                                                 \
+/* A call that must answer exactly this status. */
+#define ANSWERS(word, call)                                                                        \
+    do {                                                                                           \
+        DAT_RETURN status_ = (call);                                                               \
+        if (status_ != (DAT_RETURN)(word)) {                                                       \
+            fprintf(stderr, "%s:%d: %s: 0x%08x, not 0x%08x\n", __FILE__, __LINE__, #call, status_, \
+                    (DAT_RETURN)(word));                                                           \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 #define OK(call) ANSWERS(DAT_SUCCESS, call)
 
-/* The numbers are written out: the test must not share a mistake with the headers. */
+/* The numbers are written out, so that the test does not share a mistake with the headers. */
 #define INVALID_ARGUMENT(n) (0x80060000 + 35 + (n))
 
 static DAT_IA_HANDLE ia;
@@ -54,7 +58,7 @@ static DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected)
     DAT_EVENT event;
     DAT_COUNT more;
     memset(&event, 0xee, sizeof event);
-    OK(dat_evd_wait(evd, PATIENCE, 1, &event, &more));
+    OK(dat_evd_wait(evd, WAIT_LIMIT, 1, &event, &more));
     if (event.event_number != expected) {
         fprintf(stderr, "event 0x%x, not 0x%x\n", event.event_number, expected);
         exit(1);
@@ -124,8 +128,9 @@ static void registry(bool builtin)
     OK(dat_registry_list_providers(8, &count, list));
     EXPECT(count == entries);
     for (i = 0; i < count; i++)
-        found += !strcmp(infos[i].ia_name, name) && infos[i].dapl_version_major == 1 && infos[i].dapl_version_minor == 2;
-    EXPECT(found == (builtin ? 2 : 1)); /* thread-safe or not */
+        found += !strcmp(infos[i].ia_name, name) && infos[i].dapl_version_major == 1 &&
+                 infos[i].dapl_version_minor == 2;
+    EXPECT(found == (builtin ? 2 : 1)); /* one entry for each kind of thread safety */
 
     ANSWERS(INVALID_ARGUMENT(1), dat_ia_open(NULL, 8, &evd, &none));
     ANSWERS(INVALID_ARGUMENT(3), dat_ia_open(name, 8, NULL, &none));
@@ -188,15 +193,18 @@ static void adapter(bool builtin)
     EXPECT(evd == async_evd);
     EXPECT(attr.max_message_size >= 65536 && attr.max_message_size <= UINT32_MAX);
     EXPECT(attr.max_lmr_block_size >= 65536 && attr.max_rdma_size == attr.max_message_size);
-    EXPECT(attr.max_eps > 0 && attr.max_srqs > 0 && attr.num_vendor_attr >= 0 && attr.num_transport_attr >= 0);
+    EXPECT(attr.max_eps > 0 && attr.max_srqs > 0 && attr.num_vendor_attr >= 0 &&
+           attr.num_transport_attr >= 0);
     EXPECT(attr.ia_address_ptr != NULL);
     EXPECT(provider.dapl_version_major == 1 && provider.dapl_version_minor == 2);
     EXPECT(provider.is_thread_safe == DAT_FALSE && provider.pz_support == DAT_PZ_UNIQUE);
-    EXPECT(provider.evd_stream_merging_supported[2][3] <= DAT_TRUE && provider.num_provider_specific_attr >= 0);
+    EXPECT(provider.evd_stream_merging_supported[2][3] <= DAT_TRUE &&
+           provider.num_provider_specific_attr >= 0);
     OK(dat_ia_query(ia, NULL, DAT_IA_FIELD_IA_VENDOR_ATTR, &attr, 0, NULL));
     ANSWERS(INVALID_ARGUMENT(3), dat_ia_query(ia, NULL, DAT_IA_FIELD_ALL + 1, &attr, 0, NULL));
     ANSWERS(INVALID_ARGUMENT(4), dat_ia_query(ia, NULL, DAT_IA_FIELD_ALL, NULL, 0, NULL));
-    ANSWERS(INVALID_ARGUMENT(5), dat_ia_query(ia, NULL, 0, NULL, DAT_PROVIDER_FIELD_ALL + 1, &provider));
+    ANSWERS(INVALID_ARGUMENT(5),
+            dat_ia_query(ia, NULL, 0, NULL, DAT_PROVIDER_FIELD_ALL + 1, &provider));
 
     if (builtin) {
         DAT_EVD_HANDLE second_evd = DAT_HANDLE_NULL;
@@ -236,7 +244,8 @@ static void dispatchers(void)
     DAT_COUNT more;
 
     OK(dat_evd_create(ia, 64, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &recv_evd));
-    OK(dat_evd_create(ia, 64, DAT_HANDLE_NULL, (DAT_EVD_FLAGS)(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG), &request_evd));
+    OK(dat_evd_create(ia, 64, DAT_HANDLE_NULL,
+                      (DAT_EVD_FLAGS)(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG), &request_evd));
     OK(dat_evd_create(ia, 16, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connect_evd));
     OK(dat_evd_create(ia, 16, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &cr_evd));
 
@@ -252,7 +261,8 @@ static void dispatchers(void)
     ANSWERS(0x80070042, dat_cno_free(cno)); /* in use */
     OK(dat_evd_resize(evd, 32));
     OK(dat_evd_query(evd, DAT_EVD_FIELD_ALL, &evd_param));
-    EXPECT(evd_param.evd_qlen >= 32 && evd_param.cno_handle == cno && evd_param.evd_flags == DAT_EVD_SOFTWARE_FLAG);
+    EXPECT(evd_param.evd_qlen >= 32 && evd_param.cno_handle == cno &&
+           evd_param.evd_flags == DAT_EVD_SOFTWARE_FLAG);
     ANSWERS(0x000d0000, dat_evd_dequeue(evd, &event));
     ANSWERS(0x800f0000, dat_evd_wait(evd, 1000, 1, &event, &more)); /* time-out */
     memset(&posted, 0, sizeof posted);
@@ -290,17 +300,21 @@ static void regions(void)
 
     memset(&region, 0, sizeof region);
     region.for_va = memory;
-    ANSWERS(INVALID_ARGUMENT(7), dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof memory, pz,
-                                                DAT_MEM_PRIV_ALL_FLAG, NULL, NULL, NULL, NULL, NULL));
-    ANSWERS(INVALID_ARGUMENT(2), dat_lmr_create(ia, (DAT_MEM_TYPE)77, region, sizeof memory, pz, DAT_MEM_PRIV_ALL_FLAG,
-                                                &lmr, NULL, NULL, NULL, NULL));
-    OK(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof memory, pz, DAT_MEM_PRIV_ALL_FLAG, &lmr, &lmr_context,
-                      &rmr_context, &length, &address));
+    ANSWERS(INVALID_ARGUMENT(7),
+            dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof memory, pz,
+                           DAT_MEM_PRIV_ALL_FLAG, NULL, NULL, NULL, NULL, NULL));
+    ANSWERS(INVALID_ARGUMENT(2),
+            dat_lmr_create(ia, (DAT_MEM_TYPE)77, region, sizeof memory, pz, DAT_MEM_PRIV_ALL_FLAG,
+                           &lmr, NULL, NULL, NULL, NULL));
+    OK(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof memory, pz, DAT_MEM_PRIV_ALL_FLAG,
+                      &lmr, &lmr_context, &rmr_context, &length, &address));
     EXPECT(length >= sizeof memory && address <= (uintptr_t)memory);
     memset(&param, 0xee, sizeof param);
     OK(dat_lmr_query(lmr, DAT_LMR_FIELD_ALL, &param));
-    EXPECT(param.lmr_context == lmr_context && param.rmr_context == rmr_context && param.pz_handle == pz);
-    EXPECT(param.length == sizeof memory && param.mem_priv == DAT_MEM_PRIV_ALL_FLAG && param.region_desc.for_va == memory);
+    EXPECT(param.lmr_context == lmr_context && param.rmr_context == rmr_context &&
+           param.pz_handle == pz);
+    EXPECT(param.length == sizeof memory && param.mem_priv == DAT_MEM_PRIV_ALL_FLAG &&
+           param.region_desc.for_va == memory);
     EXPECT(param.registered_size == length && param.registered_address == address);
     OK(dat_lmr_query(lmr, DAT_LMR_FIELD_REGISTERED_ADDRESS, &param));
     ANSWERS(INVALID_ARGUMENT(2), dat_lmr_query(lmr, (DAT_LMR_PARAM_MASK)0x400, &param));
@@ -323,11 +337,12 @@ static void regions(void)
     /* No region has this context. */
     segment = local(0, 64);
     segment.lmr_context = ~lmr_context;
-    ANSWERS(INVALID_ARGUMENT(2), dat_rmr_bind(rmr, &segment, DAT_MEM_PRIV_REMOTE_READ_FLAG, DAT_HANDLE_NULL, cookie,
-                                              DAT_COMPLETION_DEFAULT_FLAG, &bound));
+    ANSWERS(INVALID_ARGUMENT(2),
+            dat_rmr_bind(rmr, &segment, DAT_MEM_PRIV_REMOTE_READ_FLAG, DAT_HANDLE_NULL, cookie,
+                         DAT_COMPLETION_DEFAULT_FLAG, &bound));
     OK(dat_rmr_free(rmr));
-    ANSWERS(0x8005000e, dat_rmr_bind(rmr, &segment, DAT_MEM_PRIV_REMOTE_READ_FLAG, DAT_HANDLE_NULL, cookie,
-                                     DAT_COMPLETION_DEFAULT_FLAG, &bound));
+    ANSWERS(0x8005000e, dat_rmr_bind(rmr, &segment, DAT_MEM_PRIV_REMOTE_READ_FLAG, DAT_HANDLE_NULL,
+                                     cookie, DAT_COMPLETION_DEFAULT_FLAG, &bound));
 }
 
 static DAT_EP_ATTR attributes(void)
@@ -367,14 +382,17 @@ static void endpoint_parameters(void)
     DAT_DTO_COOKIE cookie = {.as_64 = 0};
 
     attr.max_message_size = (DAT_VLEN)1 << 33;
-    ANSWERS(INVALID_ARGUMENT(6), dat_ep_create(ia, pz, recv_evd, request_evd, connect_evd, &attr, &other));
-    ANSWERS(INVALID_ARGUMENT(7), dat_ep_create(ia, pz, recv_evd, request_evd, connect_evd, NULL, NULL));
+    ANSWERS(INVALID_ARGUMENT(6),
+            dat_ep_create(ia, pz, recv_evd, request_evd, connect_evd, &attr, &other));
+    ANSWERS(INVALID_ARGUMENT(7),
+            dat_ep_create(ia, pz, recv_evd, request_evd, connect_evd, NULL, NULL));
     OK(dat_ep_create(ia, pz, recv_evd, request_evd, connect_evd, NULL, &other));
     OK(dat_ep_free(other));
 
     memset(&param, 0xee, sizeof param);
     OK(dat_ep_query(ep, DAT_EP_FIELD_ALL, &param));
-    EXPECT(param.ep_state == DAT_EP_STATE_UNCONNECTED && param.pz_handle == pz && param.srq_handle == DAT_HANDLE_NULL);
+    EXPECT(param.ep_state == DAT_EP_STATE_UNCONNECTED && param.pz_handle == pz &&
+           param.srq_handle == DAT_HANDLE_NULL);
     EXPECT(param.recv_evd_handle == recv_evd && param.request_evd_handle == request_evd);
     EXPECT(param.connect_evd_handle == connect_evd && param.local_ia_address_ptr != NULL);
     EXPECT(param.ep_attr.max_message_size == 65536 && param.ep_attr.max_recv_dtos >= 8);
@@ -405,7 +423,8 @@ static DAT_PSP_HANDLE listen_anywhere(DAT_CONN_QUAL *qualifier)
     DAT_PSP_PARAM param;
     OK(dat_psp_create_any(ia, qualifier, cr_evd, DAT_PSP_CONSUMER_FLAG, &psp));
     OK(dat_psp_query(psp, DAT_PSP_FIELD_ALL, &param));
-    EXPECT(param.conn_qual == *qualifier && param.evd_handle == cr_evd && param.psp_flags == DAT_PSP_CONSUMER_FLAG);
+    EXPECT(param.conn_qual == *qualifier && param.evd_handle == cr_evd &&
+           param.psp_flags == DAT_PSP_CONSUMER_FLAG);
     return psp;
 }
 
@@ -415,8 +434,9 @@ static void start(DAT_EP_HANDLE ep, DAT_CONN_QUAL qualifier, const char *greetin
     memset(&address, 0, sizeof address);
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    OK(dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&address, qualifier, PATIENCE, (DAT_COUNT)strlen(greeting) + 1,
-                      (DAT_PVOID)greeting, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    OK(dat_ep_connect(ep, (DAT_IA_ADDRESS_PTR)&address, qualifier, WAIT_LIMIT,
+                      (DAT_COUNT)strlen(greeting) + 1, (DAT_PVOID)greeting, DAT_QOS_BEST_EFFORT,
+                      DAT_CONNECT_DEFAULT_FLAG));
 }
 
 static DAT_CR_HANDLE request(DAT_PSP_HANDLE psp, DAT_CONN_QUAL qualifier, const char *greeting)
@@ -424,9 +444,11 @@ static DAT_CR_HANDLE request(DAT_PSP_HANDLE psp, DAT_CONN_QUAL qualifier, const 
     DAT_CR_ARRIVAL_EVENT_DATA arrival =
         next_event(cr_evd, DAT_CONNECTION_REQUEST_EVENT).event_data.cr_arrival_event_data;
     DAT_CR_PARAM param;
-    EXPECT(arrival.sp_handle.psp_handle == psp && arrival.conn_qual == qualifier && arrival.local_ia_address_ptr != NULL);
+    EXPECT(arrival.sp_handle.psp_handle == psp && arrival.conn_qual == qualifier &&
+           arrival.local_ia_address_ptr != NULL);
     OK(dat_cr_query(arrival.cr_handle, DAT_CR_FIELD_ALL, &param));
-    EXPECT(param.private_data_size >= (DAT_COUNT)strlen(greeting) + 1 && !strcmp(param.private_data, greeting));
+    EXPECT(param.private_data_size >= (DAT_COUNT)strlen(greeting) + 1 &&
+           !strcmp(param.private_data, greeting));
     EXPECT(param.local_ep_handle == DAT_HANDLE_NULL);
     return arrival.cr_handle;
 }
@@ -442,9 +464,13 @@ static void rejection(void)
     start(ep, qualifier, "please");
     cr = request(psp, qualifier, "please");
     OK(dat_cr_reject(cr));
-    event = next_event(connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED).event_data.connect_event_data;
+    event =
+        next_event(connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED).event_data.connect_event_data;
     EXPECT(event.ep_handle == ep);
-    /* None; some wires have no length, and fill a whole field with zeros. */
+    /*
+     * There is no private data. Some transports have no length for it and fill a whole field with
+     * zeros.
+     */
     for (DAT_COUNT i = 0; i < event.private_data_size; i++)
         EXPECT(((const char *)event.private_data)[i] == 0);
     ANSWERS(0x80050012, dat_cr_reject(cr));
@@ -469,7 +495,8 @@ static void connect_pair(DAT_EP_HANDLE active, DAT_EP_HANDLE passive)
         EXPECT(event.ep_handle == active || event.ep_handle == passive);
         seen[event.ep_handle == passive] = true;
         if (event.ep_handle == active)
-            EXPECT(event.private_data_size >= (DAT_COUNT)sizeof answer && !strcmp(event.private_data, answer));
+            EXPECT(event.private_data_size >= (DAT_COUNT)sizeof answer &&
+                   !strcmp(event.private_data, answer));
     }
     EXPECT(seen[0] && seen[1]);
     OK(dat_psp_free(psp));
@@ -511,7 +538,10 @@ static void transfers(void)
     completes(recv_evd, passive, 11, 13);
     EXPECT(!strcmp(memory + 4096, "two segments"));
 
-    /* RDMA, the write through the table as some consumers call. The target may have more room than 32 bits say. */
+    /*
+     * RDMA. The write goes through the provider's table, as some consumers call it. The target may
+     * have a length of more than 32 bits.
+     */
     strcpy(memory, "written");
     segment = local(0, 8);
     target = remote(2048, (DAT_VLEN)1 << 40);
@@ -525,7 +555,7 @@ static void transfers(void)
     completes(request_evd, active, 14, 8);
     EXPECT(!strcmp(memory + 1024, "written") && !strcmp(memory + 2048, "written"));
 
-    /* What cannot be. */
+    /* Operations that are refused. */
     segment = local(0, ((DAT_VLEN)1 << 32) + 8);
     ANSWERS(0x80080000, dat_ep_post_send(active, 1, &segment, cookie, flags));
     target = remote(0, ((DAT_VLEN)1 << 32) + 8);
@@ -544,11 +574,14 @@ static void transfers(void)
     disconnect_pair(active, passive);
 }
 
-/* A window on a part of the region, written to by the peer; its region is known by the context alone. */
+/*
+ * A window on a part of the region, to which the peer writes. The context alone names the region.
+ */
 static void windows(void)
 {
     const DAT_COMPLETION_FLAGS flags = DAT_COMPLETION_DEFAULT_FLAG;
-    const DAT_MEM_PRIV_FLAGS privileges = (DAT_MEM_PRIV_FLAGS)(DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
+    const DAT_MEM_PRIV_FLAGS privileges =
+        (DAT_MEM_PRIV_FLAGS)(DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
     DAT_EP_HANDLE active = endpoint(), passive = endpoint();
     DAT_RMR_HANDLE rmr;
     DAT_RMR_CONTEXT window = 0;
@@ -560,15 +593,21 @@ static void windows(void)
 
     connect_pair(active, passive);
     OK(dat_rmr_create(pz, &rmr));
-    ANSWERS(INVALID_ARGUMENT(3), dat_rmr_bind(rmr, &segment, (DAT_MEM_PRIV_FLAGS)0x100, passive, cookie, flags, &window));
+    ANSWERS(INVALID_ARGUMENT(3), dat_rmr_bind(rmr, &segment, (DAT_MEM_PRIV_FLAGS)0x100, passive,
+                                              cookie, flags, &window));
     ANSWERS(0x8005000c, dat_rmr_bind(rmr, &segment, privileges, rmr, cookie, flags, &window));
-    ANSWERS(INVALID_ARGUMENT(7), dat_rmr_bind(rmr, &segment, privileges, passive, cookie, flags, NULL));
+    ANSWERS(INVALID_ARGUMENT(7),
+            dat_rmr_bind(rmr, &segment, privileges, passive, cookie, flags, NULL));
     OK(dat_rmr_bind(rmr, &segment, privileges, passive, cookie, flags, &window));
-    bound = next_event(request_evd, DAT_RMR_BIND_COMPLETION_EVENT).event_data.rmr_completion_event_data;
-    EXPECT(bound.rmr_handle == rmr && bound.user_cookie.as_64 == 31 && bound.status == DAT_RMR_BIND_SUCCESS);
+    bound =
+        next_event(request_evd, DAT_RMR_BIND_COMPLETION_EVENT).event_data.rmr_completion_event_data;
+    EXPECT(bound.rmr_handle == rmr && bound.user_cookie.as_64 == 31 &&
+           bound.status == DAT_RMR_BIND_SUCCESS);
     OK(dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &param));
-    EXPECT(param.rmr_context == window && param.mem_priv == privileges && param.lmr_triplet.lmr_context == lmr_context);
-    EXPECT(param.lmr_triplet.virtual_address == segment.virtual_address && param.lmr_triplet.segment_length == 64);
+    EXPECT(param.rmr_context == window && param.mem_priv == privileges &&
+           param.lmr_triplet.lmr_context == lmr_context);
+    EXPECT(param.lmr_triplet.virtual_address == segment.virtual_address &&
+           param.lmr_triplet.segment_length == 64);
 
     strcpy(memory, "window");
     target = remote(3072, 64);
@@ -585,19 +624,22 @@ static void windows(void)
     completes(request_evd, active, 33, 7);
     EXPECT(!strcmp(memory + 3072, "window") && !strcmp(memory + 3200, "window"));
 
-    /* Length 0 unbinds. */
+    /* A bind of length 0 unbinds. */
     memset(&segment, 0, sizeof segment);
     cookie.as_64 = 34;
     OK(dat_rmr_bind(rmr, &segment, privileges, passive, cookie, flags, &window));
-    bound = next_event(request_evd, DAT_RMR_BIND_COMPLETION_EVENT).event_data.rmr_completion_event_data;
-    EXPECT(bound.rmr_handle == rmr && bound.user_cookie.as_64 == 34 && bound.status == DAT_RMR_BIND_SUCCESS);
+    bound =
+        next_event(request_evd, DAT_RMR_BIND_COMPLETION_EVENT).event_data.rmr_completion_event_data;
+    EXPECT(bound.rmr_handle == rmr && bound.user_cookie.as_64 == 34 &&
+           bound.status == DAT_RMR_BIND_SUCCESS);
     disconnect_pair(active, passive);
     OK(dat_rmr_free(rmr));
 }
 
 static void shared_receives(void)
 {
-    DAT_SRQ_ATTR srq_attr = {.max_recv_dtos = 8, .max_recv_iov = 1, .low_watermark = DAT_SRQ_LW_DEFAULT};
+    DAT_SRQ_ATTR srq_attr = {
+        .max_recv_dtos = 8, .max_recv_iov = 1, .low_watermark = DAT_SRQ_LW_DEFAULT};
     DAT_EP_ATTR attr = attributes();
     DAT_SRQ_HANDLE srq;
     DAT_SRQ_PARAM param;
@@ -619,8 +661,8 @@ static void shared_receives(void)
 
     OK(dat_ep_create_with_srq(ia, pz, recv_evd, request_evd, connect_evd, srq, &attr, &passive));
     attr.max_rdma_size = (DAT_VLEN)1 << 33;
-    ANSWERS(INVALID_ARGUMENT(7),
-            dat_ep_create_with_srq(ia, pz, recv_evd, request_evd, connect_evd, srq, &attr, &passive));
+    ANSWERS(INVALID_ARGUMENT(7), dat_ep_create_with_srq(ia, pz, recv_evd, request_evd, connect_evd,
+                                                        srq, &attr, &passive));
     OK(dat_ep_query(passive, DAT_EP_FIELD_SRQ_HANDLE, &ep_param));
     EXPECT(ep_param.srq_handle == srq);
     ANSWERS(0x80070056, dat_srq_free(srq)); /* in use */

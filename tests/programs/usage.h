@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What a process has in use: descriptors, threads, and memory as malloc accounts for it. The pages that the system has given to it
- * or keeps resident for it say something else: when the C library and the system saw fit to move them.
+ * The descriptors and threads of a process, and its memory as malloc accounts for it. The pages
+ * that the system has given to the process would show something else: when the C library and the
+ * system happened to move them.
  */
 
 #ifndef USAGE_H
@@ -27,7 +28,10 @@ static inline long entries(const char *path)
     return count;
 }
 
-/* malloc counts what its threads keep for themselves as handed out: it is to keep nothing, which is said before it starts. */
+/*
+ * malloc counts memory that its threads keep in caches as handed out. The caches must be off, which
+ * has to be set before the program starts.
+ */
 static inline void start_without_caches(char **argv)
 {
     static const char *mark = "OPENDAT_TEST_WITHOUT_CACHES";
@@ -39,7 +43,10 @@ static inline void start_without_caches(char **argv)
     EXPECT(0, "/proc/self/exe: %s", strerror(errno));
 }
 
-/* What malloc has handed out, bytes: what it has taken from the system, less what is free. */
+/*
+ * Returns the octets that malloc has handed out: those that it has taken from the system, less
+ * those that are free.
+ */
 static inline long bytes_in_use(void)
 {
     /* The totals over all heaps come last. */
@@ -48,14 +55,14 @@ static inline long bytes_in_use(void)
     char *report = NULL;
     size_t length;
     FILE *stream = open_memstream(&report, &length);
-    EXPECT(stream && malloc_info(0, stream) == 0 && fclose(stream) == 0, "no malloc_info");
+    EXPECT(stream && malloc_info(0, stream) == 0 && fclose(stream) == 0, "malloc_info failed");
     totals = strstr(report, "</heap>");
     for (const char *next = totals; next; next = strstr(next + 1, "</heap>"))
         totals = next;
     for (int i = 0; i < 4; i++) {
         const char *line = totals ? strstr(totals, names[i]) : NULL;
         const char *size = line ? strstr(line, "size=\"") : NULL;
-        EXPECT(size, "malloc_info says no %s:\n%s", names[i], report);
+        EXPECT(size, "malloc_info does not report %s:\n%s", names[i], report);
         sizes[i] = atol(size + strlen("size=\""));
     }
     free(report);
@@ -65,8 +72,9 @@ static inline long bytes_in_use(void)
 static inline struct usage usage(void)
 {
 #ifdef __SANITIZE_ADDRESS__
-    /* The sanitizer keeps for a while what was freed, and tells itself of what was not. */
-    return (struct usage){.descriptors = entries("/proc/self/fd"), .threads = entries("/proc/self/task")};
+    /* The sanitizer keeps freed memory for a while, and reports leaks itself. */
+    return (struct usage){.descriptors = entries("/proc/self/fd"),
+                          .threads = entries("/proc/self/task")};
 #endif
     return (struct usage){
         .descriptors = entries("/proc/self/fd"),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A vendor's provider of uDAPL 1.2 and its consumer in one source: with VENDOR defined the loadable provider, which can
- * open, query and close an adapter and create one kind of object, else the program.
+ * A vendor's provider of uDAPL 1.2 and its consumer in one source. With VENDOR defined it is the
+ * loadable provider, which can open, query and close an adapter and create one kind of object;
+ * otherwise it is the program.
  */
 
 #include <dat/dat_registry.h>
@@ -13,19 +14,22 @@
 
 #ifdef VENDOR
 
-/* Its table ends with the last word of 1.2; whoever reads on finds this. */
+/*
+ * The provider's table ends with the last member of 1.2. A reader that goes on finds these words.
+ */
 static struct {
     DAT_PROVIDER table;
     char poison[88];
 } vendor;
 
-/* Every object begins with its provider's table. */
+/* Every object begins with a pointer to its provider's table. */
 struct object {
     const DAT_PROVIDER *provider;
     DAT_HANDLE_TYPE type;
 } adapter = {&vendor.table, DAT_HANDLE_TYPE_IA}, evd = {&vendor.table, DAT_HANDLE_TYPE_EVD};
 
-static DAT_RETURN ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDLE *async_evd, DAT_IA_HANDLE *ia)
+static DAT_RETURN ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDLE *async_evd,
+                          DAT_IA_HANDLE *ia)
 {
     if (strcmp(name, vendor.table.device_name) || qlen != 8)
         return 0x80060024;
@@ -34,11 +38,12 @@ static DAT_RETURN ia_open(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDL
     return DAT_SUCCESS;
 }
 
-static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *async_evd, DAT_IA_ATTR_MASK mask, DAT_IA_ATTR *attr,
-                           DAT_PROVIDER_ATTR_MASK provider_mask, DAT_PROVIDER_ATTR *provider_attr)
+static DAT_RETURN ia_query(DAT_IA_HANDLE ia, DAT_EVD_HANDLE *async_evd, DAT_IA_ATTR_MASK mask,
+                           DAT_IA_ATTR *attr, DAT_PROVIDER_ATTR_MASK provider_mask,
+                           DAT_PROVIDER_ATTR *provider_attr)
 {
     (void)async_evd;
-    /* A registry that asks with the masks of 2.0 has not understood which provider it has. */
+    /* A registry that passes masks of 2.0 has not understood which version the provider has. */
     if (ia != &adapter || (mask & ~DAT_IA_FIELD_ALL) || (provider_mask & ~DAT_PROVIDER_FIELD_ALL))
         abort();
     memset(attr, 0x5a, sizeof *attr);
@@ -71,7 +76,7 @@ void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *params)
     vendor.table.evd_dequeue_func = evd_dequeue;
     if (info->dapl_version_major == 1 && info->dapl_version_minor == 2)
         dat_registry_add_provider(&vendor.table, info);
-    /* Once more: refused in the numbers of 1.2. */
+    /* A second registration is refused with the number of 1.2. */
     if (dat_registry_add_provider(&vendor.table, NULL) != 0x80060025)
         abort();
 }
@@ -99,7 +104,7 @@ int main(void)
     DAT_PZ_HANDLE pz;
     DAT_IA_ATTR attr;
     DAT_PROVIDER_ATTR provider_attr;
-    /* The provider writes an event of 48 bytes, and nobody writes more. */
+    /* The provider writes an event of 48 octets, and nothing may write more. */
     struct {
         DAT_EVENT event;
         char after[sizeof(DAT_UINT64) * 9];
@@ -107,13 +112,15 @@ int main(void)
     size_t i;
 
     OK(dat_ia_open(name, 8, &async_evd, &ia) == DAT_SUCCESS && (size_t)ia == 1);
-    OK(dat_ia_query(ia, NULL, DAT_IA_FIELD_ALL, &attr, DAT_PROVIDER_FIELD_ALL, &provider_attr) == DAT_SUCCESS);
+    OK(dat_ia_query(ia, NULL, DAT_IA_FIELD_ALL, &attr, DAT_PROVIDER_FIELD_ALL, &provider_attr) ==
+       DAT_SUCCESS);
     OK(attr.max_rdma_size == (DAT_VLEN)1 << 40 && provider_attr.dapl_version_major == 1);
     memset(&place, 0, sizeof place);
-    OK(dat_evd_dequeue(async_evd, &place.event) == DAT_SUCCESS && place.event.evd_handle == async_evd);
+    OK(dat_evd_dequeue(async_evd, &place.event) == DAT_SUCCESS &&
+       place.event.evd_handle == async_evd);
     for (i = 0; i < sizeof place.after; i++)
         OK(place.after[i] == 0);
-    /* What the provider left out. */
+    /* A function that the provider does not have. */
     OK(dat_pz_create(ia, &pz) == 0xffff0000);
     OK(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG) == DAT_SUCCESS);
     puts("ok");

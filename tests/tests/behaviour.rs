@@ -1,6 +1,6 @@
-//! Behaviour that takes processes of our own to see, in C (`programs/*.c`), over each of our providers: a
-//! killed peer, leaks, one-sided progress, wrong handles, allocations, signals, forks, the end of the
-//! process.
+//! Behaviour that takes C programs of this project to test (`programs/*.c`), over each provider: a
+//! killed peer, leaks, one-sided progress, wrong handles, allocations, signals, forks, and the end
+//! of the process.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -13,10 +13,10 @@ use opendat_tests::{
     has_own_network, trial,
 };
 
-/// So long may a program take on a machine that is busy with others: it is there so that one that hangs ends.
+/// The time limit of a program on a busy machine. It only ends a program that hangs.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What is to be seen, and the program that looks.
+/// A behaviour, and the program that tests it.
 struct Behaviour {
     name: &'static str,
     program: &'static str,
@@ -129,8 +129,8 @@ const BEHAVIOURS: &[Behaviour] = &[
     ),
 ];
 
-/// Those of providers that send packets themselves.
-const OF_PACKETS: &[Behaviour] = &[
+/// Tests for providers that send packets themselves.
+const WITH_PACKETS: &[Behaviour] = &[
     // A send over iWARP completes before the peer has a receive.
     built_in("a_bind_comes_after_a_send_that_waits", "binds", &["late"]),
     built_in("a_queue_of_binds_is_flushed_and_none_is_lost", "binds", &["flushed"]),
@@ -148,8 +148,8 @@ const OF_PACKETS: &[Behaviour] = &[
     ),
 ];
 
-/// Those of providers with a socket for each connection.
-const OF_STREAMS: &[Behaviour] = &[
+/// Tests for providers with a socket for each connection.
+const WITH_STREAMS: &[Behaviour] = &[
     under(in_own_network, "ports_that_are_used_up_are_no_unreachable_peer", "no_way", &["ports"]),
     under(
         for_many_connections,
@@ -185,7 +185,7 @@ fn in_a_bad_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> 
     Ok(Registry::builtin(dist, provider).with("OPENDAT_NET", conditions))
 }
 
-/// For a program that changes what its network gives out.
+/// The registry for a program that changes settings of its network namespace.
 fn in_own_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     match has_own_network() {
         true => Ok(Registry::builtin(dist, provider)),
@@ -195,24 +195,25 @@ fn in_own_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     }
 }
 
-/// For 10,000 connections: each process has a descriptor for each, and one of them a port.
+/// The registry for 10,000 connections: each process needs a descriptor for each, and one process
+/// needs a port for each.
 fn for_many_connections(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     const DESCRIPTORS: u64 = 10_500;
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let hard = limits
         .lines()
         .find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().nth(1));
-    // A word in place of a number: there is no limit.
+    // A word in place of a number means that there is no limit.
     if let Some(hard) =
         hard.and_then(|hard| hard.parse::<u64>().ok()).filter(|&hard| hard < DESCRIPTORS)
     {
         return Err(Skip(format!(
-            "a process may have {hard} descriptors only (ulimit -Hn), {DESCRIPTORS} are needed"
+            "the limit of descriptors is {hard} (ulimit -Hn), but the test needs {DESCRIPTORS}"
         )));
     }
     let registry = in_own_network(dist, provider)?;
     fs::write("/proc/sys/net/ipv4/ip_local_port_range", "20000 65535")
-        .map_err(|error| Skip(format!("the network gives out no more ports: {error}")))?;
+        .map_err(|error| Skip(format!("the range of local ports cannot be extended: {error}")))?;
     Ok(registry)
 }
 
@@ -225,11 +226,11 @@ fn main() -> ExitCode {
     if !arguments.list {
         enter_own_network();
     }
-    // One at a time: some of these programs take all processors.
+    // Trials run one at a time, because some of these programs use all processors.
     arguments.test_threads = Some(1);
     let trials = PROVIDERS.iter().flat_map(|provider| {
         let name = move |behaviour: &Behaviour| format!("{}::{}", provider.ia, behaviour.name);
-        let of_wire = if provider.packets { OF_PACKETS } else { OF_STREAMS };
+        let of_wire = if provider.packets { WITH_PACKETS } else { WITH_STREAMS };
         BEHAVIOURS
             .iter()
             .chain(of_wire)

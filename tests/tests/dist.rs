@@ -1,4 +1,4 @@
-//! What `cargo xtask dist` lays out can be installed and used as it is.
+//! The layout of `cargo xtask dist` can be installed and used as it is.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -15,7 +15,7 @@ fn with_dist(test: impl Fn(&Dist) -> Result<(), Skip>) {
     }
 }
 
-/// Standard output of a program that must succeed.
+/// Returns the standard output of a program that must succeed.
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -78,7 +78,8 @@ fn nothing_but_the_c_library_is_needed_at_run_time() {
     });
 }
 
-/// A consumer that knows nothing but the directory: through pkg-config, from a copy of the tree at another place.
+/// A consumer that knows only the directory finds everything through pkg-config, in a copy of the
+/// tree at another place.
 #[test]
 fn a_moved_tree_serves_a_c_program_through_pkg_config() {
     with_dist(|dist| {
@@ -197,7 +198,7 @@ fn a_vendors_provider_that_does_little_fails_what_it_does_not() {
         command.arg(dist.lib().join("libdat.so.1")).arg("--registry").arg(&conf);
         let ended = command.output().expect("the program starts");
         assert_eq!(ended.status.code(), Some(1), "{}", String::from_utf8_lossy(&ended.stderr));
-        // Nothing of it is there, and a case that is about nothing does not pass.
+        // The provider has none of these functions, and a case that tests nothing does not pass.
         let json = String::from_utf8_lossy(&ended.stdout);
         assert!(json.matches("\"verdict\": \"failed\"").count() > 50, "{json}");
         assert!(!json.contains("died of signal"), "{json}");

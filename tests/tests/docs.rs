@@ -1,4 +1,5 @@
-//! What docs/ says is so: its programs are compiled and run, what it prints of them is what they print, its links lead somewhere.
+//! Verifies docs/: its programs are compiled and run, they print what the pages show, and its links
+//! lead to existing files.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -12,11 +13,12 @@ use std::sync::{Mutex, PoisonError};
 use opendat_tests::{Dist, Skip, find_program, skip};
 use tempfile::TempDir;
 
-/// Whoever runs programs whose ports are fixed has it.
-static TURN: Mutex<()> = Mutex::new(());
+/// A test that runs programs with fixed ports holds this lock.
+static FIXED_PORTS: Mutex<()> = Mutex::new(());
 
-/// A test that needs what a machine may lack: there it says so, and is counted as skipped.
-fn where_there_is_all(test: impl FnOnce() -> Result<(), Skip>) {
+/// Runs a test that needs programs which a machine may lack. If one is missing, it prints that, and
+/// the test counts as skipped.
+fn skip_if_missing(test: impl FnOnce() -> Result<(), Skip>) {
     if let Err(reason) = test() {
         skip(&reason);
     }
@@ -31,7 +33,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The pages.
+/// The paths of the pages.
 fn pages() -> Vec<PathBuf> {
     let entries = fs::read_dir(workspace().join("docs")).expect("docs");
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -53,7 +55,7 @@ fn text(output: &Output) -> String {
     text
 }
 
-/// A directory like a clone of the project: its sources of examples, and target/dist.
+/// A directory like a clone of the project, with its examples and target/dist.
 fn clone_of(dist: &Dist) -> TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     fs::create_dir(dir.path().join("target")).expect("a directory");
@@ -62,7 +64,7 @@ fn clone_of(dist: &Dist) -> TempDir {
     dir
 }
 
-/// Lines of a shell, as a reader of the pages types them.
+/// A shell that runs lines as a reader of the pages types them.
 fn shell(dir: &TempDir, lines: &str) -> Command {
     let mut shell = Command::new("bash");
     shell
@@ -73,19 +75,20 @@ fn shell(dir: &TempDir, lines: &str) -> Command {
     shell
 }
 
-/// What is between two fences of a page, in their order.
+/// The blocks of a page with this language, in their order.
 fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
     let fence = format!("\n```{language}\n");
     let starts: Vec<&str> = page.split(&fence).skip(1).collect();
     starts.into_iter().map(|rest| rest.split("```").next().unwrap_or(rest)).collect()
 }
 
-/// docs/tutorial.md, "In C", line by line; then over the other adapter that needs nothing, as it says further down.
+/// docs/tutorial.md, "In C", line by line, and then over the other adapter that needs no setup, as
+/// the page says further down.
 #[test]
 fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
-    where_there_is_all(|| {
+    skip_if_missing(|| {
         let dist = Dist::locate()?;
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = FIXED_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         find_program("cc", "gcc")?;
         find_program("pkg-config", "pkg-config")?;
         let (dir, page) = (clone_of(&dist), read("docs/tutorial.md"));
@@ -97,12 +100,12 @@ fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
                 [server, client].map(|lines| format!("{}{ia}", lines.trim_end()));
             let mut server = shell(&dir, &server.replace("./hello server", "exec ./hello server"));
             let mut server = Killed(server.stdout(Stdio::piped()).spawn().expect("it starts"));
-            let mut said = BufReader::new(server.0.stdout.take().expect("piped"));
+            let mut output = BufReader::new(server.0.stdout.take().expect("piped"));
             let mut line = String::new();
-            said.read_line(&mut line).expect("a line");
+            output.read_line(&mut line).expect("a line");
             let client = shell(&dir, &client).output().expect("it starts");
             assert_eq!(text(&client), read("examples/hello/client.txt"), "{ia}");
-            said.read_to_string(&mut line).expect("text");
+            output.read_to_string(&mut line).expect("text");
             assert_eq!(line, read("examples/hello/server.txt"), "{ia}");
         }
         assert!(
@@ -112,11 +115,11 @@ fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
     });
 }
 
-/// Blocks of a terminal, ```` ```console ````: what each line that begins with `$ ` prints is what follows it. DOCS_UPDATE=1
-/// writes it anew.
+/// Blocks of a terminal, ```` ```console ````: each line that begins with `$ ` must print the lines
+/// that follow it. With DOCS_UPDATE=1 the test updates the page.
 #[test]
 fn what_commands_print_is_as_the_pages_show() {
-    where_there_is_all(|| {
+    skip_if_missing(|| {
         let dist = Dist::locate()?;
         for name in ["docs/dat-conf.md"] {
             let (page, dir) = (read(name), clone_of(&dist));
@@ -129,12 +132,14 @@ fn what_commands_print_is_as_the_pages_show() {
                 let commands = block.lines().filter_map(|line| line.strip_prefix("$ "));
                 let printed: String = commands
                     .map(|command| {
-                        let paths =
-                            "export LD_LIBRARY_PATH=$PWD/target/dist/lib PATH=$PWD/target/dist/bin:$PATH";
-                        let output = shell(&dir, &format!("{paths}; exec 2>&1; {command} || true")).output();
-                        let printed =
-                            String::from_utf8_lossy(&output.expect("it starts").stdout).into_owned();
-                        format!("$ {command}\n{}", printed.replace(&format!("{}/", dir.path().display()), ""))
+                        let paths = "export LD_LIBRARY_PATH=$PWD/target/dist/lib \
+                             PATH=$PWD/target/dist/bin:$PATH";
+                        let output =
+                            shell(&dir, &format!("{paths}; exec 2>&1; {command} || true")).output();
+                        let printed = String::from_utf8_lossy(&output.expect("it starts").stdout)
+                            .into_owned();
+                        let prefix = format!("{}/", dir.path().display());
+                        format!("$ {command}\n{}", printed.replace(&prefix, ""))
                     })
                     .collect();
                 now = now.replace(block, &printed);
@@ -142,37 +147,37 @@ fn what_commands_print_is_as_the_pages_show() {
             if std::env::var_os("DOCS_UPDATE").is_some() {
                 fs::write(workspace().join(name), &now).expect("written");
             } else {
-                assert_eq!(now, page, "DOCS_UPDATE=1 writes what is printed");
+                assert_eq!(now, page, "{name} is out of date: run with DOCS_UPDATE=1 to update it");
             }
         }
         Ok(())
     });
 }
 
-/// Lines with pairs of `dtest -s &` and its client pass, all of them.
+/// All pairs of `dtest -s &` and its client in these lines must pass.
 fn dtests_pass(dir: &TempDir, lines: &str) {
     let passed = 2 * lines.matches(" -s &").count();
     let attempt = || {
-        // A `dtest -s` whose client fails waits for ever: `timeout` ends whatever was started.
+        // A `dtest -s` whose client fails waits forever. `timeout` ends all processes.
         let mut shell = shell(dir, "timeout 60 bash -c \"$TYPED\"");
         let output = shell.env("TYPED", format!("{lines}\nwait")).output().expect("it starts");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let all =
-            output.status.success() && said.matches("DAPL Test Complete. PASSED").count() == passed;
-        if all { Ok(()) } else { Err(said + &String::from_utf8_lossy(&output.stderr)) }
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        let all = output.status.success()
+            && stdout.matches("DAPL Test Complete. PASSED").count() == passed;
+        if all { Ok(()) } else { Err(stdout + &String::from_utf8_lossy(&output.stderr)) }
     };
-    // dtest tells its client where it is, and listens only then: the client may be quicker. What the lines do is asked for
-    // here, not who wins this race.
+    // dtest sends its client the address and listens only then, so the client may be too early.
+    // This test is about the lines, not about the race, so it may repeat them.
     let outcome = attempt().or_else(|_| attempt()).or_else(|_| attempt());
     assert_eq!(outcome, Ok(()), "{lines}");
 }
 
-/// docs/moving.md, "In three steps", line by line, of dtest under the name that it has built in.
+/// docs/moving.md, "In three steps", line by line, with dtest and the built-in name.
 #[test]
 fn a_program_is_moved_in_three_steps() {
-    where_there_is_all(|| {
+    skip_if_missing(|| {
         let dist = Dist::locate()?;
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = FIXED_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         find_program("dtest", "dapl2-utils")?;
         let (dir, page) = (clone_of(&dist), read("docs/moving.md"));
         // Blocks of a list are indented.
@@ -188,12 +193,12 @@ fn a_program_is_moved_in_three_steps() {
     });
 }
 
-/// docs/using.md, "Use it", line by line, with a program of one's own in place of `prog.c`.
+/// docs/using.md, "Use it", line by line, with an example program in place of `prog.c`.
 #[test]
 fn the_lines_of_the_page_for_users_do_what_they_say() {
-    where_there_is_all(|| {
+    skip_if_missing(|| {
         let dist = Dist::locate()?;
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = FIXED_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         find_program("cc", "gcc")?;
         find_program("pkg-config", "pkg-config")?;
         find_program("dtest", "dapl2-utils")?;
@@ -215,12 +220,12 @@ fn the_lines_of_the_page_for_users_do_what_they_say() {
     });
 }
 
-/// README.md, the blocks of an existing program and of a new one, line by line.
+/// README.md, the blocks for an existing program and for a new one, line by line.
 #[test]
 fn the_lines_of_the_readme_do_what_they_say() {
-    where_there_is_all(|| {
+    skip_if_missing(|| {
         let dist = Dist::locate()?;
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = FIXED_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         find_program("cc", "gcc")?;
         find_program("pkg-config", "pkg-config")?;
         find_program("dtest", "dapl2-utils")?;
@@ -233,22 +238,23 @@ fn the_lines_of_the_readme_do_what_they_say() {
         let (_, existing) = existing.expect("the first line, which `cargo xtask test` has done");
         assert_eq!(existing.matches(" -s &").count(), 1, "{existing}");
         dtests_pass(&dir, existing);
-        let said = text(&shell(&dir, &format!("{new}wait")).output().expect("it starts"));
+        let output = text(&shell(&dir, &format!("{new}wait")).output().expect("it starts"));
         let (client, server) =
             (read("examples/hello/client.txt"), read("examples/hello/server.txt"));
         for line in client.lines().chain(server.lines()) {
-            assert!(said.lines().any(|other| other == line), "{line}: {said}");
+            assert!(output.lines().any(|other| other == line), "{line}: {output}");
         }
         Ok(())
     });
 }
 
-/// docs/ci.md, "A workflow": each step of each row of its matrix, where the program under test is that of the tutorial.
+/// docs/ci.md, "A workflow": each step of each row of its matrix, with the tutorial's program under
+/// test.
 #[test]
 fn the_workflow_runs() {
-    where_there_is_all(|| {
+    skip_if_missing(|| {
         let dist = Dist::locate()?;
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = FIXED_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         for (program, package) in [("make", "make"), ("cc", "gcc"), ("pkg-config", "pkg-config")] {
             find_program(program, package)?;
         }
@@ -258,7 +264,7 @@ fn the_workflow_runs() {
         for name in ["Makefile", "hello.c"] {
             fs::copy(workspace().join("examples/hello").join(name), at(name)).expect("it is there");
         }
-        // As the second step has it, and `cargo xtask dist` after that.
+        // The state after the second step and `cargo xtask dist`.
         fs::create_dir_all(at("opendat/target")).expect("a directory");
         symlink(dist.root(), at("opendat/target/dist")).expect("a link");
         let steps: Vec<&str> = workflow.split("- run: ").skip(1).collect();
@@ -309,8 +315,8 @@ fn the_summary_has_every_page() {
     assert_eq!(named, there);
 }
 
-/// The documents as a user has them, in the layout: links of the pages lead to pages, so they do in the book as well; those of
-/// the others lead to what is laid out with them.
+/// The documents as users get them, in the layout. Links of the pages must lead to pages, so that
+/// they work in the book too. Links of the other documents must lead to files of the layout.
 #[test]
 fn links_lead_somewhere() {
     let links = |text: &str| -> Vec<String> {
@@ -351,10 +357,11 @@ fn links_lead_somewhere() {
     }
 }
 
-/// A page says `<!-- quotes FILE:ANCHOR -->` before a block that is a part of a file, or all of it without an anchor; the
-/// part is between lines that end in `ANCHOR: NAME` and `ANCHOR_END: NAME`. So a page is whole wherever it is read.
+/// A page has `<!-- quotes FILE:ANCHOR -->` before a block that is a part of a file, or the whole
+/// file without an anchor. The part is between lines that end in `ANCHOR: NAME` and `ANCHOR_END:
+/// NAME`. So a page is complete wherever it is read.
 ///
-/// `DOCS_UPDATE=1` writes the pages anew.
+/// With `DOCS_UPDATE=1` the test updates the pages.
 #[test]
 fn quotations_are_what_the_files_say() {
     let mut checked = 0;
@@ -378,12 +385,17 @@ fn quotations_are_what_the_files_say() {
         if std::env::var_os("DOCS_UPDATE").is_some() {
             fs::write(&page, &quoted).expect("the page can be written");
         }
-        assert_eq!(text, quoted, "{} is behind: DOCS_UPDATE=1 writes it anew", page.display());
+        assert_eq!(
+            text,
+            quoted,
+            "{} is out of date: run with DOCS_UPDATE=1 to update it",
+            page.display()
+        );
     }
     assert!(checked > 20, "{checked} quotations were found");
 }
 
-/// `FILE`, or the part `FILE:ANCHOR` of it, without the lines that mark parts.
+/// Returns `FILE`, or the part `FILE:ANCHOR` of it, without the lines that mark parts.
 fn part_of(source: &str) -> String {
     let (file, anchor) =
         source.split_once(':').map_or((source, None), |(file, anchor)| (file, Some(anchor)));

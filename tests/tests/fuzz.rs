@@ -1,8 +1,9 @@
-//! The fuzz targets, which are a workspace of their own, are built and clean, and a short run of each finds nothing.
+//! Builds the fuzz targets, which are a workspace of their own, checks them with clippy, and runs
+//! each for a short time, which must find nothing.
 //!
-//! `fuzz/.cargo/config.toml` gives libFuzzer its coverage on the stable compiler, so that even a short run comes past the
-//! magic words; `fuzz/seeds/` has inputs of long runs, one for each way through the code. Memory errors are for the long
-//! runs, under cargo-fuzz.
+//! `fuzz/.cargo/config.toml` gives libFuzzer its coverage on the stable compiler, so that even a
+//! short run gets past the magic words. `fuzz/seeds/` has inputs found by long runs, one for each
+//! path through the code. Long runs under cargo-fuzz look for memory errors.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -13,12 +14,12 @@ use std::process::{Command, ExitCode};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Skip, find_program, is_short_run};
 
-/// A few seconds; afterwards little that is new is found for minutes.
+/// The runs take a few seconds. After that, minutes find little that is new.
 const RUNS: u32 = 100_000;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // One target directory: cargo would let them wait for each other anyway.
+    // The runs share one target directory, so cargo would make them wait for each other.
     arguments.test_threads = Some(1);
     let mut trials = Vec::new();
     if !is_short_run() {
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
 
 fn trial(name: String, run: impl FnOnce() -> Result<(), String> + Send + 'static) -> Trial {
     Trial::ignorable_test(format!("fuzz::{name}"), || {
-        // Both build libFuzzer, which is C++.
+        // Both kinds of trial build libFuzzer, which is C++.
         if let Err(Skip(reason)) = find_program("c++", "g++") {
             return Ok(Completion::ignored_with(reason));
         }
@@ -39,29 +40,31 @@ fn trial(name: String, run: impl FnOnce() -> Result<(), String> + Send + 'static
 }
 
 fn clippy() -> Result<(), String> {
-    said(cargo().args(["clippy", "--release", "--all-targets", "--", "-D", "warnings"])).map(drop)
+    stderr_of(cargo().args(["clippy", "--release", "--all-targets", "--", "-D", "warnings"]))
+        .map(drop)
 }
 
 fn fuzz(name: &str) -> Result<(), String> {
-    // Where cargo-fuzz keeps them too. libFuzzer does not create the directory.
+    // cargo-fuzz keeps artifacts in the same place. libFuzzer does not create the directory.
     let artifacts = directory().join("artifacts").join(name);
     fs::create_dir_all(&artifacts).map_err(|error| format!("{}: {error}", artifacts.display()))?;
-    // What long runs have found is where this one starts; what it finds itself is forgotten.
-    let finds = tempfile::tempdir().map_err(|error| error.to_string())?;
+    // The run starts from the inputs that long runs have found. What it finds itself is discarded.
+    let new_inputs = tempfile::tempdir().map_err(|error| error.to_string())?;
     let seeds = directory().join("seeds").join(name);
-    let text = said(
+    let text = stderr_of(
         cargo()
             .args(["run", "--release", "--bin", name, "--"])
-            .arg(finds.path())
+            .arg(new_inputs.path())
             .args(seeds.is_dir().then_some(seeds))
             .args([format!("-runs={RUNS}"), format!("-artifact_prefix={}/", artifacts.display())])
-            // Always the same run; long inputs from the beginning; an input that takes a minute is a finding.
+            // The run is the same each time, and has long inputs from the beginning. An input that
+            // takes a minute is a finding.
             .args(["-seed=1", "-len_control=0", "-max_len=600", "-timeout=60", "-print_funcs=0"]),
     )?;
     if text.contains(&format!("Done {RUNS} runs")) { Ok(()) } else { Err(text) }
 }
 
-/// Each source file in `fuzz_targets` is one.
+/// The names of the targets: one for each source file in `fuzz_targets`.
 fn targets() -> Vec<String> {
     let sources = fs::read_dir(directory().join("fuzz_targets")).expect("fuzz/fuzz_targets");
     let mut names: Vec<String> = sources
@@ -72,7 +75,8 @@ fn targets() -> Vec<String> {
     names
 }
 
-/// In the directory whose configuration holds. What is set outside would replace the flags there.
+/// cargo in the directory with the fuzz workspace's configuration. Flags in the environment would
+/// replace the configured ones.
 fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(directory()).env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
@@ -83,8 +87,9 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz")
 }
 
-/// What a command that must succeed said on standard error: cargo and libFuzzer use nothing else.
-fn said(command: &mut Command) -> Result<String, String> {
+/// Returns the standard error of a command that must succeed. cargo and libFuzzer write everything
+/// there.
+fn stderr_of(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.success() { Ok(text) } else { Err(format!("{text}\n{}", output.status)) }

@@ -1,9 +1,9 @@
-//! The C headers of `libdat/include` (`dat/` for uDAPL 1.2, `dat2/` for 2.0) and the Rust declarations of dat-sys say the
-//! same.
+//! The C headers of `libdat/include` (`dat/` for uDAPL 1.2, `dat2/` for 2.0) and the Rust
+//! declarations of dat-sys must agree.
 //!
-//! dat-sys describes itself as data (`dat_sys::describe`); here that is written out as lists which `c/layout.c`
-//! checks: every size, offset, value, text, member type and function signature. OFED's own headers, where installed,
-//! have to pass the same check.
+//! dat-sys describes itself as data (`dat_sys::describe`). These tests write the description out as
+//! lists that `c/layout.c` checks: every size, offset, value, text, member type and function
+//! signature. OFED's own headers, if installed, must pass the same check.
 
 #[path = "headers/names.rs"]
 mod names;
@@ -57,7 +57,7 @@ fn a_program_that_uses_every_function_compiles_without_warnings() {
     }
 }
 
-/// In each language that programs are written in, also the oldest.
+/// In each language that programs are written in, including the oldest.
 #[test]
 fn names_that_only_programs_use_are_there() {
     for headers in [our_headers(), our_headers_1_2()] {
@@ -70,7 +70,7 @@ fn names_that_only_programs_use_are_there() {
             let program = directory.path().join("names");
             let output = language
                 .command(&compiler, &headers)
-                // UINT64_C and 64-bit integers are younger than C90.
+                // UINT64_C and 64-bit integers are newer than C90.
                 .arg("-Wno-long-long")
                 .arg(c_source("names.c"))
                 .arg("-o")
@@ -85,7 +85,8 @@ fn names_that_only_programs_use_are_there() {
 
 #[test]
 fn the_same_program_compiles_with_ofed_headers() {
-    // Not as C++: the constant member of OFED's DAT_PROVIDER_ATTR forbids a variable of that type.
+    // This is not checked as C++: the constant member of OFED's DAT_PROVIDER_ATTR forbids a
+    // variable of that type.
     match ofed_headers() {
         Ok(headers) => compile_consumer(&C11, &headers),
         Err(reason) => skip(&reason),
@@ -128,7 +129,7 @@ fn no_constant_of_the_headers_is_missing_from_dat_sys() {
         let mut seen = 0;
         for (name, _) in headers_text(&headers.directory()) {
             let text = fs::read_to_string(&name).unwrap();
-            // `NAME = 1,` of an enumeration, `#define NAME UINT64_C(1)` of a mask
+            // The line is `NAME = 1,` of an enumeration or `#define NAME UINT64_C(1)` of a mask.
             for line in text.lines().map(str::trim) {
                 let name = match (line.split_once(" = "), line.strip_prefix("#define ")) {
                     (Some((name, value)), None)
@@ -147,14 +148,14 @@ fn no_constant_of_the_headers_is_missing_from_dat_sys() {
         }
         assert!(
             seen > at_least,
-            "only {seen} constants found: the headers have changed their form"
+            "found only {seen} constants: the form of the headers has changed"
         );
     }
 }
 
 #[test]
 fn no_name_of_ofed_headers_is_missing() {
-    /// Names that cannot be used, and why they are left out.
+    /// Names that cannot be used, and the reason.
     const UNUSABLE: &[&str] = &[
         "DAT_IA_FIELD_IA_MAX_DTO_PER_OP",    // an alias of the next,
         "DAT_IA_FIELD_IA_MAX_DTO_PER_EP_IN", // which is defined nowhere
@@ -177,7 +178,7 @@ fn no_name_of_ofed_headers_is_missing() {
 
 // ---- The C side ----
 
-/// A directory to look for the headers of an API version in.
+/// The directory in which to find the headers of an API version.
 struct Headers {
     include: PathBuf,
     ofed: bool,
@@ -186,9 +187,9 @@ struct Headers {
 
 /// A version of the API, and what dat-sys declares of it.
 struct Api {
-    /// Of its headers.
+    /// The directory of its headers.
     directory: &'static str,
-    /// Macros that tell the C programs which it is.
+    /// Macros that select this version in the C programs.
     defines: &'static [&'static str],
     constants: fn() -> Vec<&'static Constant>,
     records: fn() -> Vec<&'static Record>,
@@ -232,11 +233,11 @@ fn ofed_headers() -> Result<Headers, Skip> {
     }
 }
 
-/// A language that the headers have to suit.
+/// A language in which the headers must compile.
 struct Language {
     standard: &'static str,
     name: &'static str,
-    /// Environment variable that names the compiler, and its default.
+    /// The environment variable that names the compiler, and its default.
     compiler: (&'static str, &'static str),
 }
 
@@ -260,7 +261,8 @@ impl Language {
         command.arg(format!("-std={}", self.standard)).args(["-x", self.name, "-o", "/dev/null"]);
         command.args(["-Wall", "-Wextra", "-Werror", "-pedantic"]).args(headers.api.defines);
         if headers.ofed {
-            // The system directory, where warnings about OFED's own text are not ours to fix.
+            // The system directory: the compiler does not warn about OFED's headers there, which
+            // this project does not fix.
             command.arg("-DOFED_HEADERS");
         } else {
             command.arg("-I").arg(&headers.include);
@@ -341,11 +343,11 @@ fn headers_text(directory: &Path) -> Vec<(PathBuf, String)> {
     headers
 }
 
-/// The names in a text that start as those of DAT do.
+/// The names in a text that start like those of DAT.
 fn dat_names(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
         .filter(|word| ["DAT_", "DCNT_", "dat_"].iter().any(|prefix| word.starts_with(prefix)))
-        // names of header files in #include
+        // Names of header files in #include are no names of DAT.
         .filter(|word| {
             !word.starts_with("dat_")
                 || !["_specific", "_extensions"].iter().any(|end| word.ends_with(end))
@@ -376,7 +378,8 @@ impl Api {
     }
     fn texts(&self) -> String {
         let mut list = String::new();
-        // Those of the provider's functions are the same in both; the extension is one of 2.0.
+        // The names of the provider's functions are the same in both versions. The extension exists
+        // only in 2.0.
         let in_1_2 = |name: &str| name.starts_with("DAT_PROVIDER_");
         for text in TEXTS
             .iter()
@@ -410,12 +413,12 @@ impl Api {
     fn member_types(&self) -> String {
         let mut list = String::new();
         for record in self.named_records() {
-            // The system's types, only measured in dat-sys.
+            // These are types of the system, of which dat-sys has only the size.
             if ["DAT_SOCK_ADDR", "DAT_SOCK_ADDR6"].contains(&record.name) {
                 continue;
             }
             for (_, field) in self.named_members(record) {
-                // 64 bits as `unsigned long` in Rust, as `unsigned long long` in C.
+                // It has 64 bits, as `unsigned long` in Rust and as `unsigned long long` in C.
                 if (record.name, field.name) == ("DAT_CONTEXT", "as_index") {
                     continue;
                 }
@@ -440,7 +443,7 @@ impl Api {
         let table = self.record("DAT_PROVIDER");
         let mut list = String::new();
         for name in table.fields.iter().filter_map(|field| field.name.strip_suffix("_func")) {
-            // dat_ia_openv has three arguments more; the other two have no function of their own.
+            // dat_ia_openv has three more arguments. The other two have no function of their own.
             if !["ia_open", "ia_ha_related", "handle_extendedop"].contains(&name) {
                 writeln!(list, "FUNCTION({name})").unwrap();
             }
@@ -456,7 +459,7 @@ impl Api {
         (self.records)().into_iter().filter(|record| record.name != ANONYMOUS.0)
     }
 
-    /// The members with their offsets, those of an anonymous union in place of the union.
+    /// The members with their offsets. The members of an anonymous union replace the union.
     fn named_members(&self, record: &Record) -> Vec<(usize, &'static Field)> {
         let mut members = Vec::new();
         for field in record.fields {
@@ -472,12 +475,13 @@ impl Api {
     }
 }
 
-/// The union of this member has no name in C, nor has the member.
+/// The union of this member has no name in C, and neither has the member.
 const ANONYMOUS: (&str, &str) = ("DAT_IB_EVENT_DETAIL", "detail");
 
 fn handles() -> String {
     format!(
-        "HANDLE(DAT_HANDLE_NULL, {})\nHANDLE(DAT_EVD_ASYNC_EXISTS, {})\nHANDLE(DAT_EVD_OUT_OF_SCOPE, {})\n",
+        "HANDLE(DAT_HANDLE_NULL, {})\nHANDLE(DAT_EVD_ASYNC_EXISTS, {})\n\
+         HANDLE(DAT_EVD_OUT_OF_SCOPE, {})\n",
         dat_sys::DAT_HANDLE_NULL.addr(),
         dat_sys::DAT_EVD_ASYNC_EXISTS.addr(),
         dat_sys::DAT_EVD_OUT_OF_SCOPE.addr(),

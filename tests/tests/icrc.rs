@@ -1,5 +1,6 @@
-//! An ICRC, and fields of the BTH, as scapy computes and reads them: its code shares nothing with ours. (Debian's does not do
-//! IPv6; there the captures of `wire/tests/golden` are what is not ours.)
+//! Compares ICRCs and fields of the BTH with those that scapy computes and reads: its code shares
+//! nothing with this project's. Debian's scapy does not support IPv6; for IPv6 the captures of
+//! `wire/tests/golden` are the independent source.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -13,7 +14,7 @@ use wire::rocev2::{
     Opcode, Packet, Psn, Reth, Syndrome, UDP_PORT, pad,
 };
 
-/// Debian's own, for which its packages of Python are.
+/// Debian's own Python, for which its Python packages are installed.
 const PYTHON: &str = "/usr/bin/python3";
 
 #[test]
@@ -22,11 +23,11 @@ fn scapy_agrees() {
         return skip(&reason);
     }
     let packets: Vec<Example> = examples().collect();
-    let said = scapy(&packets);
-    let said: Vec<&str> = said.lines().collect();
-    assert_eq!(said.len(), packets.len());
-    for (packet, said) in packets.iter().zip(said) {
-        assert_eq!(said, packet.fields, "{}", hex(&packet.bytes));
+    let fields = scapy(&packets);
+    let fields: Vec<&str> = fields.lines().collect();
+    assert_eq!(fields.len(), packets.len());
+    for (packet, fields) in packets.iter().zip(fields) {
+        assert_eq!(fields, packet.fields, "{}", hex(&packet.bytes));
     }
 }
 
@@ -39,7 +40,7 @@ fn find_scapy() -> Result<(), Skip> {
     }
 }
 
-/// What the script prints when it is given the packets.
+/// Runs the script with the packets on its standard input, and returns its output.
 fn scapy(packets: &[Example]) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/icrc.py");
     let mut child = Command::new(PYTHON)
@@ -50,7 +51,7 @@ fn scapy(packets: &[Example]) -> String {
         .expect("python3 starts, as before");
     let lines: String = packets.iter().map(|packet| hex(&packet.bytes) + "\n").collect();
     let mut stdin = child.stdin.take().expect("a pipe");
-    // From a thread: the script answers before it has read all.
+    // A thread of its own writes: the script answers before it has read everything.
     let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
     let output = child.wait_with_output().expect("the script's output");
     writer.join().expect("no panic").expect("the script reads all");
@@ -58,13 +59,14 @@ fn scapy(packets: &[Example]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// An IPv4 packet, and what is in it in the words of the script.
+/// An IPv4 packet and its fields, as the script prints them.
 struct Example {
     bytes: Vec<u8>,
     fields: String,
 }
 
-/// Every opcode, payloads of all pads around sizes that matter, all flags, IDs with and without DF.
+/// Packets with every opcode, payloads around the important sizes with each pad count, all flags,
+/// and IDs with and without DF.
 fn examples() -> impl Iterator<Item = Example> {
     const LENGTHS: [usize; 9] = [0, 1, 2, 3, 4, 64, 1023, 1024, 4096];
     let cases = Opcode::ALL.into_iter().flat_map(|opcode| {

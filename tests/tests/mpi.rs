@@ -1,5 +1,6 @@
-//! An MPI library that nobody here wrote: Intel MPI 2018 over DAPL, with mpi4py's benchmarks and its own tests. `cargo xtask test --all`
-//! installs both in the target directory, and says where in `OPENDAT_MPI`.
+//! An MPI library that this project did not write: Intel MPI 2018 over DAPL, with mpi4py's
+//! benchmarks and its own tests. `cargo xtask test --all` installs both in the target directory and
+//! sets `OPENDAT_MPI` to the place.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -11,12 +12,12 @@ use opendat_tests::{
     Dist, PROVIDERS, Provider, Registry, Running, Skip, Stop, c_preload, enter_own_network, trial,
 };
 
-/// What the ranks of a job do.
+/// The work of a job's ranks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Job {
-    /// A message goes round, a hundred times.
+    /// A message goes round all ranks, a hundred times.
     Ring,
-    /// Messages of all sizes go to and fro between two.
+    /// Messages of all sizes go back and forth between two ranks.
     PingPong,
     /// mpi4py's tests.
     Suite,
@@ -28,13 +29,14 @@ struct Case {
     library: &'static str,
     ranks: usize,
     job: Job,
-    /// Settings of Intel MPI besides those of every case.
+    /// Settings of Intel MPI in addition to those of every case.
     settings: Vec<(&'static str, &'static str)>,
-    /// The ranks are divided between two hosts, in name: both are this one, but ranks of one do not use the memory of the other.
-    hosts: bool,
+    /// The ranks are divided between two hosts by name. Both names are this host, but ranks on
+    /// different ones do not share memory.
+    two_hosts: bool,
 }
 
-/// A setting that a job has in one of two ways: what it is called in a case's name, and what it sets.
+/// A setting with two values: for each its name in a case's name, and the variables that it sets.
 struct Choice([(&'static str, &'static [(&'static str, &'static str)]); 2]);
 
 const WAITING: Choice = Choice([("polling", &[]), ("asleep", &[("I_MPI_WAIT_MODE", "1")])]);
@@ -46,16 +48,17 @@ const RENDEZVOUS: Choice = Choice([
     ("by_write", &[("I_MPI_DAPL_RDMA_RNDV_WRITE", "1")]),
     ("by_read", &[("I_MPI_DAPL_RDMA_RNDV_WRITE", "0")]),
 ]);
-/// The limit between small messages, which are copied, and large ones, for which there is a rendezvous.
+/// The limit between small messages, which are copied, and large ones, which use a rendezvous.
 const COPYING: Choice = Choice([
     ("copied", &[("I_MPI_DAPL_DIRECT_COPY_THRESHOLD", "262144")]),
     ("not_copied", &[("I_MPI_DAPL_DIRECT_COPY_THRESHOLD", "256")]),
 ]);
 const LIBRARIES: [(&str, &str); 2] = [("udapl_2_0", DAT2), ("udapl_1_2", DAT1)];
 
-/// mpi4py's tests do not run with all settings but with these. Each two settings of different columns meet in some row, but for four ranks
-/// that poll, which two processors have not been seen to serve to the end: adapter, library, ranks, and, by number, the ways of
-/// [`WAITING`], [`CONNECTING`] and [`RENDEZVOUS`]. Rings and ping-pongs run with all settings.
+/// mpi4py's tests run with these settings, not with all. Each pair of settings in different columns
+/// occurs in some row, except four ranks that poll, which two processors have not been seen to
+/// finish. The columns: adapter, library, ranks, and, by index, the values of [`WAITING`],
+/// [`CONNECTING`] and [`RENDEZVOUS`]. Rings and ping-pongs run with all settings.
 const SUITES: &[(&str, usize, &str, usize, usize, usize)] = &[
     ("tcp-emu", 0, "2", 0, 0, 0),
     ("softroce", 1, "4", 1, 0, 1),
@@ -85,13 +88,14 @@ fn cases(ia: &str) -> Vec<Case> {
             cases.push(Case::new(Job::PingPong, &LIBRARIES[0], "2", &[copying, rendezvous]));
         }
     }
-    // Within a host nothing would go over DAPL. The two ranks of the ping-pong are on different hosts.
+    // Within a host no data would go over DAPL. The two ranks of the ping-pong are on different
+    // hosts.
     let shared: &[_] = &[("I_MPI_FABRICS", "shm:dapl"), ("I_MPI_DYNAMIC_CONNECTION", "0")];
     for library in &LIBRARIES {
         for (job, ranks) in [(Job::Ring, "4"), (Job::PingPong, "2")] {
             let case =
                 Case::new(job, library, ranks, &[&("on_two_hosts_with_shared_memory", shared)]);
-            cases.push(Case { hosts: true, ..case });
+            cases.push(Case { two_hosts: true, ..case });
         }
     }
     for &(_, library, ranks, waiting, connecting, rendezvous) in
@@ -106,32 +110,34 @@ fn cases(ia: &str) -> Vec<Case> {
 const DAT2: &str = "libdat2.so.2";
 const DAT1: &str = "libdat.so.1";
 
-/// A test of mpi4py that fails over this MPI library's own TCP, too, and is left out. `what_is_left_out_fails_over_the_librarys_own_tcp`
-/// shows that it does.
-struct NotOurs {
+/// A test of mpi4py that fails over this MPI library's own TCP too, and is left out.
+/// `what_is_left_out_fails_over_the_librarys_own_tcp` verifies that.
+struct ExcludedTest {
     module: &'static str,
     test: &'static str,
-    /// It fails only beside the others of its module.
+    /// It fails only when its whole module runs.
     whole_module: bool,
     ranks: &'static str,
 }
 
-const NOT_OURS: &[NotOurs] = &[
-    // They fail on one rank, which goes on to the next test while the others wait for it: whoever runs the whole module hangs.
-    NotOurs {
+const EXCLUDED_TESTS: &[ExcludedTest] = &[
+    // They fail on one rank, which goes on to the next test while the others wait for it. A run of
+    // the whole module hangs.
+    ExcludedTest {
         module: "test_cco_buf",
         test: "TestCCOBufInplaceWorld.testReduceScatter",
         whole_module: false,
         ranks: "2",
     },
-    NotOurs {
+    ExcludedTest {
         module: "test_cco_nb_buf",
         test: "TestCCOBufInplaceWorld.testReduceScatter",
         whole_module: false,
         ranks: "2",
     },
-    // Some rank takes what the next test sends for what this one waits for: with more than two ranks, now and then.
-    NotOurs {
+    // With more than two ranks, a rank sometimes takes a message of the next test for one of this
+    // test.
+    ExcludedTest {
         module: "test_dynproc",
         test: "TestDPM.testConnectAccept",
         whole_module: true,
@@ -139,10 +145,11 @@ const NOT_OURS: &[NotOurs] = &[
     },
 ];
 
-/// One that fails now and then is run so often until it does.
-const TRIES: usize = 100;
+/// A test that fails only sometimes is repeated until it does, at most this often.
+const MAX_TRIES: usize = 100;
 
-/// A job that takes longer hangs. mpi4py's tests with four ranks on two busy processors take minutes.
+/// A job that takes longer hangs. mpi4py's tests with four ranks on two busy processors take
+/// minutes.
 const LIMIT: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
@@ -158,7 +165,7 @@ fn main() -> ExitCode {
         };
         cases(provider.ia).into_iter().map(trial_of)
     });
-    let not_ours = NOT_OURS.iter().map(|left_out| {
+    let not_ours = EXCLUDED_TESTS.iter().map(|left_out| {
         let name =
             format!("mpi::what_is_left_out_fails_over_the_librarys_own_tcp::{}", left_out.module);
         trial(name, move || fails_over_tcp(left_out))
@@ -166,7 +173,7 @@ fn main() -> ExitCode {
     opendat_tests::run(&arguments, trials.chain(not_ours).collect())
 }
 
-/// Where Intel MPI, Python and mpi4py's tests are.
+/// The place of Intel MPI, Python and mpi4py's tests.
 struct Installation {
     root: PathBuf,
 }
@@ -177,7 +184,8 @@ impl Installation {
         match root {
             Some(root) if root.join("bin/mpiexec.hydra").exists() => Ok(Self { root }),
             _ => Err(Skip(
-                "no Intel MPI: `cargo xtask test --all` installs it, where there is Python with pip".into(),
+                "no Intel MPI: `cargo xtask test --all` installs it if Python and pip are there"
+                    .into(),
             )),
         }
     }
@@ -186,7 +194,7 @@ impl Installation {
         self.root.join("mpi4py/test/main.py")
     }
 
-    /// The start of a job: the launcher, without what it is to launch.
+    /// The launcher's command line, without the program to launch.
     fn launcher(&self, home: &Path) -> Command {
         let mut command = Command::new(self.root.join("bin/mpiexec.hydra"));
         let path = format!(
@@ -196,7 +204,7 @@ impl Installation {
         );
         command.env("PATH", path).env("I_MPI_ROOT", &self.root).env("TMPDIR", home).envs([
             ("I_MPI_FALLBACK", "0"),
-            // It says which provider it uses.
+            // Intel MPI prints which provider it uses.
             ("I_MPI_DEBUG", "2"),
             ("I_MPI_HYDRA_IFACE", "lo"),
             ("PYTHONDONTWRITEBYTECODE", "1"),
@@ -205,14 +213,14 @@ impl Installation {
     }
 }
 
-/// One that is left out is run over the MPI library's own TCP, where it has to fail.
-fn fails_over_tcp(left_out: &NotOurs) -> Result<(), Stop> {
+/// Runs an excluded test over the MPI library's own TCP, where it must fail.
+fn fails_over_tcp(left_out: &ExcludedTest) -> Result<(), Stop> {
     let (dist, mpi) = (Dist::locate()?, Installation::locate()?);
     let dir = tempfile::tempdir().expect("a temporary directory");
-    // Any; no adapter is opened.
+    // Any provider serves here, because no adapter is opened.
     let registry = Registry::builtin(&dist, &PROVIDERS[0]);
     let mut last = String::new();
-    for _ in 0..TRIES {
+    for _ in 0..MAX_TRIES {
         let mut command = mpi.launcher(dir.path());
         command.env("I_MPI_FABRICS", "tcp").args(["-n", left_out.ranks]);
         command.arg(mpi.root.join("bin/python")).arg(mpi.tests()).args([
@@ -224,17 +232,17 @@ fn fails_over_tcp(left_out: &NotOurs) -> Result<(), Stop> {
             command.args(["-k", left_out.test]);
         }
         let job = Running::start(left_out.module, command, &registry, Instant::now() + LIMIT)?;
-        // One rank says so, and the job may hang.
+        // One rank prints the failure, and the job may hang.
         let failed = job.wait_for("FAIL");
         last = job.kill()?.text;
         if last.contains("DAPL") {
-            return Err(format!("{} was to run over TCP\n{last}", left_out.module).into());
+            return Err(format!("{} did not run over TCP\n{last}", left_out.module).into());
         }
         if failed.is_ok() {
             return Ok(());
         }
     }
-    Err(format!("{}.{} passes\n{last}", left_out.module, left_out.test).into())
+    Err(format!("{}.{} passes over TCP\n{last}", left_out.module, left_out.test).into())
 }
 
 impl Case {
@@ -256,7 +264,7 @@ impl Case {
             ranks: ranks.parse().expect("a number"),
             job,
             settings: ways.iter().flat_map(|(_, settings)| settings.iter().copied()).collect(),
-            hosts: false,
+            two_hosts: false,
         }
     }
 
@@ -269,8 +277,8 @@ impl Case {
         };
         let preloaded = c_preload("memlock", dir.path())?;
         let mut registry = registry.with("LD_PRELOAD", preloaded.to_string_lossy());
-        if self.hosts {
-            // Each connection is told of by both ends.
+        if self.two_hosts {
+            // Each connection is logged at both ends.
             registry = registry.with("OPENDAT_LOG", "dat::cm=info");
         }
         let command = self.command(&mpi, provider, dir.path());
@@ -290,8 +298,9 @@ impl Case {
             ("I_MPI_DAT_LIBRARY", self.library),
         ];
         command.envs(settings).envs(self.settings.iter().copied());
-        if self.hosts {
-            // The launcher starts the processes of either host itself, and the ranks know their hosts by these names only.
+        if self.two_hosts {
+            // The launcher starts the processes of both hosts itself. The ranks use these names
+            // only to identify their hosts.
             command.args([
                 "-bootstrap",
                 "fork",
@@ -312,7 +321,7 @@ impl Case {
             }
             Job::Suite => {
                 command.arg(mpi.tests()).arg("-q");
-                for NotOurs { module, test, .. } in NOT_OURS {
+                for ExcludedTest { module, test, .. } in EXCLUDED_TESTS {
                     command.args(["-x", &format!("*{module}.{test}")]);
                 }
                 &mut command
@@ -321,36 +330,36 @@ impl Case {
         command
     }
 
-    /// What a job that has succeeded must have said.
-    fn judge(&self, provider: &Provider, said: &str) -> Result<(), String> {
-        // What ranks say at the same time may share a line.
-        let times = |what: &str| said.matches(what).count();
+    /// Checks the output of a job that has succeeded.
+    fn judge(&self, provider: &Provider, output: &str) -> Result<(), String> {
+        // Ranks that print at the same time may share a line.
+        let times = |what: &str| output.matches(what).count();
         let over = times(&format!("MPI startup(): DAPL provider {}", provider.ia));
         if over != self.ranks {
             return Err(format!("{over} of {} ranks use {}", self.ranks, provider.ia));
         }
-        if self.hosts {
-            // Each rank is connected with each on the other host, and with nobody on its own.
-            let asked = 2 * (self.ranks / 2) * (self.ranks / 2);
+        if self.two_hosts {
+            // Each rank is connected to each rank of the other host, and to none of its own.
+            let expected = 2 * (self.ranks / 2) * (self.ranks / 2);
             let found = times(&format!("established ia={} ", provider.ia));
-            if found != asked {
-                return Err(format!("{found} ends of connections, where there are to be {asked}"));
+            if found != expected {
+                return Err(format!("{found} ends of connections instead of {expected}"));
             }
         }
-        let (asked, found) = match self.job {
+        let (expected, found) = match self.job {
             Job::Ring => (1, times("time for 100 loops = ")),
-            // The head, and a line for each size from 1 to 4 MiB.
+            // A header, and a line for each size from 1 to 4 MiB.
             Job::PingPong => (1 + 23, times(" ± ")),
-            // Each rank writes "OK" before it, or "FAILED", and ends accordingly.
+            // Each rank prints "OK" or "FAILED" before it, and exits accordingly.
             Job::Suite => (self.ranks, times(" (skipped=")),
         };
-        if said.contains("FAILED") {
-            return Err("a test of mpi4py fails".to_owned());
+        if output.contains("FAILED") {
+            return Err("a test of mpi4py failed".to_owned());
         }
-        if found == asked {
+        if found == expected {
             Ok(())
         } else {
-            Err(format!("{found} results, where there are to be {asked}"))
+            Err(format!("{found} results instead of {expected}"))
         }
     }
 }

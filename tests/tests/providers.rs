@@ -1,4 +1,5 @@
-//! dat_registry_list_providers of libdat2 and libdat.so.1 beside a distribution's dat.conf, which has dozens of entries.
+//! dat_registry_list_providers of libdat2 and libdat.so.1 with a distribution's dat.conf, which has
+//! dozens of entries.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -8,8 +9,8 @@ use std::process::Command;
 
 use opendat_tests::{Dist, Skip, c_program, c_program_1_2, skip};
 
-/// OFED's dat.conf as Debian has it, by library: what the names end with, and device and port of each. All are
-/// uDAPL 2.0, nonthreadsafe and default.
+/// OFED's dat.conf as Debian ships it, by library: the suffix of the names, and the device and port
+/// of each. All entries are uDAPL 2.0, nonthreadsafe and default.
 const DEBIAN: &[(&str, &str, &str)] = &[
     ("libdaplofa.so.2", "", "ib0:0 ib1:0 eth2:0 eth3:0"),
     (
@@ -34,14 +35,15 @@ const DEBIAN: &[(&str, &str, &str)] = &[
     ),
 ];
 
-fn as_debian() -> String {
+fn debian_dat_conf() -> String {
     let mut text = String::new();
     for (library, suffix, devices) in DEBIAN {
         for device in devices.split(' ') {
             let (device, port) = device.split_once(':').expect("a device and a port");
             writeln!(
                 text,
-                "ofa-v2-{device}-{port}{suffix} u2.0 nonthreadsafe default {library} dapl.2.0 \"{device} {port}\" \"\""
+                "ofa-v2-{device}-{port}{suffix} u2.0 nonthreadsafe default {library} dapl.2.0 \
+                 \"{device} {port}\" \"\""
             )
             .expect("a string");
         }
@@ -49,7 +51,8 @@ fn as_debian() -> String {
     text
 }
 
-/// The names that a program is told of which asks for eight, under this dat.conf or the host's own, and how many there are.
+/// Returns how many providers there are under this dat.conf or the host's own, and the names that a
+/// program with room for eight gets.
 fn first_eight(dist: &Dist, program: &Path, conf: Option<&Path>) -> (usize, Vec<String>) {
     let mut command = Command::new(program);
     command
@@ -70,7 +73,7 @@ fn ours_are_among_the_first_eight_of_a_distributions_file() {
     let test = || -> Result<(), Skip> {
         let (dist, dir) = (Dist::locate()?, tempfile::tempdir().expect("a directory"));
         let conf = dir.path().join("dat.conf");
-        let lines = as_debian();
+        let lines = debian_dat_conf();
         fs::write(&conf, &lines).expect("it can be written");
         let old = tempfile::tempdir().expect("a directory");
         let programs = [
@@ -80,14 +83,17 @@ fn ours_are_among_the_first_eight_of_a_distributions_file() {
         for (api, program) in programs {
             let host = Path::new("/etc/dat.conf").exists().then_some(None);
             for conf in host.into_iter().chain([Some(conf.as_path())]) {
-                let (count, told) = first_eight(&dist, &program, conf);
-                assert_eq!(told.len(), 8, "{told:?}");
+                let (count, listed) = first_eight(&dist, &program, conf);
+                assert_eq!(listed.len(), 8, "{listed:?}");
                 if conf.is_some() {
-                    assert!(count >= lines.lines().count() + 3, "none is hidden: {count}");
+                    assert!(
+                        count >= lines.lines().count() + 3,
+                        "some entries are missing: {count}"
+                    );
                 }
                 for ia in ["tcp-emu", "softroce", "verbs"] {
                     let ours = format!("{ia} {api}");
-                    assert!(told.contains(&ours), "{ours} under {conf:?}: {told:?}");
+                    assert!(listed.contains(&ours), "{ours} under {conf:?}: {listed:?}");
                 }
             }
         }

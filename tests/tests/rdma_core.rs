@@ -1,7 +1,8 @@
-//! rdma-core-sys and the C headers of libibverbs and librdmacm say the same.
+//! rdma-core-sys and the C headers of libibverbs and librdmacm must agree.
 //!
-//! rdma-core-sys describes itself as data (`rdma_core_sys::describe`); here that is written out as a C program of static
-//! assertions and typed pointers: every size, offset, value, member type and function signature.
+//! rdma-core-sys describes itself as data (`rdma_core_sys::describe`). These tests write the
+//! description out as a C program of static assertions and typed pointers: every size, offset,
+//! value, member type and function signature.
 
 use std::fmt::Write;
 use std::fs;
@@ -22,7 +23,7 @@ fn the_c_headers_agree() {
     }
 }
 
-/// What the test above would say if one thing were wrong.
+/// The test above must fail if one thing is wrong.
 #[test]
 fn a_difference_is_found() {
     let right = program();
@@ -36,7 +37,7 @@ fn a_difference_is_found() {
         ("struct ibv_mr **p_ibv_mw_bind_info_mr", "struct ibv_mw **p_ibv_mw_bind_info_mr"),
         ("offsetof(struct verbs_context, sz) == 8", "offsetof(struct verbs_context, sz) == 16"),
     ] {
-        assert!(right.contains(from), "the program does not say \"{from}\"");
+        assert!(right.contains(from), "the program does not contain \"{from}\"");
         match compile(&right.replacen(from, to, 1)) {
             Ok(output) => assert!(!output.status.success(), "\"{to}\" compiles"),
             Err(reason) => return skip(&reason),
@@ -110,7 +111,8 @@ fn assert_static(c: &mut String, what: &str, value: usize) {
     writeln!(c, "_Static_assert({what} == {value}, \"{what}\");").unwrap();
 }
 
-/// Records that are members of others and have no name of their own in C: how to get at one.
+/// Records that are members of others and have no name of their own in C, with an expression for
+/// their type.
 const ANONYMOUS: &[(&str, &str)] = &[
     ("ibv_async_element", "typeof(((struct ibv_async_event *)0)->element)"),
     ("ibv_wr_target", "typeof(((struct ibv_send_wr *)0)->wr)"),
@@ -122,7 +124,7 @@ const ANONYMOUS: &[(&str, &str)] = &[
     ("rdma_event_param", "typeof(((struct rdma_cm_event *)0)->param)"),
 ];
 
-/// The C type of a record, or of what else a path of Rust names.
+/// The C type of a record, or of another type that a Rust path names.
 fn record_name(path: &str) -> String {
     let name = path.rsplit("::").next().unwrap();
     match (ANONYMOUS.iter().find(|(rust, _)| *rust == name), name) {
@@ -133,9 +135,10 @@ fn record_name(path: &str) -> String {
     }
 }
 
-/// The type of a pointer to a member, except where Rust says less than C: of what is not used.
+/// The type of a pointer to a member. `None` if Rust declares less than C does, because the member
+/// is not used.
 fn pointer_to(field: &Field) -> Option<String> {
-    /// Pointers that are the owner's, and untyped in C as well.
+    /// Pointers that belong to their owner and are untyped in C as well.
     const UNTYPED: &[&str] = &[
         "context",
         "cq_context",
@@ -149,7 +152,7 @@ fn pointer_to(field: &Field) -> Option<String> {
     let less = type_name.ends_with("c_void") && !UNTYPED.contains(&field.name);
     // XRC's number alone in a union, `qp_type` of a work request.
     let union = field.name == "qp_type" && type_name == "u32" && field.offset > 64;
-    // `__be64`, which is another 64 bits than `uint64_t`.
+    // `__be64` is another 64-bit type than `uint64_t`.
     let guid = field.name.ends_with("_guid");
     (!less && !union && !guid).then(|| format!("*mut {type_name}"))
 }

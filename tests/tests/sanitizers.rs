@@ -1,8 +1,9 @@
-//! The C programs of `programs/` under the address and undefined-behaviour sanitizers, over each of our providers: what the
-//! library does with their memory and they with its, and that it has given all of its own back when they end.
+//! The C programs of `programs/` under the address and undefined-behaviour sanitizers, over each
+//! provider: the library and the programs must use each other's memory correctly, and the library
+//! must have freed all of its own when they end.
 //!
-//! Left out are programs that end with objects open on purpose (`exits`, and `forks`, whose children do), and `allocations`,
-//! which has an allocator of its own.
+//! Programs that end with open objects on purpose are left out (`exits`, and `forks`, whose
+//! children do), and so is `allocations`, which has an allocator of its own.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, ExitCode};
@@ -50,7 +51,7 @@ const fn case_1_2(
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // One at a time: they are slower as it is.
+    // Trials run one at a time, because the sanitizers make them slow.
     arguments.test_threads = Some(1);
     let providers = if is_short_run() { &[] } else { PROVIDERS };
     let trials = providers.iter().flat_map(|provider| {

@@ -1,5 +1,5 @@
-//! Users of one host: programs of somebody without any privilege, and of somebody who finds another user's adapters on an
-//! address. Only root can be several users.
+//! Several users of one host: programs of an unprivileged user, and of a user who finds another
+//! user's adapters on an address. Only root can run programs as several users.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -14,7 +14,7 @@ use opendat_tests::{
 };
 use tempfile::TempDir;
 
-/// How long any of this may take.
+/// The time limit of each of these tests.
 const LIMIT: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
@@ -35,11 +35,11 @@ fn main() -> ExitCode {
         if provider.packets {
             add("an_address_belongs_to_one_user", one_address);
             add("names_that_another_user_takes_first_do_no_harm", |world| {
-                let said = attack(world, "squats")?;
+                let output = attack(world, "squats")?;
                 let expected = ["belongs to user 65534", "is not a directory"];
-                match expected.iter().all(|text| said.contains(text)) {
+                match expected.iter().all(|text| output.contains(text)) {
                     true => Ok(()),
-                    false => Err(format!("the victim is not told:\n{said}").into()),
+                    false => Err(format!("the victim's output does not say so:\n{output}").into()),
                 }
             });
             add("another_user_reaches_no_socket_of_an_adapter", |world| {
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     opendat_tests::run(&arguments, trials)
 }
 
-/// What users other than root can read: the library, and what names the provider.
+/// Files that users other than root can read: the library, and the file that names the provider.
 struct World {
     dist: Dist,
     registry: Registry,
@@ -88,7 +88,7 @@ impl World {
         Ok(World { dist, registry, dir })
     }
 
-    /// The command of a user who is nobody in particular, and never will be anybody else.
+    /// The command, run as an unprivileged user that cannot gain privileges.
     fn as_nobody(&self, command: &Command) -> Result<Command, Skip> {
         let mut nobody = Command::new(find_program("setpriv", "util-linux")?);
         nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"]);
@@ -112,7 +112,7 @@ const PORT: &str = "21900";
 const SERVER: &[&str] = &["-s"];
 const CLIENT: &[&str] = &["-h", "127.0.0.1"];
 
-/// Who starts a program with the rights of somebody else names no file for it.
+/// A user who starts a set-user-ID program must not be able to name a file for it.
 fn set_user_id(world: &World) -> Result<(), Stop> {
     let (program, conf) = (world.dir.path().join("dat"), world.dir.path().join("dat.conf"));
     fs::copy(world.dist.dat(), &program).expect("there is room");
@@ -139,13 +139,13 @@ fn set_user_id(world: &World) -> Result<(), Stop> {
     Ok(())
 }
 
-/// On one address, some of them killed.
+/// Many processes on one address, some of which are killed.
 fn many_processes(world: &World) -> Result<(), Stop> {
     let program = Command::new(c_program(&world.dist, "neighbours", world.dir.path())?);
     Ok(ends_with_ok("neighbours", world.as_nobody(&program)?, &world.registry, LIMIT)?)
 }
 
-/// Root starts the program. It makes an attacker of another user itself.
+/// Runs the attack program as root. It starts the attacker as another user itself.
 fn attack(world: &World, how: &str) -> Result<String, Stop> {
     let mut command = Command::new(c_program(&world.dist, "other_user", world.dir.path())?);
     command.arg(how);
@@ -154,7 +154,7 @@ fn attack(world: &World, how: &str) -> Result<String, Stop> {
     Ok(ended.text)
 }
 
-/// Set-user-ID and set-group-ID programs: the latter have one user, and AT_SECURE.
+/// Set-user-ID and set-group-ID programs. The latter have one user, and AT_SECURE.
 fn other_rights(world: &World) -> Result<(), Stop> {
     let program = world.dir.path().join("dat");
     fs::copy(world.dist.dat(), &program).expect("there is room");
@@ -167,18 +167,18 @@ fn other_rights(world: &World) -> Result<(), Stop> {
             .args(["query", world.registry.ia()])
             .output()
             .map_err(|error| format!("setpriv does not start: {error}"))?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         let is_refused =
-            said.contains("not shared with a program that has the rights of another user");
+            stderr.contains("not shared with a program that has the rights of another user");
         if output.status.success() != shares || is_refused == shares {
             let text = String::from_utf8_lossy(&output.stdout);
-            return Err(format!("mode {mode:o}: {}\n{text}{said}", output.status).into());
+            return Err(format!("mode {mode:o}: {}\n{text}{stderr}", output.status).into());
         }
     }
     Ok(())
 }
 
-/// What systemd-logind removes when a user has logged out, whose services go on.
+/// Removes what systemd-logind removes when a user has logged out whose services go on.
 fn logout(world: &World) -> Result<(), Stop> {
     let session = std::path::Path::new("/run/user/65534");
     fs::create_dir_all(session).expect("root may");
@@ -198,7 +198,7 @@ fn logout(world: &World) -> Result<(), Stop> {
     Ok(server.end()?.succeeded("server")?)
 }
 
-/// Both servers have the same user, address and port, and see the same files.
+/// Two servers with the same user, address, port and file system, in different network namespaces.
 fn two_namespaces(world: &World) -> Result<(), Stop> {
     let here = world.start("a server here", world.dtestcm(SERVER)?)?;
     here.wait_for("ready on port")?;
@@ -213,7 +213,7 @@ fn two_namespaces(world: &World) -> Result<(), Stop> {
     Ok(here.end()?.succeeded("the server here")?)
 }
 
-/// A user who has never had a directory in /tmp.
+/// A user who has not had a directory in /tmp before.
 fn read_only_tmp(world: &World) -> Result<(), Stop> {
     const READ_ONLY: &str =
         "mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp && exec \"$@\"";
@@ -229,7 +229,7 @@ fn read_only_tmp(world: &World) -> Result<(), Stop> {
     fs::remove_dir_all(directory).ok();
     match was_used {
         true => Ok(result?),
-        false => Err(format!("{} was not made: {result:?}", directory.display()).into()),
+        false => Err(format!("{} was not created: {result:?}", directory.display()).into()),
     }
 }
 
@@ -241,7 +241,7 @@ fn debians_programs(world: &World) -> Result<(), Stop> {
         let ended = side.end()?;
         ended.succeeded(who)?;
         if !ended.text.contains("DAPL Connection Test Complete.") {
-            return Err(format!("{who} is not complete:\n{}", ended.text).into());
+            return Err(format!("{who} did not complete the test:\n{}", ended.text).into());
         }
     }
     Ok(())
@@ -255,6 +255,6 @@ fn one_address(world: &World) -> Result<(), Stop> {
     let expected = "UDP port 4791 of 127.0.0.1 is taken: by adapters or a program of another user";
     match client.text.contains(expected) {
         true => Ok(()),
-        false => Err(format!("nobody is not told:\n{}", client.text).into()),
+        false => Err(format!("the client's output does not say so:\n{}", client.text).into()),
     }
 }

@@ -1,18 +1,19 @@
-//! A program that uses every name: of our headers, and of the list of names that others' headers of uDAPL 1.2 define
-//! (`c/udapl_1_2.names`). It is compiled in each language that programs are written in.
+//! A program that uses every name: those of this project's headers, and those in a list of names
+//! that other headers of uDAPL 1.2 define (`c/udapl_1_2.names`). It is compiled in each language
+//! that programs are written in.
 
 use super::*;
 
-/// What can be done with a name.
+/// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Has an integer value.
+    /// It has an integer value.
     Value(i64),
-    /// Defined by the preprocessor.
+    /// It is a macro.
     Macro,
-    /// Has a size.
+    /// It has a size.
     Type,
-    /// Has an address.
+    /// It has an address.
     Function,
 }
 
@@ -50,7 +51,8 @@ fn every_name_of_udapl_1_2_is_there() {
     compile(&our_headers_1_2(), &names);
 }
 
-/// The list: `KIND PREFIX SUFFIX[=VALUE] …` in each line. A constant without a value is one more than the one before.
+/// Reads the list: each line is `KIND PREFIX SUFFIX[=VALUE] …`. A constant without a value is one
+/// more than the one before.
 fn of_udapl_1_2() -> Names {
     let text = fs::read_to_string(c_source("udapl_1_2.names")).expect("it is there");
     let mut names = Names::new();
@@ -86,10 +88,11 @@ fn integer(text: &str) -> i64 {
     }
 }
 
-/// All names of our headers that start as those of DAT do and stand for something by themselves.
+/// All names of this project's headers that start like those of DAT and have a meaning by
+/// themselves.
 fn defined_by(headers: &Headers) -> Names {
     let texts = headers_text(&headers.directory());
-    // Not names of files, nor what stands between quotes.
+    // Names of files and texts in quotes are left out.
     let lines = texts
         .iter()
         .flat_map(|(_, text)| text.lines())
@@ -119,7 +122,8 @@ fn defined_by(headers: &Headers) -> Names {
         } else if text.contains(&format!(" {name}(")) && !tags.contains(name.as_str()) {
             Kind::Function
         } else {
-            // A tag, for which there is a type of the same name in capitals; a member; a parameter.
+            // It is a tag, for which there is a type of the same name in capitals, or a member or a
+            // parameter.
             return None;
         };
         Some((name, kind))
@@ -134,7 +138,8 @@ fn is_of_name(c: char) -> bool {
 /// Unions of members that have no name in C.
 const UNNAMED_IN_C: &[&str] = &["DAT_CNO_PROXY", "DAT_IB_EVENT_VALUE"];
 
-/// The program, whose every line fails to compile if the name is not there or is something else.
+/// The program. Each of its lines fails to compile if its name does not exist or is of another
+/// kind.
 fn program(headers: &Headers, names: &Names) -> String {
     let mut text = String::from("#include <stddef.h>\n#include <netinet/in.h>\n");
     let directory = headers.api.directory;
@@ -146,11 +151,19 @@ fn program(headers: &Headers, names: &Names) -> String {
     for (name, kind) in names {
         match kind {
             Kind::Value(value) => {
-                writeln!(text, "typedef char value_{name}[(long long)({name}) == {value}LL ? 1 : -1];")
+                writeln!(
+                    text,
+                    "typedef char value_{name}\
+                     [(long long)({name}) == {value}LL ? 1 : -1];"
+                )
             }
             Kind::Macro => writeln!(text, "#ifndef {name}\n#error {name}\n#endif"),
             Kind::Type => writeln!(text, "typedef char size_{name}[sizeof({name}) > 0 ? 1 : -1];"),
-            Kind::Function => writeln!(text, "extern void (*const use_{name})(void);\nvoid (*const use_{name})(void) = (void (*)(void))&{name};"),
+            Kind::Function => writeln!(
+                text,
+                "extern void (*const use_{name})(void);\n\
+                 void (*const use_{name})(void) = (void (*)(void))&{name};"
+            ),
         }
         .unwrap();
     }
@@ -161,7 +174,8 @@ fn program(headers: &Headers, names: &Names) -> String {
             let (record, member) = (record.name, c_name(field));
             writeln!(
                 text,
-                "typedef char offset_{record}_{member}[offsetof({record}, {member}) == {offset} ? 1 : -1];"
+                "typedef char offset_{record}_{member}\
+                 [offsetof({record}, {member}) == {offset} ? 1 : -1];"
             )
             .unwrap();
         }
@@ -180,7 +194,7 @@ fn compile(headers: &Headers, names: &Names) {
         };
         let output = language
             .command(&compiler, headers)
-            // 64-bit integers are younger than C90.
+            // 64-bit integers are newer than C90.
             .args(["-Wno-long-long", "-c"])
             .arg(&source)
             .output()

@@ -1,4 +1,5 @@
-//! The server on this host and the client on another one, with a wire in between that is not always as it should be.
+//! The server runs on this host and the client on another one. The wire between them works well,
+//! badly, or with interruptions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use opendat_tests::{Provider, Registry, Stop, find_program};
 
 use crate::host::{Family, Host, wait_for};
-use crate::pair::{LIMIT, Way};
+use crate::pair::{LIMIT, Route};
 use crate::{Case, dapltest, dtest};
 
 /// The MTU of Ethernet, and that of Ethernet with jumbo frames.
@@ -25,13 +26,13 @@ pub(crate) fn cases(provider: &Provider) -> Vec<Case> {
         let name = &name[..4];
         cases.push(bad_wire(name, family));
         cases.push(address_comes_back(name, family));
-        // TCP believes in a silent peer for a quarter of an hour.
+        // TCP waits for a silent peer for a quarter of an hour.
         if provider.packets {
             cases.push(address_is_gone(name, family));
         }
     }
     if provider.packets {
-        cases.push(end_is_lost());
+        cases.push(first_dreq_is_lost());
     }
     cases
 }
@@ -39,15 +40,15 @@ pub(crate) fn cases(provider: &Provider) -> Vec<Case> {
 fn programs(name: &'static str, family: Family, mtu: u32) -> Case {
     Case::new(name, move |registry| {
         let host = Host::new(family, mtu)?;
-        let way = &Way::from(&host);
-        // dtest cannot tell its client an address of IPv6.
+        let route = &Route::from(&host);
+        // dtest cannot tell its client an IPv6 address.
         if let Family::V4 = family {
-            dtest::between(registry, way)?;
+            dtest::between(registry, route)?;
         }
         for transaction in dapltest::BETWEEN {
-            transaction.run(registry, way)?;
+            transaction.run(registry, route)?;
         }
-        dapltest::PERFORMANCES.iter().try_for_each(|performance| performance.run(registry, way))
+        dapltest::PERFORMANCES.iter().try_for_each(|performance| performance.run(registry, route))
     })
 }
 
@@ -57,28 +58,28 @@ fn bad_wire(name: &str, family: Family) -> Case {
             find_program(program, package)?;
         }
         let host = Host::new(family, 1500)?;
-        host.spoil()?;
-        dapltest::BETWEEN[0].run(registry, &Way::from(&host))
+        host.make_unreliable()?;
+        dapltest::BETWEEN[0].run(registry, &Route::from(&host))
     })
 }
 
-/// The client ends the connection and is gone a quarter of a second later, whether or not the server has
-/// heard of the end; and the first that it says of it is lost. The server has nothing to send by which it
-/// would find out.
-fn end_is_lost() -> Case {
+/// The client disconnects and ends a quarter of a second later, whether or not the server has
+/// received its DREQ; and the first DREQ is lost. The server has nothing to send, so it could not
+/// find out otherwise.
+fn first_dreq_is_lost() -> Case {
     Case::new("ipv4_end_is_lost", |registry| {
         find_program("nft", "nftables")?;
         let host = Host::new(Family::V4, 1500)?;
-        host.lose_first_end()?;
-        dtest::between(registry, &Way::from(&host))?;
-        match Host::lost_ends() {
+        host.drop_first_dreq()?;
+        dtest::between(registry, &Route::from(&host))?;
+        match Host::dropped_dreqs() {
             1 => Ok(()),
-            n => Err(format!("{n} DREQs were lost, not one").into()),
+            n => Err(format!("{n} DREQs were lost instead of one").into()),
         }
     })
 }
 
-/// The server's address goes and comes back in mid-transfer: nothing is lost.
+/// The server's address is removed in the middle of a transfer and added again: nothing is lost.
 fn address_comes_back(name: &str, family: Family) -> Case {
     Case::new(format!("{name}_address_comes_back"), move |registry| {
         let host = Host::new(family, 1500)?;
@@ -87,64 +88,66 @@ fn address_comes_back(name: &str, family: Family) -> Case {
             thread::sleep(Duration::from_millis(1200));
             host.give_address()
         };
-        through(&dapltest::LONG, registry, &Way::from(&host), outage)
+        across_outage(&dapltest::LONG, registry, &Route::from(&host), outage)
     })
 }
 
-/// A transfer that goes on after an outage in the midst of it.
-pub(crate) fn through(
+/// A transfer that goes on after an outage in the middle of it.
+pub(crate) fn across_outage(
     transfer: &dapltest::Transaction,
     registry: &Registry,
-    way: &Way<'_>,
+    route: &Route<'_>,
     outage: impl FnOnce() -> Result<(), String> + Send,
 ) -> Result<(), Stop> {
     let over = AtomicBool::new(false);
     let is_over = || over.load(Ordering::Relaxed);
     thread::scope(|scope| {
         let interruption = scope.spawn(|| {
-            if !wait_for(SOME, LIMIT, is_over) {
-                return Err("the transfer has hardly begun".to_owned());
+            if !wait_for(TRANSFER_STARTED_BYTES, LIMIT, is_over) {
+                return Err("the transfer has moved too little before the outage".to_owned());
             }
             outage()?;
-            match wait_for(SOME, LIMIT, is_over) {
+            match wait_for(TRANSFER_STARTED_BYTES, LIMIT, is_over) {
                 true => Ok(()),
-                false => Err("the transfer was over before the outage was".to_owned()),
+                false => Err("the transfer ended before the outage did".to_owned()),
             }
         });
-        // Also where it panics: nobody waits for a transfer then that will not come.
-        let end = Ends(&over);
-        let outcome = transfer.run(registry, way);
+        // The guard also acts in a panic, so that the other thread does not wait for a transfer that
+        // has ended.
+        let end = SetOnDrop(&over);
+        let outcome = transfer.run(registry, route);
         drop(end);
         outcome?;
         Ok(interruption.join().expect("no panic")?)
     })
 }
 
-/// Says so when it is dropped.
-struct Ends<'a>(&'a AtomicBool);
+/// Sets the flag when it is dropped.
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// The server's address goes for good: who has something under way is told when the retries are used up.
-/// (dapltest then waits for ever for its peer's word over another connection.)
+/// The server's address is removed for good. A side that has requests under way gets an event when
+/// its retries are used up. (dapltest then waits forever for its peer's message on another
+/// connection.)
 fn address_is_gone(name: &str, family: Family) -> Case {
     Case::new(format!("{name}_address_is_gone"), move |registry| {
         let host = Host::new(family, 1500)?;
-        let way = Way::from(&host);
-        let (server, client) = dapltest::ENDLESS.start(registry, &way)?;
-        if !wait_for(SOME, LIMIT, || false) {
-            return Err(client.report(&server.report("has hardly begun")).into());
+        let route = Route::from(&host);
+        let (server, client) = dapltest::ENDLESS.start(registry, &route)?;
+        if !wait_for(TRANSFER_STARTED_BYTES, LIMIT, || false) {
+            return Err(client.report(&server.report("has transferred too little")).into());
         }
         host.take_address()?;
         let start = Instant::now();
         while ![&server, &client].iter().any(|side| side.has_said("DTO problem")) {
-            if start.elapsed() > BUDGET {
+            if start.elapsed() > EVENT_LIMIT {
                 return Err(client
-                    .report(&server.report("has not been told of the end within two minutes"))
+                    .report(&server.report("has got no event for the end within two minutes"))
                     .into());
             }
             thread::sleep(Duration::from_millis(5));
@@ -153,7 +156,8 @@ fn address_is_gone(name: &str, family: Family) -> Case {
     })
 }
 
-/// Seven retries of half a second each and the wait before the first, many times over: the machine may be busy.
-const BUDGET: Duration = Duration::from_secs(120);
-/// Octets that show that connections are made, and that a transfer is going on.
-pub(crate) const SOME: u64 = 3_000_000;
+/// Seven retries of half a second each and the wait before the first take far less. The machine may
+/// be busy.
+const EVENT_LIMIT: Duration = Duration::from_secs(120);
+/// If this many octets were received, connections are established and a transfer is under way.
+pub(crate) const TRANSFER_STARTED_BYTES: u64 = 3_000_000;

@@ -5,7 +5,7 @@ use std::process::Command;
 use opendat_tests::{Registry, Stop, find_program};
 
 use crate::Case;
-use crate::pair::{Pair, Way, bad_lines, unsaid};
+use crate::pair::{Pair, Route, bad_lines, missing_texts};
 
 /// A set of options.
 pub(crate) struct Connections {
@@ -13,7 +13,7 @@ pub(crate) struct Connections {
     program: &'static str,
     port: u16,
     args: &'static [&'static str],
-    /// What it says when all is done.
+    /// The line that it prints when everything has succeeded.
     complete: &'static str,
 }
 
@@ -21,12 +21,12 @@ const fn dtestcm(name: &'static str, port: u16, args: &'static [&'static str]) -
     Connections { name, program: "dtestcm", port, args, complete: "DAPL Connection Test Complete." }
 }
 
-/// Over a receive queue for each endpoint.
+/// With a receive queue for each endpoint.
 const fn own_queues(name: &'static str, port: u16, args: &'static [&'static str]) -> Connections {
     Connections { complete: "DAPL RC none SRQ Test Complete.", ..shared_queue(name, port, args) }
 }
 
-/// Over one receive queue for all endpoints.
+/// With one receive queue for all endpoints.
 const fn shared_queue(name: &'static str, port: u16, args: &'static [&'static str]) -> Connections {
     Connections { name, program: "dtestsrq", port, args, complete: "DAPL RC SRQ Test Complete." }
 }
@@ -49,7 +49,7 @@ const CONNECTIONS: &[Connections] = &[
     ),
 ];
 
-/// With an adapter that is emulated, and slow.
+/// Smaller numbers, for an adapter in the guest, which is emulated and slow.
 pub(crate) const IN_GUEST: &[Connections] = &[
     dtestcm("dtestcm::polling", 21000, &["-c", "50", "-b", "25"]),
     dtestcm("dtestcm::waiting", 21100, &["-c", "50", "-b", "25", "-w"]),
@@ -72,13 +72,13 @@ pub(crate) fn each_program_once() -> Vec<Case> {
 
 pub(crate) fn cases() -> Vec<Case> {
     let case = |connections: &'static Connections| {
-        Case::new(connections.name, |registry| connections.run(registry, &Way::LOOPBACK))
+        Case::new(connections.name, |registry| connections.run(registry, &Route::LOOPBACK))
     };
     CONNECTIONS.iter().map(case).collect()
 }
 
 impl Connections {
-    pub(crate) fn run(&self, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+    pub(crate) fn run(&self, registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
         let program = find_program(self.program, "dapl2-utils")?;
         let command = |role: &[&str]| {
             let mut command = Command::new(&program);
@@ -91,14 +91,14 @@ impl Connections {
         let ready = format!("ready on port {}", self.port);
         let pair = Pair::run(
             registry,
-            way,
+            route,
             command(&["-s"]),
             |server| server.wait_for(&ready).map(drop),
-            [("client", way.client, command(&["-h", way.to]))],
+            [("client", route.client, command(&["-h", route.to]))],
         )?;
         let mut complaints = Vec::new();
         for (who, text) in [("server", &pair.server.text), ("client", &pair.client.text)] {
-            complaints.extend(unsaid(who, text, &["CONNECTED on", self.complete]));
+            complaints.extend(missing_texts(who, text, &["CONNECTED on", self.complete]));
             complaints.extend(bad_lines(who, text, &["Err", "ERR", "invalid"], &[]));
         }
         pair.verdict(&complaints).map_err(Stop::Fail)

@@ -1,7 +1,8 @@
-//! `dapltest`: transaction (`-T T`), performance (`P`), limit (`L`) and function (`F`) tests, and quit (`Q`).
+//! `dapltest`: transaction (`-T T`), performance (`P`), limit (`L`) and function (`F`) tests, and
+//! quit (`Q`).
 //!
-//! `-T T -r` uses reserved service points, `-P` polls. Debian's dapltest lists a `-Q` among the letters of `-T T` and
-//! then refuses it, so there is no such variant.
+//! `-T T -r` uses reserved service points, and `-P` polls. Debian's dapltest lists `-Q` among the
+//! options of `-T T` and then refuses it, so there is no such variant.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -11,17 +12,17 @@ use std::time::Instant;
 use opendat_tests::{Ended, PROVIDERS, Registry, Running, Stop, find_program};
 
 use crate::Case;
-use crate::pair::{LIMIT, Pair, Place, Way, bad_lines, unsaid};
+use crate::pair::{LIMIT, Pair, Place, Route, bad_lines, missing_texts};
 
 /// All cases of `-T F -f queryinfo`.
 pub(crate) const QUERYINFO_CASES: &[u32] =
     &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
 
-/// As [`FEATURES`].
+/// An entry like those of [`FEATURES`].
 pub(crate) const QUERYINFO: (&str, u32) = ("queryinfo", QUERYINFO_CASES.len() as u32);
 
-/// Objects that `-T L -m 1000` creates until it may or can create no more.
-const MAXIMUM: u32 = 1000;
+/// The number of objects that `-T L -m 1000` creates, unless it fails earlier.
+const MAX_OBJECTS: u32 = 1000;
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![quit(), small_transaction()];
@@ -36,15 +37,15 @@ pub(crate) fn cases() -> Vec<Case> {
 pub(crate) const FEATURES: &[(&str, u32)] =
     &[("hwconn", 4), ("endpoint", 3), ("pz", 3), ("mem", 5), ("connmgt", 2)];
 
-/// Only a server and the client that ends it.
+/// Only a server, and the client that tells it to quit.
 pub(crate) fn quit() -> Case {
     Case::new("dapltest::quit", |registry| {
-        let pair = with_server(registry, &Way::LOOPBACK, None)?;
-        pair.verdict(&said_cleanly(&pair, &Way::LOOPBACK)).map_err(Stop::Fail)
+        let pair = with_server(registry, &Route::LOOPBACK, None)?;
+        pair.verdict(&complaints_about_ends(&pair, &Route::LOOPBACK)).map_err(Stop::Fail)
     })
 }
 
-// ---- transactions ---------------------------------------------------------------------------------------------
+// ---- transactions -------------------------------------------------------------------------------
 
 #[derive(Clone, Copy)]
 pub(crate) struct Transaction {
@@ -57,13 +58,13 @@ pub(crate) struct Transaction {
     operations: &'static [Op],
 }
 
-/// Who, what, bytes in a segment, segments.
+/// Side, transfer, octets in a segment, and number of segments.
 struct Op(&'static str, Transfer, u64, u64);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Transfer {
     Send,
-    /// A send whose completion is reaped only when the answer arrives.
+    /// A send whose completion is taken only when the answer arrives.
     SendReapedLate,
     Read,
     Write,
@@ -124,7 +125,7 @@ pub(crate) fn small_transaction() -> Case {
     Transaction { threads: 1, endpoints: 1, iterations: 100, ..transaction("small", &[]) }.case()
 }
 
-/// Between hosts, and under networks that make it slow.
+/// For transfers between hosts and under slow networks.
 pub(crate) const BETWEEN: &[Transaction] = &[
     Transaction { threads: 2, endpoints: 2, iterations: 200, ..transaction("mix", &[]) },
     Transaction {
@@ -136,10 +137,11 @@ pub(crate) const BETWEEN: &[Transaction] = &[
     },
 ];
 
-/// Long enough for many things to happen meanwhile, with such a peer.
+/// A transfer with a guest that is long enough for several outages.
 pub(crate) const LONG_WITH_GUEST: Transaction = Transaction { iterations: 1500, ..WITH_GUEST[0] };
 
-/// With a peer that is emulated, and slow. What siw reads goes into one segment: more than that it takes, and fills only the first.
+/// For a peer in the guest, which is emulated and slow. A read on siw goes into one segment: siw
+/// accepts more segments and fills only the first.
 pub(crate) const WITH_GUEST: &[Transaction] = &[
     Transaction {
         threads: 2,
@@ -169,11 +171,11 @@ pub(crate) const WITH_GUEST: &[Transaction] = &[
     },
 ];
 
-/// Long enough for something to happen meanwhile.
+/// A transfer that is long enough for one outage.
 pub(crate) const LONG: Transaction =
     Transaction { threads: 2, endpoints: 2, iterations: 2000, ..transaction("long", &[]) };
 
-/// One that does not come to its end.
+/// A transfer that does not end by itself.
 pub(crate) const ENDLESS: Transaction = Transaction {
     threads: 1,
     endpoints: 1,
@@ -185,22 +187,22 @@ pub(crate) const ENDLESS: Transaction = Transaction {
 impl Transaction {
     fn case(&self) -> Case {
         let transaction = *self;
-        Case::new(self.title(), move |registry| transaction.run(registry, &Way::LOOPBACK))
+        Case::new(self.title(), move |registry| transaction.run(registry, &Route::LOOPBACK))
     }
 
     pub(crate) fn title(&self) -> String {
         format!("dapltest::transaction_{}", self.name)
     }
 
-    pub(crate) fn run(&self, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
-        let pair = with_server(registry, way, Some(&self.args()))?;
-        let mut complaints = said_cleanly(&pair, way);
+    pub(crate) fn run(&self, registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
+        let pair = with_server(registry, route, Some(&self.args()))?;
+        let mut complaints = complaints_about_ends(&pair, route);
         let wanted = format!("----- Stats ---- : {} threads, {} EPs", self.threads, self.endpoints);
-        complaints.extend(unsaid("client", &pair.client.text, &[&wanted]));
+        complaints.extend(missing_texts("client", &pair.client.text, &[&wanted]));
         for (label, bytes) in self.totals() {
             let expected = bytes as f64 / 1e6;
             let found = total(&pair.client.text, label);
-            // Two decimals are printed.
+            // dapltest prints two decimals.
             if found.is_none_or(|found| (found - expected).abs() > 0.02) {
                 complaints.push(format!(
                     "{label} is {found:?} MB, {expected:.2} MB were to be transferred"
@@ -214,13 +216,13 @@ impl Transaction {
     pub(crate) fn start(
         &self,
         registry: &Registry,
-        way: &Way<'_>,
+        route: &Route<'_>,
     ) -> Result<(Running, Running), Stop> {
-        let [server, client, _] = commands(registry, way, &self.args())?;
+        let [server, client, _] = commands(registry, route, &self.args())?;
         let deadline = Instant::now() + LIMIT;
-        let server = Running::start("server", way.server.command(server), registry, deadline)?;
+        let server = Running::start("server", route.server.command(server), registry, deadline)?;
         server.wait_for(READY)?;
-        let client = Running::start("client", way.client.command(client), registry, deadline)?;
+        let client = Running::start("client", route.client.command(client), registry, deadline)?;
         Ok((server, client))
     }
 
@@ -251,7 +253,8 @@ impl Transaction {
         args
     }
 
-    /// What the client's statistics must say, in bytes. They hold the work of the threads that came to the end.
+    /// The totals that the client's statistics must show, in octets. They count the work of the
+    /// threads that finished.
     fn totals(&self) -> [(&'static str, u64); 4] {
         let mut totals =
             [("Total Send", 0), ("Total Recv", 0), ("Total RDMA Read", 0), ("Total RDMA Write", 0)];
@@ -270,13 +273,13 @@ impl Transaction {
     }
 }
 
-/// The MB of a line `Total Send       :     131.07 MB - …`.
+/// Returns the MB of a line like `Total Send       :     131.07 MB - …`.
 fn total(text: &str, label: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with(label))?;
     line.split_once(':')?.1.split_whitespace().next()?.parse().ok()
 }
 
-// ---- performance ----------------------------------------------------------------------------------------------
+// ---- performance --------------------------------------------------------------------------------
 
 #[derive(Clone, Copy)]
 pub(crate) struct Performance {
@@ -311,46 +314,47 @@ pub(crate) const PERFORMANCES: &[Performance] = &[
 impl Performance {
     fn case(&self) -> Case {
         let performance = *self;
-        Case::new(self.title(), move |registry| performance.run(registry, &Way::LOOPBACK))
+        Case::new(self.title(), move |registry| performance.run(registry, &Route::LOOPBACK))
     }
 
     pub(crate) fn title(&self) -> String {
         format!("dapltest::performance_{}", self.name)
     }
 
-    pub(crate) fn run(&self, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+    pub(crate) fn run(&self, registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
         let args = ["-T", "P", "-i", "1000", "-m", self.mode, "-p", self.pipeline];
         let args: Vec<String> =
             args.iter().chain(self.operation).map(|&arg| arg.to_owned()).collect();
-        let pair = with_server(registry, way, Some(&args))?;
-        let mut complaints = said_cleanly(&pair, way);
-        // Printed only after all operations of both phases have completed.
+        let pair = with_server(registry, route, Some(&args))?;
+        let mut complaints = complaints_about_ends(&pair, route);
+        // dapltest prints these only after all operations of both phases have completed.
         let wanted = ["Statistics", "Operation Throughput", "Bandwidth"];
-        complaints.extend(unsaid("client", &pair.client.text, &wanted));
+        complaints.extend(missing_texts("client", &pair.client.text, &wanted));
         pair.verdict(&complaints).map_err(Stop::Fail)
     }
 }
 
-// ---- limits ---------------------------------------------------------------------------------------------------
+// ---- limits -------------------------------------------------------------------------------------
 
-/// Every limit is at least `MAXIMUM`; for posted receives, for the size of an LMR and where a provider knows one for open
-/// adapters the test goes up to a limit of ours, and that it was reached in order is the verdict. Not with `-w`: the endpoints of the second adapter would
-/// get an EVD of the first.
+/// Every limit must be at least `MAX_OBJECTS`. Posted receives, the size of an LMR and, if a
+/// provider has a limit, open adapters are tested up to a limit of this project's: the verdict is
+/// that dapltest reaches it in order. The test does not use `-w`, with which the endpoints of the
+/// second adapter would get an EVD of the first.
 fn limits() -> Case {
     Case::new("dapltest::limits", |registry| {
-        let ended = alone(registry, &Place::Here, &["-T", "L", "-m", &MAXIMUM.to_string()])?;
+        let ended = alone(registry, &Place::Here, &["-T", "L", "-m", &MAX_OBJECTS.to_string()])?;
         let counted = ["PZs", "CNOs", "EVDs", "EPs", "RSPs", "PSPs", "LMRs"];
         let mut wanted: Vec<String> =
-            counted.iter().map(|what| format!("{what} created: {MAXIMUM}")).collect();
+            counted.iter().map(|what| format!("{what} created: {MAX_OBJECTS}")).collect();
         let provider = PROVIDERS.iter().find(|provider| provider.ia == registry.ia());
-        let most_ias = provider.and_then(|provider| provider.most_ias).unwrap_or(MAXIMUM);
+        let most_ias = provider.and_then(|provider| provider.most_ias).unwrap_or(MAX_OBJECTS);
         wanted.push(format!("IAs opened: {most_ias}"));
         wanted.push("recv buffers posted per EP: ".into());
         wanted.push("LMR of 0x40000000 bytes OK".into());
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-        let mut complaints = unsaid("dapltest", &ended.text, &wanted);
+        let mut complaints = missing_texts("dapltest", &ended.text, &wanted);
         let full = "dat_ep_post_recv fails: DAT_INSUFFICIENT_RESOURCES";
-        // No line of a run that opens them all.
+        // A run that opens all adapters does not print this line.
         let all_open = format!("#{} fails: DAT_INSUFFICIENT_RESOURCES", most_ias + 1);
         complaints.extend(bad_lines(
             "dapltest",
@@ -362,20 +366,22 @@ fn limits() -> Case {
     })
 }
 
-/// The same for an adapter that is emulated, whose machine has not the memory for the largest region, up to fewer objects.
+/// The same with fewer objects for an adapter in the guest, which is emulated and lacks the memory
+/// for the largest region.
 pub(crate) fn limits_in_guest(registry: &Registry, place: &Place<'_>) -> Result<(), Stop> {
-    const MOST: &str = "100";
+    const MAX_OBJECTS_IN_GUEST: &str = "100";
     let counted = ["ia", "pz", "cno", "evd", "ep", "rsp", "psp", "lmr"];
     let tests = counted.map(|what| format!("limit_{what}"));
-    let mut args = vec!["-T", "L", "-m", MOST, "limit_rpost"];
+    let mut args = vec!["-T", "L", "-m", MAX_OBJECTS_IN_GUEST, "limit_rpost"];
     args.extend(tests.iter().map(String::as_str));
     let ended = alone(registry, place, &args)?;
     let wanted = counted.map(|what| match what {
-        "ia" => format!("IAs opened: {MOST}"),
-        what => format!("{}s created: {MOST}", what.to_uppercase()),
+        "ia" => format!("IAs opened: {MAX_OBJECTS_IN_GUEST}"),
+        what => format!("{}s created: {MAX_OBJECTS_IN_GUEST}", what.to_uppercase()),
     });
-    let mut complaints = unsaid("dapltest", &ended.text, &wanted.each_ref().map(String::as_str));
-    complaints.extend(unsaid("dapltest", &ended.text, &["recv buffers posted per EP: "]));
+    let mut complaints =
+        missing_texts("dapltest", &ended.text, &wanted.each_ref().map(String::as_str));
+    complaints.extend(missing_texts("dapltest", &ended.text, &["recv buffers posted per EP: "]));
     let full = "dat_ep_post_recv fails: DAT_INSUFFICIENT_RESOURCES";
     complaints.extend(bad_lines(
         "dapltest",
@@ -386,7 +392,7 @@ pub(crate) fn limits_in_guest(registry: &Registry, place: &Place<'_>) -> Result<
     judge(&complaints, &ended)
 }
 
-// ---- functions ------------------------------------------------------------------------------------------------
+// ---- functions ----------------------------------------------------------------------------------
 
 fn functions((feature, cases): (&'static str, u32)) -> Case {
     function_cases(&format!("fft_{feature}"), feature, &(0..cases).collect::<Vec<_>>())
@@ -399,22 +405,22 @@ pub(crate) fn queryinfo(name: &str, cases: &[u32]) -> Case {
 fn function_cases(name: &str, feature: &'static str, cases: &[u32]) -> Case {
     let cases = cases.to_vec();
     Case::new(format!("dapltest::{name}"), move |registry| {
-        run_functions(registry, &Way::LOOPBACK, feature, &cases)
+        run_functions(registry, &Route::LOOPBACK, feature, &cases)
     })
 }
 
-/// Of the client's adapter alone, on the way to itself.
+/// Tests one side's adapter, connected to itself.
 pub(crate) fn run_functions(
     registry: &Registry,
-    way: &Way<'_>,
+    route: &Route<'_>,
     feature: &str,
     cases: &[u32],
 ) -> Result<(), Stop> {
     let names: Vec<String> = cases.iter().map(|case| format!("case{case}")).collect();
-    let mut args = vec!["-T", "F", "-f", feature, "-s", way.to];
+    let mut args = vec!["-T", "F", "-f", feature, "-s", route.to];
     args.extend(names.iter().map(String::as_str));
-    let ended = alone(registry, &way.client, &args)?;
-    // A failed assertion is named in the output even where the result then says PASS.
+    let ended = alone(registry, &route.client, &args)?;
+    // The output names a failed assertion even if the result then says PASS.
     let mut complaints = bad_lines(
         "dapltest",
         &ended.text,
@@ -423,7 +429,7 @@ pub(crate) fn run_functions(
     );
     for case in cases {
         let result = result_of(&ended.text, *case);
-        // The only case that dapltest itself leaves out: CRs cannot be queried without a peer.
+        // dapltest leaves out only this case: CRs cannot be queried without a peer.
         let expected = if feature == "queryinfo" && *case == 5 { "UNSUPP" } else { "PASS" };
         if result != Some(expected) {
             complaints.push(format!("case {case}: result {result:?} instead of {expected}"));
@@ -432,41 +438,48 @@ pub(crate) fn run_functions(
     judge(&complaints, &ended)
 }
 
-/// The text after `Result: ` of a case.
+/// Returns the text after `Result: ` of a case.
 fn result_of(text: &str, case: u32) -> Option<&str> {
     let header = format!("case: {case}");
     let mut lines = text.lines().skip_while(|line| !line.ends_with(&header));
     lines.find_map(|line| line.trim().strip_prefix("Result: "))
 }
 
-// ---- running --------------------------------------------------------------------------------------------------
+// ---- running ------------------------------------------------------------------------------------
 
-/// What a server says when it listens.
+/// The line that a server prints when it listens.
 const READY: &str = "Service Point Ready";
 
-/// A server on ports of its own, the client's work if any, and the client that tells the server to quit.
-fn with_server(registry: &Registry, way: &Way<'_>, work: Option<&[String]>) -> Result<Pair, Stop> {
-    let [server, client, quit] = commands(registry, way, work.unwrap_or_default())?;
+/// Runs a server on ports of its own, the client with its work, if any, and the client that tells
+/// the server to quit.
+fn with_server(
+    registry: &Registry,
+    route: &Route<'_>,
+    work: Option<&[String]>,
+) -> Result<Pair, Stop> {
+    let [server, client, quit] = commands(registry, route, work.unwrap_or_default())?;
     let ready = |server: &Running| server.wait_for(READY).map(drop);
-    let client = work.map(|_| ("client", way.client, client));
-    if let Place::Guest(..) = way.server {
-        // Not told to quit: whoever tells it leaves at once, and the kernel (siw) then may not yet have noted that the
-        // server's first message is out, and fails it. The server complains of that.
-        let (server, client) = Pair::serve(registry, way, server, ready, client)?;
-        // Of performance tests the server says nothing.
+    let client = work.map(|_| ("client", route.client, client));
+    if let Place::Guest(..) = route.server {
+        // The server is not told to quit: the client that does so ends at once, when the kernel
+        // (siw) may not have noted yet that the server's first message was sent. siw then fails
+        // that message, and the server complains.
+        let (server, client) = Pair::serve(registry, route, server, ready, client)?;
+        // The server prints nothing about performance tests.
         if !work.is_some_and(|work| work.iter().any(|arg| arg == "P")) {
             server.wait_for("Finished for this client")?;
         }
         return Ok(Pair { server: server.kill()?, client });
     }
-    // Nor is it a guest that tells ours to quit, which leaves as soon as it hears it.
-    let teller = if let Place::Guest(..) = way.client { way.server } else { way.client };
+    // A guest must not tell a server on this host to quit either: it ends as soon as it gets the
+    // answer.
+    let teller = if let Place::Guest(..) = route.client { route.server } else { route.client };
     let quit = ("quitting client", teller, quit);
-    Ok(Pair::run(registry, way, server, ready, client.into_iter().chain([quit]))?)
+    Ok(Pair::run(registry, route, server, ready, client.into_iter().chain([quit]))?)
 }
 
-/// The server, the client with its work, and the one that tells the server to quit.
-fn commands(registry: &Registry, way: &Way<'_>, work: &[String]) -> Result<[Command; 3], Stop> {
+/// The server, the client with its work, and the client that tells the server to quit.
+fn commands(registry: &Registry, route: &Route<'_>, work: &[String]) -> Result<[Command; 3], Stop> {
     let program = find_program("dapltest", "dapl2-utils")?;
     let port = free_ports().to_string();
     let command = |test: &[&str]| {
@@ -479,12 +492,12 @@ fn commands(registry: &Registry, way: &Way<'_>, work: &[String]) -> Result<[Comm
         work.iter().take_while(|arg| !["client", "server", "RR", "RW"].contains(&arg.as_str()));
     let options: Vec<&str> = options.map(String::as_str).collect();
     let mut client = command(&options);
-    client.args(["-s", way.to]).args(&work[options.len()..]);
-    let quit = command(&["-T", "Q", "-s", way.to]);
+    client.args(["-s", route.to]).args(&work[options.len()..]);
+    let quit = command(&["-T", "Q", "-s", route.to]);
     Ok([command(&["-T", "S"]), client, quit])
 }
 
-/// A test without a server.
+/// Runs a test without a server.
 fn alone(registry: &Registry, place: &Place<'_>, args: &[&str]) -> Result<Ended, Stop> {
     let program = find_program("dapltest", "dapl2-utils")?;
     let mut command = Command::new(program);
@@ -506,33 +519,39 @@ fn judge(complaints: &[String], ended: &Ended) -> Result<(), Stop> {
     Err(Stop::Fail(format!("{}\n--- output of dapltest\n{}", complaints.join("\n"), ended.text)))
 }
 
-/// Complaints about a server and its client that both should have ended in order.
-fn said_cleanly(pair: &Pair, way: &Way<'_>) -> Vec<String> {
+/// Returns complaints about the output of a server and a client that both should have ended in
+/// order.
+fn complaints_about_ends(pair: &Pair, route: &Route<'_>) -> Vec<String> {
     let bad = [
         "rror", "FAIL", "ail", "ismatch", "arning", "bad ", "annot", "o memory", "etrying",
         "nvalid", "NOTICE",
     ];
-    // siw has not noted that a message is out when its peer, who has it, leaves at once: it fails the message, and the queue
-    // pair. dapltest's last message is one that its peer leaves after.
+    // If the peer disconnects as soon as it has received a message, siw may not have noted that the
+    // message was sent: siw fails the message and the queue pair. The peer of dapltest disconnects
+    // after the last message.
     let harmless = |place| match place {
         Place::Guest(guest, _) if guest.has_device("siw") => {
             &["DAT_CONNECTION_EVENT_BROKEN", "bad disconnect event"][..]
         }
         _ => &[],
     };
-    let mut complaints = bad_lines("server", &pair.server.text, &bad, harmless(way.server));
-    complaints.extend(bad_lines("client", &pair.client.text, &bad, harmless(way.client)));
-    // Unless it was killed when its work was done.
+    let mut complaints = bad_lines("server", &pair.server.text, &bad, harmless(route.server));
+    complaints.extend(bad_lines("client", &pair.client.text, &bad, harmless(route.client)));
+    // A server that was killed when its work was done does not print this.
     if pair.server.status.success() {
-        complaints.extend(unsaid("server", &pair.server.text, &["Exiting."]));
+        complaints.extend(missing_texts("server", &pair.server.text, &["Exiting."]));
     }
-    complaints.extend(unsaid("client", &pair.client.text, &["End of Work -- Client Exiting"]));
+    complaints.extend(missing_texts(
+        "client",
+        &pair.client.text,
+        &["End of Work -- Client Exiting"],
+    ));
     complaints
 }
 
-/// First of 100 ports: one for dapltest's control connection, the next ones for each endpoint of a test. Below the
-/// range from which the system takes ports for clients. A range comes again after the 99 others, when whoever had it has
-/// long ended.
+/// Returns the first of 100 free ports: one for dapltest's control connection and the next ones for
+/// the endpoints of a test. They are below the range from which the system gives ports to clients.
+/// A range is used again after the 99 others, when the test that had it has long ended.
 fn free_ports() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let tries =

@@ -1,17 +1,17 @@
-//! `dtest`: connection with private data, RDMA writes and reads, ping-pong of messages.
+//! `dtest`: a connection with private data, RDMA writes and reads, and ping-pong of messages.
 
 use std::process::Command;
 
 use opendat_tests::{Registry, Stop, find_program, is_torn};
 
 use crate::Case;
-use crate::pair::{Pair, Way, bad_lines, unsaid};
+use crate::pair::{Pair, Route, bad_lines, missing_texts};
 use crate::rendezvous::{Answer, Rendezvous};
 
-/// What a server says when it listens.
+/// The line that a server prints when it listens.
 const LISTENS: &str = "Server waiting for connect request";
 
-/// What one set of options makes both sides do, and prove.
+/// A set of options, and the phases that it makes both sides run.
 struct Variant {
     name: &'static str,
     args: &'static [&'static str],
@@ -20,17 +20,17 @@ struct Variant {
 
 #[derive(Clone, Copy)]
 enum Phase {
-    /// 1000 RDMA writes in each direction, contents checked at the end.
+    /// 1000 RDMA writes in each direction. The contents are checked at the end.
     Write,
-    /// Four RDMA reads and their contents, then 100 ping-pongs of messages.
+    /// Four RDMA reads, whose contents are checked, then 100 ping-pongs of messages.
     ReadAndPing,
-    /// RDMA writes answered by RDMA writes; both sides watch memory and never call DAT for it.
+    /// RDMA writes answered by RDMA writes. Both sides watch memory and do not call DAT meanwhile.
     WritePingPong,
 }
 
 const WRITE_READ_PING: &[Phase] = &[Phase::Write, Phase::ReadAndPing];
-/// The burst (`-B`) is a multiple of the signal rate (`-S`), as it is by default: else dtest overwrites its buffer while
-/// the last, unsignalled writes from it are under way.
+/// The burst (`-B`) is a multiple of the signal rate (`-S`), as it is by default. Otherwise dtest
+/// overwrites its buffer while the last, unsignalled writes from it are under way.
 const VARIANTS: &[Variant] = &[
     Variant { name: "cno", args: &["-c", "-b", "65536"], phases: WRITE_READ_PING },
     Variant { name: "polling", args: &["-p", "-b", "65536"], phases: WRITE_READ_PING },
@@ -61,15 +61,16 @@ pub(crate) fn cases() -> Vec<Case> {
     std::iter::once(plain()).chain(variants).collect()
 }
 
-/// No options: 4 MiB a write.
+/// No options: each write has 4 MiB.
 pub(crate) fn plain() -> Case {
     case("plain", &[], WRITE_READ_PING)
 }
 
-/// Small, and under valgrind: no access to memory that is not there or not ours, and nothing left when it ends.
+/// With small sizes and under valgrind: dtest must not access memory that is not allocated, and
+/// must have no leaks.
 pub(crate) fn under_valgrind() -> Case {
     Case::new("dtest::plain", |registry| {
-        run(registry, &Way::LOOPBACK, Some(VALGRIND), &["-b", "4096"], WRITE_READ_PING)
+        run(registry, &Route::LOOPBACK, Some(VALGRIND), &["-b", "4096"], WRITE_READ_PING)
     })
 }
 
@@ -83,20 +84,20 @@ const VALGRIND: &[&str] = &[
     concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/tests/programs/dtest.supp"),
 ];
 
-/// Small, between these two.
-pub(crate) fn between(registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
-    run(registry, way, None, &["-b", "65537"], WRITE_READ_PING)
+/// With small sizes, between this server and client.
+pub(crate) fn between(registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
+    run(registry, route, None, &["-b", "65537"], WRITE_READ_PING)
 }
 
 fn case(name: &str, args: &'static [&'static str], phases: &'static [Phase]) -> Case {
     Case::new(format!("dtest::{name}"), move |registry| {
-        run(registry, &Way::LOOPBACK, None, args, phases)
+        run(registry, &Route::LOOPBACK, None, args, phases)
     })
 }
 
 fn run(
     registry: &Registry,
-    way: &Way<'_>,
+    route: &Route<'_>,
     valgrind: Option<&[&str]>,
     args: &[&str],
     phases: &[Phase],
@@ -116,13 +117,13 @@ fn run(
         command.args(["-P", registry.ia()]).args(args).args(role);
         command
     };
-    let rendezvous = Rendezvous::new(way, LISTENS, Answer::None);
+    let rendezvous = Rendezvous::new(route, LISTENS, Answer::None);
     let pair = Pair::run(
         registry,
-        way,
+        route,
         command(&["-s"]),
-        |server| rendezvous.arrange(server),
-        [("client", way.client, command(&["-h", rendezvous.at()]))],
+        |server| rendezvous.relay_message(server),
+        [("client", route.client, command(&["-h", rendezvous.at()]))],
     )?;
     pair.verdict(&complaints(&pair, phases)).map_err(Stop::Fail)
 }
@@ -133,7 +134,7 @@ fn complaints(pair: &Pair, phases: &[Phase]) -> Vec<String> {
         [("server", "client", &pair.server.text), ("client", "server", &pair.client.text)]
     {
         let label = who.to_uppercase();
-        complaints.extend(unsaid(who, text, &["CONNECTED!", "DAPL Test Complete. PASSED"]));
+        complaints.extend(missing_texts(who, text, &["CONNECTED!", "DAPL Test Complete. PASSED"]));
         complaints.extend(bad_lines(
             who,
             text,
@@ -151,7 +152,7 @@ fn complaints(pair: &Pair, phases: &[Phase]) -> Vec<String> {
                 }
             };
             let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-            complaints.extend(unsaid(who, text, &wanted));
+            complaints.extend(missing_texts(who, text, &wanted));
         }
     }
     if phases.iter().any(|phase| matches!(phase, Phase::ReadAndPing)) {
@@ -160,14 +161,16 @@ fn complaints(pair: &Pair, phases: &[Phase]) -> Vec<String> {
     complaints
 }
 
-/// A dtest puts the text that its peer shall read into its buffer without any word between the two. So the one that is
-/// ahead may find there what it wrote itself in the phase before, or some octets of that and some of the text; the other,
-/// which is behind, finds the text.
-/// `blah, blah, blah` is what neither may find: that was in its own buffer before it read.
+/// Returns a complaint if a side has read the wrong text.
+///
+/// Each dtest puts the text that its peer is to read into its buffer without synchronizing with the
+/// peer. So the side that is ahead may find its own text of the phase before there, or a mix of
+/// both texts. The side that is behind must find the peer's text. Neither may find `blah, blah,
+/// blah`, which was in its own buffer before the read.
 fn misread(pair: &Pair) -> Option<String> {
     let found = |label: &str, text: &str| {
-        let said = text.split_once(&format!("{label}: RCV RDMA read buffer contains: "));
-        said.and_then(|(_, rest)| rest.lines().next()).unwrap_or_default().to_owned()
+        let read = text.split_once(&format!("{label}: RCV RDMA read buffer contains: "));
+        read.and_then(|(_, rest)| rest.lines().next()).unwrap_or_default().to_owned()
     };
     let (server, client) = (found("SERVER", &pair.server.text), found("CLIENT", &pair.client.text));
     let (by_server, by_client) =
@@ -175,5 +178,5 @@ fn misread(pair: &Pair) -> Option<String> {
     let server_ahead = is_torn(&server, "server RDMA write data...", "client RDMA read data...");
     let client_ahead = is_torn(&client, "client RDMA write data...", "server RDMA read data...");
     let in_order = by_server && client_ahead || by_client && server_ahead;
-    (!in_order).then(|| format!("the server has read {server:?}, the client {client:?}"))
+    (!in_order).then(|| format!("the server has read {server:?}, the client has read {client:?}"))
 }

@@ -1,5 +1,5 @@
-//! `dtestx`: the InfiniBand extension. RDMA writes with immediate data, compare and swap, fetch and add, in both directions
-//! at once; counters; a query of an adapter that is not open.
+//! `dtestx`: the InfiniBand extension. RDMA writes with immediate data, compare and swap, and fetch
+//! and add, in both directions at once; counters; a query of an adapter that is not open.
 
 use std::process::Command;
 use std::time::Instant;
@@ -7,10 +7,10 @@ use std::time::Instant;
 use opendat_tests::{Registry, Running, Stop, find_program};
 
 use crate::Case;
-use crate::pair::{LIMIT, Pair, Way, bad_lines, unsaid};
+use crate::pair::{LIMIT, Pair, Route, bad_lines, missing_texts};
 use crate::rendezvous::{Answer, Rendezvous};
 
-/// What a server says when it listens, if it is to say much.
+/// The line that a server prints when it listens, if it runs with verbose output.
 const LISTENS: &str = "Server waiting for connect[0] request";
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -22,19 +22,22 @@ pub(crate) fn plain() -> Case {
     pair("plain", &[], |_, _| Vec::new())
 }
 
-/// The same, between these two.
-pub(crate) fn between(registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
-    run(registry, way, &[], |_, _| Vec::new())
+/// The same, between this server and client.
+pub(crate) fn between(registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
+    run(registry, route, &[], |_, _| Vec::new())
 }
 
-/// A server and a client with these options; `more` says what else is wrong with what one has said.
+/// A server and a client with these options. `more` returns further complaints about the output of
+/// one side.
 fn pair(name: &str, args: &'static [&'static str], more: fn(&str, &str) -> Vec<String>) -> Case {
-    Case::new(format!("dtestx::{name}"), move |registry| run(registry, &Way::LOOPBACK, args, more))
+    Case::new(format!("dtestx::{name}"), move |registry| {
+        run(registry, &Route::LOOPBACK, args, more)
+    })
 }
 
 fn run(
     registry: &Registry,
-    way: &Way<'_>,
+    route: &Route<'_>,
     args: &[&str],
     more: fn(&str, &str) -> Vec<String>,
 ) -> Result<(), Stop> {
@@ -44,20 +47,20 @@ fn run(
         command.args(["-P", registry.ia()]).args(args).args(role);
         command
     };
-    let rendezvous = Rendezvous::new(way, LISTENS, Answer::Echo);
+    let rendezvous = Rendezvous::new(route, LISTENS, Answer::Echo);
     let pair = Pair::run(
         registry,
-        way,
+        route,
         command(&["-s", "-v"]),
-        |server| rendezvous.arrange(server),
-        [("client", way.client, command(&["-h", rendezvous.at()]))],
+        |server| rendezvous.relay_message(server),
+        [("client", route.client, command(&["-h", rendezvous.at()]))],
     )?;
     let mut complaints = Vec::new();
     for (who, text, immediate, in_memory) in [
         ("server", &pair.server.text, "Server received immed_data=0x7777", "Client written data"),
         ("client", &pair.client.text, "Client received immed_data=0x1111", "Server data"),
     ] {
-        let said = [
+        let expected = [
             immediate,
             in_memory,
             "RDMA_WRITE_WITH_IMMEDIATE_DATA test - PASSED",
@@ -65,7 +68,7 @@ fn run(
             "FETCH_ADD test - PASSED",
             "IB extension test - immed/atomic test PASSED",
         ];
-        complaints.extend(unsaid(who, text, &said));
+        complaints.extend(missing_texts(who, text, &expected));
         complaints.extend(bad_lines(
             who,
             text,
@@ -77,7 +80,7 @@ fn run(
     pair.verdict(&complaints).map_err(Stop::Fail)
 }
 
-/// What both sides did is in the counters they print.
+/// The counters that a side prints must show all that it has done.
 fn counters(who: &str, text: &str) -> Vec<String> {
     let counted = |name: &str| {
         let value = text.lines().find_map(|line| {
@@ -112,13 +115,13 @@ fn counters(who: &str, text: &str) -> Vec<String> {
     EXPECTED.iter().filter_map(wrong).collect()
 }
 
-/// `-q`: asks an adapter by name, and lets it be.
+/// `-q`: queries an adapter by name without connecting.
 fn query() -> Case {
     Case::new("dtestx::query", |registry| {
         let ended = alone(registry, &["-q"])?;
         let mut complaints = Vec::new();
         for name in ["COUNTERS", "IB_FETCH_AND_ADD", "IB_CMP_AND_SWAP", "IB_IMMED_DATA"] {
-            complaints.extend(unsaid("it", &ended.text, &[&format!("DAT_{name}=TRUE")]));
+            complaints.extend(missing_texts("dtestx", &ended.text, &[&format!("DAT_{name}=TRUE")]));
         }
         ended.succeeded("dtestx").map_err(|why| complaints.join("\n") + &why)?;
         if complaints.is_empty() {
@@ -129,7 +132,7 @@ fn query() -> Case {
     })
 }
 
-/// `-u`: there are no datagrams, and it is told so.
+/// `-u`: datagrams are not supported, and the program gets that answer.
 fn datagrams() -> Case {
     Case::new("dtestx::datagrams_are_refused", |registry| {
         let ended = alone(registry, &["-u"])?;
@@ -143,7 +146,7 @@ fn datagrams() -> Case {
     })
 }
 
-/// A run without a peer.
+/// Runs dtestx without a peer.
 fn alone(registry: &Registry, args: &[&str]) -> Result<opendat_tests::Ended, Stop> {
     let mut command = Command::new(find_program("dtestx", "dapl2-utils")?);
     command.args(["-P", registry.ia()]).args(args);

@@ -1,5 +1,5 @@
-//! Another host: a network namespace with a wire (a veth pair) to the one that these programs are in. It goes
-//! away with the process that holds it, which goes away with us.
+//! Another host: a network namespace with a wire (a veth pair) to this program's namespace. The
+//! namespace ends with the process that holds it, which ends with this program.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use opendat_tests::{Skip, Stop, has_own_network};
 
-/// The wire's device, on both hosts.
+/// The name of the wire's device on both hosts.
 pub(crate) const WIRE: &str = "wire";
 
 #[derive(Clone, Copy, Debug)]
@@ -19,18 +19,19 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// The address of this host, and that of the other one.
+    /// The address of this host and that of the other one.
     pub(crate) const fn addresses(self) -> [&'static str; 2] {
         match self {
             Family::V4 => ["10.77.0.1", "10.77.0.2"],
-            // dapltest copies the first 16 octets of a socket address, and these are zero behind them.
+            // dapltest copies the first 16 octets of a socket address. These addresses have only
+            // zeros behind those.
             Family::V6 => ["fd77:0:0:1::", "fd77:0:0:2::"],
         }
     }
 
-    /// What makes an address the wire's, for `ip addr`.
-    pub(crate) fn given(self, address: &str) -> String {
-        // Nobody else has it: no need to look for duplicates first.
+    /// The arguments of `ip addr` that give an address to the wire's device.
+    pub(crate) fn addr_arguments(self, address: &str) -> String {
+        // No other host has the address, so there is no need to look for duplicates first.
         let nodad = if let Family::V6 = self { " nodad" } else { "" };
         format!("{address}/{} dev {WIRE}{nodad}", self.prefix())
     }
@@ -51,11 +52,12 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// One with addresses of this family alone, and packets of `mtu` octets on the wire.
+    /// Creates a host that has addresses of this family alone, with packets of at most `mtu` octets
+    /// on the wire.
     pub(crate) fn new(family: Family, mtu: u32) -> Result<Self, Stop> {
         if !has_own_network() {
             return Err(Skip(
-                "no network namespaces (they need unshare, ip, and the permission)".into(),
+                "no network namespaces (they need unshare, ip and the permission)".into(),
             )
             .into());
         }
@@ -65,17 +67,17 @@ impl Host {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("unshare: {error}"))?;
-        let mut said = String::new();
-        let read = holder.stdout.take().map(|output| BufReader::new(output).read_line(&mut said));
+        let mut line = String::new();
+        let read = holder.stdout.take().map(|output| BufReader::new(output).read_line(&mut line));
         let host = Host { family, holder };
-        if !matches!(read, Some(Ok(_))) || said != "up\n" {
-            return Err(format!("the other host does not come up: {said:?}").into());
+        if !matches!(read, Some(Ok(_))) || line != "up\n" {
+            return Err(format!("the other host did not start: {line:?}").into());
         }
 
         here(&format!("ip link add {WIRE} type veth peer name {WIRE} netns {}", host.holder.id()))?;
-        let [near, far] = family.addresses().map(|address| family.given(address));
-        let set = |run: &dyn Fn(&str) -> Result<(), String>, given: &str| {
-            run(&format!("ip addr add {given}"))?;
+        let [near, far] = family.addresses().map(|address| family.addr_arguments(address));
+        let set = |run: &dyn Fn(&str) -> Result<(), String>, addr_arguments: &str| {
+            run(&format!("ip addr add {addr_arguments}"))?;
             run(&format!("ip link set {WIRE} mtu {mtu} up"))
         };
         set(&here, &near)?;
@@ -88,7 +90,7 @@ impl Host {
         self.family.addresses()[0]
     }
 
-    /// The same program, to be started there.
+    /// The same program, to be started on the other host.
     pub(crate) fn command(&self, program: &Command) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).arg("--");
@@ -102,32 +104,35 @@ impl Host {
         command
     }
 
-    /// Runs a command there, in words without blanks.
+    /// Runs a command there. Its words are separated by blanks.
     fn run(&self, command: &str) -> Result<(), String> {
         finish(&mut self.command(&words(command)))
     }
 
-    /// Takes this host's address away.
+    /// Removes this host's address.
     pub(crate) fn take_address(&self) -> Result<(), String> {
-        here(&format!("ip addr del {}", self.family.given(self.near()).replace(" nodad", "")))
+        here(&format!(
+            "ip addr del {}",
+            self.family.addr_arguments(self.near()).replace(" nodad", "")
+        ))
     }
 
-    /// Gives it back.
+    /// Adds this host's address again.
     pub(crate) fn give_address(&self) -> Result<(), String> {
-        here(&format!("ip addr add {}", self.family.given(self.near())))
+        here(&format!("ip addr add {}", self.family.addr_arguments(self.near())))
     }
 
-    /// Takes this host's end of the wire "down" or "up".
+    /// Sets this host's end of the wire "down" or "up".
     pub(crate) fn set_link_here(to: &str) -> Result<(), String> {
         here(&format!("ip link set {WIRE} {to}"))
     }
 
-    /// Gives this host its address of a family, if it has not got it.
+    /// Gives this host its address of a family, if it does not have it.
     pub(crate) fn restore_address(family: Family) -> Result<(), String> {
-        here(&format!("ip addr replace {}", family.given(family.addresses()[0])))
+        here(&format!("ip addr replace {}", family.addr_arguments(family.addresses()[0])))
     }
 
-    /// The same of the other host's end.
+    /// Sets the other host's end of the wire "down" or "up".
     pub(crate) fn set_link_there(&self, to: &str) -> Result<(), String> {
         self.run(&format!("ip link set {WIRE} {to}"))
     }
@@ -137,21 +142,23 @@ impl Host {
         send_signal(signal, program, "thread-self")
     }
 
-    /// The same to those on the other host.
+    /// Sends a signal to the programs of this name on the other host.
     pub(crate) fn signal_there(&self, signal: &str, program: &str) -> Result<(), String> {
         send_signal(signal, program, &self.holder.id().to_string())
     }
 
-    /// A rule of this host's firewall for what comes in, "input", or goes out, "output".
+    /// Adds a rule to this host's firewall for incoming ("input") or outgoing ("output") packets.
     pub(crate) fn filter(hook: &str, rule: &str) -> Result<(), String> {
         let rules = format!(
-            "table inet outage {{ chain rules {{ type filter hook {hook} priority 0\n{rule}\n}}\n}}\n"
+            "table inet outage {{ chain rules {{\n\
+             type filter hook {hook} priority 0\n{rule}\n}}\n}}\n"
         );
         finish_with(&mut words("nft -f -"), &rules)
     }
 
-    /// This host's firewall refuses what comes in, for so many seconds by the kernel's clock: connections end that are
-    /// refused for half as long again, so this must not depend on when a program gets to take the rule away.
+    /// Makes this host's firewall refuse incoming packets for this many seconds. The kernel's clock
+    /// ends this: a connection ends if it is refused for half as long again, so the duration must
+    /// not depend on when a program gets to remove the rule.
     pub(crate) fn refuse(seconds: u64) -> Result<(), String> {
         let rules = format!(
             "table inet outage {{
@@ -168,15 +175,17 @@ impl Host {
         finish_with(&mut words("nft -f -"), &rules)
     }
 
-    /// There is no rule any more.
+    /// Removes the firewall's rules.
     pub(crate) fn filter_nothing() -> Result<(), String> {
         here("nft delete table inet outage")
     }
 
-    /// Makes the wire a bad one, in both directions: packets are lost (2 %), come twice (1 %), and late (2 %).
+    /// Makes the wire unreliable in both directions: packets are lost (2 %), duplicated (1 %) and
+    /// late (2 %).
     ///
-    /// With what kernels have that lack netem: rules of nftables, and a slow class of HTB for the late ones.
-    pub(crate) fn spoil(&self) -> Result<(), Stop> {
+    /// This works with kernels that lack netem: it uses rules of nftables, and a slow class of HTB
+    /// for the late packets.
+    pub(crate) fn make_unreliable(&self) -> Result<(), Stop> {
         let [near, far] = self.family.addresses();
         let table = match self.family {
             Family::V4 => "ip",
@@ -223,31 +232,34 @@ impl Host {
         Ok(())
     }
 
-    /// Loses the first DREQ that comes to this host.
-    pub(crate) fn lose_first_end(&self) -> Result<(), Stop> {
-        // The ID of a MAD's attribute is behind the headers of UDP, BTH and DETH and half of its own.
+    /// Drops the first DREQ that comes to this host.
+    pub(crate) fn drop_first_dreq(&self) -> Result<(), Stop> {
+        // The ID of a MAD's attribute is behind the headers of UDP, BTH and DETH and half of the
+        // MAD's own.
         let rules = format!(
             "table inet ends {{
-                set heard {{ type inet_service; flags dynamic,timeout; timeout 1h; }}
+                set dropped {{ type inet_service; flags dynamic,timeout; timeout 1h; }}
                 chain in {{
                     type filter hook input priority 0
-                    iifname {WIRE} udp dport 4791 @th,352,16 0x15 udp dport != @heard add @heard {{ udp dport }} drop
+                    iifname {WIRE} udp dport 4791 @th,352,16 0x15 udp dport != @dropped \
+                        add @dropped {{ udp dport }} drop
                 }}
             }}\n"
         );
         Ok(finish_with(&mut words("nft -f -"), &rules)?)
     }
 
-    /// How often that has happened.
-    pub(crate) fn lost_ends() -> usize {
-        let output = words("nft list set inet ends heard").output();
+    /// The number of DREQs that were dropped.
+    pub(crate) fn dropped_dreqs() -> usize {
+        let output = words("nft list set inet ends dropped").output();
         output.map_or(0, |output| String::from_utf8_lossy(&output.stdout).matches("4791").count())
     }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // At once, for the next one to come; what else there is of it goes with its last process.
+        // The device is removed at once, so that the next host can be created. The rest of the
+        // namespace ends with its last process.
         here(&format!("ip link del {WIRE}")).ok();
         here("nft delete table inet ends").ok();
         here("nft delete table inet outage").ok();
@@ -256,14 +268,15 @@ impl Drop for Host {
     }
 }
 
-/// Octets that this host has received from the wire.
+/// The number of octets that this host has received from the wire.
 pub(crate) fn received() -> u64 {
     let all = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let line = all.lines().find_map(|line| line.trim().strip_prefix(WIRE)?.strip_prefix(':'));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Waits until so many have come since; false: not in time.
+/// Waits until this many octets have arrived since the call. Returns false if the limit expires
+/// first.
 pub(crate) fn wait_for(octets: u64, limit: Duration, mut over: impl FnMut() -> bool) -> bool {
     let (start, from) = (Instant::now(), received());
     while received().saturating_sub(from) < octets {
@@ -279,12 +292,13 @@ pub(crate) fn here(command: &str) -> Result<(), String> {
     finish(&mut words(command))
 }
 
-/// Waits for a command that has to succeed.
+/// Waits for a command that must succeed.
 pub(crate) fn finish(command: &mut Command) -> Result<(), String> {
     finish_with(command, "")
 }
 
-/// Sends a signal to all processes that run this program in the network namespace of a process of /proc.
+/// Sends a signal to all processes that run this program in the network namespace of a process of
+/// /proc.
 fn send_signal(signal: &str, program: &str, of: &str) -> Result<(), String> {
     let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let wanted = network(of).ok_or("its network namespace is not known")?;

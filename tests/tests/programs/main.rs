@@ -1,11 +1,12 @@
-//! Debian's unmodified programs over our library and each of our providers: server and client on one host,
-//! over loopback, and with another host in between (`between`). Where they are asked for: with a guest
-//! (`guest`), and with our packages installed in a clean Debian (`packages`). The short run has each program
-//! once.
+//! Runs Debian's unmodified programs over this project's library and each of its providers: server
+//! and client on one host over loopback, and on two hosts (`between`). On request it also runs them
+//! with a guest (`guest`), and with the project's packages in a clean Debian (`packages`). The
+//! short run has each program once.
 //!
-//! Each program runs under three registries (see `Registry`): ours with its built-in entry, ours with the loadable
-//! provider named in dat.conf, and Debian's own libdat2.so.2 with the same; dtest once more under valgrind. A verdict
-//! is read from the exit code and from the output: several of these programs exit with 0 whatever happened.
+//! Each program runs under three registries (see `Registry`): this project's with its built-in
+//! entry, this project's with the loadable provider named in dat.conf, and Debian's own
+//! libdat2.so.2 with the same provider; dtest also runs under valgrind. The verdict comes from the
+//! exit code and the output, because several of these programs always exit with 0.
 //!
 //! Left out are the datagram modes (`-u`) of `dtestcm` and `dtestsrq`; that of `dtestx` is refused.
 #![forbid(unsafe_code)]
@@ -32,7 +33,7 @@ use opendat_tests::{
     is_short_run, trial,
 };
 
-/// One run of a program: its name and what runs and judges it.
+/// One run of a program: its name, and the function that runs and judges it.
 struct Case {
     name: String,
     run: Run,
@@ -64,10 +65,11 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     let packages = packages::made();
     if !arguments.list {
-        // Packages are installed as for all users.
+        // The packages are installed for all users.
         if packages.is_some() { enter_network_of_all_users() } else { enter_own_network() }
     }
-    // One at a time: dtest's ports are fixed, and polling programs want the processors for themselves.
+    // Trials run one at a time: dtest's ports are fixed, and polling programs need the processors
+    // for themselves.
     arguments.test_threads = Some(1);
 
     let dist = Dist::locate();
@@ -80,7 +82,7 @@ fn main() -> ExitCode {
 }
 
 fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
-    let under = |name: &str, make: networks::Make, cases: Vec<Case>| {
+    let under = |name: &str, make: networks::MakeRegistry, cases: Vec<Case>| {
         let registry = Arc::new(dist.clone().and_then(|dist| make(&dist, provider)));
         let prefix = format!("{}::{name}", provider.ia);
         cases.into_iter().map(move |case| case.trial(&prefix, Arc::clone(&registry)))
@@ -93,10 +95,18 @@ fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let on_wire =
         |dist: &Dist, provider: &Provider| Ok(Registry::plugin_at(dist, provider, host::WIRE));
     let patient = |dist: &Dist, provider: &Provider| {
-        Ok(Registry::plugin_at(dist, provider, &format!("{} {}", host::WIRE, outages::PATIENT)))
+        Ok(Registry::plugin_at(
+            dist,
+            provider,
+            &format!("{} {}", host::WIRE, outages::LONG_TIMEOUT),
+        ))
     };
     let impatient = |dist: &Dist, provider: &Provider| {
-        Ok(Registry::plugin_at(dist, provider, &format!("{} {}", host::WIRE, outages::IMPATIENT)))
+        Ok(Registry::plugin_at(
+            dist,
+            provider,
+            &format!("{} {}", host::WIRE, outages::SHORT_TIMEOUT),
+        ))
     };
     let networks = networks::NETWORKS.iter().filter(|_| provider.packets);
     under("builtin", builtin, every_case())
@@ -104,9 +114,9 @@ fn over(provider: &'static Provider, dist: &Result<Dist, Skip>) -> Vec<Trial> {
         .chain(under("plugin", plugin, some_cases()))
         .chain(under("debian", Registry::debian, every_case_debian_survives()))
         .chain(under("hosts", on_wire, between::cases(provider)))
-        .chain(under("outages", on_wire, outages::usual(provider)))
-        .chain(under("outages", patient, outages::long()))
-        .chain(under("outages", impatient, outages::for_good()))
+        .chain(under("outages", on_wire, outages::with_default_params(provider)))
+        .chain(under("outages", patient, outages::with_long_timeout()))
+        .chain(under("outages", impatient, outages::permanent()))
         .chain(networks.flat_map(|&(name, make)| under(name, make, networks::cases())))
         .collect()
 }
@@ -126,13 +136,15 @@ fn each_program_once() -> Vec<Case> {
     cases
 }
 
-/// The other entry into the same code: one case of each program is enough.
+/// The loadable provider is another entry into the same code, so one case of each program is
+/// enough.
 fn some_cases() -> Vec<Case> {
     vec![dtest::plain(), dapltest::small_transaction(), dapltest::quit(), dtestx::plain()]
 }
 
-/// Debian's libdat2 calls through whatever handle it is given. The cases of queryinfo that hand the (small integer)
-/// IA handle to a function of another object therefore crash in it before our provider is asked.
+/// Debian's libdat2 calls through any handle that it gets. The cases of queryinfo that pass the IA
+/// handle (a small integer) to a function of another object therefore crash in libdat2, before the
+/// provider is called.
 fn every_case_debian_survives() -> Vec<Case> {
     let mut cases = dtest::cases();
     cases.extend(dapltest::cases());

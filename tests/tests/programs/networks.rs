@@ -1,15 +1,15 @@
-//! Emulated networks, as a consumer switches them on who wants to test under a bad one (docs/softroce.md).
+//! Emulated networks, as a consumer enables them to test under bad conditions (docs/softroce.md).
 
 use opendat_tests::{Dist, Provider, Registry, Skip};
 
-use crate::pair::Way;
+use crate::pair::Route;
 use crate::{Case, dapltest, dtest};
 
-/// What makes a registry.
-pub(crate) type Make = fn(&Dist, &Provider) -> Result<Registry, Skip>;
+/// Creates a registry for a provider.
+pub(crate) type MakeRegistry = fn(&Dist, &Provider) -> Result<Registry, Skip>;
 
-/// Names, and registries whose programs have these networks.
-pub(crate) const NETWORKS: &[(&str, Make)] = &[
+/// Names of networks, and registries whose programs run under them.
+pub(crate) const NETWORKS: &[(&str, MakeRegistry)] = &[
     ("lossy", |dist, provider| with(dist, provider, "loss=2%,duplicate=1%,reorder=2%,seed=1")),
     ("lossy_and_far", |dist, provider| {
         with(dist, provider, "loss=1%,duplicate=1%,reorder=5%,delay=2ms,seed=2")
@@ -23,8 +23,8 @@ fn with(dist: &Dist, provider: &Provider, conditions: &str) -> Result<Registry, 
 
 pub(crate) fn cases() -> Vec<Case> {
     let transactions = dapltest::BETWEEN.iter().map(|transaction| {
-        Case::new(transaction.title(), |registry| transaction.run(registry, &Way::LOOPBACK))
+        Case::new(transaction.title(), |registry| transaction.run(registry, &Route::LOOPBACK))
     });
-    let dtest = Case::new("dtest", |registry| dtest::between(registry, &Way::LOOPBACK));
+    let dtest = Case::new("dtest", |registry| dtest::between(registry, &Route::LOOPBACK));
     transactions.chain([dtest]).collect()
 }

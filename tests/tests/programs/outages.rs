@@ -1,6 +1,7 @@
-//! A transfer between two hosts goes on after an outage: a link that is down, a direction that is lost, a
-//! firewall that refuses, a program that is stopped. Each lasts for real seconds, since retries and time-outs
-//! of connections are counted in these; the verdict is the transfer's.
+//! A transfer between two hosts goes on after an outage: a link that is down, a direction in which
+//! packets are lost, a firewall that refuses, or a program that is stopped. Each outage lasts for
+//! real seconds, since retries and timeouts of connections are counted in these. The transfer's
+//! result is the verdict.
 
 use std::process::Command;
 use std::thread;
@@ -8,76 +9,79 @@ use std::time::{Duration, Instant};
 
 use opendat_tests::{Dist, Provider, Registry, Running, Stop, c_program, find_program};
 
-use crate::between::{SOME, through};
+use crate::between::{TRANSFER_STARTED_BYTES, across_outage};
 use crate::host::{Family, Host, wait_for};
-use crate::pair::{LIMIT, Place, Way};
+use crate::pair::{LIMIT, Place, Route};
 use crate::{Case, dapltest};
 
-/// What a provider is told that is to outlast more than it does by itself: it takes 8 × 2 s of silence for the end.
-pub(crate) const PATIENT: &str = "timeout=2000 retries=7";
+/// ia_params of a provider that must outlast long outages: it ends a connection after 8 × 2 s of
+/// silence.
+pub(crate) const LONG_TIMEOUT: &str = "timeout=2000 retries=7";
 
-/// What runs on both hosts.
+/// The program that runs on both hosts.
 const PROGRAM: &str = "dapltest";
 
 struct Outage {
     name: &'static str,
     seconds: u64,
-    what: What,
+    fault: Fault,
 }
 
 #[derive(Clone, Copy)]
-enum What {
+enum Fault {
     /// This host's end of the wire is down.
     LinkHere,
-    /// The other host's end is.
+    /// The other host's end of the wire is down.
     LinkThere,
     /// The client, which runs on the other host, is stopped.
     ClientStopped,
-    /// The server, which runs on this one, is.
+    /// The server, which runs on this host, is stopped.
     ServerStopped,
-    /// This host's firewall refuses what comes in.
+    /// This host's firewall refuses incoming packets.
     Refused,
-    /// A rule of this host's firewall, for what comes in ("input") or goes out ("output").
+    /// This host's firewall has a rule for incoming ("input") or outgoing ("output") packets.
     Rule(&'static str, &'static str),
 }
 
-const fn outage(name: &'static str, seconds: u64, what: What) -> Outage {
-    Outage { name, seconds, what }
+const fn outage(name: &'static str, seconds: u64, fault: Fault) -> Outage {
+    Outage { name, seconds, fault }
 }
 
-/// Those that a connection outlasts with the usual parameters.
-const USUAL: &[Outage] = &[
-    outage("link_is_down_here_for_1_s", 1, What::LinkHere),
-    outage("link_is_down_there_for_1_s", 1, What::LinkThere),
-    outage("firewall_refuses_for_1_s", 1, What::Refused),
-    outage("client_is_stopped_for_6_s", 6, What::ClientStopped),
-    outage("server_is_stopped_for_6_s", 6, What::ServerStopped),
+/// Outages that a connection outlasts with the default parameters.
+const WITH_DEFAULT_PARAMS: &[Outage] = &[
+    outage("link_is_down_here_for_1_s", 1, Fault::LinkHere),
+    outage("link_is_down_there_for_1_s", 1, Fault::LinkThere),
+    outage("firewall_refuses_for_1_s", 1, Fault::Refused),
+    outage("client_is_stopped_for_6_s", 6, Fault::ClientStopped),
+    outage("server_is_stopped_for_6_s", 6, Fault::ServerStopped),
 ];
 
-/// The same of providers that send packets: the host there still answers to whoever asks whether it lives.
+/// The same for providers that send packets: here the other host still answers the question whether
+/// it is alive.
 const OF_PACKETS: &[Outage] = &[outage(
     "port_hears_nothing_for_5_s",
     5,
-    What::Rule("input", "iifname wire udp dport 4791 drop"),
+    Fault::Rule("input", "iifname wire udp dport 4791 drop"),
 )];
 
-/// Those that take [`PATIENT`] ones.
-const LONG: &[Outage] = &[
-    outage("link_is_down_here_for_3_s", 3, What::LinkHere),
-    outage("link_is_down_there_for_3_s", 3, What::LinkThere),
-    outage("link_is_down_here_for_8_s", 8, What::LinkHere),
-    outage("link_is_down_there_for_8_s", 8, What::LinkThere),
-    outage("nothing_comes_in_for_5_s", 5, What::Rule("input", "iifname wire drop")),
-    outage("nothing_goes_out_for_5_s", 5, What::Rule("output", "oifname wire drop")),
+/// Outages that need [`LONG_TIMEOUT`].
+const WITH_LONG_TIMEOUT: &[Outage] = &[
+    outage("link_is_down_here_for_3_s", 3, Fault::LinkHere),
+    outage("link_is_down_there_for_3_s", 3, Fault::LinkThere),
+    outage("link_is_down_here_for_8_s", 8, Fault::LinkHere),
+    outage("link_is_down_there_for_8_s", 8, Fault::LinkThere),
+    outage("nothing_comes_in_for_5_s", 5, Fault::Rule("input", "iifname wire drop")),
+    outage("nothing_goes_out_for_5_s", 5, Fault::Rule("output", "oifname wire drop")),
 ];
 
-/// With the kernel's driver in a guest, in one transfer.
+/// Outages in one transfer with the kernel's driver in a guest.
 ///
-/// Left out is what that driver does not outlast (Linux 6.12): where its own end of the wire is down, be it for 1 s, a queue pair
-/// that has something to send fails at once. Nor can a kernel be stopped, or told to send nothing.
+/// Outages that this driver does not outlast (Linux 6.12) are left out: if its own end of the wire
+/// is down, even for 1 s, a queue pair that has something to send fails at once. A kernel can
+/// neither be stopped nor be told to send nothing.
 pub(crate) struct WithKernel {
     pub(crate) name: &'static str,
-    /// What our provider is told besides.
+    /// Further ia_params of the provider on this host.
     pub(crate) params: &'static str,
     outages: &'static [Outage],
 }
@@ -87,74 +91,74 @@ pub(crate) const WITH_KERNEL: &[WithKernel] = &[
         name: "usual",
         params: "",
         outages: &[
-            outage("firewall_refuses_for_1_s", 1, What::Refused),
-            outage("link_is_down_for_1_s", 1, What::LinkHere),
+            outage("firewall_refuses_for_1_s", 1, Fault::Refused),
+            outage("link_is_down_for_1_s", 1, Fault::LinkHere),
         ],
     },
     WithKernel {
         name: "patient",
-        params: PATIENT,
+        params: LONG_TIMEOUT,
         outages: &[
-            outage("link_is_down_for_3_s", 3, What::LinkHere),
-            outage("link_is_down_for_8_s", 8, What::LinkHere),
-            outage("nothing_comes_in_for_5_s", 5, What::Rule("input", "iifname wire drop")),
-            outage("nothing_goes_out_for_5_s", 5, What::Rule("output", "oifname wire drop")),
+            outage("link_is_down_for_3_s", 3, Fault::LinkHere),
+            outage("link_is_down_for_8_s", 8, Fault::LinkHere),
+            outage("nothing_comes_in_for_5_s", 5, Fault::Rule("input", "iifname wire drop")),
+            outage("nothing_goes_out_for_5_s", 5, Fault::Rule("output", "oifname wire drop")),
         ],
     },
 ];
 
 impl WithKernel {
-    /// A transfer with a guest outlasts all of these.
-    pub(crate) fn run(&self, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+    /// A transfer with a guest outlasts all of these outages.
+    pub(crate) fn run(&self, registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
         find_program("nft", "nftables")?;
-        let ended = through(&dapltest::LONG_WITH_GUEST, registry, way, || {
+        let ended = across_outage(&dapltest::LONG_WITH_GUEST, registry, route, || {
             self.outages.iter().try_for_each(|outage| {
-                outage.happen(None)?;
-                match wait_for(SOME, LIMIT, || false) {
+                outage.inject(None)?;
+                match wait_for(TRANSFER_STARTED_BYTES, LIMIT, || false) {
                     true => Ok(()),
-                    false => Err(format!("nothing moves after {}", outage.name)),
+                    false => Err(format!("no data is transferred after {}", outage.name)),
                 }
             })
         });
         Host::filter_nothing().ok();
-        // Addresses of IPv6 go with the link.
+        // Bringing the link down removes its IPv6 addresses.
         Host::set_link_here("up").and_then(|()| Host::restore_address(Family::V6))?;
         ended
     }
 }
 
 impl Outage {
-    /// `host`: the other one, of outages that happen there.
-    fn happen(&self, host: Option<&Host>) -> Result<(), String> {
+    /// Causes the outage and ends it. `host` is the other host, for outages that happen there.
+    fn inject(&self, host: Option<&Host>) -> Result<(), String> {
         let there = || host.expect("the outage is not of this host");
-        match self.what {
-            What::LinkHere => Host::set_link_here("down")?,
-            What::LinkThere => there().set_link_there("down")?,
-            What::ClientStopped => there().signal_there("STOP", PROGRAM)?,
-            What::ServerStopped => Host::signal_here("STOP", PROGRAM)?,
-            What::Refused => Host::refuse(self.seconds)?,
-            What::Rule(hook, rule) => Host::filter(hook, rule)?,
+        match self.fault {
+            Fault::LinkHere => Host::set_link_here("down")?,
+            Fault::LinkThere => there().set_link_there("down")?,
+            Fault::ClientStopped => there().signal_there("STOP", PROGRAM)?,
+            Fault::ServerStopped => Host::signal_here("STOP", PROGRAM)?,
+            Fault::Refused => Host::refuse(self.seconds)?,
+            Fault::Rule(hook, rule) => Host::filter(hook, rule)?,
         }
         thread::sleep(Duration::from_secs(self.seconds));
-        match self.what {
-            What::LinkHere => Host::set_link_here("up"),
-            What::LinkThere => there().set_link_there("up"),
-            What::ClientStopped => there().signal_there("CONT", PROGRAM),
-            What::ServerStopped => Host::signal_here("CONT", PROGRAM),
-            What::Refused | What::Rule(..) => Host::filter_nothing(),
+        match self.fault {
+            Fault::LinkHere => Host::set_link_here("up"),
+            Fault::LinkThere => there().set_link_there("up"),
+            Fault::ClientStopped => there().signal_there("CONT", PROGRAM),
+            Fault::ServerStopped => Host::signal_here("CONT", PROGRAM),
+            Fault::Refused | Fault::Rule(..) => Host::filter_nothing(),
         }
     }
 }
 
-/// What providers are told that are to give up soon: 4 × 0.25 s of silence.
-pub(crate) const IMPATIENT: &str = "timeout=250 retries=3";
+/// ia_params of a provider that gives up soon: after 4 × 0.25 s of silence.
+pub(crate) const SHORT_TIMEOUT: &str = "timeout=250 retries=3";
 
-/// Where the network is cut for good, both sides are told by the same event.
-pub(crate) fn for_good() -> Vec<Case> {
+/// If the network is cut for good, both sides get the same event.
+pub(crate) fn permanent() -> Vec<Case> {
     let cut = |name, cut: fn() -> Result<(), String>| {
         Case::new(name, move |registry| {
             find_program("nft", "nftables")?;
-            both_are_told(registry, &Host::new(Family::V4, 1500)?, cut)
+            expect_same_event(registry, &Host::new(Family::V4, 1500)?, cut)
         })
     };
     vec![
@@ -166,26 +170,26 @@ pub(crate) fn for_good() -> Vec<Case> {
     ]
 }
 
-fn both_are_told(
+fn expect_same_event(
     registry: &Registry,
     host: &Host,
     cut: fn() -> Result<(), String>,
 ) -> Result<(), Stop> {
-    /// Of the uDAPL 2.0 header.
+    /// The event's number is that of the uDAPL 2.0 header.
     const BROKEN: &str = "the end: event 0x4006";
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let program = c_program(&Dist::locate()?, "cut", dir.path())?;
-    let (deadline, way) = (Instant::now() + LIMIT, Way::from(host));
+    let (deadline, route) = (Instant::now() + LIMIT, Route::from(host));
     let start = |side: &str, place: &Place<'_>| {
         let mut command = Command::new(&program);
-        command.args([side, "33500"]).env("OPENDAT_TEST_ADDRESS", way.to);
+        command.args([side, "33500"]).env("OPENDAT_TEST_ADDRESS", route.to);
         Running::start(side, place.command(command), registry, deadline)
     };
-    let server = start("server", &way.server)?;
+    let server = start("server", &route.server)?;
     server.wait_for("ready")?;
-    let client = start("client", &way.client)?;
+    let client = start("client", &route.client)?;
     if !wait_for(100_000, LIMIT, || client.has_ended()) {
-        return Err(client.report(&server.report("has hardly begun")).into());
+        return Err(client.report(&server.report("has transferred too little")).into());
     }
     cut()?;
     for side in [server, client] {
@@ -198,19 +202,19 @@ fn both_are_told(
     Ok(())
 }
 
-pub(crate) fn usual(provider: &Provider) -> Vec<Case> {
+pub(crate) fn with_default_params(provider: &Provider) -> Vec<Case> {
     let of_packets = OF_PACKETS.iter().filter(|_| provider.packets);
-    USUAL.iter().chain(of_packets).map(case).collect()
+    WITH_DEFAULT_PARAMS.iter().chain(of_packets).map(case).collect()
 }
 
-pub(crate) fn long() -> Vec<Case> {
-    LONG.iter().map(case).collect()
+pub(crate) fn with_long_timeout() -> Vec<Case> {
+    WITH_LONG_TIMEOUT.iter().map(case).collect()
 }
 
 fn case(outage: &'static Outage) -> Case {
     Case::new(outage.name, |registry| {
         find_program("nft", "nftables")?;
         let host = Host::new(Family::V4, 1500)?;
-        through(&dapltest::LONG, registry, &Way::from(&host), || outage.happen(Some(&host)))
+        across_outage(&dapltest::LONG, registry, &Route::from(&host), || outage.inject(Some(&host)))
     })
 }

@@ -1,4 +1,4 @@
-//! A server, its client, and the verdict over both.
+//! A server, its client, and the verdict on both.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 
 use opendat_tests::{Ended, Registry, Running};
 
-use crate::guest::{Guest, There};
+use crate::guest::{Guest, GuestEnvironment};
 use crate::host::Host;
 use crate::packages::Debian;
 
-/// How long any one case may take before it counts as hanging. Alone, none takes 5 s; but where both sides spin on memory,
-/// as in dtest's ping-pong of writes, each message waits for its turn on a machine that has ten times as much to do.
+/// The time after which a case counts as hanging. Alone, none takes 5 s. But where both sides poll
+/// memory, as in dtest's ping-pong of writes, each message waits for a processor on a machine that
+/// is busy with other work.
 pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 
-/// How a client comes to its server.
+/// How a client reaches its server.
 #[derive(Clone, Copy)]
-pub(crate) struct Way<'p> {
+pub(crate) struct Route<'p> {
     /// The server's address.
     pub(crate) to: &'p str,
     pub(crate) server: Place<'p>,
@@ -27,26 +28,26 @@ pub(crate) struct Way<'p> {
 #[derive(Clone, Copy)]
 pub(crate) enum Place<'p> {
     Here,
-    /// On another host, as here.
+    /// On another host, with this host's registry.
     Host(&'p Host),
-    /// In a clean Debian, whose network is that of here, and with whatever registry is there.
+    /// In a clean Debian, which shares this host's network and has its own registry.
     Debian(&'p Debian),
     /// In a guest, with that registry.
-    Guest(&'p Guest, There),
+    Guest(&'p Guest, GuestEnvironment),
 }
 
-impl<'p> Way<'p> {
-    pub(crate) const LOOPBACK: Way<'static> =
-        Way { to: "127.0.0.1", server: Place::Here, client: Place::Here };
+impl<'p> Route<'p> {
+    pub(crate) const LOOPBACK: Route<'static> =
+        Route { to: "127.0.0.1", server: Place::Here, client: Place::Here };
 
     /// From another host to this one.
     pub(crate) fn from(host: &'p Host) -> Self {
-        Way { to: host.near(), server: Place::Here, client: Place::Host(host) }
+        Route { to: host.near(), server: Place::Here, client: Place::Host(host) }
     }
 }
 
 impl Place<'_> {
-    /// The program, to be started there.
+    /// The program, to be started at this place.
     pub(crate) fn command(&self, program: Command) -> Command {
         match self {
             Place::Here => program,
@@ -57,56 +58,57 @@ impl Place<'_> {
     }
 }
 
-/// What both programs said.
+/// The output of both programs.
 pub(crate) struct Pair {
     pub(crate) server: Ended,
     pub(crate) client: Ended,
 }
 
 impl Pair {
-    /// Starts `server`, the clients one after the other when it is `ready`, and waits for the end of all. Every
-    /// program must exit with 0. `client` is what the first client said.
+    /// Starts `server`, then the clients one after the other as soon as the server has printed
+    /// `ready`, and waits for all to end. Every program must exit with 0. `client` is the output of
+    /// the first client.
     pub(crate) fn run<'p>(
         registry: &Registry,
-        way: &Way<'p>,
+        route: &Route<'p>,
         server: Command,
         ready: impl FnOnce(&Running) -> Result<(), String>,
         clients: impl IntoIterator<Item = (&'static str, Place<'p>, Command)>,
     ) -> Result<Self, String> {
-        let (server, client) = Self::serve(registry, way, server, ready, clients)?;
+        let (server, client) = Self::serve(registry, route, server, ready, clients)?;
         let with_client = |why: String| why + "--- output of client\n" + &client.text;
         let server = server.end().map_err(with_client)?;
         server.succeeded("server").map_err(with_client)?;
         Ok(Self { server, client })
     }
 
-    /// The same with a server that goes on.
+    /// The same with a server that keeps running.
     pub(crate) fn serve<'p>(
         registry: &Registry,
-        way: &Way<'p>,
+        route: &Route<'p>,
         server: Command,
         ready: impl FnOnce(&Running) -> Result<(), String>,
         clients: impl IntoIterator<Item = (&'static str, Place<'p>, Command)>,
     ) -> Result<(Running, Ended), String> {
         let deadline = Instant::now() + LIMIT;
-        let server = Running::start("server", way.server.command(server), registry, deadline)?;
+        let server = Running::start("server", route.server.command(server), registry, deadline)?;
         ready(&server)?;
-        if let Place::Here = way.server {
+        if let Place::Here = route.server {
             registry.check_maps(&server.maps()).map_err(|why| server.report(&why))?;
         }
 
-        let mut said = None;
+        let mut first = None;
         for (label, place, command) in clients {
             let client = Running::start(label, place.command(command), registry, deadline)?;
             let ended = client.end().map_err(|why| why + &server.report("served it"))?;
             ended.succeeded(label).map_err(|why| why + &server.report("served it"))?;
-            said.get_or_insert(ended);
+            first.get_or_insert(ended);
         }
-        let client = said.expect("there is a client");
+        let client = first.expect("there is a client");
         Ok((server, client))
     }
 
-    /// Fails with both outputs when there is something to complain about.
+    /// Fails with both outputs if there are complaints.
     pub(crate) fn verdict(&self, complaints: &[String]) -> Result<(), String> {
         if complaints.is_empty() {
             return Ok(());
@@ -122,17 +124,17 @@ impl Pair {
     }
 }
 
-/// Lines of `text` that contain one of `bad` and none of `harmless`.
+/// Returns the lines of `text` that contain one of `bad` and none of `harmless`.
 pub(crate) fn bad_lines(who: &str, text: &str, bad: &[&str], harmless: &[&str]) -> Vec<String> {
     let contains = |line: &str, words: &[&str]| words.iter().any(|word| line.contains(word));
     text.lines()
         .filter(|line| contains(line, bad) && !contains(line, harmless))
-        .map(|line| format!("{who} says: {}", line.trim()))
+        .map(|line| format!("{who} printed: {}", line.trim()))
         .collect()
 }
 
-/// What of `wanted` the program has not said.
-pub(crate) fn unsaid(who: &str, text: &str, wanted: &[&str]) -> Vec<String> {
+/// Returns a complaint for each text of `wanted` that the program has not printed.
+pub(crate) fn missing_texts(who: &str, text: &str, wanted: &[&str]) -> Vec<String> {
     let missing = wanted.iter().filter(|wanted| !text.contains(**wanted));
-    missing.map(|wanted| format!("{who} has not said {wanted:?}")).collect()
+    missing.map(|wanted| format!("{who} has not printed {wanted:?}")).collect()
 }

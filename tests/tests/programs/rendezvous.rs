@@ -1,8 +1,8 @@
-//! How dtest and dtestx find each other before DAT comes in: over a TCP connection on a fixed port the server tells its
-//! one client how to reach it.
+//! How dtest and dtestx find each other before they use DAT: over a TCP connection on a fixed port
+//! the server sends its client the address to connect to.
 //!
-//! They listen with DAT only afterwards, so that a client that is quick enough finds nobody there. A relay in between lets
-//! the client have the message when the server listens.
+//! The server listens with DAT only afterwards, so a quick client would find no service there. A
+//! relay between them passes the message to the client only when the server listens.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,26 +14,27 @@ use std::time::{Duration, Instant};
 use opendat_tests::Running;
 
 use crate::host::Family;
-use crate::pair::{LIMIT, Place, Way};
+use crate::pair::{LIMIT, Place, Route};
 
 /// The port of both programs.
 const PORT: u16 = 15828;
-const HERE: &str = "127.0.0.1";
-/// What a side tells has this many bytes.
-const MESSAGE: usize = 128;
+const LOCALHOST: &str = "127.0.0.1";
+/// The message of a side has this many octets.
+const MESSAGE_BYTES: usize = 128;
 
-/// Whether the client says in the same form where it is.
+/// Whether the client answers with its own address in the same form.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// It does not, and the server goes on at once (dtest).
     None,
-    /// It does, and the server listens only then (dtestx). Both are on one adapter: the server is given its own message.
+    /// It does, and the server listens only then (dtestx). Both sides are on one adapter, so the
+    /// relay answers the server with the server's own message.
     Echo,
 }
 
-/// A relay between one server and its client. Dropped, it no longer waits for a client.
+/// A relay between one server and its client. Dropping it ends its wait for a client.
 pub(crate) struct Rendezvous {
-    /// Where the server is first, and where the client looks for it.
+    /// The address at which the server listens with TCP, and the one to which the client connects.
     server: SocketAddr,
     at: String,
     listens: &'static str,
@@ -42,14 +43,14 @@ pub(crate) struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// For a server that says this when it listens with DAT.
-    pub(crate) fn new(way: &Way<'_>, listens: &'static str, answer: Answer) -> Self {
-        // A server that is here is itself at this port of every address, until it has told.
-        let (server, at) = match (way.server, way.client) {
-            (Place::Here | Place::Debian(_), _) => (HERE, way.to),
-            (_, Place::Here) => (way.to, HERE),
-            // How a guest knows this host.
-            _ => (way.to, Family::V4.addresses()[0]),
+    /// A relay for a server that prints `listens` when it listens with DAT.
+    pub(crate) fn new(route: &Route<'_>, listens: &'static str, answer: Answer) -> Self {
+        // A server on this host has this port on every address until it has sent its message.
+        let (server, at) = match (route.server, route.client) {
+            (Place::Here | Place::Debian(_), _) => (LOCALHOST, route.to),
+            (_, Place::Here) => (route.to, LOCALHOST),
+            // The address by which a guest knows this host.
+            _ => (route.to, Family::V4.addresses()[0]),
         };
         let server = SocketAddr::new(server.parse().expect("an address"), PORT);
         Rendezvous { server, at: at.to_owned(), listens, answer, over: Arc::default() }
@@ -60,27 +61,28 @@ impl Rendezvous {
         &self.at
     }
 
-    /// Takes the server's message, waits until it listens, and has the message ready for the client.
-    pub(crate) fn arrange(&self, server: &Running) -> Result<(), String> {
-        let said =
-            |error: io::Error| server.report(&format!("cannot be asked for its address: {error}"));
-        let mut message = [0; MESSAGE];
+    /// Receives the server's message, waits until the server listens, and then offers the message
+    /// to the client.
+    pub(crate) fn relay_message(&self, server: &Running) -> Result<(), String> {
+        let failed =
+            |error: io::Error| server.report(&format!("did not send its address: {error}"));
+        let mut message = [0; MESSAGE_BYTES];
         let mut stream = self.connect(server)?;
-        stream.read_exact(&mut message).map_err(said)?;
+        stream.read_exact(&mut message).map_err(failed)?;
         if self.answer == Answer::Echo {
-            stream.write_all(&message).map_err(said)?;
+            stream.write_all(&message).map_err(failed)?;
         }
         drop(stream);
         server.wait_for(self.listens)?;
 
-        let listener = TcpListener::bind((self.at.as_str(), PORT)).map_err(said)?;
-        listener.set_nonblocking(true).map_err(said)?;
+        let listener = TcpListener::bind((self.at.as_str(), PORT)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
         let (over, answer) = (Arc::clone(&self.over), self.answer);
         thread::spawn(move || tell_client(&listener, &mut message, answer, &over));
         Ok(())
     }
 
-    /// To the server, as soon as it listens with TCP.
+    /// Connects to the server as soon as it listens with TCP.
     fn connect(&self, server: &Running) -> Result<TcpStream, String> {
         let start = Instant::now();
         loop {
@@ -104,10 +106,10 @@ impl Drop for Rendezvous {
     }
 }
 
-/// An error here is one of the client's: it says so itself.
+/// An error here has its cause in the client, which prints it.
 fn tell_client(
     listener: &TcpListener,
-    message: &mut [u8; MESSAGE],
+    message: &mut [u8; MESSAGE_BYTES],
     answer: Answer,
     over: &AtomicBool,
 ) -> io::Result<()> {
@@ -116,7 +118,8 @@ fn tell_client(
             Ok((mut stream, _)) => {
                 stream.set_nonblocking(false)?;
                 stream.write_all(message)?;
-                // Closed before the client has written, the connection would be one that breaks.
+                // If the relay closed before the client has written, the client would see a broken
+                // connection.
                 return if answer == Answer::Echo { stream.read_exact(message) } else { Ok(()) };
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -1,10 +1,11 @@
-//! What takes processes of our own to see (`programs/*.c`), in the guest: as `tests/behaviour.rs` over our other providers.
+//! Behaviour that takes C programs of this project to test (`programs/*.c`), in the guest: as
+//! `tests/behaviour.rs` does over the other providers.
 
 use std::process::Command;
 
 use opendat_tests::{Dist, Registry, Stop, ends_with_ok};
 
-use crate::pair::{LIMIT, Place, Way};
+use crate::pair::{LIMIT, Place, Route};
 
 /// A program and its arguments.
 #[derive(Clone, Copy)]
@@ -53,7 +54,7 @@ pub(super) const BEHAVIOURS: &[Behaviour] = &[
     behaviour("a_handler_that_closes_and_returns", "handler_closes", &["returns"]),
 ];
 
-/// Those that are another matter over siw.
+/// Tests that may behave differently over siw.
 pub(super) const SIW: &[Behaviour] = &[
     behaviour("a_killed_target", "killed_peer", &["target"]),
     behaviour("a_killed_writer", "killed_peer", &["writer"]),
@@ -67,21 +68,26 @@ pub(super) const SIW: &[Behaviour] = &[
     behaviour("ends_at_any_moment", "exits", &["40"]),
 ];
 
-/// Those that are another matter over IPv6.
+/// Tests that may behave differently over IPv6.
 pub(super) const IPV6: &[Behaviour] = &[
     behaviour("a_killed_target", "killed_peer", &["target"]),
     behaviour("calls_that_nobody_answers", "no_answer", &["fd77:0:0:99::", "2001:db8::1"]),
 ];
 
 impl Behaviour {
-    pub(super) fn run(&self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
-        let Place::Guest(guest, _) = way.server else { unreachable!("it runs in the guest") };
+    pub(super) fn run(
+        &self,
+        dist: &Dist,
+        registry: &Registry,
+        route: &Route<'_>,
+    ) -> Result<(), Stop> {
+        let Place::Guest(guest, _) = route.server else { unreachable!("it runs in the guest") };
         let [_, program] = guest.c_program(dist, self.program)?;
         let mut command = Command::new(program);
         command
             .args(self.args)
             .env("OPENDAT_TEST_IA", registry.ia())
-            .env("OPENDAT_TEST_ADDRESS", way.to);
-        Ok(ends_with_ok(self.program, way.server.command(command), registry, LIMIT)?)
+            .env("OPENDAT_TEST_ADDRESS", route.to);
+        Ok(ends_with_ok(self.program, route.server.command(command), registry, LIMIT)?)
     }
 }

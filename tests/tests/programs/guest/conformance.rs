@@ -1,5 +1,6 @@
-//! The conformance suite in the guest: over our provider for the kernel's rxe, and over Debian's. Each case is a test; what is
-//! known not to pass is named with its reason in `known`, and counted neither way.
+//! The conformance suite in the guest: over this project's provider for the kernel's rxe and siw,
+//! and over Debian's. Each case is a test. A case that is known not to pass is listed with its
+//! reason in `known`, and counts as neither passed nor failed.
 
 mod known;
 
@@ -11,14 +12,14 @@ use conformance::{Door, Version};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Skip, Stop};
 
+use super::in_guest::REGISTRIES;
 use super::machine::{Guest, Machine};
-use super::within::REGISTRIES;
 use known::known;
 
-/// A run takes minutes, and says nothing before its end.
+/// A run takes minutes and prints nothing before its end.
 const LIMIT: Duration = Duration::from_secs(1100);
 
-/// A provider on a device, asked through our libdat2.
+/// A provider on a device, called through this project's libdat2.
 struct Target {
     name: &'static str,
     provider: &'static str,
@@ -36,7 +37,7 @@ const fn target(name: &'static str, provider: &'static str, device: &'static str
     Target { name, provider, device, verdicts: OnceLock::new() }
 }
 
-/// How a case ended.
+/// The result of a case.
 #[derive(Clone, Debug)]
 enum Verdict {
     Passed,
@@ -47,7 +48,7 @@ enum Verdict {
 type Verdicts = HashMap<String, Verdict>;
 
 pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial> {
-    // Not this one, but one like it: some cases are for the registry of Rust programs only.
+    // This door only selects cases: some are for the registry of Rust programs alone.
     let door = Door::Library("libdat2.so.2".into(), Version::V2_0);
     let is_wanted = |name: &str| match &arguments.filter {
         Some(filter) if arguments.exact => name == filter,
@@ -67,12 +68,12 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
             let (machine, wanted) = (Arc::clone(machine), Arc::clone(&wanted));
             trials.push(Trial::ignorable_test(name, move || {
                 if target.leaves_out(&case) {
-                    return no_test(format!(
-                        "not asked: {}",
+                    return not_counted(format!(
+                        "not run: {}",
                         known(&target.test(&case)).unwrap_or_default()
                     ));
                 }
-                match target.verdicts.get_or_init(|| target.ask_in(&machine, &wanted)) {
+                match target.verdicts.get_or_init(|| target.run_cases_in(&machine, &wanted)) {
                     Ok(verdicts) => target.judge(&case, verdicts.get(&case)),
                     Err(Stop::Skip(Skip(reason))) => Ok(Completion::ignored_with(reason)),
                     Err(Stop::Fail(why)) => Err(Failed::from(why.clone())),
@@ -82,7 +83,8 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
     }
     if arguments.filter.is_none() {
         let machine = Arc::clone(machine);
-        // How many pass is OFED's matter: that is printed. What dies or panics is judged case by case.
+        // How many cases pass over OFED's provider is not judged, only printed. Cases that end the
+        // process or panic are judged one by one.
         trials.push(opendat_tests::trial(
             "guest::conformance::ofa::each_case_is_asked".to_owned(),
             move || {
@@ -94,7 +96,8 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
                     .map(|case| case.id)
                     .filter(|case| !ofa.leaves_out(case))
                     .collect();
-                let verdicts = ofa.verdicts.get_or_init(|| ofa.ask_in(&machine, &cases)).clone()?;
+                let verdicts =
+                    ofa.verdicts.get_or_init(|| ofa.run_cases_in(&machine, &cases)).clone()?;
                 let passed =
                     verdicts.values().filter(|verdict| matches!(verdict, Verdict::Passed)).count();
                 println!("{passed} of {} cases pass over OFED's provider", cases.len());
@@ -102,7 +105,7 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
                     cases.iter().filter(|case| !verdicts.contains_key(*case)).collect();
                 match missing.is_empty() {
                     true => Ok(()),
-                    false => Err(format!("the suite has no verdict on {missing:?}").into()),
+                    false => Err(format!("the suite has no verdict for {missing:?}").into()),
                 }
             },
         ));
@@ -110,9 +113,10 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
     trials
 }
 
-/// How long a case waits over a provider of ours for what must happen, in seconds: an emulated machine beside others is slow. Over
-/// OFED's provider some wait in vain, as long as the suite has them wait by itself.
-const PATIENCE: u32 = 30;
+/// How long a case over one of this project's providers waits for an event that must happen, in
+/// seconds: an emulated machine next to other work is slow. Over OFED's provider some cases wait in
+/// vain, so they have the suite's default.
+const EVENT_LIMIT_SECONDS: u32 = 30;
 
 impl Target {
     fn test(&self, case: &str) -> String {
@@ -123,20 +127,20 @@ impl Target {
         known::hangs(&self.test(case))
     }
 
-    fn ask_in(&self, machine: &Machine, cases: &[String]) -> Result<Verdicts, Stop> {
-        machine.run((self.device, 1500), true, |guest| self.ask(guest, cases))
+    fn run_cases_in(&self, machine: &Machine, cases: &[String]) -> Result<Verdicts, Stop> {
+        machine.run((self.device, 1500), true, |guest| self.run_cases(guest, cases))
     }
 
-    /// What the suite says of these cases, in one run of it; of one that may have died of what a case before it left behind, once
-    /// more by itself.
-    fn ask(&self, guest: &Guest, cases: &[String]) -> Result<Verdicts, Stop> {
+    /// Runs these cases in one run of the suite and returns their verdicts. A case that may have
+    /// died of what an earlier case left behind runs once more by itself.
+    fn run_cases(&self, guest: &Guest, cases: &[String]) -> Result<Verdicts, Stop> {
         let mut verdicts = self.run(guest, cases)?;
         let may_be_late = |(case, verdict): (&String, &Verdict)| {
             known::may_be_late(case, verdict).then(|| case.clone())
         };
         let again: Vec<String> = verdicts.iter().filter_map(may_be_late).collect();
         for case in again.iter().filter(|_| self.provider == "ofa") {
-            eprintln!("{case}: {:?}; asked again, by itself", verdicts[case]);
+            eprintln!("{case}: {:?}; run again by itself", verdicts[case]);
             verdicts.extend(self.run(guest, std::slice::from_ref(case))?);
         }
         Ok(verdicts)
@@ -144,22 +148,24 @@ impl Target {
 
     fn run(&self, guest: &Guest, cases: &[String]) -> Result<Verdicts, Stop> {
         let (_, ours) = REGISTRIES[0];
-        let patience = match self.provider {
+        let limit = match self.provider {
             "ofa" => String::new(),
-            _ => format!("{}={PATIENCE}", conformance::PATIENCE),
+            _ => format!("{}={EVENT_LIMIT_SECONDS}", conformance::PATIENCE),
         };
-        // It ends with 1 where a case has failed, which is not the last word. What processes say that die is not JSON.
+        // The suite exits with 1 if a case has failed, which does not count here. Processes that
+        // die print lines that are not JSON.
         let line = format!(
-            "{ours} {patience} /tmp/dist/bin/dat conformance --provider {} --library /tmp/dist/lib/libdat2.so.2 --json {} 2>/dev/null; true",
+            "{ours} {limit} /tmp/dist/bin/dat conformance --provider {} \
+             --library /tmp/dist/lib/libdat2.so.2 --json {} 2>/dev/null; true",
             self.provider,
             cases.join(" ")
         );
-        let said = guest.run_for(&line, LIMIT)?;
-        let json = said
-            .get(said.find('{').unwrap_or(0)..=said.rfind('}').unwrap_or(0))
+        let output = guest.run_for(&line, LIMIT)?;
+        let json = output
+            .get(output.find('{').unwrap_or(0)..=output.rfind('}').unwrap_or(0))
             .unwrap_or_default();
         let document: serde_json::Value = serde_json::from_str(json)
-            .map_err(|error| format!("{error}: the suite says\n{said}"))?;
+            .map_err(|error| format!("{error}: the suite printed\n{output}"))?;
         let of = |case: &serde_json::Value| {
             let text = |key: &str| case[key].as_str().map(str::to_owned);
             let reason = text("reason").unwrap_or_default();
@@ -173,13 +179,15 @@ impl Target {
         Ok(document["cases"].as_array().into_iter().flatten().filter_map(of).collect())
     }
 
-    /// Only what passes is counted.
+    /// Only a case that passes is counted.
     fn judge(&self, case: &str, verdict: Option<&Verdict>) -> Result<Completion, Failed> {
-        let Some(verdict) = verdict else { return Err("the suite has no verdict".into()) };
+        let Some(verdict) = verdict else {
+            return Err("the suite has no verdict for this case".into());
+        };
         if self.provider == "ofa"
-            && let Some(why) = known::ofa(case, verdict)
+            && let Some(why) = known::reason_over_ofed(case, verdict)
         {
-            return no_test(why);
+            return not_counted(why);
         }
         let test = self.test(case);
         if let Verdict::Failed(reason) = verdict
@@ -187,24 +195,24 @@ impl Target {
         {
             return Err(reason.as_str().into());
         }
-        if let (Verdict::Failed(reason), Some(why)) = (verdict, known::sometimes(&test)) {
-            return no_test(format!("{why}: {reason}"));
+        if let (Verdict::Failed(reason), Some(why)) = (verdict, known::flaky(&test)) {
+            return not_counted(format!("{why}: {reason}"));
         }
         match (verdict, known(&test)) {
             (Verdict::Passed, None) => Ok(Completion::Completed),
             (Verdict::Passed, Some(why)) => Err(format!(
-                "passes, and is listed ({why}): take it out of guest/conformance/known.rs"
+                "the case passes, but is listed ({why}): remove it from guest/conformance/known.rs"
             )
             .into()),
-            (Verdict::Unsupported(reason), _) => no_test(format!("unsupported: {reason}")),
+            (Verdict::Unsupported(reason), _) => not_counted(format!("unsupported: {reason}")),
             (Verdict::Failed(reason), Some(why)) => {
-                no_test(format!("known to fail: {why}: {reason}"))
+                not_counted(format!("known to fail: {why}: {reason}"))
             }
             (Verdict::Failed(reason), None) => Err(reason.as_str().into()),
         }
     }
 }
 
-fn no_test(why: String) -> Result<Completion, Failed> {
+fn not_counted(why: String) -> Result<Completion, Failed> {
     Ok(Completion::ignored_with(format!("not a test: {why}")))
 }

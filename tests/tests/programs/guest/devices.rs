@@ -1,4 +1,5 @@
-//! What is below an adapter goes down, or away, and a program there, over our verbs provider, hears of it.
+//! The device below an adapter goes down or is removed, and a program in the guest, over
+//! provider-verbs, gets the event.
 
 use std::sync::Arc;
 
@@ -8,11 +9,11 @@ use opendat_tests::{Dist, Skip, Stop, trial};
 use super::machine::{Guest, Machine};
 use crate::pair::LIMIT;
 
-/// What happens to an RDMA device, and the program that notices.
+/// A failure of an RDMA device, and the program that must notice it.
 struct Failure {
     name: &'static str,
     program: &'static str,
-    /// It may wait until nobody uses the device any more.
+    /// This command may wait until the device has no users.
     command: &'static str,
 }
 
@@ -35,20 +36,22 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
         let (machine, dist) = (Arc::clone(machine), dist.clone());
         trial(format!("guest::verbs::{}", failure.name), move || {
             let dist = dist?;
-            machine.run(("rxe", 1500), true, |guest| failure.happens(guest, &dist))
+            machine.run(("rxe", 1500), true, |guest| failure.run(guest, &dist))
         })
     });
     trials.collect()
 }
 
-/// On a network device of its own: the wire has to stay.
+/// The test has a network device of its own, because the wire has to stay.
 const SCRIPT: &str = "\
     ip link add spare type dummy && ip addr add 10.98.0.1/24 dev spare && ip link set spare up && \
     rdma link add rxe_spare type rxe netdev spare || exit; \
     until grep -qs 0a62:0001 /sys/class/infiniband/rxe_spare/ports/1/gids/*; do sleep 0.02; done; \
     until grep -qsx rxe_spare /sys/class/infiniband_verbs/*/ibdev; do sleep 0.02; done; \
-    echo 'spare u2.0 nonthreadsafe default /tmp/dist/lib/libdat_verbs.so dapl.2.0 \"rxe_spare\" \"\"' >/tmp/spare.conf; \
-    DAT_OVERRIDE=/tmp/spare.conf OPENDAT_TEST_IA=spare OPENDAT_TEST_ADDRESS=10.98.0.1 LD_LIBRARY_PATH=/tmp/dist/lib \
+    echo 'spare u2.0 nonthreadsafe default /tmp/dist/lib/libdat_verbs.so dapl.2.0 \
+          \"rxe_spare\" \"\"' >/tmp/spare.conf; \
+    DAT_OVERRIDE=/tmp/spare.conf OPENDAT_TEST_IA=spare OPENDAT_TEST_ADDRESS=10.98.0.1 \
+    LD_LIBRARY_PATH=/tmp/dist/lib \
         stdbuf -oL timeout -s ABRT 150 /share/PROGRAM >/tmp/spare.out 2>&1 & program=$!; \
     until grep -q open /tmp/spare.out || ! kill -0 $program; do sleep 0.02; done; \
     COMMAND & command=$!; \
@@ -56,13 +59,13 @@ const SCRIPT: &str = "\
     rdma link delete rxe_spare; ip link delete spare; cat /tmp/spare.out; exit $status";
 
 impl Failure {
-    fn happens(&self, guest: &Guest, dist: &Dist) -> Result<(), Stop> {
+    fn run(&self, guest: &Guest, dist: &Dist) -> Result<(), Stop> {
         guest.c_program(dist, self.program)?;
         let script = SCRIPT.replace("PROGRAM", self.program).replace("COMMAND", self.command);
-        let said = guest.run_for(&script, LIMIT)?;
-        match said.lines().any(|line| line == "ok") {
+        let output = guest.run_for(&script, LIMIT)?;
+        match output.lines().any(|line| line == "ok") {
             true => Ok(()),
-            false => Err(format!("{} does not say ok:\n{said}", self.program).into()),
+            false => Err(format!("{} did not print ok:\n{output}", self.program).into()),
         }
     }
 }

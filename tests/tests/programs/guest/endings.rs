@@ -1,15 +1,16 @@
-//! How connections are refused, made with private data, and ended: `programs/endings.c` on both sides.
+//! How connections are rejected, made with private data, and ended: `programs/endings.c` on both
+//! sides.
 
 use std::process::Command;
 use std::time::Instant;
 
 use opendat_tests::{Dist, Registry, Running, Stop};
 
-use crate::pair::{LIMIT, Place, Way};
+use crate::pair::{LIMIT, Place, Route};
 
 const PORT: &str = "7200";
 
-/// A case of `endings.c`, and who is not to come to its end.
+/// A case of `endings.c`, and the side that is killed.
 #[derive(Clone, Copy)]
 pub(super) struct Ending {
     pub(super) name: &'static str,
@@ -28,31 +29,36 @@ pub(super) const ENDINGS: &[Ending] = &[
     ending("server_dies", Some("server")),
 ];
 
-/// For peers that hear of a death only where something is under way.
+/// Cases for peers that notice a death only while requests are under way.
 pub(super) const BUSY: [Ending; 2] =
     [ending("client_dies_busy", Some("client")), ending("server_dies_busy", Some("server"))];
 
 impl Ending {
-    pub(super) fn run(&self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
-        let guest = match (way.server, way.client) {
+    pub(super) fn run(
+        &self,
+        dist: &Dist,
+        registry: &Registry,
+        route: &Route<'_>,
+    ) -> Result<(), Stop> {
+        let guest = match (route.server, route.client) {
             (Place::Guest(guest, _), _) | (_, Place::Guest(guest, _)) => guest,
             _ => unreachable!("one of them is in the guest"),
         };
         let [here, there] = guest.c_program(dist, "endings")?;
-        // OFED's provider does not tell its consumer of a refusal's private data over iWARP.
+        // OFED's provider does not pass the private data of a rejection to its consumer over iWARP.
         let is_ofeds =
             |place: &Place<'_>| matches!(place, Place::Guest(_, there) if there.is_debians());
-        let mute = is_ofeds(&way.client) && registry.ia() == "tcp-emu" && self.name == "reject";
+        let mute = is_ofeds(&route.client) && registry.ia() == "tcp-emu" && self.name == "reject";
         let survivor = match self.dies {
-            Some("client") => Some(&way.server),
-            Some(_) => Some(&way.client),
+            Some("client") => Some(&route.server),
+            Some(_) => Some(&route.client),
             None => None,
         };
-        let is_told_apart =
+        let may_be_async =
             survivor.is_some_and(|place| is_ofeds(place) && registry.ia() == "tcp-emu");
         let case = match () {
             () if mute => "reject_mute".to_owned(),
-            () if is_told_apart => format!("{}_async", self.name),
+            () if may_be_async => format!("{}_async", self.name),
             () => self.name.to_owned(),
         };
         let deadline = Instant::now() + LIMIT;
@@ -62,9 +68,9 @@ impl Ending {
             command.args(args).args([PORT, &case]).env("OPENDAT_TEST_IA", registry.ia());
             Running::start(label, place.command(command), registry, deadline)
         };
-        let server = start("server", &way.server, &["server"])?;
+        let server = start("server", &route.server, &["server"])?;
         server.wait_for("listening")?;
-        let client = start("client", &way.client, &["client", way.to])?.end();
+        let client = start("client", &route.client, &["client", route.to])?.end();
         let client = client.map_err(|why| why + &server.report("served it"))?;
         let server =
             server.end().map_err(|why| format!("{why}\n--- output of client\n{}", client.text))?;

@@ -1,4 +1,5 @@
-//! Which engine serves softroce's entries, and which devices are listed, where there is a device and where there is none.
+//! Which engine serves softroce's entries, and which devices are listed, with and without an RDMA
+//! device.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ const CHECKS: &[(&str, Check)] = &[
         let list = list(guest, "chroot --userspec=1000:1000 /", BUILT_IN);
         guest.run("chmod 666 /dev/infiniband/rdma_cm")?;
         let list = list?;
-        // In this network namespace nobody else can have the port.
+        // In this network namespace no other program can have the port.
         fails(
             &list,
             "softroce",
@@ -45,7 +46,8 @@ const CHECKS: &[(&str, Check)] = &[
         };
         let (made, refused) = (without(""), without("chroot --userspec=1000:1000 /"));
         guest.run(
-            "for old in $(ls /sys/class/infiniband); do rdma link delete $old; done; /device rxe 1500",
+            "for old in $(ls /sys/class/infiniband); do rdma link delete $old; done; \
+             /device rxe 1500",
         )?;
         let engine = "the kernel's rxe_wire on wire: engine=kernel, made for it";
         opens(&made?, "softroce-kernel", "engine", engine)?;
@@ -67,11 +69,11 @@ pub(super) fn trials(machine: &Arc<Machine>) -> Vec<Trial> {
     trials.collect()
 }
 
-/// What `dat list` says there; `who` runs it.
+/// The output of `dat list` in the guest. `who` is the command that runs it as a certain user.
 fn list(guest: &Guest, who: &str, registry: &str) -> Result<Value, Stop> {
-    let said = guest.run(&format!("{registry} {who} /tmp/dist/bin/dat list --json"))?;
-    let json = said.rsplit_once("exit status").map_or(said.as_str(), |(json, _)| json);
-    Ok(serde_json::from_str(json).map_err(|error| format!("{error}: {said}"))?)
+    let output = guest.run(&format!("{registry} {who} /tmp/dist/bin/dat list --json"))?;
+    let json = output.rsplit_once("exit status").map_or(output.as_str(), |(json, _)| json);
+    Ok(serde_json::from_str(json).map_err(|error| format!("{error}: {output}"))?)
 }
 
 fn entry<'l>(list: &'l Value, name: &str, state: &str) -> Result<&'l Value, Stop> {
@@ -91,7 +93,7 @@ fn opens(list: &Value, name: &str, attribute: &str, value: &str) -> Result<(), S
         .any(|pair| pair[0] == attribute && pair[1] == value)
     {
         true => Ok(()),
-        false => Err(Stop::Fail(format!("{name} says {attributes}, not {attribute}: {value}"))),
+        false => Err(Stop::Fail(format!("{name} has {attributes}, not {attribute}: {value}"))),
     }
 }
 
@@ -99,6 +101,6 @@ fn fails(list: &Value, name: &str, words: &[&str]) -> Result<(), Stop> {
     let reason = entry(list, name, "fails")?["reason"].as_str().unwrap_or_default();
     match words.iter().find(|word| !reason.contains(**word)) {
         None => Ok(()),
-        Some(word) => Err(Stop::Fail(format!("{name} does not say {word:?}: {reason}"))),
+        Some(word) => Err(Stop::Fail(format!("the reason of {name} lacks {word:?}: {reason}"))),
     }
 }

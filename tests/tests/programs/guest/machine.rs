@@ -1,4 +1,5 @@
-//! The guest as a machine: QEMU, and the wire to it, a tap device that has the addresses of a near host. It goes away with us.
+//! The guest as a machine: QEMU, and the wire to it, a tap device with the addresses of a host on
+//! the wire. It ends with this program.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,10 +13,10 @@ use std::time::{Duration, Instant};
 use opendat_tests::{Dist, PROVIDERS, Skip, Stop, VERBS, c_program, find_program, has_own_network};
 use tempfile::TempDir;
 
-use super::{relay, within};
+use super::{in_guest, relay};
 use crate::host::{Family, WIRE, finish, here};
 
-/// The guest of these tests, which boots when the first of them wants it.
+/// The guest of these tests, which boots when the first of them needs it.
 pub(super) struct Machine {
     image: PathBuf,
     dist: Result<Dist, Skip>,
@@ -25,21 +26,23 @@ pub(super) struct Machine {
 #[derive(Default)]
 struct State {
     guest: Option<Arc<Guest>>,
-    /// Whether what we have built is in there.
-    is_settled: bool,
-    /// So many have died before it.
-    died: usize,
-    /// There cannot be one.
-    never: Option<Stop>,
+    /// Whether this project's libraries and programs are installed there.
+    is_installed: bool,
+    /// The number of guests that have died before this one.
+    crashes: usize,
+    /// The reason why there cannot be a guest.
+    unavailable: Option<Stop>,
 }
 
-/// A kernel that dies of what a test does is no verdict on us, and is printed; one that does so again and again is. Linux 6.12's
-/// siw does: a thread of its own that sends (siw_tx_hdt, out of siw_sq_resume) follows an SGE behind the last one.
-const DEATHS: usize = 2;
+/// The number of guests that may die. A kernel that dies in a test is no verdict on this project,
+/// and is printed; more deaths are a failure. Linux 6.12's siw does die: its sending thread
+/// (siw_tx_hdt, called from siw_sq_resume) reads an SGE behind the last one.
+const MAX_CRASHES: usize = 2;
 
 /// The guest's address on the wire, which its rxe has.
 pub(super) const RXE: &str = Family::V4.addresses()[1];
-/// The address in its network namespace "apart" (`tests/guest/apart`), which no kernel's RDMA device has.
+/// The address in the guest's network namespace "apart" (`tests/guest/apart`), which none of the
+/// kernel's RDMA devices has.
 pub(super) const APART: &str = "10.78.0.2";
 
 impl Machine {
@@ -48,51 +51,55 @@ impl Machine {
         Machine { image, dist, state: Mutex::default() }
     }
 
-    /// Runs a test with a guest that has this device over a wire of this MTU; `settled`: and our libraries and the program `dat` in
-    /// /tmp/dist, and a network "apart". Where the guest dies, it runs once more, with another one.
+    /// Runs a test with a guest that has this device over a wire of this MTU. With `installed` the
+    /// guest has this project's libraries and the program `dat` in /tmp/dist, and a network
+    /// "apart". If the guest dies, the test runs once more with another one.
     pub(super) fn run<R>(
         &self,
         (device, mtu): (&'static str, u32),
-        settled: bool,
+        installed: bool,
         test: impl Fn(&Guest) -> Result<R, Stop>,
     ) -> Result<R, Stop> {
         let once = |guest: &Guest| {
             guest.device(device, mtu)?;
             test(guest)
         };
-        let guest = self.guest(settled)?;
+        let guest = self.guest(installed)?;
         match once(&guest) {
             Err(_) if guest.is_dead() => {
                 drop(guest);
-                let guest = self.guest(settled)?;
-                once(&guest).map_err(|stop| guest.testify(stop))
+                let guest = self.guest(installed)?;
+                once(&guest).map_err(|stop| guest.with_kernel_log(stop))
             }
-            ended => ended.map_err(|stop| guest.testify(stop)),
+            ended => ended.map_err(|stop| guest.with_kernel_log(stop)),
         }
     }
 
-    fn guest(&self, settled: bool) -> Result<Arc<Guest>, Stop> {
+    fn guest(&self, installed: bool) -> Result<Arc<Guest>, Stop> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(dead) = state.guest.take_if(|guest| guest.is_dead()) {
-            println!("\nthe guest has died, its kernel or its emulator; {}", dead.last_words());
-            *state = State { died: state.died + 1, ..State::default() };
+            println!("\nthe guest's kernel or its emulator has died; {}", dead.console_tail());
+            *state = State { crashes: state.crashes + 1, ..State::default() };
         }
-        if let Some(stop) = &state.never {
+        if let Some(stop) = &state.unavailable {
             return Err(stop.clone());
         }
-        if state.died > DEATHS {
-            return Err(Stop::Fail(format!("{} guests have died, see above", state.died)));
+        if state.crashes > MAX_CRASHES {
+            return Err(Stop::Fail(format!(
+                "{} guests have died; their consoles are printed above",
+                state.crashes
+            )));
         }
         let guest = match &state.guest {
             Some(guest) => Arc::clone(guest),
             None => match Guest::boot(&self.image) {
                 Ok(guest) => Arc::clone(state.guest.insert(Arc::new(guest))),
-                Err(stop) => return Err(state.never.insert(stop).clone()),
+                Err(stop) => return Err(state.unavailable.insert(stop).clone()),
             },
         };
-        if settled && !state.is_settled {
-            guest.move_in(&self.dist.clone()?)?;
-            state.is_settled = true;
+        if installed && !state.is_installed {
+            guest.install(&self.dist.clone()?)?;
+            state.is_installed = true;
         }
         Ok(guest)
     }
@@ -100,27 +107,28 @@ impl Machine {
 
 pub(crate) struct Guest {
     qemu: Mutex<Child>,
-    /// The RDMA device that it has, and the wire's MTU.
+    /// The guest's RDMA device, and the wire's MTU.
     device: Mutex<Option<(&'static str, u32)>>,
-    /// The guest's /share, which it may read.
+    /// The directory that the guest mounts read-only at /share.
     share: TempDir,
-    /// Where its console is written.
+    /// The directory of the console's output.
     dir: TempDir,
 }
 
 const CONSOLE: &str = "console";
-/// Under emulation, on a machine that has other things to do.
-const BOOT: Duration = Duration::from_secs(300);
-/// For a command that takes no time elsewhere.
-const SHORTLY: Duration = Duration::from_secs(120);
+/// The time limit of a boot under emulation, on a machine that does other work.
+const BOOT_LIMIT: Duration = Duration::from_secs(300);
+/// The time limit of a command that takes no time on a real machine.
+const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 
 impl Guest {
-    /// Boots what `tests/guest/build.sh` has made.
+    /// Boots the image that `tests/guest/build.sh` has built.
     pub(crate) fn boot(image: &Path) -> Result<Self, Stop> {
         Self::boot_with(image, "-accel tcg,thread=multi -smp 2")
     }
 
-    /// With one processor, whose clock counts its instructions: what is measured there is the same on each host.
+    /// Boots with one processor whose clock counts instructions: a measurement there gives the same
+    /// on each host.
     pub(super) fn boot_counting(image: &Path) -> Result<Self, Stop> {
         Self::boot_with(image, "-accel tcg,thread=single -smp 1 -icount shift=0,sleep=on")
     }
@@ -128,7 +136,7 @@ impl Guest {
     fn boot_with(image: &Path, processors: &str) -> Result<Self, Stop> {
         if !has_own_network() {
             return Err(Skip(
-                "no network namespaces (they need unshare, ip, and the permission)".into(),
+                "no network namespaces (they need unshare, ip and the permission)".into(),
             )
             .into());
         }
@@ -136,10 +144,11 @@ impl Guest {
         let mut addresses = Vec::new();
         for family in [Family::V4, Family::V6] {
             let [near, far] = family.addresses();
-            here(&format!("ip addr add {}", family.given(near)))?;
+            here(&format!("ip addr add {}", family.addr_arguments(near)))?;
             addresses.push(format!("{far}/{}", family.prefix()));
         }
-        // Room for all that two endpoints may have asked for: a tap loses what its reader is late for.
+        // The queue has room for everything that two endpoints may have requested: a tap device
+        // drops what its reader takes too late.
         here(&format!("ip link set {WIRE} txqueuelen 10000 up"))?;
 
         let dir =
@@ -150,34 +159,40 @@ impl Guest {
         let (shared, addresses) = (share.path().to_owned(), addresses.join(","));
         let start = || start(image, processors, &console, &shared, &addresses);
         let guest = Guest { qemu: Mutex::new(start()?), device: Mutex::default(), share, dir };
-        let deadline = Instant::now() + BOOT;
+        let deadline = Instant::now() + BOOT_LIMIT;
         while TcpStream::connect_timeout(&guest.control(), Duration::from_secs(1)).is_err() {
-            let said = fs::read_to_string(&console).unwrap_or_default();
+            let output = fs::read_to_string(&console).unwrap_or_default();
             if Instant::now() > deadline {
-                return Err(format!("the guest does not come up; its console:\n{said}").into());
+                return Err(format!("the guest did not boot; its console:\n{output}").into());
             }
-            // The kernel changes its own code while it starts, and on a busy host the emulator sometimes runs it half changed.
-            if said.contains("Oops: ") || said.contains("Kernel panic") {
+            // The kernel modifies its own code while it boots. On a busy host the emulator
+            // sometimes executes such code half modified.
+            if output.contains("Oops: ") || output.contains("Kernel panic") {
                 guest.end();
                 *guest.qemu() = start()?;
             }
             thread::sleep(Duration::from_millis(50));
         }
-        // Debian's provider has, behind the name that each of our adapters has here, the wire's device there.
+        // In the guest Debian's provider is registered under the name of each of this project's
+        // adapters, for the wire's device.
         for family in [Family::V4, Family::V6] {
             for ia in PROVIDERS.iter().chain([&VERBS]).map(|provider| provider.ia) {
                 let entry = format!(
                     "{ia} u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"{} 0\" \"\"",
                     family.addresses()[1]
                 );
-                guest.run(&format!("echo '{entry}' >>{}", There::debian(family).conf()))?;
+                guest.run(&format!(
+                    "echo '{entry}' >>{}",
+                    GuestEnvironment::debian(family).conf()
+                ))?;
             }
         }
         Ok(guest)
     }
 
-    /// Puts what we have built, without what only debuggers want, and registry files into its /tmp/dist, and makes the network.
-    fn move_in(&self, dist: &Dist) -> Result<(), Stop> {
+    /// Copies this project's libraries, without debugging information, and registry files to
+    /// /tmp/dist in the guest, and makes the network "apart".
+    fn install(&self, dist: &Dist) -> Result<(), Stop> {
         let strip = find_program("strip", "binutils")?;
         let share = self.share.path();
         let failed = |error: std::io::Error| Stop::Fail(format!("{}: {error}", share.display()));
@@ -193,17 +208,18 @@ impl Guest {
         let mut command = Command::new(&strip);
         finish(command.arg("--strip-debug").arg(dist.dat()).arg("-o").arg(share.join("bin/dat")))?;
         for (name, family) in [("dat.ipv4", Family::V4), ("dat.ipv6", Family::V6)] {
-            fs::write(share.join(name), within::conf_as_ours(family)).map_err(failed)?;
+            fs::write(share.join(name), in_guest::conf_as_ours(family)).map_err(failed)?;
         }
-        fs::write(share.join("dat.within"), within::conf()).map_err(failed)?;
+        fs::write(share.join("dat.within"), in_guest::conf()).map_err(failed)?;
         here("ip route add 10.78.0.0/24 via 10.77.0.2")?;
         self.run(
-            "/apart && mkdir /tmp/dist && cp -r /share/lib /share/bin /share/dat.ipv4 /share/dat.ipv6 /share/dat.within /tmp/dist/",
+            "/apart && mkdir /tmp/dist && cd /share && \
+             cp -r lib bin dat.ipv4 dat.ipv6 dat.within /tmp/dist/",
         )?;
         Ok(())
     }
 
-    /// Makes this (`rxe`, `siw`) the guest's one RDMA device, over a wire with this MTU.
+    /// Makes this (`rxe` or `siw`) the guest's only RDMA device, over a wire with this MTU.
     pub(crate) fn device(&self, device: &'static str, mtu: u32) -> Result<(), String> {
         let mut current = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         if *current != Some((device, mtu)) {
@@ -215,31 +231,36 @@ impl Guest {
         Ok(())
     }
 
-    /// Whether that is what it has.
+    /// Returns whether this is its device.
     pub(crate) fn has_device(&self, device: &str) -> bool {
         let current = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         current.is_some_and(|(name, _)| name == device)
     }
 
-    /// Whether its siw asks for CRCs.
+    /// Sets whether its siw requires CRCs.
     pub(crate) fn want_crc(&self, want: bool) -> Result<(), String> {
         let line = format!("echo {} >/sys/module/siw/parameters/mpa_crc_required", u8::from(want));
         self.run(&line).map(drop)
     }
 
-    /// A program of ours, to be found here and, at the second path, there.
+    /// Compiles a program of this project; returns its path here and its path in the guest.
     pub(crate) fn c_program(&self, dist: &Dist, name: &str) -> Result<[PathBuf; 2], Skip> {
         Ok([c_program(dist, name, self.share.path())?, Path::new("/share").join(name)])
     }
 
-    /// Waits until a program there listens on this port of the RDMA device. (rping says so just before it does.)
+    /// Waits until a program in the guest listens on this port of the RDMA device. (rping prints
+    /// that it listens just before it does.)
     pub(crate) fn wait_for_listener(&self, port: &str) -> Result<(), String> {
         let listens = format!("rdma resource show cm_id | grep LISTEN | grep -q :{port}");
-        self.run(&format!("for i in $(seq 1200); do {listens} && exit; sleep 0.05; done; echo nobody listens on {port}; exit 1")).map(drop)
+        self.run(&format!(
+            "for i in $(seq 1200); do {listens} && exit; sleep 0.05; done; \
+             echo no program listens on {port}; exit 1"
+        ))
+        .map(drop)
     }
 
-    /// The program, to be run in the guest. Killing what stands for it here kills it.
-    pub(crate) fn command(&self, program: &Command, there: There) -> Command {
+    /// The program, to be run in the guest. Killing the local process that stands for it kills it.
+    pub(crate) fn command(&self, program: &Command, there: GuestEnvironment) -> Command {
         let environment = program.get_envs().filter_map(|(name, value)| Some((name, value?)));
         let environment =
             environment.map(|(name, value)| format!("{}={}", name.display(), quoted(value)));
@@ -254,47 +275,49 @@ impl Guest {
         relay::command(self.control(), &line)
     }
 
-    /// What is in the guest's /share.
+    /// The directory that is the guest's /share.
     pub(super) fn share(&self) -> &Path {
         self.share.path()
     }
 
-    /// Runs a line of shell in the guest; answers what it prints.
+    /// Runs a line of shell in the guest and returns its output.
     pub(crate) fn run(&self, line: &str) -> Result<String, String> {
-        self.run_for(line, SHORTLY)
+        self.run_for(line, COMMAND_LIMIT)
     }
 
-    /// The same, of one that may say nothing for so long.
+    /// The same for a command that may print nothing for this long.
     pub(super) fn run_for(&self, line: &str, patience: Duration) -> Result<String, String> {
         let failed = |error: std::io::Error| format!("{line}, in the guest: {error}");
-        let mut stream = TcpStream::connect_timeout(&self.control(), SHORTLY).map_err(failed)?;
+        let mut stream =
+            TcpStream::connect_timeout(&self.control(), COMMAND_LIMIT).map_err(failed)?;
         stream.set_read_timeout(Some(patience)).map_err(failed)?;
         writeln!(stream, "{line}").map_err(failed)?;
-        let mut said = String::new();
-        stream.read_to_string(&mut said).map_err(failed)?;
-        match relay::exit_status(said.lines().last().unwrap_or_default()) {
-            Some(0) => Ok(said),
-            _ => Err(format!("{line}, in the guest: {said}")),
+        let mut output = String::new();
+        stream.read_to_string(&mut output).map_err(failed)?;
+        match relay::exit_status(output.lines().last().unwrap_or_default()) {
+            Some(0) => Ok(output),
+            _ => Err(format!("{line}, in the guest: {output}")),
         }
     }
 
-    /// What its kernel has said lately, in addition to what went wrong.
-    pub(crate) fn testify(&self, stop: Stop) -> Stop {
+    /// Adds the latest messages of the guest's kernel to a failure.
+    pub(crate) fn with_kernel_log(&self, stop: Stop) -> Stop {
         match stop {
             Stop::Skip(_) => stop,
             Stop::Fail(why) => {
-                let said = self.run("dmesg | tail -n 20");
-                let said = said.unwrap_or_else(|error| format!("{error}\n{}", self.last_words()));
-                Stop::Fail(format!("{why}\n--- the guest's kernel\n{said}"))
+                let output = self.run("dmesg | tail -n 20");
+                let output =
+                    output.unwrap_or_else(|error| format!("{error}\n{}", self.console_tail()));
+                Stop::Fail(format!("{why}\n--- the guest's kernel\n{output}"))
             }
         }
     }
 
-    /// The end of its console, where a kernel that dies says why.
-    fn last_words(&self) -> String {
-        let said = fs::read(self.dir.path().join(CONSOLE)).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        let lines: Vec<&str> = said.lines().collect();
+    /// The end of the console's output, where a kernel that dies prints why.
+    fn console_tail(&self) -> String {
+        let output = fs::read(self.dir.path().join(CONSOLE)).unwrap_or_default();
+        let output = String::from_utf8_lossy(&output);
+        let lines: Vec<&str> = output.lines().collect();
         format!("its console:\n{}", lines[lines.len().saturating_sub(80)..].join("\n"))
     }
 
@@ -309,10 +332,10 @@ impl Guest {
         self.qemu.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its emulator ends with its kernel; and a kernel that is stuck answers nobody.
+    /// The emulator ends when its kernel does. A kernel that hangs does not answer.
     fn is_dead(&self) -> bool {
         let has_ended = !matches!(self.qemu().try_wait(), Ok(None));
-        has_ended || TcpStream::connect_timeout(&self.control(), SHORTLY).is_err()
+        has_ended || TcpStream::connect_timeout(&self.control(), COMMAND_LIMIT).is_err()
     }
 
     fn end(&self) {
@@ -325,7 +348,7 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         self.end();
-        // For the next one.
+        // The next guest needs the name.
         here(&format!("ip link delete {WIRE}")).ok();
     }
 }
@@ -338,10 +361,11 @@ fn start(
     addresses: &str,
 ) -> Result<Child, Stop> {
     let file = |name: &str| image.join(name).display().to_string();
-    // Unpacked, not installed: it finds neither its libraries nor its data by itself.
+    // QEMU is unpacked and not installed, so it does not find its libraries and data by itself.
     let libraries =
         ["qemu/usr/lib/x86_64-linux-gnu", "qemu/lib/x86_64-linux-gnu"].map(file).join(":");
-    // What is on the wire, for Wireshark, which does not know the header of a packet that is not finished yet.
+    // Captures the packets on the wire, if asked to, in a format that Wireshark can read while the
+    // file is still being written.
     let capture = std::env::var_os("OPENDAT_GUEST_CAPTURE");
     let offload = if capture.is_some() { "off" } else { "on" };
     let machine = format!(
@@ -349,7 +373,8 @@ fn start(
          -netdev tap,id=wire,ifname={WIRE},script=no,downscript=no,vnet_hdr={offload} \
          -device virtio-net-pci,netdev=wire,host_mtu=9000,romfile="
     );
-    // norandmaps: the emulator keeps what it has translated by its address, and else does it again for each process.
+    // norandmaps: the emulator caches translated code by its address, and would translate it again
+    // for each process.
     let kernel = format!(
         "console=ttyS0 quiet oops=panic panic=-1 mitigations=off norandmaps wire={addresses}"
     );
@@ -373,32 +398,33 @@ fn start(
         command
             .args(["-object", &format!("filter-dump,id=dump,netdev=wire,file={}", file.display())]);
     }
-    command.spawn().map_err(|error| Stop::Fail(format!("QEMU does not start: {error}")))
+    command.spawn().map_err(|error| Stop::Fail(format!("QEMU cannot be started: {error}")))
 }
 
-/// What surrounds a program in the guest, in words of its shell.
+/// The environment of a program in the guest, in words of its shell.
 #[derive(Clone, Copy)]
-pub(crate) struct There {
-    /// Variables of its environment that say what registry it has, the file first.
+pub(crate) struct GuestEnvironment {
+    /// Environment variables that select the registry. The first names the dat.conf.
     pub(super) registry: &'static str,
-    /// What takes it to a network of its own, if it is to have one.
+    /// The command that runs a program in another network namespace, or nothing.
     pub(super) network: &'static str,
 }
 
-impl There {
-    /// Debian's, with its provider behind each of our names, for the wire's address of this family.
-    pub(super) fn debian(family: Family) -> There {
+impl GuestEnvironment {
+    /// Debian's registry, with Debian's provider under each name of this project's, for the wire's
+    /// address of this family.
+    pub(super) fn debian(family: Family) -> GuestEnvironment {
         let registry = match family {
             Family::V4 => "DAT_OVERRIDE=/tmp/dat.ipv4",
             Family::V6 => "DAT_OVERRIDE=/tmp/dat.ipv6",
         };
-        There { registry, network: "" }
+        GuestEnvironment { registry, network: "" }
     }
 
-    /// Debian's registry and provider.
+    /// Returns whether the registry and the provider are Debian's.
     pub(super) fn is_debians(self) -> bool {
         [Family::V4, Family::V6]
-            .map(|family| There::debian(family).registry)
+            .map(|family| GuestEnvironment::debian(family).registry)
             .contains(&self.registry)
     }
 
@@ -407,7 +433,7 @@ impl There {
     }
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &std::ffi::OsStr) -> String {
     format!("'{}'", word.display().to_string().replace('\'', r"'\''"))
 }

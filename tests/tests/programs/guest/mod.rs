@@ -1,30 +1,35 @@
-//! Debian's programs over our providers here, and over its own provider (libdaplofa) and the kernel's RDMA drivers in a
-//! guest: rxe is RoCEv2's peer, siw is iWARP's. And everything in the guest: our provider for its devices, the matrix of
-//! registries and providers, the conformance suite. `cargo xtask test guest::` builds the guest and runs these, and only these.
+//! Debian's programs over this project's providers on this host, connected to Debian's own provider
+//! (libdaplofa) and the kernel's RDMA drivers in a guest: rxe is the peer of RoCEv2, siw that of
+//! iWARP. Other tests run entirely in the guest: provider-verbs on its devices, the matrix of
+//! registries and providers, and the conformance suite. `cargo xtask test guest::` builds the guest
+//! and runs these tests, and no others.
 //!
-//! | name | what |
+//! | name | test |
 //! |---|---|
-//! | `guest::rxe::`, `guest::siw::` WIRE, who calls, program | a program here and its peer there, over the wire |
-//! | `guest::rxe::verbs::`, `guest::siw::verbs::` family, who calls, program | the same with provider-verbs there |
-//! | `guest::matrix::` registry, provider, program | both there; registry `ours` or `debian` |
-//! | `guest::rights::` | what a user is told who may do less than root |
+//! | `guest::rxe::`, `guest::siw::` WIRE, caller, program | a program here, its peer in the guest |
+//! | `guest::rxe::verbs::`, `guest::siw::verbs::` family, caller, program | provider-verbs there |
+//! | `guest::matrix::` registry, provider, program | both in the guest |
+//! | `guest::rights::` | the messages for a user with fewer rights than root |
 //! | `guest::engines::` | which engine serves softroce there, and which devices are listed |
-//! | `guest::conformance::` provider, case | the suite there, through our registry |
-//! | `guest::speed::` | what small operations take over provider-verbs, beside libdaplofa |
-//! | `guest::verbs::` program | both there, over our registry and provider-verbs; `ipv6::`, `behaviour::`, devices that fail |
+//! | `guest::conformance::` provider, case | the suite in the guest |
+//! | `guest::speed::` | the cost of small operations, compared with libdaplofa |
+//! | `guest::verbs::` program | both in the guest, over provider-verbs |
+//!
+//! The registry of the matrix is `ours` or `debian`. Other tests in the guest use this project's.
+//! `guest::verbs::` also has `ipv6::`, `behaviour::` and devices that fail.
 
 mod behaviour;
 mod conformance;
 mod devices;
 mod endings;
 mod engines;
+mod in_guest;
 mod machine;
 mod perftest;
 mod relay;
 mod rights;
 mod rping;
 mod speed;
-mod within;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -35,26 +40,26 @@ use opendat_tests::{Dist, PROVIDERS, Provider, Registry, SHARE, Skip, Stop};
 
 use crate::dapltest::Transaction;
 use crate::host::Family;
-use crate::pair::{Place, Way};
+use crate::pair::{Place, Route};
 use crate::{Case, dapltest, dtest, dtestx, outages};
 use endings::Ending;
 use machine::Machine;
 use perftest::Perftest;
 use rping::Rping;
 
-pub(crate) use machine::{Guest, There};
+pub(crate) use machine::{Guest, GuestEnvironment};
 pub(crate) use relay::{is_relay, relay};
 
-/// Where `tests/guest/build.sh` has built it, if these tests are to be run.
+/// The directory in which `tests/guest/build.sh` has built the guest, if these tests are to run.
 pub(crate) fn image() -> Option<PathBuf> {
     env::var_os("OPENDAT_GUEST").map(PathBuf::from)
 }
 
-/// A driver of the kernel, and the provider of ours that speaks its language.
+/// A driver of the kernel, and this project's provider of the same protocol.
 struct Peer {
     device: &'static str,
     ia: &'static str,
-    /// It has immediate data and atomic operations.
+    /// The provider has immediate data and atomic operations.
     extended: bool,
 }
 
@@ -68,13 +73,13 @@ impl Peer {
         PROVIDERS.iter().find(|provider| provider.ia == self.ia).expect("one of ours")
     }
 
-    /// Whether there is such a wire for it: RoCEv2 always has its ICRC.
-    fn knows(&self, wire: &Wire) -> bool {
+    /// Returns whether the driver can run over such a wire: RoCEv2 always has its ICRC.
+    fn supports(&self, wire: &Wire) -> bool {
         self.device == "siw" || wire.crc == Crc::Nobody
     }
 }
 
-/// What is between them.
+/// The wire between the two.
 struct Wire {
     name: &'static str,
     family: Family,
@@ -82,7 +87,7 @@ struct Wire {
     crc: Crc,
 }
 
-/// Who asks for CRCs, which only iWARP can do without.
+/// The side that asks for CRCs, which are optional in iWARP only.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Crc {
     Nobody,
@@ -94,7 +99,8 @@ const fn wire(name: &'static str, family: Family, mtu: u32, crc: Crc) -> Wire {
     Wire { name, family, mtu, crc }
 }
 
-/// As between two hosts of ours: the MTU of Ethernet, and that of jumbo frames.
+/// As between two hosts without the kernel's drivers: the MTU of Ethernet, and that of jumbo
+/// frames.
 const WIRES: &[Wire] = &[
     wire("ipv4_mtu_1500", Family::V4, 1500, Crc::Nobody),
     wire("ipv4_mtu_9000", Family::V4, 9000, Crc::Nobody),
@@ -111,12 +117,12 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Argume
             speed::measure(&Guest::boot_counting(&image)?, &dist?, rounds)
         })];
     }
-    // With a guest of its own, it has to have this process for itself.
+    // This test has a guest of its own, so no other test may run in this process.
     if env::var(SHARE).is_ok_and(|share| share == speed::TRIAL) {
         return vec![speed::trial(image, dist)];
     }
     let machine = Arc::new(Machine::new(image, dist));
-    let mut trials = within::trials(&machine, dist);
+    let mut trials = in_guest::trials(&machine, dist);
     trials.extend(engines::trials(&machine));
     trials.extend(rights::trials(&machine));
     trials.extend(conformance::trials(&machine, arguments));
@@ -127,13 +133,13 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Argume
     trials
 }
 
-/// One program here, and one there.
+/// One program on this host, and one in the guest.
 fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let mut trials = Vec::new();
     for peer in PEERS {
-        for wire in WIRES.iter().filter(|wire| peer.knows(wire)) {
+        for wire in WIRES.iter().filter(|wire| peer.supports(wire)) {
             let &Wire { name, family, mtu, crc } = wire;
-            // The device would stand for its IPv4 address.
+            // A device name in ia_params would select its IPv4 address.
             let [near, _] = family.addresses();
             let params = if crc == Crc::Ours { format!("{near} crc=on") } else { near.to_owned() };
             let registry =
@@ -146,7 +152,11 @@ fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
                         Case::new(format!("{direction}::{}", program.title()), move |registry| {
                             machine.run((peer.device, mtu), false, |guest| {
                                 guest.want_crc(crc == Crc::Kernel)?;
-                                program.run(&dist.clone()?, registry, &way(guest, family, we_call))
+                                program.run(
+                                    &dist.clone()?,
+                                    registry,
+                                    &route(guest, family, we_call),
+                                )
                             })
                         });
                     let prefix = format!("guest::{}::{name}", peer.device);
@@ -158,7 +168,7 @@ fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     trials
 }
 
-/// A transfer that goes on after outages, with rxe.
+/// A transfer with rxe that goes on after outages.
 fn through_outages(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let (peer, wire) = (&PEERS[0], &WIRES[0]);
     let mut trials = Vec::new();
@@ -171,7 +181,7 @@ fn through_outages(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Tri
             let machine = Arc::clone(machine);
             let case = Case::new(direction, move |registry| {
                 machine.run((peer.device, wire.mtu), false, |guest| {
-                    outages.run(registry, &way(guest, wire.family, we_call))
+                    outages.run(registry, &route(guest, wire.family, we_call))
                 })
             });
             trials.push(
@@ -185,12 +195,12 @@ fn through_outages(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Tri
     trials
 }
 
-/// A provider of ours here, and provider-verbs on the kernel's device there.
+/// One of this project's providers here, and provider-verbs on the kernel's device in the guest.
 fn with_verbs(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let mut trials = Vec::new();
     for peer in PEERS {
         for (family, wire) in [("ipv4", Family::V4), ("ipv6", Family::V6)] {
-            let ([near, far], there) = (wire.addresses(), within::as_ours(wire));
+            let ([near, far], there) = (wire.addresses(), in_guest::as_ours(wire));
             let registry =
                 dist.clone().map(|dist| Registry::plugin_at(&dist, peer.provider(), near));
             let registry = Arc::new(registry);
@@ -200,11 +210,11 @@ fn with_verbs(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
                     let case = Case::new(program.title(), move |registry| {
                         machine.run((peer.device, 1500), true, |guest| {
                             let there = Place::Guest(guest, there);
-                            let way = match we_call {
-                                true => Way { to: far, server: there, client: Place::Here },
-                                false => Way { to: near, server: Place::Here, client: there },
+                            let route = match we_call {
+                                true => Route { to: far, server: there, client: Place::Here },
+                                false => Route { to: near, server: Place::Here, client: there },
                             };
-                            program.run(&dist.clone()?, registry, &way)
+                            program.run(&dist.clone()?, registry, &route)
                         })
                     });
                     let prefix = format!("guest::{}::verbs::{family}::{direction}", peer.device);
@@ -219,7 +229,8 @@ fn with_verbs(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
 fn programs_of_verbs(peer: &Peer, family: Family, we_call: bool) -> Vec<Program> {
     let transaction = Program::Transaction(&dapltest::WITH_GUEST[0]);
     if peer.device == "siw" {
-        // What libdaplofa, which is beside siw elsewhere, cannot do when it calls: IPv6, and the private data of a refusal.
+        // libdaplofa, which runs on siw elsewhere, supports neither IPv6 nor the private data of a
+        // rejection when it is the caller.
         return match (family, we_call) {
             (_, true) => Vec::new(),
             (Family::V4, false) => vec![Program::Ending(&endings::ENDINGS[0])],
@@ -228,20 +239,20 @@ fn programs_of_verbs(peer: &Peer, family: Family, we_call: bool) -> Vec<Program>
             }
         };
     }
-    // Of who is killed here nobody tells: rxe has to miss it.
+    // If a process here is killed, its peer gets no packet, so rxe has to notice by itself.
     let dies = Some(if we_call { "client" } else { "server" });
-    let said = endings::ENDINGS.iter().filter(|ending| ending.dies != dies);
+    let supported = endings::ENDINGS.iter().filter(|ending| ending.dies != dies);
     let busy = endings::BUSY.iter().filter(|ending| ending.dies == dies);
-    said.chain(busy).map(Program::Ending).chain([transaction]).collect()
+    supported.chain(busy).map(Program::Ending).chain([transaction]).collect()
 }
 
-/// Our program is the client of the kernel's, or the other way round.
-fn way(guest: &Guest, family: Family, we_call: bool) -> Way<'_> {
+/// The route from a program here to its peer in the guest, or the other way round.
+fn route(guest: &Guest, family: Family, we_call: bool) -> Route<'_> {
     let [near, far] = family.addresses();
-    let there = Place::Guest(guest, There::debian(family));
+    let there = Place::Guest(guest, GuestEnvironment::debian(family));
     match we_call {
-        true => Way { to: far, server: there, client: Place::Here },
-        false => Way { to: near, server: Place::Here, client: there },
+        true => Route { to: far, server: there, client: Place::Here },
+        false => Route { to: near, server: Place::Here, client: there },
     }
 }
 
@@ -257,38 +268,43 @@ enum Program {
 
 fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
     let mut programs: Vec<Program> = rping::SIZES.iter().map(Program::Rping).collect();
-    // What takes its time: under CRC each role once, and each who may want it.
-    let takes_time = wire.crc == Crc::Nobody || (wire.crc == Crc::Kernel) == we_call;
-    if wire.name == WIRES[0].name || (wire.crc != Crc::Nobody && takes_time) {
+    // Slow programs run with CRCs once in each role, and once with each side that may ask for them.
+    let runs_slow_programs = wire.crc == Crc::Nobody || (wire.crc == Crc::Kernel) == we_call;
+    if wire.name == WIRES[0].name || (wire.crc != Crc::Nobody && runs_slow_programs) {
         programs.push(Program::Rping(&rping::CONNECTIONS));
     }
     if wire.mtu == 1500 && wire.crc == Crc::Nobody {
-        // Nobody says so for a process here that is killed, and rxe does not ask unless something is under way; it asks for ever
-        // where the caller, which is libdaplofa then, has said 7 times.
-        let unsaid = |ending: &&Ending| {
+        // A killed process here sends nothing, and rxe sends no request unless one is under way.
+        // With a retry count of 7, which libdaplofa requests as the caller, rxe then repeats it
+        // forever.
+        let goes_unnoticed = |ending: &&Ending| {
             peer.device == "rxe" && ending.dies == Some(if we_call { "client" } else { "server" })
         };
-        // libdaplofa finds no way to an address of IPv6 (its rdma_resolve_addr is refused).
+        // libdaplofa cannot resolve an IPv6 address (its rdma_resolve_addr is refused).
         let can_be_called = we_call || matches!(wire.family, Family::V4);
-        let said = |ending: &&Ending| can_be_called && !unsaid(ending);
-        programs.extend(endings::ENDINGS.iter().filter(said).map(Program::Ending));
+        let supported = |ending: &&Ending| can_be_called && !goes_unnoticed(ending);
+        programs.extend(endings::ENDINGS.iter().filter(supported).map(Program::Ending));
         programs.extend(
-            endings::BUSY.iter().filter(|ending| we_call && unsaid(ending)).map(Program::Ending),
+            endings::BUSY
+                .iter()
+                .filter(|ending| we_call && goes_unnoticed(ending))
+                .map(Program::Ending),
         );
     }
     if wire.name == WIRES[0].name {
-        // Its server's part can be played by a program of ours.
+        // A program of this project can play the server's part.
         if !we_call {
             programs.extend(perftest::PROGRAMS.iter().map(Program::Perftest));
         }
     }
-    // Neither can tell its client an address of IPv6.
+    // Neither program can tell its client an IPv6 address.
     if let Family::V4 = wire.family
-        && takes_time
+        && runs_slow_programs
     {
-        // Both sides of dtest read into what the other reads from; siw computes a frame's CRC of that memory before it sends it
-        // (siw_tx_hdt), and where it has changed in between, the frame is a broken one to its receiver. dapltest reads from memory
-        // that stays as it is.
+        // Both sides of dtest read into memory that the other side reads. siw computes a frame's
+        // CRC over that memory before it sends the frame (siw_tx_hdt). If the memory changes in
+        // between, the receiver sees a broken frame. dapltest reads from memory that does not
+        // change.
         if wire.crc == Crc::Nobody {
             programs.push(Program::Dtest);
         }
@@ -296,7 +312,7 @@ fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
             programs.push(Program::Dtestx);
         }
     }
-    // dapltest hands over 16 octets of an address, of which Debian's provider takes 28.
+    // dapltest passes 16 octets of an address, of which Debian's provider reads 28.
     if we_call || matches!(wire.family, Family::V4) {
         programs.extend(dapltest::WITH_GUEST.iter().map(Program::Transaction));
     }
@@ -315,14 +331,14 @@ impl Program {
         }
     }
 
-    fn run(self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+    fn run(self, dist: &Dist, registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
         match self {
-            Program::Dtest => dtest::between(registry, way),
-            Program::Dtestx => dtestx::between(registry, way),
-            Program::Rping(rping) => rping.run(dist, registry, way),
-            Program::Ending(ending) => ending.run(dist, registry, way),
-            Program::Perftest(perftest) => perftest.run(dist, registry, way),
-            Program::Transaction(transaction) => transaction.run(registry, way),
+            Program::Dtest => dtest::between(registry, route),
+            Program::Dtestx => dtestx::between(registry, route),
+            Program::Rping(rping) => rping.run(dist, registry, route),
+            Program::Ending(ending) => ending.run(dist, registry, route),
+            Program::Perftest(perftest) => perftest.run(dist, registry, route),
+            Program::Transaction(transaction) => transaction.run(registry, route),
         }
     }
 }

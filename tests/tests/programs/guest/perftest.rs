@@ -1,41 +1,47 @@
-//! Programs of perftest in the guest, called with `-R`, and `programs/perftest.c` here, which answers them.
+//! Programs of perftest in the guest, called with `-R`, and `programs/perftest.c` on this host,
+//! which serves them.
 
 use std::process::Command;
 use std::time::Instant;
 
 use opendat_tests::{Dist, Ended, Registry, Running, Stop, c_program};
 
-use crate::pair::{LIMIT, Place, Way};
+use crate::pair::{LIMIT, Place, Route};
 
 const PORT: &str = "18515";
 
-/// One of its programs.
+/// One of perftest's programs.
 #[derive(Clone, Copy)]
 pub(super) struct Perftest {
     pub(super) program: &'static str,
     size: u32,
     rounds: u32,
-    does: Does,
+    does: ClientOperation,
 }
 
-/// What the client does.
+/// The operation of the client.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Does {
+enum ClientOperation {
     Write,
     Read,
-    /// Sends messages, which come back.
+    /// The client sends messages and receives them back.
     Send,
 }
 
 pub(super) const PROGRAMS: &[Perftest] = &[
-    Perftest { program: "ib_write_bw", size: 65536, rounds: 100, does: Does::Write },
-    Perftest { program: "ib_read_bw", size: 65536, rounds: 100, does: Does::Read },
-    Perftest { program: "ib_send_lat", size: 64, rounds: 200, does: Does::Send },
+    Perftest { program: "ib_write_bw", size: 65536, rounds: 100, does: ClientOperation::Write },
+    Perftest { program: "ib_read_bw", size: 65536, rounds: 100, does: ClientOperation::Read },
+    Perftest { program: "ib_send_lat", size: 64, rounds: 200, does: ClientOperation::Send },
 ];
 
 impl Perftest {
-    /// The client is in the guest.
-    pub(super) fn run(&self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+    /// Runs the client, which is in the guest, and the server.
+    pub(super) fn run(
+        &self,
+        dist: &Dist,
+        registry: &Registry,
+        route: &Route<'_>,
+    ) -> Result<(), Stop> {
         let dir =
             tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         let program = c_program(dist, "perftest", dir.path())?;
@@ -46,12 +52,12 @@ impl Perftest {
         };
         let mut ours = Command::new(program);
         ours.args([PORT, &size]);
-        let server = start("ours", &way.server, ours)?;
+        let server = start("ours", &route.server, ours)?;
         server.wait_for("listening")?;
-        // -F: whether the processor's clock is steady does not matter.
+        // -F: a processor clock that is not steady does not matter.
         let mut theirs = Command::new(self.program);
-        theirs.args(["-R", "-F", "-p", PORT, "-s", &size, "-n", &rounds, way.to]);
-        let client = start("perftest", &way.client, theirs)?;
+        theirs.args(["-R", "-F", "-p", PORT, "-s", &size, "-n", &rounds, route.to]);
+        let client = start("perftest", &route.client, theirs)?;
         let client = client.end().map_err(|why| why + &server.report("served it"))?;
         let server = server.end().map_err(|why| why + &client.text)?;
         Ok(self.judge(&server, &client)?)
@@ -62,18 +68,18 @@ impl Perftest {
         let figures = [self.size, self.rounds].map(|number| number.to_string());
         let says = |line: &str| line.split_whitespace().take(2).eq(figures.iter());
         if !theirs.status.success() || !theirs.text.lines().any(says) {
-            complaints.push("perftest has no figures");
+            complaints.push("perftest has printed no figures");
         }
         if ours.text.lines().last() != Some("ok") {
-            complaints.push("ours does not end with ok");
+            complaints.push("the server on this host does not end with ok");
         }
-        let messages = if self.does == Does::Send { self.rounds } else { 0 };
+        let messages = if self.does == ClientOperation::Send { self.rounds } else { 0 };
         if !ours.text.contains(&format!("\n{messages} messages, ")) {
-            complaints.push("messages are missing");
+            complaints.push("the server did not count all messages");
         }
         // perftest fills its memory with random numbers.
-        if (self.does == Does::Read) != ours.text.contains(" messages, 0 octets") {
-            complaints.push("the server's memory is not as it should be");
+        if (self.does == ClientOperation::Read) != ours.text.contains(" messages, 0 octets") {
+            complaints.push("the server's memory has the wrong contents");
         }
         match complaints.is_empty() {
             true => Ok(()),

@@ -1,5 +1,5 @@
-//! A process here that stands for one in the guest: prints what that one prints, and ends as it ends. The other side is
-//! `tests/guest/serve`.
+//! A process on this host that stands for one in the guest: it prints the output of that process
+//! and ends with its exit status. The other side is `tests/guest/serve`.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
@@ -9,40 +9,43 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 
-/// Where the guest takes commands.
+/// The port at which the guest takes commands.
 pub(super) const PORT: u16 = 1;
 
-/// After so long a silence the guest is asked whether it is still there, and then this often, so many times: one answer between
-/// two outages of the wire is enough.
+/// After a silence of `SILENCE`, keepalive probes ask the guest whether it is still there: one
+/// every `PROBE_INTERVAL`, `PROBE_COUNT` times. One answer between two outages of the wire is
+/// enough.
 const SILENCE: Duration = Duration::from_secs(10);
-const ASK_EVERY: Duration = Duration::from_secs(1);
-const QUESTIONS: u32 = 50;
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+const PROBE_COUNT: u32 = 50;
 
-/// Set in such a process: the guest's address, and the line of shell that it is to run.
-const TO: &str = "OPENDAT_TEST_RELAY_TO";
-const LINE: &str = "OPENDAT_TEST_RELAY_LINE";
+/// The environment of such a process: the guest's address, and the line of shell to run.
+const ADDRESS_VARIABLE: &str = "OPENDAT_TEST_RELAY_TO";
+const LINE_VARIABLE: &str = "OPENDAT_TEST_RELAY_LINE";
 
 pub(super) fn command(to: SocketAddr, line: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program has a name"));
-    command.env(TO, to.to_string()).env(LINE, line);
+    command.env(ADDRESS_VARIABLE, to.to_string()).env(LINE_VARIABLE, line);
     command
 }
 
-/// Whether this process is one.
+/// Returns whether this process is a relay.
 pub(crate) fn is_relay() -> bool {
-    env::var_os(TO).is_some()
+    env::var_os(ADDRESS_VARIABLE).is_some()
 }
 
-/// What it does.
+/// Runs the relay.
 pub(crate) fn relay() -> ExitCode {
     let variable = |name| env::var(name).map_err(io::Error::other);
     let run = || {
-        let mut stream = TcpStream::connect(variable(TO)?)?;
-        // A guest that has died says nothing, and not that either.
-        let probes =
-            TcpKeepalive::new().with_time(SILENCE).with_interval(ASK_EVERY).with_retries(QUESTIONS);
+        let mut stream = TcpStream::connect(variable(ADDRESS_VARIABLE)?)?;
+        // A guest that has died sends nothing, not even a reset.
+        let probes = TcpKeepalive::new()
+            .with_time(SILENCE)
+            .with_interval(PROBE_INTERVAL)
+            .with_retries(PROBE_COUNT);
         SockRef::from(&stream).set_tcp_keepalive(&probes)?;
-        writeln!(stream, "{}", variable(LINE)?)?;
+        writeln!(stream, "{}", variable(LINE_VARIABLE)?)?;
         let mut out = io::stdout();
         for line in BufReader::new(stream).split(b'\n') {
             let line = line?;
@@ -63,7 +66,7 @@ pub(crate) fn relay() -> ExitCode {
     }
 }
 
-/// What the last line of an answer says.
+/// Returns the exit status in the last line of an answer.
 pub(super) fn exit_status(line: &str) -> Option<u8> {
     line.strip_prefix("exit status ")?.parse().ok()
 }

@@ -1,15 +1,16 @@
-//! `rping` of rdmacm-utils in the guest, and `programs/rping.c` here: what one shows the other reads, and writes back.
+//! `rping` of rdmacm-utils in the guest, and `programs/rping.c` on this host: one side offers
+//! memory, which the other side reads and writes back.
 
 use std::process::Command;
 use std::time::Instant;
 
 use opendat_tests::{Dist, Ended, Registry, Running, Stop, c_program};
 
-use crate::pair::{LIMIT, Place, Way, bad_lines};
+use crate::pair::{LIMIT, Place, Route, bad_lines};
 
 const PORT: &str = "7174";
 
-/// What rping says of each round.
+/// The start of the line that rping prints for each round.
 const ROUND: &str = "ping data: ";
 
 /// Connections one after the other, each with rounds of this size.
@@ -21,18 +22,23 @@ pub(super) struct Rping {
     connections: usize,
 }
 
-/// The largest that rping takes is 64 KiB less one octet.
+/// rping's largest size is 64 KiB less one octet.
 pub(super) const SIZES: &[Rping] = &[
     Rping { name: "rping_64", size: 64, rounds: 20, connections: 1 },
     Rping { name: "rping_5000", size: 5000, rounds: 20, connections: 1 },
     Rping { name: "rping_65535", size: 65535, rounds: 20, connections: 1 },
 ];
-/// Each is made, is of use, and ends.
+/// Many connections, each of which carries one round and ends.
 pub(super) const CONNECTIONS: Rping =
     Rping { name: "rping_200_connections", size: 64, rounds: 1, connections: 200 };
 
 impl Rping {
-    pub(super) fn run(&self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+    pub(super) fn run(
+        &self,
+        dist: &Dist,
+        registry: &Registry,
+        route: &Route<'_>,
+    ) -> Result<(), Stop> {
         let dir =
             tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         let program = c_program(dist, "rping", dir.path())?;
@@ -47,23 +53,23 @@ impl Rping {
         let start = |label, place: &Place<'_>, command| {
             Running::start(label, place.command(command), registry, deadline)
         };
-        let [ours, theirs] = match way.server {
+        let [ours, theirs] = match route.server {
             Place::Guest(guest, _) => {
-                // -P: serves one client after the other, for ever.
-                let server = start("rping", &way.server, self.theirs("-s -P", way.to))?;
+                // With -P the server serves one client after the other, forever.
+                let server = start("rping", &route.server, self.theirs("-s -P", route.to))?;
                 guest.wait_for_listener(PORT).map_err(|why| server.report(&why))?;
-                let client = start("ours", &way.client, ours(&["client", way.to]))?;
+                let client = start("ours", &route.client, ours(&["client", route.to]))?;
                 let client = client.end().map_err(|why| why + &server.report("served it"))?;
-                // What it has printed may still be on its way here.
+                // Its output may still be on its way from the guest.
                 server
                     .wait_for_times(ROUND, self.rounds * self.connections)
                     .map_err(|why| why + &client.text)?;
                 [client, server.kill()?]
             }
             _ => {
-                let server = start("ours", &way.server, ours(&["server"]))?;
+                let server = start("ours", &route.server, ours(&["server"]))?;
                 server.wait_for("listening")?;
-                let client = start("rping", &way.client, self.theirs("-c", way.to))?;
+                let client = start("rping", &route.client, self.theirs("-c", route.to))?;
                 let client = client.end().map_err(|why| why + &server.report("served it"))?;
                 [server.end().map_err(|why| why + &client.text)?, client]
             }
@@ -75,7 +81,8 @@ impl Rping {
         let Rping { size, rounds, connections, .. } = self;
         let rping = format!("rping {role} -d -v -V -a {to} -p {PORT} -S {size} -C {rounds}");
         let script = match role {
-            // It sometimes ends with an error after all is done: one of its threads closes what another reads from.
+            // The client sometimes ends with an error after everything is done: one of its threads
+            // closes a descriptor that another one reads.
             "-c" => format!("for i in $(seq {connections}); do {rping}; done; true"),
             _ => rping,
         };
@@ -84,16 +91,16 @@ impl Rping {
         command
     }
 
-    /// rping ends with success also where its peer goes away half-way: its rounds count.
+    /// rping exits with success even if its peer ends early, so the rounds are counted.
     fn judge(&self, ours: &Ended, theirs: &Ended) -> Result<(), String> {
         let rounds = theirs.text.lines().filter(|line| line.contains(ROUND)).count();
         let mut complaints =
             bad_lines("rping", &theirs.text, &["mismatch", "failed", "error"], &[]);
         if rounds != self.rounds * self.connections {
-            complaints.push(format!("rping has had {rounds} rounds"));
+            complaints.push(format!("rping has printed {rounds} rounds"));
         }
         if ours.text.lines().last() != Some("ok") {
-            complaints.push("ours does not end with ok".to_owned());
+            complaints.push("the program on this host does not end with ok".to_owned());
         }
         match complaints.is_empty() {
             true => Ok(()),

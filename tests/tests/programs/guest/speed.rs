@@ -1,9 +1,12 @@
-//! Our providers beside Debian's libdaplofa in the guest, both sides of `dapltest -T P` there: provider-verbs over the same rxe
-//! device, and provider-softroce from user space.
+//! Compares this project's providers with Debian's libdaplofa in the guest, with both sides of
+//! `dapltest -T P` there: provider-verbs over the same rxe device, and provider-softroce in user
+//! space.
 //!
-//! `cargo xtask guest` measures all of it, alone; the test `guest::speed::` one round of what is small. The
-//! guest then has one processor, whose clock counts its instructions, a nanosecond each: what else this host does slows it down, and
-//! hardly shows in the figures. They are printed and judged by nobody: the test is that each operation is carried out and measured.
+//! `cargo xtask guest` runs all measurements, without other tests. The test `guest::speed::` runs
+//! one round of small operations. The guest then has one processor whose clock counts instructions,
+//! one nanosecond each: other work on this host slows the guest down but hardly changes the
+//! figures. The figures are printed and not judged. The test is that each operation is carried out
+//! and measured.
 
 use std::fs;
 use std::path::Path;
@@ -14,16 +17,16 @@ use opendat_tests::{Dist, Skip, Stop};
 
 use super::machine::{APART, Guest, RXE};
 
-/// How many rounds, if it is to be run.
+/// The number of rounds, if the measurement is to run.
 pub(super) fn rounds() -> Option<usize> {
     std::env::var("OPENDAT_GUEST_SPEED").ok()?.parse().ok()
 }
 
-/// Octets of an operation, and how many are measured.
+/// Octets of an operation, and how many operations are measured.
 const SIZES: &[(u32, u32)] = &[(64, 10_000), (4096, 5000), (65536, 500), (262_144, 150)];
 const OPERATIONS: [&str; 2] = ["RW", "RR"];
 const MODES: [(&str, &str); 2] = [("blocking", "b"), ("polling", "p")];
-const PATIENCE: Duration = Duration::from_secs(240);
+const RUN_LIMIT: Duration = Duration::from_secs(240);
 
 struct Contender {
     name: &'static str,
@@ -33,7 +36,8 @@ struct Contender {
     network: &'static str,
 }
 
-/// The first is what the others are compared with. User space has RoCE's port where the kernel's rxe does not take it.
+/// The others are compared with the first one. The user-space engine needs RoCE's port, so it runs
+/// where the kernel's rxe does not take it.
 const CONTENDERS: [Contender; 3] = [
     Contender {
         name: "libdaplofa",
@@ -58,10 +62,10 @@ const CONTENDERS: [Contender; 3] = [
     },
 ];
 
-/// What a run showed.
+/// The results of a run.
 #[derive(Clone, Copy)]
 struct Figures {
-    /// Operations a second.
+    /// Operations per second.
     rate: f64,
     /// Processor time of an operation, in ns: the kernel's and both processes'.
     cost: f64,
@@ -69,20 +73,22 @@ struct Figures {
 
 pub(super) const TRIAL: &str = "guest::speed::small_operations_beside_libdaplofa";
 
-/// Small operations whose consumer sleeps: what of an operation is a provider's weighs most.
+/// Measures small operations whose consumer sleeps: there the provider has the largest share of an
+/// operation's cost.
 pub(super) fn trial(image: &Path, dist: &Result<Dist, Skip>) -> Trial {
     let (image, dist) = (image.to_owned(), dist.clone());
     opendat_tests::trial(TRIAL.to_owned(), move || {
         let guest = Guest::boot_counting(&image)?;
         let [ofa, verbs, _] = &CONTENDERS;
-        prepare(&guest, &dist?, &[ofa, verbs])?;
+        install_providers(&guest, &dist?, &[ofa, verbs])?;
         for operation in OPERATIONS {
             for (size, count) in [(64, 5000), (4096, 2500)] {
                 let arguments = format!("-i {count} -m b -p 8 {operation} {size} 1");
                 let [ofa, verbs] = [run(&guest, ofa, &arguments)?, run(&guest, verbs, &arguments)?];
                 let (rate, cost) = (verbs.rate / ofa.rate, verbs.cost / ofa.cost);
                 println!(
-                    "{operation}, blocking, {size} octets: rate {rate:.2}, cost {cost:.2} of libdaplofa's"
+                    "{operation}, blocking, {size} octets: rate {rate:.2} and cost {cost:.2} of \
+                     libdaplofa's"
                 );
             }
         }
@@ -90,8 +96,8 @@ pub(super) fn trial(image: &Path, dist: &Result<Dist, Skip>) -> Trial {
     })
 }
 
-/// Lets the guest have the providers.
-fn prepare(guest: &Guest, dist: &Dist, contenders: &[&Contender]) -> Result<(), Stop> {
+/// Copies the providers to the guest.
+fn install_providers(guest: &Guest, dist: &Dist, contenders: &[&Contender]) -> Result<(), Stop> {
     for Contender { name, library, params, .. } in contenders {
         if let Some(plugin) = library.strip_prefix("/share/") {
             fs::copy(dist.lib().join(plugin), guest.share().join(plugin))
@@ -107,12 +113,13 @@ fn prepare(guest: &Guest, dist: &Dist, contenders: &[&Contender]) -> Result<(), 
     Ok(())
 }
 
-/// Prints the table.
+/// Runs all measurements and prints the table.
 pub(super) fn measure(guest: &Guest, dist: &Dist, rounds: usize) -> Result<(), Stop> {
-    prepare(guest, dist, &CONTENDERS.each_ref())?;
+    install_providers(guest, dist, &CONTENDERS.each_ref())?;
     let [_, others @ ..] = CONTENDERS.each_ref().map(|contender| contender.name);
     println!(
-        "operation | mode | octets | libdaplofa: operations/s | ns of processor each | against it: {others:?}"
+        "operation | mode | octets | libdaplofa: operations/s | ns of processor each | \
+         relative to it: {others:?}"
     );
     for operation in OPERATIONS {
         for (mode, letter) in MODES {
@@ -149,8 +156,8 @@ pub(super) fn measure(guest: &Guest, dist: &Dist, rounds: usize) -> Result<(), S
 
 fn run(guest: &Guest, contender: &Contender, arguments: &str) -> Result<Figures, Stop> {
     let Contender { name, address, network, .. } = contender;
-    // dapltest's server says nothing when it is ready, and its client asks but once.
-    let said = guest.run_for(
+    // dapltest's server does not print when it is ready, and its client tries only once.
+    let output = guest.run_for(
         &format!(
             "export DAT_OVERRIDE=/tmp/{name}.conf; {network} dapltest -T S -D speed >/tmp/server & \
              for i in $(seq 100); do \
@@ -158,14 +165,15 @@ fn run(guest: &Guest, contender: &Contender, arguments: &str) -> Result<Figures,
              grep -q ^raw: /tmp/client && break; sleep 0.05; done; cat /tmp/client; \
              {network} dapltest -T Q -s {address} -D speed >/tmp/quit; wait"
         ),
-        PATIENCE,
+        RUN_LIMIT,
     )?;
-    // raw: operation, count, octets, segments, pipeline, processor in use (per cent), operations/s, ...
-    let raw = said.lines().find_map(|line| line.strip_prefix("raw: "));
+    // raw: operation, count, octets, segments, pipeline, processor in use (per cent), operations/s,
+    // ...
+    let raw = output.lines().find_map(|line| line.strip_prefix("raw: "));
     let figure = |at| raw.and_then(|raw| raw.split(',').nth(at)?.trim().parse::<f64>().ok());
     match (figure(5), figure(6)) {
         (Some(busy), Some(rate)) => Ok(Figures { rate, cost: busy / 100.0 / rate * 1e9 }),
-        _ => Err(format!("{name}, {arguments}: no rate in\n{said}").into()),
+        _ => Err(format!("{name}, {arguments}: no rate in\n{output}").into()),
     }
 }
 

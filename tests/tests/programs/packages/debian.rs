@@ -1,4 +1,5 @@
-//! A clean Debian: a root directory of its own, whose programs have their own /proc and the network of here.
+//! A clean Debian: a root directory whose programs have a /proc of their own and share this host's
+//! network.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,12 +10,12 @@ use tempfile::TempDir;
 
 use crate::host::finish;
 
-/// One that is ours alone. It goes away when it is dropped.
+/// A Debian of one test's own. Dropping it removes it.
 pub(crate) struct Debian {
     root: TempDir,
 }
 
-/// Nothing else is in the environment of what runs there.
+/// The whole environment of a program that runs there.
 const ENVIRONMENT: &[&str] = &[
     "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
     "LC_ALL=C.UTF-8",
@@ -23,7 +24,7 @@ const ENVIRONMENT: &[&str] = &[
 ];
 
 impl Debian {
-    /// A copy of what `tests/packages/build.sh` has built in `base`.
+    /// Unpacks a copy of the Debian that `tests/packages/build.sh` has built in `base`.
     pub(crate) fn unpack(base: &Path) -> Result<Self, String> {
         let root = TempDir::with_prefix_in("root-", base)
             .map_err(|error| format!("no directory: {error}"))?;
@@ -32,12 +33,12 @@ impl Debian {
         Ok(debian)
     }
 
-    /// Where a path of there is for us.
+    /// The path on this host of a path in the Debian.
     pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.root.path().join(path.trim_start_matches('/'))
     }
 
-    /// Unpacks into a directory, which is made.
+    /// Unpacks an archive into a directory, which is created.
     pub(crate) fn untar(&self, file: &Path, into: &str) -> Result<(), String> {
         let into = self.at(into);
         fs::create_dir_all(&into).map_err(|error| format!("{}: {error}", into.display()))?;
@@ -52,7 +53,8 @@ impl Debian {
             .map_err(|error| format!("{} to {}: {error}", file.display(), to.display()))
     }
 
-    /// The same program, to be started there, of which every line is seen at once.
+    /// The same program, to be started in the Debian. Its output is line-buffered, so that each
+    /// line is seen at once.
     pub(crate) fn command(&self, program: &Command) -> Command {
         let line_buffered = ["stdbuf", "-oL", "-eL", "--"].map(OsStr::new);
         self.enter(
@@ -60,7 +62,7 @@ impl Debian {
         )
     }
 
-    /// Runs a line of sh there, which has to succeed; answers what it printed.
+    /// Runs a line of sh there, which must succeed. Returns its output.
     pub(crate) fn run(&self, line: &str) -> Result<String, String> {
         let mut command = self.enter(["sh", "-c", line].map(OsStr::new));
         let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;

@@ -1,6 +1,6 @@
-//! What `cargo xtask package` makes, in a Debian that has nothing else: our packages in place of Debian's own of DAPL,
-//! with Debian's unmodified programs; and the tarball. `cargo xtask test packages::` builds both and runs these, and
-//! only these.
+//! Tests what `cargo xtask package` makes: the packages in an otherwise clean Debian, in place of
+//! Debian's own DAPL packages, with Debian's unmodified programs; and the tarball. `cargo xtask
+//! test packages::` builds both and runs these tests, and no others.
 
 mod debian;
 
@@ -12,18 +12,18 @@ use libtest_mimic::Trial;
 use opendat_tests::{Dist, PROVIDERS, Registry, Skip, Stop, c_program_by_pkg_config, trial};
 
 use crate::dtest;
-use crate::pair::{Place, Way};
+use crate::pair::{Place, Route};
 
 pub(crate) use debian::Debian;
 
-/// The packages, and where `tests/packages/build.sh` has built Debian.
+/// The directory of the packages, and the one where `tests/packages/build.sh` has built Debian.
 #[derive(Clone)]
 pub(crate) struct Packages {
     dir: PathBuf,
     debian: PathBuf,
 }
 
-/// Those that have been made, if these tests are to be run.
+/// Returns the packages if these tests are to run.
 pub(crate) fn made() -> Option<Packages> {
     let variable = |name| env::var_os(name).map(PathBuf::from);
     Some(Packages { dir: variable("OPENDAT_PACKAGES")?, debian: variable("OPENDAT_DEBIAN")? })
@@ -45,27 +45,27 @@ type Test = fn(&World) -> Result<(), Stop>;
 const TESTS: &[(&str, Test)] = &[
     ("debians_programs_run_over_ours", debians_programs),
     ("a_c_program_is_compiled_against_ours", a_c_program),
-    ("ours_replace_debians_and_debians_replace_ours", there_and_back),
+    ("ours_replace_debians_and_debians_replace_ours", ours_replace_debians_and_back),
     ("the_tarball_works_wherever_it_is", the_tarball),
 ];
 
-/// A Debian, what is installed there, and what that was made of.
+/// A Debian, and the packages and layout that can be installed there.
 struct World {
     debian: Debian,
     packages: Packages,
     dist: Dist,
 }
 
-const RUN: &str = "opendat_";
-const COMPILE: &str = "opendat-dev_";
+const RUNTIME_PACKAGE: &str = "opendat_";
+const DEVELOPMENT_PACKAGE: &str = "opendat-dev_";
 const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
 
 fn debians_programs(world: &World) -> Result<(), Stop> {
     let debian = &world.debian;
-    world.install(&[RUN], "dapl2-utils")?;
+    world.install(&[RUNTIME_PACKAGE], "dapl2-utils")?;
     world.dtest_is_over("opendat")?;
     if debian.run("dpkg -s libdapl2").is_ok() {
-        return Err("Debian's library is installed, too".to_owned().into());
+        return Err("Debian's libdapl2 is installed, too".to_owned().into());
     }
     world.has_adapters("dat")?;
     let conf = "/usr/share/doc/opendat/dat.conf";
@@ -81,23 +81,23 @@ fn debians_programs(world: &World) -> Result<(), Stop> {
     }
 
     let named = debian.run("cat /var/lib/dpkg/info/opendat.shlibs")?;
-    is("shlibs", &named, "libdat2 2 libdapl2\nlibdat 1 libdat1\n")?;
+    expect_equal("shlibs", &named, "libdat2 2 libdapl2\nlibdat 1 libdat1\n")?;
 
     let registry = Registry::builtin(&world.dist, &PROVIDERS[0]);
     let inside = Place::Debian(debian);
-    dtest::between(&registry, &Way { server: inside, client: inside, ..Way::LOOPBACK })?;
+    dtest::between(&registry, &Route { server: inside, client: inside, ..Route::LOOPBACK })?;
 
     debian.run("apt-get -q -y purge opendat")?;
     let left = debian.run(
         "find /etc /usr /var/lib/dpkg/info -name '*libdat*' -o -name 'dat.*' -o -name '*opendat*'",
     )?;
-    Ok(is("left behind", &left, "")?)
+    Ok(expect_equal("left behind", &left, "")?)
 }
 
 fn a_c_program(world: &World) -> Result<(), Stop> {
     let debian = &world.debian;
-    world.install(&[RUN, COMPILE], "")?;
-    // The compiler is that of here: all else is there.
+    world.install(&[RUNTIME_PACKAGE, DEVELOPMENT_PACKAGE], "")?;
+    // The compiler is this host's. Headers and libraries are those of the Debian.
     let (root, pkgconfig) = (debian.at("/"), debian.at(LIBDIR).join("pkgconfig"));
     let all = Path::new("1");
     let there = [
@@ -115,32 +115,32 @@ fn a_c_program(world: &World) -> Result<(), Stop> {
     Ok(())
 }
 
-fn there_and_back(world: &World) -> Result<(), Stop> {
+fn ours_replace_debians_and_back(world: &World) -> Result<(), Stop> {
     let debian = &world.debian;
     let theirs = "libdapl2 libdapl-dev dapl2-utils";
     world.install(&[], theirs)?;
     world.dtest_is_over("libdapl2")?;
 
-    world.install(&[RUN, COMPILE], "")?;
+    world.install(&[RUNTIME_PACKAGE, DEVELOPMENT_PACKAGE], "")?;
     world.dtest_is_over("opendat")?;
     world.has_manual()?;
-    // Debian's libdapl2 leaves this behind, whose entries name libraries that are gone.
+    // Debian's libdapl2 leaves this file behind. Its entries name libraries that are gone.
     debian.run("test -s /etc/dat.conf")?;
     world.has_adapters("dat")?;
-    is("changed", &debian.run("dpkg --verify opendat opendat-dev")?, "")?;
+    expect_equal("changed", &debian.run("dpkg --verify opendat opendat-dev")?, "")?;
 
     world.install(&[], theirs)?;
     world.dtest_is_over("libdapl2")?;
-    is("changed", &debian.run(&format!("dpkg --verify {theirs}"))?, "")?;
-    is("diverted", &debian.run("dpkg-divert --list '*dat.conf*'")?, "")?;
-    is("broken", &debian.run("dpkg --audit")?, "")?;
+    expect_equal("changed", &debian.run(&format!("dpkg --verify {theirs}"))?, "")?;
+    expect_equal("diverted", &debian.run("dpkg-divert --list '*dat.conf*'")?, "")?;
+    expect_equal("broken", &debian.run("dpkg --audit")?, "")?;
     match debian.run("dpkg -s opendat-dev") {
-        Ok(_) => Err("ours are still there".to_owned().into()),
+        Ok(_) => Err("opendat-dev is still installed".to_owned().into()),
         Err(_) => Ok(()),
     }
 }
 
-/// Nothing of ours is installed, and nothing is where it was built.
+/// No package of this project is installed, and the tarball is not where it was built.
 fn the_tarball(world: &World) -> Result<(), Stop> {
     let debian = &world.debian;
     let tarball = world.packages.file("opendat-", ".tar.gz")?;
@@ -162,7 +162,7 @@ fn the_tarball(world: &World) -> Result<(), Stop> {
 }
 
 impl Packages {
-    /// The only one of this name.
+    /// The only file with this start and end of its name.
     fn file(&self, start: &str, end: &str) -> Result<PathBuf, String> {
         let entries =
             fs::read_dir(&self.dir).map_err(|error| format!("{}: {error}", self.dir.display()))?;
@@ -174,13 +174,17 @@ impl Packages {
             entries.flatten().map(|entry| entry.path()).filter(fits).collect();
         match &found[..] {
             [file] => Ok(file.clone()),
-            _ => Err(format!("not one {start}*{end} in {}: {found:?}", self.dir.display())),
+            _ => Err(format!(
+                "expected exactly one {start}*{end} in {}, found {found:?}",
+                self.dir.display()
+            )),
         }
     }
 }
 
 impl World {
-    /// As a user does: ours are files that have been downloaded, Debian's come from Debian.
+    /// Installs packages as a user does: this project's are downloaded files, Debian's come from
+    /// Debian.
     fn install(&self, ours: &[&str], theirs: &str) -> Result<(), String> {
         let mut files = String::new();
         for package in ours {
@@ -193,19 +197,19 @@ impl World {
             .map(drop)
     }
 
-    /// Whose library Debian's dtest is linked with.
+    /// Checks which package owns the library that Debian's dtest is linked with.
     fn dtest_is_over(&self, package: &str) -> Result<(), String> {
         let linked =
             self.debian.run("ldd /usr/bin/dtest | awk '$1 == \"libdat2.so.2\" { print $3 }'")?;
         let owner = self.debian.run(&format!("dpkg -S \"$(readlink -f {})\"", linked.trim()))?;
-        // Debian's are qualified by their architecture.
+        // Debian's packages are qualified by their architecture.
         match owner.split(':').next() == Some(package) {
             true => Ok(()),
             false => Err(format!("dtest is linked with {linked}, which is of {owner}")),
         }
     }
 
-    /// Those that need no device open.
+    /// Checks that each provider that needs no device opens.
     fn has_adapters(&self, dat: &str) -> Result<(), String> {
         let listed = self.debian.run(&format!("{dat} list --usable"))?;
         match PROVIDERS.iter().find(|provider| !listed.contains(provider.ia)) {
@@ -214,7 +218,7 @@ impl World {
         }
     }
 
-    /// Every page, dapl2-utils' dat.conf(5) notwithstanding.
+    /// Checks that every manual page is there, although dapl2-utils has a dat.conf(5) too.
     fn has_manual(&self) -> Result<(), String> {
         let share = self.dist.lib().with_file_name("share");
         let mut pages = 0;
@@ -226,7 +230,7 @@ impl World {
                 let path = entry.map_err(|error| error.to_string())?.path();
                 let page = path.file_name().unwrap_or_default().display();
                 let shown = self.debian.run(&format!("zcat /usr/share/man/{section}/{page}.gz"))?;
-                is(
+                expect_equal(
                     &page.to_string(),
                     &shown,
                     &fs::read_to_string(&path).map_err(|error| error.to_string())?,
@@ -234,13 +238,13 @@ impl World {
                 pages += 1;
             }
         }
-        if pages > 1 { Ok(()) } else { Err("there is no manual".to_owned()) }
+        if pages > 1 { Ok(()) } else { Err("no manual pages are installed".to_owned()) }
     }
 }
 
-fn is(what: &str, found: &str, expected: &str) -> Result<(), String> {
+fn expect_equal(what: &str, found: &str, expected: &str) -> Result<(), String> {
     match found == expected {
         true => Ok(()),
-        false => Err(format!("{what}: {found:?}, not {expected:?}")),
+        false => Err(format!("{what}: found {found:?}, expected {expected:?}")),
     }
 }

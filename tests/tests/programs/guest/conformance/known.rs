@@ -1,28 +1,28 @@
-//! What does not pass, each with the reason.
+//! Cases that do not pass, each with its reason.
 
 use super::Verdict;
 
-/// Tests, `PROVIDER::CASE`; a star stands for any text.
+/// Tests, `PROVIDER::CASE`. A star stands for any text.
 const KNOWN: &[(&str, &str)] = &[
     (
         "verbs::dat_ia_query/private-data-size",
-        "56 octets: the REQ has no room for the 64 that the standard asks for",
+        "56 octets: the REQ has no room for the 64 octets that the standard requires",
     ),
     (
         "verbs_on_siw::dat_ia_query/private-data-size",
-        "56 octets: rdma_cm leaves as many of every request",
+        "56 octets: rdma_cm leaves no more of every request",
     ),
-    ("verbs_on_siw::dat_ep_connect/times-out", SIW_CALLS),
-    ("verbs_on_siw::dat_ep_connect/silent-peer", SIW_CALLS),
+    ("verbs_on_siw::dat_ep_connect/times-out", SIW_HOLDS_CALLER),
+    ("verbs_on_siw::dat_ep_connect/silent-peer", SIW_HOLDS_CALLER),
     (
         "verbs_on_siw::dat_ep_post_rdma_read/no-remote-read",
-        "siw lets peers read whatever is registered",
+        "siw lets peers read all registered memory",
     ),
-    ("verbs_on_siw::dat_cr_accept/peer-is-gone", ANSWERED),
+    ("verbs_on_siw::dat_cr_accept/peer-is-gone", KERNEL_ANSWERS),
     ("ofa::dat_ia_query/thread-safety", HANGS),
     ("ofa::dat_ia_openv/thread-safety", HANGS),
     ("ofa::dat_ia_openv/bad-async-evd", HANGS),
-    ("ofa::dat_evd_resize/*", BREAKS),
+    ("ofa::dat_evd_resize/*", CORRUPTS_HEAP),
     ("ofa::dat_cr_reject/reserved-ep", HANGS),
     ("ofa::dat_evd_dequeue/exactly-once", HANGS),
     ("ofa::dat_ep_create/defaults-can-be-modified", HANGS),
@@ -32,52 +32,55 @@ const KNOWN: &[(&str, &str)] = &[
     ("ofa::dat_ep_modify/transport-attributes-*", HANGS),
 ];
 
-/// Tests that pass or not, as it happens.
-const SOMETIMES: &[(&str, &str)] = &[
+/// Tests that pass only sometimes.
+const FLAKY: &[(&str, &str)] = &[
     (
         "verbs*::*in-disconnect-pending",
-        "the kernel answers for a peer that is held still: the state may be over at once",
+        "the kernel answers for a stopped peer: the state may end at once",
     ),
-    ("verbs*::dat_ep_disconnect/peer-dies", ANSWERED),
+    ("verbs*::dat_ep_disconnect/peer-dies", KERNEL_ANSWERS),
     (
         "verbs*::dat_ep_disconnect/silent-peer",
-        "the kernel answers for a peer that is held still: the read may be done before it is given up",
+        "the kernel answers for a stopped peer: the read may complete before it is given up",
     ),
     ("verbs*::dat_cno_wait/unsignalled-completion", UNSIGNALLED),
     ("verbs*::dat_evd_wait/unsignalled-completion", UNSIGNALLED),
     (
         "verbs*::dat_ep_recv_query/half-received-of-srq",
-        "a device does not tell which buffers of a shared queue it is filling; and the kernel goes on for a peer that is held still",
+        "a device does not report which buffers of a shared queue it fills, and the kernel \
+         continues for a stopped peer",
     ),
     (
         "verbs_on_siw::*in-completion-pending",
-        "the kernel answers for a peer that is held still: the state may be over at once",
+        "the kernel answers for a stopped peer: the state may end at once",
     ),
 ];
 
-/// It passes where the completion was there before the device was to tell of any.
-const UNSIGNALLED: &str = "a device tells of each completion of a request, or of none: an unsignalled one triggers the CNO, too";
+/// This case passes if the completion was there before the device was armed to report any.
+const UNSIGNALLED: &str = "a device reports all completions of requests or none: an unsignalled \
+     one triggers the CNO, too";
 
-/// What a test means to keep from happening happens.
-const ANSWERED: &str =
-    "the kernel answers for a peer that is held still: what is asked of it before it dies succeeds";
+/// The test cannot prevent what it needs to prevent.
+const KERNEL_ANSWERS: &str =
+    "the kernel answers for a stopped peer: requests made before it dies succeed";
 
-/// Such cases are not asked.
+/// Cases with this reason are not run.
 const HANGS: &str = "OFED's provider does not return, or dies";
 
-/// Nor are these.
-const BREAKS: &str =
-    "OFED's provider breaks the heap, so that whoever frees something next dies of it";
+/// Cases with this reason are not run.
+const CORRUPTS_HEAP: &str =
+    "OFED's provider corrupts the heap, so that the process dies at a later free";
 
-/// Nor are these.
-const SIW_CALLS: &str = "siw does not let go of who calls until TCP gives up";
+/// Cases with this reason are not run.
+const SIW_HOLDS_CALLER: &str = "siw holds up the caller until TCP gives up";
 
-/// Where it dies, if in code of its own: in its libraries, the ones that it is made of, and without a word in its threads, which
-/// block all signals. Nothing of ours does.
+/// Places at which OFED's provider dies in code of its own: its libraries, those that they use, and
+/// its threads, which block all signals and so report no place. None of this project's code is
+/// among them.
 const OFED: &[&str] =
     &["libdaplofa.so", "librdmacm.so", "libibverbs.so", "librxe-", "an untold place"];
 
-/// Cases that it does not survive.
+/// Cases in which OFED's provider dies.
 const DEADLY: &[&str] = &[
     "*/in-passive-connection-pending",
     "*/*-in-passive-connection-pending",
@@ -99,36 +102,38 @@ const DEADLY: &[&str] = &[
     "dat_ep_post_recv/bad-arguments",
 ];
 
-/// Why a test is known not to pass.
+/// Returns why a test is known not to pass.
 pub(super) fn known(test: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(tests, _)| conformance::fits(tests, test)).map(|(_, why)| *why)
 }
 
-/// Why a test may not pass.
-pub(super) fn sometimes(test: &str) -> Option<&'static str> {
-    SOMETIMES.iter().find(|(tests, _)| conformance::fits(tests, test)).map(|(_, why)| *why)
+/// Returns why a test may not pass.
+pub(super) fn flaky(test: &str) -> Option<&'static str> {
+    FLAKY.iter().find(|(tests, _)| conformance::fits(tests, test)).map(|(_, why)| *why)
 }
 
-/// Whether asking would take the machine's time for nothing.
+/// Returns whether running the case would only waste the machine's time.
 pub(super) fn hangs(test: &str) -> bool {
-    known(test).is_some_and(|why| [HANGS, BREAKS, SIW_CALLS].contains(&why))
+    known(test).is_some_and(|why| [HANGS, CORRUPTS_HEAP, SIW_HOLDS_CALLER].contains(&why))
 }
 
-/// What of OFED's provider is said: it is not ours to mend, so a case that fails over it is named, and no failure of ours.
-/// Where a process dies it must be known to, and the place must be in that provider.
-pub(super) fn ofa(case: &str, verdict: &Verdict) -> Option<String> {
+/// Returns the reason why a case does not pass over OFED's provider. This project does not fix that
+/// provider, so such a case is reported and is no failure. If the process dies, the case must be
+/// listed and the place must be in that provider.
+pub(super) fn reason_over_ofed(case: &str, verdict: &Verdict) -> Option<String> {
     match verdict {
         Verdict::Failed(reason) if dies(reason) => (is_deadly(case) && in_ofed(reason))
-            .then(|| format!("unsupported: asked so, OFED's provider ends the process ({reason})")),
-        Verdict::Failed(reason) => Some(format!("OFED's provider does otherwise: {reason}")),
+            .then(|| format!("unsupported: OFED's provider ends the process here ({reason})")),
+        Verdict::Failed(reason) => Some(format!("OFED's provider behaves differently: {reason}")),
         _ => None,
     }
 }
 
-/// Whether it has died where nobody knew that it would, in OFED's code: a thread of an adapter that was closed before may have been
-/// behind its time.
+/// Returns whether a case that is not listed has died in OFED's code: a thread of an adapter that
+/// an earlier case closed may have run late.
 pub(super) fn may_be_late(case: &str, verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Failed(reason) if dies(reason) && in_ofed(reason) && !is_deadly(case))
+    let Verdict::Failed(reason) = verdict else { return false };
+    dies(reason) && in_ofed(reason) && !is_deadly(case)
 }
 
 fn is_deadly(case: &str) -> bool {
@@ -141,12 +146,13 @@ fn in_ofed(reason: &str) -> bool {
         .is_some_and(|(_, place)| OFED.iter().any(|library| place.starts_with(library)))
 }
 
-/// Whether a process has died, this one or its peer.
+/// Returns whether a process has died, this one or its peer.
 fn dies(reason: &str) -> bool {
     reason.contains("the process died") || reason.contains("the peer is gone")
 }
 
-/// Whether a failure may be one that is known, for a reason that has been looked at: no library of ours dies or hangs for it.
+/// Returns whether the failure may be a known one, whose reason was examined: none of this
+/// project's libraries dies or hangs for it.
 pub(super) fn may_be_known(reason: &str) -> bool {
     !dies(reason) && !["has not returned", "panicked"].iter().any(|bad| reason.contains(bad))
 }

@@ -1,4 +1,5 @@
-//! Both programs in the guest: over our provider for the kernel's rxe, and the matrix of registries and providers.
+//! Both programs in the guest: over this project's provider for the kernel's devices, and the
+//! matrix of registries and providers.
 
 use std::sync::Arc;
 
@@ -7,57 +8,60 @@ use opendat_tests::{Dist, PROVIDERS, Provider, Registry, Skip, Stop, VERBS};
 
 use super::behaviour::{self, Behaviour};
 use super::endings::{self, Ending};
-use super::machine::{APART, Guest, Machine, RXE, There};
+use super::machine::{APART, Guest, GuestEnvironment, Machine, RXE};
 use super::{PEERS, Peer};
 use crate::connections::{self, Connections};
 use crate::dapltest::{self, Performance, Transaction};
 use crate::host::Family;
-use crate::pair::{Place, Way};
+use crate::pair::{Place, Route};
 use crate::{Case, dtest, dtestx};
 
-/// A provider as it is in the guest, and where it serves.
-struct Inhabitant {
-    /// As tests name it.
+/// A provider in the guest, and the device that it uses.
+struct GuestProvider {
+    /// The name in test names.
     name: &'static str,
     provider: &'static Provider,
     address: &'static str,
     network: &'static str,
-    /// The guest's RDMA device meanwhile.
+    /// The guest's RDMA device during the test.
     device: &'static str,
 }
 
-/// On the wire's rxe.
-const fn on_rxe(name: &'static str, provider: &'static Provider) -> Inhabitant {
-    Inhabitant { name, provider, address: RXE, network: "", device: "rxe" }
+/// A provider that uses the wire's rxe.
+const fn on_rxe(name: &'static str, provider: &'static Provider) -> GuestProvider {
+    GuestProvider { name, provider, address: RXE, network: "", device: "rxe" }
 }
 
-/// At its address of IPv6.
+/// provider-verbs at the device's IPv6 address.
 const IPV6: Provider = Provider { ia: "verbs-ipv6", ..VERBS };
-/// softroce over the kernel's rxe, which is there.
+/// softroce over the kernel's rxe, which exists already.
 const KERNEL: Provider = Provider { ia: "softroce-kernel", library: "libdat_softroce.so", ..VERBS };
-/// Debian's own.
+/// Debian's own provider.
 pub(super) const OFA: Provider = Provider { ia: "ofa", library: "libdaplofa.so.2", ..VERBS };
 
-const INHABITANTS: &[Inhabitant] = &[
+const GUEST_PROVIDERS: &[GuestProvider] = &[
     on_rxe("verbs", &VERBS),
-    Inhabitant { address: Family::V6.addresses()[1], ..on_rxe("ipv6", &IPV6) },
+    GuestProvider { address: Family::V6.addresses()[1], ..on_rxe("ipv6", &IPV6) },
     on_rxe("softroce_kernel", &KERNEL),
     on_rxe("ofa", &OFA),
     on_rxe("tcp-emu", &PROVIDERS[0]),
-    Inhabitant {
+    GuestProvider {
         address: APART,
         network: "ip netns exec apart",
         ..on_rxe("softroce", &PROVIDERS[1])
     },
-    Inhabitant { device: "siw", ..on_rxe("siw", &VERBS) },
+    GuestProvider { device: "siw", ..on_rxe("siw", &VERBS) },
 ];
 
-/// The file of both registries: each provider in both kinds of thread safety, for the conformance suite.
+/// The dat.conf of both registries: each provider in both kinds of thread safety, for the
+/// conformance suite.
 pub(super) fn conf() -> String {
     let mut conf = String::new();
-    for Inhabitant { provider: Provider { ia, library, .. }, address, device, .. } in INHABITANTS {
+    for GuestProvider { provider: Provider { ia, library, .. }, address, device, .. } in
+        GUEST_PROVIDERS
+    {
         if *device == "siw" {
-            // The same line as for rxe, whose address it has.
+            // Its line is the same as for rxe, whose address it has.
             continue;
         }
         let (library, version, params) = match *ia {
@@ -77,14 +81,15 @@ pub(super) fn conf() -> String {
     conf
 }
 
-/// Ours, without what is built in, and Debian's.
+/// This project's registry without the built-in entries, and Debian's.
 pub(super) const REGISTRIES: [(&str, &str); 2] = [
     ("ours", "DAT_OVERRIDE=/tmp/dist/dat.within OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib"),
     ("debian", "DAT_OVERRIDE=/tmp/dist/dat.within"),
 ];
 
-/// provider-verbs behind the names of our other providers, for peers on the other side of the wire.
-pub(super) fn as_ours(family: Family) -> There {
+/// provider-verbs under the names of this project's other providers, for peers on the other side of
+/// the wire.
+pub(super) fn as_ours(family: Family) -> GuestEnvironment {
     let registry = match family {
         Family::V4 => {
             "DAT_OVERRIDE=/tmp/dist/dat.ipv4 OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib"
@@ -93,10 +98,10 @@ pub(super) fn as_ours(family: Family) -> There {
             "DAT_OVERRIDE=/tmp/dist/dat.ipv6 OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib"
         }
     };
-    There { registry, network: "" }
+    GuestEnvironment { registry, network: "" }
 }
 
-/// Its file.
+/// The dat.conf for [`as_ours`].
 pub(super) fn conf_as_ours(family: Family) -> String {
     let [_, address] = family.addresses();
     let line = |peer: &Peer| {
@@ -119,26 +124,27 @@ enum Program {
     Behaviour(&'static Behaviour),
 }
 
-/// Which libdat2 a program of the guest gets.
+/// Checks which libdat2 a program of the guest loads.
 fn registry_is_loaded(
     machine: &Arc<Machine>,
     (name, variables): (&'static str, &'static str),
 ) -> Trial {
     let machine = Arc::clone(machine);
     opendat_tests::trial(format!("guest::matrix::{name}::is_loaded"), move || {
-        let loaded = machine.run((INHABITANTS[0].device, 1500), true, |guest| {
+        let loaded = machine.run((GUEST_PROVIDERS[0].device, 1500), true, |guest| {
             Ok(guest
                 .run(&format!("{variables} LD_TRACE_LOADED_OBJECTS=1 dtest | grep libdat2.so.2"))?)
         })?;
         match (loaded.contains("=> "), loaded.contains("=> /tmp/dist/lib/libdat2.so.2 "), name) {
             (true, true, "ours") | (true, false, "debian") => Ok(()),
-            _ => Err(format!("dtest gets {loaded}").into()),
+            _ => Err(format!("dtest loads {loaded}").into()),
         }
     })
 }
 
-/// Both ends of the stream are the kernel's siw. Where what it has sent itself is no iWARP, that is no verdict on us: a thread of
-/// its own that sends sometimes takes the wrong SGE (`machine::DEATHS`). The test runs once more.
+/// Runs a test in which both ends of the stream are the kernel's siw. siw's sending thread
+/// sometimes takes the wrong SGE (`machine::MAX_CRASHES`). If siw then receives data from itself
+/// that is not iWARP, that is no verdict on this project, and the test runs once more.
 fn between_kernels(
     machine: &Machine,
     run: impl Fn(&Guest) -> Result<(), Stop>,
@@ -151,39 +157,42 @@ fn between_kernels(
     };
     match once() {
         Err(Stop::Fail(why)) if why.contains(NO_IWARP) => {
-            println!("\nthe kernel's siw did not understand itself, once more:\n{why}");
+            println!(
+                "\nthe kernel's siw received a malformed frame from itself, so the test runs once \
+                 more:\n{why}"
+            );
             once()
         }
         ended => ended,
     }
 }
 
-/// What siw's receiver says then.
+/// The message that siw's receiver logs in that case.
 const NO_IWARP: &str = "siw: received ddp version unsupported";
 
 pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let mut trials: Vec<Trial> =
         REGISTRIES.into_iter().map(|registry| registry_is_loaded(machine, registry)).collect();
-    for inhabitant in INHABITANTS {
-        // For its name alone: what a program finds behind it is written in the guest.
-        let registry = dist.clone().map(|dist| Registry::builtin(&dist, inhabitant.provider));
+    for guest_provider in GUEST_PROVIDERS {
+        // Only its name is used: the guest has a dat.conf with this name.
+        let registry = dist.clone().map(|dist| Registry::builtin(&dist, guest_provider.provider));
         let registry = Arc::new(registry);
         for (name, variables) in REGISTRIES {
-            let there = There { registry: variables, network: inhabitant.network };
-            // Ours on both sides, or on the one that calls or is called.
+            let there = GuestEnvironment { registry: variables, network: guest_provider.network };
+            // This project's registry on both sides, or only on the active or the passive one.
             let mut add = |prefix: String, program: Program, we_call: Option<bool>| {
                 let (machine, dist) = (Arc::clone(machine), dist.clone());
-                let &Inhabitant { address, device, .. } = inhabitant;
+                let &GuestProvider { address, device, .. } = guest_provider;
                 let case = Case::new(program.title(), move |registry| {
                     let run = |guest: &Guest| {
                         let ours = Place::Guest(guest, there);
-                        let theirs = Place::Guest(guest, There::debian(Family::V4));
-                        let way = Way {
+                        let theirs = Place::Guest(guest, GuestEnvironment::debian(Family::V4));
+                        let route = Route {
                             to: address,
                             server: if we_call == Some(true) { theirs } else { ours },
                             client: if we_call == Some(false) { theirs } else { ours },
                         };
-                        program.run(&dist.clone()?, registry, &way)
+                        program.run(&dist.clone()?, registry, &route)
                     };
                     if device == "siw" {
                         return between_kernels(&machine, run);
@@ -192,20 +201,20 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
                 });
                 trials.push(case.trial(&prefix, Arc::clone(&registry)));
             };
-            if inhabitant.name != "ipv6" && inhabitant.device == "rxe" {
+            if guest_provider.name != "ipv6" && guest_provider.device == "rxe" {
                 let matrix = [Program::Dtest, Program::Transaction(&dapltest::WITH_GUEST[0])];
                 for program in matrix {
-                    add(format!("guest::matrix::{name}::{}", inhabitant.name), program, None);
+                    add(format!("guest::matrix::{name}::{}", guest_provider.name), program, None);
                 }
             }
-            if (inhabitant.name, name) == ("verbs", "ours") {
+            if (guest_provider.name, name) == ("verbs", "ours") {
                 for (direction, we_call) in [("we_call", true), ("we_are_called", false)] {
                     for program in with_ofa() {
                         add(format!("guest::verbs::with_ofa::{direction}"), program, Some(we_call));
                     }
                 }
             }
-            let (prefix, programs) = match (inhabitant.name, name) {
+            let (prefix, programs) = match (guest_provider.name, name) {
                 ("verbs", "ours") => ("guest::verbs", all()),
                 ("ipv6", "ours") => ("guest::verbs::ipv6", over_ipv6()),
                 ("siw", "ours") => ("guest::verbs::siw", over_siw()),
@@ -219,7 +228,7 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
     trials
 }
 
-/// What the matrix has not.
+/// Tests that the matrix does not have.
 fn all() -> Vec<Program> {
     let mut programs =
         vec![Program::Dtestx, Program::Transaction(&dapltest::WITH_GUEST[1]), Program::Limits];
@@ -232,14 +241,15 @@ fn all() -> Vec<Program> {
     programs
 }
 
-/// OFED's provider on the other side.
+/// Tests with OFED's provider on the other side.
 fn with_ofa() -> Vec<Program> {
     let mut programs = vec![Program::Dtest, Program::Transaction(&dapltest::WITH_GUEST[0])];
     programs.extend(endings::ENDINGS.iter().map(Program::Ending));
     programs
 }
 
-/// What may differ there. dtest and its like cannot tell their clients such an address.
+/// Tests that may behave differently over IPv6. dtest and similar programs cannot tell their
+/// clients an IPv6 address.
 fn over_ipv6() -> Vec<Program> {
     let mut programs: Vec<_> = dapltest::WITH_GUEST.iter().map(Program::Transaction).collect();
     programs.extend(endings::ENDINGS.iter().map(Program::Ending));
@@ -247,7 +257,8 @@ fn over_ipv6() -> Vec<Program> {
     programs
 }
 
-/// iWARP has no dtestx, and siw no windows, nor an end that its caller is not held up by (`calls_that_nobody_answers`).
+/// iWARP has no dtestx. siw has no windows, and it holds up a caller whose call gets no answer
+/// (`calls_that_nobody_answers`).
 fn over_siw() -> Vec<Program> {
     let mut programs = vec![Program::Dtest];
     programs.extend(dapltest::WITH_GUEST.iter().map(Program::Transaction));
@@ -272,19 +283,19 @@ impl Program {
         }
     }
 
-    fn run(self, dist: &Dist, registry: &Registry, way: &Way<'_>) -> Result<(), Stop> {
+    fn run(self, dist: &Dist, registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
         match self {
-            Program::Dtest => dtest::between(registry, way),
-            Program::Dtestx => dtestx::between(registry, way),
-            Program::Connections(connections) => connections.run(registry, way),
-            Program::Transaction(transaction) => transaction.run(registry, way),
-            Program::Performance(performance) => performance.run(registry, way),
-            Program::Limits => dapltest::limits_in_guest(registry, &way.client),
+            Program::Dtest => dtest::between(registry, route),
+            Program::Dtestx => dtestx::between(registry, route),
+            Program::Connections(connections) => connections.run(registry, route),
+            Program::Transaction(transaction) => transaction.run(registry, route),
+            Program::Performance(performance) => performance.run(registry, route),
+            Program::Limits => dapltest::limits_in_guest(registry, &route.client),
             Program::Functions((feature, cases)) => {
-                dapltest::run_functions(registry, way, feature, &(0..*cases).collect::<Vec<_>>())
+                dapltest::run_functions(registry, route, feature, &(0..*cases).collect::<Vec<_>>())
             }
-            Program::Ending(ending) => ending.run(dist, registry, way),
-            Program::Behaviour(behaviour) => behaviour.run(dist, registry, way),
+            Program::Ending(ending) => ending.run(dist, registry, route),
+            Program::Behaviour(behaviour) => behaviour.run(dist, registry, route),
         }
     }
 }
