@@ -304,7 +304,7 @@ impl Link {
         let mut established = Established::new(self.index, work, terms, conn, peer, tools);
         established.reported = true;
         self.enter_established(tools, established);
-        // The private data, padded to the length of its field.
+        // The private data are padded with zeros to the length of their field.
         let private = &answer.private[..];
         let (peer, local) = (target.to, target.from);
         self.sink.call(Upcall::Established { private, peer, local, depth });

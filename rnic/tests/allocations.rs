@@ -14,18 +14,18 @@ use rnic::{
 };
 use wire::rocev2::{Bth, Packet, PathMtu, Psn, RnrTimer};
 
-struct Counting;
+struct CountingAllocator;
 
 thread_local! {
     /// Allocations by this thread. The test harness uses another thread.
-    static TAKEN: Cell<usize> = const { Cell::new(0) };
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
 // SAFETY: all calls go to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // The counter no longer exists when a thread ends.
-        let _ = TAKEN.try_with(|taken| taken.set(taken.get() + 1));
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
         // SAFETY: the caller fulfils the requirements.
         unsafe { System.alloc(layout) }
     }
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const MTU: PathMtu = PathMtu::Octets256;
 const LEN: usize = 10 * 256 + 1;
@@ -150,14 +150,14 @@ impl End {
 }
 
 #[test]
-fn nothing_is_taken_after_the_beginning() {
+fn no_allocation_after_the_first_messages() {
     let mut now = Instant::now();
     let (mut a, mut b) = (End::new([1, 2], now), End::new([2, 1], now));
     let mut wheel = Wheel::new(now);
-    let (mut sent, mut warm) = (0, 0);
+    let (mut sent, mut before) = (0, 0);
     for round in 0..500 {
         if round == 250 {
-            warm = TAKEN.get();
+            before = ALLOCATIONS.get();
         }
         let at = b.remote();
         b.receive();
@@ -182,7 +182,7 @@ fn nothing_is_taken_after_the_beginning() {
             }
         }
     }
-    assert_eq!(TAKEN.get(), warm, "memory was taken for messages");
+    assert_eq!(ALLOCATIONS.get(), before, "messages caused allocations");
     assert!(a.rc.stats().repeated > 100 && a.rc.stats().tx_messages == 2500);
     assert_eq!(b.rc.stats().rx_messages, 2500);
     for end in [&mut a, &mut b] {

@@ -125,7 +125,7 @@ impl<T: Transport> Ep<T> {
     }
 
     /// dat_cr_accept on this endpoint. The caller has applied
-    /// [`Event::Accept`](super::state::Event::Accept), which checks the state.
+    /// [`Event::Accept`], which checks the state.
     pub(crate) fn accept(&self, cr: Hex, request: T::Request, private: &[u8]) -> Result<()> {
         let setup = self.setup();
         let bound = self.qp_if_ready(&setup)?;

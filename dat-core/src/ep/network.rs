@@ -41,7 +41,7 @@ pub(super) struct Conn<T: Transport> {
     private: Vec<u8>,
     pub(super) local: Address,
     pub(super) remote: Address,
-    /// See [`log::next_connection_number`].
+    /// See [`crate::log::next_connection_number`].
     pub(super) number: u64,
 }
 

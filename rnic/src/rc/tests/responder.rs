@@ -8,7 +8,7 @@ use super::*;
 use crate::{Arrival, Mw, Remote, Segment, WcOp, WcStatus};
 
 /// A side, and the PSN of its peer's next packet.
-struct Bench {
+struct Fixture {
     side: Side,
     now: Instant,
     psn: Psn,
@@ -16,16 +16,16 @@ struct Bench {
 
 const FULL: [u8; OCTETS] = [7; OCTETS];
 
-impl Bench {
-    fn new() -> Bench {
-        Bench::with(|_| {})
+impl Fixture {
+    fn new() -> Fixture {
+        Fixture::with(|_| {})
     }
 
-    fn with(change: impl Fn(&mut RcCfg)) -> Bench {
+    fn with(change: impl Fn(&mut RcCfg)) -> Fixture {
         let now = Instant::now();
         let mut cfg = cfg(1);
         change(&mut cfg);
-        Bench { side: Side::new(cfg, now), now, psn: cfg.rq_psn }
+        Fixture { side: Side::new(cfg, now), now, psn: cfg.rq_psn }
     }
 
     /// Passes a packet with the expected PSN to the engine.
@@ -71,154 +71,154 @@ fn reth(to: Remote, len: usize) -> Reth {
 
 #[test]
 fn one_acknowledgement_for_all() {
-    let mut bench = Bench::new();
-    let sink = bench.side.buf(OCTETS);
+    let mut fixture = Fixture::new();
+    let sink = fixture.side.buf(OCTETS);
     for id in 0..100 {
-        bench.side.recv(id, &[sink.seg(0, OCTETS)]);
+        fixture.side.recv(id, &[sink.seg(0, OCTETS)]);
     }
     for _ in 0..3 {
-        bench.send(b"abc");
+        fixture.send(b"abc");
         assert!(
-            bench.side.rc.owes_ack() && !bench.side.rc.wants_tx(),
+            fixture.side.rc.owes_ack() && !fixture.side.rc.wants_tx(),
             "the acknowledgement can wait"
         );
     }
-    let last = bench.psn(-1);
-    assert_eq!(bench.sent_words(), [format!("{last} ACK ACK 0")]);
-    assert_eq!(bench.sent_words(), [""; 0]);
-    assert!(!bench.side.rc.owes_ack() && bench.side.rc.is_drained());
+    let last = fixture.psn(-1);
+    assert_eq!(fixture.sent_words(), [format!("{last} ACK ACK 0")]);
+    assert_eq!(fixture.sent_words(), [""; 0]);
+    assert!(!fixture.side.rc.owes_ack() && fixture.side.rc.is_drained());
     // It does not wait without limit.
     for _ in 0..15 {
-        bench.send(b"abc");
+        fixture.send(b"abc");
     }
-    assert!(!bench.side.rc.wants_tx());
-    bench.send(b"abc");
-    assert!(bench.side.rc.wants_tx());
-    assert_eq!(bench.sent_words(), [format!("{} ACK ACK 0", bench.psn(-1))]);
-    assert_eq!(bench.side.rc.stats().rx_messages, 19);
-    assert_eq!(bench.side.received().len(), 19);
+    assert!(!fixture.side.rc.wants_tx());
+    fixture.send(b"abc");
+    assert!(fixture.side.rc.wants_tx());
+    assert_eq!(fixture.sent_words(), [format!("{} ACK ACK 0", fixture.psn(-1))]);
+    assert_eq!(fixture.side.rc.stats().rx_messages, 19);
+    assert_eq!(fixture.side.received().len(), 19);
 }
 
 #[test]
 fn what_is_not_asked_for_is_not_acknowledged() {
-    let mut bench = Bench::new();
-    let target = bench.side.buf(4 * OCTETS);
+    let mut fixture = Fixture::new();
+    let target = fixture.side.buf(4 * OCTETS);
     let mut first = packet(
         Opcode::WriteFirst,
-        bench.psn,
+        fixture.psn,
         Extension::Reth(reth(target.remote(0), 2 * OCTETS)),
         &FULL,
     );
     // Clears AckReq.
     first[8] = 0;
-    bench.side.take(bench.now, &first).unwrap();
-    assert!(!bench.side.rc.owes_ack());
-    bench.psn = bench.psn.next();
-    bench.take(Opcode::WriteLast, Extension::None, &FULL).unwrap();
-    assert!(bench.side.rc.owes_ack());
+    fixture.side.take(fixture.now, &first).unwrap();
+    assert!(!fixture.side.rc.owes_ack());
+    fixture.psn = fixture.psn.next();
+    fixture.take(Opcode::WriteLast, Extension::None, &FULL).unwrap();
+    assert!(fixture.side.rc.owes_ack());
 }
 
 #[test]
 fn a_gap_is_told_once_and_again_when_the_peer_has_started_over() {
-    let mut bench = Bench::new();
-    let sink = bench.side.buf(OCTETS);
+    let mut fixture = Fixture::new();
+    let sink = fixture.side.buf(OCTETS);
     for id in 0..9 {
-        bench.side.recv(id, &[sink.seg(0, OCTETS)]);
+        fixture.side.recv(id, &[sink.seg(0, OCTETS)]);
     }
-    let expected = bench.psn;
+    let expected = fixture.psn;
     let told = [format!("{expected} ACK NAK PSN sequence error 0")];
     let at = |ahead: u32| packet(Opcode::SendOnly, expected + ahead, Extension::None, b"x");
-    bench.side.take(bench.now, &at(2)).unwrap();
-    assert_eq!(bench.sent_words(), told);
+    fixture.side.take(fixture.now, &at(2)).unwrap();
+    assert_eq!(fixture.sent_words(), told);
     for ahead in [3, 4, 9] {
-        bench.side.take(bench.now, &at(ahead)).unwrap();
-        assert_eq!(bench.sent_words(), [""; 0]);
+        fixture.side.take(fixture.now, &at(ahead)).unwrap();
+        assert_eq!(fixture.sent_words(), [""; 0]);
     }
-    bench.side.take(bench.now, &at(1)).unwrap();
-    assert_eq!(bench.sent_words(), told);
-    bench.side.take(bench.now, &at(2)).unwrap();
-    assert_eq!(bench.sent_words(), [""; 0]);
+    fixture.side.take(fixture.now, &at(1)).unwrap();
+    assert_eq!(fixture.sent_words(), told);
+    fixture.side.take(fixture.now, &at(2)).unwrap();
+    assert_eq!(fixture.sent_words(), [""; 0]);
     // If the missing packet is only late, the NAK that has not been sent yet is withdrawn.
-    bench.side.take(bench.now, &at(1)).unwrap();
-    bench.side.take(bench.now, &at(0)).unwrap();
-    bench.side.take(bench.now, &at(1)).unwrap();
-    assert_eq!(bench.sent_words(), [format!("{} ACK ACK 0", expected + 1)]);
-    assert_eq!(bench.side.received().len(), 2);
-    assert_eq!(bench.side.rc.stats().out_of_order, 7);
+    fixture.side.take(fixture.now, &at(1)).unwrap();
+    fixture.side.take(fixture.now, &at(0)).unwrap();
+    fixture.side.take(fixture.now, &at(1)).unwrap();
+    assert_eq!(fixture.sent_words(), [format!("{} ACK ACK 0", expected + 1)]);
+    assert_eq!(fixture.side.received().len(), 2);
+    assert_eq!(fixture.side.rc.stats().out_of_order, 7);
 }
 
 #[test]
 fn a_duplicate_is_acknowledged_and_not_executed() {
-    let mut bench = Bench::new();
-    let (sink, target) = (bench.side.buf(OCTETS), bench.side.buf(OCTETS));
-    bench.side.recv(1, &[sink.seg(0, OCTETS)]);
-    bench.side.recv(2, &[sink.seg(0, OCTETS)]);
-    let first = bench.psn;
-    bench.take(Opcode::WriteOnly, Extension::Reth(reth(target.remote(0), 3)), b"abc").unwrap();
-    bench.send(b"abc");
-    assert_eq!(bench.sent_words(), [format!("{} ACK ACK 0", bench.psn(-1))]);
+    let mut fixture = Fixture::new();
+    let (sink, target) = (fixture.side.buf(OCTETS), fixture.side.buf(OCTETS));
+    fixture.side.recv(1, &[sink.seg(0, OCTETS)]);
+    fixture.side.recv(2, &[sink.seg(0, OCTETS)]);
+    let first = fixture.psn;
+    fixture.take(Opcode::WriteOnly, Extension::Reth(reth(target.remote(0), 3)), b"abc").unwrap();
+    fixture.send(b"abc");
+    assert_eq!(fixture.sent_words(), [format!("{} ACK ACK 0", fixture.psn(-1))]);
     target.bytes_mut().fill(0);
     let again =
         packet(Opcode::WriteOnly, first, Extension::Reth(reth(target.remote(0), 3)), b"abc");
-    bench.side.take(bench.now, &again).unwrap();
+    fixture.side.take(fixture.now, &again).unwrap();
     let again = packet(Opcode::SendOnly, first.next(), Extension::None, b"abc");
-    bench.side.take(bench.now, &again).unwrap();
+    fixture.side.take(fixture.now, &again).unwrap();
     assert_eq!(target.bytes(), [0; OCTETS]);
-    assert_eq!(bench.side.received().len(), 1);
-    assert_eq!(bench.sent_words(), [format!("{} ACK ACK 0", bench.psn(-1))]);
-    assert_eq!(bench.side.rc.stats().duplicates, 2);
+    assert_eq!(fixture.side.received().len(), 1);
+    assert_eq!(fixture.sent_words(), [format!("{} ACK ACK 0", fixture.psn(-1))]);
+    assert_eq!(fixture.side.rc.stats().duplicates, 2);
     // A PSN far behind, and a packet of another partition.
-    bench
+    fixture
         .side
-        .take(bench.now, &packet(Opcode::SendOnly, first - 1000, Extension::None, b"abc"))
+        .take(fixture.now, &packet(Opcode::SendOnly, first - 1000, Extension::None, b"abc"))
         .unwrap();
-    let mut foreign = packet(Opcode::SendOnly, bench.psn, Extension::None, b"abc");
+    let mut foreign = packet(Opcode::SendOnly, fixture.psn, Extension::None, b"abc");
     foreign[2..4].copy_from_slice(&[0x80, 0x01]);
-    bench.side.take(bench.now, &foreign).unwrap();
-    assert_eq!(bench.side.received().len(), 0);
+    fixture.side.take(fixture.now, &foreign).unwrap();
+    assert_eq!(fixture.side.received().len(), 0);
 }
 
 #[test]
 fn responses_to_a_read_come_before_later_acknowledgements() {
-    let mut bench = Bench::new();
-    let (sink, shown) = (bench.side.buf(OCTETS), bench.side.buf(3 * OCTETS));
-    bench.side.recv(1, &[sink.seg(0, OCTETS)]);
-    bench.send(b"abc");
-    let first = bench.psn;
-    bench
+    let mut fixture = Fixture::new();
+    let (sink, shown) = (fixture.side.buf(OCTETS), fixture.side.buf(3 * OCTETS));
+    fixture.side.recv(1, &[sink.seg(0, OCTETS)]);
+    fixture.send(b"abc");
+    let first = fixture.psn;
+    fixture
         .take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 2 * OCTETS + 1)), &[])
         .unwrap();
-    bench.psn = first + 3;
-    bench.take(Opcode::WriteOnly, Extension::Reth(reth(shown.remote(0), 3)), b"abc").unwrap();
-    assert!(!bench.side.rc.owes_ack(), "the acknowledgement must not precede the responses");
-    assert!(!bench.side.rc.is_drained());
+    fixture.psn = first + 3;
+    fixture.take(Opcode::WriteOnly, Extension::Reth(reth(shown.remote(0), 3)), b"abc").unwrap();
+    assert!(!fixture.side.rc.owes_ack(), "the acknowledgement must not precede the responses");
+    assert!(!fixture.side.rc.is_drained());
     let responses = [
         format!("{first} READ response first ACK {OCTETS}"),
         format!("{} READ response middle {OCTETS}", first + 1),
         format!("{} READ response last ACK 1", first + 2),
         format!("{} ACK ACK 0", first + 3),
     ];
-    assert_eq!(bench.sent_words(), responses);
+    assert_eq!(fixture.sent_words(), responses);
     // A READ alone needs no other acknowledgement.
-    bench.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 1)), &[]).unwrap();
-    assert_eq!(bench.sent_words(), [format!("{} READ response only ACK 1", first + 4)]);
-    assert!(!bench.side.rc.owes_ack() && bench.side.rc.is_drained());
+    fixture.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 1)), &[]).unwrap();
+    assert_eq!(fixture.sent_words(), [format!("{} READ response only ACK 1", first + 4)]);
+    assert!(!fixture.side.rc.owes_ack() && fixture.side.rc.is_drained());
 }
 
 #[test]
 fn responses_to_a_read_come_before_a_later_nak() {
-    let mut bench = Bench::new();
-    let shown = bench.side.buf(100 * OCTETS);
-    let first = bench.psn;
-    bench
+    let mut fixture = Fixture::new();
+    let shown = fixture.side.buf(100 * OCTETS);
+    let first = fixture.psn;
+    fixture
         .take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 100 * OCTETS)), &[])
         .unwrap();
     let behind = packet(Opcode::SendOnly, first + 101, Extension::None, b"x");
-    bench.side.take(bench.now, &behind).unwrap();
+    fixture.side.take(fixture.now, &behind).unwrap();
     let mut said = Vec::new();
-    while bench.side.rc.wants_tx() {
-        bench.side.rc.transmit(bench.now, &mut bench.side.burst).unwrap();
-        said.append(&mut words(&bench.side.sent()));
+    while fixture.side.rc.wants_tx() {
+        fixture.side.rc.transmit(fixture.now, &mut fixture.side.burst).unwrap();
+        said.append(&mut words(&fixture.side.sent()));
     }
     assert_eq!(said.len(), 101);
     assert_eq!(said[100], format!("{} ACK NAK PSN sequence error 0", first + 100));
@@ -226,65 +226,65 @@ fn responses_to_a_read_come_before_a_later_nak() {
 
 #[test]
 fn no_receive_buffer() {
-    let mut bench = Bench::new();
-    let (sink, target) = (bench.side.buf(OCTETS), bench.side.buf(2 * OCTETS));
-    let psn = bench.psn;
-    bench.send(b"abc");
+    let mut fixture = Fixture::new();
+    let (sink, target) = (fixture.side.buf(OCTETS), fixture.side.buf(2 * OCTETS));
+    let psn = fixture.psn;
+    fixture.send(b"abc");
     let not_ready = [format!("{psn} ACK RNR NAK 640µs 0")];
-    assert_eq!(bench.sent_words(), not_ready);
+    assert_eq!(fixture.sent_words(), not_ready);
     let stalled = |octets| Some(Arrival { octets, whole: true });
-    assert_eq!(bench.side.rc.take_rnr_arrival(), stalled(3));
+    assert_eq!(fixture.side.rc.take_rnr_arrival(), stalled(3));
     // The packets that were under way.
-    bench.send(b"def");
-    assert_eq!(bench.sent_words(), [""; 0]);
-    bench.psn = psn;
-    bench.send(b"abc");
-    assert_eq!(bench.sent_words(), not_ready);
-    assert_eq!(bench.side.rc.take_rnr_arrival(), None, "the message is reported once");
-    bench.side.recv(1, &[sink.seg(0, OCTETS)]);
-    bench.psn = psn;
-    bench.send(b"abc");
-    assert_eq!(bench.sent_words(), [format!("{psn} ACK ACK 0")]);
+    fixture.send(b"def");
+    assert_eq!(fixture.sent_words(), [""; 0]);
+    fixture.psn = psn;
+    fixture.send(b"abc");
+    assert_eq!(fixture.sent_words(), not_ready);
+    assert_eq!(fixture.side.rc.take_rnr_arrival(), None, "the message is reported once");
+    fixture.side.recv(1, &[sink.seg(0, OCTETS)]);
+    fixture.psn = psn;
+    fixture.send(b"abc");
+    assert_eq!(fixture.sent_words(), [format!("{psn} ACK ACK 0")]);
     // A WRITE with immediate data needs a receive for its last packet only.
     let to = Extension::Reth(reth(target.remote(0), OCTETS + 1));
-    bench.take(Opcode::WriteFirst, to, &FULL).unwrap();
-    let psn = bench.psn;
-    bench.take(Opcode::WriteLastImmediate, Extension::Immediate(5_u32.to_be()), b"x").unwrap();
-    assert_eq!(bench.sent_words(), [format!("{psn} ACK RNR NAK 640µs 0")]);
-    assert_eq!(bench.side.rc.take_rnr_arrival(), stalled(OCTETS as u32 + 1));
-    bench.side.recv(2, &[]);
-    bench.psn = psn;
-    bench.take(Opcode::WriteLastImmediate, Extension::Immediate(5_u32.to_be()), b"x").unwrap();
-    assert_eq!(bench.sent_words(), [format!("{psn} ACK ACK 0")]);
+    fixture.take(Opcode::WriteFirst, to, &FULL).unwrap();
+    let psn = fixture.psn;
+    fixture.take(Opcode::WriteLastImmediate, Extension::Immediate(5_u32.to_be()), b"x").unwrap();
+    assert_eq!(fixture.sent_words(), [format!("{psn} ACK RNR NAK 640µs 0")]);
+    assert_eq!(fixture.side.rc.take_rnr_arrival(), stalled(OCTETS as u32 + 1));
+    fixture.side.recv(2, &[]);
+    fixture.psn = psn;
+    fixture.take(Opcode::WriteLastImmediate, Extension::Immediate(5_u32.to_be()), b"x").unwrap();
+    assert_eq!(fixture.sent_words(), [format!("{psn} ACK ACK 0")]);
     let written = wc(2, WcOp::Recv, OCTETS + 1, WcStatus::Success);
     let received = [wc(1, WcOp::Recv, 3, WcStatus::Success), Wc { immediate: Some(5), ..written }];
-    assert_eq!(bench.side.received(), received);
-    assert_eq!(bench.side.rc.stats().tx_rnr_naks, 3);
+    assert_eq!(fixture.side.received(), received);
+    assert_eq!(fixture.side.rc.stats().tx_rnr_naks, 3);
 }
 
 #[test]
 fn sends_bring_immediate_data_and_invalidate() {
-    let mut bench = Bench::new();
-    let (sink, shown) = (bench.side.buf(2 * OCTETS), bench.side.buf(OCTETS));
-    let window = Mw::new(&bench.side.keys, bench.side.pd, true);
-    let key = bench.side.bind(1, &window, Some(shown.view(0, OCTETS)));
-    assert_eq!(bench.sent_words(), [""; 0]);
+    let mut fixture = Fixture::new();
+    let (sink, shown) = (fixture.side.buf(2 * OCTETS), fixture.side.buf(OCTETS));
+    let window = Mw::new(&fixture.side.keys, fixture.side.pd, true);
+    let key = fixture.side.bind(1, &window, Some(shown.view(0, OCTETS)));
+    assert_eq!(fixture.sent_words(), [""; 0]);
     for id in 0..3 {
-        bench.side.recv(id, &[sink.seg(0, 2 * OCTETS)]);
+        fixture.side.recv(id, &[sink.seg(0, 2 * OCTETS)]);
     }
-    bench.take(Opcode::SendOnlyImmediate, Extension::Immediate(9_u32.to_be()), b"abc").unwrap();
-    bench.take(Opcode::SendFirst, Extension::None, &FULL).unwrap();
-    bench.take(Opcode::SendLastImmediate, Extension::Immediate(10_u32.to_be()), b"abc").unwrap();
-    bench.take(Opcode::SendOnlyInvalidate, Extension::Invalidate(key), &[]).unwrap();
+    fixture.take(Opcode::SendOnlyImmediate, Extension::Immediate(9_u32.to_be()), b"abc").unwrap();
+    fixture.take(Opcode::SendFirst, Extension::None, &FULL).unwrap();
+    fixture.take(Opcode::SendLastImmediate, Extension::Immediate(10_u32.to_be()), b"abc").unwrap();
+    fixture.take(Opcode::SendOnlyInvalidate, Extension::Invalidate(key), &[]).unwrap();
     let got = |id, len| wc(id, WcOp::Recv, len, WcStatus::Success);
     let received = [
         Wc { immediate: Some(9), ..got(0, 3) },
         Wc { immediate: Some(10), ..got(1, OCTETS + 3) },
         Wc { invalidated: Some(key), ..got(2, 0) },
     ];
-    assert_eq!(bench.side.received(), received);
+    assert_eq!(fixture.side.received(), received);
     let to = Remote { addr: shown.addr(), key };
-    let failure = bench.take(Opcode::WriteOnly, Extension::Reth(reth(to, 1)), b"x").unwrap_err();
+    let failure = fixture.take(Opcode::WriteOnly, Extension::Reth(reth(to, 1)), b"x").unwrap_err();
     assert_eq!(failure, Failure::Refusing(NakCode::RemoteAccess));
 }
 
@@ -366,26 +366,26 @@ fn each_reason_to_refuse() {
     {
         let now = Instant::now();
         let queues = Queues::of(None, pd, Arc::clone(&keys));
-        let mut bench = Bench { side: Side::of(queues, cfg(1), now), now, psn: cfg(1).rq_psn };
-        let sink = bench.side.buf(4 * OCTETS);
-        bench.side.recv(1, &[sink.seg(0, 4 * OCTETS)]);
+        let mut fixture = Fixture { side: Side::of(queues, cfg(1), now), now, psn: cfg(1).rq_psn };
+        let sink = fixture.side.buf(4 * OCTETS);
+        fixture.side.recv(1, &[sink.seg(0, 4 * OCTETS)]);
         let name = format!("{:?}", script.iter().map(|(opcode, ..)| opcode).collect::<Vec<_>>());
         let last = script.len() - 1;
         for (n, (opcode, extension, payload)) in script.into_iter().enumerate() {
-            let result = bench.take(opcode, extension, &payload);
+            let result = fixture.take(opcode, extension, &payload);
             match n == last {
                 false => assert_eq!(result, Ok(()), "{name}"),
                 true => assert_eq!(result, Err(Failure::Refusing(code)), "{name}"),
             }
         }
-        let nak = format!("{} ACK NAK {code} 0", bench.psn(-1));
-        assert_eq!(bench.last(), [nak], "{name}");
-        let repeated = bench.take(SendOnly, none, &[]);
+        let nak = format!("{} ACK NAK {code} 0", fixture.psn(-1));
+        assert_eq!(fixture.last(), [nak], "{name}");
+        let repeated = fixture.take(SendOnly, none, &[]);
         assert_eq!(repeated, Err(Failure::Refusing(code)), "{name}: nothing is taken any more");
-        assert_eq!(bench.last(), [""; 0]);
-        bench.side.rc.flush();
-        assert_eq!(bench.side.received(), [wc(1, WcOp::Recv, 0, WcStatus::Flushed)], "{name}");
-        assert!(bench.side.rc.is_drained());
+        assert_eq!(fixture.last(), [""; 0]);
+        fixture.side.rc.flush();
+        assert_eq!(fixture.side.received(), [wc(1, WcOp::Recv, 0, WcStatus::Flushed)], "{name}");
+        assert!(fixture.side.rc.is_drained());
     }
     for buf in [&silent, &foreign] {
         assert!(buf.bytes().iter().all(|&byte| byte == 0));
@@ -394,14 +394,14 @@ fn each_reason_to_refuse() {
 
 #[test]
 fn a_send_longer_than_its_buffer() {
-    let mut bench = Bench::new();
-    let sink = bench.side.buf(OCTETS + 5);
-    bench.side.recv(1, &[sink.seg(0, OCTETS), sink.seg(OCTETS, 5)]);
-    bench.take(Opcode::SendFirst, Extension::None, &FULL).unwrap();
-    let failure = bench.take(Opcode::SendLast, Extension::None, b"123456").unwrap_err();
+    let mut fixture = Fixture::new();
+    let sink = fixture.side.buf(OCTETS + 5);
+    fixture.side.recv(1, &[sink.seg(0, OCTETS), sink.seg(OCTETS, 5)]);
+    fixture.take(Opcode::SendFirst, Extension::None, &FULL).unwrap();
+    let failure = fixture.take(Opcode::SendLast, Extension::None, b"123456").unwrap_err();
     assert_eq!(failure, Failure::Refusing(NakCode::InvalidRequest));
-    assert_eq!(bench.side.received(), [wc(1, WcOp::Recv, OCTETS + 6, WcStatus::LocalLength)]);
-    assert_eq!(bench.last(), [format!("{} ACK NAK invalid request 0", bench.psn(-1))]);
+    assert_eq!(fixture.side.received(), [wc(1, WcOp::Recv, OCTETS + 6, WcStatus::LocalLength)]);
+    assert_eq!(fixture.last(), [format!("{} ACK NAK invalid request 0", fixture.psn(-1))]);
 }
 
 #[test]
@@ -412,88 +412,88 @@ fn a_message_may_be_denied_its_buffer() {
         let allowed = Arc::new(AtomicBool::new(true));
         let watched = Arc::clone(&allowed);
         work.watch_receives(move || watched.load(Ordering::Relaxed));
-        let mut bench =
-            Bench { side: Side::of((queues, work), cfg(1), now), now, psn: cfg(1).rq_psn };
+        let mut fixture =
+            Fixture { side: Side::of((queues, work), cfg(1), now), now, psn: cfg(1).rq_psn };
         let zero = Extension::RethImmediate(Reth { va: 0, r_key: 0, len: 0 }, 3);
         let (opcode, extension) = match imm {
             true => (Opcode::WriteOnlyImmediate, zero),
             false => (Opcode::SendOnly, Extension::None),
         };
-        bench.side.recv(1, &[]);
-        bench.side.recv(2, &[]);
-        bench.take(opcode, extension, &[]).unwrap();
+        fixture.side.recv(1, &[]);
+        fixture.side.recv(2, &[]);
+        fixture.take(opcode, extension, &[]).unwrap();
         allowed.store(false, Ordering::Relaxed);
-        let failure = bench.take(opcode, extension, &[]).unwrap_err();
+        let failure = fixture.take(opcode, extension, &[]).unwrap_err();
         assert_eq!(failure, Failure::Refusing(NakCode::RemoteOperational));
-        assert_eq!(bench.side.received().len(), 1);
-        bench.side.rc.flush();
-        assert_eq!(bench.side.received(), [wc(2, WcOp::Recv, 0, WcStatus::Flushed)]);
+        assert_eq!(fixture.side.received().len(), 1);
+        fixture.side.rc.flush();
+        assert_eq!(fixture.side.received(), [wc(2, WcOp::Recv, 0, WcStatus::Flushed)]);
     }
 }
 
 #[test]
 fn nothing_is_read_or_written_without_a_look_at_the_key() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     let nowhere = Extension::Reth(Reth { va: 5, r_key: 6, len: 0 });
-    bench.take(Opcode::WriteOnly, nowhere, &[]).unwrap();
-    bench.take(Opcode::ReadRequest, nowhere, &[]).unwrap();
-    assert_eq!(bench.sent_words(), [format!("{} READ response only ACK 0", bench.psn(-1))]);
+    fixture.take(Opcode::WriteOnly, nowhere, &[]).unwrap();
+    fixture.take(Opcode::ReadRequest, nowhere, &[]).unwrap();
+    assert_eq!(fixture.sent_words(), [format!("{} READ response only ACK 0", fixture.psn(-1))]);
 }
 
 #[test]
 fn memory_that_goes_away() {
     // The target of a WRITE is deregistered between two packets.
-    let mut bench = Bench::new();
-    let mut target = bench.side.buf(4 * OCTETS);
+    let mut fixture = Fixture::new();
+    let mut target = fixture.side.buf(4 * OCTETS);
     let to = Extension::Reth(reth(target.remote(0), 3 * OCTETS));
-    bench.take(Opcode::WriteFirst, to, &FULL).unwrap();
+    fixture.take(Opcode::WriteFirst, to, &FULL).unwrap();
     target.mr = None;
-    let failure = bench.take(Opcode::WriteMiddle, Extension::None, &FULL).unwrap_err();
+    let failure = fixture.take(Opcode::WriteMiddle, Extension::None, &FULL).unwrap_err();
     assert_eq!(failure, Failure::Refusing(NakCode::RemoteAccess));
     assert_eq!(target.bytes()[OCTETS..], [0; 3 * OCTETS]);
 
     // The source of a READ is deregistered between two bursts. The packets that have been sent are
     // counted.
-    let mut bench = Bench::new();
-    let mut shown = bench.side.buf(100 * OCTETS);
-    let first = bench.psn;
-    bench
+    let mut fixture = Fixture::new();
+    let mut shown = fixture.side.buf(100 * OCTETS);
+    let first = fixture.psn;
+    fixture
         .take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 100 * OCTETS)), &[])
         .unwrap();
-    bench.side.rc.transmit(bench.now, &mut bench.side.burst).unwrap();
-    assert_eq!(bench.side.sent().len(), 64);
+    fixture.side.rc.transmit(fixture.now, &mut fixture.side.burst).unwrap();
+    assert_eq!(fixture.side.sent().len(), 64);
     shown.mr = None;
-    let failure = bench.side.rc.transmit(bench.now, &mut bench.side.burst).unwrap_err();
+    let failure = fixture.side.rc.transmit(fixture.now, &mut fixture.side.burst).unwrap_err();
     assert_eq!(failure, Failure::Refusing(NakCode::RemoteAccess));
-    assert_eq!(bench.last(), [format!("{} ACK NAK remote access error 0", first + 64)]);
+    assert_eq!(fixture.last(), [format!("{} ACK NAK remote access error 0", first + 64)]);
 
     // A receive buffer is deregistered.
-    let mut bench = Bench::new();
-    let mut sink = bench.side.buf(2 * OCTETS);
-    bench.side.recv(1, &[sink.seg(0, 2 * OCTETS)]);
-    bench.take(Opcode::SendFirst, Extension::None, &FULL).unwrap();
+    let mut fixture = Fixture::new();
+    let mut sink = fixture.side.buf(2 * OCTETS);
+    fixture.side.recv(1, &[sink.seg(0, 2 * OCTETS)]);
+    fixture.take(Opcode::SendFirst, Extension::None, &FULL).unwrap();
     sink.mr = None;
-    let failure = bench.take(Opcode::SendLast, Extension::None, b"x").unwrap_err();
+    let failure = fixture.take(Opcode::SendLast, Extension::None, b"x").unwrap_err();
     assert_eq!(failure, Failure::Refusing(NakCode::RemoteOperational));
-    assert_eq!(bench.side.received(), [wc(1, WcOp::Recv, OCTETS, WcStatus::LocalProtection)]);
+    assert_eq!(fixture.side.received(), [wc(1, WcOp::Recv, OCTETS, WcStatus::LocalProtection)]);
 }
 
 #[test]
 fn a_read_is_asked_for_again() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     let mut rng = Rng(1);
-    let shown = bench.side.buf(4 * OCTETS).filled(&mut rng);
-    let first = bench.psn;
+    let shown = fixture.side.buf(4 * OCTETS).filled(&mut rng);
+    let first = fixture.psn;
     let ask = |psn: Psn, from: usize, len: usize| {
         packet(Opcode::ReadRequest, psn, Extension::Reth(reth(shown.remote(from), len)), &[])
     };
-    bench.side.take(bench.now, &ask(first, 0, 3 * OCTETS + 1)).unwrap();
-    assert_eq!(bench.sent_words().len(), 4);
+    fixture.side.take(fixture.now, &ask(first, 0, 3 * OCTETS + 1)).unwrap();
+    assert_eq!(fixture.sent_words().len(), 4);
     // A request for the second half is a READ of its own and reads the memory again.
     shown.bytes_mut()[2 * OCTETS] ^= 1;
-    bench.side.take(bench.now, &ask(first + 2, 2 * OCTETS, OCTETS + 1)).unwrap();
-    bench.side.rc.transmit(bench.now, &mut bench.side.burst).unwrap();
-    let sent = bench.side.sent();
+    fixture.side.take(fixture.now, &ask(first + 2, 2 * OCTETS, OCTETS + 1)).unwrap();
+    fixture.side.rc.transmit(fixture.now, &mut fixture.side.burst).unwrap();
+    let sent = fixture.side.sent();
     let expected = [
         format!("{} READ response first ACK {OCTETS}", first + 2),
         format!("{} READ response last ACK 1", first + 3),
@@ -501,8 +501,8 @@ fn a_read_is_asked_for_again() {
     assert_eq!(words(&sent), expected);
     assert_eq!(Packet::parse(&sent[0]).unwrap().payload, &shown.bytes()[2 * OCTETS..3 * OCTETS]);
     // A request for a part of it.
-    bench.side.take(bench.now, &ask(first + 1, OCTETS, 2 * OCTETS)).unwrap();
-    assert_eq!(bench.sent_words().len(), 2);
+    fixture.side.take(fixture.now, &ask(first + 1, OCTETS, 2 * OCTETS)).unwrap();
+    assert_eq!(fixture.sent_words().len(), 2);
     // Requests that are not part of the original one: another address, a greater length, another
     // PSN.
     for other in [
@@ -511,27 +511,27 @@ fn a_read_is_asked_for_again() {
         ask(first - 1, 0, 1),
         ask(first + 1, OCTETS + 1, OCTETS),
     ] {
-        bench.side.take(bench.now, &other).unwrap();
-        assert_eq!(bench.sent_words(), [""; 0]);
+        fixture.side.take(fixture.now, &other).unwrap();
+        assert_eq!(fixture.sent_words(), [""; 0]);
     }
     // The fourth READ after it takes its place.
     for n in 0..4 {
-        bench.side.take(bench.now, &ask(first + 4 + n, 0, 1)).unwrap();
-        assert_eq!(bench.sent_words().len(), 1);
+        fixture.side.take(fixture.now, &ask(first + 4 + n, 0, 1)).unwrap();
+        assert_eq!(fixture.sent_words().len(), 1);
     }
-    bench.side.take(bench.now, &ask(first, 0, 3 * OCTETS + 1)).unwrap();
-    assert_eq!(bench.sent_words(), [""; 0]);
+    fixture.side.take(fixture.now, &ask(first, 0, 3 * OCTETS + 1)).unwrap();
+    assert_eq!(fixture.sent_words(), [""; 0]);
 }
 
 #[test]
 fn an_atomic_operation_is_performed_once() {
-    let mut bench = Bench::new();
-    let counter = bench.side.buf(16);
+    let mut fixture = Fixture::new();
+    let counter = fixture.side.buf(16);
     counter.set_number(8, 40);
     let Remote { addr: va, key: r_key } = counter.remote(8);
     let add = Extension::Atomic(AtomicEth { va, r_key, swap_or_add: 2, compare: 0 });
     let swap = Extension::Atomic(AtomicEth { va, r_key, swap_or_add: 7, compare: 42 });
-    let psn = bench.psn;
+    let psn = fixture.psn;
     let requests = [
         packet(Opcode::FetchAdd, psn, add, &[]),
         packet(Opcode::CompareSwap, psn + 1, swap, &[]),
@@ -539,9 +539,9 @@ fn an_atomic_operation_is_performed_once() {
     ];
     for _ in 0..3 {
         for (request, original) in requests.iter().zip([40, 42, 7]) {
-            bench.side.take(bench.now, request).unwrap();
-            bench.side.rc.transmit(bench.now, &mut bench.side.burst).unwrap();
-            let sent = bench.side.sent();
+            fixture.side.take(fixture.now, request).unwrap();
+            fixture.side.rc.transmit(fixture.now, &mut fixture.side.burst).unwrap();
+            let sent = fixture.side.sent();
             let Extension::AtomicAck(_, ack) = Packet::parse(&sent[0]).unwrap().extension else {
                 panic!()
             };
@@ -551,21 +551,21 @@ fn an_atomic_operation_is_performed_once() {
     }
     // A READ with the PSN of an atomic operation is not repeated.
     let read = packet(Opcode::ReadRequest, psn, Extension::Reth(reth(counter.remote(0), 1)), &[]);
-    bench.side.take(bench.now, &read).unwrap();
-    assert_eq!(bench.sent_words(), [""; 0]);
+    fixture.side.take(fixture.now, &read).unwrap();
+    assert_eq!(fixture.sent_words(), [""; 0]);
 }
 
 #[test]
 fn without_resources_there_are_no_reads() {
     for opcode in [Opcode::ReadRequest, Opcode::FetchAdd] {
-        let mut bench = Bench::with(|cfg| cfg.responder_resources = 0);
-        let shown = bench.side.buf(8);
+        let mut fixture = Fixture::with(|cfg| cfg.responder_resources = 0);
+        let shown = fixture.side.buf(8);
         let Remote { addr: va, key: r_key } = shown.remote(0);
         let extension = match opcode {
             Opcode::ReadRequest => Extension::Reth(Reth { va, r_key, len: 1 }),
             _ => Extension::Atomic(AtomicEth { va, r_key, swap_or_add: 1, compare: 0 }),
         };
-        let failure = bench.take(opcode, extension, &[]).unwrap_err();
+        let failure = fixture.take(opcode, extension, &[]).unwrap_err();
         assert_eq!(failure, Failure::Refusing(NakCode::InvalidRequest));
         assert_eq!(shown.number(0), 0);
     }
@@ -581,15 +581,15 @@ fn a_shared_queue_serves_and_runs_dry() {
     let segments: [Segment; 1] = [sink.seg(0, 8)];
     share(&srq, 5, &segments).unwrap();
     let side = Side::with_srq(cfg(1), Some((Arc::clone(&srq), pd)), keys, now);
-    let mut bench = Bench { side, now, psn: cfg(1).rq_psn };
-    bench.send(b"abc");
-    bench.send(b"abc");
-    let naked = bench.psn(-1);
-    assert_eq!(bench.sent_words(), [format!("{naked} ACK RNR NAK 640µs 0")]);
+    let mut fixture = Fixture { side, now, psn: cfg(1).rq_psn };
+    fixture.send(b"abc");
+    fixture.send(b"abc");
+    let naked = fixture.psn(-1);
+    assert_eq!(fixture.sent_words(), [format!("{naked} ACK RNR NAK 640µs 0")]);
     share(&srq, 6, &segments).unwrap();
-    bench.psn = naked;
-    bench.send(b"def");
-    assert_eq!(bench.sent_words(), [format!("{naked} ACK ACK 0")]);
+    fixture.psn = naked;
+    fixture.send(b"def");
+    assert_eq!(fixture.sent_words(), [format!("{naked} ACK ACK 0")]);
     let got = |id| wc(id, WcOp::Recv, 3, WcStatus::Success);
-    assert_eq!(bench.side.received(), [got(5), got(6)]);
+    assert_eq!(fixture.side.received(), [got(5), got(6)]);
 }

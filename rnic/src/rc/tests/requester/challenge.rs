@@ -3,7 +3,7 @@
 
 use super::*;
 
-impl Bench {
+impl Fixture {
     fn challenge(&mut self) -> Vec<String> {
         self.side.rc.start_challenge(self.now, &mut self.side.burst);
         words(&self.side.sent())
@@ -50,43 +50,43 @@ fn a_peer_that_is_there_answers_and_nothing_changes() {
 
 #[test]
 fn a_peer_that_is_gone_is_asked_as_often_as_a_request_is_repeated() {
-    let mut bench = Bench::with(|cfg| cfg.retries = 2);
-    let question = [format!("{} WRITE only of 0 ask 0", bench.psn.previous())];
-    assert_eq!(bench.challenge(), question);
+    let mut fixture = Fixture::with(|cfg| cfg.retries = 2);
+    let question = [format!("{} WRITE only of 0 ask 0", fixture.psn.previous())];
+    assert_eq!(fixture.challenge(), question);
     // The open challenge is not sent twice.
-    assert_eq!(bench.challenge(), [""; 0]);
-    let start = bench.now;
-    assert_eq!(bench.repeat_challenge().unwrap(), question);
-    assert_eq!(bench.repeat_challenge().unwrap(), question);
-    assert_eq!(bench.repeat_challenge(), Err(Failure::Stale));
-    assert_eq!(bench.now - start, 3 * TIMEOUT);
+    assert_eq!(fixture.challenge(), [""; 0]);
+    let start = fixture.now;
+    assert_eq!(fixture.repeat_challenge().unwrap(), question);
+    assert_eq!(fixture.repeat_challenge().unwrap(), question);
+    assert_eq!(fixture.repeat_challenge(), Err(Failure::Stale));
+    assert_eq!(fixture.now - start, 3 * TIMEOUT);
 }
 
 #[test]
 fn only_a_right_answer_counts() {
-    let mut bench = Bench::new();
-    bench.challenge();
+    let mut fixture = Fixture::new();
+    fixture.challenge();
     for ahead in [0, 1, (1 << 23) - 2] {
-        bench.ack(ahead);
+        fixture.ack(ahead);
     }
-    assert!(bench.side.rc.deadline().is_some());
-    assert_eq!(bench.side.rc.stats().unexpected, 3);
-    let right = answer(Syndrome::ACK, bench.psn.previous());
-    assert!(bench.side.rc.has_expected_psn(&Packet::parse(&right).unwrap()));
-    bench.take(&right).unwrap();
-    assert_eq!((bench.side.rc.deadline(), bench.side.rc.stats().unexpected), (None, 3));
+    assert!(fixture.side.rc.deadline().is_some());
+    assert_eq!(fixture.side.rc.stats().unexpected, 3);
+    let right = answer(Syndrome::ACK, fixture.psn.previous());
+    assert!(fixture.side.rc.has_expected_psn(&Packet::parse(&right).unwrap()));
+    fixture.take(&right).unwrap();
+    assert_eq!((fixture.side.rc.deadline(), fixture.side.rc.stats().unexpected), (None, 3));
 }
 
 /// An acknowledgement of a request in flight also answers the challenge.
 #[test]
 fn an_acknowledgement_is_an_answer() {
-    let mut bench = Bench::new();
-    bench.side.post(send(1, &[]));
-    bench.sent();
-    bench.challenge();
-    bench.ack(0);
-    assert_eq!(bench.side.rc.deadline(), None);
-    assert_eq!(bench.done(), ok([1]));
+    let mut fixture = Fixture::new();
+    fixture.side.post(send(1, &[]));
+    fixture.sent();
+    fixture.challenge();
+    fixture.ack(0);
+    assert_eq!(fixture.side.rc.deadline(), None);
+    assert_eq!(fixture.done(), ok([1]));
 }
 
 /// A peer without a receive does not acknowledge the waiting request, but it answers the challenge.
@@ -115,111 +115,111 @@ fn a_peer_that_is_not_ready_answers() {
 fn kernel_rxe_answers() {
     let none = Psn::new(0xFF_FFFF);
     for start in [7, 0x7F_FFFF, 0x80_0001, 0xFF_FFF0, 0xFF_FFFF, 0] {
-        let mut bench = Bench::with(|cfg| cfg.sq_psn = Psn::new(start));
-        assert_eq!(bench.challenge().len(), 1);
+        let mut fixture = Fixture::with(|cfg| cfg.sq_psn = Psn::new(start));
+        assert_eq!(fixture.challenge().len(), 1);
         let answer_of_rxe = answer(Syndrome::ACK, none);
         // This answer does not prove that it comes from the peer, because its PSN need not be
         // guessed.
-        let proves = bench.side.rc.has_expected_psn(&Packet::parse(&answer_of_rxe).unwrap());
+        let proves = fixture.side.rc.has_expected_psn(&Packet::parse(&answer_of_rxe).unwrap());
         assert_eq!(proves, Psn::new(start).previous() == none);
-        bench.take(&answer_of_rxe).unwrap();
+        fixture.take(&answer_of_rxe).unwrap();
         assert_eq!(
-            (bench.side.rc.deadline(), bench.side.rc.stats().unexpected),
+            (fixture.side.rc.deadline(), fixture.side.rc.stats().unexpected),
             (None, 0),
             "{start:#x}"
         );
     }
 
-    let mut bench = Bench::new();
-    let sink = bench.side.buf(8);
-    bench.side.post(send(1, &[]));
-    bench.side.post(read(2, &[sink.seg(0, 8)], NOWHERE));
-    bench.sent();
-    bench.ack(0);
-    bench.response(wire::rocev2::Position::Only, 1, 8).unwrap();
-    assert_eq!(bench.done(), ok([1, 2]));
-    assert_eq!(bench.challenge(), [format!("{} WRITE only of 0 ask 0", bench.psn + 1)]);
-    bench.ack(0);
-    assert_eq!((bench.side.rc.deadline(), bench.side.rc.stats().unexpected), (None, 0));
+    let mut fixture = Fixture::new();
+    let sink = fixture.side.buf(8);
+    fixture.side.post(send(1, &[]));
+    fixture.side.post(read(2, &[sink.seg(0, 8)], NOWHERE));
+    fixture.sent();
+    fixture.ack(0);
+    fixture.response(wire::rocev2::Position::Only, 1, 8).unwrap();
+    assert_eq!(fixture.done(), ok([1, 2]));
+    assert_eq!(fixture.challenge(), [format!("{} WRITE only of 0 ask 0", fixture.psn + 1)]);
+    fixture.ack(0);
+    assert_eq!((fixture.side.rc.deadline(), fixture.side.rc.stats().unexpected), (None, 0));
 }
 
 /// The answer of a kernel rxe that has received nothing does not acknowledge a first request that
 /// was lost.
 #[test]
 fn an_answer_of_kernel_rxe_acknowledges_nothing() {
-    let mut bench = Bench::with(|cfg| cfg.sq_psn = Psn::new(0xFF_FFFF));
-    bench.side.post(send(1, &[]));
-    bench.sent();
-    bench.challenge();
-    bench.ack(0);
-    assert_eq!(bench.done(), ok([]));
-    assert!(!bench.is_challenge_open());
-    bench.wait().unwrap();
-    assert_eq!(bench.sent_words().len(), 1);
-    bench.ack(0);
-    assert_eq!(bench.done(), ok([1]));
+    let mut fixture = Fixture::with(|cfg| cfg.sq_psn = Psn::new(0xFF_FFFF));
+    fixture.side.post(send(1, &[]));
+    fixture.sent();
+    fixture.challenge();
+    fixture.ack(0);
+    assert_eq!(fixture.done(), ok([]));
+    assert!(!fixture.is_challenge_open());
+    fixture.wait().unwrap();
+    assert_eq!(fixture.sent_words().len(), 1);
+    fixture.ack(0);
+    assert_eq!(fixture.done(), ok([1]));
 }
 
 /// A peer that answers a request has the connection, even if it does not carry out the request.
 #[test]
 fn a_refusal_for_now_is_an_answer() {
     for refuse in [
-        |bench: &mut Bench| bench.rnr(12, 0),
-        |bench: &mut Bench| bench.nak(NakCode::SequenceError, 0),
+        |fixture: &mut Fixture| fixture.rnr(12, 0),
+        |fixture: &mut Fixture| fixture.nak(NakCode::SequenceError, 0),
     ] {
-        let mut bench = Bench::new();
-        bench.side.post(send(1, &[]));
-        bench.sent();
-        bench.challenge();
-        assert!(bench.is_challenge_open());
-        refuse(&mut bench).unwrap();
-        assert!(!bench.is_challenge_open());
-        assert_eq!(bench.done(), ok([]));
+        let mut fixture = Fixture::new();
+        fixture.side.post(send(1, &[]));
+        fixture.sent();
+        fixture.challenge();
+        assert!(fixture.is_challenge_open());
+        refuse(&mut fixture).unwrap();
+        assert!(!fixture.is_challenge_open());
+        assert_eq!(fixture.done(), ok([]));
     }
 }
 
 /// A peer that closes the connection while a challenge is open counts as having closed it.
 #[test]
 fn a_peer_that_leaves_is_not_asked() {
-    let mut bench = Bench::with(|cfg| cfg.retries = 0);
-    bench.side.post(send(1, &[]));
-    bench.sent();
-    bench.challenge();
-    bench.now += TIMEOUT / 2;
-    bench.side.rc.start_peer_close(bench.now);
-    assert!(!bench.is_challenge_open());
-    while !bench.side.rc.is_peer_close_done() {
-        bench.wait().unwrap();
+    let mut fixture = Fixture::with(|cfg| cfg.retries = 0);
+    fixture.side.post(send(1, &[]));
+    fixture.sent();
+    fixture.challenge();
+    fixture.now += TIMEOUT / 2;
+    fixture.side.rc.start_peer_close(fixture.now);
+    assert!(!fixture.is_challenge_open());
+    while !fixture.side.rc.is_peer_close_done() {
+        fixture.wait().unwrap();
     }
-    assert_eq!(bench.flush(), [(1, WcStatus::Flushed)]);
-    assert_eq!(bench.side.rc.deadline(), None);
+    assert_eq!(fixture.flush(), [(1, WcStatus::Flushed)]);
+    assert_eq!(fixture.side.rc.deadline(), None);
 }
 
 /// A peer that is known to be alive is challenged again and again, even if nothing else is under
 /// way.
 #[test]
 fn a_peer_that_lives_is_asked_again() {
-    let mut bench = Bench::with(|cfg| cfg.retries = 1);
-    assert_eq!(bench.side.rc.silent_for(bench.now), None);
-    let question = bench.challenge();
-    let start = bench.now;
+    let mut fixture = Fixture::with(|cfg| cfg.retries = 1);
+    assert_eq!(fixture.side.rc.silent_for(fixture.now), None);
+    let question = fixture.challenge();
+    let start = fixture.now;
     for n in 1..20 {
-        bench.now += TIMEOUT;
-        assert_eq!(bench.side.rc.silent_for(bench.now), Some(n * TIMEOUT));
-        bench.side.rc.note_peer_alive(bench.now);
-        bench.side.rc.expire(bench.now).unwrap();
-        assert!(bench.side.rc.repeat_challenge(bench.now, &mut bench.side.burst));
-        assert_eq!(words(&bench.side.sent()), question);
-        assert!(!bench.side.rc.repeat_challenge(bench.now, &mut bench.side.burst));
+        fixture.now += TIMEOUT;
+        assert_eq!(fixture.side.rc.silent_for(fixture.now), Some(n * TIMEOUT));
+        fixture.side.rc.note_peer_alive(fixture.now);
+        fixture.side.rc.expire(fixture.now).unwrap();
+        assert!(fixture.side.rc.repeat_challenge(fixture.now, &mut fixture.side.burst));
+        assert_eq!(words(&fixture.side.sent()), question);
+        assert!(!fixture.side.rc.repeat_challenge(fixture.now, &mut fixture.side.burst));
     }
-    assert_eq!(bench.repeat_challenge(), Err(Failure::Stale));
-    assert_eq!(bench.now - start, 20 * TIMEOUT);
+    assert_eq!(fixture.repeat_challenge(), Err(Failure::Stale));
+    assert_eq!(fixture.now - start, 20 * TIMEOUT);
 
     // If something is in flight, the silence is measured from the time when it was sent.
-    let mut bench = Bench::new();
-    bench.challenge();
-    bench.now += TIMEOUT / 2;
-    bench.side.post(send(1, &[]));
-    bench.sent();
-    assert_eq!(bench.side.rc.silent_for(bench.now + TIMEOUT), Some(TIMEOUT));
+    let mut fixture = Fixture::new();
+    fixture.challenge();
+    fixture.now += TIMEOUT / 2;
+    fixture.side.post(send(1, &[]));
+    fixture.sent();
+    assert_eq!(fixture.side.rc.silent_for(fixture.now + TIMEOUT), Some(TIMEOUT));
 }

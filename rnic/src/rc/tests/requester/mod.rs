@@ -12,7 +12,7 @@ use super::*;
 use crate::{Mw, Remote, SendOp, WcOp, WcStatus};
 
 /// A side, and the PSN of its first packet.
-struct Bench {
+struct Fixture {
     side: Side,
     now: Instant,
     /// The PSN of its first packet.
@@ -23,16 +23,16 @@ struct Bench {
 const TIMEOUT: Duration = Duration::from_nanos(4096 << 17);
 const NOWHERE: Remote = Remote { addr: 0x1000, key: 5 };
 
-impl Bench {
-    fn new() -> Bench {
-        Bench::with(|_| {})
+impl Fixture {
+    fn new() -> Fixture {
+        Fixture::with(|_| {})
     }
 
-    fn with(change: impl Fn(&mut RcCfg)) -> Bench {
+    fn with(change: impl Fn(&mut RcCfg)) -> Fixture {
         let now = Instant::now();
         let mut cfg = cfg(1);
         change(&mut cfg);
-        Bench { side: Side::new(cfg, now), now, psn: cfg.sq_psn }
+        Fixture { side: Side::new(cfg, now), now, psn: cfg.sq_psn }
     }
 
     /// The packets that are sent now.
@@ -113,22 +113,22 @@ fn ok<const N: usize>(ids: [u64; N]) -> [(u64, WcStatus); N] {
 
 #[test]
 fn packets_of_messages() {
-    let mut bench = Bench::new();
-    let buf = bench.side.buf(8 * OCTETS);
+    let mut fixture = Fixture::new();
+    let buf = fixture.side.buf(8 * OCTETS);
     let all = buf.seg(0, 2 * OCTETS + 5);
-    bench.side.post(crate::SendWr { solicited: true, ..send(1, &[all]) });
-    bench.side.post(send(2, &[]));
-    bench.side.post(request(3, SendOp::Send { invalidate: Some(0x55) }, &[buf.seg(0, 3)]));
-    bench
+    fixture.side.post(crate::SendWr { solicited: true, ..send(1, &[all]) });
+    fixture.side.post(send(2, &[]));
+    fixture.side.post(request(3, SendOp::Send { invalidate: Some(0x55) }, &[buf.seg(0, 3)]));
+    fixture
         .side
         .post(crate::SendWr { solicited: true, ..write(4, &[buf.seg(0, OCTETS + 1)], NOWHERE) });
-    bench.side.post(crate::SendWr {
+    fixture.side.post(crate::SendWr {
         solicited: true,
         ..write_imm(5, &[buf.seg(0, OCTETS)], NOWHERE, 0x77)
     });
-    bench.side.post(read(6, &[buf.seg(0, OCTETS + 1)], NOWHERE));
-    bench.side.post(fetch_add(7, &[buf.seg(0, 8)], NOWHERE, 3));
-    let psn = |ahead: u32| bench.psn + ahead;
+    fixture.side.post(read(6, &[buf.seg(0, OCTETS + 1)], NOWHERE));
+    fixture.side.post(fetch_add(7, &[buf.seg(0, 8)], NOWHERE, 3));
+    let psn = |ahead: u32| fixture.psn + ahead;
     let expected = [
         format!("{} SEND first 256", psn(0)),
         format!("{} SEND middle 256", psn(1)),
@@ -141,119 +141,120 @@ fn packets_of_messages() {
         format!("{} READ request of 257 ask 0", psn(8)),
         format!("{} FETCH ADD ask 0", psn(10)),
     ];
-    assert_eq!(bench.sent_words(), expected);
-    assert!(!bench.side.rc.wants_tx());
-    assert_eq!(bench.sent_words(), [""; 0]);
+    assert_eq!(fixture.sent_words(), expected);
+    assert!(!fixture.side.rc.wants_tx());
+    assert_eq!(fixture.sent_words(), [""; 0]);
 }
 
 #[test]
 fn packets_are_of_the_partition() {
-    let mut bench = Bench::with(|cfg| cfg.p_key = 0x7FFF);
-    bench.side.post(send(1, &[]));
-    let sent = bench.sent();
+    let mut fixture = Fixture::with(|cfg| cfg.p_key = 0x7FFF);
+    fixture.side.post(send(1, &[]));
+    let sent = fixture.sent();
     assert_eq!(Packet::parse(&sent[0]).unwrap().bth.p_key, 0x7FFF);
 }
 
 #[test]
 fn a_fence_and_the_depth_hold_back() {
-    let mut bench = Bench::with(|cfg| cfg.initiator_depth = 2);
-    let sink = bench.side.buf(8);
+    let mut fixture = Fixture::with(|cfg| cfg.initiator_depth = 2);
+    let sink = fixture.side.buf(8);
     for id in 0..3 {
-        bench.side.post(read(id, &[sink.seg(0, 1)], NOWHERE));
+        fixture.side.post(read(id, &[sink.seg(0, 1)], NOWHERE));
     }
-    bench.side.post(crate::SendWr { fence: true, ..send(3, &[]) });
-    assert_eq!(bench.sent_words().len(), 2);
-    bench.response(wire::rocev2::Position::Only, 0, 1).unwrap();
-    assert_eq!(bench.sent_words().len(), 1);
-    bench.response(wire::rocev2::Position::Only, 1, 1).unwrap();
-    assert_eq!(bench.sent_words().len(), 0);
-    bench.response(wire::rocev2::Position::Only, 2, 1).unwrap();
-    assert_eq!(bench.sent_words(), [format!("{} SEND only ask 0", bench.psn + 3)]);
+    fixture.side.post(crate::SendWr { fence: true, ..send(3, &[]) });
+    assert_eq!(fixture.sent_words().len(), 2);
+    fixture.response(wire::rocev2::Position::Only, 0, 1).unwrap();
+    assert_eq!(fixture.sent_words().len(), 1);
+    fixture.response(wire::rocev2::Position::Only, 1, 1).unwrap();
+    assert_eq!(fixture.sent_words().len(), 0);
+    fixture.response(wire::rocev2::Position::Only, 2, 1).unwrap();
+    assert_eq!(fixture.sent_words(), [format!("{} SEND only ask 0", fixture.psn + 3)]);
     // With a depth of 0 no READ starts, and the requester does not report that it is ready.
-    let bench = Bench::with(|cfg| cfg.initiator_depth = 0);
-    bench.side.post(read(0, &[], NOWHERE));
-    assert!(!bench.side.rc.wants_tx() && !bench.side.rc.is_drained());
+    let fixture = Fixture::with(|cfg| cfg.initiator_depth = 0);
+    fixture.side.post(read(0, &[], NOWHERE));
+    assert!(!fixture.side.rc.wants_tx() && !fixture.side.rc.is_drained());
 }
 
 #[test]
 fn a_bind_waits_for_what_is_before_it_and_is_waited_for() {
-    let mut bench = Bench::new();
-    let shown = bench.side.buf(8);
-    let window = Mw::new(&bench.side.keys, bench.side.pd, false);
-    bench.side.post(send(1, &[]));
-    let key = bench.side.bind(2, &window, Some(shown.view(0, 8)));
-    bench.side.post(send(3, &[]));
-    assert_eq!(bench.sent_words().len(), 1);
+    let mut fixture = Fixture::new();
+    let shown = fixture.side.buf(8);
+    let window = Mw::new(&fixture.side.keys, fixture.side.pd, false);
+    fixture.side.post(send(1, &[]));
+    let key = fixture.side.bind(2, &window, Some(shown.view(0, 8)));
+    fixture.side.post(send(3, &[]));
+    assert_eq!(fixture.sent_words().len(), 1);
     assert_eq!(window.state(key), crate::BindState::Posted);
-    bench.ack(0);
-    assert_eq!(bench.sent_words(), [format!("{} SEND only ask 0", bench.psn + 1)]);
+    fixture.ack(0);
+    assert_eq!(fixture.sent_words(), [format!("{} SEND only ask 0", fixture.psn + 1)]);
     assert_eq!(window.state(key), crate::BindState::Bound);
-    bench.ack(1);
-    assert_eq!(bench.done(), ok([1, 2, 3]));
+    fixture.ack(1);
+    assert_eq!(fixture.done(), ok([1, 2, 3]));
 
     // A bind that fails ends the connection.
-    let mut gone = bench.side.buf(8);
-    bench.side.bind(4, &window, Some(gone.view(0, 8)));
+    let mut gone = fixture.side.buf(8);
+    fixture.side.bind(4, &window, Some(gone.view(0, 8)));
     gone.mr = None;
-    assert_eq!(bench.try_send(), Err(Failure::Local));
-    assert_eq!(bench.flush(), [(4, WcStatus::BindFailed)]);
+    assert_eq!(fixture.try_send(), Err(Failure::Local));
+    assert_eq!(fixture.flush(), [(4, WcStatus::BindFailed)]);
 }
 
 #[test]
 fn local_memory_that_goes_away() {
     // The memory of a SEND is deregistered while earlier SENDs are in flight: these complete first.
-    let mut bench = Bench::new();
-    let (buf, mut gone) = (bench.side.buf(8), bench.side.buf(8));
-    bench.side.post(send(1, &[buf.seg(0, 8)]));
-    bench.side.post(send(2, &[gone.seg(0, 8)]));
-    bench.side.post(send(3, &[buf.seg(0, 8)]));
+    let mut fixture = Fixture::new();
+    let (buf, mut gone) = (fixture.side.buf(8), fixture.side.buf(8));
+    fixture.side.post(send(1, &[buf.seg(0, 8)]));
+    fixture.side.post(send(2, &[gone.seg(0, 8)]));
+    fixture.side.post(send(3, &[buf.seg(0, 8)]));
     gone.mr = None;
-    assert_eq!(bench.sent_words().len(), 1);
-    assert!(!bench.side.rc.wants_tx());
-    bench.ack(0);
-    assert_eq!(bench.try_send(), Err(Failure::Local));
+    assert_eq!(fixture.sent_words().len(), 1);
+    assert!(!fixture.side.rc.wants_tx());
+    fixture.ack(0);
+    assert_eq!(fixture.try_send(), Err(Failure::Local));
     let done = [(1, WcStatus::Success), (2, WcStatus::LocalProtection), (3, WcStatus::Flushed)];
-    assert_eq!(bench.flush(), done);
+    assert_eq!(fixture.flush(), done);
 
     // The sink of a READ is deregistered.
-    let mut bench = Bench::new();
-    let mut sink = bench.side.buf(8);
-    bench.side.post(read(1, &[sink.seg(0, 8)], NOWHERE));
-    bench.sent();
+    let mut fixture = Fixture::new();
+    let mut sink = fixture.side.buf(8);
+    fixture.side.post(read(1, &[sink.seg(0, 8)], NOWHERE));
+    fixture.sent();
     sink.mr = None;
-    assert_eq!(bench.response(wire::rocev2::Position::Only, 0, 8), Err(Failure::Local));
-    assert_eq!(bench.flush(), [(1, WcStatus::LocalProtection)]);
+    assert_eq!(fixture.response(wire::rocev2::Position::Only, 0, 8), Err(Failure::Local));
+    assert_eq!(fixture.flush(), [(1, WcStatus::LocalProtection)]);
     assert_eq!(sink.bytes(), [0; 8]);
 }
 
 #[test]
 fn a_message_beyond_the_standard() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     let start = std::ptr::dangling_mut();
     // SAFETY: there is no such memory, but nothing is ever placed in it, because the request is too
     // long.
-    let region =
-        unsafe { crate::Mr::new(&bench.side.keys, bench.side.pd, start, 1 << 32, LOCAL, false) }
-            .unwrap();
+    let region = unsafe {
+        crate::Mr::new(&fixture.side.keys, fixture.side.pd, start, 1 << 32, LOCAL, false)
+    }
+    .unwrap();
     let sink = crate::Segment { addr: start as u64, len: (1 << 31) + 1, key: region.lkey() };
-    bench.side.post(send(1, &[]));
-    bench.side.post(read(2, &[sink], NOWHERE));
-    assert_eq!(bench.sent_words().len(), 1);
-    bench.ack(0);
-    assert_eq!(bench.try_send(), Err(Failure::Local));
-    assert_eq!(bench.flush(), [(1, WcStatus::Success), (2, WcStatus::LocalLength)]);
+    fixture.side.post(send(1, &[]));
+    fixture.side.post(read(2, &[sink], NOWHERE));
+    assert_eq!(fixture.sent_words().len(), 1);
+    fixture.ack(0);
+    assert_eq!(fixture.try_send(), Err(Failure::Local));
+    assert_eq!(fixture.flush(), [(1, WcStatus::Success), (2, WcStatus::LocalLength)]);
 }
 
 #[test]
 fn flushed_for_no_fault_of_its_own() {
-    let mut bench = Bench::new();
-    bench.side.post(send(1, &[]));
-    bench.sent();
-    bench.side.recv(5, &[]);
-    assert_eq!(bench.flush(), [(1, WcStatus::Flushed)]);
-    assert_eq!(bench.side.received(), [wc(5, WcOp::Recv, 0, WcStatus::Flushed)]);
-    bench.side.post(send(2, &[]));
-    assert!(!bench.side.rc.wants_tx());
-    assert_eq!(bench.flush(), [(2, WcStatus::Flushed)]);
-    assert_eq!(bench.side.rc.expire(bench.now), Err(Failure::Flushed));
+    let mut fixture = Fixture::new();
+    fixture.side.post(send(1, &[]));
+    fixture.sent();
+    fixture.side.recv(5, &[]);
+    assert_eq!(fixture.flush(), [(1, WcStatus::Flushed)]);
+    assert_eq!(fixture.side.received(), [wc(5, WcOp::Recv, 0, WcStatus::Flushed)]);
+    fixture.side.post(send(2, &[]));
+    assert!(!fixture.side.rc.wants_tx());
+    assert_eq!(fixture.flush(), [(2, WcStatus::Flushed)]);
+    assert_eq!(fixture.side.rc.expire(fixture.now), Err(Failure::Flushed));
 }

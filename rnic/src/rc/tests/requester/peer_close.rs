@@ -5,7 +5,7 @@ use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-impl Bench {
+impl Fixture {
     fn start_peer_close(&mut self) {
         self.side.rc.start_peer_close(self.now);
     }
@@ -27,37 +27,37 @@ impl Bench {
 
 #[test]
 fn nothing_is_in_flight() {
-    let mut bench = Bench::new();
-    assert!(!bench.side.rc.is_peer_close_done());
-    bench.start_peer_close();
-    assert!(bench.side.rc.is_peer_close_done());
-    assert_eq!(bench.side.rc.deadline(), None);
+    let mut fixture = Fixture::new();
+    assert!(!fixture.side.rc.is_peer_close_done());
+    fixture.start_peer_close();
+    assert!(fixture.side.rc.is_peer_close_done());
+    assert_eq!(fixture.side.rc.deadline(), None);
 
     // A request that is posted but not sent stays unsent.
-    let mut bench = Bench::new();
-    bench.side.post(send(1, &[]));
-    bench.ack(0);
-    bench.start_peer_close();
-    assert!(bench.side.rc.is_peer_close_done() && !bench.side.rc.wants_tx());
-    assert_eq!(bench.flush(), [(1, WcStatus::Flushed)]);
+    let mut fixture = Fixture::new();
+    fixture.side.post(send(1, &[]));
+    fixture.ack(0);
+    fixture.start_peer_close();
+    assert!(fixture.side.rc.is_peer_close_done() && !fixture.side.rc.wants_tx());
+    assert_eq!(fixture.flush(), [(1, WcStatus::Flushed)]);
 }
 
 #[test]
 fn what_was_taken_is_asked_for_at_once() {
-    let mut bench = Bench::new();
-    let buf = bench.side.buf(4 * OCTETS);
-    bench.side.post(send(1, &[buf.seg(0, 4 * OCTETS)]));
-    bench.side.post(send(2, &[]));
-    bench.sent();
-    bench.side.post(send(3, &[]));
-    bench.start_peer_close();
-    assert!(!bench.side.rc.is_peer_close_done());
-    assert_eq!(bench.sent_words(), [format!("{} SEND first ask 256", bench.psn)]);
-    bench.ack(4);
-    assert!(bench.side.rc.is_peer_close_done());
-    assert_eq!(bench.sent_words(), [""; 0]);
+    let mut fixture = Fixture::new();
+    let buf = fixture.side.buf(4 * OCTETS);
+    fixture.side.post(send(1, &[buf.seg(0, 4 * OCTETS)]));
+    fixture.side.post(send(2, &[]));
+    fixture.sent();
+    fixture.side.post(send(3, &[]));
+    fixture.start_peer_close();
+    assert!(!fixture.side.rc.is_peer_close_done());
+    assert_eq!(fixture.sent_words(), [format!("{} SEND first ask 256", fixture.psn)]);
+    fixture.ack(4);
+    assert!(fixture.side.rc.is_peer_close_done());
+    assert_eq!(fixture.sent_words(), [""; 0]);
     assert_eq!(
-        bench.flush(),
+        fixture.flush(),
         [(1, WcStatus::Success), (2, WcStatus::Success), (3, WcStatus::Flushed)]
     );
 }
@@ -66,51 +66,51 @@ fn what_was_taken_is_asked_for_at_once() {
 /// nevertheless.
 #[test]
 fn what_was_taken_in_part_is_not_done() {
-    let mut bench = Bench::new();
-    let buf = bench.side.buf(4 * OCTETS);
-    bench.side.post(send(1, &[]));
-    bench.side.post(send(2, &[buf.seg(0, 4 * OCTETS)]));
-    let sent = bench.sent();
-    bench.start_peer_close();
-    assert_eq!(bench.sent(), sent[..1]);
-    bench.now += 2 * MS;
-    bench.ack(2);
-    let (time, _) = bench.wait_until_done();
+    let mut fixture = Fixture::new();
+    let buf = fixture.side.buf(4 * OCTETS);
+    fixture.side.post(send(1, &[]));
+    fixture.side.post(send(2, &[buf.seg(0, 4 * OCTETS)]));
+    let sent = fixture.sent();
+    fixture.start_peer_close();
+    assert_eq!(fixture.sent(), sent[..1]);
+    fixture.now += 2 * MS;
+    fixture.ack(2);
+    let (time, _) = fixture.wait_until_done();
     assert_eq!(time, 50 * MS, "the silence counts from the last answer");
-    assert_eq!(bench.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
+    assert_eq!(fixture.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
 }
 
 /// This is what a kernel does whose queue pair is gone.
 #[test]
 fn a_peer_that_answers_nothing() {
-    let mut bench = Bench::new();
-    bench.side.post(send(1, &[]));
-    let first = bench.sent_words();
+    let mut fixture = Fixture::new();
+    fixture.side.post(send(1, &[]));
+    let first = fixture.sent_words();
     // The peer had already been silent for long.
     for _ in 0..4 {
-        bench.wait().unwrap();
-        bench.sent();
+        fixture.wait().unwrap();
+        fixture.sent();
     }
-    bench.start_peer_close();
-    bench.start_peer_close();
-    let (time, said) = bench.wait_until_done();
+    fixture.start_peer_close();
+    fixture.start_peer_close();
+    let (time, said) = fixture.wait_until_done();
     assert_eq!(time, 50 * MS);
     assert_eq!(said, [0, 5, 15, 35].map(|at| (at * MS, first.clone())));
-    assert_eq!(bench.flush(), [(1, WcStatus::Flushed)]);
-    assert_eq!(bench.side.rc.deadline(), None);
+    assert_eq!(fixture.flush(), [(1, WcStatus::Flushed)]);
+    assert_eq!(fixture.side.rc.deadline(), None);
 }
 
 #[test]
 fn a_peer_that_is_far_away() {
-    let mut bench = Bench::new();
-    bench.side.post(send(1, &[]));
-    bench.sent();
-    bench.now += 20 * MS;
-    bench.ack(0);
-    bench.side.post(send(2, &[]));
-    let second = bench.sent_words();
-    bench.start_peer_close();
-    let (time, said) = bench.wait_until_done();
+    let mut fixture = Fixture::new();
+    fixture.side.post(send(1, &[]));
+    fixture.sent();
+    fixture.now += 20 * MS;
+    fixture.ack(0);
+    fixture.side.post(send(2, &[]));
+    let second = fixture.sent_words();
+    fixture.start_peer_close();
+    let (time, said) = fixture.wait_until_done();
     assert_eq!(time, 320 * MS);
     assert_eq!(said, [0, 80, 240].map(|at| (at * MS, second.clone())));
 }
@@ -118,94 +118,95 @@ fn a_peer_that_is_far_away() {
 /// Whatever the peer answers, the close takes only a limited time.
 #[test]
 fn a_peer_that_takes_its_time() {
-    let mut bench = Bench::new();
-    let buf = bench.side.buf(1000 * OCTETS);
-    bench.side.post(send(1, &[buf.seg(0, 60 * OCTETS)]));
-    bench.sent();
-    let start = bench.now;
-    bench.start_peer_close();
+    let mut fixture = Fixture::new();
+    let buf = fixture.side.buf(1000 * OCTETS);
+    fixture.side.post(send(1, &[buf.seg(0, 60 * OCTETS)]));
+    fixture.sent();
+    let start = fixture.now;
+    fixture.start_peer_close();
     for ahead in 0.. {
-        bench.now += 49 * MS;
-        bench.side.rc.expire(bench.now).unwrap();
-        if bench.side.rc.is_peer_close_done() {
+        fixture.now += 49 * MS;
+        fixture.side.rc.expire(fixture.now).unwrap();
+        if fixture.side.rc.is_peer_close_done() {
             break;
         }
-        bench.sent();
-        bench.ack(ahead);
+        fixture.sent();
+        fixture.ack(ahead);
     }
-    let time = bench.now - start;
+    let time = fixture.now - start;
     assert!((2000 * MS..2049 * MS).contains(&time), "{time:?}");
-    assert_eq!(bench.flush(), [(1, WcStatus::Flushed)]);
+    assert_eq!(fixture.flush(), [(1, WcStatus::Flushed)]);
 }
 
 /// The number of retries that was agreed on is not exceeded.
 #[test]
 fn a_peer_that_was_to_be_given_up_sooner() {
-    let mut bench = Bench::with(|cfg| (cfg.ack_timeout, cfg.retries) = (1, 0));
-    bench.side.post(send(1, &[]));
-    bench.sent();
-    bench.start_peer_close();
-    assert_eq!(bench.wait_until_done().0, 32 * MS);
-    assert_eq!(bench.flush(), [(1, WcStatus::Flushed)]);
+    let mut fixture = Fixture::with(|cfg| (cfg.ack_timeout, cfg.retries) = (1, 0));
+    fixture.side.post(send(1, &[]));
+    fixture.sent();
+    fixture.start_peer_close();
+    assert_eq!(fixture.wait_until_done().0, 32 * MS);
+    assert_eq!(fixture.flush(), [(1, WcStatus::Flushed)]);
 }
 
 /// A receiver that was not ready will not become ready any more.
 #[test]
 fn what_the_peer_had_no_buffer_for_is_given_up() {
-    let mut bench = Bench::new();
-    bench.side.post(send(1, &[]));
-    bench.side.post(send(2, &[]));
-    bench.sent();
-    bench.rnr(0, 1).unwrap();
-    bench.start_peer_close();
-    assert!(bench.side.rc.is_peer_close_done());
-    assert_eq!(bench.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
+    let mut fixture = Fixture::new();
+    fixture.side.post(send(1, &[]));
+    fixture.side.post(send(2, &[]));
+    fixture.sent();
+    fixture.rnr(0, 1).unwrap();
+    fixture.start_peer_close();
+    assert!(fixture.side.rc.is_peer_close_done());
+    assert_eq!(fixture.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
 }
 
 /// The rest of a message that did not fit into the window is not sent, because it cannot be
 /// received.
 #[test]
 fn a_message_that_was_sent_in_part_is_given_up() {
-    let mut bench = Bench::with(|cfg| cfg.window = 4);
-    let buf = bench.side.buf(8 * OCTETS);
-    bench.side.post(send(1, &[buf.seg(0, 2 * OCTETS)]));
-    bench.side.post(send(2, &[buf.seg(0, 6 * OCTETS)]));
-    assert_eq!(bench.sent().len(), 4);
-    bench.start_peer_close();
-    assert_eq!(bench.sent_words(), [format!("{} SEND first ask 256", bench.psn)]);
-    bench.ack(0);
-    assert!(!bench.side.rc.is_peer_close_done());
-    bench.sent();
-    bench.ack(2);
-    assert!(bench.side.rc.is_peer_close_done());
-    assert_eq!(bench.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
+    let mut fixture = Fixture::with(|cfg| cfg.window = 4);
+    let buf = fixture.side.buf(8 * OCTETS);
+    fixture.side.post(send(1, &[buf.seg(0, 2 * OCTETS)]));
+    fixture.side.post(send(2, &[buf.seg(0, 6 * OCTETS)]));
+    assert_eq!(fixture.sent().len(), 4);
+    fixture.start_peer_close();
+    assert_eq!(fixture.sent_words(), [format!("{} SEND first ask 256", fixture.psn)]);
+    fixture.ack(0);
+    assert!(!fixture.side.rc.is_peer_close_done());
+    fixture.sent();
+    fixture.ack(2);
+    assert!(fixture.side.rc.is_peer_close_done());
+    assert_eq!(fixture.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
 
     // A window that waits to be bound is not bound either.
-    let mut bench = Bench::new();
-    let (shown, window) = (bench.side.buf(8), Mw::new(&bench.side.keys, bench.side.pd, false));
-    bench.side.post(send(1, &[]));
-    bench.sent();
-    let key = bench.side.bind(2, &window, Some(shown.view(0, 8)));
-    bench.start_peer_close();
-    bench.sent();
-    bench.ack(0);
-    assert!(bench.side.rc.is_peer_close_done() && !bench.side.rc.wants_tx());
-    assert_eq!(bench.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
+    let mut fixture = Fixture::new();
+    let (shown, window) =
+        (fixture.side.buf(8), Mw::new(&fixture.side.keys, fixture.side.pd, false));
+    fixture.side.post(send(1, &[]));
+    fixture.sent();
+    let key = fixture.side.bind(2, &window, Some(shown.view(0, 8)));
+    fixture.start_peer_close();
+    fixture.sent();
+    fixture.ack(0);
+    assert!(fixture.side.rc.is_peer_close_done() && !fixture.side.rc.wants_tx());
+    assert_eq!(fixture.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
     assert_ne!(window.state(key), crate::BindState::Bound);
 }
 
 #[test]
 fn reads_are_asked_for_again() {
-    let mut bench = Bench::new();
-    let buf = bench.side.buf(3 * OCTETS);
-    bench.side.post(read(1, &[buf.seg(0, 3 * OCTETS)], NOWHERE));
-    bench.sent();
-    bench.response(wire::rocev2::Position::First, 0, OCTETS).unwrap();
-    bench.start_peer_close();
-    assert_eq!(bench.sent_words(), [format!("{} READ request of 512 ask 0", bench.psn + 1)]);
-    bench.response(wire::rocev2::Position::First, 1, OCTETS).unwrap();
-    assert!(!bench.side.rc.is_peer_close_done());
-    bench.response(wire::rocev2::Position::Last, 2, OCTETS).unwrap();
-    assert!(bench.side.rc.is_peer_close_done());
-    assert_eq!(bench.flush(), ok([1]));
+    let mut fixture = Fixture::new();
+    let buf = fixture.side.buf(3 * OCTETS);
+    fixture.side.post(read(1, &[buf.seg(0, 3 * OCTETS)], NOWHERE));
+    fixture.sent();
+    fixture.response(wire::rocev2::Position::First, 0, OCTETS).unwrap();
+    fixture.start_peer_close();
+    assert_eq!(fixture.sent_words(), [format!("{} READ request of 512 ask 0", fixture.psn + 1)]);
+    fixture.response(wire::rocev2::Position::First, 1, OCTETS).unwrap();
+    assert!(!fixture.side.rc.is_peer_close_done());
+    fixture.response(wire::rocev2::Position::Last, 2, OCTETS).unwrap();
+    assert!(fixture.side.rc.is_peer_close_done());
+    assert_eq!(fixture.flush(), ok([1]));
 }

@@ -6,150 +6,150 @@ use super::*;
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn the_window_asks_for_an_acknowledgement_when_it_is_full() {
     for window in [1, 2, 7, 64, 300] {
-        let mut bench = Bench::with(|cfg| cfg.window = window);
-        let buf = bench.side.buf(1000 * OCTETS);
-        bench.side.post(send(1, &[buf.seg(0, 1000 * OCTETS)]));
+        let mut fixture = Fixture::with(|cfg| cfg.window = window);
+        let buf = fixture.side.buf(1000 * OCTETS);
+        fixture.side.post(send(1, &[buf.seg(0, 1000 * OCTETS)]));
         let mut ahead = 0;
         while ahead < 1000 {
-            let sent = bench.sent_words();
+            let sent = fixture.sent_words();
             assert_eq!(sent.len(), (window as usize).min(1000 - ahead as usize));
             let asks: Vec<_> = sent.iter().map(|packet| packet.contains("ask")).collect();
             assert!(asks.chunks_exact(64).all(|some| some.contains(&true)), "{window}");
             assert_eq!(asks.last(), Some(&true), "{window}");
             ahead += sent.len() as u32;
-            bench.ack(ahead - 1);
+            fixture.ack(ahead - 1);
         }
-        assert_eq!(bench.done(), ok([1]));
+        assert_eq!(fixture.done(), ok([1]));
     }
 }
 
 #[test]
 fn a_sequence_error_goes_back() {
-    let mut bench = Bench::new();
-    let buf = bench.side.buf(6 * OCTETS);
+    let mut fixture = Fixture::new();
+    let buf = fixture.side.buf(6 * OCTETS);
     for id in 0..3 {
-        bench.side.post(send(id, &[buf.seg(0, 2 * OCTETS)]));
+        fixture.side.post(send(id, &[buf.seg(0, 2 * OCTETS)]));
     }
-    let sent = bench.sent();
-    bench.nak(NakCode::SequenceError, 3).unwrap();
-    assert_eq!(bench.done(), ok([0]), "the NAK acknowledges earlier packets");
-    assert_eq!(bench.sent(), sent[3..]);
+    let sent = fixture.sent();
+    fixture.nak(NakCode::SequenceError, 3).unwrap();
+    assert_eq!(fixture.done(), ok([0]), "the NAK acknowledges earlier packets");
+    assert_eq!(fixture.sent(), sent[3..]);
     // A NAK that comes sooner than an answer can come does not refer to the packets that were sent
     // again.
-    bench.now += Duration::from_millis(2);
-    bench.ack(3);
-    bench.nak(NakCode::SequenceError, 4).unwrap();
-    assert_eq!(bench.sent(), sent[4..]);
-    assert_eq!(bench.side.rc.stats().rx_sequence_naks, 2);
-    bench.ack(5);
-    assert_eq!(bench.done(), ok([1, 2]));
-    assert_eq!(bench.side.rc.stats().repeated, 5);
+    fixture.now += Duration::from_millis(2);
+    fixture.ack(3);
+    fixture.nak(NakCode::SequenceError, 4).unwrap();
+    assert_eq!(fixture.sent(), sent[4..]);
+    assert_eq!(fixture.side.rc.stats().rx_sequence_naks, 2);
+    fixture.ack(5);
+    assert_eq!(fixture.done(), ok([1, 2]));
+    assert_eq!(fixture.side.rc.stats().repeated, 5);
 }
 
 #[test]
 fn a_copy_of_a_sequence_error_does_nothing() {
-    let mut bench = Bench::new();
-    let buf = bench.side.buf(6 * OCTETS);
+    let mut fixture = Fixture::new();
+    let buf = fixture.side.buf(6 * OCTETS);
     // This exchange measures a round trip.
-    bench.side.post(send(0, &[]));
-    bench.sent();
-    bench.now += Duration::from_millis(4);
-    bench.ack(0);
-    bench.side.post(send(1, &[buf.seg(0, 6 * OCTETS)]));
-    bench.sent();
-    bench.nak(NakCode::SequenceError, 2).unwrap();
-    assert_eq!(bench.sent().len(), 5);
-    bench.now += Duration::from_millis(1);
-    bench.nak(NakCode::SequenceError, 2).unwrap();
-    assert_eq!(bench.sent().len(), 0);
-    bench.now += Duration::from_millis(3);
-    bench.nak(NakCode::SequenceError, 2).unwrap();
-    assert_eq!(bench.sent().len(), 5);
+    fixture.side.post(send(0, &[]));
+    fixture.sent();
+    fixture.now += Duration::from_millis(4);
+    fixture.ack(0);
+    fixture.side.post(send(1, &[buf.seg(0, 6 * OCTETS)]));
+    fixture.sent();
+    fixture.nak(NakCode::SequenceError, 2).unwrap();
+    assert_eq!(fixture.sent().len(), 5);
+    fixture.now += Duration::from_millis(1);
+    fixture.nak(NakCode::SequenceError, 2).unwrap();
+    assert_eq!(fixture.sent().len(), 0);
+    fixture.now += Duration::from_millis(3);
+    fixture.nak(NakCode::SequenceError, 2).unwrap();
+    assert_eq!(fixture.sent().len(), 5);
 }
 
 #[test]
 fn a_receiver_that_is_not_ready_is_waited_for() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     for id in 0..3 {
-        bench.side.post(send(id, &[]));
+        fixture.side.post(send(id, &[]));
     }
-    bench.sent();
+    fixture.sent();
     // The code 14 stands for 1.28 ms.
-    bench.rnr(14, 1).unwrap();
-    assert_eq!(bench.done(), ok([0]));
-    assert_eq!(bench.sent_words(), [""; 0]);
+    fixture.rnr(14, 1).unwrap();
+    assert_eq!(fixture.done(), ok([0]));
+    assert_eq!(fixture.sent_words(), [""; 0]);
     // A NAK for the packets after it does not shorten the wait, and a copy of the RNR NAK does not
     // prolong it.
-    bench.now += Duration::from_millis(1);
-    bench.nak(NakCode::SequenceError, 1).unwrap();
-    bench.rnr(14, 1).unwrap();
-    assert_eq!(bench.sent_words(), [""; 0]);
-    assert_eq!(bench.wait(), Ok(Duration::from_micros(280)));
-    assert_eq!(bench.sent_words().len(), 2);
-    bench.rnr(14, 1).unwrap();
+    fixture.now += Duration::from_millis(1);
+    fixture.nak(NakCode::SequenceError, 1).unwrap();
+    fixture.rnr(14, 1).unwrap();
+    assert_eq!(fixture.sent_words(), [""; 0]);
+    assert_eq!(fixture.wait(), Ok(Duration::from_micros(280)));
+    assert_eq!(fixture.sent_words().len(), 2);
+    fixture.rnr(14, 1).unwrap();
     // An acknowledgement ends the wait: the RNR NAK was a late copy.
-    bench.ack(1);
-    assert_eq!(bench.sent_words().len(), 1);
-    bench.ack(2);
-    assert_eq!(bench.done(), ok([1, 2]));
-    assert_eq!(bench.side.rc.stats().rx_rnr_naks, 3);
+    fixture.ack(1);
+    assert_eq!(fixture.sent_words().len(), 1);
+    fixture.ack(2);
+    assert_eq!(fixture.done(), ok([1, 2]));
+    assert_eq!(fixture.side.rc.stats().rx_rnr_naks, 3);
 }
 
 #[test]
 fn a_receiver_that_is_never_ready() {
-    let mut bench = Bench::with(|cfg| cfg.rnr_retries = 3);
+    let mut fixture = Fixture::with(|cfg| cfg.rnr_retries = 3);
     for id in 0..3 {
-        bench.side.post(send(id, &[]));
+        fixture.side.post(send(id, &[]));
     }
-    bench.sent();
+    fixture.sent();
     // The retries are counted from the last message that the peer has accepted.
     for ahead in [0, 1] {
         for _ in 0..3 {
-            bench.rnr(1, ahead).unwrap();
-            assert_eq!(bench.wait(), Ok(Duration::from_micros(10)));
-            assert_eq!(bench.sent_words().len(), 3 - ahead as usize);
+            fixture.rnr(1, ahead).unwrap();
+            assert_eq!(fixture.wait(), Ok(Duration::from_micros(10)));
+            assert_eq!(fixture.sent_words().len(), 3 - ahead as usize);
         }
     }
-    assert_eq!(bench.rnr(1, 1), Err(Failure::ReceiverNotReady));
+    assert_eq!(fixture.rnr(1, 1), Err(Failure::ReceiverNotReady));
     let done = [(0, WcStatus::Success), (1, WcStatus::ReceiverNotReady), (2, WcStatus::Flushed)];
-    assert_eq!(bench.flush(), done);
+    assert_eq!(fixture.flush(), done);
 
     // With the value 7 the number of retries is not limited.
-    let mut bench = Bench::new();
-    bench.side.post(send(0, &[]));
+    let mut fixture = Fixture::new();
+    fixture.side.post(send(0, &[]));
     for _ in 0..if cfg!(miri) { 10 } else { 1000 } {
-        assert_eq!(bench.sent_words().len(), 1);
-        bench.rnr(0, 0).unwrap();
-        assert_eq!(bench.wait(), Ok(Duration::from_micros(655_360)));
+        assert_eq!(fixture.sent_words().len(), 1);
+        fixture.rnr(0, 0).unwrap();
+        assert_eq!(fixture.wait(), Ok(Duration::from_micros(655_360)));
     }
 }
 
 #[test]
 fn a_peer_that_is_dead() {
     for retries in [0, 1, 7] {
-        let mut bench = Bench::with(|cfg| cfg.retries = retries);
-        let buf = bench.side.buf(10 * OCTETS);
-        bench.side.post(send(0, &[]));
-        bench.side.post(send(1, &[buf.seg(0, 10 * OCTETS)]));
-        let (start, sent) = (bench.now, bench.sent());
+        let mut fixture = Fixture::with(|cfg| cfg.retries = retries);
+        let buf = fixture.side.buf(10 * OCTETS);
+        fixture.side.post(send(0, &[]));
+        fixture.side.post(send(1, &[buf.seg(0, 10 * OCTETS)]));
+        let (start, sent) = (fixture.now, fixture.sent());
         assert_eq!(sent.len(), 11);
         let failure = loop {
-            match bench.wait() {
+            match fixture.wait() {
                 // Only the oldest packet is sent, because it is not known whether more would
                 // arrive.
-                Ok(_) => assert_eq!(bench.sent(), sent[..1]),
+                Ok(_) => assert_eq!(fixture.sent(), sent[..1]),
                 Err(failure) => break failure,
             }
         };
         assert_eq!(failure, Failure::Silent);
-        assert_eq!(bench.now - start, TIMEOUT * (u32::from(retries) + 1));
-        let stats = bench.side.rc.stats();
+        assert_eq!(fixture.now - start, TIMEOUT * (u32::from(retries) + 1));
+        let stats = fixture.side.rc.stats();
         assert_eq!(stats.timeouts, retries.into());
         // Probes come after 5, 10, 20 ... 320 ms. Because of their sum, only six fit into a
         // timeout.
         assert_eq!(stats.probes, 6 * (u64::from(retries) + 1), "{stats:?}");
-        assert_eq!(bench.flush(), [(0, WcStatus::Transport), (1, WcStatus::Flushed)]);
-        assert_eq!(bench.side.rc.deadline(), None);
+        assert_eq!(fixture.flush(), [(0, WcStatus::Transport), (1, WcStatus::Flushed)]);
+        assert_eq!(fixture.side.rc.deadline(), None);
     }
 }
 
@@ -159,51 +159,51 @@ fn a_peer_that_is_dead() {
 #[test]
 fn a_peer_that_dies_is_told_of_within_five_seconds() {
     const USUAL: fn(&mut RcCfg) = |cfg| (cfg.ack_timeout, cfg.retries) = (17, 6);
-    type Says = fn(&mut Bench);
+    type Says = fn(&mut Fixture);
     let dies_after: [(&str, Says); 6] = [
         ("nothing", |_| {}),
-        ("an acknowledgement", |bench| bench.ack(20)),
-        ("a NAK", |bench| bench.nak(NakCode::SequenceError, 20).unwrap()),
-        ("the longest wait that it can ask for", |bench| bench.rnr(0, 20).unwrap()),
-        ("an answer to the last try but one", |bench| {
+        ("an acknowledgement", |fixture| fixture.ack(20)),
+        ("a NAK", |fixture| fixture.nak(NakCode::SequenceError, 20).unwrap()),
+        ("the longest wait that it can ask for", |fixture| fixture.rnr(0, 20).unwrap()),
+        ("an answer to the last try but one", |fixture| {
             for _ in 0..6 {
-                silent_for_a_timeout(bench);
+                silent_for_a_timeout(fixture);
             }
-            bench.ack(20);
+            fixture.ack(20);
         }),
-        ("answers that took long", |bench| {
+        ("answers that took long", |fixture| {
             for ahead in 0..20 {
-                bench.now += TIMEOUT * 9 / 10;
-                bench.ack(ahead);
-                bench.sent();
+                fixture.now += TIMEOUT * 9 / 10;
+                fixture.ack(ahead);
+                fixture.sent();
             }
         }),
     ];
     for (last, says) in dies_after {
-        let mut bench = Bench::with(USUAL);
-        let buf = bench.side.buf(100 * OCTETS);
-        bench.side.post(send(1, &[buf.seg(0, 100 * OCTETS)]));
-        bench.sent();
-        says(&mut bench);
-        let heard = bench.now;
+        let mut fixture = Fixture::with(USUAL);
+        let buf = fixture.side.buf(100 * OCTETS);
+        fixture.side.post(send(1, &[buf.seg(0, 100 * OCTETS)]));
+        fixture.sent();
+        says(&mut fixture);
+        let heard = fixture.now;
         let failed = loop {
-            bench.sent();
-            if let Err(failure) = bench.wait() {
+            fixture.sent();
+            if let Err(failure) = fixture.wait() {
                 break failure;
             }
         };
         assert_eq!(failed, Failure::Silent, "{last}");
-        let silent = bench.now - heard;
+        let silent = fixture.now - heard;
         assert!(silent < Duration::from_secs(5), "{last}: {silent:?}");
-        assert_eq!(bench.flush(), [(1, WcStatus::Transport)], "{last}");
+        assert_eq!(fixture.flush(), [(1, WcStatus::Transport)], "{last}");
     }
 }
 
-fn silent_for_a_timeout(bench: &mut Bench) {
-    let timeouts = bench.side.rc.stats().timeouts;
-    while bench.side.rc.stats().timeouts == timeouts {
-        bench.sent();
-        bench.wait().unwrap();
+fn silent_for_a_timeout(fixture: &mut Fixture) {
+    let timeouts = fixture.side.rc.stats().timeouts;
+    while fixture.side.rc.stats().timeouts == timeouts {
+        fixture.sent();
+        fixture.wait().unwrap();
     }
 }
 
@@ -212,38 +212,38 @@ fn silent_for_a_timeout(bench: &mut Bench) {
 #[test]
 fn a_peer_that_becomes_slow_is_not_asked_twice_for_long() {
     for (delay, repeated) in [(6, 1), (8, 1), (12, 1), (100, 4)] {
-        let mut bench = Bench::new();
+        let mut fixture = Fixture::new();
         let mut message = 0;
-        let mut exchange = |bench: &mut Bench, delay: Duration| {
-            bench.side.post(send(message.into(), &[]));
-            bench.sent();
-            let answer = bench.now + delay;
-            while bench.side.rc.deadline().is_some_and(|at| at < answer) {
-                bench.wait().unwrap();
-                bench.sent();
+        let mut exchange = |fixture: &mut Fixture, delay: Duration| {
+            fixture.side.post(send(message.into(), &[]));
+            fixture.sent();
+            let answer = fixture.now + delay;
+            while fixture.side.rc.deadline().is_some_and(|at| at < answer) {
+                fixture.wait().unwrap();
+                fixture.sent();
             }
-            bench.now = answer;
-            bench.ack(message);
+            fixture.now = answer;
+            fixture.ack(message);
             message += 1;
         };
         let quick = Duration::from_micros(50);
         for _ in 0..100 {
-            exchange(&mut bench, quick);
+            exchange(&mut fixture, quick);
         }
         for _ in 0..1000 {
-            exchange(&mut bench, Duration::from_millis(delay));
+            exchange(&mut fixture, Duration::from_millis(delay));
         }
-        let stats = bench.side.rc.stats();
+        let stats = fixture.side.rc.stats();
         assert_eq!((stats.repeated, stats.probes), (repeated, repeated), "{delay} ms");
 
         // The peer is fast again, and a packet is lost.
         for _ in 0..100 {
-            exchange(&mut bench, quick);
+            exchange(&mut fixture, quick);
         }
-        bench.side.post(send(9999, &[]));
-        bench.sent();
+        fixture.side.post(send(9999, &[]));
+        fixture.sent();
         assert_eq!(
-            bench.wait(),
+            fixture.wait(),
             Ok(Duration::from_millis(5)),
             "after answers that took {delay} ms"
         );
@@ -252,109 +252,109 @@ fn a_peer_that_becomes_slow_is_not_asked_twice_for_long() {
 
 #[test]
 fn a_timeout_that_is_too_short_for_software() {
-    let mut bench = Bench::with(|cfg| (cfg.ack_timeout, cfg.retries) = (1, 0));
-    bench.side.post(send(0, &[]));
-    bench.sent();
-    let start = bench.now;
-    while bench.wait().is_ok() {}
-    assert_eq!(bench.now - start, Duration::from_millis(32));
-    assert_eq!(bench.flush(), [(0, WcStatus::Transport)]);
+    let mut fixture = Fixture::with(|cfg| (cfg.ack_timeout, cfg.retries) = (1, 0));
+    fixture.side.post(send(0, &[]));
+    fixture.sent();
+    let start = fixture.now;
+    while fixture.wait().is_ok() {}
+    assert_eq!(fixture.now - start, Duration::from_millis(32));
+    assert_eq!(fixture.flush(), [(0, WcStatus::Transport)]);
 }
 
 #[test]
 fn without_a_timeout_there_are_probes_for_ever() {
-    let mut bench = Bench::with(|cfg| (cfg.ack_timeout, cfg.retries) = (0, 0));
-    bench.side.post(send(0, &[]));
-    bench.sent();
+    let mut fixture = Fixture::with(|cfg| (cfg.ack_timeout, cfg.retries) = (0, 0));
+    fixture.side.post(send(0, &[]));
+    fixture.sent();
     for _ in 0..100 {
-        assert!(bench.wait().unwrap() <= Duration::from_secs(1));
-        assert_eq!(bench.sent_words().len(), 1);
+        assert!(fixture.wait().unwrap() <= Duration::from_secs(1));
+        assert_eq!(fixture.sent_words().len(), 1);
     }
-    bench.ack(0);
-    assert_eq!(bench.done(), ok([0]));
+    fixture.ack(0);
+    assert_eq!(fixture.done(), ok([0]));
 }
 
 #[test]
 fn a_late_acknowledgement_is_no_loss() {
-    let mut bench = Bench::new();
-    let buf = bench.side.buf(100 * OCTETS);
-    bench.side.post(send(0, &[buf.seg(0, 100 * OCTETS)]));
-    assert_eq!(bench.sent().len(), 64);
-    bench.wait().unwrap();
-    assert_eq!(bench.sent().len(), 1);
-    bench.ack(63);
+    let mut fixture = Fixture::new();
+    let buf = fixture.side.buf(100 * OCTETS);
+    fixture.side.post(send(0, &[buf.seg(0, 100 * OCTETS)]));
+    assert_eq!(fixture.sent().len(), 64);
+    fixture.wait().unwrap();
+    assert_eq!(fixture.sent().len(), 1);
+    fixture.ack(63);
     // The window has its original size.
-    assert_eq!(bench.sent().len(), 36);
-    assert_eq!(bench.side.rc.stats().repeated, 1);
+    assert_eq!(fixture.sent().len(), 36);
+    assert_eq!(fixture.side.rc.stats().repeated, 1);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn a_loss_halves_the_window_and_it_grows_again() {
-    let mut bench = Bench::new();
-    let buf = bench.side.buf(2000 * OCTETS);
-    bench.side.post(send(0, &[buf.seg(0, 2000 * OCTETS)]));
-    assert_eq!(bench.sent().len(), 64);
-    bench.nak(NakCode::SequenceError, 0).unwrap();
-    assert_eq!(bench.sent().len(), 32);
+    let mut fixture = Fixture::new();
+    let buf = fixture.side.buf(2000 * OCTETS);
+    fixture.side.post(send(0, &[buf.seg(0, 2000 * OCTETS)]));
+    assert_eq!(fixture.sent().len(), 64);
+    fixture.nak(NakCode::SequenceError, 0).unwrap();
+    assert_eq!(fixture.sent().len(), 32);
     let mut acked = 32;
     for grown in 33..=64 {
-        bench.ack(acked - 1);
-        assert_eq!(bench.sent().len(), grown, "the window grows by one packet per round trip");
+        fixture.ack(acked - 1);
+        assert_eq!(fixture.sent().len(), grown, "the window grows by one packet per round trip");
         acked += grown as u32;
     }
-    bench.ack(acked - 1);
-    assert_eq!(bench.sent().len(), 64, "the window has its maximum size");
+    fixture.ack(acked - 1);
+    assert_eq!(fixture.sent().len(), 64, "the window has its maximum size");
 }
 
 /// A peer that is known to be alive is sent requests for as long as that is known, and for two
 /// timeouts more.
 #[test]
 fn a_peer_that_lives_is_waited_for() {
-    let mut bench = Bench::with(|cfg| cfg.retries = 2);
-    bench.side.post(send(1, &[]));
-    bench.sent();
-    let (start, known) = (bench.now, 20 * TIMEOUT);
+    let mut fixture = Fixture::with(|cfg| cfg.retries = 2);
+    fixture.side.post(send(1, &[]));
+    fixture.sent();
+    let (start, known) = (fixture.now, 20 * TIMEOUT);
     let failed = loop {
-        if bench.now - start <= known {
-            bench.side.rc.note_peer_alive(bench.now);
+        if fixture.now - start <= known {
+            fixture.side.rc.note_peer_alive(fixture.now);
         }
-        let quiet = bench.side.rc.silent_for(bench.now).unwrap();
-        assert_eq!(quiet, bench.now - start);
-        if let Err(failure) = bench.wait() {
+        let quiet = fixture.side.rc.silent_for(fixture.now).unwrap();
+        assert_eq!(quiet, fixture.now - start);
+        if let Err(failure) = fixture.wait() {
             break failure;
         }
-        assert!(!bench.sent().is_empty(), "each expiry sends a packet");
+        assert!(!fixture.sent().is_empty(), "each expiry sends a packet");
     };
     assert_eq!(failed, Failure::Silent);
-    let lasted = bench.now - start;
+    let lasted = fixture.now - start;
     assert!(known + 2 * TIMEOUT <= lasted && lasted <= known + 4 * TIMEOUT, "{lasted:?}");
-    assert_eq!(bench.flush(), [(1, WcStatus::Transport)]);
+    assert_eq!(fixture.flush(), [(1, WcStatus::Transport)]);
 }
 
 /// When the peer answers at last, everything continues: its silence has used up no retries.
 #[test]
 fn a_peer_that_was_silent_for_long_goes_on() {
-    let mut bench = Bench::with(|cfg| cfg.retries = 2);
+    let mut fixture = Fixture::with(|cfg| cfg.retries = 2);
     for id in 0..2 {
-        bench.side.post(send(id, &[]));
-        bench.sent();
-        let start = bench.now;
-        while bench.now - start < 15 * TIMEOUT {
-            bench.side.rc.note_peer_alive(bench.now);
-            bench.wait().unwrap();
-            bench.sent();
+        fixture.side.post(send(id, &[]));
+        fixture.sent();
+        let start = fixture.now;
+        while fixture.now - start < 15 * TIMEOUT {
+            fixture.side.rc.note_peer_alive(fixture.now);
+            fixture.wait().unwrap();
+            fixture.sent();
         }
-        bench.ack(id as u32);
-        assert_eq!(bench.side.rc.silent_for(bench.now), None);
+        fixture.ack(id as u32);
+        assert_eq!(fixture.side.rc.silent_for(fixture.now), None);
     }
-    assert_eq!(bench.done(), ok([0, 1]));
+    assert_eq!(fixture.done(), ok([0, 1]));
     // Nothing is known of the peer any more: there are as many retries as were agreed on.
-    bench.side.post(send(2, &[]));
-    bench.sent();
-    let start = bench.now;
-    while bench.wait().is_ok() {
-        bench.sent();
+    fixture.side.post(send(2, &[]));
+    fixture.sent();
+    let start = fixture.now;
+    while fixture.wait().is_ok() {
+        fixture.sent();
     }
-    assert_eq!(bench.now - start, 3 * TIMEOUT);
+    assert_eq!(fixture.now - start, 3 * TIMEOUT);
 }
