@@ -67,9 +67,10 @@ pub unsafe fn create<T: Transport>(
     agent: DAT_OS_WAIT_PROXY_AGENT,
 ) -> Result<&'static Node<Cno<T>>> {
     let _control = ia.control();
-    // SAFETY: the caller guarantees this.
     ia.add(|_| {
-        Ok(Cno { ia: Ref::new(ia), state: Mutex::default(), agent: unsafe { Agent::new(agent) }? })
+        // SAFETY: the caller guarantees this.
+        let agent = unsafe { Agent::new(agent) }?;
+        Ok(Cno { ia: Ref::new(ia), state: Mutex::default(), agent })
     })
 }
 
@@ -91,6 +92,7 @@ pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<C
 /// and that wait ends with `DAT_ABORT`. The caller drops the returned object without holding any
 /// lock.
 ///
+/// # Safety
 /// If this succeeds, nobody uses a reference to the CNO any more.
 #[must_use = "its drop waits for the agent, which may want any lock"]
 pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<Option<Box<Node<Cno<T>>>>> {

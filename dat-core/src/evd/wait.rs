@@ -41,6 +41,7 @@ impl<T: Transport> Evd<T> {
     /// thread-safe table calls this under the handle's lock. The wait itself does not need that
     /// lock.
     ///
+    /// # Safety
     /// While this function runs, no thread but a waiter has the taking side (see [`Evd::dequeue`]).
     /// As long as the waiter waits, dat_evd_dequeue and similar functions refuse other threads.
     pub unsafe fn begin_wait(&self, threshold: DAT_COUNT) -> Result<Waiter<'_, T>> {

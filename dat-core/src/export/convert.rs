@@ -272,8 +272,8 @@ pub(super) unsafe fn segments(
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
         Ok(1..=MAX_SEGMENTS) if iov.is_null() => Err(Error::arg(3)),
-        // SAFETY: the caller guarantees this.
         Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_aligned() => {
+            // SAFETY: the caller guarantees this.
             Ok(unsafe { aligned.copy(iov, count) })
         }
         // SAFETY: as above, and the pointer is aligned.

@@ -61,9 +61,10 @@ pub unsafe fn open_with_transport<T: Transport>(
     // This comes before the adapter has a handle that other threads may guess, because an EVD is
     // pinned before an adapter.
     let given = match async_evd {
-        // SAFETY: the caller guarantees this.
         AsyncEvd::Given(evd) => {
-            Some(unsafe { sharing::check::<T>(evd, entry.name) }.map_err(refuse)?)
+            // SAFETY: the caller guarantees this.
+            let checked = unsafe { sharing::check::<T>(evd, entry.name) };
+            Some(checked.map_err(refuse)?)
         }
         AsyncEvd::Create(_) | AsyncEvd::Exists => None,
     };

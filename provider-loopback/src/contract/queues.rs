@@ -316,8 +316,8 @@ pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
     end.qp = b.qp(cfg, end.log.sink()).expect("queue pair");
     for id in 0..8 {
         match &srq {
-            // SAFETY: the receive has no memory.
             Some(srq) => {
+                // SAFETY: the receive has no memory.
                 unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post")
             }
             None => end.recv(id, &[]),
