@@ -151,7 +151,8 @@ fn write_item(text: &mut String, item: &Item, width: usize) -> std::fmt::Result 
     let mut details = vec![item.api.clone()];
     details.extend(item.thread_safe.then(|| "threadsafe".to_owned()));
     details.push(item.library.clone().unwrap_or_else(|| "linked in".to_owned()));
-    details.extend((!item.parameters.is_empty()).then(|| format!("{:?}", Excerpt(&item.parameters))));
+    details
+        .extend((!item.parameters.is_empty()).then(|| format!("{:?}", Excerpt(&item.parameters))));
     writeln!(text, "    {}", details.join(" "))?;
     item.attributes.iter().try_for_each(|(name, value)| writeln!(text, "    {name}: {value}"))?;
     item.reason().try_for_each(|line| writeln!(text, "    {line}"))

@@ -46,7 +46,12 @@ static BUILTINS: &[Builtin] = &[
 ];
 
 const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {
-    Builtin { line, init: provider::init::<P, This>, fini: provider::fini::<P, This>, discover: None }
+    Builtin {
+        line,
+        init: provider::init::<P, This>,
+        fini: provider::fini::<P, This>,
+        discover: None,
+    }
 }
 
 /// The same entry once more for each RDMA device of the host.
