@@ -54,6 +54,7 @@ impl Capture {
     /// Creates a file, or shares one that this process is writing. `interface`, the adapter's name,
     /// is the name of the interface under which packets are recorded.
     ///
+    /// # Errors
     /// The name cannot be expanded; the file exists already, cannot be opened or written to; or
     /// another process is writing to it.
     pub fn open(name: &str, interface: &str) -> Result<Self, OpenError> {

@@ -168,7 +168,7 @@ const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
     (
         DAT_PROVIDER_NOT_FOUND,
         None,
-        "`dat list` shows the names there are, and open_error one does not open",
+        "`dat list` shows the names there are, and why one does not open",
     ),
     (DAT_CONN_QUAL_IN_USE, None, "choose another one, or end the program that listens on it"),
     (DAT_CONN_QUAL_UNAVAILABLE, None, "choose another one: below 1024 needs privileges"),

@@ -149,6 +149,7 @@ macro_rules! functions {
         }
 
         impl $table {
+            /// # Safety
             /// `library` must be the one whose headers declare these functions in this way, and
             /// must stay loaded.
             pub(crate) unsafe fn find(library: &libloading::Library) -> Result<Self, libloading::Error> {

@@ -33,6 +33,7 @@ pub(crate) const OFFSETS_BEFORE_CONTEXT: &[(&str, usize)] = &[
 impl Verbs {
     /// Queries state and limits of a port.
     ///
+    /// # Safety
     /// `context` must be open.
     pub unsafe fn query_port(
         &self,
@@ -54,6 +55,7 @@ impl Verbs {
 
     /// Creates an unbound window. Returns null and sets errno on failure.
     ///
+    /// # Safety
     /// `pd` must be live.
     pub unsafe fn ibv_alloc_mw(&self, pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
         // SAFETY: the caller guarantees it.
@@ -70,6 +72,7 @@ impl Verbs {
 
     /// Frees a window.
     ///
+    /// # Safety
     /// `mw` must be live.
     pub unsafe fn ibv_dealloc_mw(&self, mw: *mut ibv_mw) -> c_int {
         // SAFETY: the caller guarantees it.
@@ -78,6 +81,7 @@ impl Verbs {
 
     /// Posts the bind of a window of type 1. Afterwards the window has its new key.
     ///
+    /// # Safety
     /// All objects must be live and belong to one device.
     pub unsafe fn ibv_bind_mw(
         &self,
@@ -102,6 +106,7 @@ impl Verbs {
 
     /// Takes the oldest completions. Returns their number, or a negative number on failure.
     ///
+    /// # Safety
     /// `cq` must be live, and `wc` must have room for `entries`.
     #[inline]
     pub unsafe fn ibv_poll_cq(&self, cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_wc) -> c_int {
@@ -111,6 +116,7 @@ impl Verbs {
 
     /// Requests one event on the channel at the next completion.
     ///
+    /// # Safety
     /// `cq` must be live.
     #[inline]
     pub unsafe fn ibv_req_notify_cq(&self, cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
@@ -120,6 +126,7 @@ impl Verbs {
 
     /// Posts requests. On failure `bad` points to the first one that was not posted.
     ///
+    /// # Safety
     /// `qp` must be live and `wr` a list whose memory stays valid until the requests complete.
     #[inline]
     pub unsafe fn ibv_post_send(
@@ -134,6 +141,7 @@ impl Verbs {
 
     /// Posts receives, like [`ibv_post_send`](Self::ibv_post_send).
     ///
+    /// # Safety
     /// As for [`ibv_post_send`](Self::ibv_post_send).
     #[inline]
     pub unsafe fn ibv_post_recv(
@@ -148,6 +156,7 @@ impl Verbs {
 
     /// Posts receives to a shared receive queue, like [`ibv_post_send`](Self::ibv_post_send).
     ///
+    /// # Safety
     /// As for [`ibv_post_send`](Self::ibv_post_send).
     #[inline]
     pub unsafe fn ibv_post_srq_recv(
@@ -166,6 +175,7 @@ type QueryPort = unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, 
 /// Returns the extended function if this context is the end of a sufficiently large
 /// `verbs_context`.
 ///
+/// # Safety
 /// `context` must be open.
 unsafe fn extended_query_port(context: *mut ibv_context) -> Option<QueryPort> {
     // SAFETY: the caller guarantees it.

@@ -46,6 +46,7 @@ impl RdmaCore {
     /// Loads both libraries, which then stay loaded. The packages in a failure also contain the
     /// drivers of devices, as plug-ins.
     ///
+    /// # Errors
     /// See [`LoadError`]. The result is the same for the life of the process.
     pub fn load() -> Result<&'static RdmaCore, LoadError> {
         static LOADED: OnceLock<Result<RdmaCore, LoadError>> = OnceLock::new();

@@ -81,6 +81,7 @@ impl Icrc {
 
     /// The checksum of `packet`, a whole packet without its ICRC. `ip` is ignored in IPv6.
     ///
+    /// # Panics
     /// If `packet` is shorter than the 12 octets of a BTH.
     #[inline]
     pub fn compute(&self, ip: Identification, packet: &[u8]) -> u32 {
@@ -90,6 +91,7 @@ impl Icrc {
     /// Writes the checksum over the last four octets of `datagram`. An unconnected UDP socket that
     /// forbids fragmentation sends with ID 0; segment k of a GSO send, counted from 0, has ID k.
     ///
+    /// # Panics
     /// If there are fewer octets before them than a BTH has.
     #[inline]
     pub fn seal(&self, id: u16, datagram: &mut [u8]) {

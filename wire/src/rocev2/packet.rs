@@ -69,6 +69,7 @@ impl<'a> Packet<'a> {
 
     /// Writes the packet at the start of `buf` and returns its size.
     ///
+    /// # Panics
     /// If `buf` is shorter than [`len`](Self::len), or the extension does not belong to the opcode.
     pub fn emit(&self, buf: &mut [u8]) -> usize {
         Self::emit_around(&self.bth, &self.extension, self.payload.len(), buf)
@@ -79,6 +80,7 @@ impl<'a> Packet<'a> {
     /// Writes everything except the payload at the start of `buf` and returns the place of the
     /// payload, which the caller fills. The packet takes [`packet_len`] octets.
     ///
+    /// # Panics
     /// If `buf` is shorter than that, or the extension does not belong to the opcode.
     #[inline]
     pub fn emit_around<'b>(

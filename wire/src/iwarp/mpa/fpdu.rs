@@ -83,6 +83,7 @@ impl Trailer {
 /// Checks the CRC of a received frame. `crc` must already cover the length and the ULPDU. It is
 /// updated with the pad here. `trailer` is the [`Trailer::size`] octets after the ULPDU.
 ///
+/// # Panics
 /// If `trailer` is shorter than a CRC.
 #[inline]
 pub fn check_trailer(crc: &mut Crc32c, trailer: &[u8]) -> Result<(), CrcError> {
