@@ -181,8 +181,8 @@ fn a_reserved_endpoint_takes_one_request() {
     second.connect(to, 4711, 10_000_000, &[], 0, 0).unwrap();
     let request = arrival(&b);
     assert_eq!(y.state(), State::PassivePending);
-    // SAFETY: it is refused.
     assert_eq!(
+        // SAFETY: it is refused.
         unsafe { cr::accept(request, Some(y), &[]) },
         Err(Error::handle(DAT_INVALID_HANDLE_EP))
     );

@@ -74,8 +74,8 @@ fn one_waiter_owns_the_evd_until_it_is_unwaitable() {
         evd.set_waitable(false);
         assert_eq!(waiter.join().unwrap(), Some(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE)));
     });
-    // SAFETY: nobody dequeues meanwhile.
     assert_eq!(
+        // SAFETY: nobody dequeues meanwhile.
         unsafe { evd.wait(0, 1) }.err(),
         Some(Error::state(DAT_INVALID_STATE_EVD_UNWAITABLE))
     );
@@ -115,8 +115,8 @@ fn only_enabled_evds_trigger_a_cno() {
     unsafe { evd.set_enabled(false) };
     evd.post_software(&software(1)).unwrap();
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
-    // SAFETY: it is refused.
     assert_eq!(
+        // SAFETY: it is refused.
         unsafe { cno::free(cno) }.map(drop),
         Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE))
     );
