@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, same};
-use crate::rig::{Rig, soon, until};
+use crate::check::{answers, ensure_equal, ok};
+use crate::rig::{Rig, event_timeout_us, until};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -16,7 +16,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.post_se(evd, 1))?;
-            same("the EVD", wait(rig, cno, soon())?, evd)
+            ensure_equal("the EVD", wait(rig, cno, event_timeout_us())?, evd)
         },
     ),
     must(
@@ -27,7 +27,7 @@ pub(super) const CASES: &[Row] = &[
             let (cno, _) = both(rig)?;
             let mut evd = rig.async_evd;
             answers(rig.api.dat_cno_wait(cno, 1000, &mut evd), DAT_QUEUE_EMPTY)?;
-            same("the EVD", evd, DAT_HANDLE_NULL)
+            ensure_equal("the EVD", evd, DAT_HANDLE_NULL)
         },
     ),
     must(
@@ -39,11 +39,12 @@ pub(super) const CASES: &[Row] = &[
             let two = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
             ok(rig.post_se(one, 1))?;
             ok(rig.post_se(two, 1))?;
-            let mut told = [wait(rig, cno, soon())?, wait(rig, cno, soon())?];
+            let mut told =
+                [wait(rig, cno, event_timeout_us())?, wait(rig, cno, event_timeout_us())?];
             let mut wanted = [one, two];
             told.sort();
             wanted.sort();
-            same("the EVDs", told, wanted)
+            ensure_equal("the EVDs", told, wanted)
         },
     ),
     must(
@@ -67,7 +68,7 @@ pub(super) const CASES: &[Row] = &[
             let (from, to) = (rig.memory(8)?, rig.memory(8)?);
             ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
             ok(rig.send(pair.active.ep, &[from.all()], 2))?;
-            same("the EVD", wait(rig, cno, soon())?, pair.passive.recv)?;
+            ensure_equal("the EVD", wait(rig, cno, event_timeout_us())?, pair.passive.recv)?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
         },
     ),
@@ -82,14 +83,14 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_evd_modify_cno(pair.active.request, cno))?;
             let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             ok(rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), flags))?;
-            // Taken without waiting: whatever it triggers it has triggered by then.
+            // Triggers are synchronous, so a dequeue without waiting is enough.
             let mut event = DAT_EVENT::zeroed();
             let dequeue =
                 || rig.api.dat_evd_dequeue(pair.active.request, &mut event) == DAT_SUCCESS;
             until(dequeue, "the write completes")?;
             answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)?;
             ok(rig.write(pair.active.ep, &[from.all()], 2, &to.remote()))?;
-            same("the EVD", wait(rig, cno, soon())?, pair.active.request)?;
+            ensure_equal("the EVD", wait(rig, cno, event_timeout_us())?, pair.active.request)?;
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS).map(drop)
         },
     ),
@@ -113,7 +114,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.api.dat_evd_disable(evd))?;
-            same("the state", rig.query_evd(evd)?.evd_state & 0x3, DAT_EVD_STATE_DISABLED)?;
+            ensure_equal("the state", rig.query_evd(evd)?.evd_state & 0x3, DAT_EVD_STATE_DISABLED)?;
             ok(rig.post_se(evd, 1))?;
             answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)?;
             rig.expect(evd, DAT_SOFTWARE_EVENT).map(drop)
@@ -127,24 +128,25 @@ pub(super) const CASES: &[Row] = &[
             let (cno, evd) = both(rig)?;
             ok(rig.api.dat_evd_disable(evd))?;
             ok(rig.api.dat_evd_enable(evd))?;
-            same("the state", rig.query_evd(evd)?.evd_state & 0x3, DAT_EVD_STATE_ENABLED)?;
+            ensure_equal("the state", rig.query_evd(evd)?.evd_state & 0x3, DAT_EVD_STATE_ENABLED)?;
             ok(rig.post_se(evd, 1))?;
-            same("the EVD", wait(rig, cno, soon())?, evd)
+            ensure_equal("the EVD", wait(rig, cno, event_timeout_us())?, evd)
         },
     ),
     must(
         "dat_evd_modify_cno/new-one-only",
         "DESCRIPTION",
-        "Of an EVD that was disabled, given another CNO and enabled, only the new one is triggered.",
+        "Of an EVD that was disabled, given another CNO and enabled, only the new one is \
+         triggered.",
         |rig| {
             let (old, evd) = both(rig)?;
             let new = rig.cno()?;
             ok(rig.api.dat_evd_disable(evd))?;
             ok(rig.api.dat_evd_modify_cno(evd, new))?;
             ok(rig.api.dat_evd_enable(evd))?;
-            same("cno_handle", rig.query_evd(evd)?.cno_handle, new)?;
+            ensure_equal("cno_handle", rig.query_evd(evd)?.cno_handle, new)?;
             ok(rig.post_se(evd, 1))?;
-            same("the EVD", wait(rig, new, soon())?, evd)?;
+            ensure_equal("the EVD", wait(rig, new, event_timeout_us())?, evd)?;
             answers(rig.api.dat_cno_wait(old, 0, &mut null_mut()), DAT_QUEUE_EMPTY)
         },
     ),
@@ -173,8 +175,8 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let mut param = DAT_CNO_PARAM::zeroed();
             ok(rig.api.dat_cno_query(rig.cno()?, DAT_CNO_FIELD_ALL, &mut param))?;
-            same("ia_handle", param.ia_handle, rig.ia)?;
-            same("proxy_type", param.proxy_type, DAT_PROXY_TYPE_NONE)
+            ensure_equal("ia_handle", param.ia_handle, rig.ia)?;
+            ensure_equal("proxy_type", param.proxy_type, DAT_PROXY_TYPE_NONE)
         },
     ),
     must(
@@ -199,7 +201,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.post_se(evd, 1))?;
             let mut told = null_mut();
             ok(rig.api.dat_cno_trigger(cno, &mut told))?;
-            same("the EVD", told, evd)
+            ensure_equal("the EVD", told, evd)
         },
     ),
     must(
@@ -209,15 +211,15 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (mut fd, mut cno) = (-1, null_mut());
             ok(rig.api.dat_cno_fd_create(rig.ia, &mut fd, &mut cno))?;
-            crate::check::that(fd >= 0, format_args!("the descriptor is {fd}"))?;
+            crate::check::ensure(fd >= 0, format_args!("the descriptor is {fd}"))?;
             let mut param = DAT_CNO_PARAM::zeroed();
             ok(rig.api.dat_cno_query(cno, DAT_CNO_FIELD_ALL, &mut param))?;
-            same("proxy_type", param.proxy_type, DAT_PROXY_TYPE_FD)
+            ensure_equal("proxy_type", param.proxy_type, DAT_PROXY_TYPE_FD)
         },
     ),
 ];
 
-/// A CNO and an EVD that triggers it.
+/// Creates a CNO and an EVD that triggers it.
 fn both(rig: &Rig) -> Outcome<(DAT_CNO_HANDLE, DAT_EVD_HANDLE)> {
     let cno = rig.cno()?;
     Ok((cno, rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?))

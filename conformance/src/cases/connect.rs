@@ -1,38 +1,39 @@
-//! Connections: asking for them, ending them.
+//! Establishing and ending connections.
 
 use std::ptr::null_mut;
 
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, same, that};
-use crate::rig::{Ep, private, soon, until};
+use crate::check::{answers, ensure, ensure_equal, ok};
+use crate::rig::{Ep, event_timeout_us, private, until};
 
 pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/private-data",
         "DESCRIPTION: private data",
-        "Private data of the caller comes with the request, that of the answer with the established event.",
+        "Private data of the caller comes with the request, that of the answer with the \
+         established event.",
         |rig| {
             let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(active.ep, listener.qualifier, b"a question"))?;
-            let arrival = rig.arrival(listener.evd)?;
+            let arrival = rig.request_event(listener.evd)?;
             let mut param = DAT_CR_PARAM::zeroed();
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
-            that(
+            ensure(
                 param.private_data_size >= 10,
                 format_args!("{} bytes arrived", param.private_data_size),
             )?;
-            same("the question", private(param.private_data, 10), b"a question".to_vec())?;
+            ensure_equal("the question", private(param.private_data, 10), b"a question".to_vec())?;
             ok(rig.accept(arrival.cr, passive.ep, b"an answer"))?;
             let up = rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
-            that(
+            ensure(
                 up.private_data_size >= 9,
                 format_args!("{} bytes came back", up.private_data_size),
             )?;
-            same("the answer", private(up.private_data, 9), b"an answer".to_vec())?;
+            ensure_equal("the answer", private(up.private_data, 9), b"an answer".to_vec())?;
             let up = rig.connection(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
-            same("private data for the passive side", up.private_data_size, 0)
+            ensure_equal("private data for the passive side", up.private_data_size, 0)
         },
     ),
     must(
@@ -42,11 +43,11 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(active.ep, listener.qualifier, b""))?;
-            ok(rig.accept(rig.arrival(listener.evd)?.cr, passive.ep, b"keep me"))?;
+            ok(rig.accept(rig.request_event(listener.evd)?.cr, passive.ep, b"keep me"))?;
             let up = rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             ok(rig.api.dat_ep_disconnect(active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
             rig.connection(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
-            same("the answer", private(up.private_data, 7), b"keep me".to_vec())
+            ensure_equal("the answer", private(up.private_data, 7), b"keep me".to_vec())
         },
     ),
     must(
@@ -57,7 +58,7 @@ pub(super) const CASES: &[Row] = &[
             let (ep, qualifier) = (rig.ep()?, rig.free_qualifier()?);
             ok(rig.connect(ep.ep, qualifier, b""))?;
             let down = rig.connection(ep.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED)?;
-            same("ep_handle", down.ep_handle, ep.ep)?;
+            ensure_equal("ep_handle", down.ep_handle, ep.ep)?;
             rig.state_is(ep.ep, DAT_EP_STATE_DISCONNECTED)
         },
     ),
@@ -80,7 +81,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             ok(rig.connect_within(ep.ep, listener.qualifier, b"", 100_000))?;
-            rig.arrival(listener.evd)?;
+            rig.request_event(listener.evd)?;
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_TIMED_OUT)?;
             rig.state_is(ep.ep, DAT_EP_STATE_DISCONNECTED)
         },
@@ -119,7 +120,7 @@ pub(super) const CASES: &[Row] = &[
                     ep.ep,
                     address,
                     listener.qualifier,
-                    soon(),
+                    event_timeout_us(),
                     size,
                     null_mut(),
                     DAT_QOS_BEST_EFFORT,
@@ -141,7 +142,7 @@ pub(super) const CASES: &[Row] = &[
                 ep.ep,
                 &mut address,
                 listener.qualifier,
-                soon(),
+                event_timeout_us(),
                 0,
                 null_mut(),
                 DAT_QOS_BEST_EFFORT,
@@ -156,7 +157,7 @@ pub(super) const CASES: &[Row] = &[
             ep.ep,
             null_mut(),
             listener.qualifier,
-            soon(),
+            event_timeout_us(),
             0,
             null_mut(),
             DAT_QOS_BEST_EFFORT,
@@ -174,7 +175,7 @@ pub(super) const CASES: &[Row] = &[
                 ep.ep,
                 address,
                 listener.qualifier,
-                soon(),
+                event_timeout_us(),
                 0,
                 null_mut(),
                 DAT_QOS_BEST_EFFORT,
@@ -203,20 +204,24 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(active.ep, listener.qualifier, b""))?;
-            let arrival = rig.arrival(listener.evd)?;
+            let arrival = rig.request_event(listener.evd)?;
             let mut request = DAT_CR_PARAM::zeroed();
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut request))?;
             ok(rig.accept(arrival.cr, passive.ep, b""))?;
             rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             rig.connection(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             let (near, far) = (rig.query(active.ep)?, rig.query(passive.ep)?);
-            same(
+            ensure_equal(
                 "remote_port_qual of the request",
                 request.remote_port_qual,
                 near.local_port_qual,
             )?;
-            same("remote_port_qual of the passive EP", far.remote_port_qual, near.local_port_qual)?;
-            that(!near.remote_ia_address_ptr.is_null(), "the active EP has no remote address")
+            ensure_equal(
+                "remote_port_qual of the passive EP",
+                far.remote_port_qual,
+                near.local_port_qual,
+            )?;
+            ensure(!near.remote_ia_address_ptr.is_null(), "the active EP has no remote address")
         },
     ),
     must(
@@ -228,7 +233,7 @@ pub(super) const CASES: &[Row] = &[
             let answer = rig.api.dat_ep_dup_connect(
                 ep.ep,
                 model.ep,
-                soon(),
+                event_timeout_us(),
                 0,
                 null_mut(),
                 DAT_QOS_BEST_EFFORT,
@@ -246,7 +251,7 @@ pub(super) const CASES: &[Row] = &[
                 let answer = rig.api.dat_ep_dup_connect(
                     ep.ep,
                     model,
-                    soon(),
+                    event_timeout_us(),
                     0,
                     null_mut(),
                     DAT_QOS_BEST_EFFORT,
@@ -259,7 +264,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/graceful-completes-first",
         "DESCRIPTION",
-        "Gracefully: what was posted is done first, and the disconnected event comes after its completions.",
+        "Gracefully: what was posted is done first, and the disconnected event comes after its \
+         completions.",
         |rig| {
             let mut active = rig.evds_of_an_ep()?;
             let all = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
@@ -282,7 +288,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/abrupt-flushes-in-order",
         "DESCRIPTION",
-        "Abruptly: what is outstanding comes back in order; after the first that is flushed all are.",
+        "Abruptly: what is outstanding comes back in order; after the first that is flushed all \
+         are.",
         |rig| {
             let pair = rig.pair()?;
             let memory = rig.memory(8)?;
@@ -386,16 +393,16 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             ok(rig.connect(ep.ep, listener.qualifier, b""))?;
-            let arrival = rig.arrival(listener.evd)?;
-            same(
+            let arrival = rig.request_event(listener.evd)?;
+            ensure_equal(
                 "sp_handle and qualifier",
                 (arrival.sp, arrival.qualifier),
                 (listener.psp, listener.qualifier),
             )?;
-            that(!arrival.address.is_null(), "local_ia_address_ptr is null")?;
+            ensure(!arrival.address.is_null(), "local_ia_address_ptr is null")?;
             let mut kind = DAT_HANDLE_TYPE::MAX;
             ok(rig.api.dat_get_handle_type(arrival.cr, &mut kind))?;
-            same("the type of the request's handle", kind, DAT_HANDLE_TYPE_CR)
+            ensure_equal("the type of the request's handle", kind, DAT_HANDLE_TYPE_CR)
         },
     ),
     must(
@@ -426,7 +433,11 @@ pub(super) const CASES: &[Row] = &[
             let mut param = DAT_PSP_PARAM::zeroed();
             ok(rig.api.dat_psp_query(psp, DAT_PSP_FIELD_ALL, &mut param))?;
             let told = (param.ia_handle, param.conn_qual, param.evd_handle, param.psp_flags);
-            same("what dat_psp_query tells", told, (rig.ia, qualifier, evd, DAT_PSP_CONSUMER_FLAG))
+            ensure_equal(
+                "what dat_psp_query tells",
+                told,
+                (rig.ia, qualifier, evd, DAT_PSP_CONSUMER_FLAG),
+            )
         },
     ),
     must(
@@ -456,7 +467,7 @@ pub(super) const CASES: &[Row] = &[
             for caller in &callers {
                 ok(rig.connect(caller.ep, listener.qualifier, b""))?;
             }
-            // Which of them is refused depends on the order of their arrival.
+            // The order of arrival decides which of them is refused.
             let is_refusal =
                 |e: &DAT_EVENT| e.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
             let mut refused = 0;
@@ -468,7 +479,7 @@ pub(super) const CASES: &[Row] = &[
                 },
                 "a caller is refused",
             )?;
-            same("callers that are refused", refused, 1)
+            ensure_equal("callers that are refused", refused, 1)
         },
     ),
     must(
@@ -477,20 +488,21 @@ pub(super) const CASES: &[Row] = &[
         "A free qualifier is chosen and told.",
         |rig| {
             let (one, two) = (rig.listen()?, rig.listen()?);
-            that(one.qualifier != two.qualifier, "two PSPs have one qualifier")?;
+            ensure(one.qualifier != two.qualifier, "two PSPs have one qualifier")?;
             let mut param = DAT_PSP_PARAM::zeroed();
             ok(rig.api.dat_psp_query(one.psp, DAT_PSP_FIELD_ALL, &mut param))?;
-            same("conn_qual", param.conn_qual, one.qualifier)
+            ensure_equal("conn_qual", param.conn_qual, one.qualifier)
         },
     ),
     must(
         "dat_psp_free/pending-requests-stay",
         "DESCRIPTION",
-        "A request that has arrived can be accepted though its PSP is gone; later ones are rejected.",
+        "A request that has arrived can be accepted though its PSP is gone; later ones are \
+         rejected.",
         |rig| {
             let (early, late, passive, listener) = (rig.ep()?, rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(early.ep, listener.qualifier, b""))?;
-            let arrival = rig.arrival(listener.evd)?;
+            let arrival = rig.request_event(listener.evd)?;
             ok(rig.api.dat_psp_free(listener.psp))?;
             ok(rig.connect(late.ep, listener.qualifier, b""))?;
             rig.connection(late.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED)?;
@@ -508,7 +520,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
             let (first, second) = (rig.ep()?, rig.ep()?);
             ok(rig.connect(first.ep, qualifier, b""))?;
-            rig.arrival(evd)?;
+            rig.request_event(evd)?;
             ok(rig.connect(second.ep, qualifier, b""))?;
             rig.connection(second.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED).map(drop)
         },
@@ -524,7 +536,7 @@ pub(super) const CASES: &[Row] = &[
             let mut param = DAT_RSP_PARAM::zeroed();
             ok(rig.api.dat_rsp_query(rsp, DAT_RSP_FIELD_ALL, &mut param))?;
             let told = (param.ia_handle, param.conn_qual, param.evd_handle, param.ep_handle);
-            same("what dat_rsp_query tells", told, (rig.ia, qualifier, evd, ep.ep))
+            ensure_equal("what dat_rsp_query tells", told, (rig.ia, qualifier, evd, ep.ep))
         },
     ),
     must(
@@ -559,13 +571,14 @@ pub(super) const CASES: &[Row] = &[
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
             ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
             ok(rig.connect(rig.ep()?.ep, qualifier, b""))?;
-            answers(rig.accept(rig.arrival(evd)?.cr, rig.ep()?.ep, b""), DAT_INVALID_HANDLE)
+            answers(rig.accept(rig.request_event(evd)?.cr, rig.ep()?.ep, b""), DAT_INVALID_HANDLE)
         },
     ),
     must(
         "dat_cr_accept/too-much-private-data",
         "RETURN VALUES: invalid parameter",
-        "Too much private data, or some behind a null pointer, is invalid; the request is not affected.",
+        "Too much private data, or some behind a null pointer, is invalid; the request is not \
+         affected.",
         |rig| {
             let ((_, arrival), ep) = (rig.request(b"")?, rig.ep()?);
             let too_much = vec![0; rig.provider.max_private_data_size as usize + 1];
@@ -601,7 +614,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/provider-made-ep",
         "DESCRIPTION",
-        "A request at a PSP whose EPs the provider makes is accepted with that EP, once it is configured.",
+        "A request at a PSP whose EPs the provider makes is accepted with that EP, once it is \
+         configured.",
         |rig| {
             if rig.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER {
                 return crate::check::unsupported(
@@ -610,7 +624,7 @@ pub(super) const CASES: &[Row] = &[
             }
             let (caller, listener) = (rig.ep()?, rig.listen_for(DAT_PSP_PROVIDER_FLAG, 8)?);
             ok(rig.connect(caller.ep, listener.qualifier, b""))?;
-            let (arrival, mut request) = (rig.arrival(listener.evd)?, DAT_CR_PARAM::zeroed());
+            let (arrival, mut request) = (rig.request_event(listener.evd)?, DAT_CR_PARAM::zeroed());
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut request))?;
             let made = rig.query(request.local_ep_handle)?;
             let nothing = [
@@ -619,7 +633,7 @@ pub(super) const CASES: &[Row] = &[
                 made.request_evd_handle,
                 made.connect_evd_handle,
             ];
-            same("zone and EVDs of the EP", nothing, [DAT_HANDLE_NULL; 4])?;
+            ensure_equal("zone and EVDs of the EP", nothing, [DAT_HANDLE_NULL; 4])?;
             let evds = rig.evds_of_an_ep()?;
             let param = DAT_EP_PARAM {
                 pz_handle: rig.pz()?,
@@ -660,11 +674,15 @@ pub(super) const CASES: &[Row] = &[
             let (caller, arrival) = rig.request(b"")?;
             ok(rig.reject(arrival.cr, b"no, thank you"))?;
             let down = rig.connection(caller.connect, DAT_CONNECTION_EVENT_PEER_REJECTED)?;
-            that(
+            ensure(
                 down.private_data_size >= 13,
                 format_args!("{} bytes came", down.private_data_size),
             )?;
-            same("the private data", private(down.private_data, 13), b"no, thank you".to_vec())
+            ensure_equal(
+                "the private data",
+                private(down.private_data, 13),
+                b"no, thank you".to_vec(),
+            )
         },
     ),
     must(
@@ -676,7 +694,7 @@ pub(super) const CASES: &[Row] = &[
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
             ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
             ok(rig.connect(rig.ep()?.ep, qualifier, b""))?;
-            ok(rig.reject(rig.arrival(evd)?.cr, b""))?;
+            ok(rig.reject(rig.request_event(evd)?.cr, b""))?;
             rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)
         },
     ),
@@ -692,7 +710,7 @@ pub(super) const CASES: &[Row] = &[
             }
             let (caller, listener) = (rig.ep()?, rig.listen_for(DAT_PSP_PROVIDER_FLAG, 8)?);
             ok(rig.connect(caller.ep, listener.qualifier, b""))?;
-            let (arrival, mut request) = (rig.arrival(listener.evd)?, DAT_CR_PARAM::zeroed());
+            let (arrival, mut request) = (rig.request_event(listener.evd)?, DAT_CR_PARAM::zeroed());
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut request))?;
             ok(rig.reject(arrival.cr, b""))?;
             let mut param = DAT_EP_PARAM::zeroed();
@@ -710,12 +728,16 @@ pub(super) const CASES: &[Row] = &[
             let (caller, arrival) = rig.request(b"pass it on")?;
             let other = rig.listen()?;
             ok(rig.api.dat_cr_handoff(arrival.cr, other.qualifier))?;
-            let moved = rig.arrival(other.evd)?;
-            same("the qualifier", moved.qualifier, other.qualifier)?;
+            let moved = rig.request_event(other.evd)?;
+            ensure_equal("the qualifier", moved.qualifier, other.qualifier)?;
             answers(rig.reject(arrival.cr, b""), DAT_INVALID_HANDLE)?;
             let mut param = DAT_CR_PARAM::zeroed();
             ok(rig.api.dat_cr_query(moved.cr, DAT_CR_FIELD_ALL, &mut param))?;
-            same("the private data", private(param.private_data, 10), b"pass it on".to_vec())?;
+            ensure_equal(
+                "the private data",
+                private(param.private_data, 10),
+                b"pass it on".to_vec(),
+            )?;
             ok(rig.accept(moved.cr, rig.ep()?.ep, b""))?;
             rig.connection(caller.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
         },
@@ -723,7 +745,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_handoff/nobody-there",
         "DESCRIPTION",
-        "Handed off to a qualifier where nobody listens, the caller is rejected, and not by a peer.",
+        "Handed off to a qualifier where nobody listens, the caller is rejected, and not by a \
+         peer.",
         |rig| {
             let (caller, arrival) = rig.request(b"")?;
             ok(rig.api.dat_cr_handoff(arrival.cr, rig.free_qualifier()?))?;
@@ -736,20 +759,21 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_common_connect/connects",
         "2.0 headers: dat_csp_create, dat_ep_common_connect",
-        "A common service point, which dat_csp_query tells the address of, takes a common connection.",
+        "A common service point, which dat_csp_query tells the address of, takes a common \
+         connection.",
         |rig| {
             let (point, ep) = (rig.common_point()?, rig.ep()?);
             ok(rig.api.dat_ep_common_connect(
                 ep.ep,
                 point.address,
-                soon(),
+                event_timeout_us(),
                 2,
                 b"hi".as_ptr().cast_mut().cast(),
             ))?;
-            let (arrival, mut param) = (rig.arrival(point.evd)?, DAT_CR_PARAM::zeroed());
-            same("the service point", arrival.sp, point.csp)?;
+            let (arrival, mut param) = (rig.request_event(point.evd)?, DAT_CR_PARAM::zeroed());
+            ensure_equal("the service point", arrival.sp, point.csp)?;
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
-            same("the private data", private(param.private_data, 2), b"hi".to_vec())?;
+            ensure_equal("the private data", private(param.private_data, 2), b"hi".to_vec())?;
             ok(rig.accept(arrival.cr, rig.ep()?.ep, b""))?;
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
         },
@@ -757,7 +781,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_csp_create/in-use",
         "2.0 headers: DAT_PORT_IN_USE, DAT_COMM_NOT_SUPPORTED",
-        "A port that a point listens on is in use until that is freed; an unknown communicator is not supported.",
+        "A port that a point listens on is in use until that is freed; an unknown communicator is \
+         not supported.",
         |rig| {
             const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
             let (point, mut csp) = (rig.common_point()?, null_mut());
@@ -792,7 +817,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (point, mut param) = (rig.common_point()?, DAT_CSP_PARAM::zeroed());
             ok(rig.api.dat_csp_query(point.csp, DAT_CSP_FIELD_ALL, &mut param))?;
-            same("IA and EVD", (param.ia_handle, param.evd_handle), (rig.ia, point.evd))
+            ensure_equal("IA and EVD", (param.ia_handle, param.evd_handle), (rig.ia, point.evd))
         },
     ),
     must(
@@ -803,8 +828,14 @@ pub(super) const CASES: &[Row] = &[
             let (free, point, ep) = (rig.common_point()?, rig.common_point()?, rig.ep()?);
             ok(rig.api.dat_csp_free(free.csp))?;
             answers(rig.api.dat_csp_free(free.csp), DAT_INVALID_HANDLE)?;
-            ok(rig.api.dat_ep_common_connect(ep.ep, point.address, soon(), 0, null_mut()))?;
-            rig.arrival(point.evd).map(drop)
+            ok(rig.api.dat_ep_common_connect(
+                ep.ep,
+                point.address,
+                event_timeout_us(),
+                0,
+                null_mut(),
+            ))?;
+            rig.request_event(point.evd).map(drop)
         },
     ),
 ];

@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use super::refused_or_fails;
 use crate::case::{Outcome, Row, must, should};
-use crate::check::{answers, answers_with, ok, same, that};
+use crate::check::{answers, answers_with, ensure, ensure_equal, ok};
 use crate::rig::{Ep, Rig};
 
 pub(super) const CASES: &[Row] = &[
@@ -16,7 +16,7 @@ pub(super) const CASES: &[Row] = &[
     must("dat_ep_create/idle", "DESCRIPTION 2", "Both queues of a new EP are idle.", |rig| {
         let (mut state, mut recv_idle, mut request_idle) = (0, 0, 0);
         ok(rig.api.dat_ep_get_status(rig.ep()?.ep, &mut state, &mut recv_idle, &mut request_idle))?;
-        same("idleness", (recv_idle, request_idle), (DAT_TRUE, DAT_TRUE))
+        ensure_equal("idleness", (recv_idle, request_idle), (DAT_TRUE, DAT_TRUE))
     }),
     must(
         "dat_ep_create/parameters",
@@ -25,18 +25,18 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let ep = rig.ep()?;
             let param = rig.query(ep.ep)?;
-            same("ia_handle", param.ia_handle, rig.ia)?;
-            same("pz_handle", param.pz_handle, rig.pz()?)?;
-            same("recv_evd_handle", param.recv_evd_handle, ep.recv)?;
-            same("request_evd_handle", param.request_evd_handle, ep.request)?;
-            same("connect_evd_handle", param.connect_evd_handle, ep.connect)?;
-            same("srq_handle", param.srq_handle, DAT_HANDLE_NULL)
+            ensure_equal("ia_handle", param.ia_handle, rig.ia)?;
+            ensure_equal("pz_handle", param.pz_handle, rig.pz()?)?;
+            ensure_equal("recv_evd_handle", param.recv_evd_handle, ep.recv)?;
+            ensure_equal("request_evd_handle", param.request_evd_handle, ep.request)?;
+            ensure_equal("connect_evd_handle", param.connect_evd_handle, ep.connect)?;
+            ensure_equal("srq_handle", param.srq_handle, DAT_HANDLE_NULL)
         },
     ),
     must("dat_ep_create/handle-type", "PARAMETERS 7", "The handle is that of an EP.", |rig| {
         let mut kind = DAT_HANDLE_TYPE::MAX;
         ok(rig.api.dat_get_handle_type(rig.ep()?.ep, &mut kind))?;
-        same("the type of the handle", kind, DAT_HANDLE_TYPE_EP)
+        ensure_equal("the type of the handle", kind, DAT_HANDLE_TYPE_EP)
     }),
     must(
         "dat_ep_create/other-pz-in-segment",
@@ -63,9 +63,10 @@ pub(super) const CASES: &[Row] = &[
             let from = rig.memory(64)?;
             from.store(0, &[0xff; 64]);
             ok(rig.write(pair.active.ep, &[from.all()], 1, &strange.remote()))?;
-            // Whether the initiator is told why depends on the wire; that the connection ends does not.
+            // Whether the initiator gets the reason depends on the transport. The connection ends
+            // in any case.
             rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
-            same("the memory", strange.load(0, 64), vec![0; 64])
+            ensure_equal("the memory", strange.load(0, 64), vec![0; 64])
         },
     ),
     must(
@@ -104,8 +105,12 @@ pub(super) const CASES: &[Row] = &[
                 7,
                 &mut context,
             ))?;
-            let bound = rig.bound(pair.active.request)?;
-            same("cookie and status", (bound.cookie, bound.status), (7, DAT_RMR_BIND_SUCCESS))
+            let bound = rig.bind_completion(pair.active.request)?;
+            ensure_equal(
+                "cookie and status",
+                (bound.cookie, bound.status),
+                (7, DAT_RMR_BIND_SUCCESS),
+            )
         },
     ),
     must(
@@ -115,15 +120,15 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(active.ep, listener.qualifier, b""))?;
-            ok(rig.accept(rig.arrival(listener.evd)?.cr, passive.ep, b""))?;
+            ok(rig.accept(rig.request_event(listener.evd)?.cr, passive.ep, b""))?;
             for end in [active, passive] {
                 let up = rig.connection(end.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
-                same("ep_handle", up.ep_handle, end.ep)?;
+                ensure_equal("ep_handle", up.ep_handle, end.ep)?;
             }
             ok(rig.api.dat_ep_disconnect(active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
             for end in [active, passive] {
                 let down = rig.connection(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
-                same("ep_handle", down.ep_handle, end.ep)?;
+                ensure_equal("ep_handle", down.ep_handle, end.ep)?;
             }
             Ok(())
         },
@@ -136,10 +141,10 @@ pub(super) const CASES: &[Row] = &[
             let asked = rig.ep_attr();
             let is = rig.query(rig.ep_with(&asked)?.ep)?.ep_attr;
             let sizes = |attr: &DAT_EP_ATTR| (attr.service_type, attr.qos);
-            same("service type and QoS", sizes(&is), sizes(&asked))?;
+            ensure_equal("service type and QoS", sizes(&is), sizes(&asked))?;
             let flags =
                 |attr: &DAT_EP_ATTR| (attr.recv_completion_flags, attr.request_completion_flags);
-            same("the completion flags", flags(&is), flags(&asked))?;
+            ensure_equal("the completion flags", flags(&is), flags(&asked))?;
             for (what, is, asked) in [
                 ("max_recv_dtos", is.max_recv_dtos, asked.max_recv_dtos),
                 ("max_request_dtos", is.max_request_dtos, asked.max_request_dtos),
@@ -148,10 +153,10 @@ pub(super) const CASES: &[Row] = &[
                 ("max_rdma_read_in", is.max_rdma_read_in, asked.max_rdma_read_in),
                 ("max_rdma_read_out", is.max_rdma_read_out, asked.max_rdma_read_out),
             ] {
-                that(is >= asked, format_args!("{what} is {is}, less than {asked}"))?;
+                ensure(is >= asked, format_args!("{what} is {is}, less than {asked}"))?;
             }
-            that(is.max_message_size >= asked.max_message_size, "max_message_size is less")?;
-            that(is.max_rdma_size >= asked.max_rdma_size, "max_rdma_size is less")
+            ensure(is.max_message_size >= asked.max_message_size, "max_message_size is less")?;
+            ensure(is.max_rdma_size >= asked.max_rdma_size, "max_rdma_size is less")
         },
     ),
     must(
@@ -160,17 +165,17 @@ pub(super) const CASES: &[Row] = &[
         "Without attributes the provider fills in its own, within the limits of the adapter.",
         |rig| {
             let is = rig.query(rig.ep_in(rig.pz()?, None)?.ep)?.ep_attr;
-            that(
+            ensure(
                 is.max_recv_dtos >= 0 && is.max_recv_dtos <= rig.attr.max_dto_per_ep,
                 "max_recv_dtos",
             )?;
-            that(
+            ensure(
                 is.max_request_dtos >= 0 && is.max_request_dtos <= rig.attr.max_dto_per_ep,
                 "max_request_dtos",
             )?;
-            that(is.max_message_size <= rig.attr.max_message_size, "max_message_size")?;
-            that(is.max_rdma_read_in <= rig.attr.max_rdma_read_per_ep_in, "max_rdma_read_in")?;
-            that(is.max_rdma_read_out <= rig.attr.max_rdma_read_per_ep_out, "max_rdma_read_out")
+            ensure(is.max_message_size <= rig.attr.max_message_size, "max_message_size")?;
+            ensure(is.max_rdma_read_in <= rig.attr.max_rdma_read_per_ep_in, "max_rdma_read_in")?;
+            ensure(is.max_rdma_read_out <= rig.attr.max_rdma_read_per_ep_out, "max_rdma_read_out")
         },
     ),
     should(
@@ -189,13 +194,14 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/defaults-can-be-modified",
         "USAGE 6",
-        "An EP with the provider's attributes answers queries, takes others by dat_ep_modify, and can be freed.",
+        "An EP with the provider's attributes answers queries, takes others by dat_ep_modify, and \
+         can be freed.",
         |rig| {
             let ep = rig.ep_in(rig.pz()?, None)?;
             let mut param = rig.query(ep.ep)?;
             param.ep_attr.max_recv_dtos = 5;
             ok(rig.api.dat_ep_modify(ep.ep, DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS, &param))?;
-            that(rig.query(ep.ep)?.ep_attr.max_recv_dtos >= 5, "max_recv_dtos has not become 5")?;
+            ensure(rig.query(ep.ep)?.ep_attr.max_recv_dtos >= 5, "max_recv_dtos has not become 5")?;
             rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
             ok(rig.api.dat_ep_free(ep.ep))
         },
@@ -216,11 +222,11 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv(passive.ep, &[to.all()], 1))?;
             ok(rig.send(pair.active.ep, &[from.all()], 2))?;
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
-            // A read that follows the send on its connection sees what the send has put there.
+            // A read after the send on the same connection sees the data of the send.
             let back = rig.memory(8)?;
             ok(rig.read(pair.active.ep, &[back.all()], 3, &to.remote()))?;
             rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS)?;
-            same("the memory of the receive", back.load(0, 8), b"unheard.".to_vec())?;
+            ensure_equal("the memory of the receive", back.load(0, 8), b"unheard.".to_vec())?;
             rig.quiet(recv)
         },
     ),
@@ -462,18 +468,22 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (first, second, third, listener) = (rig.ep()?, rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(first.ep, listener.qualifier, b""))?;
-            ok(rig.accept(rig.arrival(listener.evd)?.cr, second.ep, b""))?;
+            ok(rig.accept(rig.request_event(listener.evd)?.cr, second.ep, b""))?;
             rig.connection(first.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             let (size, data) = (0, null_mut());
             ok(rig.api.dat_ep_dup_connect(
                 third.ep,
                 first.ep,
-                crate::rig::soon(),
+                crate::rig::event_timeout_us(),
                 size,
                 data,
                 DAT_QOS_BEST_EFFORT,
             ))?;
-            same("the qualifier", rig.arrival(listener.evd)?.qualifier, listener.qualifier)
+            ensure_equal(
+                "the qualifier",
+                rig.request_event(listener.evd)?.qualifier,
+                listener.qualifier,
+            )
         },
     ),
     must(
@@ -492,10 +502,10 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
             let caller = rig.ep()?;
             ok(rig.connect(caller.ep, qualifier, b""))?;
-            let arrival = rig.arrival(evd)?;
+            let arrival = rig.request_event(evd)?;
             let mut param = DAT_CR_PARAM::zeroed();
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
-            same("local_ep_handle", param.local_ep_handle, ep.ep)?;
+            ensure_equal("local_ep_handle", param.local_ep_handle, ep.ep)?;
             ok(rig.accept(arrival.cr, DAT_HANDLE_NULL, b""))?;
             rig.connection(caller.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
@@ -601,7 +611,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// dat_ep_create on these EVDs.
+/// Calls dat_ep_create with these EVDs.
 fn create(rig: &Rig, pz: DAT_PZ_HANDLE, evds: Ep, attr: &DAT_EP_ATTR) -> DAT_RETURN {
     let (Ep { recv, request, connect, .. }, mut ep) = (evds, null_mut());
     rig.api.dat_ep_create(rig.ia, pz, recv, request, connect, attr, &mut ep)

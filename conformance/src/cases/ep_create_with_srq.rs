@@ -6,8 +6,10 @@ use dat_sys::*;
 
 use super::{refused_or_fails, refused_or_takes_nothing};
 use crate::case::{Outcome, Row, must, should};
-use crate::check::{answers, answers_with, failed, ok, same, supported, that, unsupported};
-use crate::rig::{Ep, Rig, soon, until};
+use crate::check::{
+    answers, answers_with, ensure, ensure_equal, failed, ok, supported, unsupported,
+};
+use crate::rig::{Ep, Rig, event_timeout_us, until};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -24,11 +26,11 @@ pub(super) const CASES: &[Row] = &[
             let srq = rig.srq(8)?;
             let ep = rig.ep_on(srq)?;
             let param = rig.query(ep.ep)?;
-            same("srq_handle", param.srq_handle, srq)?;
-            same("pz_handle", param.pz_handle, rig.pz()?)?;
-            same("recv_evd_handle", param.recv_evd_handle, ep.recv)?;
-            same("request_evd_handle", param.request_evd_handle, ep.request)?;
-            same("connect_evd_handle", param.connect_evd_handle, ep.connect)
+            ensure_equal("srq_handle", param.srq_handle, srq)?;
+            ensure_equal("pz_handle", param.pz_handle, rig.pz()?)?;
+            ensure_equal("recv_evd_handle", param.recv_evd_handle, ep.recv)?;
+            ensure_equal("request_evd_handle", param.request_evd_handle, ep.request)?;
+            ensure_equal("connect_evd_handle", param.connect_evd_handle, ep.connect)
         },
     ),
     must(
@@ -38,7 +40,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let mut kind = DAT_HANDLE_TYPE::MAX;
             ok(rig.api.dat_get_handle_type(rig.ep_on(rig.srq(8)?)?.ep, &mut kind))?;
-            same("the type of the handle", kind, DAT_HANDLE_TYPE_EP)
+            ensure_equal("the type of the handle", kind, DAT_HANDLE_TYPE_EP)
         },
     ),
     must(
@@ -57,7 +59,7 @@ pub(super) const CASES: &[Row] = &[
             let back = rig.memory(8)?;
             ok(rig.read(pair.active.ep, &[back.all()], 3, &memory.remote()))?;
             rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS)?;
-            same("the memory of the receive", back.load(0, 8), b"unheard.".to_vec())
+            ensure_equal("the memory of the receive", back.load(0, 8), b"unheard.".to_vec())
         },
     ),
     must(
@@ -121,7 +123,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/recv-of-other-pz",
         "DESCRIPTION 3",
-        "The memory of a receive belongs to the zone of the SRQ: another zone is a protection violation.",
+        "The memory of a receive belongs to the zone of the SRQ: another zone is a protection \
+         violation.",
         |rig| {
             let srq = rig.srq(8)?;
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -133,7 +136,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/different-pz",
         "DESCRIPTION 3",
-        "An EP can have another zone than its SRQ exactly where the attribute says so; receives then go to memory of the SRQ's zone.",
+        "An EP can have another zone than its SRQ exactly where the attribute says so; receives \
+         then go to memory of the SRQ's zone.",
         |rig| {
             let other = rig.new_pz()?;
             let (srq, evds) = (rig.srq_in(other, 8)?, rig.evds_of_an_ep()?);
@@ -148,13 +152,14 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv_srq(srq, &[to.all()], 1))?;
             ok(rig.send(pair.active.ep, &[from.all()], 2))?;
             rig.completes(passive.recv, 1, DAT_DTO_SUCCESS)?;
-            same("the message", to.load(0, 8), b"crossing".to_vec())
+            ensure_equal("the message", to.load(0, 8), b"crossing".to_vec())
         },
     ),
     must(
         "dat_ep_create_with_srq/completions-go-to-their-evd",
         "DESCRIPTION 4",
-        "Receives complete on the receive EVD of the EP that took them; requests on the request EVD.",
+        "Receives complete on the receive EVD of the EP that took them; requests on the request \
+         EVD.",
         |rig| {
             let (srq, memory) = (rig.srq(8)?, rig.memory(64)?);
             let (one, two) = (
@@ -168,7 +173,11 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.send(pair.active.ep, &[memory.part(0, 8)], 9))?;
                 rig.completes(pair.active.request, 9, DAT_DTO_SUCCESS)?;
                 let dto = rig.completion(pair.passive.recv)?;
-                same("EP and status", (dto.ep, dto.status), (pair.passive.ep, DAT_DTO_SUCCESS))?;
+                ensure_equal(
+                    "EP and status",
+                    (dto.ep, dto.status),
+                    (pair.passive.ep, DAT_DTO_SUCCESS),
+                )?;
             }
             ok(rig.write(one.passive.ep, &[memory.part(0, 8)], 5, &memory.remote_part(8, 8)))?;
             rig.completes(one.passive.request, 5, DAT_DTO_SUCCESS).map(drop)
@@ -205,7 +214,7 @@ pub(super) const CASES: &[Row] = &[
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
             ok(rig.api.dat_ep_reset(ep.ep))?;
             rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
-            same("srq_handle", rig.query(ep.ep)?.srq_handle, srq)?;
+            ensure_equal("srq_handle", rig.query(ep.ep)?.srq_handle, srq)?;
             receives(rig, srq, ep)
         },
     ),
@@ -221,7 +230,7 @@ pub(super) const CASES: &[Row] = &[
                 let answer = rig.api.dat_ep_modify(ep.ep, DAT_EP_FIELD_SRQ_HANDLE, &param);
                 rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_INVALID_STATE])?;
             }
-            same("srq_handle", rig.query(ep.ep)?.srq_handle, srq)
+            ensure_equal("srq_handle", rig.query(ep.ep)?.srq_handle, srq)
         },
     ),
     must(
@@ -253,11 +262,14 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let asked = DAT_EP_ATTR { max_request_dtos: 11, max_request_iov: 1, ..rig.ep_attr() };
             let is = attributes(rig, &asked)?;
-            that(
+            ensure(
                 is.max_request_dtos >= 11,
                 format_args!("max_request_dtos is {}", is.max_request_dtos),
             )?;
-            that(is.max_request_iov >= 1, format_args!("max_request_iov is {}", is.max_request_iov))
+            ensure(
+                is.max_request_iov >= 1,
+                format_args!("max_request_iov is {}", is.max_request_iov),
+            )
         },
     ),
     must(
@@ -274,31 +286,36 @@ pub(super) const CASES: &[Row] = &[
                 ..rig.ep_attr()
             };
             let is = attributes(rig, &asked)?;
-            same("max_recv_dtos", is.max_recv_dtos, asked.max_recv_dtos)?;
-            same("max_message_size", is.max_message_size, asked.max_message_size)?;
-            same("max_rdma_size", is.max_rdma_size, asked.max_rdma_size)?;
-            same("max_rdma_read_in", is.max_rdma_read_in, asked.max_rdma_read_in)?;
-            same("max_rdma_read_out", is.max_rdma_read_out, asked.max_rdma_read_out)
+            ensure_equal("max_recv_dtos", is.max_recv_dtos, asked.max_recv_dtos)?;
+            ensure_equal("max_message_size", is.max_message_size, asked.max_message_size)?;
+            ensure_equal("max_rdma_size", is.max_rdma_size, asked.max_rdma_size)?;
+            ensure_equal("max_rdma_read_in", is.max_rdma_read_in, asked.max_rdma_read_in)?;
+            ensure_equal("max_rdma_read_out", is.max_rdma_read_out, asked.max_rdma_read_out)
         },
     ),
     must(
         "dat_ep_create_with_srq/exact-others",
         "DESCRIPTION 11",
-        "The other attributes are exactly what was asked for; the IOV of receives is the SRQ's affair.",
+        "The other attributes are exactly what was asked for; the IOV of receives is the SRQ's \
+         affair.",
         |rig| {
             let asked = DAT_EP_ATTR { max_recv_iov: 1_000_000, ..rig.ep_attr() };
             let is = attributes(rig, &asked)?;
-            same("service_type", is.service_type, asked.service_type)?;
-            same("qos", is.qos, asked.qos)?;
-            same("recv_completion_flags", is.recv_completion_flags, asked.recv_completion_flags)?;
-            same(
+            ensure_equal("service_type", is.service_type, asked.service_type)?;
+            ensure_equal("qos", is.qos, asked.qos)?;
+            ensure_equal(
+                "recv_completion_flags",
+                is.recv_completion_flags,
+                asked.recv_completion_flags,
+            )?;
+            ensure_equal(
                 "request_completion_flags",
                 is.request_completion_flags,
                 asked.request_completion_flags,
             )?;
-            same("srq_soft_hw", is.srq_soft_hw, asked.srq_soft_hw)?;
-            same("max_rdma_read_iov", is.max_rdma_read_iov, asked.max_rdma_read_iov)?;
-            same("max_rdma_write_iov", is.max_rdma_write_iov, asked.max_rdma_write_iov)
+            ensure_equal("srq_soft_hw", is.srq_soft_hw, asked.srq_soft_hw)?;
+            ensure_equal("max_rdma_read_iov", is.max_rdma_read_iov, asked.max_rdma_read_iov)?;
+            ensure_equal("max_rdma_write_iov", is.max_rdma_write_iov, asked.max_rdma_write_iov)
         },
     ),
     must(
@@ -452,17 +469,17 @@ pub(super) const CASES: &[Row] = &[
             let (first, second, third, listener) =
                 (rig.ep_on(srq)?, rig.ep()?, rig.ep_on(srq)?, rig.listen()?);
             ok(rig.connect(first.ep, listener.qualifier, b""))?;
-            ok(rig.accept(rig.arrival(listener.evd)?.cr, second.ep, b""))?;
+            ok(rig.accept(rig.request_event(listener.evd)?.cr, second.ep, b""))?;
             rig.connection(first.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             ok(rig.api.dat_ep_dup_connect(
                 third.ep,
                 first.ep,
-                soon(),
+                event_timeout_us(),
                 0,
                 null_mut(),
                 DAT_QOS_BEST_EFFORT,
             ))?;
-            rig.arrival(listener.evd).map(drop)
+            rig.request_event(listener.evd).map(drop)
         },
     ),
     must(
@@ -583,7 +600,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/rdma-stays-in-its-zone",
         "USAGE 7",
-        "With its own zone, an EP lets its peer write to memory of that zone, and not to the SRQ's.",
+        "With its own zone, an EP lets its peer write to memory of that zone, and not to the \
+         SRQ's.",
         |rig| {
             if rig.provider.srq_ep_pz_difference_supported == DAT_FALSE {
                 return unsupported(
@@ -599,7 +617,7 @@ pub(super) const CASES: &[Row] = &[
             from.store(0, &[0xff; 8]);
             ok(rig.write(pair.active.ep, &[from.all()], 2, &of_srq.remote()))?;
             rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
-            same("the memory", of_srq.load(0, 8), vec![0; 8])
+            ensure_equal("the memory", of_srq.load(0, 8), vec![0; 8])
         },
     ),
     should(
@@ -640,9 +658,9 @@ pub(super) const CASES: &[Row] = &[
                         a.max_rdma_write_iov,
                     ]
                 };
-                same("the counts", fields(&is), fields(&asked))?;
+                ensure_equal("the counts", fields(&is), fields(&asked))?;
                 let sizes = |a: &DAT_EP_ATTR| (a.max_message_size, a.max_rdma_size);
-                same("the sizes", sizes(&is), sizes(&asked))?;
+                ensure_equal("the sizes", sizes(&is), sizes(&asked))?;
             }
             Ok(())
         },
@@ -650,7 +668,8 @@ pub(super) const CASES: &[Row] = &[
     should(
         "dat_ep_create_with_srq/reads-default-to-none",
         "USAGE 11",
-        "Where the consumer has specified no RDMA reads, connecting does not fail for want of them.",
+        "Where the consumer has specified no RDMA reads, connecting does not fail for want of \
+         them.",
         |rig| {
             let none = DAT_EP_ATTR { max_rdma_read_in: 0, max_rdma_read_out: 0, ..rig.ep_attr() };
             let srq = rig.srq(8)?;
@@ -680,12 +699,12 @@ pub(super) const CASES: &[Row] = &[
             for id in 0..attr.max_rdma_read_out as u64 {
                 rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
             }
-            same("what was read", near.load(0, length) == vec![9; length as usize], true)
+            ensure_equal("what was read", near.load(0, length) == vec![9; length as usize], true)
         },
     ),
 ];
 
-/// dat_ep_create_with_srq on these EVDs.
+/// Calls dat_ep_create_with_srq with these EVDs.
 fn try_create(
     rig: &Rig,
     pz: DAT_PZ_HANDLE,
@@ -713,7 +732,7 @@ fn create(
     Ok(ep)
 }
 
-/// What the attributes of an EP have become.
+/// Returns the attributes that an EP has got.
 #[track_caller]
 fn attributes(rig: &Rig, asked: &DAT_EP_ATTR) -> Outcome<DAT_EP_ATTR> {
     let ep = create(rig, rig.pz()?, rig.evds_of_an_ep()?, rig.srq(8)?, Some(asked))?;
@@ -729,7 +748,7 @@ fn with_srq(rig: &Rig, srq: DAT_SRQ_HANDLE) -> Outcome {
     answers_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_SRQ)
 }
 
-/// A message sent to the EP, which is not connected yet, gets into a buffer of the SRQ.
+/// Sends a message to the EP, which is not connected yet, into a buffer of the SRQ.
 #[track_caller]
 fn receives(rig: &Rig, srq: DAT_SRQ_HANDLE, ep: Ep) -> Outcome {
     let (from, to) = (rig.memory(8)?, rig.memory(8)?);
@@ -738,7 +757,7 @@ fn receives(rig: &Rig, srq: DAT_SRQ_HANDLE, ep: Ep) -> Outcome {
     let pair = rig.pair_of(rig.ep()?, ep)?;
     ok(rig.send(pair.active.ep, &[from.all()], 1))?;
     let dto = rig.completes(ep.recv, 77, DAT_DTO_SUCCESS)?;
-    same("EP and bytes", (dto.ep, dto.length), (ep.ep, 8))?;
+    ensure_equal("EP and bytes", (dto.ep, dto.length), (ep.ep, 8))?;
     match to.load(0, 8) == b"by a SRQ" {
         true => Ok(()),
         false => Err(failed("the message is not in the buffer")),

@@ -5,18 +5,18 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, answers_with, ok, one_of, same, supported, that};
-use crate::rig::{Ep, QLEN, Rig, about, software, soon, until};
+use crate::check::{answers, answers_with, ensure, ensure_equal, ok, one_of, supported};
+use crate::rig::{EVD_QUEUE_LENGTH, Ep, Rig, async_error, event_timeout_us, software_value, until};
 
 pub(super) const CASES: &[Row] = &[
-    // dat_evd_create has no page: headers, other pages and OFED's behaviour say what it does.
+    // dat_evd_create has no manual page. The headers, other pages and OFED's behaviour define it.
     must(
         "dat_evd_create/queue-length-is-a-minimum",
         "headers: evd_min_qlen",
         "The queue has room for at least as many events as were asked for.",
         |rig| {
             let evd = rig.evd_of(rig.ia, 10, DAT_EVD_SOFTWARE_FLAG)?;
-            that(rig.query_evd(evd)?.evd_qlen >= 10, "evd_qlen is less than 10")?;
+            ensure(rig.query_evd(evd)?.evd_qlen >= 10, "evd_qlen is less than 10")?;
             (0..10).try_for_each(|n| ok(rig.post_se(evd, n)))
         },
     ),
@@ -91,11 +91,11 @@ pub(super) const CASES: &[Row] = &[
             let cno = rig.cno()?;
             let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
             let param = rig.query_evd(evd)?;
-            same("ia_handle", param.ia_handle, rig.ia)?;
-            same("cno_handle", param.cno_handle, cno)?;
-            same("evd_flags", param.evd_flags, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
+            ensure_equal("ia_handle", param.ia_handle, rig.ia)?;
+            ensure_equal("cno_handle", param.cno_handle, cno)?;
+            ensure_equal("evd_flags", param.evd_flags, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
             let both = DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE;
-            same("evd_state", param.evd_state & 0xf, both)
+            ensure_equal("evd_state", param.evd_state & 0xf, both)
         },
     ),
     must(
@@ -122,9 +122,9 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let evd = soft(rig, 3)?;
             let mut event = DAT_EVENT::zeroed();
-            let (status, more) = rig.wait(evd, soon(), 1, &mut event);
+            let (status, more) = rig.wait(evd, event_timeout_us(), 1, &mut event);
             ok(status)?;
-            same("the first event and what is left", (software(&event), more), (0, 2))
+            ensure_equal("the first event and what is left", (software_value(&event), more), (0, 2))
         },
     ),
     must(
@@ -134,9 +134,9 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let evd = soft(rig, 5)?;
             let mut event = DAT_EVENT::zeroed();
-            let (status, more) = rig.wait(evd, soon(), 3, &mut event);
+            let (status, more) = rig.wait(evd, event_timeout_us(), 3, &mut event);
             ok(status)?;
-            same("the first event and what is left", (software(&event), more), (0, 4))
+            ensure_equal("the first event and what is left", (software_value(&event), more), (0, 4))
         },
     ),
     must(
@@ -148,8 +148,8 @@ pub(super) const CASES: &[Row] = &[
             let mut event = DAT_EVENT::zeroed();
             let (status, more) = rig.wait(evd, 1000, 3, &mut event);
             answers(status, DAT_TIMEOUT_EXPIRED)?;
-            same("nmore", more, 2)?;
-            same("events still there", rig.drain(evd)?.len(), 2)
+            ensure_equal("nmore", more, 2)?;
+            ensure_equal("events still there", rig.drain(evd)?.len(), 2)
         },
     ),
     must(
@@ -165,9 +165,9 @@ pub(super) const CASES: &[Row] = &[
                 let event = DAT_EVENT { event_number: DAT_SOFTWARE_EVENT, ..DAT_EVENT::zeroed() };
                 api.dat_evd_post_se(number as DAT_EVD_HANDLE, &event)
             });
-            let (status, more) = rig.wait(evd, soon(), 2, &mut event);
+            let (status, more) = rig.wait(evd, event_timeout_us(), 2, &mut event);
             ok(status)?;
-            same("nmore", more, 1)?;
+            ensure_equal("nmore", more, 1)?;
             ok(post.join().unwrap_or(DAT_ERROR(DAT_INTERNAL_ERROR, 0)))
         },
     ),
@@ -188,12 +188,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/threshold-on-unsignalled",
         "RETURN VALUES: invalid state",
-        "On an EVD that is fed by an unsignalled or solicited stream, a threshold above 1 is an invalid state.",
+        "On an EVD that is fed by an unsignalled or solicited stream, a threshold above 1 is an \
+         invalid state.",
         |rig| {
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             let ep = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
             let (status, _) = rig.wait(ep.recv, 0, 2, &mut DAT_EVENT::zeroed());
-            // OFED says invalid parameter.
+            // OFED returns "invalid parameter".
             rig.answers_or(status, DAT_INVALID_STATE, &[DAT_INVALID_PARAMETER])
         },
     ),
@@ -206,7 +207,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.wait(evd, 0, 1, &mut DAT_EVENT::zeroed()).0)?;
             let (status, more) = rig.wait(evd, 0, 1, &mut DAT_EVENT::zeroed());
             answers(status, DAT_TIMEOUT_EXPIRED)?;
-            same("nmore", more, 0)
+            ensure_equal("nmore", more, 0)
         },
     ),
     must(
@@ -218,7 +219,7 @@ pub(super) const CASES: &[Row] = &[
             let begun = std::time::Instant::now();
             answers(rig.wait(evd, 20_000, 1, &mut DAT_EVENT::zeroed()).0, DAT_TIMEOUT_EXPIRED)?;
             let took = begun.elapsed();
-            that(took.as_micros() >= 20_000, format_args!("it took only {took:?}"))
+            ensure(took.as_micros() >= 20_000, format_args!("it took only {took:?}"))
         },
     ),
     must(
@@ -241,7 +242,7 @@ pub(super) const CASES: &[Row] = &[
                 rig.api.dat_evd_wait(evd, 0, 1, &mut event, null_mut()),
                 DAT_INVALID_PARAMETER,
             )?;
-            same("events still there", rig.drain(evd)?.len(), 1)
+            ensure_equal("events still there", rig.drain(evd)?.len(), 1)
         },
     ),
     must(
@@ -288,8 +289,15 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let evd = soft(rig, 1)?;
             ok(rig.api.dat_evd_set_unwaitable(evd))?;
-            same("the state", rig.query_evd(evd)?.evd_state & 0xc, DAT_EVD_STATE_UNWAITABLE)?;
-            answers(rig.wait(evd, soon(), 1, &mut DAT_EVENT::zeroed()).0, DAT_INVALID_STATE)?;
+            ensure_equal(
+                "the state",
+                rig.query_evd(evd)?.evd_state & 0xc,
+                DAT_EVD_STATE_UNWAITABLE,
+            )?;
+            answers(
+                rig.wait(evd, event_timeout_us(), 1, &mut DAT_EVENT::zeroed()).0,
+                DAT_INVALID_STATE,
+            )?;
             ok(rig.api.dat_evd_dequeue(evd, &mut DAT_EVENT::zeroed()))?;
             answers(rig.wait(evd, 0, 1, &mut DAT_EVENT::zeroed()).0, DAT_INVALID_STATE)
         },
@@ -302,8 +310,8 @@ pub(super) const CASES: &[Row] = &[
             let evd = soft(rig, 1)?;
             ok(rig.api.dat_evd_set_unwaitable(evd))?;
             ok(rig.api.dat_evd_clear_unwaitable(evd))?;
-            same("the state", rig.query_evd(evd)?.evd_state & 0xc, DAT_EVD_STATE_WAITABLE)?;
-            ok(rig.wait(evd, soon(), 1, &mut DAT_EVENT::zeroed()).0)
+            ensure_equal("the state", rig.query_evd(evd)?.evd_state & 0xc, DAT_EVD_STATE_WAITABLE)?;
+            ok(rig.wait(evd, event_timeout_us(), 1, &mut DAT_EVENT::zeroed()).0)
         },
     ),
     must(
@@ -312,15 +320,15 @@ pub(super) const CASES: &[Row] = &[
         "Events come in the order in which they were posted, each once; then the queue is empty.",
         |rig| {
             let evd = soft(rig, 20)?;
-            let values: Vec<_> = rig.drain(evd)?.iter().map(software).collect();
-            same("the events", values, (0..20).collect())?;
+            let values: Vec<_> = rig.drain(evd)?.iter().map(software_value).collect();
+            ensure_equal("the events", values, (0..20).collect())?;
             rig.quiet(evd)
         },
     ),
     must("dat_evd_dequeue/null-event", "RETURN VALUES", "The event needs a place.", |rig| {
         let evd = soft(rig, 1)?;
         answers(rig.api.dat_evd_dequeue(evd, null_mut()), DAT_INVALID_PARAMETER)?;
-        same("events still there", rig.drain(evd)?.len(), 1)
+        ensure_equal("events still there", rig.drain(evd)?.len(), 1)
     }),
     must(
         "dat_evd_dequeue/bad-handle",
@@ -345,7 +353,11 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let evd = soft(rig, 0)?;
             ok(rig.post_se(evd, 0xabcd_ef01))?;
-            same("the pointer", software(&rig.expect(evd, DAT_SOFTWARE_EVENT)?), 0xabcd_ef01)
+            ensure_equal(
+                "the pointer",
+                software_value(&rig.expect(evd, DAT_SOFTWARE_EVENT)?),
+                0xabcd_ef01,
+            )
         },
     ),
     must(
@@ -380,7 +392,7 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.post_se(evd, n as usize))?;
             }
             answers(rig.post_se(evd, 99), DAT_QUEUE_FULL)?;
-            same("events", rig.drain(evd)?.len(), qlen as usize)?;
+            ensure_equal("events", rig.drain(evd)?.len(), qlen as usize)?;
             rig.quiet(rig.async_evd)
         },
     ),
@@ -392,10 +404,10 @@ pub(super) const CASES: &[Row] = &[
             let evd = rig.evd_of(rig.ia, 4, DAT_EVD_SOFTWARE_FLAG)?;
             (0..4).try_for_each(|n| ok(rig.post_se(evd, n)))?;
             ok(rig.api.dat_evd_resize(evd, 12))?;
-            that(rig.query_evd(evd)?.evd_qlen >= 12, "evd_qlen is less than 12")?;
+            ensure(rig.query_evd(evd)?.evd_qlen >= 12, "evd_qlen is less than 12")?;
             (4..12).try_for_each(|n| ok(rig.post_se(evd, n)))?;
-            let values: Vec<_> = rig.drain(evd)?.iter().map(software).collect();
-            same("the events", values, (0..12).collect())
+            let values: Vec<_> = rig.drain(evd)?.iter().map(software_value).collect();
+            ensure_equal("the events", values, (0..12).collect())
         },
     ),
     must(
@@ -405,7 +417,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let evd = soft(rig, 20)?;
             answers(rig.api.dat_evd_resize(evd, 10), DAT_INVALID_STATE)?;
-            same("events", rig.drain(evd)?.len(), 20)
+            ensure_equal("events", rig.drain(evd)?.len(), 20)
         },
     ),
     must(
@@ -427,7 +439,7 @@ pub(super) const CASES: &[Row] = &[
             for id in 0..4 {
                 ok(rig.write(pair.active.ep, &[from.all()], id, &to.remote()))?;
             }
-            supported(rig.api.dat_evd_resize(pair.active.request, 2 * QLEN))?;
+            supported(rig.api.dat_evd_resize(pair.active.request, 2 * EVD_QUEUE_LENGTH))?;
             for id in 0..4 {
                 rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
             }
@@ -483,7 +495,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/overflow",
         "dat_evd_create: asynchronous errors; evd_min_qlen",
-        "Completions that find no room are reported as an EVD overflow. A queue may be longer than it says; then none is lost.",
+        "Completions that find no room are reported as an EVD overflow. A queue may be longer than \
+         it says; then none is lost.",
         |rig| {
             let mut ep = rig.evds_of_an_ep()?;
             ep.request = rig.evd_of(rig.ia, 1, DAT_EVD_DTO_FLAG)?;
@@ -499,7 +512,8 @@ pub(super) const CASES: &[Row] = &[
             // The connection may be broken by now.
             let last = rig.send(pair.active.ep, &[], count);
             one_of(last, &[DAT_SUCCESS, DAT_INVALID_STATE])?;
-            // Whatever comes of that one, all before it have been carried out, or never will be.
+            // Whatever the result of this one is, all operations before it have been executed or
+            // never will be.
             rig.completion(pair.passive.recv)?;
             let mut event = DAT_EVENT::zeroed();
             let mut has_overflowed =
@@ -516,20 +530,25 @@ pub(super) const CASES: &[Row] = &[
                     "all has completed, or the overflow is told",
                 )?;
                 if !has_overflowed {
-                    return same("the completions, without an overflow", taken, all);
+                    return ensure_equal("the completions, without an overflow", taken, all);
                 }
             }
-            same("the event", event.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW)?;
-            same("EVD and reason", about(&event), (request, DAT_EVD_OVERFLOW_ERROR as DAT_COUNT))
+            ensure_equal("the event", event.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW)?;
+            ensure_equal(
+                "EVD and reason",
+                async_error(&event),
+                (request, DAT_EVD_OVERFLOW_ERROR as DAT_COUNT),
+            )
         },
     ),
 ];
 
-/// Completions, in addition to what the queue says it holds: more than it is likely to be rounded up by.
+/// The number of completions beyond the queue's reported length: more than the length is likely to
+/// be rounded up by.
 const MORE: u64 = 600;
 const A_SECOND: DAT_TIMEOUT = 1_000_000;
 
-/// An EVD with so many software events in it.
+/// Creates an EVD with this many software events in it.
 fn soft(rig: &Rig, events: usize) -> Outcome<DAT_EVD_HANDLE> {
     let evd = rig.evd(DAT_EVD_SOFTWARE_FLAG)?;
     (0..events).try_for_each(|n| ok(rig.post_se(evd, n)))?;

@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, answers_with, ok, same, that};
+use crate::check::{answers, answers_with, ensure, ensure_equal, ok};
 use crate::rig::{Rig, cookie, named_infos};
 
 pub(super) const CASES: &[Row] = &[
@@ -50,10 +50,11 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_openv/again",
         "dat_ia_open, DESCRIPTION",
-        "An adapter can be opened several times: each open has its own handle and asynchronous EVD.",
+        "An adapter can be opened several times: each open has its own handle and asynchronous \
+         EVD.",
         |rig| {
             let (ia, evd) = rig.open_again(DAT_HANDLE_NULL)?;
-            that(ia != rig.ia && evd != rig.async_evd, "the second open is the first")
+            ensure(ia != rig.ia && evd != rig.async_evd, "the second open is the first")
         },
     ),
     must(
@@ -62,10 +63,10 @@ pub(super) const CASES: &[Row] = &[
         "A second open can report to the asynchronous EVD of the first.",
         |rig| {
             let (ia, evd) = rig.open_again(rig.async_evd)?;
-            same("the EVD", evd, rig.async_evd)?;
+            ensure_equal("the EVD", evd, rig.async_evd)?;
             let mut told = DAT_HANDLE_NULL;
             ok(rig.api.dat_ia_query(ia, &mut told, 0, null_mut(), 0, null_mut()))?;
-            same("the EVD that dat_ia_query tells", told, rig.async_evd)
+            ensure_equal("the EVD that dat_ia_query tells", told, rig.async_evd)
         },
     ),
     must(
@@ -76,7 +77,7 @@ pub(super) const CASES: &[Row] = &[
             let (ia, _) = rig.open_again(DAT_EVD_ASYNC_EXISTS)?;
             let mut told = DAT_HANDLE_NULL;
             ok(rig.api.dat_ia_query(ia, &mut told, 0, null_mut(), 0, null_mut()))?;
-            same("the EVD that dat_ia_query tells", told, DAT_EVD_OUT_OF_SCOPE)
+            ensure_equal("the EVD that dat_ia_query tells", told, DAT_EVD_OUT_OF_SCOPE)
         },
     ),
     must(
@@ -143,7 +144,7 @@ pub(super) const CASES: &[Row] = &[
             for (object, wanted) in one_of_each(rig)? {
                 let mut kind = DAT_HANDLE_TYPE::MAX;
                 ok(rig.api.dat_get_handle_type(object, &mut kind))?;
-                same("the type", kind, wanted)?;
+                ensure_equal("the type", kind, wanted)?;
             }
             Ok(())
         },
@@ -166,7 +167,11 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.api.dat_set_consumer_context(object, cookie(value)))?;
                 let mut context = cookie(0);
                 ok(rig.api.dat_get_consumer_context(object, &mut context))?;
-                same("the context", format!("{context:?}"), format!("{:?}", cookie(value)))?;
+                ensure_equal(
+                    "the context",
+                    format!("{context:?}"),
+                    format!("{:?}", cookie(value)),
+                )?;
             }
             Ok(())
         },
@@ -195,7 +200,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let names = named_infos(rig)?;
             let name = rig.name().to_string_lossy();
-            that(names.iter().any(|listed| *listed == name), format_args!("listed are {names:?}"))
+            ensure(names.iter().any(|listed| *listed == name), format_args!("listed are {names:?}"))
         },
     ),
     must(
@@ -241,7 +246,7 @@ pub(super) const CASES: &[Row] = &[
                 DAT_ERROR(DAT_QUEUE_EMPTY, 0),
             ] {
                 ok(rig.api.dat_strerror(status, &mut major, &mut minor))?;
-                that(!major.is_null() && !minor.is_null(), "a text is null")?;
+                ensure(!major.is_null() && !minor.is_null(), "a text is null")?;
             }
             answers(
                 rig.api.dat_strerror(0xabcd_ef01, &mut major, &mut minor),
@@ -268,7 +273,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// An object of every kind that can be made without a peer, and the adapter.
+/// Creates an object of every kind that needs no peer. Returns their handles and the adapter's.
 fn one_of_each(rig: &Rig) -> Outcome<Vec<(DAT_HANDLE, DAT_HANDLE_TYPE)>> {
     let (ep, reserved, evd, qualifier) =
         (rig.ep()?, rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?);

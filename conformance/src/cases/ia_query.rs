@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must, should};
-use crate::check::{answers, failed, ok, same, that};
+use crate::check::{answers, ensure, ensure_equal, failed, ok};
 use crate::rig::{Rig, named, text};
 
 pub(super) const CASES: &[Row] = &[
@@ -54,7 +54,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let mut evd = DAT_HANDLE_NULL;
             ok(rig.api.dat_ia_query(rig.ia, &mut evd, 0, null_mut(), 0, null_mut()))?;
-            same("async_evd_handle", evd, rig.async_evd)
+            ensure_equal("async_evd_handle", evd, rig.async_evd)
         },
     ),
     must(
@@ -74,8 +74,8 @@ pub(super) const CASES: &[Row] = &[
                 all_provider,
                 &mut provider,
             ))?;
-            that(ia.max_eps != -7, "the IA attributes are left as they were")?;
-            that(
+            ensure(ia.max_eps != -7, "the IA attributes are left as they were")?;
+            ensure(
                 provider.max_private_data_size != -7,
                 "the provider attributes are left as they were",
             )
@@ -141,11 +141,11 @@ pub(super) const CASES: &[Row] = &[
             let mut attr = DAT_IA_ATTR::zeroed();
             let mask = DAT_IA_FIELD_IA_MAX_EVD_QLEN;
             ok(rig.api.dat_ia_query(rig.ia, null_mut(), mask, &mut attr, 0, null_mut()))?;
-            same("max_evd_qlen", attr.max_evd_qlen, rig.attr.max_evd_qlen)?;
+            ensure_equal("max_evd_qlen", attr.max_evd_qlen, rig.attr.max_evd_qlen)?;
             let mut attr = DAT_PROVIDER_ATTR::zeroed();
             let mask = DAT_PROVIDER_FIELD_MAX_PRIVATE_DATA_SIZE;
             ok(rig.api.dat_ia_query(rig.ia, null_mut(), 0, null_mut(), mask, &mut attr))?;
-            same(
+            ensure_equal(
                 "max_private_data_size",
                 attr.max_private_data_size,
                 rig.provider.max_private_data_size,
@@ -160,7 +160,7 @@ pub(super) const CASES: &[Row] = &[
             let mut attr = DAT_IA_ATTR::zeroed();
             let ia = rig.other_ia()?;
             ok(rig.api.dat_ia_query(ia, null_mut(), DAT_IA_FIELD_ALL, &mut attr, 0, null_mut()))?;
-            same("adapter_name", text(&attr.adapter_name), text(&rig.attr.adapter_name))?;
+            ensure_equal("adapter_name", text(&attr.adapter_name), text(&rig.attr.adapter_name))?;
             let limits = |attr: &DAT_IA_ATTR| {
                 let a = [
                     attr.max_eps,
@@ -172,7 +172,7 @@ pub(super) const CASES: &[Row] = &[
                 let b = [attr.max_pzs, attr.max_rmrs, attr.max_srqs, attr.max_iov_segments_per_dto];
                 (a, b, attr.max_message_size, attr.max_rdma_size)
             };
-            same("the limits", limits(&attr), limits(&rig.attr))
+            ensure_equal("the limits", limits(&attr), limits(&rig.attr))
         },
     ),
     must(
@@ -181,7 +181,7 @@ pub(super) const CASES: &[Row] = &[
         "The adapter has the name that it was opened by.",
         |rig| {
             let name = rig.name().to_string_lossy().into_owned();
-            same("adapter_name", text(&rig.attr.adapter_name), Some(name))
+            ensure_equal("adapter_name", text(&rig.attr.adapter_name), Some(name))
         },
     ),
     must(
@@ -194,7 +194,7 @@ pub(super) const CASES: &[Row] = &[
                 ("provider_name", &rig.provider.provider_name),
             ] {
                 let name = text(field).ok_or_else(|| failed(format_args!("{what} has no end")))?;
-                that(!name.is_empty(), format_args!("{what} is empty"))?;
+                ensure(!name.is_empty(), format_args!("{what} is empty"))?;
             }
             Ok(())
         },
@@ -204,7 +204,7 @@ pub(super) const CASES: &[Row] = &[
         "Interface Adapter Attributes: address",
         "The adapter has an address, and can be reached at it.",
         |rig| {
-            that(!rig.attr.ia_address_ptr.is_null(), "ia_address_ptr is null")?;
+            ensure(!rig.attr.ia_address_ptr.is_null(), "ia_address_ptr is null")?;
             rig.pair().map(drop)
         },
     ),
@@ -223,11 +223,11 @@ pub(super) const CASES: &[Row] = &[
                 ("max_lmrs", attr.max_lmrs),
                 ("max_pzs", attr.max_pzs),
             ] {
-                that(limit > 0, format_args!("{what} is {limit}"))?;
+                ensure(limit > 0, format_args!("{what} is {limit}"))?;
             }
-            that(attr.max_lmr_block_size > 0, "max_lmr_block_size is 0")?;
-            that(attr.max_message_size > 0, "max_message_size is 0")?;
-            that(attr.max_rdma_size > 0, "max_rdma_size is 0")
+            ensure(attr.max_lmr_block_size > 0, "max_lmr_block_size is 0")?;
+            ensure(attr.max_message_size > 0, "max_message_size is 0")?;
+            ensure(attr.max_rdma_size > 0, "max_rdma_size is 0")
         },
     ),
     must(
@@ -292,7 +292,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv(pair.passive.ep, &bytes(&to), 1))?;
             ok(rig.send(pair.active.ep, &bytes(&from), 2))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            same("the message", to.load(0, max as u32), from.load(0, max as u32))?;
+            ensure_equal("the message", to.load(0, max as u32), from.load(0, max as u32))?;
             refused(rig, &DAT_EP_ATTR { max_recv_iov: max + 1, ..rig.ep_attr() })?;
             refused(rig, &DAT_EP_ATTR { max_request_iov: max + 1, ..rig.ep_attr() })
         },
@@ -322,11 +322,11 @@ pub(super) const CASES: &[Row] = &[
         "Memory that can be registered lies below the highest address.",
         |rig| {
             let end = rig.memory(64)?.address + 63;
-            that(
+            ensure(
                 rig.attr.max_lmr_virtual_address >= end,
                 "max_lmr_virtual_address is below an LMR",
             )?;
-            that(rig.attr.max_rmr_target_address >= end, "max_rmr_target_address is below an LMR")
+            ensure(rig.attr.max_rmr_target_address >= end, "max_rmr_target_address is below an LMR")
         },
     ),
     must(
@@ -338,7 +338,7 @@ pub(super) const CASES: &[Row] = &[
             let answer = rig.api.dat_rmr_create(rig.pz()?, &mut rmr);
             let created = answer == DAT_SUCCESS;
             let max = rig.attr.max_rmrs;
-            that(
+            ensure(
                 created == (max > 0),
                 format_args!("max_rmrs is {max}, and an RMR {}", can(created)),
             )
@@ -366,7 +366,7 @@ pub(super) const CASES: &[Row] = &[
         "The version of the API is the one that was opened.",
         |rig| {
             let version = (rig.provider.dapl_version_major, rig.provider.dapl_version_minor);
-            same("the API version", version, (2, 0))
+            ensure_equal("the API version", version, (2, 0))
         },
     ),
     must(
@@ -375,7 +375,7 @@ pub(super) const CASES: &[Row] = &[
         "Virtual memory, LMRs and shared virtual memory can be registered, with every provider.",
         |rig| {
             let all = DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR | DAT_MEM_TYPE_SHARED_VIRTUAL;
-            same("lmr_mem_types_supported", rig.provider.lmr_mem_types_supported, all)
+            ensure_equal("lmr_mem_types_supported", rig.provider.lmr_mem_types_supported, all)
         },
     ),
     must(
@@ -397,9 +397,13 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.send(pair.active.ep, &send, 2))?;
             send[0] = DAT_LMR_TRIPLET::zeroed();
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            // Both are looked at after the transfer, so that the compiler cannot leave the changes out.
-            same("the changed IOVs", (recv[0].segment_length, send[0].segment_length), (0, 0))?;
-            same("the message", to.load(0, 8), b"as given".to_vec())
+            // Both are read after the transfer, so that the compiler cannot omit the changes.
+            ensure_equal(
+                "the changed IOVs",
+                (recv[0].segment_length, send[0].segment_length),
+                (0, 0),
+            )?;
+            ensure_equal("the message", to.load(0, 8), b"as given".to_vec())
         },
     ),
     must(
@@ -421,7 +425,7 @@ pub(super) const CASES: &[Row] = &[
                     ep.ep,
                     address,
                     listener.qualifier,
-                    crate::rig::soon(),
+                    crate::rig::event_timeout_us(),
                     0,
                     null_mut(),
                     qos,
@@ -443,7 +447,7 @@ pub(super) const CASES: &[Row] = &[
                 | DAT_COMPLETION_SOLICITED_WAIT_FLAG
                 | DAT_COMPLETION_BARRIER_FENCE_FLAG;
             let flags = rig.provider.completion_flags_supported;
-            same("completion_flags_supported, of the four", flags & all, all)
+            ensure_equal("completion_flags_supported, of the four", flags & all, all)
         },
     ),
     must(
@@ -465,7 +469,7 @@ pub(super) const CASES: &[Row] = &[
             let asked = ok(rig.api.dat_ia_query(ia, null_mut(), 0, null_mut(), mask, &mut attr));
             ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))?;
             asked?;
-            same("is_thread_safe", attr.is_thread_safe, DAT_TRUE)
+            ensure_equal("is_thread_safe", attr.is_thread_safe, DAT_TRUE)
         },
     ),
     must(
@@ -474,29 +478,30 @@ pub(super) const CASES: &[Row] = &[
         "Private data can have at least 64 bytes; as much as is reported arrives.",
         |rig| {
             let max = rig.provider.max_private_data_size;
-            that(max >= 64, format_args!("max_private_data_size is {max}"))?;
+            ensure(max >= 64, format_args!("max_private_data_size is {max}"))?;
             let sent: Vec<u8> = (0..max).map(|n| n as u8).collect();
             let (_, arrival) = rig.request(&sent)?;
             let mut param = DAT_CR_PARAM::zeroed();
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
-            that(
+            ensure(
                 param.private_data_size >= max,
                 format_args!("{} bytes arrived", param.private_data_size),
             )?;
-            same("the private data", crate::rig::private(param.private_data, max), sent)
+            ensure_equal("the private data", crate::rig::private(param.private_data, max), sent)
         },
     ),
     must(
         "dat_ia_query/multipath",
         "DAPL Provider Attributes: multipathing",
-        "A connection over several paths is refused exactly where the attribute says that there are none.",
+        "A connection over several paths is refused exactly where the attribute says that there \
+         are none.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             let answer = rig.api.dat_ep_connect(
                 ep.ep,
                 rig.attr.ia_address_ptr,
                 listener.qualifier,
-                crate::rig::soon(),
+                crate::rig::event_timeout_us(),
                 0,
                 null_mut(),
                 DAT_QOS_BEST_EFFORT,
@@ -534,7 +539,7 @@ pub(super) const CASES: &[Row] = &[
         "The kind of protection is one that the standard knows.",
         |rig| {
             let kind = rig.provider.pz_support;
-            that(
+            ensure(
                 [DAT_PZ_UNIQUE, DAT_PZ_SHAREABLE].contains(&kind),
                 format_args!("pz_support is {kind}"),
             )
@@ -547,24 +552,25 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let alignment = rig.provider.optimal_buffer_alignment as usize;
             let divides = alignment > 0 && DAT_OPTIMAL_ALIGNMENT.is_multiple_of(alignment);
-            that(divides, format_args!("optimal_buffer_alignment is {alignment}"))
+            ensure(divides, format_args!("optimal_buffer_alignment is {alignment}"))
         },
     ),
     must(
         "dat_ia_query/merging-matrix",
         "DAPL Provider Attributes: EVD stream merging",
-        "The matrix is one of truth values, the same both ways, and says what an EVD can be created for.",
+        "The matrix is one of truth values, the same both ways, and says what an EVD can be \
+         created for.",
         |rig| {
             let merging = &rig.provider.evd_stream_merging_supported;
             for (a, row) in merging.iter().enumerate() {
                 for (b, &can) in row.iter().enumerate() {
-                    that(can <= DAT_TRUE, format_args!("row {a}, column {b} is {can}"))?;
-                    same("an entry and the one across", can, merging[b][a])?;
+                    ensure(can <= DAT_TRUE, format_args!("row {a}, column {b} is {can}"))?;
+                    ensure_equal("an entry and the one across", can, merging[b][a])?;
                     let mut evd = null_mut();
                     let flags = STREAMS[a] | STREAMS[b];
                     let answer =
                         rig.api.dat_evd_create(rig.ia, 8, DAT_HANDLE_NULL, flags, &mut evd);
-                    that(
+                    ensure(
                         (answer == DAT_SUCCESS) == (can == DAT_TRUE),
                         format_args!(
                             "row {a}, column {b} is {can}, dat_evd_create answers {answer:#x}"
@@ -579,11 +585,17 @@ pub(super) const CASES: &[Row] = &[
         "dat_ia_query/merges-everything",
         "DAPL Provider Attributes: EVD stream merging",
         "All event streams can be merged.",
-        |rig| same("the matrix", rig.provider.evd_stream_merging_supported, [[DAT_TRUE; 6]; 6]),
+        |rig| {
+            ensure_equal(
+                "the matrix",
+                rig.provider.evd_stream_merging_supported,
+                [[DAT_TRUE; 6]; 6],
+            )
+        },
     ),
 ];
 
-/// In the order of the matrix.
+/// The streams in the order of the matrix.
 const STREAMS: [DAT_EVD_FLAGS; 6] = [
     DAT_EVD_SOFTWARE_FLAG,
     DAT_EVD_CR_FLAG,
@@ -597,7 +609,7 @@ fn can(created: bool) -> &'static str {
     if created { "can be created" } else { "cannot be created" }
 }
 
-/// No EP has these attributes.
+/// Checks that no EP can have these attributes.
 #[track_caller]
 fn refused(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome {
     let (evds, mut ep) = (rig.evds_of_an_ep()?, null_mut());

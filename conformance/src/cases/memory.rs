@@ -6,8 +6,8 @@ use dat_sys::*;
 
 use super::{bind, refused_or_fails};
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, same, supported, that, unsupported};
-use crate::rig::{QLEN, Region, Rig, cookie};
+use crate::check::{answers, ensure, ensure_equal, ok, supported, unsupported};
+use crate::rig::{EVD_QUEUE_LENGTH, Region, Rig, cookie};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -17,9 +17,9 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (pz, mut param, mut kind) = (rig.new_pz()?, DAT_PZ_PARAM::zeroed(), 0);
             ok(rig.api.dat_pz_query(pz, DAT_PZ_FIELD_ALL, &mut param))?;
-            same("ia_handle", param.ia_handle, rig.ia)?;
+            ensure_equal("ia_handle", param.ia_handle, rig.ia)?;
             ok(rig.api.dat_get_handle_type(pz, &mut kind))?;
-            same("the type of the handle", kind, DAT_HANDLE_TYPE_PZ)
+            ensure_equal("the type of the handle", kind, DAT_HANDLE_TYPE_PZ)
         },
     ),
     must(
@@ -62,8 +62,8 @@ pub(super) const CASES: &[Row] = &[
                 &mut address,
             ))?;
             let asked = at as DAT_VADDR;
-            that(address <= asked, "registered_address is behind the beginning")?;
-            that(address + size >= asked + 1000, "the registered memory ends too early")
+            ensure(address <= asked, "registered_address is behind the beginning")?;
+            ensure(address + size >= asked + 1000, "the registered memory ends too early")
         },
     ),
     must(
@@ -73,13 +73,13 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (pz, region, mut param) = (rig.pz()?, rig.memory(64)?, DAT_LMR_PARAM::zeroed());
             ok(rig.api.dat_lmr_query(region.lmr, DAT_LMR_FIELD_ALL, &mut param))?;
-            same("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, pz))?;
-            same(
+            ensure_equal("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, pz))?;
+            ensure_equal(
                 "type, length, privileges",
                 (param.mem_type, param.length, param.mem_priv),
                 (DAT_MEM_TYPE_VIRTUAL, 64, DAT_MEM_PRIV_ALL_FLAG),
             )?;
-            same(
+            ensure_equal(
                 "contexts",
                 (param.lmr_context, param.rmr_context),
                 (region.lmr_context, region.rmr_context),
@@ -92,7 +92,7 @@ pub(super) const CASES: &[Row] = &[
         "Without a remote privilege there is no RMR context.",
         |rig| {
             let local = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG;
-            same("rmr_context", rig.memory_with(rig.pz()?, 8, local)?.rmr_context, 0)
+            ensure_equal("rmr_context", rig.memory_with(rig.pz()?, 8, local)?.rmr_context, 0)
         },
     ),
     must(
@@ -131,7 +131,7 @@ pub(super) const CASES: &[Row] = &[
                 &first.remote_through(rmr_context, 0, 8),
             ))?;
             rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
-            same("the memory", near.load(0, 8), b"the same".to_vec())
+            ensure_equal("the memory", near.load(0, 8), b"the same".to_vec())
         },
     ),
     must(
@@ -143,13 +143,14 @@ pub(super) const CASES: &[Row] = &[
             let (at, mut first, mut second) = (rig.map(&memory)?, Region::none(), Region::none());
             ok(rig.share_at(at, &memory, &mut first)?)?;
             ok(rig.share_at(at, &memory, &mut second)?)?;
-            that(first.lmr != second.lmr, "both registrations are one region")
+            ensure(first.lmr != second.lmr, "both registrations are one region")
         },
     ),
     must(
         "dat_lmr_create/shared-by-processes",
         "DESCRIPTION: shared memory",
-        "Another process registers the same memory under the same cookie; what comes to one is seen by both.",
+        "Another process registers the same memory under the same cookie; what comes to one is \
+         seen by both.",
         |rig| {
             let (mut peer, memory) = (rig.peer()?, rig.to_share(4096)?);
             ok(peer.share(&memory)?)?;
@@ -160,13 +161,14 @@ pub(super) const CASES: &[Row] = &[
             rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
             rig.settle(pair)?;
             let elsewhere = Region { address: rig.map(&memory)? as DAT_VADDR, ..here };
-            same("the other mapping", elsewhere.load(0, 8), b"for both".to_vec())
+            ensure_equal("the other mapping", elsewhere.load(0, 8), b"for both".to_vec())
         },
     ),
     must(
         "dat_lmr_create/shared-cookie",
         "DESCRIPTION: shared memory",
-        "A cookie is all of its 40 bytes: with another last byte it names other memory, with the same it cannot.",
+        "A cookie is all of its 40 bytes: with another last byte it names other memory, with the \
+         same it cannot.",
         |rig| {
             let (mut peer, first, mut second) =
                 (rig.peer()?, rig.to_share(4096)?, rig.to_share(4096)?);
@@ -196,7 +198,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/zero-based",
         "2.0 headers: DAT_VA_TYPE_ZB",
-        "A zero-based region can be made exactly where the attribute says so; segments name its bytes by their offsets.",
+        "A zero-based region can be made exactly where the attribute says so; segments name its \
+         bytes by their offsets.",
         |rig| {
             let (at, pz) = (rig.allocate(64), rig.pz()?);
             let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) =
@@ -227,7 +230,7 @@ pub(super) const CASES: &[Row] = &[
             let part = DAT_LMR_TRIPLET { virtual_address: 40, segment_length: 8, lmr_context };
             ok(rig.send(pair.active.ep, &[part], 2))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            same("the message", to.load(0, 8), b"from 40.".to_vec())
+            ensure_equal("the message", to.load(0, 8), b"from 40.".to_vec())
         },
     ),
     must(
@@ -302,8 +305,12 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (rmr, mut param) = (rig.rmr()?, DAT_RMR_PARAM::zeroed());
             ok(rig.api.dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &mut param))?;
-            same("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, rig.pz()?))?;
-            same("bytes and privileges", (param.lmr_triplet.segment_length, param.mem_priv), (0, 0))
+            ensure_equal("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, rig.pz()?))?;
+            ensure_equal(
+                "bytes and privileges",
+                (param.lmr_triplet.segment_length, param.mem_priv),
+                (0, 0),
+            )
         },
     ),
     must(
@@ -326,8 +333,8 @@ pub(super) const CASES: &[Row] = &[
                 flags,
                 &mut context,
             ))?;
-            let bound = rig.bound(pair.passive.request)?;
-            same(
+            let bound = rig.bind_completion(pair.passive.request)?;
+            ensure_equal(
                 "the event",
                 (bound.rmr, bound.cookie, bound.status),
                 (rmr, 7, DAT_RMR_BIND_SUCCESS),
@@ -347,7 +354,7 @@ pub(super) const CASES: &[Row] = &[
                 &memory.remote_through(context, 16, 16),
             ))?;
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
-            same("what was written and read", near.load(32, 16), vec![9; 16])?;
+            ensure_equal("what was written and read", near.load(32, 16), vec![9; 16])?;
             ok(rig.write(
                 pair.active.ep,
                 &[near.part(0, 16)],
@@ -366,9 +373,9 @@ pub(super) const CASES: &[Row] = &[
             let (rmr, mut old, mut new) = (rig.rmr()?, 0, 0);
             ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut old))?;
             ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 2, &mut new))?;
-            rig.bound(pair.passive.request)?;
-            rig.bound(pair.passive.request)?;
-            that(old != new, "both binds gave one context")?;
+            rig.bind_completion(pair.passive.request)?;
+            rig.bind_completion(pair.passive.request)?;
+            ensure(old != new, "both binds gave one context")?;
             dead(rig, &memory, old, pair)
         },
     ),
@@ -394,9 +401,9 @@ pub(super) const CASES: &[Row] = &[
                 flags,
                 &mut none,
             ))?;
-            rig.bound(pair.passive.request)?;
-            rig.bound(pair.passive.request)?;
-            // An unbound RMR no longer keeps the region.
+            rig.bind_completion(pair.passive.request)?;
+            rig.bind_completion(pair.passive.request)?;
+            // An unbound RMR does not keep the region in use.
             ok(rig.api.dat_lmr_free(memory.lmr))
         },
     ),
@@ -408,7 +415,7 @@ pub(super) const CASES: &[Row] = &[
             let (pair, memory) = (rig.pair()?, rig.memory(64)?);
             let (rmr, mut context) = (rig.rmr()?, 0);
             ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context))?;
-            rig.bound(pair.passive.request)?;
+            rig.bind_completion(pair.passive.request)?;
             answers(rig.api.dat_lmr_free(memory.lmr), DAT_INVALID_STATE)?;
             ok(rig.api.dat_rmr_free(rmr))?;
             ok(rig.api.dat_lmr_free(memory.lmr))
@@ -470,19 +477,19 @@ pub(super) const CASES: &[Row] = &[
             let (pair, memory, rmr) = (rig.ended_pair()?, rig.memory(64)?, rig.rmr()?);
             let (ep, mut context) = (pair.active.ep, 0);
             let max = rig.query(ep)?.ep_attr.max_request_dtos;
-            if max >= QLEN {
+            if max >= EVD_QUEUE_LENGTH {
                 return unsupported(
                     "the provider gives EPs more requests than an EVD has room for",
                 );
             }
-            // On a disconnected EP a request keeps its place until its event is taken.
+            // On a disconnected EP, a request occupies its slot until its event is dequeued.
             let mut bind =
                 |id| bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, ep, id, &mut context);
             (0..max).try_for_each(|id| ok(bind(id as u64)))?;
             answers(bind(98), DAT_INSUFFICIENT_RESOURCES)?;
             answers(rig.send(ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
-            same("the first bind", rig.bound(pair.active.request)?.cookie, 0)?;
-            // There is room for one again.
+            ensure_equal("the first bind", rig.bind_completion(pair.active.request)?.cookie, 0)?;
+            // There is room for one more again.
             ok(rig.send(ep, &[], 100))?;
             answers(bind(101), DAT_INSUFFICIENT_RESOURCES)
         },
@@ -495,7 +502,7 @@ pub(super) const CASES: &[Row] = &[
             let (pair, memory) = (rig.pair()?, rig.memory(64)?);
             let (rmr, mut context) = (rig.rmr()?, 0);
             ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context))?;
-            rig.bound(pair.passive.request)?;
+            rig.bind_completion(pair.passive.request)?;
             ok(rig.api.dat_rmr_free(rmr))?;
             answers(rig.api.dat_rmr_free(rmr), DAT_INVALID_HANDLE)?;
             dead(rig, &memory, context, pair)
@@ -509,19 +516,20 @@ pub(super) const CASES: &[Row] = &[
             let (mut rmr, mut param) = (null_mut(), DAT_RMR_PARAM::zeroed());
             supported(rig.api.dat_rmr_create_for_ep(rig.pz()?, &mut rmr))?;
             ok(rig.api.dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &mut param))?;
-            same("rmr_scope", param.rmr_scope, DAT_RMR_SCOPE_EP)
+            ensure_equal("rmr_scope", param.rmr_scope, DAT_RMR_SCOPE_EP)
         },
     ),
     must(
         "dat_rmr_create_for_ep/only-its-ep",
         "2.0 headers: DAT_RMR_SCOPE_EP",
-        "What such an RMR is bound to is for the peer of the EP that the bind was posted to, and for no other.",
+        "What such an RMR is bound to is for the peer of the EP that the bind was posted to, and \
+         for no other.",
         |rig| {
             let (mine, other, memory) = (rig.pair()?, rig.pair()?, rig.memory(64)?);
             let (mut rmr, mut context) = (null_mut(), 0);
             supported(rig.api.dat_rmr_create_for_ep(rig.pz()?, &mut rmr))?;
             ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, mine.passive.ep, 1, &mut context))?;
-            rig.bound(mine.passive.request)?;
+            rig.bind_completion(mine.passive.request)?;
             let near = rig.memory(8)?;
             let remote = memory.remote_through(context, 0, 8);
             ok(rig.read(mine.active.ep, &[near.all()], 1, &remote))?;
@@ -545,17 +553,17 @@ pub(super) const CASES: &[Row] = &[
                 flags,
             ))?;
             rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS)?;
-            same("the memory", to.load(0, 16), b"into the window!".to_vec())
+            ensure_equal("the memory", to.load(0, 16), b"into the window!".to_vec())
         },
     ),
 ];
 
-/// A write through this context breaks the connection and changes nothing.
+/// Checks that a write through this context breaks the connection and changes nothing.
 #[track_caller]
 fn dead(rig: &Rig, memory: &Region, context: DAT_RMR_CONTEXT, pair: crate::rig::Pair) -> Outcome {
     let from = rig.memory(8)?;
     from.store(0, &[0xff; 8]);
     ok(rig.write(pair.active.ep, &[from.all()], 99, &memory.remote_through(context, 0, 8)))?;
     rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
-    same("the memory", memory.load(0, 8), vec![0; 8])
+    ensure_equal("the memory", memory.load(0, 8), vec![0; 8])
 }

@@ -5,14 +5,15 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, same, supported, that, unsupported};
+use crate::check::{answers, ensure, ensure_equal, ok, supported, unsupported};
 use crate::rig::{Ep, Rig};
 
 pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/unsupported-model",
         "DESCRIPTION 2",
-        "Only a provider whose attribute says that it has neither count answers that the model is not supported.",
+        "Only a provider whose attribute says that it has neither count answers that the model is \
+         not supported.",
         |rig| {
             let (mut buffers, mut span) = (0, 0);
             let answer = rig.api.dat_ep_recv_query(rig.ep()?.ep, &mut buffers, &mut span);
@@ -87,7 +88,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let mut span = -7;
             supported(rig.api.dat_ep_recv_query(rig.ep()?.ep, null_mut(), &mut span))?;
-            that(span >= 0 || span == DAT_VALUE_UNKNOWN, format_args!("the span is {span}"))
+            ensure(span >= 0 || span == DAT_VALUE_UNKNOWN, format_args!("the span is {span}"))
         },
     ),
     must(
@@ -97,7 +98,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let mut buffers = -7;
             supported(rig.api.dat_ep_recv_query(rig.ep()?.ep, &mut buffers, null_mut()))?;
-            that(
+            ensure(
                 buffers >= 0 || buffers == DAT_VALUE_UNKNOWN,
                 format_args!("the number is {buffers}"),
             )
@@ -125,7 +126,10 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (buffers, span) = ask(rig, rig.ep()?.ep)?;
             for (what, value) in [("the number", buffers), ("the span", span)] {
-                that(value >= 0 || value == DAT_VALUE_UNKNOWN, format_args!("{what} is {value}"))?;
+                ensure(
+                    value >= 0 || value == DAT_VALUE_UNKNOWN,
+                    format_args!("{what} is {value}"),
+                )?;
             }
             Ok(())
         },
@@ -139,7 +143,7 @@ pub(super) const CASES: &[Row] = &[
             let known =
                 usize::from(buffers != DAT_VALUE_UNKNOWN) + usize::from(span != DAT_VALUE_UNKNOWN);
             let said = (rig.provider.ep_recv_info_supported as u32).count_ones() as usize;
-            same("the number of counts that the attribute names", said, known)
+            ensure_equal("the number of counts that the attribute names", said, known)
         },
     ),
     must(
@@ -158,7 +162,7 @@ pub(super) const CASES: &[Row] = &[
                 if buffers == DAT_VALUE_UNKNOWN || span == DAT_VALUE_UNKNOWN {
                     return unsupported("the provider tells only one of the counts");
                 }
-                that(buffers <= span, format_args!("{buffers} buffers in a span of {span}"))?;
+                ensure(buffers <= span, format_args!("{buffers} buffers in a span of {span}"))?;
             }
             for _ in 0..12 {
                 rig.completion(pair.passive.recv)?;
@@ -169,11 +173,16 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/changes-nothing",
         "DESCRIPTION 1",
-        "Asking is a look: asked again, the answer is the same, and what was posted is still there.",
+        "Asking is a look: asked again, the answer is the same, and what was posted is still \
+         there.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
-            same("the second answer", ask(rig, pair.passive.ep)?, ask(rig, pair.passive.ep)?)?;
+            ensure_equal(
+                "the second answer",
+                ask(rig, pair.passive.ep)?,
+                ask(rig, pair.passive.ep)?,
+            )?;
             ok(rig.send(pair.active.ep, &[from.all()], 2))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
         },
@@ -202,7 +211,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Both counts.
+/// Checks both counts.
 #[track_caller]
 fn ask(rig: &Rig, ep: DAT_EP_HANDLE) -> Outcome<(DAT_COUNT, DAT_COUNT)> {
     let (mut buffers, mut span) = (-7, -7);
@@ -210,12 +219,13 @@ fn ask(rig: &Rig, ep: DAT_EP_HANDLE) -> Outcome<(DAT_COUNT, DAT_COUNT)> {
     Ok((buffers, span))
 }
 
-/// Octets of a message that takes longer to arrive than it takes to stop its sender.
+/// The octets of a message that takes longer to arrive than it takes to stop its sender.
 const LONG: u32 = 32 << 20;
-/// A sender that is stopped too late sends another one.
+/// The number of attempts. A sender that was stopped too late sends another message.
 const TRIES: u32 = 20;
 
-/// While a message is half received, since its sender is held still, there is one buffer.
+/// Checks that there is one buffer while a message is partly received because its sender was
+/// stopped.
 fn half_received(
     rig: &Rig,
     ep: impl Fn() -> Outcome<Ep>,
@@ -225,10 +235,10 @@ fn half_received(
     for _ in 0..TRIES {
         to.store(0, &[0]);
         to.store(LONG - 1, &[0]);
-        let (ep, mut peer) = rig.far_pair_of(ep()?)?;
+        let (ep, mut peer) = rig.connect_to_peer_process(ep()?)?;
         ok(post(&ep, &[to.all()]))?;
         peer.send(LONG)?;
-        // A look at the EVD makes progress; the completion stays there.
+        // Looking at the EVD makes progress. The completion stays queued.
         while to.load(0, 1) == [0] {
             rig.state(ep.ep)?;
         }
@@ -245,15 +255,15 @@ fn half_received(
     unsupported("a message is not seen while it arrives")
 }
 
-/// The EP has so many buffers, and their span is that, as far as the provider can tell.
+/// Checks that the EP has this many buffers and this span, as far as the provider can tell.
 #[track_caller]
 fn counts(rig: &Rig, ep: DAT_EP_HANDLE, buffers: DAT_COUNT, span: Option<DAT_COUNT>) -> Outcome {
     let (is, is_span) = ask(rig, ep)?;
     if is != DAT_VALUE_UNKNOWN {
-        same("the number of buffers", is, buffers)?;
+        ensure_equal("the number of buffers", is, buffers)?;
     }
     match span {
-        Some(span) if is_span != DAT_VALUE_UNKNOWN => same("the span", is_span, span),
+        Some(span) if is_span != DAT_VALUE_UNKNOWN => ensure_equal("the span", is_span, span),
         _ => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use super::refused_or_takes_nothing;
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, same, supported, that, unsupported};
+use crate::check::{answers, ensure, ensure_equal, ok, supported, unsupported};
 use crate::rig::{Rig, cookie};
 
 pub(super) const CASES: &[Row] = &[
@@ -16,20 +16,23 @@ pub(super) const CASES: &[Row] = &[
         "The queue has at least what was asked for, the low watermark's default, and works.",
         |rig| {
             let param = rig.query_srq(rig.srq(7)?)?;
-            that(
+            ensure(
                 param.max_recv_dtos >= 7,
                 format_args!("max_recv_dtos is {}", param.max_recv_dtos),
             )?;
-            that(param.max_recv_iov >= 2, format_args!("max_recv_iov is {}", param.max_recv_iov))?;
-            same("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, rig.pz()?))?;
-            same("low_watermark", param.low_watermark, DAT_SRQ_LW_DEFAULT)?;
-            same("srq_state", param.srq_state, DAT_SRQ_STATE_OPERATIONAL)
+            ensure(
+                param.max_recv_iov >= 2,
+                format_args!("max_recv_iov is {}", param.max_recv_iov),
+            )?;
+            ensure_equal("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, rig.pz()?))?;
+            ensure_equal("low_watermark", param.low_watermark, DAT_SRQ_LW_DEFAULT)?;
+            ensure_equal("srq_state", param.srq_state, DAT_SRQ_STATE_OPERATIONAL)
         },
     ),
     must("dat_srq_create/handle-type", "PARAMETERS", "The handle is that of an SRQ.", |rig| {
         let mut kind = 0;
         ok(rig.api.dat_get_handle_type(rig.srq(4)?, &mut kind))?;
-        same("the type of the handle", kind, DAT_HANDLE_TYPE_SRQ)
+        ensure_equal("the type of the handle", kind, DAT_HANDLE_TYPE_SRQ)
     }),
     must(
         "dat_srq_create/bad-arguments",
@@ -73,7 +76,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_query/counts",
         "USAGE: example",
-        "Of 10 receives, 3 posted: 10, 3, 3; one taken and not completed or dequeued: 10, 2, 3; dequeued: 10, 2, 2.",
+        "Of 10 receives, 3 posted: 10, 3, 3; one taken and not completed or dequeued: 10, 2, 3; \
+         dequeued: 10, 2, 2.",
         |rig| {
             let (srq, memory) = (rig.srq(10)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -93,7 +97,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let param = rig.query_srq(rig.srq(4)?)?;
             for count in [param.available_dto_count, param.outstanding_dto_count] {
-                that(
+                ensure(
                     count == 0 || count == DAT_VALUE_UNKNOWN,
                     format_args!("the count is {count}"),
                 )?;
@@ -117,11 +121,11 @@ pub(super) const CASES: &[Row] = &[
             let mut cookies = Vec::new();
             for n in 0..6 {
                 let dto = rig.completion(pair.passive.recv)?;
-                same("the bytes", dto.length, n)?;
+                ensure_equal("the bytes", dto.length, n)?;
                 cookies.push(dto.cookie);
             }
             cookies.sort();
-            same("the buffers", cookies, (0..6).collect())
+            ensure_equal("the buffers", cookies, (0..6).collect())
         },
     ),
     must(
@@ -209,7 +213,7 @@ pub(super) const CASES: &[Row] = &[
             }
             supported(rig.api.dat_srq_resize(srq, 8))?;
             let max = rig.query_srq(srq)?.max_recv_dtos;
-            that(max >= 8, format_args!("max_recv_dtos is {max}"))?;
+            ensure(max >= 8, format_args!("max_recv_dtos is {max}"))?;
             (3..8).try_for_each(|id| ok(rig.recv_srq(srq, &[memory.all()], id)))?;
             counts(rig, srq, 8, 8)
         },
@@ -234,7 +238,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_set_lw/once",
         "DESCRIPTION",
-        "When fewer buffers than the watermark are left, that is reported once; set again, once more.",
+        "When fewer buffers than the watermark are left, that is reported once; set again, once \
+         more.",
         |rig| {
             let (srq, memory) = (low(rig)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -246,7 +251,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
             rig.completes(pair.active.request, 9, DAT_DTO_SUCCESS)?;
-            // As many as the watermark says are not fewer.
+            // As many as the watermark are not fewer than the watermark.
             rig.quiet(rig.async_evd)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
@@ -255,7 +260,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
             rig.quiet(rig.async_evd)?;
-            // Three are left, as many as the new watermark says.
+            // Three are left, which equals the new watermark.
             ok(rig.api.dat_srq_set_lw(srq, 3))?;
             rig.quiet(rig.async_evd)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
@@ -286,7 +291,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// A queue, if the provider has low watermarks.
+/// Creates a queue, if the provider supports low watermarks.
 fn low(rig: &Rig) -> Outcome<DAT_SRQ_HANDLE> {
     let srq = rig.srq(8)?;
     match rig.provider.srq_watermarks_supported {
@@ -295,7 +300,8 @@ fn low(rig: &Rig) -> Outcome<DAT_SRQ_HANDLE> {
     }
 }
 
-/// Buffers that no EP has taken, and buffers that have not come back, as far as the provider can tell.
+/// Checks the number of buffers that no EP has taken, and of those that have not been returned, as
+/// far as the provider can tell.
 #[track_caller]
 fn counts(rig: &Rig, srq: DAT_SRQ_HANDLE, available: DAT_COUNT, outstanding: DAT_COUNT) -> Outcome {
     let param = rig.query_srq(srq)?;
@@ -303,7 +309,7 @@ fn counts(rig: &Rig, srq: DAT_SRQ_HANDLE, available: DAT_COUNT, outstanding: DAT
         ("available_dto_count", param.available_dto_count, available),
         ("outstanding_dto_count", param.outstanding_dto_count, outstanding),
     ] {
-        that(
+        ensure(
             is == wanted || is == DAT_VALUE_UNKNOWN,
             format_args!("{what} is {is}, not {wanted}"),
         )?;
@@ -311,9 +317,14 @@ fn counts(rig: &Rig, srq: DAT_SRQ_HANDLE, available: DAT_COUNT, outstanding: DAT
     Ok(())
 }
 
-/// The low watermark of the queue is reported next. The standard gives no event number: any asynchronous one will do.
+/// Checks that the next asynchronous event reports the queue's low watermark. The standard does not
+/// define its event number, so any is accepted.
 #[track_caller]
 fn reported(rig: &Rig, srq: DAT_SRQ_HANDLE) -> Outcome {
-    let about = rig.any_trouble()?;
-    same("what the event is about, and why", about, (srq, DAT_SRQ_LOW_WATERMARK_EVENT as DAT_COUNT))
+    let about = rig.async_event()?;
+    ensure_equal(
+        "what the event is about, and why",
+        about,
+        (srq, DAT_SRQ_LOW_WATERMARK_EVENT as DAT_COUNT),
+    )
 }

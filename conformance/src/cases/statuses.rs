@@ -1,4 +1,4 @@
-//! Statuses that the manual's pages name: those that no other case provokes.
+//! Statuses that the manual's pages name and no other case covers.
 
 use std::ptr::{null, null_mut};
 
@@ -7,10 +7,10 @@ use dat_sys::*;
 use super::refused_or_fails;
 use crate::case::{Outcome, Row, must};
 use crate::check::{answers, ok, unsupported};
-use crate::rig::{Rig, cookie, soon};
+use crate::rig::{Rig, cookie, event_timeout_us};
 
 const NONE: DAT_HANDLE = DAT_HANDLE_NULL;
-/// A bit of a mask that names no parameter of any object but an endpoint.
+/// A mask bit that names a parameter of endpoints only.
 const STRANGE: u32 = 0x4000_0000;
 
 pub(super) const CASES: &[Row] = &[
@@ -157,7 +157,7 @@ pub(super) const CASES: &[Row] = &[
                 rig.api.dat_ep_dup_connect(
                     NONE,
                     rig.ep()?.ep,
-                    soon(),
+                    event_timeout_us(),
                     0,
                     null_mut(),
                     DAT_QOS_BEST_EFFORT,
@@ -710,13 +710,21 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_dup_connect/impossible",
         "RETURN VALUES: invalid parameter, model not supported",
-        "More private data than the provider takes, and a quality of service that it does not have, are refused.",
+        "More private data than the provider takes, and a quality of service that it does not \
+         have, are refused.",
         |rig| {
             let (pair, ep) = (rig.pair()?, rig.ep()?);
             let more = rig.provider.max_private_data_size.saturating_add(1);
             let data = rig.allocate(more as usize);
             let dup = |size, data, qos| {
-                rig.api.dat_ep_dup_connect(ep.ep, pair.active.ep, soon(), size, data, qos)
+                rig.api.dat_ep_dup_connect(
+                    ep.ep,
+                    pair.active.ep,
+                    event_timeout_us(),
+                    size,
+                    data,
+                    qos,
+                )
             };
             answers(dup(more, data, DAT_QOS_BEST_EFFORT), DAT_INVALID_PARAMETER)?;
             rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
@@ -762,7 +770,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/local-memory",
         "RETURN VALUES: protection and privileges violation, invalid parameter",
-        "A segment of another zone, without the local write privilege, of a freed LMR, or outside its LMR is refused.",
+        "A segment of another zone, without the local write privilege, of a freed LMR, or outside \
+         its LMR is refused.",
         |rig| {
             let far = rig.memory(8)?;
             let (outside, freed) = (rig.memory(8)?.part(4, 8), rig.memory(8)?);
@@ -789,7 +798,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (pair, near, far) = (rig.ended_pair()?, rig.memory(8)?, rig.memory(8)?);
             let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
-            if max >= crate::rig::QLEN {
+            if max >= crate::rig::EVD_QUEUE_LENGTH {
                 return unsupported(
                     "the provider gives EPs more requests than an EVD has room for",
                 );
@@ -801,14 +810,14 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// A reserved service point.
+/// Creates a reserved service point.
 fn reserved(rig: &Rig) -> Outcome<DAT_RSP_HANDLE> {
     let (evd, mut rsp) = (rig.evd(DAT_EVD_CR_FLAG)?, null_mut());
     ok(rig.api.dat_rsp_create(rig.ia, rig.free_qualifier()?, rig.ep()?.ep, evd, &mut rsp))?;
     Ok(rsp)
 }
 
-/// One more than a limit.
+/// Returns one more than a limit.
 fn beyond(limit: DAT_COUNT) -> Outcome<DAT_COUNT> {
     match limit.checked_add(1) {
         Some(more) => Ok(more),

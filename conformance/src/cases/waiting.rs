@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Row, must};
-use crate::check::{answers, failed, ok, same, that, unsupported};
-use crate::rig::{Calls, soon};
+use crate::check::{answers, ensure, ensure_equal, failed, ok, unsupported};
+use crate::rig::{Calls, event_timeout_us};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -18,7 +18,13 @@ pub(super) const CASES: &[Row] = &[
             let (api, number) = (rig.api, evd as usize);
             let answer = rig.interrupted(|| {
                 let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
-                api.dat_evd_wait(number as DAT_EVD_HANDLE, soon(), 1, &mut event, &mut more)
+                api.dat_evd_wait(
+                    number as DAT_EVD_HANDLE,
+                    event_timeout_us(),
+                    1,
+                    &mut event,
+                    &mut more,
+                )
             })?;
             answers(answer, DAT_INTERRUPTED_CALL)?;
             ok(rig.post_se(evd, 1))?;
@@ -28,9 +34,10 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/unsignalled-completion",
         "DESCRIPTION",
-        "A completion that is unsignalled does not end a wait; one that is signalled does, and then there are both.",
+        "A completion that is unsignalled does not end a wait; one that is signalled does, and \
+         then there are both.",
         |rig| {
-            // A waiter may sleep for a moment before it has looked for events: then it has missed nothing.
+            // A waiter may sleep briefly before it looks for events. Then it has missed nothing.
             const TRIES: usize = 5;
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
@@ -44,7 +51,7 @@ pub(super) const CASES: &[Row] = &[
                     while to.load(0, 8) != [7; 8] {
                         std::thread::yield_now();
                     }
-                    // What the first one wakes it has woken by the time that others have come and gone.
+                    // What the first one wakes has run by the time that others have come and gone.
                     for id in 0..20 {
                         ok(rig.write(other.active.ep, &[from.all()], id, &to.remote_part(8, 8)))?;
                         rig.completes(other.active.request, id, DAT_DTO_SUCCESS)?;
@@ -67,7 +74,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (api, number) = (rig.api, rig.cno()? as usize);
             let answer = rig.interrupted(|| {
-                api.dat_cno_wait(number as DAT_CNO_HANDLE, soon(), &mut null_mut())
+                api.dat_cno_wait(number as DAT_CNO_HANDLE, event_timeout_us(), &mut null_mut())
             })?;
             answers(answer, DAT_INTERRUPTED_CALL)
         },
@@ -87,7 +94,7 @@ pub(super) const CASES: &[Row] = &[
             let mut told: Vec<_> = woken.into_iter().map(|(_, evd)| evd).collect();
             told.sort();
             evds.sort();
-            same("the EVDs", told, evds.to_vec())
+            ensure_equal("the EVDs", told, evds.to_vec())
         },
     ),
     must(
@@ -103,8 +110,11 @@ pub(super) const CASES: &[Row] = &[
             })?;
             rig.forget_ia(ia);
             for (answer, evd) in woken {
-                that(DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY, "a waiter was left to its time-out")?;
-                same("the EVD", evd, DAT_HANDLE_NULL)?;
+                ensure(
+                    DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY,
+                    "a waiter was left to its time-out",
+                )?;
+                ensure_equal("the EVD", evd, DAT_HANDLE_NULL)?;
             }
             Ok(())
         },
@@ -112,7 +122,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_free/wakes-cno-waiters",
         "dat_cno_wait, DESCRIPTION",
-        "When the last EVD of a CNO is freed, everybody who waits on it is woken and told no EVD, the agent too.",
+        "When the last EVD of a CNO is freed, everybody who waits on it is woken and told no EVD, \
+         the agent too.",
         |rig| {
             let ((agent, calls), mut cno) = (Calls::agent(), null_mut());
             ok(rig.api.dat_cno_create(rig.ia, agent, &mut cno))?;
@@ -123,18 +134,21 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.api.dat_evd_free(last))
             })?;
             for (answer, evd) in woken {
-                that(DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY, "a waiter was left to its time-out")?;
-                same("the EVD", evd, DAT_HANDLE_NULL)?;
+                ensure(
+                    DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY,
+                    "a waiter was left to its time-out",
+                )?;
+                ensure_equal("the EVD", evd, DAT_HANDLE_NULL)?;
             }
             calls.until(1)?;
-            same("the agent's EVD", calls.last(), DAT_HANDLE_NULL)?;
-            same("calls", calls.count(), 1)?;
-            // It is as good as before.
+            ensure_equal("the agent's EVD", calls.last(), DAT_HANDLE_NULL)?;
+            ensure_equal("calls", calls.count(), 1)?;
+            // The adapter works as before.
             let evd = evd()?;
             ok(rig.post_se(evd, 1))?;
             let mut told = null_mut();
-            ok(rig.api.dat_cno_wait(cno, soon(), &mut told))?;
-            same("the EVD", told, evd)
+            ok(rig.api.dat_cno_wait(cno, event_timeout_us(), &mut told))?;
+            ensure_equal("the EVD", told, evd)
         },
     ),
     must(
@@ -163,9 +177,9 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_cno_create(rig.ia, agent, &mut cno))?;
             let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
             let woken = rig.while_waiting_on_cno(cno, 1, || ok(rig.post_se(evd, 1)))?;
-            same("the waiter's EVD", woken, vec![(DAT_SUCCESS, evd)])?;
+            ensure_equal("the waiter's EVD", woken, vec![(DAT_SUCCESS, evd)])?;
             calls.until(1)?;
-            same("the agent's EVD", calls.last(), evd)
+            ensure_equal("the agent's EVD", calls.last(), evd)
         },
     ),
     must(
@@ -184,10 +198,10 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_cno_modify_agent(cno, DAT_OS_WAIT_PROXY_AGENT_NULL))?;
             let told = calls.count();
             ok(rig.post_se(evd, 3))?;
-            same("the EVD", rig.while_waiting_on_cno(cno, 0, || Ok(()))?.len(), 0)?;
+            ensure_equal("the EVD", rig.while_waiting_on_cno(cno, 0, || Ok(()))?.len(), 0)?;
             let mut woken = null_mut();
-            ok(rig.api.dat_cno_wait(cno, soon(), &mut woken))?;
-            same("calls", calls.count(), told)
+            ok(rig.api.dat_cno_wait(cno, event_timeout_us(), &mut woken))?;
+            ensure_equal("calls", calls.count(), told)
         },
     ),
     must(
@@ -201,7 +215,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))?;
             rig.forget_ia(ia);
             calls.until(1)?;
-            same("the EVD", calls.last(), DAT_HANDLE_NULL)
+            ensure_equal("the EVD", calls.last(), DAT_HANDLE_NULL)
         },
     ),
     must(
@@ -220,7 +234,7 @@ pub(super) const CASES: &[Row] = &[
             (1..=EVENTS).try_for_each(|value| ok(rig.post_se(evd, value)))?;
             let mut taken = rig.dequeue_together(evd, 3, EVENTS);
             taken.sort();
-            same("what was taken", taken == (1..=EVENTS).collect::<Vec<_>>(), true)?;
+            ensure_equal("what was taken", taken == (1..=EVENTS).collect::<Vec<_>>(), true)?;
             ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))
         },
     ),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use conformance::{Door, Version};
+use conformance::{Binding, Version};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Skip, Stop};
 
@@ -48,7 +48,7 @@ type Verdicts = HashMap<String, Verdict>;
 
 pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial> {
     // Not this one, but one like it: some cases are for the registry of Rust programs only.
-    let door = Door::Library("libdat2.so.2".into(), Version::V2_0);
+    let binding = Binding::Library("libdat2.so.2".into(), Version::V2_0);
     let is_wanted = |name: &str| match &arguments.filter {
         Some(filter) if arguments.exact => name == filter,
         Some(filter) => name.contains(filter.as_str()),
@@ -57,7 +57,7 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
     let mut trials = Vec::new();
     for target in &TARGETS {
         let cases =
-            conformance::all().into_iter().filter(|case| door.has(case)).map(|case| case.id);
+            conformance::all().into_iter().filter(|case| binding.has(case)).map(|case| case.id);
         let cases = cases.map(|case| (format!("guest::conformance::{}", target.test(&case)), case));
         let cases: Vec<(String, String)> = cases.collect();
         let wanted =
@@ -88,7 +88,7 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
             move || {
                 let [.., ofa] = &TARGETS;
                 let cases: Vec<_> =
-                    conformance::all().into_iter().filter(|case| door.has(case)).collect();
+                    conformance::all().into_iter().filter(|case| binding.has(case)).collect();
                 let cases: Vec<_> = cases
                     .into_iter()
                     .map(|case| case.id)
@@ -146,7 +146,7 @@ impl Target {
         let (_, ours) = REGISTRIES[0];
         let patience = match self.provider {
             "ofa" => String::new(),
-            _ => format!("{}={PATIENCE}", conformance::PATIENCE),
+            _ => format!("{}={PATIENCE}", conformance::TIMEOUT_VARIABLE),
         };
         // It ends with 1 where a case has failed, which is not the last word. What processes say that die is not JSON.
         let line = format!(

@@ -75,7 +75,7 @@ const SIW_CALLS: &str = "siw does not let go of who calls until TCP gives up";
 /// Where it dies, if in code of its own: in its libraries, the ones that it is made of, and without a word in its threads, which
 /// block all signals. Nothing of ours does.
 const OFED: &[&str] =
-    &["libdaplofa.so", "librdmacm.so", "libibverbs.so", "librxe-", "an untold place"];
+    &["libdaplofa.so", "librdmacm.so", "libibverbs.so", "librxe-", "an unreported place"];
 
 /// Cases that it does not survive.
 const DEADLY: &[&str] = &[
@@ -101,12 +101,12 @@ const DEADLY: &[&str] = &[
 
 /// Why a test is known not to pass.
 pub(super) fn known(test: &str) -> Option<&'static str> {
-    KNOWN.iter().find(|(tests, _)| conformance::fits(tests, test)).map(|(_, why)| *why)
+    KNOWN.iter().find(|(tests, _)| conformance::matches_pattern(tests, test)).map(|(_, why)| *why)
 }
 
 /// Why a test may not pass.
 pub(super) fn sometimes(test: &str) -> Option<&'static str> {
-    SOMETIMES.iter().find(|(tests, _)| conformance::fits(tests, test)).map(|(_, why)| *why)
+    SOMETIMES.iter().find(|(tests, _)| conformance::matches_pattern(tests, test)).map(|(_, why)| *why)
 }
 
 /// Whether asking would take the machine's time for nothing.
@@ -132,7 +132,7 @@ pub(super) fn may_be_late(case: &str, verdict: &Verdict) -> bool {
 }
 
 fn is_deadly(case: &str) -> bool {
-    DEADLY.iter().any(|deadly| conformance::fits(deadly, case))
+    DEADLY.iter().any(|deadly| conformance::matches_pattern(deadly, case))
 }
 
 fn in_ofed(reason: &str) -> bool {
