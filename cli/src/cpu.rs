@@ -1,4 +1,4 @@
-//! Giving each of two processes a processor of its own.
+//! Assigns a processor to each of two processes.
 
 use std::time::Duration;
 
@@ -7,13 +7,14 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 use crate::units;
 
-/// The processors that this process may use.
+/// Returns the processors that this process may use.
 pub(crate) fn allowed() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
-/// Two processors, the first for the client and the second for the server; none where there is but one.
+/// Returns two processors, the first for the client and the second for the server, or `None` if
+/// there is only one.
 pub(crate) fn two() -> Option<[usize; 2]> {
     match allowed()[..] {
         [first, second, ..] => Some([first, second]),
@@ -21,8 +22,9 @@ pub(crate) fn two() -> Option<[usize; 2]> {
     }
 }
 
-/// The processors of client and server as `--cpus` names them; without it, two that are different where there are two. The server may
-/// be on another host, whose processors are not ours to choose.
+/// Returns the processors of client and server that `--cpus` names. Without the option it returns
+/// two different ones where there are two. A server on another host gets none, because that host
+/// chooses its processors.
 pub(crate) fn chosen(cpus: &[usize], server_is_here: bool) -> Result<[Option<usize>; 2]> {
     let allowed = allowed();
     if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
@@ -34,15 +36,15 @@ pub(crate) fn chosen(cpus: &[usize], server_is_here: bool) -> Result<[Option<usi
         ([client, server], true) => Ok([Some(*client), Some(*server)]),
         ([client], false) => Ok([Some(*client), None]),
         (_, true) => {
-            bail!("--cpus takes two processors, of the client and of the server, as in --cpus 0,1")
+            bail!("--cpus takes two processors, client and server, as in --cpus 0,1")
         }
         (_, false) => {
-            bail!("with a server on another host, --cpus takes one processor, of the client here")
+            bail!("with a server on another host, --cpus takes one processor, that of the client")
         }
     }
 }
 
-/// Whether two processes there may poll, each without keeping the other from working.
+/// Returns whether both processes may poll without taking processor time from each other.
 pub(crate) fn may_poll(processors: [Option<usize>; 2]) -> bool {
     match processors {
         [Some(client), Some(server)] => client != server,
@@ -50,21 +52,21 @@ pub(crate) fn may_poll(processors: [Option<usize>; 2]) -> bool {
     }
 }
 
-/// Processor time that this process has used, all of its threads.
+/// Returns the processor time of all threads of this process.
 pub(crate) fn time() -> Duration {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    // No clock of a process is before its beginning.
+    // A process's clock starts at zero, so it is never negative.
     Duration::new(spent.tv_sec.try_into().unwrap_or(0), spent.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// Keeps this process on one processor: all of its threads, and those that they start from here on.
+/// Pins this process to one processor: all of its threads, and those that they start later.
 pub(crate) fn pin(cpu: usize) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     for thread in std::fs::read_dir("/proc/self/task")? {
         let name = thread?.file_name();
         let thread = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-        // One that has ended meanwhile is no matter.
+        // A thread that has ended meanwhile is ignored.
         let _ = sched_setaffinity(thread, &set);
     }
     Ok(sched_setaffinity(None, &set)?)
@@ -87,6 +89,6 @@ mod tests {
                 .starts_with("this process may not run on processor 100000; it may on ")
         );
         assert!(why(&[first], true).ends_with("as in --cpus 0,1"));
-        assert!(why(&[first, first], false).ends_with("of the client here"));
+        assert!(why(&[first, first], false).ends_with("that of the client"));
     }
 }

@@ -1,22 +1,22 @@
-//! A bar on a terminal, while something takes its time.
+//! A progress bar on a terminal.
 
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
-/// How far it is, where somebody looks at standard error.
+/// A progress bar, if standard error is a terminal.
 pub(crate) struct Progress(Option<Bar>);
 
 struct Bar {
     shown: indicatif::ProgressBar,
-    /// Of how many.
+    /// The total number of items.
     all: usize,
     since: Instant,
 }
 
-/// The bar has so many steps for each of what is counted.
+/// The bar has this many steps per item.
 const STEPS: f64 = 1000.0;
 
-/// What is said of the remaining time before this is a guess.
+/// No remaining time is shown before this, because it would be a guess.
 const BEGINNING: Duration = Duration::from_secs(1);
 
 impl Progress {
@@ -30,7 +30,7 @@ impl Progress {
         Progress(stderr().is_terminal().then(bar))
     }
 
-    /// So many are done; the fraction says how far the next one is.
+    /// Shows how many items are done. The fraction is the progress of the current item.
     pub(crate) fn show(&self, done: f64) {
         if let Some(Bar { shown, all, since }) = &self.0 {
             shown.set_message(text(done, *all, since.elapsed()));
@@ -38,7 +38,7 @@ impl Progress {
         }
     }
 
-    /// Prints something else.
+    /// Runs a function that prints, with the bar hidden.
     pub(crate) fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
         match &self.0 {
             Some(bar) => bar.shown.suspend(print),
@@ -61,7 +61,7 @@ fn text(done: f64, all: usize, elapsed: Duration) -> String {
     format!("{}/{all}{left}", done as usize)
 }
 
-/// The remaining time, if what is left takes as long as what is done.
+/// Returns the remaining time, assuming a constant speed.
 fn left(share: f64, elapsed: Duration) -> Option<String> {
     if elapsed < BEGINNING || share <= 0.0 {
         return None;
