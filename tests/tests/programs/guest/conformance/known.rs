@@ -106,7 +106,10 @@ pub(super) fn known(test: &str) -> Option<&'static str> {
 
 /// Why a test may not pass.
 pub(super) fn sometimes(test: &str) -> Option<&'static str> {
-    SOMETIMES.iter().find(|(tests, _)| conformance::matches_pattern(tests, test)).map(|(_, why)| *why)
+    SOMETIMES
+        .iter()
+        .find(|(tests, _)| conformance::matches_pattern(tests, test))
+        .map(|(_, why)| *why)
 }
 
 /// Whether asking would take the machine's time for nothing.
