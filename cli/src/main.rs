@@ -64,23 +64,23 @@ struct Cli {
 /// The environment variables that every adapter reads, in this program and in others.
 const ENVIRONMENT: &str = "\
 Environment:
-    DAT_OVERRIDE=FILE     the registry file to use instead of /etc/dat.conf
-    OPENDAT_BUILTIN=0     leave out the built-in registry entries
-    OPENDAT_CAPTURE=FILE  write what adapters send and receive to a pcapng file for
-                          Wireshark. %p in the name is the process id, %n the number
-                          of the adapter in the process. The file must not exist;
-                          append:FILE appends to one that does. An entry's IA
-                          parameters may say capture=FILE instead
-    OPENDAT_LOG=WHAT      what adapters log to standard error, as for `dat trace`: a
-                          level (warn, info, debug, trace), or levels of targets
-                          (dat::cm=debug,dat::ep=trace). Without it, the bits of
-                          DAPL_DBG_TYPE and DAPL_DBG_DEST apply, as with OFED
-    OPENDAT_LOG_FORMAT=json  log one JSON object per line instead of text
-    OPENDAT_MTU=N         the maximum octets of payload in a softroce packet
-    OPENDAT_NET=WORDS     emulate a network under softroce: loss=1%,delay=200us and
-                          others, see docs/softroce.md
-    OPENDAT_STATS=1       let `dat top` show what the process's adapters do
-    OPENDAT_SPIN_US=N     microseconds that a blocking wait polls before it sleeps";
+  DAT_OVERRIDE=FILE     the registry file to use instead of /etc/dat.conf
+  OPENDAT_BUILTIN=0     leave out the built-in registry entries
+  OPENDAT_CAPTURE=FILE  write what adapters send and receive to a pcapng file for
+                        Wireshark. %p in the name is the process id, %n the number
+                        of the adapter in the process. The file must not exist;
+                        append:FILE appends to one that does. An entry's IA
+                        parameters may say capture=FILE instead
+  OPENDAT_LOG=WHAT      what adapters log to standard error, as for `dat trace`: a
+                        level (warn, info, debug, trace), or levels of targets
+                        (dat::cm=debug,dat::ep=trace). Without it, the bits of
+                        DAPL_DBG_TYPE and DAPL_DBG_DEST apply, as with OFED
+  OPENDAT_LOG_FORMAT=json  log one JSON object per line instead of text
+  OPENDAT_MTU=N         the maximum octets of payload in a softroce packet
+  OPENDAT_NET=WORDS     emulate a network under softroce: loss=1%,delay=200us and
+                        others, see docs/softroce.md
+  OPENDAT_STATS=1       let `dat top` show what the process's adapters do
+  OPENDAT_SPIN_US=N     microseconds that a blocking wait polls before it sleeps";
 
 #[derive(Subcommand)]
 enum Command {

@@ -749,12 +749,12 @@ fn every_command_has_a_page_of_the_manual() {
     }
     assert!(
         page("dat.1")
-            .contains(".SH ENVIRONMENT\n.nf\n\\&  DAT_OVERRIDE=FILE     the registry's file"),
+            .contains(".SH ENVIRONMENT\n.nf\n\\&  DAT_OVERRIDE=FILE     the registry file to use"),
         "as it is laid out"
     );
     assert!(
         page("dat-trace.1").contains(".SH TARGETS\n")
-            && page("dat-trace.1").contains("127 if there is none")
+            && page("dat-trace.1").contains("127 if it does not exist")
     );
     for name in ["dat.1", "dat-check.1", "dat-trace.1"] {
         assert!(

@@ -444,7 +444,7 @@ fn what_would_be_no_entry_is_refused_and_nothing_changes() {
             vec!["register", "n", "liba.so", "--api", "2.0"],
             "expected u and two numbers, as in u2.0",
         ),
-        (vec!["register", "n\nm", "liba.so"], "this would"),
+        (vec!["register", "n\nm", "liba.so"], "this is not a valid entry"),
     ] {
         let output = dat(&file.path, &arguments);
         assert!(

@@ -319,8 +319,8 @@ const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1c2733; --faint: #6b7785; --grid: #e3e7eb;
   --paper: #fff; --a0: #1f6fb2; --a1: #d2691e }
 @media (prefers-color-scheme: dark) {
-    :root { --ink: #dfe5ea; --faint: #93a0ac; --grid: #333d47; --paper: #171c21;
-      --a0: #6db3ee; --a1: #f0a060 }
+  :root { --ink: #dfe5ea; --faint: #93a0ac; --grid: #333d47; --paper: #171c21;
+    --a0: #6db3ee; --a1: #f0a060 }
 }
 body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper);
   max-width: 86em; margin: 2em auto; padding: 0 1em }
