@@ -187,12 +187,12 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
             let lines: Vec<usize> = same.map(|(other, _)| place(&other.origin).0).collect();
             let more = match lines.as_slice() {
                 [] => String::new(),
-                [line] => format!(" (so has line {line})"),
-                lines => format!(" (so have lines {})", units::ranges(lines)),
+                [line] => format!(" (also line {line})"),
+                lines => format!(" (also lines {})", units::ranges(lines)),
             };
             let remedy = beside_this_program(&entry.library).or_else(|| remedy.clone());
             let help =
-                format!("{}, or take the line out", remedy.as_deref().unwrap_or("ask who made it"));
+                format!("{}, or remove the line", remedy.as_deref().unwrap_or("ask its vendor"));
             let finding = Finding::warning(entry, format!("{}: {why}{more}", entry.ia_name), &help);
             findings.push(Finding { more: lines, ..finding });
             continue;
@@ -209,15 +209,15 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
             let lines: Vec<usize> = same.map(|other| place(&other.origin).0).collect();
             let more = match lines.as_slice() {
                 [] => String::new(),
-                [line] => format!(" (line {line} says it, too)"),
-                lines => format!(" (lines {} say it, too)", units::ranges(lines)),
+                [line] => format!(" (also line {line})"),
+                lines => format!(" (also lines {})", units::ranges(lines)),
             };
             let message = format!(
                 "{}: this host has no network device, RDMA device or address called {device:?}\
                  {more}",
                 entry.ia_name
             );
-            let help = format!("those that it has are {}; or take the line out", devices.names());
+            let help = format!("the host has {}; or remove the line", devices.names());
             let finding = Finding::warning(entry, message, &help);
             findings.push(Finding { more: lines, ..finding });
         } else if let Some(fault) = parameters::fault(entry) {
@@ -293,7 +293,7 @@ fn never_asked(entry: &Entry) -> Option<Finding> {
         ),
         (Space::Kernel, ..) => warning(
             format!("{ia_name} is for kDAPL ({api}): no program in user space can open it"),
-            "write u2.0 or u1.2, or take the line out",
+            "write u2.0 or u1.2, or remove the line",
         ),
         (Space::User, 2, _) => None,
         (Space::User, 1, minor) if minor >= 2 => None,
@@ -359,7 +359,7 @@ fn repeated(entry: &Entry, first: Option<&Entry>) -> Option<Finding> {
         Finding::warning(
             entry,
             format!("{name} is the same as in line {line}"),
-            "take one of them out",
+            "remove one of them",
         )
     } else {
         let message =

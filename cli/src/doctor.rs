@@ -258,8 +258,8 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
         let fault = parameters::fault_of_variable(name, value)?;
         Some(Finding::problem("environment", fault, format!("correct it, or unset {name}")))
     });
-    let heeded = set.iter().filter(|(name, _)| parameters::misspelt(name).is_none());
-    let words: Vec<String> = heeded.map(|(name, value)| format!("{name}={value}")).collect();
+    let known = set.iter().filter(|(name, _)| parameters::misspelt(name).is_none());
+    let words: Vec<String> = known.map(|(name, value)| format!("{name}={value}")).collect();
     let in_force = match words.is_empty() {
         true => Finding::fine("environment", "no variable changes the behaviour"),
         false => Finding::note(

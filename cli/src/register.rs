@@ -287,12 +287,12 @@ fn without(path: &Path, text: &[u8], entries: &[&Entry]) -> Result<Vec<u8>> {
         .flat_map(|(line, _)| line.to_vec())
         .collect();
     // The line-based removal does not handle strings over several lines, for example.
-    let ((before, mistakes), (after, others)) = (parse(path, text), parse(path, &new));
+    let ((before, old_errors), (after, new_errors)) = (parse(path, text), parse(path, &new));
     let kept =
         before.iter().filter(|entry| !entries.iter().any(|other| other.origin == entry.origin));
     let is_so = kept.clone().count() == after.len()
         && kept.zip(&after).all(|(kept, after)| kept.same_fields(after))
-        && mistakes.len() == others.len();
+        && old_errors.len() == new_errors.len();
     ensure!(
         is_so,
         "{} is written in a way that cannot be edited safely: remove the entry by hand",

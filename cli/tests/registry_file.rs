@@ -189,7 +189,7 @@ fn sixty_entries_of_a_library_that_is_gone_are_one_warning() {
         |n| format!("gone{n} u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\n");
     let text = stdout(&check(&file("dat.conf", &(0..60).map(line).collect::<String>()), &[]));
     assert!(
-        text.contains("(so have lines 2-60)") && text.contains("60 entries, 0 errors, 1 warning"),
+        text.contains("(also lines 2-60)") && text.contains("60 entries, 0 errors, 1 warning"),
         "{text}"
     );
 }

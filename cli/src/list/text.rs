@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn many_mistakes_and_long_values_are_shown_in_part() {
-        let errors = (1..=2000).map(|line| format!("FILE:{line}:1: a mistake")).collect();
+        let errors = (1..=2000).map(|line| format!("FILE:{line}:1: an error")).collect();
         let entry =
             Item { parameters: "x".repeat(1 << 20), ..item("long", Some("a.so"), State::Opens) };
         let document = Document { errors, entries: vec![entry], ..stale() };
