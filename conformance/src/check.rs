@@ -49,7 +49,7 @@ pub(crate) fn one_of(status: DAT_RETURN, kinds: &[DAT_RETURN_TYPE]) -> Outcome {
         return Ok(());
     }
     let wanted: Vec<_> = kinds.iter().map(|kind| name(*kind)).collect();
-    Err(failed(format_args!("expected {}, answered {}", wanted.join(" or "), name(status))))
+    Err(failed(format_args!("expected {}, got {}", wanted.join(" or "), name(status))))
 }
 
 /// The call must return this type and subtype.
@@ -61,11 +61,9 @@ pub(crate) fn answers_with(
 ) -> Outcome {
     match (DAT_GET_TYPE(status), DAT_GET_SUBTYPE(status)) == (kind, subtype) {
         true => Ok(()),
-        false => Err(failed(format_args!(
-            "expected {}, answered {}",
-            name(kind | subtype),
-            name(status)
-        ))),
+        false => {
+            Err(failed(format_args!("expected {}, got {}", name(kind | subtype), name(status))))
+        }
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/max-message-size",
         "PARAMETERS 6; dat_ep_post_send, RETURN VALUES: length error",
-        "A message that is longer than the EP's max_message_size is a length error; one as long is \
+        "A message longer than the EP's max_message_size is a length error; one of this length is \
          not.",
         |rig| {
             let (pair, from, to) =
@@ -42,8 +42,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/max-rdma-size",
         "PARAMETERS 6; dat_ep_post_rdma_write, RETURN VALUES: length error",
-        "An RDMA write or read that is longer than the EP's max_rdma_size is a length error; one \
-         as long is not.",
+        "An RDMA write or read longer than the EP's max_rdma_size is a length error; one of this \
+         length is not.",
         |rig| {
             let (pair, from, to) = start(rig, &DAT_EP_ATTR { max_rdma_size: 8, ..rig.ep_attr() })?;
             let (ep, request) = (pair.active.ep, pair.active.request);
@@ -73,7 +73,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/request-flags",
         "RETURN VALUES 4",
-        "Request flags that are no configuration of a request stream are invalid.",
+        "Request flags that do not configure a request stream are invalid.",
         |rig| {
             for request_completion_flags in [
                 DAT_COMPLETION_SUPPRESS_FLAG,
@@ -89,8 +89,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/read-and-write-iov",
         "RETURN VALUES 4",
-        "An EP can have the IOVs of RDMA reads and writes that the adapter's limits say, and no EP \
-         longer ones.",
+        "An EP can have IOVs of RDMA reads and writes up to the adapter's limits, and no EP can \
+         have longer ones.",
         |rig| {
             let max_rdma_read_iov = rig.attr.max_iov_segments_per_rdma_read;
             let max_rdma_write_iov = rig.attr.max_iov_segments_per_rdma_write;
@@ -112,8 +112,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/specific-attributes",
         "RETURN VALUES 4",
-        "A named attribute of an EP that the provider does not know is invalid; less than none \
-         are, too.",
+        "A named attribute of an EP that the provider does not know, and a negative number of \
+         them, are invalid.",
         |rig| {
             let (name, value) = (c"no-such-attribute".as_ptr(), c"1".as_ptr());
             let mut named = DAT_NAMED_ATTR { name, value };
@@ -145,14 +145,14 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/soft-watermark",
         "DESCRIPTION 10; dat_ep_set_watermark, DESCRIPTION",
-        "A soft high watermark among the attributes is one: more buffers of the SRQ are reported. \
-         A negative one is invalid.",
+        "The soft high watermark in the attributes is set: more buffers of the SRQ are reported. A \
+         negative one is invalid.",
         |rig| soft_watermark(rig, 1, |_| Ok(true)),
     ),
     must(
         "dat_ep_create_with_srq/soft-watermark-of-zero",
         "DESCRIPTION 10; dat_ep_set_watermark, DESCRIPTION",
-        "A soft high watermark of 0 among the attributes is one: the first buffer of the SRQ is \
+        "A soft high watermark of 0 in the attributes is set: the first buffer of the SRQ is \
          reported.",
         |rig| soft_watermark(rig, 0, |rig| rig.is_strict()),
     ),
@@ -174,8 +174,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_create/impossible-attributes",
         "RETURN VALUES",
-        "More segments than the adapter can, a low watermark above the length of the queue, and \
-         less than none are invalid.",
+        "More segments than the adapter allows, a low watermark above the length of the queue, and \
+         negative values are invalid.",
         |rig| {
             rig.srq(4)?;
             let good = DAT_SRQ_ATTR {
@@ -200,8 +200,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_create/low-watermark",
         "DESCRIPTION",
-        "A low watermark among the attributes is one: the queue, which is empty, is reported as \
-         low.",
+        "The low watermark in the attributes is set: the empty queue is reported as low.",
         |rig| {
             let (mut attr, mut srq) =
                 (DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 2 }, null_mut());
@@ -217,7 +216,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/impossible-parameters",
         "RETURN VALUES",
-        "Flags that name no stream, and a queue of less than nothing, are invalid.",
+        "Flags without a stream, and a negative queue length, are invalid.",
         |rig| {
             let mut evd = null_mut();
             let mut create = |qlen, flags| {
@@ -231,8 +230,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/srq-limits",
         "Interface Adapter Attributes: SRQs; DAPL Provider Attributes: SRQs",
-        "The limits of SRQs are positive exactly where there are SRQs, and a queue can be as long \
-         as its limit says.",
+        "The limits of SRQs are positive if and only if SRQs are supported, and a queue can be as \
+         long as the limit.",
         |rig| {
             let there_are = rig.provider.srq_supported != DAT_FALSE;
             for (what, limit) in [
@@ -249,7 +248,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/iov-and-read-limits",
         "Interface Adapter Attributes: RDMA reads",
-        "An adapter can as many reads as one of its EPs, and its guarantees are truth values.",
+        "An adapter allows at least as many reads as one of its EPs, and its guarantees are \
+         booleans.",
         |rig| {
             let attr = &rig.attr;
             ensure(attr.max_iov_segments_per_rdma_read > 0, "max_iov_segments_per_rdma_read is 0")?;
@@ -278,7 +278,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/provider-truth-values",
         "DAPL Provider Attributes",
-        "What is true or false of a provider is one of these.",
+        "The provider's boolean attributes are true or false.",
         |rig| {
             let provider = &rig.provider;
             for (what, value) in [
@@ -298,7 +298,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/truth-values-of-2-0",
         "2.0 headers: DAT_IA_ATTR, DAT_PROVIDER_ATTR",
-        "What 2.0 has that is true or false is one of these.",
+        "The boolean attributes of 2.0 are true or false.",
         |rig| {
             is_truth("zb_supported", rig.attr.zb_supported)?;
             let (provider, exposure) = (&rig.provider, "rdma_read_lmr_rmr_context_exposure");
@@ -310,7 +310,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/watermarks",
         "DAPL Provider Attributes: SRQ watermarks",
-        "Watermarks of EPs can be set exactly where the attribute names one.",
+        "Watermarks of EPs can be set if and only if the attribute lists them.",
         |rig| {
             // Bits without names in the headers: the low watermark of an SRQ, and the soft and hard
             // watermark of an EP.
@@ -331,7 +331,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/srq-info",
         "DAPL Provider Attributes: SRQ info",
-        "A count of an SRQ is told exactly where the attribute names it.",
+        "A count of an SRQ is returned if and only if the attribute names it.",
         |rig| {
             let (named, srq) = (rig.provider.srq_info_supported, rig.srq(4)?);
             let param = rig.query_srq(srq)?;
@@ -348,7 +348,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/reads-and-remote-write",
         "DAPL Provider Attributes: RDMA write for RDMA read",
-        "Memory that a read goes to needs the remote write privilege exactly where the attribute \
+        "The local memory of a read needs the remote write privilege if and only if the attribute \
          says so.",
         |rig| {
             let (pair, far) = (rig.pair()?, rig.memory(8)?);
@@ -367,8 +367,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/asynchronous-returns",
         "DAPL Provider Attributes: asynchronous return of DTOs",
-        "Where it is guaranteed, posts return before anybody has taken the events of what they \
-         transfer.",
+        "If the attribute guarantees it, posts return before the events of their transfers are \
+         dequeued.",
         |rig| {
             if rig.provider.dto_async_return_guaranteed == DAT_FALSE {
                 return crate::check::unsupported("dto_async_return_guaranteed is false");
@@ -385,7 +385,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/rmr-scopes",
         "2.0 headers: rmr_scope_supported",
-        "RMRs of a zone and of an EP can be created exactly where the attribute names such.",
+        "RMRs with the scope of a zone or of an EP can be created if and only if the attribute \
+         lists the scope.",
         |rig| {
             let (scope, pz, mut rmr) = (rig.provider.rmr_scope_supported, rig.pz()?, null_mut());
             let of_zone = rig.api.dat_rmr_create(pz, &mut rmr) == DAT_SUCCESS;

@@ -12,7 +12,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/triggered",
         "DESCRIPTION",
-        "An event on an EVD of the CNO wakes the waiter, who is told which EVD.",
+        "An event on an EVD of the CNO wakes the waiter, which gets that EVD.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.post_se(evd, 1))?;
@@ -22,7 +22,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/times-out",
         "RETURN VALUES",
-        "When nothing comes the answer is an empty queue, and the EVD null.",
+        "If nothing arrives, the result is DAT_QUEUE_EMPTY and a null EVD.",
         |rig| {
             let (cno, _) = both(rig)?;
             let mut evd = rig.async_evd;
@@ -33,7 +33,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/each-evd",
         "DESCRIPTION",
-        "Of several EVDs with events each is told.",
+        "Each of several EVDs with events is returned.",
         |rig| {
             let (cno, one) = both(rig)?;
             let two = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
@@ -50,32 +50,27 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/not-while-waited-for",
         "dat_evd_wait, DESCRIPTION",
-        "An event that a waiter of the EVD gets does not trigger the CNO.",
+        "An event that wakes a waiter of the EVD does not trigger the CNO.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.while_waiting(evd, || ok(rig.post_se(evd, 1)))?)?;
             answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)
         },
     ),
-    must(
-        "dat_cno_wait/completion",
-        "DESCRIPTION",
-        "A DTO completion triggers the CNO too.",
-        |rig| {
-            let cno = rig.cno()?;
-            let pair = rig.pair()?;
-            ok(rig.api.dat_evd_modify_cno(pair.passive.recv, cno))?;
-            let (from, to) = (rig.memory(8)?, rig.memory(8)?);
-            ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
-            ok(rig.send(pair.active.ep, &[from.all()], 2))?;
-            ensure_equal("the EVD", wait(rig, cno, event_timeout_us())?, pair.passive.recv)?;
-            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
-        },
-    ),
+    must("dat_cno_wait/completion", "DESCRIPTION", "A DTO completion triggers the CNO.", |rig| {
+        let cno = rig.cno()?;
+        let pair = rig.pair()?;
+        ok(rig.api.dat_evd_modify_cno(pair.passive.recv, cno))?;
+        let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+        ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
+        ok(rig.send(pair.active.ep, &[from.all()], 2))?;
+        ensure_equal("the EVD", wait(rig, cno, event_timeout_us())?, pair.passive.recv)?;
+        rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
+    }),
     must(
         "dat_cno_wait/unsignalled-completion",
         "DESCRIPTION",
-        "A completion that is unsignalled triggers no CNO; one that is signalled does.",
+        "An unsignalled completion does not trigger a CNO; a signalled one does.",
         |rig| {
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
@@ -110,7 +105,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_disable/no-trigger",
         "DESCRIPTION",
-        "Events on a disabled EVD do not trigger its CNO; they are queued all the same.",
+        "Events on a disabled EVD are queued, but do not trigger its CNO.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.api.dat_evd_disable(evd))?;
@@ -123,7 +118,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_enable/triggers-again",
         "DESCRIPTION",
-        "Once enabled again, an EVD triggers its CNO.",
+        "An EVD that is enabled again triggers its CNO.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.api.dat_evd_disable(evd))?;
@@ -136,8 +131,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_modify_cno/new-one-only",
         "DESCRIPTION",
-        "Of an EVD that was disabled, given another CNO and enabled, only the new one is \
-         triggered.",
+        "An EVD that was disabled, given another CNO and enabled again triggers only the new CNO.",
         |rig| {
             let (old, evd) = both(rig)?;
             let new = rig.cno()?;
@@ -150,7 +144,7 @@ pub(super) const CASES: &[Row] = &[
             answers(rig.api.dat_cno_wait(old, 0, &mut null_mut()), DAT_QUEUE_EMPTY)
         },
     ),
-    must("dat_evd_modify_cno/none", "DESCRIPTION", "A null CNO takes the EVD's away.", |rig| {
+    must("dat_evd_modify_cno/none", "DESCRIPTION", "A null CNO removes the EVD's CNO.", |rig| {
         let (cno, evd) = both(rig)?;
         ok(rig.api.dat_evd_modify_cno(evd, DAT_HANDLE_NULL))?;
         ok(rig.post_se(evd, 1))?;
@@ -171,7 +165,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_query/parameters",
         "DESCRIPTION",
-        "The IA is told; without an agent there is no proxy.",
+        "The IA is returned; without an agent there is no proxy.",
         |rig| {
             let mut param = DAT_CNO_PARAM::zeroed();
             ok(rig.api.dat_cno_query(rig.cno()?, DAT_CNO_FIELD_ALL, &mut param))?;
@@ -182,7 +176,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_create/bad-ia",
         "RETURN VALUES",
-        "A null IA handle is refused; the handle needs a place.",
+        "A null IA handle and a null result pointer are refused.",
         |rig| {
             let none = DAT_OS_WAIT_PROXY_AGENT_NULL;
             answers(
@@ -195,7 +189,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_trigger/wakes",
         "2.0 headers: dat_cno_trigger",
-        "A consumer can trigger a CNO without an event, and is told of the EVD that did last.",
+        "A consumer can trigger a CNO without an event, and gets the EVD that triggered it last.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.post_se(evd, 1))?;
@@ -207,7 +201,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_fd_create/descriptor",
         "2.0 headers: dat_cno_fd_create",
-        "A CNO can have a file descriptor, which dat_cno_query tells.",
+        "A CNO can have a file descriptor, which dat_cno_query returns.",
         |rig| {
             let (mut fd, mut cno) = (-1, null_mut());
             ok(rig.api.dat_cno_fd_create(rig.ia, &mut fd, &mut cno))?;

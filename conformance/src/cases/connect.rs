@@ -12,7 +12,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/private-data",
         "DESCRIPTION: private data",
-        "Private data of the caller comes with the request, that of the answer with the \
+        "The caller's private data are delivered with the request, those of the answer with the \
          established event.",
         |rig| {
             let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
@@ -53,7 +53,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/no-listener",
         "DESCRIPTION: events",
-        "Where nobody listens, the connection is rejected, and not by a peer.",
+        "Without a listener, the connection is rejected with a non-peer rejection.",
         |rig| {
             let (ep, qualifier) = (rig.ep()?, rig.free_qualifier()?);
             ok(rig.connect(ep.ep, qualifier, b""))?;
@@ -65,7 +65,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/failure-flushes-receives",
         "state transitions",
-        "Receives that wait for a connection that does not come about are flushed.",
+        "Receives that wait for a connection are flushed if it fails.",
         |rig| {
             let (ep, qualifier, memory) = (rig.ep()?, rig.free_qualifier()?, rig.memory(8)?);
             ok(rig.recv(ep.ep, &[memory.all()], 1))?;
@@ -77,7 +77,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/times-out",
         "DESCRIPTION: timeout",
-        "An attempt that nobody answers in its time times out.",
+        "A connection attempt that is not answered in time times out.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             ok(rig.connect_within(ep.ep, listener.qualifier, b"", 100_000))?;
@@ -101,7 +101,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/too-much-private-data",
         "RETURN VALUES: invalid parameter",
-        "More private data than the provider takes is invalid; the EP stays unconnected.",
+        "More private data than the provider allows is invalid; the EP stays unconnected.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             let too_much = vec![0; rig.provider.max_private_data_size as usize + 1];
@@ -112,7 +112,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/null-private-data",
         "RETURN VALUES: invalid parameter",
-        "Private data behind a null pointer is invalid, and so is less than none.",
+        "Private data with a null pointer, and a negative size, are invalid.",
         |rig| {
             let (ep, listener, address) = (rig.ep()?, rig.listen()?, rig.attr.ia_address_ptr);
             for size in [4, -1] {
@@ -200,7 +200,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_query/ports",
         "dat_ep_connect: local_port_qual",
-        "The port of the caller is the one that the request tells, and both ends know of both.",
+        "The request has the caller's port, and both ends report both ports.",
         |rig| {
             let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(active.ep, listener.qualifier, b""))?;
@@ -227,7 +227,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_dup_connect/model-not-connected",
         "RETURN VALUES: invalid state",
-        "The EP to be like has to be connected.",
+        "The EP to duplicate must be connected.",
         |rig| {
             let (ep, model) = (rig.ep()?, rig.ep()?);
             let answer = rig.api.dat_ep_dup_connect(
@@ -244,7 +244,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_dup_connect/bad-model",
         "RETURN VALUES: invalid handle",
-        "The EP to be like has to be one.",
+        "The EP to duplicate must be a valid EP.",
         |rig| {
             let ep = rig.ep()?;
             for model in [DAT_HANDLE_NULL, rig.pz()?] {
@@ -264,8 +264,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/graceful-completes-first",
         "DESCRIPTION",
-        "Gracefully: what was posted is done first, and the disconnected event comes after its \
-         completions.",
+        "A graceful disconnect completes posted operations first; the disconnected event follows \
+         their completions.",
         |rig| {
             let mut active = rig.evds_of_an_ep()?;
             let all = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
@@ -288,8 +288,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/abrupt-flushes-in-order",
         "DESCRIPTION",
-        "Abruptly: what is outstanding comes back in order; after the first that is flushed all \
-         are.",
+        "An abrupt disconnect completes outstanding operations in order; after the first flushed \
+         one, all are flushed.",
         |rig| {
             let pair = rig.pair()?;
             let memory = rig.memory(8)?;
@@ -306,7 +306,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/peer-is-told",
         "DESCRIPTION",
-        "The peer is disconnected too, and its receives flushed.",
+        "The peer is also disconnected, and its receives are flushed.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             ok(rig.recv(pair.passive.ep, &[memory.all()], 1))?;
@@ -319,7 +319,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/one-event",
         "DESCRIPTION",
-        "There is one disconnected event, however often the EP is disconnected.",
+        "There is a single disconnected event, however often the EP is disconnected.",
         |rig| {
             let pair = rig.ended_pair()?;
             ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
@@ -330,7 +330,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/pending-attempt",
         "state transitions",
-        "An attempt that is under way ends with a disconnected event.",
+        "A pending connection attempt ends with a disconnected event.",
         |rig| {
             let (ep, _) = rig.request(b"")?;
             ok(rig.api.dat_ep_disconnect(ep.ep, DAT_CLOSE_GRACEFUL_FLAG))?;
@@ -366,7 +366,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_reset/keeps-early-receives",
         "DESCRIPTION",
-        "A reset of an unconnected EP keeps the receives that are posted.",
+        "A reset of an unconnected EP keeps the posted receives.",
         |rig| {
             let (passive, to, from) = (rig.ep()?, rig.memory(8)?, rig.memory(8)?);
             ok(rig.recv(passive.ep, &[to.all()], 5))?;
@@ -389,7 +389,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create/reports-requests",
         "DESCRIPTION",
-        "A request tells its PSP, qualifier, address and handle.",
+        "A request event has the PSP, qualifier, address and handle.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             ok(rig.connect(ep.ep, listener.qualifier, b""))?;
@@ -408,7 +408,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create/qualifier-in-use",
         "RETURN VALUES",
-        "A qualifier that a PSP has is in use.",
+        "A qualifier of a PSP is in use.",
         |rig| {
             let listener = rig.listen()?;
             let evd = rig.evd(DAT_EVD_CR_FLAG)?;
@@ -443,7 +443,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create/evd-of-other-stream",
         "RETURN VALUES",
-        "An EVD that takes no connection requests is refused.",
+        "An EVD without the connection-request stream is refused.",
         |rig| {
             let evd = rig.evd(DAT_EVD_DTO_FLAG)?;
             let answer = rig.api.dat_psp_create(
@@ -459,7 +459,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create/backlog",
         "DESCRIPTION: backlog",
-        "More requests than the EVD has room for are rejected, and not by a peer.",
+        "More requests than the EVD holds are rejected with a non-peer rejection.",
         |rig| {
             let listener = rig.listen_for(DAT_PSP_CONSUMER_FLAG, 1)?;
             let room = rig.query_evd(listener.evd)?.evd_qlen;
@@ -485,7 +485,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create_any/qualifier",
         "DESCRIPTION",
-        "A free qualifier is chosen and told.",
+        "A free qualifier is chosen and returned.",
         |rig| {
             let (one, two) = (rig.listen()?, rig.listen()?);
             ensure(one.qualifier != two.qualifier, "two PSPs have one qualifier")?;
@@ -497,7 +497,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_free/pending-requests-stay",
         "DESCRIPTION",
-        "A request that has arrived can be accepted though its PSP is gone; later ones are \
+        "A request that has arrived can be accepted after its PSP was freed; later ones are \
          rejected.",
         |rig| {
             let (early, late, passive, listener) = (rig.ep()?, rig.ep()?, rig.ep()?, rig.listen()?);
@@ -513,7 +513,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rsp_create/one-request",
         "DESCRIPTION",
-        "An RSP takes one request; the next is rejected, and not by a peer.",
+        "An RSP accepts one request; the next is rejected with a non-peer rejection.",
         |rig| {
             let (ep, evd, qualifier, mut rsp) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
@@ -528,7 +528,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rsp_query/parameters",
         "DESCRIPTION",
-        "What the RSP was created with is told.",
+        "The parameters with which the RSP was created are returned.",
         |rig| {
             let (ep, evd, qualifier, mut rsp) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
@@ -554,7 +554,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/without-ep",
         "RETURN VALUES: invalid handle",
-        "A request at a consumer's PSP needs an EP; it is not affected by the mistake.",
+        "A request at a consumer's PSP needs an EP; a call without one does not affect the \
+         request.",
         |rig| {
             let (caller, arrival) = rig.request(b"")?;
             answers(rig.accept(arrival.cr, DAT_HANDLE_NULL, b""), DAT_INVALID_HANDLE)?;
@@ -565,7 +566,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/with-ep-at-rsp",
         "RETURN VALUES: invalid handle",
-        "A request at an RSP has its EP: another is refused.",
+        "A request at an RSP has an EP; another EP is refused.",
         |rig| {
             let (ep, evd, qualifier, mut rsp) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
@@ -577,8 +578,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/too-much-private-data",
         "RETURN VALUES: invalid parameter",
-        "Too much private data, or some behind a null pointer, is invalid; the request is not \
-         affected.",
+        "Too much private data, or private data with a null pointer, is invalid; the request is \
+         not affected.",
         |rig| {
             let ((_, arrival), ep) = (rig.request(b"")?, rig.ep()?);
             let too_much = vec![0; rig.provider.max_private_data_size as usize + 1];
@@ -593,7 +594,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/handle-is-dead",
         "DESCRIPTION",
-        "A request that has been answered is none any more.",
+        "The handle of an answered request is refused.",
         |rig| {
             let (_, accepted) = rig.request(b"")?;
             ok(rig.accept(accepted.cr, rig.ep()?.ep, b""))?;
@@ -614,8 +615,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/provider-made-ep",
         "DESCRIPTION",
-        "A request at a PSP whose EPs the provider makes is accepted with that EP, once it is \
-         configured.",
+        "A request at a PSP whose EPs the provider creates is accepted with that EP after the EP \
+         is configured.",
         |rig| {
             if rig.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER {
                 return crate::check::unsupported(
@@ -669,7 +670,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_reject/private-data",
         "2.0 headers: private data of dat_cr_reject",
-        "Private data of a rejection comes with its event.",
+        "Private data of a rejection is delivered with its event.",
         |rig| {
             let (caller, arrival) = rig.request(b"")?;
             ok(rig.reject(arrival.cr, b"no, thank you"))?;
@@ -701,7 +702,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_reject/tentative-ep",
         "state transitions",
-        "The EP that the provider made for a rejected request is gone.",
+        "The EP that the provider created for a rejected request no longer exists.",
         |rig| {
             if rig.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER {
                 return crate::check::unsupported(
@@ -723,7 +724,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_handoff/to-another-psp",
         "DESCRIPTION",
-        "A request that is handed off arrives at the other qualifier, and its old handle is dead.",
+        "A request that is handed off arrives at the other qualifier, and its old handle is \
+         invalid.",
         |rig| {
             let (caller, arrival) = rig.request(b"pass it on")?;
             let other = rig.listen()?;
@@ -745,8 +747,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_handoff/nobody-there",
         "DESCRIPTION",
-        "Handed off to a qualifier where nobody listens, the caller is rejected, and not by a \
-         peer.",
+        "If a request is handed off to a qualifier without a listener, the caller gets a non-peer \
+         rejection.",
         |rig| {
             let (caller, arrival) = rig.request(b"")?;
             ok(rig.api.dat_cr_handoff(arrival.cr, rig.free_qualifier()?))?;
@@ -759,8 +761,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_common_connect/connects",
         "2.0 headers: dat_csp_create, dat_ep_common_connect",
-        "A common service point, which dat_csp_query tells the address of, takes a common \
-         connection.",
+        "A common service point accepts a common connection to the address that dat_csp_query \
+         returns.",
         |rig| {
             let (point, ep) = (rig.common_point()?, rig.ep()?);
             ok(rig.api.dat_ep_common_connect(
@@ -781,8 +783,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_csp_create/in-use",
         "2.0 headers: DAT_PORT_IN_USE, DAT_COMM_NOT_SUPPORTED",
-        "A port that a point listens on is in use until that is freed; an unknown communicator is \
-         not supported.",
+        "The port of a service point is in use until the point is freed; an unknown communicator \
+         is not supported.",
         |rig| {
             const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
             let (point, mut csp) = (rig.common_point()?, null_mut());
@@ -796,7 +798,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_csp_create/bad-arguments",
         "2.0 headers: dat_csp_create",
-        "No address, no communicator, an EVD of other streams: refused.",
+        "A null address, an invalid communicator, and an EVD of other streams are refused.",
         |rig| {
             const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
             let (point, mut comm, mut csp) = (rig.common_point()?, TCP, null_mut());
@@ -813,7 +815,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_csp_query/parameters",
         "2.0 headers: DAT_CSP_PARAM",
-        "What the point was created with is told.",
+        "The parameters with which the service point was created are returned.",
         |rig| {
             let (point, mut param) = (rig.common_point()?, DAT_CSP_PARAM::zeroed());
             ok(rig.api.dat_csp_query(point.csp, DAT_CSP_FIELD_ALL, &mut param))?;
@@ -823,7 +825,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_csp_free/dead",
         "2.0 headers: dat_csp_free",
-        "A freed point is none, and others go on listening.",
+        "A freed service point is refused, and others continue to listen.",
         |rig| {
             let (free, point, ep) = (rig.common_point()?, rig.common_point()?, rig.ep()?);
             ok(rig.api.dat_csp_free(free.csp))?;

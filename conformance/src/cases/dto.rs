@@ -13,7 +13,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/message",
         "DESCRIPTION",
-        "A message arrives whole; both ends are told EP, cookie, bytes and status.",
+        "A message arrives completely; both completions have EP, cookie, length and status.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(64)?, rig.memory(64)?);
             from.store(0, b"forty-two bytes of no particular meaning!!");
@@ -42,7 +42,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/operation",
         "2.0 headers: operation of a DTO completion",
-        "The completions say what they are of.",
+        "The completions have the operation code of their DTOs.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             ok(rig.recv(pair.passive.ep, &[memory.all()], 1))?;
@@ -62,7 +62,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/empty",
         "DESCRIPTION",
-        "A message of no bytes takes a receive, with segments or without.",
+        "An empty message uses a receive, with or without segments.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             for segments in [&[][..], &[memory.part(0, 0)]] {
@@ -94,7 +94,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/in-order",
         "DESCRIPTION",
-        "Messages arrive in the order in which they were posted, and complete so on both sides.",
+        "Messages arrive in the order in which they were posted, and complete in this order on \
+         both sides.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
             for n in 0..10 {
@@ -117,7 +118,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/too-long-for-receive",
         "dat_ep_post_recv: length",
-        "A message that is longer than the receive is a local length error there, and breaks the \
+        "A message longer than the receive completes it with a local length error, and breaks the \
          connection.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
@@ -131,7 +132,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/too-many",
         "RETURN VALUES: insufficient resources",
-        "More requests than the EP has room for are refused.",
+        "More requests than the EP holds are refused.",
         |rig| {
             let pair = rig.ended_pair()?;
             let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
@@ -150,8 +151,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/bad-arguments",
         "RETURN VALUES: invalid parameter",
-        "Segments beyond their LMR, more than the EP takes, less than none, or behind null are \
-         invalid.",
+        "Segments beyond their LMR, more than the EP allows, a negative number, and null pointers \
+         are invalid.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             let max = rig
@@ -180,7 +181,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/unsignalled-not-configured",
         "DESCRIPTION: completion flags",
-        "The unsignalled flag is invalid on an EP that is not made for it.",
+        "The unsignalled flag is invalid on an EP that was not created for it.",
         |rig| {
             let pair = rig.pair()?;
             ok(rig.recv(pair.passive.ep, &[], 0))?;
@@ -195,8 +196,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/suppressed",
         "DESCRIPTION: completion flags",
-        "Suppressed sends that succeed are not reported, and their room is free after a later one \
-         that is.",
+        "Suppressed sends that succeed are not reported, and their slots are free after a later \
+         reported one.",
         |rig| {
             let attr = DAT_EP_ATTR { max_request_dtos: 4, ..rig.ep_attr() };
             let (pair, memory) = (rig.pair_with(&attr)?, rig.memory(8)?);
@@ -222,7 +223,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/suppressed-only",
         "DESCRIPTION: completion flags",
-        "Suppressed sends that were carried out occupy nothing, whether or not a reported one \
+        "Suppressed sends that have completed occupy no slots, whether or not a reported one \
          follows.",
         |rig| {
             let attr = DAT_EP_ATTR { max_request_dtos: 4, ..rig.ep_attr() };
@@ -263,8 +264,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/solicited-wait",
         "DESCRIPTION: completion flags",
-        "A solicited send wakes a receiver that waits for such; another just queues its \
-         completion.",
+        "A solicited send wakes a receiver that waits for solicited events; another send only \
+         queues its completion.",
         |rig| {
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             let passive = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
@@ -298,8 +299,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_recv/flags",
         "DESCRIPTION: completion flags",
-        "Receives cannot be suppressed or fenced, and unsignalled only where the EP is made for \
-         it.",
+        "Receives cannot be suppressed or fenced, and can be unsignalled only if the EP was \
+         created for it.",
         |rig| {
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
             let fence = DAT_COMPLETION_BARRIER_FENCE_FLAG;
@@ -317,7 +318,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_recv/needs-local-write",
         "RETURN VALUES: privileges; says read, the page of dat_srq_post_recv has it right",
-        "Memory without the local write privilege does not take a message.",
+        "Memory without the local write privilege cannot receive a message.",
         |rig| {
             let (pair, memory) =
                 (rig.pair()?, rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?);
@@ -350,7 +351,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_recv/too-many",
         "RETURN VALUES: insufficient resources",
-        "More receives than the EP has room for are refused.",
+        "More receives than the EP holds are refused.",
         |rig| {
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
             let max = rig.query(ep.ep)?.ep_attr.max_recv_dtos;
@@ -361,7 +362,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_recv/bad-arguments",
         "RETURN VALUES: invalid parameter",
-        "Segments beyond their LMR, more than the EP takes, or less than none are invalid.",
+        "Segments beyond their LMR, more than the EP allows, or a negative number are invalid.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             let ep = pair.passive.ep;
@@ -385,8 +386,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/reads",
         "DESCRIPTION",
-        "The remote buffer is read into the segments in their order; the completion tells the \
-         bytes.",
+        "The remote buffer is read into the segments in their order; the completion has the \
+         length.",
         |rig| {
             if rig.attr.max_iov_segments_per_rdma_read < 2 {
                 return unsupported("the IA attribute max_iov_segments_per_rdma_read is 1");
@@ -410,7 +411,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/operation",
         "2.0 headers: operation of a DTO completion",
-        "The completion says that it is of an RDMA read.",
+        "The completion has the operation code of an RDMA read.",
         |rig| {
             let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             ok(rig.read(pair.active.ep, &[near.all()], 1, &far.remote()))?;
@@ -424,7 +425,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/longer-than-local",
         "RETURN VALUES: length error",
-        "More remote data than the local segments take is a length error.",
+        "More remote data than the local segments hold is a length error.",
         |rig| {
             let (pair, near, far) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
             far.store(0, &[7; 16]);
@@ -442,7 +443,7 @@ pub(super) const CASES: &[Row] = &[
             ensure_equal("the memory", near.load(0, 16), vec![0; 16])
         },
     ),
-    must("dat_ep_post_rdma_read/empty", "DESCRIPTION", "A read of no bytes succeeds.", |rig| {
+    must("dat_ep_post_rdma_read/empty", "DESCRIPTION", "A read of length 0 succeeds.", |rig| {
         let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
         ok(rig.read(pair.active.ep, &[near.part(0, 0)], 1, &far.remote_part(0, 0)))?;
         ensure_equal("the bytes", rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length, 0)
@@ -450,8 +451,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/no-remote-read",
         "RETURN VALUES: privileges",
-        "Memory without the remote read privilege cannot be read: remote access error, and the \
-         connection breaks.",
+        "A read of memory without the remote read privilege is a remote access error, and breaks \
+         the connection.",
         |rig| {
             let write_only = DAT_MEM_PRIV_LOCAL_READ_FLAG
                 | DAT_MEM_PRIV_LOCAL_WRITE_FLAG
@@ -482,7 +483,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send_with_invalidate/kills-a-context",
         "2.0 headers: dat_ep_post_send_with_invalidate",
-        "The context that the send names is dead when the receive completes, which tells it.",
+        "The context in the send is invalid when the receive completes, and the completion names \
+         it.",
         |rig| {
             let (pair, memory, from) = (rig.pair()?, rig.memory(64)?, rig.memory(8)?);
             let (mut rmr, mut context) = (null_mut(), 0);
@@ -540,8 +542,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_set_watermark/hard",
         "DESCRIPTION",
-        "As many buffers of an SRQ as the hard watermark are allowed; one more breaks the \
-         connection of the EP.",
+        "An EP may use as many buffers of an SRQ as the hard watermark; one more breaks its \
+         connection.",
         |rig| {
             let (srq, memory) = (rig.srq(16)?, rig.memory(8)?);
             let ep = rig.ep_on(srq)?;

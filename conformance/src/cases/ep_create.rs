@@ -136,7 +136,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/attributes",
         "DESCRIPTION 6",
-        "The EP has the attributes that were asked for, or larger ones.",
+        "The EP has the requested attributes, or larger ones.",
         |rig| {
             let asked = rig.ep_attr();
             let is = rig.query(rig.ep_with(&asked)?.ep)?.ep_attr;
@@ -194,8 +194,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/defaults-can-be-modified",
         "USAGE 6",
-        "An EP with the provider's attributes answers queries, takes others by dat_ep_modify, and \
-         can be freed.",
+        "An EP with the provider's attributes can be queried, modified and freed.",
         |rig| {
             let ep = rig.ep_in(rig.pz()?, None)?;
             let mut param = rig.query(ep.ep)?;
@@ -209,7 +208,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/null-recv-evd",
         "PARAMETERS 3",
-        "Without a receive EVD receives take place and are not reported.",
+        "Without a receive EVD, receives complete without being reported.",
         |rig| {
             let mut passive = rig.evds_of_an_ep()?;
             let (pz, attr) = (rig.pz()?, rig.ep_attr());
@@ -233,7 +232,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/null-request-evd",
         "PARAMETERS 4",
-        "Without a request EVD requests take place and are not reported.",
+        "Without a request EVD, requests complete without being reported.",
         |rig| {
             let mut active = rig.evds_of_an_ep()?;
             let (pz, attr) = (rig.pz()?, rig.ep_attr());
@@ -251,7 +250,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/null-connect-evd",
         "PARAMETERS 5",
-        "An EP can be made without a connect EVD, and get one later.",
+        "An EP can be created without a connect EVD, and get one later.",
         |rig| {
             let mut ep = rig.evds_of_an_ep()?;
             let (pz, attr) = (rig.pz()?, rig.ep_attr());
@@ -345,7 +344,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/evd-recv-other-stream",
         "RETURN VALUES 3",
-        "A receive EVD that takes no DTO completions is refused.",
+        "A receive EVD without the DTO stream is refused.",
         |rig| {
             let recv = rig.evd(DAT_EVD_CONNECTION_FLAG)?;
             with_evds(rig, Ep { recv, ..rig.evds_of_an_ep()? }, DAT_INVALID_HANDLE_EVD_RECV)
@@ -354,7 +353,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/evd-request-other-stream",
         "RETURN VALUES 3",
-        "A request EVD that takes no DTO completions is refused.",
+        "A request EVD without the DTO stream is refused.",
         |rig| {
             let request = rig.evd(DAT_EVD_CONNECTION_FLAG)?;
             with_evds(rig, Ep { request, ..rig.evds_of_an_ep()? }, DAT_INVALID_HANDLE_EVD_REQUEST)
@@ -363,7 +362,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/evd-connect-other-stream",
         "RETURN VALUES 3",
-        "A connect EVD that takes no connection events is refused.",
+        "A connect EVD without the connection stream is refused.",
         |rig| {
             let connect = rig.evd(DAT_EVD_DTO_FLAG)?;
             with_evds(rig, Ep { connect, ..rig.evds_of_an_ep()? }, DAT_INVALID_HANDLE_EVD_CONN)
@@ -381,7 +380,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/null-out",
         "RETURN VALUES 4",
-        "Without a place for the handle nothing is created.",
+        "With a null pointer for the handle, nothing is created.",
         |rig| {
             let (evds, attr) = (rig.evds_of_an_ep()?, rig.ep_attr());
             let Ep { recv, request, connect, .. } = evds;
@@ -395,7 +394,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/negative-counts",
         "RETURN VALUES 4",
-        "Attributes that are less than nothing are invalid.",
+        "Negative attributes are invalid.",
         |rig| {
             with_attr(rig, DAT_EP_ATTR { max_recv_dtos: -1, ..rig.ep_attr() })?;
             with_attr(rig, DAT_EP_ATTR { max_request_dtos: -1, ..rig.ep_attr() })?;
@@ -425,7 +424,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/service-type",
         "RETURN VALUES 5",
-        "A service type that the provider does not have is refused as a model.",
+        "A service type that the provider does not support is refused with \
+         DAT_MODEL_NOT_SUPPORTED.",
         |rig| {
             let attr = DAT_EP_ATTR { service_type: 77, ..rig.ep_attr() };
             let answer = create(rig, rig.pz()?, rig.evds_of_an_ep()?, &attr);
@@ -435,7 +435,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/qos",
         "RETURN VALUES 5",
-        "A QoS that the provider does not have is refused as a model.",
+        "A QoS that the provider does not support is refused with DAT_MODEL_NOT_SUPPORTED.",
         |rig| {
             for qos in
                 [DAT_QOS_HIGH_THROUGHPUT, DAT_QOS_LOW_LATENCY, DAT_QOS_ECONOMY, DAT_QOS_PREMIUM]
@@ -461,31 +461,26 @@ pub(super) const CASES: &[Row] = &[
         "A connection can be requested on a new EP.",
         |rig| rig.request(b"").map(drop),
     ),
-    must(
-        "dat_ep_create/dup-connects",
-        "USAGE 1",
-        "A connection like another can be requested on a new EP.",
-        |rig| {
-            let (first, second, third, listener) = (rig.ep()?, rig.ep()?, rig.ep()?, rig.listen()?);
-            ok(rig.connect(first.ep, listener.qualifier, b""))?;
-            ok(rig.accept(rig.request_event(listener.evd)?.cr, second.ep, b""))?;
-            rig.connection(first.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
-            let (size, data) = (0, null_mut());
-            ok(rig.api.dat_ep_dup_connect(
-                third.ep,
-                first.ep,
-                crate::rig::event_timeout_us(),
-                size,
-                data,
-                DAT_QOS_BEST_EFFORT,
-            ))?;
-            ensure_equal(
-                "the qualifier",
-                rig.request_event(listener.evd)?.qualifier,
-                listener.qualifier,
-            )
-        },
-    ),
+    must("dat_ep_create/dup-connects", "USAGE 1", "dat_ep_dup_connect works on a new EP.", |rig| {
+        let (first, second, third, listener) = (rig.ep()?, rig.ep()?, rig.ep()?, rig.listen()?);
+        ok(rig.connect(first.ep, listener.qualifier, b""))?;
+        ok(rig.accept(rig.request_event(listener.evd)?.cr, second.ep, b""))?;
+        rig.connection(first.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
+        let (size, data) = (0, null_mut());
+        ok(rig.api.dat_ep_dup_connect(
+            third.ep,
+            first.ep,
+            crate::rig::event_timeout_us(),
+            size,
+            data,
+            DAT_QOS_BEST_EFFORT,
+        ))?;
+        ensure_equal(
+            "the qualifier",
+            rig.request_event(listener.evd)?.qualifier,
+            listener.qualifier,
+        )
+    }),
     must(
         "dat_ep_create/accepts",
         "USAGE 2",
@@ -495,7 +490,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/reserves",
         "USAGE 3",
-        "An RSP can be created with a new EP; a request that arrives has the EP with it.",
+        "An RSP can be created with a new EP; a request that arrives has this EP.",
         |rig| {
             let (ep, evd, qualifier, mut rsp) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
@@ -514,7 +509,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/flags-differ-on-one-request-evd",
         "USAGE 4",
-        "EPs that share a request EVD have the same request completion flags.",
+        "EPs that share a request EVD must have the same request completion flags.",
         |rig| {
             let first = rig.ep()?;
             let evds = Ep { request: first.request, ..rig.evds_of_an_ep()? };
@@ -533,7 +528,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/flags-differ-on-one-recv-evd",
         "USAGE 4",
-        "EPs that share a receive EVD have the same receive completion flags.",
+        "EPs that share a receive EVD must have the same receive completion flags.",
         |rig| {
             let first = rig.ep()?;
             let evds = Ep { recv: first.recv, ..rig.evds_of_an_ep()? };
@@ -552,7 +547,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/unsignalled-request-and-default-recv",
         "USAGE 4",
-        "On one EVD, receives are unsignalled if requests are.",
+        "On a shared EVD, receives must be unsignalled if requests are.",
         |rig| {
             let evds = rig.evds_of_an_ep()?;
             let evds = Ep { recv: evds.request, ..evds };
@@ -571,7 +566,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/solicited-wait-evd-for-recv-only",
         "USAGE 4",
-        "A receive EVD with solicited wait is used for no other stream.",
+        "A receive EVD with solicited wait cannot be used for another stream.",
         |rig| {
             let evds = rig.evds_of_an_ep()?;
             let both = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
@@ -591,7 +586,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/same-flags-share-an-evd",
         "USAGE 4",
-        "EPs with the same completion flags share EVDs.",
+        "EPs with the same completion flags can share EVDs.",
         |rig| {
             for (recv_completion_flags, request_completion_flags) in [
                 (DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_DEFAULT_FLAG),

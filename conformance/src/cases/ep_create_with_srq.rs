@@ -46,7 +46,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-recv-evd",
         "PARAMETERS 3",
-        "Without a receive EVD receives take place and are not reported.",
+        "Without a receive EVD, receives complete without being reported.",
         |rig| {
             let (srq, memory, from) = (rig.srq(8)?, rig.memory(8)?, rig.memory(8)?);
             let passive = Ep { recv: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
@@ -65,7 +65,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-recv-evd-frees-buffers",
         "PARAMETERS 3",
-        "Without a receive EVD a message that takes a buffer of the SRQ makes room for another.",
+        "Without a receive EVD, a message that uses a buffer of the SRQ frees a slot for another.",
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             let passive = Ep { recv: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
@@ -85,7 +85,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-request-evd",
         "PARAMETERS 4",
-        "Without a request EVD an EP can be made.",
+        "An EP can be created without a request EVD.",
         |rig| {
             let evds = Ep { request: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
             create(rig, rig.pz()?, evds, rig.srq(8)?, Some(&rig.ep_attr())).map(drop)
@@ -94,7 +94,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-connect-evd",
         "PARAMETERS 5",
-        "Without a connect EVD an EP can be made.",
+        "An EP can be created without a connect EVD.",
         |rig| {
             let evds = Ep { connect: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
             create(rig, rig.pz()?, evds, rig.srq(8)?, Some(&rig.ep_attr())).map(drop)
@@ -103,7 +103,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-attributes",
         "PARAMETERS 7",
-        "The attributes cannot be left out.",
+        "The attributes must not be null.",
         |rig| {
             let answer = try_create(rig, rig.pz()?, rig.evds_of_an_ep()?, rig.srq(8)?, None).1;
             answers(answer, DAT_INVALID_PARAMETER)
@@ -136,8 +136,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/different-pz",
         "DESCRIPTION 3",
-        "An EP can have another zone than its SRQ exactly where the attribute says so; receives \
-         then go to memory of the SRQ's zone.",
+        "An EP can have another zone than its SRQ if and only if the attribute allows it; receives \
+         use memory of the SRQ's zone.",
         |rig| {
             let other = rig.new_pz()?;
             let (srq, evds) = (rig.srq_in(other, 8)?, rig.evds_of_an_ep()?);
@@ -205,7 +205,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/reset",
         "DESCRIPTION 7",
-        "After a reset the EP draws from the same SRQ.",
+        "After a reset the EP uses the same SRQ.",
         |rig| {
             let srq = rig.srq(8)?;
             let ep = rig.ep_on(srq)?;
@@ -221,7 +221,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/srq-cannot-be-replaced",
         "DESCRIPTION 8",
-        "dat_ep_modify does not give the EP another SRQ, nor none.",
+        "dat_ep_modify cannot change or remove the EP's SRQ.",
         |rig| {
             let (srq, other) = (rig.srq(8)?, rig.srq(8)?);
             let ep = rig.ep_on(srq)?;
@@ -236,7 +236,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/free-lets-go",
         "DESCRIPTION 8",
-        "The SRQ is in use as long as the EP is there, and free when it is gone.",
+        "The SRQ is in use as long as the EP exists.",
         |rig| {
             let srq = rig.srq(8)?;
             let ep = rig.ep_on(srq)?;
@@ -258,7 +258,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/requests-at-least",
         "DESCRIPTION 11",
-        "max_request_dtos and max_request_iov are at least what was asked for.",
+        "max_request_dtos and max_request_iov are at least the requested values.",
         |rig| {
             let asked = DAT_EP_ATTR { max_request_dtos: 11, max_request_iov: 1, ..rig.ep_attr() };
             let is = attributes(rig, &asked)?;
@@ -275,7 +275,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/exact",
         "DESCRIPTION 11",
-        "Receives, sizes and RDMA reads are exactly what was asked for.",
+        "Receives, sizes and RDMA reads are exactly as requested.",
         |rig| {
             let asked = DAT_EP_ATTR {
                 max_recv_dtos: 3,
@@ -296,8 +296,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/exact-others",
         "DESCRIPTION 11",
-        "The other attributes are exactly what was asked for; the IOV of receives is the SRQ's \
-         affair.",
+        "The other attributes are exactly as requested; the SRQ determines the IOV of receives.",
         |rig| {
             let asked = DAT_EP_ATTR { max_recv_iov: 1_000_000, ..rig.ep_attr() };
             let is = attributes(rig, &asked)?;
@@ -321,7 +320,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/cannot-satisfy",
         "DESCRIPTION 11",
-        "What the provider cannot give makes the creation fail, with every attribute.",
+        "A value that the provider cannot provide makes the creation fail, for every attribute.",
         |rig| {
             let limits = &rig.attr;
             let above = |limit: DAT_COUNT| limit.saturating_add(1);
@@ -350,7 +349,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/read-iov-too-large",
         "RETURN VALUES 4",
-        "An RDMA read IOV beyond what the adapter can is invalid.",
+        "An RDMA read IOV beyond the adapter's limit is invalid.",
         |rig| {
             let max_rdma_read_iov = rig.attr.max_iov_segments_per_rdma_read.saturating_add(1);
             let attr = DAT_EP_ATTR { max_rdma_read_iov, ..rig.ep_attr() };
@@ -442,7 +441,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-out",
         "RETURN VALUES 4",
-        "Without a place for the handle nothing is created.",
+        "With a null pointer for the handle, nothing is created.",
         |rig| {
             let (srq, attr, evds) = (rig.srq(8)?, rig.ep_attr(), rig.evds_of_an_ep()?);
             let Ep { recv, request, connect, .. } = evds;
@@ -463,7 +462,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/connects",
         "USAGE 1",
-        "A connection can be requested on a new EP, also one like another.",
+        "dat_ep_connect and dat_ep_dup_connect work on a new EP.",
         |rig| {
             let srq = rig.srq(8)?;
             let (first, second, third, listener) =
@@ -503,7 +502,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/flags-differ-on-one-request-evd",
         "USAGE 4",
-        "EPs that share a request EVD have the same request completion flags.",
+        "EPs that share a request EVD must have the same request completion flags.",
         |rig| {
             let srq = rig.srq(8)?;
             let evds = Ep { request: rig.ep_on(srq)?.request, ..rig.evds_of_an_ep()? };
@@ -518,7 +517,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/flags-differ-on-one-recv-evd",
         "USAGE 4",
-        "EPs that share a receive EVD have the same receive completion flags.",
+        "EPs that share a receive EVD must have the same receive completion flags.",
         |rig| {
             let srq = rig.srq(8)?;
             let evds = Ep { recv: rig.ep_on(srq)?.recv, ..rig.evds_of_an_ep()? };
@@ -547,7 +546,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/solicited-wait",
         "USAGE 4",
-        "A receive EVD with solicited wait is used for no other stream.",
+        "A receive EVD with solicited wait cannot be used for another stream.",
         |rig| {
             let both = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
             let evds = Ep { recv: both, connect: both, ..rig.evds_of_an_ep()? };
@@ -562,7 +561,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/threshold",
         "USAGE 4",
-        "On an EVD of thresholds, all DTO streams have thresholds; other streams can join.",
+        "On an EVD with thresholds, all DTO streams have thresholds; other streams can share it.",
         |rig| {
             let srq = rig.srq(8)?;
             let threshold = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
@@ -584,7 +583,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/eps-of-different-pz",
         "USAGE 6",
-        "EPs of one SRQ can have different zones where the attribute says so.",
+        "EPs of one SRQ can have different zones if the attribute allows it.",
         |rig| {
             if rig.provider.srq_ep_pz_difference_supported == DAT_FALSE {
                 return unsupported(
@@ -600,8 +599,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/rdma-stays-in-its-zone",
         "USAGE 7",
-        "With its own zone, an EP lets its peer write to memory of that zone, and not to the \
-         SRQ's.",
+        "The peer of an EP with its own zone can write to memory of that zone, and not of the \
+         SRQ's zone.",
         |rig| {
             if rig.provider.srq_ep_pz_difference_supported == DAT_FALSE {
                 return unsupported(
@@ -623,7 +622,7 @@ pub(super) const CASES: &[Row] = &[
     should(
         "dat_ep_create_with_srq/ready-to-connect",
         "USAGE 8",
-        "A new EP is ready to be connected, though others have just been disconnected and freed.",
+        "A new EP can be connected, even if others have just been disconnected and freed.",
         |rig| {
             let srq = rig.srq(8)?;
             for _ in 0..8 {
@@ -639,7 +638,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/attributes-survive-connecting",
         "USAGE 11",
-        "Attributes that the consumer specified are the same when the connection is up.",
+        "Attributes that the consumer specified are unchanged when the connection is established.",
         |rig| {
             let srq = rig.srq(8)?;
             let asked = DAT_EP_ATTR { max_recv_dtos: 5, ..rig.ep_attr() };
@@ -668,8 +667,7 @@ pub(super) const CASES: &[Row] = &[
     should(
         "dat_ep_create_with_srq/reads-default-to-none",
         "USAGE 11",
-        "Where the consumer has specified no RDMA reads, connecting does not fail for want of \
-         them.",
+        "If the consumer has specified no RDMA reads, connecting does not fail because of them.",
         |rig| {
             let none = DAT_EP_ATTR { max_rdma_read_in: 0, max_rdma_read_out: 0, ..rig.ep_attr() };
             let srq = rig.srq(8)?;
@@ -680,7 +678,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/reads-have-resources",
         "USAGE 12",
-        "As many RDMA reads of as many segments as the attributes say can be outstanding.",
+        "As many RDMA reads of as many segments as the attributes allow can be outstanding.",
         |rig| {
             let attr = rig.ep_attr();
             if attr.max_rdma_read_out == 0 {

@@ -13,8 +13,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_modify/every-attribute",
         "DESCRIPTION: list of parameters",
-        "Of an unconnected EP zone, EVDs and attributes can be changed, and are then what \
-         dat_ep_query tells.",
+        "The zone, EVDs and attributes of an unconnected EP can be modified, and dat_ep_query \
+         returns the new ones.",
         |rig| {
             let (ep, other) = (rig.ep()?, rig.evds_of_an_ep()?);
             let ep_attr = DAT_EP_ATTR {
@@ -76,7 +76,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_modify/never",
         "DESCRIPTION: list of parameters",
-        "IA, state, addresses, ports and SRQ are never changed.",
+        "IA, state, addresses, ports and SRQ cannot be modified.",
         |rig| {
             let (ep, param) = (rig.ep()?, DAT_EP_PARAM::zeroed());
             for field in [
@@ -96,7 +96,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_modify/recv-flags-with-receives",
         "DESCRIPTION: list of parameters",
-        "The completion flags of receives cannot be changed once a receive is posted, those of \
+        "The completion flags of receives cannot be modified after a receive was posted; those of \
          requests can.",
         |rig| {
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
@@ -111,8 +111,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_modify/fewer-receives-than-posted",
         "DESCRIPTION: list of parameters",
-        "Room for fewer receives than are posted is refused, and none of them is lost; for as many \
-         it is granted.",
+        "A maximum below the number of posted receives is refused, and none of them is lost; an \
+         equal one is accepted.",
         |rig| {
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
             for id in 1..=3 {
@@ -150,7 +150,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_free/subtypes",
         "RETURN VALUES: invalid state",
-        "The refusal names the state: reserved, or passive connection pending.",
+        "The subtype names the state: reserved, or passive connection pending.",
         |rig| {
             let (ep, evd, qualifier) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?);
@@ -166,7 +166,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/timeouts",
         "RETURN VALUES: invalid parameter",
-        "A time limit is positive, and may be infinite.",
+        "A time limit must be positive, and may be infinite.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             rig.forbidden(
@@ -189,7 +189,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/quality-of-service",
         "RETURN VALUES: model not supported",
-        "A quality of service that the provider does not have is refused at once.",
+        "A quality of service that the provider does not support is refused at once.",
         |rig| {
             not_supported(
                 rig,
@@ -202,7 +202,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/several-paths",
         "2.0, RETURN VALUES: model not supported",
-        "Several paths are refused at once where the provider has one.",
+        "Several paths are refused at once if the provider has only one.",
         |rig| {
             let several =
                 if rig.provider.supports_multipath == DAT_FALSE { 0 } else { DAT_QOS::MAX };
@@ -212,7 +212,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_registry_add_provider/twice",
         "RETURN VALUES",
-        "An interface is registered once, and gone when it has been removed.",
+        "An interface can be registered once, and is gone when it was removed.",
         |rig| {
             let (table, mut info) = (DAT_PROVIDER::zeroed(), DAT_PROVIDER_INFO::zeroed());
             for (to, from) in info.ia_name.iter_mut().zip(b"conformance") {

@@ -13,7 +13,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/queue-length-is-a-minimum",
         "headers: evd_min_qlen",
-        "The queue has room for at least as many events as were asked for.",
+        "The queue holds at least the requested number of events.",
         |rig| {
             let evd = rig.evd_of(rig.ia, 10, DAT_EVD_SOFTWARE_FLAG)?;
             ensure(rig.query_evd(evd)?.evd_qlen >= 10, "evd_qlen is less than 10")?;
@@ -52,7 +52,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/freed-cno",
         "headers: cno_handle",
-        "A CNO that is none is refused.",
+        "An invalid CNO handle is refused.",
         |rig| {
             let cno = rig.cno()?;
             ok(rig.api.dat_cno_free(cno))?;
@@ -63,7 +63,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/no-streams",
         "headers: DAT_EVD_FLAGS",
-        "An EVD for no stream, or for unknown ones, is an invalid parameter.",
+        "An EVD without streams, or with unknown ones, is an invalid parameter.",
         |rig| {
             for flags in [0, 0x4000_0000] {
                 let answer =
@@ -76,7 +76,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/null-out",
         "headers: evd_handle",
-        "Without a place for the handle nothing is created.",
+        "With a null pointer for the handle, nothing is created.",
         |rig| {
             let answer =
                 rig.api.dat_evd_create(rig.ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, null_mut());
@@ -86,7 +86,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_query/parameters",
         "DESCRIPTION",
-        "What the EVD was created with is told.",
+        "The parameters with which the EVD was created are returned.",
         |rig| {
             let cno = rig.cno()?;
             let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
@@ -101,7 +101,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_query/null",
         "RETURN VALUES",
-        "A record that is asked for is needed, and a mask has known bits.",
+        "A requested structure must not be null, and a mask must have only defined bits.",
         |rig| {
             let evd = rig.evd(DAT_EVD_DTO_FLAG)?;
             answers(
@@ -118,7 +118,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/event",
         "DESCRIPTION",
-        "The first event is taken; what is left is counted.",
+        "The first event is dequeued, and the remaining ones are counted.",
         |rig| {
             let evd = soft(rig, 3)?;
             let mut event = DAT_EVENT::zeroed();
@@ -130,7 +130,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/threshold-reached",
         "DESCRIPTION: threshold",
-        "With enough events queued one is taken, and at least threshold - 1 are left.",
+        "If enough events are queued, one is dequeued, and at least threshold - 1 are left.",
         |rig| {
             let evd = soft(rig, 5)?;
             let mut event = DAT_EVENT::zeroed();
@@ -142,7 +142,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/threshold-not-reached",
         "DESCRIPTION: threshold, timeout",
-        "With too few events the time runs out, nothing is taken, and what is there is counted.",
+        "With too few events, the wait times out, takes nothing, and counts the queued events.",
         |rig| {
             let evd = soft(rig, 2)?;
             let mut event = DAT_EVENT::zeroed();
@@ -188,8 +188,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/threshold-on-unsignalled",
         "RETURN VALUES: invalid state",
-        "On an EVD that is fed by an unsignalled or solicited stream, a threshold above 1 is an \
-         invalid state.",
+        "On an EVD with an unsignalled or solicited stream, a threshold above 1 is an invalid \
+         state.",
         |rig| {
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             let ep = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
@@ -201,7 +201,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/poll",
         "DESCRIPTION: timeout",
-        "A time-out of 0 is a look: it takes an event, or times out at once.",
+        "With a time-out of 0, a wait takes an event or times out at once.",
         |rig| {
             let evd = soft(rig, 1)?;
             ok(rig.wait(evd, 0, 1, &mut DAT_EVENT::zeroed()).0)?;
@@ -234,7 +234,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/null-arguments",
         "RETURN VALUES: invalid parameter",
-        "The event and the count need a place.",
+        "The pointers for event and count must not be null.",
         |rig| {
             let (evd, mut event, mut more) = (soft(rig, 1)?, DAT_EVENT::zeroed(), 0);
             answers(rig.api.dat_evd_wait(evd, 0, 1, null_mut(), &mut more), DAT_INVALID_PARAMETER)?;
@@ -261,7 +261,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/one-waiter",
         "DESCRIPTION: only one waiter",
-        "While a thread waits, a second wait and a dequeue are an invalid state.",
+        "While a thread waits, a second wait and a dequeue return an invalid state.",
         |rig| {
             let evd = soft(rig, 0)?;
             let woken = rig.while_waiting(evd, || {
@@ -275,7 +275,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_set_unwaitable/wakes-the-waiter",
         "DESCRIPTION",
-        "A thread that waits leaves with an invalid state.",
+        "A waiting thread returns with an invalid state.",
         |rig| {
             let evd = soft(rig, 0)?;
             let woken = rig.while_waiting(evd, || ok(rig.api.dat_evd_set_unwaitable(evd)))?;
@@ -285,7 +285,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_set_unwaitable/blocks-waits",
         "DESCRIPTION",
-        "Later waits are an invalid state, with events or without; dequeuing works.",
+        "Later waits return an invalid state, with or without events; dequeuing works.",
         |rig| {
             let evd = soft(rig, 1)?;
             ok(rig.api.dat_evd_set_unwaitable(evd))?;
@@ -317,7 +317,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_dequeue/order",
         "DESCRIPTION",
-        "Events come in the order in which they were posted, each once; then the queue is empty.",
+        "Events are dequeued in the order in which they were posted, each once; then the queue is \
+         empty.",
         |rig| {
             let evd = soft(rig, 20)?;
             let values: Vec<_> = rig.drain(evd)?.iter().map(software_value).collect();
@@ -325,11 +326,17 @@ pub(super) const CASES: &[Row] = &[
             rig.quiet(evd)
         },
     ),
-    must("dat_evd_dequeue/null-event", "RETURN VALUES", "The event needs a place.", |rig| {
-        let evd = soft(rig, 1)?;
-        answers(rig.api.dat_evd_dequeue(evd, null_mut()), DAT_INVALID_PARAMETER)?;
-        ensure_equal("events still there", rig.drain(evd)?.len(), 1)
-    }),
+    must(
+        "dat_evd_dequeue/null-event",
+        "RETURN VALUES",
+        "The pointer for the event must not be \
+                                                         null.",
+        |rig| {
+            let evd = soft(rig, 1)?;
+            answers(rig.api.dat_evd_dequeue(evd, null_mut()), DAT_INVALID_PARAMETER)?;
+            ensure_equal("events still there", rig.drain(evd)?.len(), 1)
+        },
+    ),
     must(
         "dat_evd_dequeue/bad-handle",
         "RETURN VALUES",
@@ -349,7 +356,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_post_se/delivered",
         "DESCRIPTION",
-        "A software event comes with its pointer and number.",
+        "A software event has its pointer and number.",
         |rig| {
             let evd = soft(rig, 0)?;
             ok(rig.post_se(evd, 0xabcd_ef01))?;
@@ -363,7 +370,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_post_se/other-stream",
         "RETURN VALUES",
-        "An EVD that takes no software events refuses them.",
+        "An EVD without the software stream refuses software events.",
         |rig| {
             let answer = rig.post_se(rig.evd(DAT_EVD_DTO_FLAG)?, 1);
             rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_INVALID_HANDLE, DAT_INVALID_STATE])
@@ -399,7 +406,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_resize/grows",
         "DESCRIPTION",
-        "A longer queue holds more, and nothing is lost.",
+        "A longer queue holds more events, and no event is lost.",
         |rig| {
             let evd = rig.evd_of(rig.ia, 4, DAT_EVD_SOFTWARE_FLAG)?;
             (0..4).try_for_each(|n| ok(rig.post_se(evd, n)))?;
@@ -413,7 +420,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_resize/below-fill",
         "RETURN VALUES",
-        "A queue cannot become shorter than what is in it.",
+        "A queue cannot become shorter than the number of queued events.",
         |rig| {
             let evd = soft(rig, 20)?;
             answers(rig.api.dat_evd_resize(evd, 10), DAT_INVALID_STATE)?;
@@ -449,7 +456,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_free/fed-by-ep",
         "RETURN VALUES",
-        "An EVD that an EP feeds is in use, in each of its three parts.",
+        "An EVD of an EP is in use, in each of its three roles.",
         |rig| {
             let Ep { ep, recv, request, connect } = rig.ep()?;
             for evd in [recv, request, connect] {
@@ -462,32 +469,27 @@ pub(super) const CASES: &[Row] = &[
             Ok(())
         },
     ),
-    must("dat_evd_free/fed-by-psp", "RETURN VALUES", "An EVD that a PSP feeds is in use.", |rig| {
+    must("dat_evd_free/fed-by-psp", "RETURN VALUES", "An EVD of a PSP is in use.", |rig| {
         let listener = rig.listen()?;
         answers(rig.api.dat_evd_free(listener.evd), DAT_INVALID_STATE)?;
         ok(rig.api.dat_psp_free(listener.psp))?;
         ok(rig.api.dat_evd_free(listener.evd))
     }),
-    must(
-        "dat_evd_free/fed-by-rsp",
-        "RETURN VALUES",
-        "An EVD that an RSP feeds is in use.",
-        |rig| {
-            let (ep, evd, qualifier, mut rsp) =
-                (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
-            ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
-            answers(rig.api.dat_evd_free(evd), DAT_INVALID_STATE)?;
-            ok(rig.api.dat_rsp_free(rsp))?;
-            ok(rig.api.dat_evd_free(evd))
-        },
-    ),
+    must("dat_evd_free/fed-by-rsp", "RETURN VALUES", "An EVD of an RSP is in use.", |rig| {
+        let (ep, evd, qualifier, mut rsp) =
+            (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+        ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+        answers(rig.api.dat_evd_free(evd), DAT_INVALID_STATE)?;
+        ok(rig.api.dat_rsp_free(rsp))?;
+        ok(rig.api.dat_evd_free(evd))
+    }),
     must(
         "dat_evd_free/with-events",
         "DESCRIPTION",
         "An EVD with events in it can be freed.",
         |rig| ok(rig.api.dat_evd_free(soft(rig, 3)?)),
     ),
-    must("dat_evd_free/twice", "RETURN VALUES", "A freed EVD is none.", |rig| {
+    must("dat_evd_free/twice", "RETURN VALUES", "A freed EVD is refused.", |rig| {
         let evd = soft(rig, 0)?;
         ok(rig.api.dat_evd_free(evd))?;
         answers(rig.api.dat_evd_free(evd), DAT_INVALID_HANDLE)
@@ -495,8 +497,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/overflow",
         "dat_evd_create: asynchronous errors; evd_min_qlen",
-        "Completions that find no room are reported as an EVD overflow. A queue may be longer than \
-         it says; then none is lost.",
+        "Completions that do not fit are reported as an EVD overflow. If the queue is longer than \
+         reported, none is lost.",
         |rig| {
             let mut ep = rig.evds_of_an_ep()?;
             ep.request = rig.evd_of(rig.ia, 1, DAT_EVD_DTO_FLAG)?;

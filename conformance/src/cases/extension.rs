@@ -14,7 +14,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/attributes",
         "2.0 headers: extension_supported, extension_version",
-        "A provider that names operations of the extension says that it has it, and which version.",
+        "A provider that lists operations of the extension reports that it has the extension, and \
+         its version.",
         |rig| {
             let any = [IMMEDIATE, FETCH_ADD, CMP_SWAP, COUNTERS]
                 .into_iter()
@@ -32,8 +33,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/unknown-operation",
         "2.0 headers: DAT_NOT_IMPLEMENTED",
-        "An operation that there is none of is not carried out, and said not to be implemented or \
-         supported.",
+        "An undefined operation is not executed, and returns \"not implemented\" or \"not \
+         supported\".",
         |rig| {
             let answer = rig.api.dat_extension_op(rig.ep()?.ep, 0x7ff, [0; 6]);
             rig.answers_or(answer, DAT_GET_TYPE(DAT_NOT_IMPLEMENTED), &[DAT_MODEL_NOT_SUPPORTED])
@@ -42,7 +43,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/null-handle",
         "2.0 headers: DAT_INVALID_HANDLE",
-        "Without a handle, the answer is DAT_INVALID_HANDLE.",
+        "An invalid handle returns DAT_INVALID_HANDLE.",
         |rig| {
             answers(
                 rig.api.dat_extension_op(DAT_HANDLE_NULL, FETCH_ADD_OP, [0; 6]),
@@ -69,8 +70,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/write-immed",
         "2.0, dat_ib_post_rdma_write_immed",
-        "Data and 32 bits arrive; both completions are DAT_IB_DTO_EVENTs that say what they are \
-         of, with the bytes written.",
+        "Data and 32 bits arrive; both completions are DAT_IB_DTO_EVENTs with the operation and \
+         the bytes written.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             from.store(0, b"written, and told of");
@@ -100,8 +101,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/write-immed-empty",
         "2.0, dat_ib_post_rdma_write_immed",
-        "A write of no bytes, with segments or without, hands over its 32 bits, whatever these \
-         are.",
+        "A write of length 0, with or without segments, delivers its 32 bits, whatever their \
+         value.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             for (n, number) in [0, 1, u32::MAX].into_iter().enumerate() {
@@ -122,7 +123,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/write-immed-takes-a-receive",
         "2.0, dat_ib_post_rdma_write_immed: note to consumers",
-        "It consumes one receive buffer, in its turn among messages, and puts nothing into it.",
+        "A write with immediate data uses one receive buffer, in order with messages, and does not \
+         write to it.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             let buffers = rig.memory(24)?;
@@ -146,7 +148,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/write-immed-suppressed",
         "2.0, dat_ib_post_rdma_write_immed: completion flags",
-        "One whose completion is suppressed is told to the peer, and not to the one who posted it.",
+        "A write with immediate data and a suppressed completion is reported to the peer only.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             ok(rig.recv(pair.passive.ep, &[], 1))?;
@@ -162,7 +164,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/write-immed-too-long",
         "2.0, dat_ep_post_rdma_write, RETURN VALUES: DAT_LENGTH_ERROR",
-        "More than fits into the remote segment is refused, and nothing is written.",
+        "Data that does not fit into the remote segment is refused, and nothing is written.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             from.store(0, &[1; 64]);
@@ -181,7 +183,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/write-immed-no-remote-write",
         "2.0, dat_ep_post_rdma_write, RETURN VALUES: DAT_PRIVILEGES_VIOLATION",
-        "Where peers may not write, nothing is written or told, and the connection breaks.",
+        "If the peer may not write, nothing is written or reported, and the connection breaks.",
         |rig| {
             let Immediate { pair, from, .. } = immediate(rig)?;
             let to = rig.memory_with(
@@ -202,7 +204,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/fetch-and-add",
         "2.0, dat_ib_post_fetch_and_add",
-        "The 64 bits at the target are added to, modulo 2^64, and what was there comes back.",
+        "The 64 bits at the target are increased modulo 2^64, and the old value is returned.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             for (n, (before, add)) in
@@ -231,8 +233,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/cmp-and-swap",
         "2.0, dat_ib_post_cmp_and_swap",
-        "The 64 bits at the target are replaced if they are as expected, and what was there comes \
-         back in any case.",
+        "The 64 bits at the target are replaced if they are as expected, and the old value is \
+         always returned.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, CMP_SWAP)?;
             let there = 0x1234_5678_9abc_def0;
@@ -257,8 +259,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-among-connections",
         "2.0, dat_ib_post_fetch_and_add: modeled after InfiniBand's",
-        "Operations that come through several connections at once are atomic: each finds another \
-         value.",
+        "Operations over several connections at once are atomic: each finds a different value.",
         |rig| {
             const EACH: u64 = 32;
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
@@ -305,7 +306,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-fence",
         "2.0, dat_ib_post_fetch_and_add: DAT_COMPLETION_BARRIER_FENCE_FLAG",
-        "What is posted behind with a barrier fence starts when the result is there.",
+        "An operation posted with a barrier fence starts after the result has arrived.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             let to = rig.memory(8)?;
@@ -327,8 +328,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-not-aligned",
         "2.0, dat_ib_post_fetch_and_add: modeled after InfiniBand's, InfiniBand 9.4.5",
-        "At an address that is no multiple of 8 nothing is changed: it is refused, or fails and \
-         the connection breaks.",
+        "An operation at an address that is not a multiple of 8 changes nothing: it is refused, or \
+         fails and breaks the connection.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             remote_fails(rig, pair, &sink, &target, &target.remote_part(4, 8))
@@ -337,8 +338,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-no-privilege",
         "2.0 headers: DAT_IB_MEM_PRIV_REMOTE_ATOMIC",
-        "Without the privilege for atomic operations nothing is changed, and the connection \
-         breaks.",
+        "An operation without the privilege for atomic operations changes nothing and breaks the \
+         connection.",
         |rig| {
             let Atomics { pair, sink, .. } = atomics(rig, FETCH_ADD)?;
             let target = rig.memory(64)?;
@@ -348,7 +349,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-outside",
         "2.0, dat_ep_post_rdma_read, RETURN VALUES: DAT_PROTECTION_VIOLATION",
-        "Beyond the end of the target's region nothing is changed, and the connection breaks.",
+        "An operation beyond the end of the target's region changes nothing, and the connection \
+         breaks.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             remote_fails(rig, pair, &sink, &target, &target.remote_part(64, 8))
@@ -357,8 +359,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-no-local-write",
         "2.0, dat_ep_post_rdma_read, RETURN VALUES: DAT_PRIVILEGES_VIOLATION",
-        "A sink that may not be written to is refused, and nothing happens at the target; or the \
-         operation fails.",
+        "A local segment without the write privilege is refused without an effect at the target, \
+         or the operation fails.",
         |rig| {
             let Atomics { pair, target, .. } = atomics(rig, FETCH_ADD)?;
             let sink = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
@@ -382,7 +384,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-too-short",
         "2.0, dat_ib_post_cmp_and_swap",
-        "A sink or a target of fewer than 8 bytes is a length error.",
+        "A local or remote segment of fewer than 8 bytes is a length error.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             for local in [7, 0] {
@@ -403,8 +405,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/flushed",
         "2.0, dat_ep_disconnect: posts after it",
-        "On a disconnected endpoint each operation completes as flushed, with an event of its own \
-         kind.",
+        "On a disconnected endpoint, each operation is flushed, with an event of its own kind.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             has(rig, IMMEDIATE)
@@ -432,7 +433,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/unconnected",
         "2.0, dat_ep_post_rdma_write, RETURN VALUES: DAT_INVALID_STATE",
-        "On an endpoint that never was connected, an operation is refused.",
+        "An operation on an endpoint that was never connected is refused.",
         |rig| {
             let Atomics { sink, target, .. } = atomics(rig, FETCH_ADD)?;
             let ep = rig.ep()?;
@@ -458,8 +459,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/counters",
         "2.0, dat_ib_query_counters",
-        "An endpoint counts its posts and their bytes; a reset starts at 0; one counter is written \
-         to its place.",
+        "An endpoint counts its posts and their bytes; a reset sets the counters to 0; a single \
+         counter can be queried.",
         |rig| {
             let pair = counting(rig)?;
             let memory = rig.memory(64)?;
@@ -501,7 +502,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/counters-of-objects",
         "2.0, dat_ib_query_counters",
-        "Adapters, endpoints and dispatchers have counters; a protection zone has none.",
+        "Adapters, endpoints and event dispatchers have counters; a protection zone has none.",
         |rig| {
             let pair = counting(rig)?;
             let query = |handle, all: u32| {

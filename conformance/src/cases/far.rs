@@ -10,7 +10,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/another-process",
         "DESCRIPTION",
-        "An endpoint is connected to one of another process, and its memory is read.",
+        "An endpoint can be connected to another process, and can read its memory.",
         |rig| {
             let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(8)?);
             memory.store(0, &[0xff; 8]);
@@ -27,7 +27,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/silent-peer",
         "DESCRIPTION: timeout",
-        "A peer that does not answer in time: timed out or unreachable, and the EP is \
+        "If the peer does not answer in time, the event is timed out or unreachable, and the EP is \
          disconnected.",
         |rig| {
             let ((_, peer), ep) = (rig.pair_with_peer_process()?, rig.ep()?);
@@ -42,8 +42,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/peer-dies",
         "DESCRIPTION: transport errors",
-        "When the peer's process dies the EP is disconnected, what it has posted is flushed, and \
-         an event tells.",
+        "If the peer's process dies, the EP is disconnected with an event, and its operations are \
+         flushed.",
         |rig| {
             let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(64)?);
             ok(rig.recv(ep.ep, &[memory.part(0, 8)], 1))?;
@@ -69,7 +69,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/silent-peer",
         "DESCRIPTION: abrupt",
-        "An abrupt disconnect does not wait for the peer, nor for what it still owes.",
+        "An abrupt disconnect does not wait for the peer or for its outstanding answers.",
         |rig| {
             let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(8)?);
             peer.hold()?;
@@ -89,8 +89,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/peer-is-gone",
         "DESCRIPTION: events",
-        "When whoever asked is gone by the time of the acceptance the EP is disconnected, with an \
-         event of that, and its receives are flushed.",
+        "If the caller is gone at the time of the accept, the EP is disconnected with an event, \
+         and its receives are flushed.",
         |rig| {
             let ((_, mut peer), listener, ep) =
                 (rig.pair_with_peer_process()?, rig.listen()?, rig.ep()?);

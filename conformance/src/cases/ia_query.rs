@@ -50,7 +50,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/async-evd",
         "PARAMETERS 2",
-        "The asynchronous EVD of the open is told.",
+        "The asynchronous EVD of the open is returned.",
         |rig| {
             let mut evd = DAT_HANDLE_NULL;
             ok(rig.api.dat_ia_query(rig.ia, &mut evd, 0, null_mut(), 0, null_mut()))?;
@@ -60,7 +60,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/fills-structures",
         "DESCRIPTION 1",
-        "Both structures of the consumer are filled.",
+        "Both structures of the consumer are filled in.",
         |rig| {
             let mut ia = DAT_IA_ATTR { max_eps: -7, ..DAT_IA_ATTR::zeroed() };
             let mut provider =
@@ -84,13 +84,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/null-structures-with-empty-masks",
         "DESCRIPTION 2",
-        "With empty masks no structure is needed.",
+        "With empty masks, the structures may be null.",
         |rig| ok(rig.api.dat_ia_query(rig.ia, null_mut(), 0, null_mut(), 0, null_mut())),
     ),
     must(
         "dat_ia_query/null-ia-attributes",
         "RETURN VALUES 2",
-        "IA attributes asked for without a structure are an invalid parameter.",
+        "A request for IA attributes without a structure is an invalid parameter.",
         |rig| {
             let answer = rig.api.dat_ia_query(
                 rig.ia,
@@ -106,7 +106,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/null-provider-attributes",
         "RETURN VALUES 2",
-        "Provider attributes asked for without a structure are an invalid parameter.",
+        "A request for provider attributes without a structure is an invalid parameter.",
         |rig| {
             let mask = DAT_PROVIDER_FIELD_ALL;
             let answer = rig.api.dat_ia_query(rig.ia, null_mut(), 0, null_mut(), mask, null_mut());
@@ -116,7 +116,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/unknown-mask-bit",
         "RETURN VALUES 2",
-        "A mask with bits that name nothing is an invalid parameter.",
+        "A mask with undefined bits is an invalid parameter.",
         |rig| {
             let (mut ia, mut provider) = (DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
             let (ia_mask, provider_mask) = (DAT_IA_FIELD_ALL + 1, DAT_PROVIDER_FIELD_ALL + 1);
@@ -136,7 +136,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/one-field",
         "DESCRIPTION 2",
-        "A mask of one field gets that field, with the value it has among all.",
+        "A mask of one field returns that field, with the same value as with all fields.",
         |rig| {
             let mut attr = DAT_IA_ATTR::zeroed();
             let mask = DAT_IA_FIELD_IA_MAX_EVD_QLEN;
@@ -178,7 +178,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/adapter-name",
         "Interface Adapter Attributes: adapter name",
-        "The adapter has the name that it was opened by.",
+        "The adapter has the name by which it was opened.",
         |rig| {
             let name = rig.name().to_string_lossy().into_owned();
             ensure_equal("adapter_name", text(&rig.attr.adapter_name), Some(name))
@@ -211,7 +211,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/limits-are-positive",
         "Interface Adapter Attributes: maxima",
-        "What every adapter has to have, it has at least one of.",
+        "The limits that every adapter must have are positive.",
         |rig| {
             let attr = &rig.attr;
             for (what, limit) in [
@@ -233,7 +233,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-dto-per-ep",
         "Interface Adapter Attributes: DTOs for each EP",
-        "An EP can have as many receives outstanding as the limit says, and no EP more.",
+        "An EP can have as many outstanding receives as the limit, and no EP can have more.",
         |rig| {
             let max = rig.attr.max_dto_per_ep;
             let attr = DAT_EP_ATTR { max_recv_dtos: max, max_request_dtos: max, ..rig.ep_attr() };
@@ -249,7 +249,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-rdma-reads",
         "Interface Adapter Attributes: RDMA reads for each EP",
-        "An EP can have the RDMA reads in and out that the limits say, and no EP more.",
+        "An EP can have as many RDMA reads in and out as the limits, and no EP can have more.",
         |rig| {
             let (max_in, max_out) =
                 (rig.attr.max_rdma_read_per_ep_in, rig.attr.max_rdma_read_per_ep_out);
@@ -266,7 +266,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-evd-qlen",
         "Interface Adapter Attributes: EVD queue size",
-        "An EVD can be as long as the limit says, and none longer.",
+        "An EVD can be as long as the limit, and no EVD can be longer.",
         |rig| {
             let max = rig.attr.max_evd_qlen;
             rig.evd_of(rig.ia, max, DAT_EVD_DTO_FLAG)?;
@@ -279,7 +279,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-iov-segments",
         "Interface Adapter Attributes: IOV segments",
-        "A message can have as many segments as the limit says, and no EP more.",
+        "A message can have as many segments as the limit, and no EP allows more.",
         |rig| {
             let max = rig.attr.max_iov_segments_per_dto;
             let attr = DAT_EP_ATTR { max_recv_iov: max, max_request_iov: max, ..rig.ep_attr() };
@@ -300,7 +300,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-message-and-rdma-size",
         "Interface Adapter Attributes: message size, RDMA size",
-        "An EP can have the sizes that the limits say, and no EP larger ones.",
+        "An EP can have sizes up to the limits, and no EP can have larger ones.",
         |rig| {
             let (max_message_size, max_rdma_size) =
                 (rig.attr.max_message_size, rig.attr.max_rdma_size);
@@ -332,7 +332,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-rmrs",
         "Interface Adapter Attributes: RMRs",
-        "If RMRs can be created, the limit says how many; if the limit is 0, none can.",
+        "As many RMRs can be created as the limit; if it is 0, none can.",
         |rig| {
             let mut rmr = null_mut();
             let answer = rig.api.dat_rmr_create(rig.pz()?, &mut rmr);
@@ -347,7 +347,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/named-attributes",
         "Interface Adapter Attributes: transport-specific, vendor-specific",
-        "The named attributes are as many as is said, each with a name and a value.",
+        "There are as many named attributes as reported, each with a name and a value.",
         |rig| {
             let (ia, provider) = (&rig.attr, &rig.provider);
             named("transport_attr", ia.num_transport_attr, ia.transport_attr)?;
@@ -363,7 +363,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/api-version",
         "DAPL Provider Attributes: API version",
-        "The version of the API is the one that was opened.",
+        "The API version is the one that was opened.",
         |rig| {
             let version = (rig.provider.dapl_version_major, rig.provider.dapl_version_minor);
             ensure_equal("the API version", version, (2, 0))
@@ -381,7 +381,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/iov-ownership",
         "DAPL Provider Attributes: IOV ownership",
-        "Where the consumer owns the IOV after a post, changing it does not change the transfer.",
+        "If the consumer owns the IOV after a post, changing it does not affect the transfer.",
         |rig| {
             match rig.provider.iov_ownership_on_return {
                 DAT_IOV_CONSUMER => {}
@@ -409,7 +409,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/qos",
         "DAPL Provider Attributes: QoS",
-        "A connection can have the qualities that are reported, and no other.",
+        "A connection can have the qualities of service that the attribute lists, and no other.",
         |rig| {
             let listener = rig.listen()?;
             for qos in [
@@ -453,7 +453,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/thread-safety",
         "DAPL Provider Attributes: thread safety",
-        "An open that asks for a thread-safe provider gets one that says so.",
+        "An open that requests a thread-safe provider gets one whose attribute is_thread_safe is \
+         true.",
         |rig| {
             let (mut ia, mut evd) = (null_mut(), DAT_HANDLE_NULL);
             let name = rig.name().as_ptr().cast_mut();
@@ -475,7 +476,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/private-data-size",
         "DAPL Provider Attributes: private data",
-        "Private data can have at least 64 bytes; as much as is reported arrives.",
+        "Private data can have at least 64 bytes, and arrives up to the size in the attribute.",
         |rig| {
             let max = rig.provider.max_private_data_size;
             ensure(max >= 64, format_args!("max_private_data_size is {max}"))?;
@@ -493,8 +494,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/multipath",
         "DAPL Provider Attributes: multipathing",
-        "A connection over several paths is refused exactly where the attribute says that there \
-         are none.",
+        "A connection over several paths is refused if and only if the attribute says that they \
+         are not supported.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             let answer = rig.api.dat_ep_connect(
@@ -514,7 +515,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/ep-creator",
         "DAPL Provider Attributes: EP creator",
-        "PSPs can be made with the flags that the attribute allows, and no others.",
+        "PSPs can be created with the flags that the attribute allows, and no others.",
         |rig| {
             let (consumer, provider) = match rig.provider.ep_creator {
                 DAT_PSP_CREATES_EP_NEVER => (true, false),
@@ -536,7 +537,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/pz-support",
         "DAPL Provider Attributes: PZ support",
-        "The kind of protection is one that the standard knows.",
+        "The kind of protection is one that the standard defines.",
         |rig| {
             let kind = rig.provider.pz_support;
             ensure(
@@ -558,8 +559,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/merging-matrix",
         "DAPL Provider Attributes: EVD stream merging",
-        "The matrix is one of truth values, the same both ways, and says what an EVD can be \
-         created for.",
+        "The matrix is boolean and symmetric, and says which streams an EVD can have.",
         |rig| {
             let merging = &rig.provider.evd_stream_merging_supported;
             for (a, row) in merging.iter().enumerate() {

@@ -13,7 +13,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_pz_create/query",
         "DESCRIPTION",
-        "A zone belongs to its IA; the handle is that of a zone.",
+        "A zone belongs to its IA, and its handle has the type of a zone.",
         |rig| {
             let (pz, mut param, mut kind) = (rig.new_pz()?, DAT_PZ_PARAM::zeroed(), 0);
             ok(rig.api.dat_pz_query(pz, DAT_PZ_FIELD_ALL, &mut param))?;
@@ -25,7 +25,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_pz_free/in-use",
         "RETURN VALUES",
-        "A zone that a region, an EP or an SRQ is in cannot be freed.",
+        "A zone with a region, an EP or an SRQ in it cannot be freed.",
         |rig| {
             let pz = rig.new_pz()?;
             let region = rig.memory_with(pz, 8, DAT_MEM_PRIV_ALL_FLAG)?;
@@ -41,7 +41,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/covers",
         "DESCRIPTION",
-        "What is registered covers what was asked for.",
+        "The registered range covers the requested one.",
         |rig| {
             let (at, pz) = (rig.allocate(1000), rig.pz()?);
             let region = DAT_REGION_DESCRIPTION { for_va: at };
@@ -69,7 +69,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_query/parameters",
         "DESCRIPTION",
-        "What the region was created with is told.",
+        "The parameters with which the region was created are returned.",
         |rig| {
             let (pz, region, mut param) = (rig.pz()?, rig.memory(64)?, DAT_LMR_PARAM::zeroed());
             ok(rig.api.dat_lmr_query(region.lmr, DAT_LMR_FIELD_ALL, &mut param))?;
@@ -98,7 +98,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/of-an-lmr",
         "DESCRIPTION: memory type",
-        "A region can be made of another, with another zone and other privileges, and outlives it.",
+        "A region can be created from another, with another zone and other privileges, and \
+         outlives it.",
         |rig| {
             let first = rig.memory(8)?;
             let other = rig.new_pz()?;
@@ -137,7 +138,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/shared-virtual",
         "DESCRIPTION: memory type",
-        "Shared memory can be registered under a cookie, and again under the same.",
+        "Shared memory can be registered under a cookie, and again under the same cookie.",
         |rig| {
             let memory = rig.to_share(4096)?;
             let (at, mut first, mut second) = (rig.map(&memory)?, Region::none(), Region::none());
@@ -149,8 +150,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/shared-by-processes",
         "DESCRIPTION: shared memory",
-        "Another process registers the same memory under the same cookie; what comes to one is \
-         seen by both.",
+        "Another process can register the same memory under the same cookie; both see data that \
+         arrives in it.",
         |rig| {
             let (mut peer, memory) = (rig.peer()?, rig.to_share(4096)?);
             ok(peer.share(&memory)?)?;
@@ -167,8 +168,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/shared-cookie",
         "DESCRIPTION: shared memory",
-        "A cookie is all of its 40 bytes: with another last byte it names other memory, with the \
-         same it cannot.",
+        "All 40 bytes of a cookie count: another last byte names other memory; the same cookie \
+         cannot.",
         |rig| {
             let (mut peer, first, mut second) =
                 (rig.peer()?, rig.to_share(4096)?, rig.to_share(4096)?);
@@ -186,7 +187,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/not-shared",
         "RETURN VALUES: invalid state",
-        "Memory that the platform does not share is not registered as shared memory.",
+        "Memory that the platform does not share cannot be registered as shared memory.",
         |rig| {
             let named = rig.to_share(4096)?;
             answers(
@@ -198,8 +199,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/zero-based",
         "2.0 headers: DAT_VA_TYPE_ZB",
-        "A zero-based region can be made exactly where the attribute says so; segments name its \
-         bytes by their offsets.",
+        "A zero-based region can be created if and only if the attribute says so; segments use \
+         offsets into it.",
         |rig| {
             let (at, pz) = (rig.allocate(64), rig.pz()?);
             let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) =
@@ -236,7 +237,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/bad-arguments",
         "RETURN VALUES",
-        "No length, no zone, unknown privileges: refused.",
+        "A length of 0, a null zone, and unknown privileges are refused.",
         |rig| {
             let (at, pz, mut region) = (rig.allocate(64), rig.pz()?, rig.memory(8)?);
             let all = DAT_MEM_PRIV_ALL_FLAG;
@@ -253,7 +254,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_free/dead",
         "DESCRIPTION",
-        "The contexts of a freed region name nothing: it cannot be sent from.",
+        "The contexts of a freed region are invalid: a send from it is refused.",
         |rig| {
             let (pair, region) = (rig.pair()?, rig.memory(8)?);
             ok(rig.api.dat_lmr_free(region.lmr))?;
@@ -316,7 +317,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/peers-use-it",
         "DESCRIPTION",
-        "Once bound, peers read and write through the context, and only inside.",
+        "Through the context of a bound RMR, peers can read and write inside its range only.",
         |rig| {
             let (pair, memory, near) = (rig.pair()?, rig.memory(64)?, rig.memory(64)?);
             let (rmr, mut context, part) = (rig.rmr()?, 0, memory.part(16, 16));
@@ -367,7 +368,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/new-context",
         "DESCRIPTION",
-        "Each bind gives a new context, and the one before is dead.",
+        "Each bind returns a new context, and the previous one is invalid.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(64)?);
             let (rmr, mut old, mut new) = (rig.rmr()?, 0, 0);
@@ -382,7 +383,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/length-0-unbinds",
         "DESCRIPTION",
-        "A bind of no bytes takes the binding back.",
+        "A bind of length 0 unbinds the RMR.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(64)?);
             let (rmr, mut context, mut none) = (rig.rmr()?, 0, 0);
@@ -410,7 +411,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/keeps-the-lmr",
         "dat_lmr_free, RETURN VALUES",
-        "A region that an RMR is bound to cannot be freed.",
+        "A region to which an RMR is bound cannot be freed.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(64)?);
             let (rmr, mut context) = (rig.rmr()?, 0);
@@ -421,18 +422,24 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_lmr_free(memory.lmr))
         },
     ),
-    must("dat_rmr_bind/other-pz", "RETURN VALUES", "RMR, region and EP are of one zone.", |rig| {
-        let (pair, strange) =
-            (rig.pair()?, rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?);
-        let (rmr, mut context) = (rig.rmr()?, 0);
-        let answer =
-            bind(rig, rmr, &strange, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context);
-        rig.answers_or(answer, DAT_PROTECTION_VIOLATION, &[DAT_INVALID_PARAMETER])
-    }),
+    must(
+        "dat_rmr_bind/other-pz",
+        "RETURN VALUES",
+        "RMR, region and EP must be in the same \
+                                                    zone.",
+        |rig| {
+            let (pair, strange) =
+                (rig.pair()?, rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?);
+            let (rmr, mut context) = (rig.rmr()?, 0);
+            let answer =
+                bind(rig, rmr, &strange, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context);
+            rig.answers_or(answer, DAT_PROTECTION_VIOLATION, &[DAT_INVALID_PARAMETER])
+        },
+    ),
     must(
         "dat_rmr_bind/privileges",
         "RETURN VALUES",
-        "A window cannot let peers write where the region cannot be written to.",
+        "An RMR cannot grant write access to a region that does not allow it.",
         |rig| {
             let read_only = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
             let (pair, rmr, mut context) = (rig.pair()?, rig.rmr()?, 0);
@@ -451,7 +458,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/outside-lmr",
         "RETURN VALUES",
-        "A window that reaches beyond its region is invalid.",
+        "An RMR that exceeds its region is invalid.",
         |rig| {
             let (pair, memory, rmr, mut context) = (rig.pair()?, rig.memory(64)?, rig.rmr()?, 0);
             let (part, va, all) = (memory.part(60, 5), DAT_VA_TYPE_VA, DAT_MEM_PRIV_ALL_FLAG);
@@ -472,7 +479,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/too-many",
         "RETURN VALUES: insufficient resources",
-        "A bind takes one of the EP's places for requests; it is refused where there is none.",
+        "A bind uses one of the EP's request slots, and is refused if none is free.",
         |rig| {
             let (pair, memory, rmr) = (rig.ended_pair()?, rig.memory(64)?, rig.rmr()?);
             let (ep, mut context) = (pair.active.ep, 0);
@@ -497,7 +504,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_free/bound",
         "DESCRIPTION",
-        "A bound RMR can be freed; its context is dead then.",
+        "A bound RMR can be freed; its context is invalid afterwards.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(64)?);
             let (rmr, mut context) = (rig.rmr()?, 0);
@@ -511,7 +518,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_create_for_ep/creates",
         "2.0 headers: dat_rmr_create_for_ep",
-        "An RMR of the scope of an EP can be made.",
+        "An RMR with the scope of an EP can be created.",
         |rig| {
             let (mut rmr, mut param) = (null_mut(), DAT_RMR_PARAM::zeroed());
             supported(rig.api.dat_rmr_create_for_ep(rig.pz()?, &mut rmr))?;
@@ -522,8 +529,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_create_for_ep/only-its-ep",
         "2.0 headers: DAT_RMR_SCOPE_EP",
-        "What such an RMR is bound to is for the peer of the EP that the bind was posted to, and \
-         for no other.",
+        "Only the peer of the EP to which the bind was posted can access such an RMR.",
         |rig| {
             let (mine, other, memory) = (rig.pair()?, rig.pair()?, rig.memory(64)?);
             let (mut rmr, mut context) = (null_mut(), 0);
@@ -540,7 +546,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read_to_rmr/reads",
         "2.0 headers: dat_ep_post_rdma_read_to_rmr",
-        "The peer's memory is read into what an RMR, or the remote key of a region, names.",
+        "The peer's memory is read into memory that an RMR, or the remote key of a region, names.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
             from.store(0, b"into the window!");

@@ -13,7 +13,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/transfers-all",
         "DESCRIPTION 1",
-        "All data of the local IOV gets into the remote buffer.",
+        "All data of the local IOV are written to the remote buffer.",
         |rig| {
             let (pair, from, to) = start(rig, 70_000)?;
             let data: Vec<u8> = (0..70_000_u32).map(|n| (n % 251) as u8).collect();
@@ -26,7 +26,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/only-there",
         "DESCRIPTION 1",
-        "Nothing but the remote buffer is written to.",
+        "Only the remote buffer is written to.",
         |rig| {
             let (pair, from, to) = start(rig, 64)?;
             from.store(0, &[0xff; 64]);
@@ -52,7 +52,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/iov-order",
         "DESCRIPTION 2",
-        "Segments are taken in the order of the IOV.",
+        "Segments are used in the order of the IOV.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             from.store(0, b"worldwow");
@@ -64,7 +64,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/segments-beyond-count",
         "PARAMETERS 2",
-        "Only as many segments as are named are taken.",
+        "Only the given number of segments is used.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             from.store(0, b"onetwo..");
@@ -96,7 +96,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/empty-segments",
         "DESCRIPTION 2",
-        "Segments of length 0 move nothing, whatever else is in them.",
+        "Segments of length 0 move nothing, whatever their other members are.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             from.store(0, b"abcdefgh");
@@ -110,7 +110,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/not-reported-at-target",
         "DESCRIPTION 1",
-        "The peer hears nothing of it: no receive is used.",
+        "The peer is not notified: no receive is used.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             let spare = rig.memory(8)?;
@@ -129,8 +129,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/completion",
         "DESCRIPTION 5",
-        "The end is reported by a DTO completion event on the request EVD: EP, cookie, status, \
-         bytes.",
+        "The end is reported by a DTO completion event on the request EVD, with EP, cookie, status \
+         and length.",
         |rig| {
             let (pair, from, to) = start(rig, 64)?;
             ok(rig.write(
@@ -150,7 +150,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/operation",
         "2.0 headers: operation of a DTO completion",
-        "The completion says that it is of an RDMA write.",
+        "The completion has the operation code of an RDMA write.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
@@ -164,7 +164,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/suppressed",
         "PARAMETERS 6",
-        "A suppressed write that succeeds is not reported; the next that is not suppressed is.",
+        "A suppressed write that succeeds is not reported; the next write without suppression is.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             ok(rig.write_with(
@@ -182,7 +182,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/suppressed-failure",
         "PARAMETERS 6",
-        "Suppression is of success only: a suppressed write that fails is reported.",
+        "Suppression applies only to success: a suppressed write that fails is reported.",
         |rig| {
             let pair = rig.ended_pair()?;
             let (from, to) = (rig.memory(8)?, rig.memory(8)?);
@@ -199,7 +199,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/unsignalled-not-configured",
         "DESCRIPTION 5",
-        "The unsignalled flag is invalid on an EP that is not made for it.",
+        "The unsignalled flag is invalid on an EP that was not created for it.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
@@ -214,7 +214,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/unsignalled",
         "DESCRIPTION 5",
-        "On an EP that is made for it, an unsignalled write is queued as an event all the same.",
+        "On an EP that allows it, an unsignalled write is queued as an event.",
         |rig| {
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
@@ -229,7 +229,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/barrier-fence",
         "PARAMETERS 6",
-        "A fenced write begins after the reads before it have ended.",
+        "A fenced write begins after the preceding reads have completed.",
         |rig| {
             // The amount is too large to be read at once.
             const SIZE: u32 = 1 << 20;
@@ -267,7 +267,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/same-cookie",
         "DESCRIPTION 6",
-        "Cookies need not differ: each write comes back with its own, in order.",
+        "Cookies need not be unique: each write completes with its own cookie, in order.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             for id in [5, 5, 0, 5] {
@@ -297,7 +297,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/out-of-resources",
         "RETURN VALUES 2",
-        "More than max_request_dtos outstanding requests are refused for want of resources.",
+        "More than max_request_dtos outstanding requests are refused with \
+         DAT_INSUFFICIENT_RESOURCES.",
         |rig| {
             let pair = rig.ended_pair()?;
             let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
@@ -320,7 +321,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/outside-lmr",
         "RETURN VALUES 3",
-        "A segment that reaches beyond its LMR is invalid, at its end as before its beginning.",
+        "A segment that begins before or ends after its LMR is invalid.",
         |rig| {
             let (from, to) = (rig.memory(64)?, rig.memory(64)?);
             let before = DAT_LMR_TRIPLET { virtual_address: from.address - 1, ..from.part(0, 8) };
@@ -356,7 +357,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/too-many-segments",
         "RETURN VALUES 3",
-        "More segments than the EP takes are invalid.",
+        "More segments than the EP allows are invalid.",
         |rig| {
             // An adapter that is not strict allows the larger of the two limits for each.
             for (max_request_iov, max_rdma_write_iov) in [(1, 2), (2, 1), (2, 0)] {
@@ -463,8 +464,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/remote-pz",
         "RETURN VALUES 7",
-        "An RMR context of another zone than the remote EP's is a protection violation there: \
-         nothing is written, the connection breaks.",
+        "An RMR context of another zone than the remote EP's is a protection violation: nothing is \
+         written, and the connection breaks.",
         |rig| {
             let pair = rig.pair()?;
             let strange = rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?;

@@ -12,8 +12,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/unsupported-model",
         "DESCRIPTION 2",
-        "Only a provider whose attribute says that it has neither count answers that the model is \
-         not supported.",
+        "Only a provider whose attribute lists neither count returns DAT_MODEL_NOT_SUPPORTED.",
         |rig| {
             let (mut buffers, mut span) = (0, 0);
             let answer = rig.api.dat_ep_recv_query(rig.ep()?.ep, &mut buffers, &mut span);
@@ -39,7 +38,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/completed",
         "DESCRIPTION 3",
-        "A buffer whose completion has been generated counts no more.",
+        "A buffer whose completion has been generated is not counted.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             for id in 0..3 {
@@ -69,13 +68,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/half-received",
         "DESCRIPTION 3",
-        "A buffer that a message is arriving in has no completion yet, and counts.",
+        "A buffer into which a message is arriving has no completion yet, and is counted.",
         |rig| half_received(rig, || rig.ep(), |ep, to| rig.recv(ep.ep, to, 1)),
     ),
     must(
         "dat_ep_recv_query/half-received-of-srq",
         "DESCRIPTION 4",
-        "A buffer of an SRQ that a message is arriving in belongs to the EP, and counts.",
+        "A buffer of an SRQ into which a message is arriving belongs to the EP, and is counted.",
         |rig| {
             let srq = rig.srq(2)?;
             half_received(rig, || rig.ep_on(srq), |_, to| rig.recv_srq(srq, to, 1))
@@ -84,7 +83,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/null-count",
         "DESCRIPTION 3",
-        "The number of buffers need not be asked for.",
+        "The pointer for the number of buffers may be null.",
         |rig| {
             let mut span = -7;
             supported(rig.api.dat_ep_recv_query(rig.ep()?.ep, null_mut(), &mut span))?;
@@ -94,7 +93,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/null-span",
         "DESCRIPTION 5",
-        "The span need not be asked for.",
+        "The pointer for the span may be null.",
         |rig| {
             let mut buffers = -7;
             supported(rig.api.dat_ep_recv_query(rig.ep()?.ep, &mut buffers, null_mut()))?;
@@ -107,7 +106,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/span-idle",
         "DESCRIPTION 5",
-        "With an SRQ the span is that of the messages under way: of none, it is 0.",
+        "With an SRQ, the span is that of the messages in progress, and 0 if there are none.",
         |rig| {
             let (srq, memory, from) = (rig.srq(8)?, rig.memory(8)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -122,7 +121,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/unknown",
         "DESCRIPTION 8",
-        "A count that the provider cannot tell is DAT_VALUE_UNKNOWN, and nothing else below 0.",
+        "A count that the provider does not know is DAT_VALUE_UNKNOWN; no other count is negative.",
         |rig| {
             let (buffers, span) = ask(rig, rig.ep()?.ep)?;
             for (what, value) in [("the number", buffers), ("the span", span)] {
@@ -137,7 +136,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/attribute",
         "USAGE 1",
-        "What the attribute says that the provider cannot tell is DAT_VALUE_UNKNOWN.",
+        "Values that the provider cannot report according to the attribute are DAT_VALUE_UNKNOWN.",
         |rig| {
             let (buffers, span) = ask(rig, rig.ep()?.ep)?;
             let known =
@@ -149,7 +148,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/never-more-than-span",
         "USAGE 7",
-        "There are never more buffers than their span, whatever arrives meanwhile.",
+        "The number of buffers never exceeds their span, whatever arrives meanwhile.",
         |rig| {
             let (srq, memory, from) = (rig.srq(16)?, rig.memory(8)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -173,8 +172,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/changes-nothing",
         "DESCRIPTION 1",
-        "Asking is a look: asked again, the answer is the same, and what was posted is still \
-         there.",
+        "A query has no effect: a second one returns the same, and posted receives stay posted.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;

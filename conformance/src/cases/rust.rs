@@ -33,7 +33,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "rust/unknown-name",
         "crate dat: Adapter::open_in",
-        "An adapter that there is not is not found.",
+        "An unknown adapter is not found.",
         |_| match Adapter::open_in(&REGISTRY, "no such adapter") {
             Ok(_) => Err(failed("it opened")),
             Err(error) => ensure_equal("the error", error.kind(), ErrorKind::ProviderNotFound),
@@ -42,7 +42,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "rust/state-error",
         "crate dat: Endpoint::disconnect",
-        "A call in a wrong state is an error of that kind.",
+        "A call in a wrong state returns an invalid-state error.",
         |rig| {
             let adapter = open(rig)?;
             let (zone, events) = (said(adapter.zone())?, said(adapter.dispatcher(16))?);
@@ -56,7 +56,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "rust/message",
         "crate dat: the example",
-        "Two endpoints connect, and a message goes from one to the other.",
+        "Two endpoints can be connected and exchange a message.",
         |rig| {
             let adapter = open(rig)?;
             let (mut events, mut calls) =

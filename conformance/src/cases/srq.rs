@@ -13,7 +13,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_create/at-least",
         "DESCRIPTION",
-        "The queue has at least what was asked for, the low watermark's default, and works.",
+        "The queue has at least the requested length and the default low watermark, and works.",
         |rig| {
             let param = rig.query_srq(rig.srq(7)?)?;
             ensure(
@@ -37,7 +37,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_create/bad-arguments",
         "RETURN VALUES",
-        "A null zone, no attributes, less than no receives: refused.",
+        "A null zone, null attributes and a negative number of receives are refused.",
         |rig| {
             rig.srq(4)?;
             let (pz, mut srq) = (rig.pz()?, null_mut());
@@ -63,7 +63,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_free/in-use",
         "RETURN VALUES",
-        "A queue that an EP draws from cannot be freed.",
+        "An SRQ that an EP uses cannot be freed.",
         |rig| {
             let srq = rig.srq(4)?;
             let ep = rig.ep_on(srq)?;
@@ -76,7 +76,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_query/counts",
         "USAGE: example",
-        "Of 10 receives, 3 posted: 10, 3, 3; one taken and not completed or dequeued: 10, 2, 3; \
+        "With 3 of 10 receives posted: 10, 3, 3; after one is taken but not dequeued: 10, 2, 3; \
          dequeued: 10, 2, 2.",
         |rig| {
             let (srq, memory) = (rig.srq(10)?, rig.memory(8)?);
@@ -93,7 +93,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_query/unknown",
         "DESCRIPTION",
-        "A count that the provider cannot tell is DAT_VALUE_UNKNOWN.",
+        "A count that the provider does not know is DAT_VALUE_UNKNOWN.",
         |rig| {
             let param = rig.query_srq(rig.srq(4)?)?;
             for count in [param.available_dto_count, param.outstanding_dto_count] {
@@ -131,7 +131,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/too-many",
         "RETURN VALUES",
-        "More buffers than the queue has room for are refused.",
+        "More buffers than the queue holds are refused.",
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             let max = rig.query_srq(srq)?.max_recv_dtos;
@@ -142,7 +142,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/bad-arguments",
         "RETURN VALUES",
-        "Segments beyond their LMR, more than the queue takes, less than none; a wrong handle.",
+        "Segments beyond their LMR, more than the queue allows, a negative number, and a wrong \
+         handle are refused.",
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             let max = rig.query_srq(srq)?.max_recv_iov as usize;
@@ -165,7 +166,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/needs-local-write",
         "RETURN VALUES",
-        "Memory without the local write privilege does not take a message.",
+        "Memory without the local write privilege cannot receive a message.",
         |rig| {
             let (srq, memory) =
                 (rig.srq(3)?, rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?);
@@ -189,7 +190,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/stays-after-disconnect",
         "DESCRIPTION",
-        "Buffers that no EP has taken are not flushed when one disconnects.",
+        "Buffers that no EP has taken are not flushed when an EP disconnects.",
         |rig| {
             let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
             let first = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -205,7 +206,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_resize/grows",
         "DESCRIPTION",
-        "A longer queue holds more, and nothing is lost.",
+        "A longer queue holds more events, and no event is lost.",
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             for id in 0..3 {
@@ -221,7 +222,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_resize/below-outstanding",
         "RETURN VALUES",
-        "A queue cannot become shorter than what is outstanding, nor than its watermark.",
+        "A queue cannot become shorter than the number of outstanding receives, or than its \
+         watermark.",
         |rig| {
             let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
             for id in 0..5 {
@@ -238,8 +240,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_set_lw/once",
         "DESCRIPTION",
-        "When fewer buffers than the watermark are left, that is reported once; set again, once \
-         more.",
+        "If fewer buffers than the watermark are left, this is reported once, and once more after \
+         it is set again.",
         |rig| {
             let (srq, memory) = (low(rig)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -271,7 +273,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_set_lw/at-once",
         "DESCRIPTION",
-        "Where fewer buffers are there already, that is reported at once.",
+        "If there are fewer buffers already, this is reported at once.",
         |rig| {
             let srq = low(rig)?;
             supported(rig.api.dat_srq_set_lw(srq, 2))?;

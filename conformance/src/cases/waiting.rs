@@ -12,7 +12,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/interrupted",
         "RETURN VALUES: interrupted call",
-        "A signal ends a wait, which says so and takes no event.",
+        "A signal ends a wait with DAT_INTERRUPTED_CALL, without taking an event.",
         |rig| {
             let evd = rig.evd(DAT_EVD_SOFTWARE_FLAG)?;
             let (api, number) = (rig.api, evd as usize);
@@ -34,8 +34,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/unsignalled-completion",
         "DESCRIPTION",
-        "A completion that is unsignalled does not end a wait; one that is signalled does, and \
-         then there are both.",
+        "An unsignalled completion does not end a wait; a signalled one does, and both are then \
+         queued.",
         |rig| {
             // A waiter may sleep briefly before it looks for events. Then it has missed nothing.
             const TRIES: usize = 5;
@@ -70,7 +70,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/interrupted",
         "RETURN VALUES: interrupted call",
-        "A signal ends a wait on a CNO, which says so.",
+        "A signal ends a wait on a CNO with DAT_INTERRUPTED_CALL.",
         |rig| {
             let (api, number) = (rig.api, rig.cno()? as usize);
             let answer = rig.interrupted(|| {
@@ -100,7 +100,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_close/wakes-cno-waiters",
         "dat_cno_wait, DESCRIPTION",
-        "Everybody who waits on a CNO is woken when its adapter is closed, and told no EVD.",
+        "All waiters of a CNO are woken when its adapter is closed, and get no EVD.",
         |rig| {
             let (ia, mut cno) = (rig.other_ia()?, null_mut());
             ok(rig.api.dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &mut cno))?;
@@ -122,8 +122,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_free/wakes-cno-waiters",
         "dat_cno_wait, DESCRIPTION",
-        "When the last EVD of a CNO is freed, everybody who waits on it is woken and told no EVD, \
-         the agent too.",
+        "When the last EVD of a CNO is freed, all waiters are woken and the agent is called, \
+         without an EVD.",
         |rig| {
             let ((agent, calls), mut cno) = (Calls::agent(), null_mut());
             ok(rig.api.dat_cno_create(rig.ia, agent, &mut cno))?;
@@ -154,7 +154,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_free/waited-for",
         "RETURN VALUES: invalid state",
-        "A CNO that somebody waits on is not freed.",
+        "A CNO with waiters cannot be freed.",
         |rig| {
             let cno = rig.cno()?;
             let evd = rig.evd(DAT_EVD_SOFTWARE_FLAG)?;
@@ -171,7 +171,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_create/agent",
         "DESCRIPTION: agent",
-        "The agent is called for a trigger, with the EVD, besides the waiter that is woken.",
+        "A trigger calls the agent with the EVD, and also wakes a waiter.",
         |rig| {
             let ((agent, calls), mut cno) = (Calls::agent(), null_mut());
             ok(rig.api.dat_cno_create(rig.ia, agent, &mut cno))?;
@@ -185,7 +185,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_modify_agent/any-trigger",
         "DESCRIPTION",
-        "An agent that is set later hears of every trigger, and of none once there is no agent.",
+        "An agent that is set later is called for every trigger, until it is removed.",
         |rig| {
             let ((agent, calls), cno) = (Calls::agent(), rig.cno()?);
             let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
@@ -207,7 +207,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_close/calls-agents-off",
         "dat_cno_create, DESCRIPTION: agent",
-        "The agent is told no EVD when the adapter is closed.",
+        "The agent is called without an EVD when the adapter is closed.",
         |rig| {
             let (ia, (agent, calls), mut cno) = (rig.other_ia()?, Calls::agent(), null_mut());
             ok(rig.api.dat_cno_create(ia, agent, &mut cno))?;

@@ -55,7 +55,7 @@ impl Rig {
         let (status, _) = self.wait(evd, event_timeout_us(), 1, &mut event);
         if status != DAT_SUCCESS {
             return Err(failed(format_args!(
-                "no event came: dat_evd_wait answered {}",
+                "no event arrived: dat_evd_wait returned {}",
                 name(status)
             )));
         }
@@ -161,7 +161,7 @@ impl Rig {
         match self.api.dat_evd_dequeue(evd, &mut event) {
             DAT_SUCCESS => {
                 let number = event_name(event.event_number);
-                Err(failed(format_args!("an event that should not be: {number}")))
+                Err(failed(format_args!("an unexpected event: {number}")))
             }
             status => answers(status, DAT_QUEUE_EMPTY),
         }

@@ -87,7 +87,7 @@ impl Rig {
             Peer { child, commands, answers: BufReader::new(answers), qualifier: 0, memory };
         writeln!(peer.commands, "{PEER_COMMAND}").map_err(failed)?;
         let PeerAnswer::Ready(virtual_address, rmr_context) = peer.read_answer()? else {
-            return Err(failed("the peer answers something else"));
+            return Err(failed("unexpected answer from the peer"));
         };
         peer.memory =
             DAT_RMR_TRIPLET { virtual_address, segment_length: MEMORY_BYTES, rmr_context };
@@ -172,14 +172,14 @@ impl Peer {
         self.request(what)?;
         match self.read_answer()? {
             PeerAnswer::Status(status) => Ok(status),
-            _ => Err(failed("the peer answers something else")),
+            _ => Err(failed("unexpected answer from the peer")),
         }
     }
 
     fn done(&mut self) -> Outcome {
         match self.read_answer()? {
             PeerAnswer::Done => Ok(()),
-            _ => Err(failed("the peer answers something else")),
+            _ => Err(failed("unexpected answer from the peer")),
         }
     }
 

@@ -206,7 +206,7 @@ pub(crate) fn until(mut holds: impl FnMut() -> bool, what: &str) -> Outcome {
     let limit = Instant::now() + Duration::from_micros(event_timeout_us().into());
     while !holds() {
         if Instant::now() > limit {
-            return Err(failed(format_args!("it does not come about that {what}")));
+            return Err(failed(format_args!("timed out waiting until {what}")));
         }
         thread::yield_now();
     }
