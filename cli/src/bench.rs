@@ -157,7 +157,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     crate::report_registry_errors();
     let common = &options.common;
     let host = options.host.as_deref().map(ping::resolve).transpose()?;
-    let processors = cpu::chosen(&options.cpus, host.is_none())?;
+    let processors = cpu::assign(&options.cpus, host.is_none())?;
     if options.plain {
         return plain::run(common, options.rounds.unwrap_or(7), processors, &options.rows);
     }
@@ -209,7 +209,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             (Role::Client, Message::Measured(Outcome { point, figures })) => {
                 let point = *points.get(point).context("an unexpected row")?;
                 let row = Measured::new(point, point.wait(wait), figures);
-                progress.aside(|| options.print_row(&names, &row))?;
+                progress.suspend(|| options.print_row(&names, &row))?;
                 measured.push(row);
             }
             _ => {}

@@ -92,8 +92,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         true => print_json(&document)?,
         false => print(&document.text(&text))?,
     }
-    let bad = |finding: &Finding| options.strict || finding.severity == Severity::Error;
-    Ok(!document.findings.iter().any(bad))
+    let is_failure = |finding: &Finding| options.strict || finding.severity == Severity::Error;
+    Ok(!document.findings.iter().any(is_failure))
 }
 
 impl Finding {
@@ -147,17 +147,17 @@ type Inspect = fn(&Entry) -> Option<LibraryFault>;
 fn faults(entries: &[Entry], inspect: Inspect) -> Vec<Option<LibraryFault>> {
     let mut no_providers: HashMap<&str, LibraryFault> = HashMap::new();
     let mut faults = Vec::new();
-    for (entry, first) in entries.iter().zip(firsts(entries)) {
+    for (entry, first) in entries.iter().zip(first_duplicates(entries)) {
         let library = entry.library.as_str();
-        let bad = if never_asked(entry).is_some() || repeated(entry, first).is_some() {
+        let fault = if never_requested(entry).is_some() || repeated(entry, first).is_some() {
             None
         } else {
             no_providers.get(library).cloned().or_else(|| inspect(entry))
         };
-        if let Some(bad) = bad.as_ref().filter(|bad| bad.of_library) {
-            no_providers.entry(library).or_insert_with(|| bad.clone());
+        if let Some(fault) = fault.as_ref().filter(|fault| fault.of_library) {
+            no_providers.entry(library).or_insert_with(|| fault.clone());
         }
-        faults.push(bad);
+        faults.push(fault);
     }
     faults
 }
@@ -167,9 +167,9 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
     let faults = faults(entries, inspect);
     let (mut reported, mut absent) = (HashSet::new(), HashSet::new());
     let mut findings = Vec::new();
-    let first_and_other = firsts(entries).into_iter().zip(ambiguous(entries));
+    let first_and_other = first_duplicates(entries).into_iter().zip(ambiguous(entries));
     for (index, (entry, (first, other))) in entries.iter().zip(first_and_other).enumerate() {
-        if let Some(finding) = never_asked(entry).or_else(|| repeated(entry, first)) {
+        if let Some(finding) = never_requested(entry).or_else(|| repeated(entry, first)) {
             findings.push(finding);
             continue;
         }
@@ -190,7 +190,7 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
                 [line] => format!(" (also line {line})"),
                 lines => format!(" (also lines {})", units::ranges(lines)),
             };
-            let remedy = beside_this_program(&entry.library).or_else(|| remedy.clone());
+            let remedy = library_next_to_program(&entry.library).or_else(|| remedy.clone());
             let help =
                 format!("{}, or remove the line", remedy.as_deref().unwrap_or("ask its vendor"));
             let finding = Finding::warning(entry, format!("{}: {why}{more}", entry.ia_name), &help);
@@ -262,7 +262,7 @@ pub(crate) fn concerns(path: &Path, entry: &Entry) -> Result<Vec<Concern>> {
     let Some(at) = entries.iter().rposition(|other| other.same_fields(entry)) else {
         return Ok(Vec::new());
     };
-    let findings = match repeated(&entries[at], firsts(&entries)[at]) {
+    let findings = match repeated(&entries[at], first_duplicates(&entries)[at]) {
         // The user has asked for an entry that programs do not use.
         _ if !entry.default => Vec::new(),
         Some(finding) => vec![finding],
@@ -283,12 +283,12 @@ fn place(origin: &Origin) -> (usize, usize) {
 }
 
 /// Returns a warning if no program's dat_ia_open can select the entry.
-fn never_asked(entry: &Entry) -> Option<Finding> {
+fn never_requested(entry: &Entry) -> Option<Finding> {
     let Entry { ia_name, api, .. } = entry;
     let warning = |message, help| Some(Finding::warning(entry, message, help));
     match (api.space, api.major, api.minor) {
         _ if !entry.default => warning(
-            format!("{ia_name} is marked nondefault: no program can open it"),
+            format!("{ia_name} is line_with_mark nondefault: no program can open it"),
             "write default, if it is to be used",
         ),
         (Space::Kernel, ..) => warning(
@@ -309,7 +309,7 @@ fn never_asked(entry: &Entry) -> Option<Finding> {
 }
 
 /// Returns for each entry the first usable one before it with the same name, API and thread safety.
-fn firsts(entries: &[Entry]) -> Vec<Option<&Entry>> {
+fn first_duplicates(entries: &[Entry]) -> Vec<Option<&Entry>> {
     let mut firsts = HashMap::new();
     let mut all = Vec::new();
     for entry in entries {
@@ -376,7 +376,7 @@ fn repeated(entry: &Entry, first: Option<&Entry>) -> Option<Finding> {
 
 /// Returns what to do about a library that the dynamic linker does not find although it came with
 /// this program.
-fn beside_this_program(library: &str) -> Option<String> {
+fn library_next_to_program(library: &str) -> Option<String> {
     let lib = std::env::current_exe().ok()?.parent()?.parent()?.join("lib");
     let is_there = !library.contains('/') && lib.join(library).is_file();
     is_there.then(|| {
@@ -449,8 +449,8 @@ pub(crate) struct Inspection {
 pub(crate) fn inspect(inspection: &Inspection) -> Result<bool> {
     let (entries, _) = registry::conf::parse(Path::new("dat.conf"), inspection.entry.as_bytes());
     let entry = entries.first().context("no entry of dat.conf")?;
-    let bad = registry::start(entry).err();
-    parent::send(&bad.map(|error| LibraryFault {
+    let fault = registry::start(entry).err();
+    parent::send(&fault.map(|error| LibraryFault {
         why: error.to_string(),
         of_library: matches!(error, LoadError::Open(_) | LoadError::Symbol(_)),
         remedy: error.remedy().map(|remedy| remedy.replace("in the entry", "in this line")),
@@ -465,7 +465,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 
 /// Returns a line of the file with a mark below one of its columns. Of a long line, only the part
 /// around the column is returned.
-fn marked(line: &str, column: usize) -> String {
+fn line_with_mark(line: &str, column: usize) -> String {
     let at = column.saturating_sub(1);
     let begin = if at < MAX_SHOWN_CHARS { 0 } else { at - MAX_SHOWN_CHARS / 4 };
     let mut shown = line.chars().skip(begin);
@@ -502,7 +502,7 @@ impl Document {
                 &format!("{file}:{line}:{column}: {}: {}\n", finding.word(), printable(message));
             text += &lines
                 .get(line.wrapping_sub(1))
-                .map_or_else(String::new, |line| marked(line, *column));
+                .map_or_else(String::new, |line| line_with_mark(line, *column));
             text += &help
                 .as_ref()
                 .map_or_else(String::new, |help| format!("    {}\n", printable(help)));
@@ -623,14 +623,14 @@ mod tests {
 
     /// Like `started`, without a time limit.
     fn why(script: &str) -> Option<String> {
-        started(script, Duration::MAX).map(|bad| bad.why)
+        started(script, Duration::MAX).map(|fault| fault.why)
     }
 
     #[test]
     fn a_library_whose_start_does_not_end_is_stopped_at_the_limit() {
-        let bad = started("exec sleep 1000", Duration::from_millis(50)).expect("a fault");
-        assert_eq!(bad.why, "starting libx.so does not end within 0.05 s");
-        assert!(bad.of_library, "it is not tried again");
+        let fault = started("exec sleep 1000", Duration::from_millis(50)).expect("a fault");
+        assert_eq!(fault.why, "starting libx.so does not end within 0.05 s");
+        assert!(fault.of_library, "it is not tried again");
     }
 
     #[test]

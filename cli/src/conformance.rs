@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         Some(path) => Binding::library(path).map_err(anyhow::Error::msg)?,
         None => Binding::Linked,
     };
-    let cases = chosen(&options.ids, &binding)?;
+    let cases = select_cases(&options.ids, &binding)?;
     if options.list {
         list(&cases, options.json)?;
         return Ok(true);
@@ -116,7 +116,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(report.is_good(options.strict))
 }
 
-fn chosen(ids: &[String], binding: &Binding) -> Result<Vec<Case>> {
+fn select_cases(ids: &[String], binding: &Binding) -> Result<Vec<Case>> {
     let all = conformance::all();
     for id in ids {
         let named = all.iter().any(|case| case.is_selected_by(id));

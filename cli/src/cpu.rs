@@ -15,7 +15,7 @@ pub(crate) fn allowed() -> Vec<usize> {
 
 /// Returns two processors, the first for the client and the second for the server, or `None` if
 /// there is only one.
-pub(crate) fn two() -> Option<[usize; 2]> {
+pub(crate) fn two_processors() -> Option<[usize; 2]> {
     match allowed()[..] {
         [first, second, ..] => Some([first, second]),
         _ => None,
@@ -25,13 +25,13 @@ pub(crate) fn two() -> Option<[usize; 2]> {
 /// Returns the processors of client and server that `--cpus` names. Without the option it returns
 /// two different ones where there are two. A server on another host gets none, because that host
 /// chooses its processors.
-pub(crate) fn chosen(cpus: &[usize], server_is_here: bool) -> Result<[Option<usize>; 2]> {
+pub(crate) fn assign(cpus: &[usize], server_is_here: bool) -> Result<[Option<usize>; 2]> {
     let allowed = allowed();
     if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         bail!("this process may not run on processor {cpu}; it may on {}", units::ranges(&allowed));
     }
     match (cpus, server_is_here) {
-        ([], true) => Ok(two().map_or([None; 2], |two| two.map(Some))),
+        ([], true) => Ok(two_processors().map_or([None; 2], |two| two.map(Some))),
         ([], false) => Ok([None; 2]),
         ([client, server], true) => Ok([Some(*client), Some(*server)]),
         ([client], false) => Ok([Some(*client), None]),
@@ -48,7 +48,7 @@ pub(crate) fn chosen(cpus: &[usize], server_is_here: bool) -> Result<[Option<usi
 pub(crate) fn may_poll(processors: [Option<usize>; 2]) -> bool {
     match processors {
         [Some(client), Some(server)] => client != server,
-        _ => two().is_some(),
+        _ => two_processors().is_some(),
     }
 }
 
@@ -79,11 +79,11 @@ mod tests {
     #[test]
     fn processors_are_chosen_for_the_processes_of_this_host() {
         let first = allowed()[0];
-        assert_eq!(chosen(&[first, first], true).expect("both are there"), [Some(first); 2]);
-        assert_eq!(chosen(&[first], false).expect("it is there"), [Some(first), None]);
-        assert_eq!(chosen(&[], false).expect("nothing is chosen"), [None; 2]);
+        assert_eq!(assign(&[first, first], true).expect("both are there"), [Some(first); 2]);
+        assert_eq!(assign(&[first], false).expect("it is there"), [Some(first), None]);
+        assert_eq!(assign(&[], false).expect("nothing is chosen"), [None; 2]);
         assert!(!may_poll([Some(first); 2]) && may_poll([Some(0), Some(1)]));
-        let why = |cpus: &[usize], here| chosen(cpus, here).expect_err("no choice").to_string();
+        let why = |cpus: &[usize], here| assign(cpus, here).expect_err("no choice").to_string();
         assert!(
             why(&[100_000], true)
                 .starts_with("this process may not run on processor 100000; it may on ")

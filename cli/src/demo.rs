@@ -105,7 +105,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let Common { adapter, json, .. } = &options.common;
     let address = options.common.address(&[])?;
     // On a single processor, a process that polls would take processor time from the other.
-    let wait = if cpu::two().is_some() { Wait::Poll } else { Wait::Block };
+    let wait = if cpu::two_processors().is_some() { Wait::Poll } else { Wait::Block };
     let plan = Plan {
         role: Role::Server,
         adapters: vec![adapter.clone()],
@@ -132,7 +132,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             (Role::Client, Message::Connected(connected)) => {
                 info = connected;
                 if !json {
-                    progress.aside(|| text::head(adapter, &address, &info, options.wide))?;
+                    progress.suspend(|| text::head(adapter, &address, &info, options.wide))?;
                 }
             }
             (Role::Client, Message::Progress(done)) => progress.show(done),
@@ -145,7 +145,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         {
             checked -= 1;
             if !json {
-                progress.aside(|| text::row(&row, options.wide))?;
+                progress.suspend(|| text::row(&row, options.wide))?;
             }
             rows.push(VerifiedRow { row, verified: true });
         }

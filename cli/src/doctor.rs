@@ -79,9 +79,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut findings = registry(&list);
     findings.extend(adapters(&list));
     findings.extend(programs::SONAMES.map(program));
-    findings.extend(environment(env::vars_os().map(|(name, value)| (shown(&name), shown(&value)))));
+    findings
+        .extend(environment(env::vars_os().map(|(name, value)| (to_text(&name), to_text(&value)))));
     findings.push(memlock());
-    findings.push(port(PORT));
+    findings.push(port(ROCE_PORT));
     findings.push(headers());
     findings.push(libraries(&host));
     findings.extend(host.devices());
@@ -150,7 +151,7 @@ fn registry(list: &List) -> Vec<Finding> {
                     1 => "1 entry is".to_owned(),
                     count => format!("{count} entries are"),
                 },
-                wrapped(&format!("lines {}", ranges(&warned)))
+                cut(&format!("lines {}", ranges(&warned)))
             );
             Finding::note("registry", message, advice)
         }
@@ -163,9 +164,9 @@ fn registry(list: &List) -> Vec<Finding> {
 }
 
 /// Cuts a long list of lines after about 60 characters.
-fn wrapped(text: &str) -> String {
-    const MOST: usize = 60;
-    match text.char_indices().nth(MOST) {
+fn cut(text: &str) -> String {
+    const MAX_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => {
             format!("{} ...", text[..end].rsplit_once(',').map_or(text, |(whole, _)| whole))
         }
@@ -196,7 +197,7 @@ fn adapters(list: &List) -> Vec<Finding> {
         match list::open(index) {
             Ok(()) => open.push(name),
             // Without a device there is nothing to repair; the devices have a finding of their own.
-            Err(_) if name == "verbs" && !Path::new(DEVICES).exists() => {}
+            Err(_) if name == "verbs" && !Path::new(SYSFS_DEVICES).exists() => {}
             Err(why) => findings.push(Finding::problem(
                 "adapters",
                 format!("{name} does not open: {why}"),
@@ -213,7 +214,7 @@ fn adapters(list: &List) -> Vec<Finding> {
 /// Reports which library programs load. This program needs neither.
 fn program(soname: &'static str) -> Finding {
     let subject = "programs";
-    let remedy = match programs::directory_of_ours() {
+    let remedy = match programs::own_library_directory() {
         Some(directory) => format!("export LD_LIBRARY_PATH={}", directory.display()),
         None => {
             "build ours with cargo xtask dist and set LD_LIBRARY_PATH to its lib directory, or \
@@ -221,7 +222,7 @@ fn program(soname: &'static str) -> Finding {
                 .to_owned()
         }
     };
-    match programs::found(soname) {
+    match programs::library_path(soname) {
         Some(path) if programs::is_ours(&path) => {
             Finding::fine(subject, format!("load OpenDAT's {}", path.display()))
         }
@@ -235,7 +236,7 @@ fn program(soname: &'static str) -> Finding {
 }
 
 /// Converts a variable's name or value to text.
-fn shown(text: &OsStr) -> String {
+fn to_text(text: &OsStr) -> String {
     text.to_string_lossy().into_owned()
 }
 
@@ -274,7 +275,7 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
 // ---- what softroce needs ------------------------------------------------------------------------
 
 /// RoCEv2's UDP port.
-const PORT: u16 = 4791;
+const ROCE_PORT: u16 = 4791;
 
 /// Reports whether a process can bind this UDP port.
 fn port(port: u16) -> Finding {
@@ -291,12 +292,14 @@ fn port(port: u16) -> Finding {
         return Finding::fine(subject, "free for softroce");
     }
     match owners(port) {
-        owners if owners.is_empty() && names_in(Path::new(DEVICES)).is_empty() => Finding::note(
-            subject,
-            "taken by a process of another user",
-            "root sees whose; adapters of softroce share an address of a host only among the \
+        owners if owners.is_empty() && names_in(Path::new(SYSFS_DEVICES)).is_empty() => {
+            Finding::note(
+                subject,
+                "taken by a process of another user",
+                "root sees whose; adapters of softroce share an address of a host only among the \
              processes of one user",
-        ),
+            )
+        }
         owners if owners.is_empty() => Finding::note(
             subject,
             "taken by the kernel (rxe), or by a process of another user",
@@ -366,11 +369,11 @@ fn headers() -> Finding {
 
 // ---- what verbs needs ---------------------------------------------------------------------------
 
-const DEVICES: &str = "/sys/class/infiniband";
-const NODES: &str = "/dev/infiniband";
+const SYSFS_DEVICES: &str = "/sys/class/infiniband";
+const DEVICE_NODES: &str = "/dev/infiniband";
 
 /// The octets that a program of moderate size registers.
-const LOCKED: u64 = 64 << 20;
+const MODERATE_LOCKED_BYTES: u64 = 64 << 20;
 
 fn memlock() -> Finding {
     let subject = "memlock";
@@ -381,7 +384,7 @@ fn memlock() -> Finding {
             Finding::fine(subject, "this user may lock any memory (CAP_IPC_LOCK)")
         }
         None => Finding::fine(subject, "any memory may be locked"),
-        Some(limit) if limit >= LOCKED => {
+        Some(limit) if limit >= MODERATE_LOCKED_BYTES => {
             Finding::fine(subject, format!("{} MiB may be locked", limit >> 20))
         }
         Some(limit) => {
@@ -431,8 +434,8 @@ impl Default for Host {
         let release =
             fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
         Host {
-            sysfs: DEVICES.into(),
-            nodes: NODES.into(),
+            sysfs: SYSFS_DEVICES.into(),
+            nodes: DEVICE_NODES.into(),
             modules: Path::new("/lib/modules").join(&release),
             release,
         }
@@ -621,7 +624,7 @@ mod tests {
               0 0 4712 2 0 0\n\
              3: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000 \
               0 0 0 2 0 0\n";
-        assert_eq!(sockets(table, PORT), ["4711"], "that of the kernel has no inode");
+        assert_eq!(sockets(table, ROCE_PORT), ["4711"], "that of the kernel has no inode");
     }
 
     /// A host with two devices, one of them down, and the modules of a distribution.

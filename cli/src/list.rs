@@ -180,9 +180,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// Libraries that do not load, and why. They are tried once for all of their entries.
-type Broken = HashMap<String, String>;
+type BrokenLibraries = HashMap<String, String>;
 
-fn item(index: usize, candidate: &Candidate, broken: &mut Broken) -> Item {
+fn item(index: usize, candidate: &Candidate, broken: &mut BrokenLibraries) -> Item {
     let Entry { ia_name, api, threadsafe, library, provider_version, ia_params, origin, .. } =
         &candidate.entry;
     let (state, attributes) = state(index, candidate, broken);
@@ -206,7 +206,7 @@ fn item(index: usize, candidate: &Candidate, broken: &mut Broken) -> Item {
 fn state(
     index: usize,
     candidate: &Candidate,
-    broken: &mut Broken,
+    broken: &mut BrokenLibraries,
 ) -> (State, Vec<(String, String)>) {
     let Entry { api, default, library, .. } = &candidate.entry;
     let without = |state| (state, Vec::new());
@@ -224,7 +224,7 @@ fn state(
     {
         return without(State::Fails(reason.clone()));
     }
-    match ask(index) {
+    match probe_entry(index) {
         Ok(Answer::Opens(attributes)) => (State::Opens, attributes),
         Ok(Answer::Fails(reason)) => without(State::Fails(reason)),
         Ok(Answer::Broken(reason)) => {
@@ -237,7 +237,7 @@ fn state(
 
 /// Opens an entry in a process of its own. Returns why it does not open.
 pub(crate) fn open(index: usize) -> std::result::Result<(), String> {
-    match ask(index) {
+    match probe_entry(index) {
         Ok(Answer::Opens(_)) => Ok(()),
         Ok(Answer::Fails(reason) | Answer::Broken(reason)) => Err(reason),
         Err(error) => Err(format!("{error:#}")),
@@ -257,15 +257,15 @@ enum Answer {
 
 /// Opens an entry in a process of its own, because a foreign library may crash, hang, or print
 /// anything. The reason why it does not open includes what the library printed.
-fn ask(index: usize) -> Result<Answer> {
+fn probe_entry(index: usize) -> Result<Answer> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
     command.args(["probe", &index.to_string()]);
-    answer_of(command, START_LIMIT).with_context(|| format!("running {}", program.display()))
+    run_probe(command, START_LIMIT).with_context(|| format!("running {}", program.display()))
 }
 
 /// Runs a process that opens an entry, and returns its answer.
-fn answer_of(mut command: Command, limit: Duration) -> Result<Answer> {
+fn run_probe(mut command: Command, limit: Duration) -> Result<Answer> {
     // A file takes any amount of output, also from a process that the library leaves running.
     let file = |name| rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
     let printed = [file("stdout")?, file("stderr")?];
@@ -287,28 +287,28 @@ fn answer_of(mut command: Command, limit: Duration) -> Result<Answer> {
         // Other entries of the library would take as long.
         (_, None) => {
             let reason = format!("opening it does not end within {} s", limit.as_secs_f32());
-            return Ok(Answer::Broken(with_printed(reason, printed)?));
+            return Ok(Answer::Broken(append_output(reason, printed)?));
         }
     };
-    Ok(Answer::Fails(with_printed(reason, printed)?))
+    Ok(Answer::Fails(append_output(reason, printed)?))
 }
 
 /// Appends what the library has printed to the reason.
-fn with_printed(mut reason: String, printed: [File; 2]) -> Result<String> {
+fn append_output(mut reason: String, printed: [File; 2]) -> Result<String> {
     for mut file in printed {
-        for line in text_of(&mut file)?.lines() {
+        for line in read_output(&mut file)?.lines() {
             reason += &format!("\n{line}");
         }
     }
     Ok(reason)
 }
 
-fn text_of(file: &mut File) -> std::io::Result<String> {
+fn read_output(file: &mut File) -> std::io::Result<String> {
     /// More than anybody reads.
-    const LONGEST: u64 = 1 << 20;
+    const MAX_OUTPUT_BYTES: u64 = 1 << 20;
     let mut bytes = Vec::new();
     file.rewind()?;
-    file.take(LONGEST).read_to_end(&mut bytes)?;
+    file.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -346,7 +346,7 @@ mod tests {
     fn opened(script: &str, limit: Duration) -> Answer {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        answer_of(command, limit).expect("sh starts")
+        run_probe(command, limit).expect("sh starts")
     }
 
     fn fails(script: &str, limit: Duration) -> String {

@@ -75,7 +75,7 @@ impl Placement<'_> {
         Placement {
             environment: &[],
             host: None,
-            processors: cpu::two().map_or([None; 2], |two| two.map(Some)),
+            processors: cpu::two_processors().map_or([None; 2], |two| two.map(Some)),
         }
     }
 }

@@ -21,11 +21,11 @@ pub(crate) fn fault(entry: &Entry) -> Option<String> {
         "verbs" => provider_verbs::check(params, none),
         _ => Ok(()),
     };
-    complaint(outcome)
+    parameter_error(outcome)
 }
 
 /// Environment variables that OpenDAT reads.
-const KNOWN: [&str; 16] = [
+const KNOWN_VARIABLES: [&str; 16] = [
     "DAT_OVERRIDE",
     "DAT_DBG_TYPE",
     "DAT_DBG_DEST",
@@ -48,7 +48,7 @@ const KNOWN: [&str; 16] = [
 pub(crate) fn misspelt(name: &str) -> Option<&'static str> {
     // In short names, a difference of one letter may be intended.
     let is_like = |known: &&&str| name.len() > 8 && strsim::osa_distance(name, known) <= 2;
-    (!KNOWN.contains(&name)).then(|| KNOWN.iter().find(is_like).copied())?
+    (!KNOWN_VARIABLES.contains(&name)).then(|| KNOWN_VARIABLES.iter().find(is_like).copied())?
 }
 
 /// Returns what is wrong with the value of a variable that providers read.
@@ -70,12 +70,12 @@ pub(crate) fn fault_of_variable(name: &str, value: &str) -> Option<String> {
             && dat_core::environment::number(value).is_none())
         .then(|| format!("{name}={value}: expected a number, decimal or hexadecimal with 0x")),
         // softroce reads all of the remaining variables.
-        _ => complaint(provider_softroce::check("", set)),
+        _ => parameter_error(provider_softroce::check("", set)),
     }
 }
 
 /// Returns the text of an error in the parameters. Errors that depend on the host are ignored.
-fn complaint(outcome: Result<(), OpenError>) -> Option<String> {
+fn parameter_error(outcome: Result<(), OpenError>) -> Option<String> {
     let error = outcome.err().filter(|error| error.code.kind() == DAT_INVALID_PARAMETER)?;
     Some(error.reason)
 }

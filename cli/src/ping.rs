@@ -101,7 +101,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         None => common.address(&[])?.to_string(),
         Some(host) => host.ip().to_string(),
     };
-    let wait = if options.block || cpu::two().is_none() { Wait::Block } else { Wait::Poll };
+    let wait =
+        if options.block || cpu::two_processors().is_none() { Wait::Block } else { Wait::Poll };
     // A size that atomic operations do not have is an error.
     ensure!(
         !operation.is_atomic() || size == ATOMIC_BYTES,
@@ -126,7 +127,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         raw_wait: Wait::Block,
         work: peer::Work::Ping(work),
     };
-    let processors = cpu::chosen(&[], host.is_none())?;
+    let processors = cpu::assign(&[], host.is_none())?;
     let mut pair = Pair::start_with(&plan, Placement { environment: &[], host, processors })?;
     let (mut info, mut times, mut answers) = (ConnectionInfo::default(), None, 0);
     let progress = Progress::new(*count as usize);
@@ -136,13 +137,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
                 info = connected;
                 if !common.json {
                     let head = head(&common.adapter, &address, *operation, size);
-                    progress.aside(|| print(&format!("{}\n", colour(&head, Colour::Strong))))?;
+                    progress.suspend(|| print(&format!("{}\n", colour(&head, Colour::Strong))))?;
                 }
             }
             (Role::Client, Message::Progress(done)) => progress.show(done),
             (Role::Client, Message::Answered(seconds)) => {
                 answers += 1;
-                progress.aside(|| print_answer(answers, seconds))?;
+                progress.suspend(|| print_answer(answers, seconds))?;
                 progress.show(f64::from(answers));
             }
             (Role::Client, Message::Pinged(pinged)) => times = Some(pinged),

@@ -93,7 +93,7 @@ const PING_PONG: Workload = Workload::Latency { operation: Operation::Send, size
 
 /// Returns a row for a consumer that polls memory, compared with one whose second thread sleeps in
 /// read(2).
-fn watched(against: Against, size: usize, calls: u32) -> Row {
+fn watched_row(against: Against, size: usize, calls: u32) -> Row {
     Row {
         name: format!("{}, watched, {calls}/ms", units::size(size)).into(),
         provider: "",
@@ -343,7 +343,7 @@ fn rows_of(provider: &str) -> Vec<Row> {
 fn rows_of_watchers(against: Against) -> Vec<Row> {
     CALLS_PER_MS
         .into_iter()
-        .flat_map(|calls| WATCHED_SIZES.map(|size| watched(against, size, calls)))
+        .flat_map(|calls| WATCHED_SIZES.map(|size| watched_row(against, size, calls)))
         .collect()
 }
 

@@ -11,7 +11,7 @@ pub(crate) const SONAMES: [&str; 2] = ["libdat2.so.2", "libdat.so.1"];
 
 /// Returns where the dynamic linker finds a library for a program that is started from here
 /// (ld.so(8)): in the directories of LD_LIBRARY_PATH, else in its cache.
-pub(crate) fn found(soname: &str) -> Option<PathBuf> {
+pub(crate) fn library_path(soname: &str) -> Option<PathBuf> {
     let directories = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let named = env::split_paths(&directories)
         .map(|directory| directory.join(soname))
@@ -42,7 +42,7 @@ pub(crate) fn is_ours(file: &Path) -> bool {
 }
 
 /// Returns the foreign library that a program would load, if any.
-pub(crate) fn stranger_of(program: &OsStr) -> Option<PathBuf> {
+pub(crate) fn foreign_library_of(program: &OsStr) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut places = env::split_paths(&path)
         .map(|directory| directory.join(program))
@@ -51,7 +51,7 @@ pub(crate) fn stranger_of(program: &OsStr) -> Option<PathBuf> {
     let text = fs::read(if is_path { program.into() } else { places.next()? }).ok()?;
     let wanted =
         SONAMES.into_iter().filter(|soname| has(&text, soname) && !has(&text, "OPENDAT_BUILTIN"));
-    wanted.filter_map(found).find(|library| !is_ours(library))
+    wanted.filter_map(library_path).find(|library| !is_ours(library))
 }
 
 fn has(text: &[u8], word: &str) -> bool {
@@ -60,7 +60,7 @@ fn has(text: &[u8], word: &str) -> bool {
 
 /// Returns the directory of our libraries in a tree that was not installed, where it is next to
 /// this program's.
-pub(crate) fn directory_of_ours() -> Option<PathBuf> {
+pub(crate) fn own_library_directory() -> Option<PathBuf> {
     let directory = env::current_exe().ok()?.parent()?.parent()?.join("lib");
     (directory.file_name() == Some(OsStr::new("lib")) && directory.join(SONAMES[0]).is_file())
         .then_some(directory)

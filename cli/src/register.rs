@@ -89,11 +89,12 @@ fn provider_version(text: &str) -> Result<ProviderVersion, &'static str> {
 
 /// Returns an absolute path for a library that is given by its path. A name is left to the dynamic
 /// linker.
-fn from_anywhere(library: &str) -> Result<String> {
+fn absolute_library(library: &str) -> Result<String> {
     if !library.contains('/') {
         // A library that came with this program, and that the dynamic linker does not find.
-        let beside = programs::directory_of_ours().map(|directory| directory.join(library));
-        let beside = beside.filter(|path| path.is_file() && programs::found(library).is_none());
+        let beside = programs::own_library_directory().map(|directory| directory.join(library));
+        let beside =
+            beside.filter(|path| path.is_file() && programs::library_path(library).is_none());
         return Ok(beside
             .and_then(|path| path.to_str().map(ToOwned::to_owned))
             .unwrap_or(library.to_owned()));
@@ -112,7 +113,7 @@ pub(crate) fn register(options: &Register) -> Result<bool> {
         api: *api,
         threadsafe: *threadsafe,
         default: !nondefault,
-        library: from_anywhere(library)?,
+        library: absolute_library(library)?,
         provider_version: provider_version.clone(),
         ia_params: parameters.clone(),
         platform_params: String::new(),
@@ -143,7 +144,7 @@ pub(crate) fn register(options: &Register) -> Result<bool> {
                     .as_ref()
                     .map_or_else(String::new, |file| format!(" --file {}", file.display()))
             ),
-            _ => with(&path, &without(&path, text, &same)?, &entry),
+            _ => append_entry(&path, &remove_entries(&path, text, &same)?, &entry),
         }
     })?;
     options.file.print_result(
@@ -177,7 +178,7 @@ pub(crate) fn unregister(options: &Unregister) -> Result<bool> {
             if api.is_some() || library.is_some() { " with that API and library" } else { "" }
         );
         gone = meant.iter().map(|&entry| entry.clone()).collect();
-        without(&path, text, &meant)
+        remove_entries(&path, text, &meant)
     })?;
     file.print_result(&path, "unregistered", &gone.iter().collect::<Vec<_>>(), None)?;
     Ok(true)
@@ -248,7 +249,7 @@ fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
 }
 
 /// Appends an entry to the text.
-fn with(path: &Path, text: &[u8], entry: &Entry) -> Result<Vec<u8>> {
+fn append_entry(path: &Path, text: &[u8], entry: &Entry) -> Result<Vec<u8>> {
     let is_toml = is_toml(path);
     let entries = std::slice::from_ref(entry);
     let added = if is_toml { toml::write(entries) } else { conf::write(entries) };
@@ -273,11 +274,11 @@ fn with(path: &Path, text: &[u8], entry: &Entry) -> Result<Vec<u8>> {
 }
 
 /// Removes entries from the text: their lines, or their tables. Comments stay.
-fn without(path: &Path, text: &[u8], entries: &[&Entry]) -> Result<Vec<u8>> {
+fn remove_entries(path: &Path, text: &[u8], entries: &[&Entry]) -> Result<Vec<u8>> {
     let lines: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
     let mut gone = vec![false; lines.len()];
     for first in entries.iter().filter_map(|entry| line_of(entry)).map(|line| line - 1) {
-        let count = if is_toml(path) { table(&lines[first..]) } else { 1 };
+        let count = if is_toml(path) { table_length(&lines[first..]) } else { 1 };
         gone[first..first + count].fill(true);
     }
     let new: Vec<u8> = lines
@@ -302,7 +303,7 @@ fn without(path: &Path, text: &[u8], entries: &[&Entry]) -> Result<Vec<u8>> {
 }
 
 /// Returns the number of lines of the table that begins with the first line, up to its last key.
-fn table(lines: &[&[u8]]) -> usize {
+fn table_length(lines: &[&[u8]]) -> usize {
     let begins = |line: &[u8], start: &[u8]| line.trim_ascii_start().starts_with(start);
     let next =
         lines.iter().skip(1).position(|line| begins(line, b"[")).map_or(lines.len(), |at| at + 1);

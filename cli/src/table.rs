@@ -31,7 +31,7 @@ impl<const N: usize> Table<N> {
 }
 
 /// The usual width of a terminal.
-pub(crate) const WIDTH: usize = 80;
+pub(crate) const TERMINAL_WIDTH: usize = 80;
 
 /// Wraps text to the width of a terminal, without a final newline. Each line after the first begins
 /// with `indent`. A word that does not fit stays whole.
@@ -40,7 +40,7 @@ pub(crate) fn wrapped(text: &str, indent: &str) -> String {
     let mut column = 0;
     for (index, word) in text.split(' ').enumerate() {
         let length = word.chars().count();
-        if index > 0 && column + 1 + length > WIDTH {
+        if index > 0 && column + 1 + length > TERMINAL_WIDTH {
             lines.push('\n');
             lines.push_str(indent);
             column = indent.chars().count();
@@ -95,7 +95,7 @@ mod tests {
         let lines = wrapped(&text, "      ");
         let lines: Vec<&str> = lines.lines().collect();
         assert!(
-            lines[0].starts_with("    begins µµµµ") && lines[0].chars().count() <= WIDTH,
+            lines[0].starts_with("    begins µµµµ") && lines[0].chars().count() <= TERMINAL_WIDTH,
             "{lines:?}"
         );
         assert!(lines[1].starts_with("      µµµµ"), "{lines:?}");

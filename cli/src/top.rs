@@ -49,7 +49,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 type Counters = BTreeMap<String, u64>;
 
 /// The maximum octets of an answer.
-const LARGEST: u64 = 16 << 20;
+const MAX_ANSWER_BYTES: u64 = 16 << 20;
 
 /// An adapter of the process.
 #[derive(Clone, Default, PartialEq, Debug, Serialize)]
@@ -84,11 +84,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let Some(pid) = options.pid else { return list(options.json) };
     let mut before: Option<(Instant, Vec<Adapter>)> = None;
     loop {
-        let adapters = match ask(pid)? {
+        let adapters = match query_process(pid)? {
             Some(adapters) => adapters,
             // The process has closed its last adapter.
             None if before.is_some() => return Ok(true),
-            None => bail!("{}", why_not(pid)),
+            None => bail!("{}", no_answer_reason(pid)),
         };
         let now = Instant::now();
         if options.json {
@@ -164,7 +164,7 @@ fn pid_of(socket: &Path) -> Option<u32> {
     socket.file_name()?.to_str()?.split_once('-')?.0.parse().ok()
 }
 
-fn why_not(pid: u32) -> String {
+fn no_answer_reason(pid: u32) -> String {
     match std::path::Path::new(&format!("/proc/{pid}")).exists() {
         true => format!(
             "process {pid} does not publish its adapters' counters: start it with OPENDAT_STATS=1; \
@@ -183,7 +183,7 @@ fn user_of(pid: u32) -> Option<u32> {
 
 /// Asks a process, which has one socket per loaded copy of dat-core. Returns `None` if nothing
 /// answers.
-fn ask(pid: u32) -> Result<Option<Vec<Adapter>>> {
+fn query_process(pid: u32) -> Result<Option<Vec<Adapter>>> {
     let mut answered = None;
     let Some(user) = user_of(pid) else { return Ok(None) };
     let sockets =
@@ -202,7 +202,7 @@ fn ask(pid: u32) -> Result<Option<Vec<Adapter>>> {
         }
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let mut text = Vec::new();
-        let read = stream.take(LARGEST).read_to_end(&mut text);
+        let read = stream.take(MAX_ANSWER_BYTES).read_to_end(&mut text);
         read.with_context(|| format!("process {pid} does not answer"))?;
         // Control characters must not reach the terminal.
         let text =
@@ -270,7 +270,7 @@ fn totals(adapters: &[Adapter]) -> String {
 const RATES: Table<4> = Table { columns: [(Left, 24), (Right, 12), (Right, 12), (Right, 12)] };
 
 /// The counters of an operation: how many, and how many octets.
-const OPERATIONS: [(&str, &str, &str); 6] = [
+const OPERATION_COUNTERS: [(&str, &str, &str); 6] = [
     ("send", "DCNT_EP_POST_SEND", "DCNT_EP_POST_SEND_DATA"),
     ("RDMA write", "DCNT_EP_POST_WRITE", "DCNT_EP_POST_WRITE_DATA"),
     ("write, immediate", "DCNT_EP_POST_WRITE_IMM", "DCNT_EP_POST_WRITE_IMM_DATA"),
@@ -317,7 +317,7 @@ fn rates(pid: u32, adapters: &[Adapter], old: &[Adapter], seconds: f64) -> Strin
             ]);
             text.push('\n');
         };
-        for (what, count, data) in OPERATIONS {
+        for (what, count, data) in OPERATION_COUNTERS {
             row(what, count, data);
         }
         row("receive", "DCNT_EP_RECV", "DCNT_EP_RECV_DATA");

@@ -48,8 +48,8 @@ be run.";
 /// Replaces this process by the program.
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let (program, arguments) = options.command.split_first().context("a program is needed")?;
-    if let Some(library) = programs::stranger_of(program) {
-        let remedy = programs::directory_of_ours().map_or_else(
+    if let Some(library) = programs::foreign_library_of(program) {
+        let remedy = programs::own_library_directory().map_or_else(
             || "LD_LIBRARY_PATH says where ours is".to_owned(),
             |directory| format!("export LD_LIBRARY_PATH={}", directory.display()),
         );

@@ -7,7 +7,7 @@ use crate::measure::{Operation, Role};
 use crate::plain_sockets::PlainSockets;
 
 /// The value of bytes that nothing was written to.
-const UNTOUCHED: u8 = 0xa5;
+const UNTOUCHED_BYTE: u8 = 0xa5;
 
 /// Moves `size` bytes once in each direction and verifies them.
 pub(crate) fn both_ways(
@@ -99,7 +99,7 @@ fn fill(connection: &mut Connection, size: usize, seed: u64) -> Result<()> {
 
 fn clear(connection: &mut Connection, size: usize) -> Result<()> {
     let start = connection.incoming_offset();
-    Ok(connection.memory.store(start, &vec![UNTOUCHED; size + GUARD_BYTES])?)
+    Ok(connection.memory.store(start, &vec![UNTOUCHED_BYTE; size + GUARD_BYTES])?)
 }
 
 fn check(connection: &Connection, operation: Operation, size: usize, seed: u64) -> Result<()> {
@@ -115,7 +115,10 @@ fn compare(arrived: &[u8], expected: &[u8]) -> Result<()> {
     if let Some(at) = data.iter().zip(expected).position(|(got, wanted)| got != wanted) {
         bail!("byte {at} is {:#04x}, not {:#04x}", data[at], expected[at]);
     }
-    ensure!(guard.iter().all(|&byte| byte == UNTOUCHED), "memory behind the target was changed");
+    ensure!(
+        guard.iter().all(|&byte| byte == UNTOUCHED_BYTE),
+        "memory behind the target was changed"
+    );
     Ok(())
 }
 
@@ -137,7 +140,7 @@ fn pattern(size: usize, seed: u64) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{UNTOUCHED, compare, pattern};
+    use super::{UNTOUCHED_BYTE, compare, pattern};
 
     #[test]
     fn patterns_differ_and_have_their_size() {
@@ -152,7 +155,7 @@ mod tests {
     #[test]
     fn any_byte_that_is_wrong_is_found() {
         let expected = pattern(64, 1);
-        let arrived = [expected.as_slice(), &[UNTOUCHED; 8]].concat();
+        let arrived = [expected.as_slice(), &[UNTOUCHED_BYTE; 8]].concat();
         assert!(compare(&arrived, &expected).is_ok());
         for at in 0..arrived.len() {
             let mut wrong = arrived.clone();

@@ -40,11 +40,11 @@ pub enum Level {
 }
 
 /// How a case ended: passed, or not.
-pub(crate) type Outcome<T = ()> = Result<T, Stop>;
+pub(crate) type Outcome<T = ()> = Result<T, NotPassed>;
 
 /// Why a case did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum NotPassed {
     /// The provider violates the requirement.
     Failed(String),
     /// The standard makes the feature optional, and the provider lacks it.
@@ -145,7 +145,7 @@ impl Case {
     /// Runs the case in this process, on a newly opened adapter of this name.
     pub(crate) fn run(&self, api: &'static crate::api::Api, provider: &str) -> Outcome {
         if !api.has(self.function()) {
-            return Err(Stop::Unsupported(format!(
+            return Err(NotPassed::Unsupported(format!(
                 "the library does not export {}",
                 self.function()
             )));

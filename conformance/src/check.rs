@@ -6,19 +6,19 @@ use std::panic::Location;
 use dat_sys::describe::status_names;
 use dat_sys::*;
 
-use crate::case::{Outcome, Stop};
+use crate::case::{NotPassed, Outcome};
 
 /// Returns a failure with its place.
 #[track_caller]
-pub(crate) fn failed(why: impl Display) -> Stop {
+pub(crate) fn failed(why: impl Display) -> NotPassed {
     let place = Location::caller();
     let file = place.file().rsplit_once("src/").map_or(place.file(), |(_, file)| file);
-    Stop::Failed(format!("{why} ({file}:{})", place.line()))
+    NotPassed::Failed(format!("{why} ({file}:{})", place.line()))
 }
 
 /// The provider lacks an optional feature.
 pub(crate) fn unsupported<T>(why: impl Display) -> Outcome<T> {
-    Err(Stop::Unsupported(why.to_string()))
+    Err(NotPassed::Unsupported(why.to_string()))
 }
 
 /// The call must succeed.

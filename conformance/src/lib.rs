@@ -21,7 +21,7 @@ mod time_limits;
 mod worker;
 
 pub use binding::{Binding, Version};
-pub use case::{Case, Level, Stop, matches_pattern};
+pub use case::{Case, Level, NotPassed, matches_pattern};
 pub use cases::all;
 pub use report::{Format, Record, Report, Verdict};
 pub use time_limits::TIMEOUT_VARIABLE;

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::binding::Binding;
-use crate::case::{Case, Stop};
+use crate::case::{Case, NotPassed};
 use crate::crash;
 use crate::report::{Record, Verdict};
 use crate::rig::Rig;
@@ -192,14 +192,14 @@ pub fn serve(target: &str) -> io::Result<()> {
             return peer::serve(api, &target.provider, commands);
         }
         let outcome = match (&api, cases.iter().find(|case| case.id == id)) {
-            (Err(why), _) => Err(Stop::Failed(why.clone())),
+            (Err(why), _) => Err(NotPassed::Failed(why.clone())),
             (Ok(api), None) if id == OPEN_COMMAND => {
                 Rig::open(api, &target.provider).and_then(Rig::close)
             }
-            (_, None) => Err(Stop::Failed(format!("there is no case {id}"))),
+            (_, None) => Err(NotPassed::Failed(format!("there is no case {id}"))),
             (Ok(api), Some(case)) => {
                 catch_unwind(AssertUnwindSafe(|| case.run(api, &target.provider)))
-                    .unwrap_or_else(|_| Err(Stop::Failed("the case panicked".into())))
+                    .unwrap_or_else(|_| Err(NotPassed::Failed("the case panicked".into())))
             }
         };
         let answer = serde_json::to_string(&Verdict::from(outcome))?;

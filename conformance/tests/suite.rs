@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conformance::{Binding, Case, Pool, Target, Verdict, Version};
-use known::How;
+use known::KnownOutcome;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Dist, PROVIDERS, Skip, enter_own_network, is_short_run};
 use tempfile::TempDir;
@@ -18,7 +18,8 @@ use tempfile::TempDir;
 /// The variable with which this program starts itself to run cases.
 const WORKER_VARIABLE: &str = "CONFORMANCE_WORKER";
 
-/// How long a case waits for an event that must happen, in seconds. It suits a very busy machine.
+/// KnownOutcome long a case waits for an event that must happen, in seconds. It suits a very busy
+/// machine.
 const EVENT_TIMEOUT_SECONDS: &str = "60";
 
 fn main() -> ExitCode {
@@ -271,10 +272,10 @@ fn judge(test: &str, case: &Case, pool: &Mutex<Pool>) -> Result<Completion, Fail
                 format!("passes, and is listed as {how:?} ({why}): take it out of {list}").into()
             );
         }
-        (Verdict::Failed { .. }, Some((How::Fails, why))) => {
+        (Verdict::Failed { .. }, Some((KnownOutcome::Fails, why))) => {
             return no_test(format!("known to fail: {why}"));
         }
-        (Verdict::Unsupported { .. }, Some((How::Unsupported, why))) => {
+        (Verdict::Unsupported { .. }, Some((KnownOutcome::Unsupported, why))) => {
             return no_test(format!("unsupported: {why}"));
         }
         (Verdict::Failed { reason }, _) => reason,

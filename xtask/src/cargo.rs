@@ -36,7 +36,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs a command to its end and returns its standard output. If cargo does not draw its own
 /// progress, the elapsed time is printed regularly.
-pub(crate) fn watch(command: &mut Command, what: &str) -> Result<(ExitStatus, String)> {
+pub(crate) fn run_with_progress(command: &mut Command, what: &str) -> Result<(ExitStatus, String)> {
     let began = Instant::now();
     println!("{what}");
     let mut child =

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cargo::{cargo, target, watch, workspace};
+use crate::cargo::{cargo, run_with_progress, target, workspace};
 use crate::notices;
 
 /// A C library of DAT as it is installed.
@@ -92,7 +92,8 @@ pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
     build
         .args(["build", "--profile", profile])
         .args(packages().iter().flat_map(|package| ["-p", package]));
-    let (built, _) = watch(&mut build, "building the libraries, the providers and dat")?;
+    let (built, _) =
+        run_with_progress(&mut build, "building the libraries, the providers and dat")?;
     ensure!(built.success(), "cargo build --profile {profile} failed ({built})");
 
     let target = target()?;

@@ -139,7 +139,7 @@ struct Counts {
     tried: usize,
     caught: usize,
     /// Mutants that were not caught and cannot be: see [`survivors`].
-    excused: usize,
+    equivalent: usize,
     survivors: Vec<String>,
 }
 
@@ -162,13 +162,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         };
         let subjects: Vec<_> = SUBJECTS.iter().filter(asked).collect();
         if !subjects.is_empty() {
-            good &= of_package(&program, package, &subjects, options)?;
+            good &= test_package(&program, package, &subjects, options)?;
         }
     }
     Ok(good)
 }
 
-fn of_package(
+fn test_package(
     program: &Path,
     package: &Package,
     subjects: &[&Subject],
@@ -179,10 +179,10 @@ fn of_package(
         mutants.iter().filter(|mutant| mutant.starts_with(subject.path)).cloned().collect()
     };
     let mut chosen = Vec::new();
-    let mut there_are = Vec::new();
+    let mut total = Vec::new();
     for subject in subjects {
         let mutants = of(subject, &all);
-        there_are.push(mutants.len());
+        total.push(mutants.len());
         let at_most = options.at_most.unwrap_or(if subject.min_percent.is_some() {
             MUTANTS_WITH_MINIMUM
         } else {
@@ -216,21 +216,21 @@ fn of_package(
     }
 
     let mut good = true;
-    for (subject, there_are) in subjects.iter().zip(there_are) {
+    for (subject, total) in subjects.iter().zip(total) {
         let counts = counts(subject.path, &caught, &missed);
-        let tellable = counts.tried - counts.excused;
-        let percent = (counts.caught * 100).checked_div(tellable).unwrap_or(100);
+        let not_equivalent = counts.tried - counts.equivalent;
+        let percent = (counts.caught * 100).checked_div(not_equivalent).unwrap_or(100);
         for survivor in &counts.survivors {
             println!("survivor: {survivor}");
         }
         println!(
-            "{}::{}: {there_are} mutants, {} tried, {} caught, {} equivalent, {} survive: \
+            "{}::{}: {total} mutants, {} tried, {} caught, {} equivalent, {} survive: \
              {percent} %",
             package.name,
             subject.name,
             counts.tried,
             counts.caught,
-            counts.excused,
+            counts.equivalent,
             counts.survivors.len()
         );
         if subject.min_percent.is_some_and(|min_percent| percent < min_percent) {
@@ -352,10 +352,10 @@ fn counts(path: &str, caught: &BTreeSet<String>, missed: &BTreeSet<String>) -> C
     let of = |mutants: &BTreeSet<String>| -> Vec<String> {
         mutants.iter().filter(|mutant| mutant.starts_with(path)).cloned().collect()
     };
-    let (excused, survivors): (Vec<_>, Vec<_>) =
+    let (equivalent, survivors): (Vec<_>, Vec<_>) =
         of(missed).into_iter().partition(|mutant| reason(mutant).is_some());
-    let (caught, excused) = (of(caught).len(), excused.len());
-    Counts { tried: caught + excused + survivors.len(), caught, excused, survivors }
+    let (caught, equivalent) = (of(caught).len(), equivalent.len());
+    Counts { tried: caught + equivalent + survivors.len(), caught, equivalent, survivors }
 }
 
 /// Returns at most this many mutants, selected by the seed.
@@ -395,7 +395,7 @@ mod tests {
         let names =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         let counts = counts("ep/", &names(&["ep/a", "evd/a"]), &names(&["ep/b", "ep/c", "evd/b"]));
-        assert_eq!((counts.tried, counts.caught, counts.excused), (3, 1, 0));
+        assert_eq!((counts.tried, counts.caught, counts.equivalent), (3, 1, 0));
         assert_eq!(counts.survivors, ["ep/b", "ep/c"]);
     }
 

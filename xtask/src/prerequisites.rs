@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::cargo::watch;
+use crate::cargo::run_with_progress;
 
 /// Something that a test needs, and the Debian package that contains it.
 struct Prerequisite {
@@ -149,7 +149,7 @@ fn apt(arguments: &[&str]) {
     let mut apt = Command::new("apt-get");
     apt.arg("-qq").args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
     let what = format!("apt-get {}", arguments.join(" "));
-    match watch(&mut apt, &what) {
+    match run_with_progress(&mut apt, &what) {
         Ok((status, _)) if status.success() => {}
         Ok((status, _)) => eprintln!("{what} failed ({status})"),
         Err(error) => eprintln!("{error:#}"),

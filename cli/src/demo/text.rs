@@ -95,7 +95,11 @@ pub(super) fn foot(verified: bool, info: &ConnectionInfo, rows: &[Row]) -> Resul
     } else {
         colour("Not all rows were verified.", Colour::Bad)
     };
-    let waits = if cpu::two().is_some() { "poll" } else { "sleep while they wait (one processor)" };
+    let waits = if cpu::two_processors().is_some() {
+        "poll"
+    } else {
+        "sleep while they wait (one processor)"
+    };
     let notes = notes(waits, &info.congestion_control, rows);
     writeln!(stdout(), "\n{verdict}\n{}", colour(&notes, Colour::Faint))?;
     Ok(())

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use registry::entry::Shown;
 
 use super::{Document, Item, State};
-use crate::table::{Colour, WIDTH, colour, wrapped};
+use crate::table::{Colour, TERMINAL_WIDTH, colour, wrapped};
 use crate::units::ranges;
 
 /// Which entries are shown, and how.
@@ -30,7 +30,7 @@ pub(super) enum Fold {
 
 const INDENT: &str = "    ";
 /// The maximum number of errors shown.
-const ERRORS: usize = 8;
+const MAX_SHOWN_ERRORS: usize = 8;
 
 /// Returns the list, the errors of the registry file, and a summary.
 pub(super) fn text(document: &Document, view: View, fold: Fold) -> String {
@@ -46,13 +46,13 @@ pub(super) fn text(document: &Document, view: View, fold: Fold) -> String {
         };
     }
     let mut text = fold_lines(&text, fold);
-    let more = match (document.errors.len().checked_sub(ERRORS), &document.file) {
+    let more = match (document.errors.len().checked_sub(MAX_SHOWN_ERRORS), &document.file) {
         (Some(more @ 1..), Some(file)) => {
             Some(format!("{more} more errors: `dat check {file}` lists them"))
         }
         _ => None,
     };
-    for error in document.errors.iter().take(ERRORS).chain(&more) {
+    for error in document.errors.iter().take(MAX_SHOWN_ERRORS).chain(&more) {
         text +=
             &format!("{} {}\n", colour("error:", Colour::Bad), fold_after("error: ", error, fold));
     }
@@ -188,7 +188,9 @@ fn write_words<'a>(
 ) -> std::fmt::Result {
     let mut line = String::new();
     for word in words {
-        if INDENT.len() + line.len() + between.len() + word.len() > WIDTH && !line.is_empty() {
+        if INDENT.len() + line.len() + between.len() + word.len() > TERMINAL_WIDTH
+            && !line.is_empty()
+        {
             writeln!(text, "{INDENT}{line}")?;
             line.clear();
         }
@@ -275,7 +277,7 @@ mod tests {
     fn what_fails_for_the_same_reason_is_said_once() {
         let text = text(&stale(), View::Grouped, Fold::AtWidth);
         assert!(text.lines().count() <= 23, "{text}");
-        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+        assert!(text.lines().all(|line| line.len() <= TERMINAL_WIDTH), "{text}");
         assert!(text.starts_with(
             "emu  opens   built in\n    u2.0 linked in\n20 entries  fails   libscm.so\n    \
              the provider refused\n    device0: 0 us: no device\n    \
@@ -341,7 +343,7 @@ mod tests {
             hint: Some(super::super::NO_DEVICE),
         };
         let narrow = text(&document, View::Grouped, Fold::AtWidth);
-        assert!(narrow.lines().all(|line| line.chars().count() <= WIDTH), "{narrow}");
+        assert!(narrow.lines().all(|line| line.chars().count() <= TERMINAL_WIDTH), "{narrow}");
         assert!(narrow.contains("\n      words words"), "{narrow}");
         let wide = text(&document, View::Grouped, Fold::Never);
         assert!(

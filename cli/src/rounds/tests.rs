@@ -9,11 +9,11 @@ const RULES: Rules = Rules {
     attempts: 2,
 };
 
-/// A simulated machine. An operation of each part takes so many seconds. `disturbed` returns the
+/// A simulated machine. An operation of each part takes so many seconds. `delay` returns the
 /// additional seconds of the trial with this number.
 struct Machine<'a> {
     each: &'a [f64],
-    disturbed: &'a dyn Fn(usize) -> f64,
+    delay: &'a dyn Fn(usize) -> f64,
     trials: Vec<(Step, f64)>,
 }
 
@@ -24,7 +24,7 @@ impl Machine<'_> {
         while let Some(step) = schedule.next() {
             let number = self.trials.len();
             assert!(number < 10_000, "it does not end");
-            let seconds = step.operations as f64 * self.each[step.part] + (self.disturbed)(number);
+            let seconds = step.operations as f64 * self.each[step.part] + (self.delay)(number);
             self.trials.push((step, seconds));
             schedule.record(Trial {
                 operations: step.operations,
@@ -41,8 +41,8 @@ impl Machine<'_> {
     }
 }
 
-fn machine<'a>(each: &'a [f64], disturbed: &'a dyn Fn(usize) -> f64) -> Machine<'a> {
-    Machine { each, disturbed, trials: Vec::new() }
+fn machine<'a>(each: &'a [f64], delay: &'a dyn Fn(usize) -> f64) -> Machine<'a> {
+    Machine { each, delay, trials: Vec::new() }
 }
 
 fn plain(value: f64) -> Value {
@@ -86,8 +86,8 @@ fn one_trial_that_is_interrupted_decides_nothing() {
     let true_rate = 1.0 / 5e-6;
     for interrupted in 0..60 {
         for pause in [0.004, 0.06, 0.4] {
-            let disturbed = |number| if number == interrupted { pause } else { 0.0 };
-            let rounds = machine(&[5e-6], &disturbed).run(RULES);
+            let delay = |number| if number == interrupted { pause } else { 0.0 };
+            let rounds = machine(&[5e-6], &delay).run(RULES);
             assert!(
                 rounds.operations() >= 10_000,
                 "{interrupted}: {} operations",
@@ -110,9 +110,9 @@ fn every_size_of_trial_may_be_interrupted_once() {
         machine.trials
     };
     let sizing = quiet.iter().filter(|(step, _)| step.operations < 10_000).count();
-    let disturbed =
+    let delay =
         |number: usize| if number < 2 * sizing && number.is_multiple_of(2) { 0.01 } else { 0.0 };
-    let rounds = machine(&each, &disturbed).run(RULES);
+    let rounds = machine(&each, &delay).run(RULES);
     assert!(near(rounds.figure(0, |rate| rate.value).median, 1.0 / 5e-6), "{rounds:?}");
 }
 
@@ -125,11 +125,11 @@ fn a_noisy_row_is_measured_again_and_the_steadier_attempt_counts() {
         machine.trials.len() - DEFAULT_ROUNDS
     };
     // Three of the first five rounds take twice as long.
-    let disturbed = |number: usize| match number.checked_sub(until_rounds) {
+    let delay = |number: usize| match number.checked_sub(until_rounds) {
         Some(0 | 2 | 4) => 0.055,
         _ => 0.0,
     };
-    let mut again = machine(&[5e-6], &disturbed);
+    let mut again = machine(&[5e-6], &delay);
     let rounds = again.run(RULES);
     assert_eq!(again.trials.len(), until_rounds + 2 * DEFAULT_ROUNDS, "it was measured twice");
     assert!(
@@ -137,7 +137,7 @@ fn a_noisy_row_is_measured_again_and_the_steadier_attempt_counts() {
         "{rounds:?}"
     );
 
-    let mut once = machine(&[5e-6], &disturbed);
+    let mut once = machine(&[5e-6], &delay);
     let rounds = once.run(Rules { attempts: 1, ..RULES });
     assert!(rounds.is_noisy(), "{rounds:?}");
 }
@@ -159,8 +159,8 @@ fn a_row_whose_median_and_rate_contradict_each_other_is_noisy() {
 
 #[test]
 fn a_row_that_stays_noisy_ends_and_says_so() {
-    let disturbed = |number: usize| if number.is_multiple_of(2) { 0.04 } else { 0.0 };
-    let mut machine = machine(&[5e-6], &disturbed);
+    let delay = |number: usize| if number.is_multiple_of(2) { 0.04 } else { 0.0 };
+    let mut machine = machine(&[5e-6], &delay);
     let rounds = machine.run(RULES);
     assert!(rounds.is_noisy(), "{rounds:?}");
     assert!(machine.trials.len() < 60, "{} trials", machine.trials.len());
@@ -169,8 +169,8 @@ fn a_row_that_stays_noisy_ends_and_says_so() {
 #[test]
 fn a_busy_machine_is_not_measured_for_ever() {
     // Each trial of a round takes an extra second.
-    let disturbed = |number: usize| if number > 16 { 1.0 } else { 0.0 };
-    let mut machine = machine(&[5e-6, 5e-6], &disturbed);
+    let delay = |number: usize| if number > 16 { 1.0 } else { 0.0 };
+    let mut machine = machine(&[5e-6, 5e-6], &delay);
     let rounds = machine.run(RULES);
     // Five rounds of two parts of 60 ms take 0.6 s. The limit is four times that, plus the round
     // that exceeds it.

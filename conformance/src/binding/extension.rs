@@ -42,7 +42,7 @@ impl ExtensionOp {
             .map(|symbol| ExtensionOp::Exported(*symbol))
     }
 
-    /// Calls it.
+    /// AgentCalls it.
     ///
     /// # Safety
     ///

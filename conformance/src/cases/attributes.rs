@@ -436,15 +436,15 @@ fn soft_watermark(
         ok(rig.recv_srq(srq, &[memory.all()], id))?;
         ok(rig.send(pair.active.ep, &[], id))?;
         rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
-        rig.settle(pair)
+        rig.wait_for_writes(pair)
     };
     for id in 0..srq_soft_hw as u64 {
         receive(id)?;
     }
-    rig.quiet(rig.async_evd)?;
+    rig.expect_no_event(rig.async_evd)?;
     receive(10)?;
     if !is_told(rig)? {
-        rig.quiet(rig.async_evd)?;
+        rig.expect_no_event(rig.async_evd)?;
         ok(rig.api.dat_ep_set_watermark(ep.ep, srq_soft_hw, DAT_WATERMARK_INFINITE))?;
         receive(11)?;
     }

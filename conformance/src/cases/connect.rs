@@ -324,7 +324,7 @@ pub(super) const CASES: &[Row] = &[
             let pair = rig.ended_pair()?;
             ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
             ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_GRACEFUL_FLAG))?;
-            rig.quiet(pair.active.connect)
+            rig.expect_no_event(pair.active.connect)
         },
     ),
     must(

@@ -212,7 +212,7 @@ pub(super) const CASES: &[Row] = &[
                     ok(rig.send_with(pair.active.ep, &[], 10 * round + n, flags))?;
                 }
                 rig.completes(pair.active.request, 10 * round + 3, DAT_DTO_SUCCESS)?;
-                rig.quiet(pair.active.request)?;
+                rig.expect_no_event(pair.active.request)?;
                 (0..4).try_for_each(|n| {
                     rig.completes(pair.passive.recv, n, DAT_DTO_SUCCESS).map(drop)
                 })?;
@@ -258,7 +258,7 @@ pub(super) const CASES: &[Row] = &[
                 "the request queue is idle",
             )?;
             ok(status)?;
-            rig.quiet(pair.active.request)
+            rig.expect_no_event(pair.active.request)
         },
     ),
     must(
@@ -561,8 +561,8 @@ pub(super) const CASES: &[Row] = &[
                 rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
             }
             // The read succeeds only over a connection, and only after both messages were received.
-            rig.settle(pair)?;
-            rig.quiet(ep.connect)?;
+            rig.wait_for_writes(pair)?;
+            rig.expect_no_event(ep.connect)?;
             rig.state_is(ep.ep, DAT_EP_STATE_CONNECTED)?;
             ok(rig.send(pair.active.ep, &[], 2))?;
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_BROKEN).map(drop)
@@ -593,7 +593,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.read(pair.active.ep, &[near.all()], 9, &memory.remote()))?;
             (0..3).try_for_each(|_| rig.completion(pair.active.request).map(drop))?;
             // As many as the watermark are not more than the watermark.
-            rig.quiet(rig.async_evd)?;
+            rig.expect_no_event(rig.async_evd)?;
             // One more is reported.
             ok(rig.send(pair.active.ep, &[], 2))?;
             let event = rig.event(rig.async_evd)?;
@@ -605,7 +605,7 @@ pub(super) const CASES: &[Row] = &[
             // Another one is not reported.
             ok(rig.send(pair.active.ep, &[], 3))?;
             (0..4).try_for_each(|_| rig.completion(ep.recv).map(drop))?;
-            rig.quiet(rig.async_evd)
+            rig.expect_no_event(rig.async_evd)
         },
     ),
     must("dat_ep_set_watermark/bad-handle", "RETURN VALUES", "A null handle is refused.", |rig| {

@@ -85,8 +85,8 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.send(ep, &[near.all()], 4))?;
             rig.completes(request, 4, DAT_DTO_SUCCESS)?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            rig.quiet(pair.active.recv)?;
-            rig.quiet(pair.passive.request)
+            rig.expect_no_event(pair.active.recv)?;
+            rig.expect_no_event(pair.passive.request)
         },
     ),
     must(
@@ -226,7 +226,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.read(pair.active.ep, &[back.all()], 3, &to.remote()))?;
             rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS)?;
             ensure_equal("the memory of the receive", back.load(0, 8), b"unheard.".to_vec())?;
-            rig.quiet(recv)
+            rig.expect_no_event(recv)
         },
     ),
     must(
@@ -244,7 +244,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
             ok(rig.send(active.ep, &[from.all()], 2))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            rig.quiet(request)
+            rig.expect_no_event(request)
         },
     ),
     must(
@@ -606,7 +606,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Calls dat_ep_create with these EVDs.
+/// AgentCalls dat_ep_create with these EVDs.
 fn create(rig: &Rig, pz: DAT_PZ_HANDLE, evds: Ep, attr: &DAT_EP_ATTR) -> DAT_RETURN {
     let (Ep { recv, request, connect, .. }, mut ep) = (evds, null_mut());
     rig.api.dat_ep_create(rig.ia, pz, recv, request, connect, attr, &mut ep)

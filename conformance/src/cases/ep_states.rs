@@ -197,7 +197,9 @@ impl Cell {
         let arrived = rig.connection(evd, event)?;
         ensure_equal("ep_handle of the event", arrived.ep_handle, ep)?;
         rig.state_is(ep, to).map_err(|stop| match stop {
-            crate::case::Stop::Failed(why) => failed(format_args!("after {}: {why}", name(event))),
+            crate::case::NotPassed::Failed(why) => {
+                failed(format_args!("after {}: {why}", name(event)))
+            }
             other => other,
         })
     }

@@ -31,7 +31,7 @@ pub(super) const CASES: &[Row] = &[
          disconnected.",
         |rig| {
             let ((_, peer), ep) = (rig.pair_with_peer_process()?, rig.ep()?);
-            peer.hold()?;
+            peer.stop_process()?;
             ok(rig.connect_within(ep.ep, peer.qualifier, b"", 100_000))?;
             let number = rig.event(ep.connect)?.event_number;
             let ends = [DAT_CONNECTION_EVENT_TIMED_OUT, DAT_CONNECTION_EVENT_UNREACHABLE];
@@ -47,7 +47,7 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(64)?);
             ok(rig.recv(ep.ep, &[memory.part(0, 8)], 1))?;
-            peer.hold()?;
+            peer.stop_process()?;
             ok(rig.read(
                 ep.ep,
                 &[memory.part(8, 8)],
@@ -72,7 +72,7 @@ pub(super) const CASES: &[Row] = &[
         "An abrupt disconnect does not wait for the peer or for its outstanding answers.",
         |rig| {
             let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(8)?);
-            peer.hold()?;
+            peer.stop_process()?;
             ok(rig.read(
                 ep.ep,
                 &[memory.all()],
@@ -97,7 +97,7 @@ pub(super) const CASES: &[Row] = &[
             peer.connect(listener.qualifier)?;
             let (arrival, memory) = (rig.request_event(listener.evd)?, rig.memory(8)?);
             ok(rig.recv(ep.ep, &[memory.all()], 1))?;
-            peer.hold()?;
+            peer.stop_process()?;
             ok(rig.accept(arrival.cr, ep.ep, b""))?;
             drop(peer);
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR)?;

@@ -160,7 +160,7 @@ pub(super) const CASES: &[Row] = &[
             from.store(0, b"for both");
             ok(rig.write(pair.active.ep, &[from.all()], 1, &here.remote_part(0, 8)))?;
             rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
-            rig.settle(pair)?;
+            rig.wait_for_writes(pair)?;
             let elsewhere = Region { address: rig.map(&memory)? as DAT_VADDR, ..here };
             ensure_equal("the other mapping", elsewhere.load(0, 8), b"for both".to_vec())
         },

@@ -176,7 +176,7 @@ pub(super) const CASES: &[Row] = &[
             ))?;
             ok(rig.write(pair.active.ep, &[from.all()], 2, &to.remote()))?;
             done(rig, pair, 2)?;
-            rig.quiet(pair.active.request)
+            rig.expect_no_event(pair.active.request)
         },
     ),
     must(
@@ -555,7 +555,7 @@ fn start(rig: &Rig, length: u32) -> Outcome<(Pair, Region, Region)> {
 #[track_caller]
 fn done(rig: &Rig, pair: Pair, id: u64) -> Outcome<u32> {
     let length = rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?.length;
-    rig.settle(pair)?;
+    rig.wait_for_writes(pair)?;
     Ok(length)
 }
 

@@ -240,7 +240,7 @@ fn half_received(
         while to.load(0, 1) == [0] {
             rig.state(ep.ep)?;
         }
-        peer.hold()?;
+        peer.stop_process()?;
         let asked = counts(rig, ep.ep, 1, Some(1));
         if to.load(LONG - 1, 1) == [0] {
             asked?;

@@ -197,7 +197,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv_srq(srq, &[memory.all()], 5))?;
             ok(rig.api.dat_ep_disconnect(first.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
             rig.connection(first.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
-            rig.quiet(first.passive.recv)?;
+            rig.expect_no_event(first.passive.recv)?;
             let second = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
             ok(rig.send(second.active.ep, &[], 1))?;
             rig.completes(second.passive.recv, 5, DAT_DTO_SUCCESS).map(drop)
@@ -249,22 +249,22 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.recv_srq(srq, &[memory.all()], id))?;
             }
             supported(rig.api.dat_srq_set_lw(srq, 5))?;
-            rig.quiet(rig.async_evd)?;
+            rig.expect_no_event(rig.async_evd)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
             rig.completes(pair.active.request, 9, DAT_DTO_SUCCESS)?;
             // As many as the watermark are not fewer than the watermark.
-            rig.quiet(rig.async_evd)?;
+            rig.expect_no_event(rig.async_evd)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
             // Four are left: one fewer than the watermark.
             reported(rig, srq)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
-            rig.quiet(rig.async_evd)?;
+            rig.expect_no_event(rig.async_evd)?;
             // Three are left, which equals the new watermark.
             ok(rig.api.dat_srq_set_lw(srq, 3))?;
-            rig.quiet(rig.async_evd)?;
+            rig.expect_no_event(rig.async_evd)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
             reported(rig, srq)

@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use crate::case::{Row, must};
 use crate::check::{answers, ensure, ensure_equal, failed, ok, unsupported};
-use crate::rig::{Calls, event_timeout_us};
+use crate::rig::{AgentCalls, event_timeout_us};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -125,7 +125,7 @@ pub(super) const CASES: &[Row] = &[
         "When the last EVD of a CNO is freed, all waiters are woken and the agent is called, \
          without an EVD.",
         |rig| {
-            let ((agent, calls), mut cno) = (Calls::agent(), null_mut());
+            let ((agent, calls), mut cno) = (AgentCalls::agent(), null_mut());
             ok(rig.api.dat_cno_create(rig.ia, agent, &mut cno))?;
             let evd = || rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG);
             let (first, last) = (evd()?, evd()?);
@@ -173,7 +173,7 @@ pub(super) const CASES: &[Row] = &[
         "DESCRIPTION: agent",
         "A trigger calls the agent with the EVD, and also wakes a waiter.",
         |rig| {
-            let ((agent, calls), mut cno) = (Calls::agent(), null_mut());
+            let ((agent, calls), mut cno) = (AgentCalls::agent(), null_mut());
             ok(rig.api.dat_cno_create(rig.ia, agent, &mut cno))?;
             let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
             let woken = rig.while_waiting_on_cno(cno, 1, || ok(rig.post_se(evd, 1)))?;
@@ -187,7 +187,7 @@ pub(super) const CASES: &[Row] = &[
         "DESCRIPTION",
         "An agent that is set later is called for every trigger, until it is removed.",
         |rig| {
-            let ((agent, calls), cno) = (Calls::agent(), rig.cno()?);
+            let ((agent, calls), cno) = (AgentCalls::agent(), rig.cno()?);
             let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
             ok(rig.api.dat_cno_modify_agent(cno, agent))?;
             for count in 1..=2 {
@@ -209,7 +209,7 @@ pub(super) const CASES: &[Row] = &[
         "dat_cno_create, DESCRIPTION: agent",
         "The agent is called without an EVD when the adapter is closed.",
         |rig| {
-            let (ia, (agent, calls), mut cno) = (rig.other_ia()?, Calls::agent(), null_mut());
+            let (ia, (agent, calls), mut cno) = (rig.other_ia()?, AgentCalls::agent(), null_mut());
             ok(rig.api.dat_cno_create(ia, agent, &mut cno))?;
             rig.evd_with(ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
             ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))?;

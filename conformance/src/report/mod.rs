@@ -6,7 +6,7 @@ mod text;
 
 use std::time::Duration;
 
-use crate::case::{Case, Level, Stop};
+use crate::case::{Case, Level, NotPassed};
 
 /// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -26,12 +26,12 @@ pub enum Verdict {
     },
 }
 
-impl From<Result<(), Stop>> for Verdict {
-    fn from(outcome: Result<(), Stop>) -> Verdict {
+impl From<Result<(), NotPassed>> for Verdict {
+    fn from(outcome: Result<(), NotPassed>) -> Verdict {
         match outcome {
             Ok(()) => Verdict::Passed,
-            Err(Stop::Failed(reason)) => Verdict::Failed { reason },
-            Err(Stop::Unsupported(reason)) => Verdict::Unsupported { reason },
+            Err(NotPassed::Failed(reason)) => Verdict::Failed { reason },
+            Err(NotPassed::Unsupported(reason)) => Verdict::Unsupported { reason },
         }
     }
 }

@@ -96,7 +96,7 @@ impl Rig {
         Ok(qualifier)
     }
 
-    /// Calls dat_ep_connect with the adapter's own address.
+    /// AgentCalls dat_ep_connect with the adapter's own address.
     pub(crate) fn connect(
         &self,
         ep: DAT_EP_HANDLE,
@@ -120,7 +120,7 @@ impl Rig {
         self.api.dat_ep_connect(ep, address, qualifier, timeout, size, data, qos, flags)
     }
 
-    /// Calls dat_cr_accept.
+    /// AgentCalls dat_cr_accept.
     pub(crate) fn accept(
         &self,
         cr: DAT_CR_HANDLE,
@@ -131,7 +131,7 @@ impl Rig {
         self.api.dat_cr_accept(cr, ep, size, data)
     }
 
-    /// Calls dat_cr_reject.
+    /// AgentCalls dat_cr_reject.
     pub(crate) fn reject(&self, cr: DAT_CR_HANDLE, private: &[u8]) -> DAT_RETURN {
         let (size, data) = bytes(private);
         self.api.dat_cr_reject(cr, size, data)
@@ -170,7 +170,7 @@ impl Rig {
     /// Waits until everything that the active side wrote before is in the other side's memory, by
     /// means of a read, which is executed after the writes.
     #[track_caller]
-    pub(crate) fn settle(&self, pair: Pair) -> Outcome {
+    pub(crate) fn wait_for_writes(&self, pair: Pair) -> Outcome {
         const READ: u64 = 0xdead_beef;
         let (near, far) = (self.memory(1)?, self.memory(1)?);
         ok(self.read(pair.active.ep, &[near.all()], READ, &far.remote()))?;

@@ -35,7 +35,7 @@ pub(crate) struct BindCompletion {
 }
 
 impl Rig {
-    /// Calls dat_evd_wait for one event.
+    /// AgentCalls dat_evd_wait for one event.
     pub(crate) fn wait(
         &self,
         evd: DAT_EVD_HANDLE,
@@ -156,7 +156,7 @@ impl Rig {
 
     /// Checks that no event is queued now.
     #[track_caller]
-    pub(crate) fn quiet(&self, evd: DAT_EVD_HANDLE) -> Outcome {
+    pub(crate) fn expect_no_event(&self, evd: DAT_EVD_HANDLE) -> Outcome {
         let mut event = DAT_EVENT::zeroed();
         match self.api.dat_evd_dequeue(evd, &mut event) {
             DAT_SUCCESS => {

@@ -25,7 +25,7 @@ pub(crate) use self::named::{named, named_infos};
 pub(crate) use self::objects::{EVD_QUEUE_LENGTH, Ep};
 pub(crate) use self::peer::Peer;
 pub(crate) use self::shared::Shared;
-pub(crate) use self::threads::{Calls, until};
+pub(crate) use self::threads::{AgentCalls, until};
 use crate::api::Api;
 use crate::case::Outcome;
 use crate::check::{failed, ok};
@@ -87,7 +87,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Calls dat_ia_openv as a single-threaded consumer of uDAPL 2.0.
+    /// AgentCalls dat_ia_openv as a single-threaded consumer of uDAPL 2.0.
     pub(crate) fn openv(
         &self,
         name: &CStr,

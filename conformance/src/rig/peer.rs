@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Ep, Region, Rig, Shared};
 use crate::api::Api;
-use crate::case::{Outcome, Stop};
+use crate::case::{NotPassed, Outcome};
 use crate::check::{failed, ok, unsupported};
 use crate::crash;
 
@@ -151,7 +151,7 @@ impl Peer {
     }
 
     /// Stops the peer for the rest of its life, so that what is on the way to it stays there.
-    pub(crate) fn hold(&self) -> Outcome {
+    pub(crate) fn stop_process(&self) -> Outcome {
         let (pid, mut status) = (self.child.id() as libc::pid_t, 0);
         // SAFETY: the child has not been waited for, and the status is writable.
         let stopped = unsafe {
@@ -273,9 +273,9 @@ fn send(rig: &Rig, ep: Option<&Ep>, length: u32) -> Outcome<PeerAnswer> {
     ok(rig.send(ep.ep, &[memory.all()], 1)).map(|()| PeerAnswer::Done)
 }
 
-fn words(stop: Stop) -> String {
+fn words(stop: NotPassed) -> String {
     match stop {
-        Stop::Failed(why) | Stop::Unsupported(why) => why,
+        NotPassed::Failed(why) | NotPassed::Unsupported(why) => why,
     }
 }
 

@@ -215,16 +215,16 @@ pub(crate) fn until(mut holds: impl FnMut() -> bool, what: &str) -> Outcome {
 
 /// The calls of an agent.
 #[derive(Debug, Default)]
-pub(crate) struct Calls {
+pub(crate) struct AgentCalls {
     count: AtomicUsize,
     last: AtomicUsize,
 }
 
-impl Calls {
+impl AgentCalls {
     /// Returns an agent that records its calls. It is never freed, because a provider may call it
     /// late.
-    pub(crate) fn agent() -> (DAT_OS_WAIT_PROXY_AGENT, &'static Calls) {
-        let calls: &'static Calls = Box::leak(Box::default());
+    pub(crate) fn agent() -> (DAT_OS_WAIT_PROXY_AGENT, &'static AgentCalls) {
+        let calls: &'static AgentCalls = Box::leak(Box::default());
         let instance_data = std::ptr::from_ref(calls).cast_mut().cast();
         (DAT_OS_WAIT_PROXY_AGENT { instance_data, proxy_agent_func: Some(note) }, calls)
     }
@@ -247,8 +247,8 @@ impl Calls {
 }
 
 unsafe extern "C" fn note(instance_data: DAT_PVOID, evd: DAT_EVD_HANDLE) {
-    // SAFETY: the pointer comes from `Calls::agent` and is never freed.
-    let calls = unsafe { &*instance_data.cast::<Calls>() };
+    // SAFETY: the pointer comes from `AgentCalls::agent` and is never freed.
+    let calls = unsafe { &*instance_data.cast::<AgentCalls>() };
     calls.last.store(evd as usize, Ordering::Release);
     calls.count.fetch_add(1, Ordering::Release);
 }

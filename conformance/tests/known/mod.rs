@@ -9,22 +9,22 @@ use conformance::matches_pattern;
 struct Known {
     /// Their names, `PROVIDER::BINDING::CASE`; `*` stands for any text.
     tests: &'static str,
-    how: How,
+    how: KnownOutcome,
     reason: &'static str,
 }
 
 /// Why they do not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum KnownOutcome {
     /// The provider violates the requirement.
     Fails,
     /// The provider lacks an optional feature.
     Unsupported,
 }
 
-use How::*;
+use KnownOutcome::*;
 
-const fn known(tests: &'static str, how: How, reason: &'static str) -> Known {
+const fn known(tests: &'static str, how: KnownOutcome, reason: &'static str) -> Known {
     Known { tests, how, reason }
 }
 
@@ -67,7 +67,7 @@ const KNOWN: &[Known] = &[
 ];
 
 /// Returns why this test is known not to pass.
-pub(crate) fn entry(test: &str) -> Option<(How, &'static str)> {
+pub(crate) fn entry(test: &str) -> Option<(KnownOutcome, &'static str)> {
     KNOWN
         .iter()
         .find(|known| matches_pattern(known.tests, test))

@@ -11,7 +11,7 @@ use conformance::{Case, Level};
 use libtest_mimic::{Failed, Trial};
 
 use super::Setup;
-use super::known::{self, How};
+use super::known::{self, KnownOutcome};
 
 /// The document, and the headings before and after the table.
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/conformance.md");
@@ -57,7 +57,7 @@ fn table(setups: &[Setup]) -> String {
         let known =
             |how| count(&|case| known::entry(&setup.test(case)).is_some_and(|(is, _)| is == how));
         let must = count(&|case| case.level == Level::Must);
-        let (unsupported, fails) = (known(How::Unsupported), known(How::Fails));
+        let (unsupported, fails) = (known(KnownOutcome::Unsupported), known(KnownOutcome::Fails));
         let (provider, description, all) = (setup.provider, setup.description, cases.len());
         let (should, passed) = (all - must, all - unsupported - fails);
         let _ = writeln!(

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::job::{Job, Load, Runs};
-use crate::cargo::{cargo, watch, workspace};
+use crate::cargo::{cargo, run_with_progress, workspace};
 
 /// A test program that cargo has built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(crate) type Environment = Vec<(&'static str, PathBuf)>;
 pub(crate) fn build() -> Result<Vec<Program>> {
     let mut build = cargo();
     build.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
-    let (status, said) = watch(&mut build, "building the tests")?;
+    let (status, said) = run_with_progress(&mut build, "building the tests")?;
     ensure!(status.success(), "the tests are not compiled, see above ({status})");
     Ok(programs(&said, workspace()))
 }

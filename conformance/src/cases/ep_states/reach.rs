@@ -101,7 +101,7 @@ fn connected(rig: &Rig) -> Outcome<Ep> {
 /// Disconnecting gracefully from a stopped process that still has to answer an RDMA read.
 fn disconnecting(rig: &Rig) -> Outcome<Ep> {
     let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(64)?);
-    peer.hold()?;
+    peer.stop_process()?;
     let remote = DAT_RMR_TRIPLET { segment_length: memory.length, ..peer.memory };
     ok(rig.read(ep.ep, &[memory.all()], 0, &remote))?;
     ok(rig.api.dat_ep_disconnect(ep.ep, DAT_CLOSE_GRACEFUL_FLAG))?;
@@ -114,7 +114,7 @@ fn completing(rig: &Rig) -> Outcome<Ep> {
     let ((_, mut peer), listener, ep) = (rig.pair_with_peer_process()?, rig.listen()?, rig.ep()?);
     peer.connect(listener.qualifier)?;
     let arrival = rig.request_event(listener.evd)?;
-    peer.hold()?;
+    peer.stop_process()?;
     ok(rig.accept(arrival.cr, ep.ep, b""))?;
     rig.keep(peer);
     Ok(ep)
