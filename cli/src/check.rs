@@ -54,7 +54,7 @@ struct Finding {
     /// In characters, counted from 1.
     column: usize,
     message: String,
-    /// Workload to do.
+    /// What to do.
     help: Option<String>,
     /// Other lines to which this finding also applies.
     #[serde(skip)]
@@ -252,7 +252,7 @@ pub(crate) fn unusable_lines(list: &List) -> Vec<usize> {
 #[derive(Serialize)]
 pub(crate) struct Concern {
     pub(crate) message: String,
-    /// Workload to do.
+    /// What to do.
     pub(crate) help: Option<String>,
 }
 
@@ -288,7 +288,7 @@ fn never_requested(entry: &Entry) -> Option<Finding> {
     let warning = |message, help| Some(Finding::warning(entry, message, help));
     match (api.space, api.major, api.minor) {
         _ if !entry.default => warning(
-            format!("{ia_name} is line_with_mark nondefault: no program can open it"),
+            format!("{ia_name} is marked nondefault: no program can open it"),
             "write default, if it is to be used",
         ),
         (Space::Kernel, ..) => warning(

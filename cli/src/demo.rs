@@ -49,7 +49,7 @@ const RULES: Rules = Rules {
     attempts: 2,
 };
 
-/// Workload both processes do.
+/// What both processes do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     sizes: Vec<usize>,

@@ -28,10 +28,10 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Workload was examined, and its state.
+/// What was examined, and its state.
 #[derive(Serialize)]
 struct Finding {
-    /// Workload was examined.
+    /// What was examined.
     subject: &'static str,
     state: State,
     message: String,

@@ -21,7 +21,7 @@ use crate::{bench, cpu, demo, ping, plain};
 /// How long the client may take to start.
 const CLIENT_START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Workload a process has to do.
+/// What a process has to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) role: Role,

@@ -65,7 +65,7 @@ fn interval(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| format!("expected 0 to {MAX_INTERVAL_SECONDS} seconds"))
 }
 
-/// Workload both processes do.
+/// What both processes do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     pub(crate) size: usize,

@@ -218,7 +218,7 @@ const CALLS_PER_MS: [u32; 3] = [0, 1, 100];
 /// dip. If the plain socket also moves less, the limit is relative to the plain socket's ratio.
 const MIN_STEP: f64 = 0.90;
 
-/// Workload both processes do.
+/// What both processes do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     pub(crate) what: Workload,

@@ -32,7 +32,7 @@ pub(crate) struct Register {
     /// The provider's shared library: a path, or a name that the dynamic linker finds
     #[arg(value_name = "LIBRARY")]
     library: String,
-    /// Workload the provider serves: a network device or an address; see its documentation
+    /// What the provider serves: a network device or an address; see its documentation
     #[arg(value_name = "PARAMETERS", default_value = "")]
     parameters: String,
     /// The API that the provider implements

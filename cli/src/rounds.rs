@@ -55,7 +55,7 @@ const MAX_RESIZES: usize = 3;
 /// again, and gets no further round.
 const OVERDUE_FACTOR: f64 = 4.0;
 
-/// Workload a trial has measured.
+/// What a trial has measured.
 pub(crate) trait Sample: Copy {
     /// Returns the values that must agree between rounds.
     fn values(&self) -> [f64; 2];

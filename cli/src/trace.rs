@@ -15,7 +15,7 @@ use crate::programs;
 #[derive(Args)]
 #[command(after_help = TARGETS)]
 pub(crate) struct Options {
-    /// Workload to log: a level (warn, info, debug, trace), or levels of targets, as in
+    /// What to log: a level (warn, info, debug, trace), or levels of targets, as in
     /// dat::cm=debug,dat::ep=trace
     #[arg(long, value_name = "WHAT", default_value = "debug", value_parser = log::check)]
     log: String,

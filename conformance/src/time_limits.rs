@@ -1,16 +1,16 @@
 //! The time limits of cases.
 //!
-//! A case fails if an expected event does not happen in time. A short case_timeout quickly detects
-//! a provider that never delivers it. A long case_timeout keeps a busy machine from affecting the
+//! A case fails if an expected event does not happen in time. A short limit quickly detects
+//! a provider that never delivers it. A long limit keeps a busy machine from affecting the
 //! verdict; our own runs set one.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The variable that sets the case_timeout, in seconds.
+/// The variable that sets the limit, in seconds.
 pub const TIMEOUT_VARIABLE: &str = "OPENDAT_CONFORMANCE_PATIENCE";
 
-/// The case_timeout without the variable.
+/// The limit without the variable.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum value of the variable. A timeout of DAT can be at most 71 minutes.
@@ -27,7 +27,7 @@ pub(crate) fn event_timeout() -> Duration {
     })
 }
 
-/// Returns the time case_timeout of a case, which waits for several events in sequence.
+/// Returns the time limit of a case, which waits for several events in sequence.
 pub(crate) fn case_timeout() -> Duration {
     6 * event_timeout()
 }

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 /// The variable with which this program starts itself to run cases.
 const WORKER_VARIABLE: &str = "CONFORMANCE_WORKER";
 
-/// KnownOutcome long a case waits for an event that must happen, in seconds. It suits a very busy
+/// How long a case waits for an event that must happen, in seconds. It suits a very busy
 /// machine.
 const EVENT_TIMEOUT_SECONDS: &str = "60";
 

@@ -1,4 +1,4 @@
-//! Workload both processes of a benchmark do.
+//! What both processes of a benchmark do.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ pub(super) struct Figures {
     pub(super) noisy: bool,
 }
 
-/// Workload a trial measures.
+/// What a trial measures.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
     /// How long each operation takes.
@@ -98,7 +98,7 @@ enum Kind {
     Both,
 }
 
-/// Workload a trial has measured.
+/// What a trial has measured.
 #[derive(Clone, Copy, Debug)]
 struct Measurement {
     times: Option<Times>,

@@ -107,7 +107,7 @@ fn groups(items: &[Item], view: View) -> Vec<Vec<&Item>> {
 }
 
 impl Item {
-    /// Returns the library and why the entry is unusable. Workload the library printed is left out,
+    /// Returns the library and why the entry is unusable. What the library printed is left out,
     /// because it contains times and process IDs.
     fn why(&self) -> Option<(Option<&str>, &str, Option<&str>)> {
         let reason = match &self.state {

@@ -42,7 +42,7 @@ impl ExtensionOp {
             .map(|symbol| ExtensionOp::Exported(*symbol))
     }
 
-    /// AgentCalls it.
+    /// Calls it.
     ///
     /// # Safety
     ///

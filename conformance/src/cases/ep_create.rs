@@ -606,7 +606,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// AgentCalls dat_ep_create with these EVDs.
+/// Calls dat_ep_create with these EVDs.
 fn create(rig: &Rig, pz: DAT_PZ_HANDLE, evds: Ep, attr: &DAT_EP_ATTR) -> DAT_RETURN {
     let (Ep { recv, request, connect, .. }, mut ep) = (evds, null_mut());
     rig.api.dat_ep_create(rig.ia, pz, recv, request, connect, attr, &mut ep)

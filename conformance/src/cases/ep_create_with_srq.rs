@@ -702,7 +702,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// AgentCalls dat_ep_create_with_srq with these EVDs.
+/// Calls dat_ep_create_with_srq with these EVDs.
 fn try_create(
     rig: &Rig,
     pz: DAT_PZ_HANDLE,

@@ -57,7 +57,7 @@ pub fn all() -> Vec<Case> {
     rows.chain(ep_states::cases()).collect()
 }
 
-/// AgentCalls dat_rmr_bind on a whole region, with virtual addresses.
+/// Calls dat_rmr_bind on a whole region, with virtual addresses.
 fn bind(
     rig: &Rig,
     rmr: DAT_RMR_HANDLE,

@@ -25,7 +25,7 @@ fn stars_stand_for_any_text() {
     assert_eq!(meant("dat_ep_reset/in-connected"), 3, "the paths too: a beginning");
     assert_eq!(meant("dat_ep_reset*/in-connected"), 1, "a star asks for all of the name");
     assert_eq!(meant("*_reset*in-*connected"), 4, "{:?}", all.len());
-    assert_eq!(meant("dat_ep_reset/*reset*"), 0, "no part of a name matches_pattern twice");
+    assert_eq!(meant("dat_ep_reset/*reset*"), 0, "no part of a name fits twice");
     assert_eq!(meant("no-such*"), 0);
 }
 

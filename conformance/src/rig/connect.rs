@@ -96,7 +96,7 @@ impl Rig {
         Ok(qualifier)
     }
 
-    /// AgentCalls dat_ep_connect with the adapter's own address.
+    /// Calls dat_ep_connect with the adapter's own address.
     pub(crate) fn connect(
         &self,
         ep: DAT_EP_HANDLE,
@@ -120,7 +120,7 @@ impl Rig {
         self.api.dat_ep_connect(ep, address, qualifier, timeout, size, data, qos, flags)
     }
 
-    /// AgentCalls dat_cr_accept.
+    /// Calls dat_cr_accept.
     pub(crate) fn accept(
         &self,
         cr: DAT_CR_HANDLE,
@@ -131,7 +131,7 @@ impl Rig {
         self.api.dat_cr_accept(cr, ep, size, data)
     }
 
-    /// AgentCalls dat_cr_reject.
+    /// Calls dat_cr_reject.
     pub(crate) fn reject(&self, cr: DAT_CR_HANDLE, private: &[u8]) -> DAT_RETURN {
         let (size, data) = bytes(private);
         self.api.dat_cr_reject(cr, size, data)

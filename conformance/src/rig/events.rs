@@ -35,7 +35,7 @@ pub(crate) struct BindCompletion {
 }
 
 impl Rig {
-    /// AgentCalls dat_evd_wait for one event.
+    /// Calls dat_evd_wait for one event.
     pub(crate) fn wait(
         &self,
         evd: DAT_EVD_HANDLE,

@@ -71,7 +71,7 @@ impl Rig {
         Ok(region)
     }
 
-    /// AgentCalls dat_lmr_create on virtual memory.
+    /// Calls dat_lmr_create on virtual memory.
     pub(crate) fn register(
         &self,
         at: DAT_PVOID,
@@ -97,12 +97,12 @@ impl Rig {
         )
     }
 
-    /// AgentCalls dat_ep_post_send with an array of segments.
+    /// Calls dat_ep_post_send with an array of segments.
     pub(crate) fn send(&self, ep: DAT_EP_HANDLE, iov: &[DAT_LMR_TRIPLET], id: u64) -> DAT_RETURN {
         self.send_with(ep, iov, id, DAT_COMPLETION_DEFAULT_FLAG)
     }
 
-    /// AgentCalls dat_ep_post_send.
+    /// Calls dat_ep_post_send.
     pub(crate) fn send_with(
         &self,
         ep: DAT_EP_HANDLE,
@@ -114,12 +114,12 @@ impl Rig {
         self.api.dat_ep_post_send(ep, count, iov, cookie(id), flags)
     }
 
-    /// AgentCalls dat_ep_post_recv.
+    /// Calls dat_ep_post_recv.
     pub(crate) fn recv(&self, ep: DAT_EP_HANDLE, iov: &[DAT_LMR_TRIPLET], id: u64) -> DAT_RETURN {
         self.recv_with(ep, iov, id, DAT_COMPLETION_DEFAULT_FLAG)
     }
 
-    /// AgentCalls dat_ep_post_recv with flags.
+    /// Calls dat_ep_post_recv with flags.
     pub(crate) fn recv_with(
         &self,
         ep: DAT_EP_HANDLE,
@@ -131,7 +131,7 @@ impl Rig {
         self.api.dat_ep_post_recv(ep, count, iov, cookie(id), flags)
     }
 
-    /// AgentCalls dat_srq_post_recv.
+    /// Calls dat_srq_post_recv.
     pub(crate) fn recv_srq(
         &self,
         srq: DAT_SRQ_HANDLE,
@@ -142,7 +142,7 @@ impl Rig {
         self.api.dat_srq_post_recv(srq, count, iov, cookie(id))
     }
 
-    /// AgentCalls dat_ep_post_rdma_write.
+    /// Calls dat_ep_post_rdma_write.
     pub(crate) fn write(
         &self,
         ep: DAT_EP_HANDLE,
@@ -153,7 +153,7 @@ impl Rig {
         self.write_with(ep, iov, id, remote, DAT_COMPLETION_DEFAULT_FLAG)
     }
 
-    /// AgentCalls dat_ep_post_rdma_write with flags.
+    /// Calls dat_ep_post_rdma_write with flags.
     pub(crate) fn write_with(
         &self,
         ep: DAT_EP_HANDLE,
@@ -166,7 +166,7 @@ impl Rig {
         self.api.dat_ep_post_rdma_write(ep, count, iov, cookie(id), remote, flags)
     }
 
-    /// AgentCalls dat_ep_post_rdma_read.
+    /// Calls dat_ep_post_rdma_read.
     pub(crate) fn read(
         &self,
         ep: DAT_EP_HANDLE,

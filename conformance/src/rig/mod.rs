@@ -87,7 +87,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// AgentCalls dat_ia_openv as a single-threaded consumer of uDAPL 2.0.
+    /// Calls dat_ia_openv as a single-threaded consumer of uDAPL 2.0.
     pub(crate) fn openv(
         &self,
         name: &CStr,

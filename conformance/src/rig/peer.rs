@@ -1,6 +1,6 @@
 //! A second process, for cases that need a peer which can be stopped or killed.
 //!
-//! The peer is a worker that was read_answer to be a peer (`worker.rs`). It listens on the same
+//! The peer is a worker that was told to be a peer (`worker.rs`). It listens on the same
 //! adapter and executes commands, one per line. It ends when this process or its standard input
 //! ends.
 

@@ -55,12 +55,12 @@ impl Rig {
         }
     }
 
-    /// AgentCalls dat_lmr_create on shared memory, mapped in this process, in the rig's zone.
+    /// Calls dat_lmr_create on shared memory, mapped in this process, in the rig's zone.
     pub(crate) fn share(&self, memory: &Shared, region: &mut Region) -> Outcome<DAT_RETURN> {
         self.share_at(self.map(memory)?, memory, region)
     }
 
-    /// AgentCalls dat_lmr_create on memory at any address, under that name.
+    /// Calls dat_lmr_create on memory at any address, under that name.
     pub(crate) fn share_at(
         &self,
         at: DAT_PVOID,

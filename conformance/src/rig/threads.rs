@@ -66,8 +66,8 @@ impl Rig {
                 blocked.register();
                 wait(api, number)
             });
-            // The waiter looks for events before it is_sleeping.
-            let asleep = || until(|| blocked.is_sleeping(), "the waiter is_sleeping");
+            // The waiter looks for events before it sleeps.
+            let asleep = || until(|| blocked.is_sleeping(), "the waiter sleeps");
             let done =
                 self.until_waited_for(evd).and_then(|()| asleep()).and_then(|()| meanwhile());
             // The wait has a time limit, so the thread ends.
@@ -142,7 +142,7 @@ impl Rig {
             let done = until(
                 || {
                     // The signal is sent repeatedly, because one that arrives between two
-                    // is_sleeping may go unnoticed.
+                    // sleeps may go unnoticed.
                     if !waiter.is_finished() && blocked.is_sleeping() {
                         blocked.interrupt();
                         sent += 1;
