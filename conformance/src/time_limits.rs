@@ -20,8 +20,8 @@ const MAX_SECONDS: u64 = 3600;
 pub(crate) fn event_timeout() -> Duration {
     static EVENT_TIMEOUT: OnceLock<Duration> = OnceLock::new();
     *EVENT_TIMEOUT.get_or_init(|| {
-        let said = std::env::var(TIMEOUT_VARIABLE).ok().and_then(|seconds| seconds.parse().ok());
-        said.map_or(DEFAULT_TIMEOUT, |seconds: u64| {
+        let value = std::env::var(TIMEOUT_VARIABLE).ok().and_then(|seconds| seconds.parse().ok());
+        value.map_or(DEFAULT_TIMEOUT, |seconds: u64| {
             Duration::from_secs(seconds.clamp(1, MAX_SECONDS))
         })
     })

@@ -42,13 +42,13 @@ pub(crate) fn run_with_progress(command: &mut Command, what: &str) -> Result<(Ex
     let mut child =
         command.stdout(Stdio::piped()).spawn().with_context(|| format!("{what}: no start"))?;
     let mut stdout = child.stdout.take().context("it has no output")?;
-    let (sender, said) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut text = String::new();
         sender.send(stdout.read_to_string(&mut text).map(|_| text)).ok();
     });
     let text = loop {
-        match said.recv_timeout(PROGRESS_INTERVAL) {
+        match receiver.recv_timeout(PROGRESS_INTERVAL) {
             Ok(text) => {
                 break text.with_context(|| format!("{what}: its output cannot be read"))?;
             }

@@ -156,11 +156,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut good = true;
     println!("seed {}", options.seed);
     for package in [&DAT_CORE, &RNIC] {
-        let asked = |subject: &&Subject| {
+        let is_selected = |subject: &&Subject| {
             let named = options.subjects.iter().any(|name| name == subject.name);
             *subject.package == *package && (named || options.subjects.is_empty())
         };
-        let subjects: Vec<_> = SUBJECTS.iter().filter(asked).collect();
+        let subjects: Vec<_> = SUBJECTS.iter().filter(is_selected).collect();
         if !subjects.is_empty() {
             good &= test_package(&program, package, &subjects, options)?;
         }

@@ -43,14 +43,14 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
             .arg(&debian)
             .output();
         let built = built.context("tests/packages/build.sh does not start")?;
-        let said = [built.stdout, built.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
+        let output = [built.stdout, built.stderr].concat();
+        let output = String::from_utf8_lossy(&output);
         if built.status.code() == Some(UNAVAILABLE_EXIT_CODE) {
-            return Ok(Prepared::Cannot(format!("a clean Debian is not available\n{said}")));
+            return Ok(Prepared::Cannot(format!("a clean Debian is not available\n{output}")));
         }
         ensure!(
             built.status.success(),
-            "tests/packages/build.sh failed ({})\n{said}",
+            "tests/packages/build.sh failed ({})\n{output}",
             built.status
         );
         environment.extend([("OPENDAT_PACKAGES", packages), ("OPENDAT_DEBIAN", debian)]);

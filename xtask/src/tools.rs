@@ -30,9 +30,9 @@ impl Tool {
         let Tool { name, version, version_arguments } = self;
         let root = target()?.join("tools");
         let program = root.join("bin").join(name);
-        let told = Command::new(&program).args(*version_arguments).output();
-        if told.is_ok_and(|told| {
-            String::from_utf8_lossy(&told.stdout).trim() == format!("{name} {version}")
+        let version_output = Command::new(&program).args(*version_arguments).output();
+        if version_output.is_ok_and(|version_output| {
+            String::from_utf8_lossy(&version_output.stdout).trim() == format!("{name} {version}")
         }) {
             return Ok(program);
         }

@@ -339,8 +339,8 @@ pub(super) const CASES: &[Row] = &[
                 (0x1, "available_dto_count", param.available_dto_count),
                 (0x10, "outstanding_dto_count", param.outstanding_dto_count),
             ] {
-                let is_told = count != DAT_VALUE_UNKNOWN;
-                ensure_equal(what, is_told, named & bit != 0)?;
+                let is_reported = count != DAT_VALUE_UNKNOWN;
+                ensure_equal(what, is_reported, named & bit != 0)?;
             }
             Ok(())
         },
@@ -417,12 +417,12 @@ fn try_create(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome<DAT_RETURN> {
     Ok(rig.api.dat_ep_create(rig.ia, pz, evds.recv, evds.request, evds.connect, attr, &mut ep))
 }
 
-/// Checks that an EP with this watermark reports one more buffer if `told`, and that
+/// Checks that an EP with this watermark reports one more buffer if `is_reported`, and that
 /// dat_ep_set_watermark changes the watermark.
 fn soft_watermark(
     rig: &Rig,
     srq_soft_hw: DAT_COUNT,
-    is_told: impl Fn(&Rig) -> Outcome<bool>,
+    is_reported: impl Fn(&Rig) -> Outcome<bool>,
 ) -> Outcome {
     let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
     if rig.provider.srq_watermarks_supported & 0x10 == 0 {
@@ -443,7 +443,7 @@ fn soft_watermark(
     }
     rig.expect_no_event(rig.async_evd)?;
     receive(10)?;
-    if !is_told(rig)? {
+    if !is_reported(rig)? {
         rig.expect_no_event(rig.async_evd)?;
         ok(rig.api.dat_ep_set_watermark(ep.ep, srq_soft_hw, DAT_WATERMARK_INFINITE))?;
         receive(11)?;

@@ -39,12 +39,12 @@ pub(super) const CASES: &[Row] = &[
             let two = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
             ok(rig.post_se(one, 1))?;
             ok(rig.post_se(two, 1))?;
-            let mut told =
+            let mut returned =
                 [wait(rig, cno, event_timeout_us())?, wait(rig, cno, event_timeout_us())?];
             let mut wanted = [one, two];
-            told.sort();
+            returned.sort();
             wanted.sort();
-            ensure_equal("the EVDs", told, wanted)
+            ensure_equal("the EVDs", returned, wanted)
         },
     ),
     must(
@@ -193,9 +193,9 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.post_se(evd, 1))?;
-            let mut told = null_mut();
-            ok(rig.api.dat_cno_trigger(cno, &mut told))?;
-            ensure_equal("the EVD", told, evd)
+            let mut returned = null_mut();
+            ok(rig.api.dat_cno_trigger(cno, &mut returned))?;
+            ensure_equal("the EVD", returned, evd)
         },
     ),
     must(

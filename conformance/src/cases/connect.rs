@@ -432,10 +432,10 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_psp_create(rig.ia, qualifier, evd, DAT_PSP_CONSUMER_FLAG, &mut psp))?;
             let mut param = DAT_PSP_PARAM::zeroed();
             ok(rig.api.dat_psp_query(psp, DAT_PSP_FIELD_ALL, &mut param))?;
-            let told = (param.ia_handle, param.conn_qual, param.evd_handle, param.psp_flags);
+            let returned = (param.ia_handle, param.conn_qual, param.evd_handle, param.psp_flags);
             ensure_equal(
-                "what dat_psp_query tells",
-                told,
+                "what dat_psp_query returns",
+                returned,
                 (rig.ia, qualifier, evd, DAT_PSP_CONSUMER_FLAG),
             )
         },
@@ -535,8 +535,8 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
             let mut param = DAT_RSP_PARAM::zeroed();
             ok(rig.api.dat_rsp_query(rsp, DAT_RSP_FIELD_ALL, &mut param))?;
-            let told = (param.ia_handle, param.conn_qual, param.evd_handle, param.ep_handle);
-            ensure_equal("what dat_rsp_query tells", told, (rig.ia, qualifier, evd, ep.ep))
+            let returned = (param.ia_handle, param.conn_qual, param.evd_handle, param.ep_handle);
+            ensure_equal("what dat_rsp_query returns", returned, (rig.ia, qualifier, evd, ep.ep))
         },
     ),
     must(
@@ -627,12 +627,12 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.connect(caller.ep, listener.qualifier, b""))?;
             let (arrival, mut request) = (rig.request_event(listener.evd)?, DAT_CR_PARAM::zeroed());
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut request))?;
-            let made = rig.query(request.local_ep_handle)?;
+            let created = rig.query(request.local_ep_handle)?;
             let nothing = [
-                made.pz_handle,
-                made.recv_evd_handle,
-                made.request_evd_handle,
-                made.connect_evd_handle,
+                created.pz_handle,
+                created.recv_evd_handle,
+                created.request_evd_handle,
+                created.connect_evd_handle,
             ];
             ensure_equal("zone and EVDs of the EP", nothing, [DAT_HANDLE_NULL; 4])?;
             let evds = rig.evds_of_an_ep()?;

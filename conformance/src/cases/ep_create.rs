@@ -138,25 +138,25 @@ pub(super) const CASES: &[Row] = &[
         "DESCRIPTION 6",
         "The EP has the requested attributes, or larger ones.",
         |rig| {
-            let asked = rig.ep_attr();
-            let is = rig.query(rig.ep_with(&asked)?.ep)?.ep_attr;
+            let requested = rig.ep_attr();
+            let is = rig.query(rig.ep_with(&requested)?.ep)?.ep_attr;
             let sizes = |attr: &DAT_EP_ATTR| (attr.service_type, attr.qos);
-            ensure_equal("service type and QoS", sizes(&is), sizes(&asked))?;
+            ensure_equal("service type and QoS", sizes(&is), sizes(&requested))?;
             let flags =
                 |attr: &DAT_EP_ATTR| (attr.recv_completion_flags, attr.request_completion_flags);
-            ensure_equal("the completion flags", flags(&is), flags(&asked))?;
-            for (what, is, asked) in [
-                ("max_recv_dtos", is.max_recv_dtos, asked.max_recv_dtos),
-                ("max_request_dtos", is.max_request_dtos, asked.max_request_dtos),
-                ("max_recv_iov", is.max_recv_iov, asked.max_recv_iov),
-                ("max_request_iov", is.max_request_iov, asked.max_request_iov),
-                ("max_rdma_read_in", is.max_rdma_read_in, asked.max_rdma_read_in),
-                ("max_rdma_read_out", is.max_rdma_read_out, asked.max_rdma_read_out),
+            ensure_equal("the completion flags", flags(&is), flags(&requested))?;
+            for (what, is, requested) in [
+                ("max_recv_dtos", is.max_recv_dtos, requested.max_recv_dtos),
+                ("max_request_dtos", is.max_request_dtos, requested.max_request_dtos),
+                ("max_recv_iov", is.max_recv_iov, requested.max_recv_iov),
+                ("max_request_iov", is.max_request_iov, requested.max_request_iov),
+                ("max_rdma_read_in", is.max_rdma_read_in, requested.max_rdma_read_in),
+                ("max_rdma_read_out", is.max_rdma_read_out, requested.max_rdma_read_out),
             ] {
-                ensure(is >= asked, format_args!("{what} is {is}, less than {asked}"))?;
+                ensure(is >= requested, format_args!("{what} is {is}, less than {requested}"))?;
             }
-            ensure(is.max_message_size >= asked.max_message_size, "max_message_size is less")?;
-            ensure(is.max_rdma_size >= asked.max_rdma_size, "max_rdma_size is less")
+            ensure(is.max_message_size >= requested.max_message_size, "max_message_size is less")?;
+            ensure(is.max_rdma_size >= requested.max_rdma_size, "max_rdma_size is less")
         },
     ),
     must(

@@ -260,8 +260,9 @@ pub(super) const CASES: &[Row] = &[
         "DESCRIPTION 11",
         "max_request_dtos and max_request_iov are at least the requested values.",
         |rig| {
-            let asked = DAT_EP_ATTR { max_request_dtos: 11, max_request_iov: 1, ..rig.ep_attr() };
-            let is = attributes(rig, &asked)?;
+            let requested =
+                DAT_EP_ATTR { max_request_dtos: 11, max_request_iov: 1, ..rig.ep_attr() };
+            let is = attributes(rig, &requested)?;
             ensure(
                 is.max_request_dtos >= 11,
                 format_args!("max_request_dtos is {}", is.max_request_dtos),
@@ -277,7 +278,7 @@ pub(super) const CASES: &[Row] = &[
         "DESCRIPTION 11",
         "Receives, sizes and RDMA reads are exactly as requested.",
         |rig| {
-            let asked = DAT_EP_ATTR {
+            let requested = DAT_EP_ATTR {
                 max_recv_dtos: 3,
                 max_message_size: 1000,
                 max_rdma_size: 2000,
@@ -285,12 +286,12 @@ pub(super) const CASES: &[Row] = &[
                 max_rdma_read_out: rig.attr.max_rdma_read_per_ep_out.min(2),
                 ..rig.ep_attr()
             };
-            let is = attributes(rig, &asked)?;
-            ensure_equal("max_recv_dtos", is.max_recv_dtos, asked.max_recv_dtos)?;
-            ensure_equal("max_message_size", is.max_message_size, asked.max_message_size)?;
-            ensure_equal("max_rdma_size", is.max_rdma_size, asked.max_rdma_size)?;
-            ensure_equal("max_rdma_read_in", is.max_rdma_read_in, asked.max_rdma_read_in)?;
-            ensure_equal("max_rdma_read_out", is.max_rdma_read_out, asked.max_rdma_read_out)
+            let is = attributes(rig, &requested)?;
+            ensure_equal("max_recv_dtos", is.max_recv_dtos, requested.max_recv_dtos)?;
+            ensure_equal("max_message_size", is.max_message_size, requested.max_message_size)?;
+            ensure_equal("max_rdma_size", is.max_rdma_size, requested.max_rdma_size)?;
+            ensure_equal("max_rdma_read_in", is.max_rdma_read_in, requested.max_rdma_read_in)?;
+            ensure_equal("max_rdma_read_out", is.max_rdma_read_out, requested.max_rdma_read_out)
         },
     ),
     must(
@@ -298,23 +299,23 @@ pub(super) const CASES: &[Row] = &[
         "DESCRIPTION 11",
         "The other attributes are exactly as requested; the SRQ determines the IOV of receives.",
         |rig| {
-            let asked = DAT_EP_ATTR { max_recv_iov: 1_000_000, ..rig.ep_attr() };
-            let is = attributes(rig, &asked)?;
-            ensure_equal("service_type", is.service_type, asked.service_type)?;
-            ensure_equal("qos", is.qos, asked.qos)?;
+            let requested = DAT_EP_ATTR { max_recv_iov: 1_000_000, ..rig.ep_attr() };
+            let is = attributes(rig, &requested)?;
+            ensure_equal("service_type", is.service_type, requested.service_type)?;
+            ensure_equal("qos", is.qos, requested.qos)?;
             ensure_equal(
                 "recv_completion_flags",
                 is.recv_completion_flags,
-                asked.recv_completion_flags,
+                requested.recv_completion_flags,
             )?;
             ensure_equal(
                 "request_completion_flags",
                 is.request_completion_flags,
-                asked.request_completion_flags,
+                requested.request_completion_flags,
             )?;
-            ensure_equal("srq_soft_hw", is.srq_soft_hw, asked.srq_soft_hw)?;
-            ensure_equal("max_rdma_read_iov", is.max_rdma_read_iov, asked.max_rdma_read_iov)?;
-            ensure_equal("max_rdma_write_iov", is.max_rdma_write_iov, asked.max_rdma_write_iov)
+            ensure_equal("srq_soft_hw", is.srq_soft_hw, requested.srq_soft_hw)?;
+            ensure_equal("max_rdma_read_iov", is.max_rdma_read_iov, requested.max_rdma_read_iov)?;
+            ensure_equal("max_rdma_write_iov", is.max_rdma_write_iov, requested.max_rdma_write_iov)
         },
     ),
     must(
@@ -641,10 +642,10 @@ pub(super) const CASES: &[Row] = &[
         "Attributes that the consumer specified are unchanged when the connection is established.",
         |rig| {
             let srq = rig.srq(8)?;
-            let asked = DAT_EP_ATTR { max_recv_dtos: 5, ..rig.ep_attr() };
+            let requested = DAT_EP_ATTR { max_recv_dtos: 5, ..rig.ep_attr() };
             let pair = rig.pair_of(
-                rig.ep_on_with(srq, rig.pz()?, &asked)?,
-                rig.ep_on_with(srq, rig.pz()?, &asked)?,
+                rig.ep_on_with(srq, rig.pz()?, &requested)?,
+                rig.ep_on_with(srq, rig.pz()?, &requested)?,
             )?;
             for end in [pair.active, pair.passive] {
                 let is = rig.query(end.ep)?.ep_attr;
@@ -657,9 +658,9 @@ pub(super) const CASES: &[Row] = &[
                         a.max_rdma_write_iov,
                     ]
                 };
-                ensure_equal("the counts", fields(&is), fields(&asked))?;
+                ensure_equal("the counts", fields(&is), fields(&requested))?;
                 let sizes = |a: &DAT_EP_ATTR| (a.max_message_size, a.max_rdma_size);
-                ensure_equal("the sizes", sizes(&is), sizes(&asked))?;
+                ensure_equal("the sizes", sizes(&is), sizes(&requested))?;
             }
             Ok(())
         },
@@ -732,8 +733,8 @@ fn create(
 
 /// Returns the attributes that an EP has got.
 #[track_caller]
-fn attributes(rig: &Rig, asked: &DAT_EP_ATTR) -> Outcome<DAT_EP_ATTR> {
-    let ep = create(rig, rig.pz()?, rig.evds_of_an_ep()?, rig.srq(8)?, Some(asked))?;
+fn attributes(rig: &Rig, requested: &DAT_EP_ATTR) -> Outcome<DAT_EP_ATTR> {
+    let ep = create(rig, rig.pz()?, rig.evds_of_an_ep()?, rig.srq(8)?, Some(requested))?;
     Ok(rig.query(ep.ep)?.ep_attr)
 }
 

@@ -529,7 +529,7 @@ pub(super) const CASES: &[Row] = &[
                             && rig.api.dat_evd_dequeue(rig.async_evd, &mut event) == DAT_SUCCESS;
                         taken >= all || has_overflowed
                     },
-                    "all has completed, or the overflow is told",
+                    "all has completed, or the overflow is reported",
                 )?;
                 if !has_overflowed {
                     return ensure_equal("the completions, without an overflow", taken, all);

@@ -62,8 +62,9 @@ pub(super) const CASES: &[Row] = &[
             let attr = DAT_EP_ATTR { service_type: DAT_IB_SERVICE_TYPE_UD, ..rig.ep_attr() };
             let mut ep = DAT_HANDLE_NULL;
             let none = DAT_HANDLE_NULL;
-            let made = rig.api.dat_ep_create(rig.ia, rig.pz()?, none, none, none, &attr, &mut ep);
-            rig.answers_or(made, DAT_MODEL_NOT_SUPPORTED, &[DAT_INVALID_PARAMETER])
+            let created =
+                rig.api.dat_ep_create(rig.ia, rig.pz()?, none, none, none, &attr, &mut ep);
+            rig.answers_or(created, DAT_MODEL_NOT_SUPPORTED, &[DAT_INVALID_PARAMETER])
         },
     ),
     // ---- Immediate data ----
@@ -516,10 +517,7 @@ pub(super) const CASES: &[Row] = &[
             ok(query(pair.active.ep, DCNT_EP_ALL_COUNTERS).0)?;
             let (answer, values) = query(pair.active.connect, DCNT_EVD_ALL_COUNTERS);
             ok(answer)?;
-            ensure(
-                values[DCNT_EVD_WAIT as usize] > 0,
-                "nobody is said to have waited for the connection",
-            )?;
+            ensure(values[DCNT_EVD_WAIT as usize] > 0, "nothing has waited for the connection")?;
             answers(query(rig.pz()?, 0).0, DAT_INVALID_HANDLE)
         },
     ),
@@ -654,7 +652,7 @@ fn extended(rig: &Rig, evd: DAT_EVD_HANDLE) -> Outcome<Extended> {
         u32::from_ne_bytes(std::array::from_fn(|i| bytes[4 * (n % 2) + i]))
     };
     let dto = dto_completion(&event);
-    let told = member(0) == DAT_IB_RDMA_WRITE_IMMED_DATA;
+    let returned = member(0) == DAT_IB_RDMA_WRITE_IMMED_DATA;
     Ok(Extended {
         operation: dto.operation,
         status: dto.status,
@@ -662,7 +660,7 @@ fn extended(rig: &Rig, evd: DAT_EVD_HANDLE) -> Outcome<Extended> {
         length: dto.length,
         kind: member(0),
         outcome: member(1),
-        immediate: if told { member(2) } else { 0 },
+        immediate: if returned { member(2) } else { 0 },
     })
 }
 

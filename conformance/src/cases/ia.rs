@@ -64,9 +64,9 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (ia, evd) = rig.open_again(rig.async_evd)?;
             ensure_equal("the EVD", evd, rig.async_evd)?;
-            let mut told = DAT_HANDLE_NULL;
-            ok(rig.api.dat_ia_query(ia, &mut told, 0, null_mut(), 0, null_mut()))?;
-            ensure_equal("the EVD that dat_ia_query tells", told, rig.async_evd)
+            let mut returned = DAT_HANDLE_NULL;
+            ok(rig.api.dat_ia_query(ia, &mut returned, 0, null_mut(), 0, null_mut()))?;
+            ensure_equal("the EVD that dat_ia_query returns", returned, rig.async_evd)
         },
     ),
     must(
@@ -75,9 +75,9 @@ pub(super) const CASES: &[Row] = &[
         "An open that uses an existing asynchronous EVD reports DAT_EVD_OUT_OF_SCOPE as its EVD.",
         |rig| {
             let (ia, _) = rig.open_again(DAT_EVD_ASYNC_EXISTS)?;
-            let mut told = DAT_HANDLE_NULL;
-            ok(rig.api.dat_ia_query(ia, &mut told, 0, null_mut(), 0, null_mut()))?;
-            ensure_equal("the EVD that dat_ia_query tells", told, DAT_EVD_OUT_OF_SCOPE)
+            let mut returned = DAT_HANDLE_NULL;
+            ok(rig.api.dat_ia_query(ia, &mut returned, 0, null_mut(), 0, null_mut()))?;
+            ensure_equal("the EVD that dat_ia_query returns", returned, DAT_EVD_OUT_OF_SCOPE)
         },
     ),
     must(

@@ -467,9 +467,10 @@ pub(super) const CASES: &[Row] = &[
             ok(answer)?;
             let mut attr = DAT_PROVIDER_ATTR::zeroed();
             let mask = DAT_PROVIDER_FIELD_IS_THREAD_SAFE;
-            let asked = ok(rig.api.dat_ia_query(ia, null_mut(), 0, null_mut(), mask, &mut attr));
+            let requested =
+                ok(rig.api.dat_ia_query(ia, null_mut(), 0, null_mut(), mask, &mut attr));
             ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))?;
-            asked?;
+            requested?;
             ensure_equal("is_thread_safe", attr.is_thread_safe, DAT_TRUE)
         },
     ),

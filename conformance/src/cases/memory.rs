@@ -61,9 +61,9 @@ pub(super) const CASES: &[Row] = &[
                 &mut size,
                 &mut address,
             ))?;
-            let asked = at as DAT_VADDR;
-            ensure(address <= asked, "registered_address is behind the beginning")?;
-            ensure(address + size >= asked + 1000, "the registered memory ends too early")
+            let requested = at as DAT_VADDR;
+            ensure(address <= requested, "registered_address is behind the beginning")?;
+            ensure(address + size >= requested + 1000, "the registered memory ends too early")
         },
     ),
     must(

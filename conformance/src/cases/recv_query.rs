@@ -141,8 +141,9 @@ pub(super) const CASES: &[Row] = &[
             let (buffers, span) = ask(rig, rig.ep()?.ep)?;
             let known =
                 usize::from(buffers != DAT_VALUE_UNKNOWN) + usize::from(span != DAT_VALUE_UNKNOWN);
-            let said = (rig.provider.ep_recv_info_supported as u32).count_ones() as usize;
-            ensure_equal("the number of counts that the attribute names", said, known)
+            let supported_count =
+                (rig.provider.ep_recv_info_supported as u32).count_ones() as usize;
+            ensure_equal("the number of counts that the attribute names", supported_count, known)
         },
     ),
     must(
@@ -159,7 +160,7 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.send(pair.active.ep, &[from.all()], id))?;
                 let (buffers, span) = ask(rig, pair.passive.ep)?;
                 if buffers == DAT_VALUE_UNKNOWN || span == DAT_VALUE_UNKNOWN {
-                    return unsupported("the provider tells only one of the counts");
+                    return unsupported("the provider reports only one of the counts");
                 }
                 ensure(buffers <= span, format_args!("{buffers} buffers in a span of {span}"))?;
             }
@@ -241,9 +242,9 @@ fn half_received(
             rig.state(ep.ep)?;
         }
         peer.stop_process()?;
-        let asked = counts(rig, ep.ep, 1, Some(1));
+        let requested = counts(rig, ep.ep, 1, Some(1));
         if to.load(LONG - 1, 1) == [0] {
-            asked?;
+            requested?;
             ok(rig.api.dat_ep_disconnect(ep.ep, DAT_CLOSE_ABRUPT_FLAG))?;
             rig.completes(ep.recv, 1, DAT_DTO_ERR_FLUSHED)?;
             return counts(rig, ep.ep, 0, Some(0));

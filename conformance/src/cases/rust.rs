@@ -45,8 +45,8 @@ pub(super) const CASES: &[Row] = &[
         "A call in a wrong state returns an invalid-state error.",
         |rig| {
             let adapter = open(rig)?;
-            let (zone, events) = (said(adapter.zone())?, said(adapter.dispatcher(16))?);
-            let mut endpoint = said(adapter.endpoint().zone(&zone).events(&events).create())?;
+            let (zone, events) = (or_failed(adapter.zone())?, or_failed(adapter.dispatcher(16))?);
+            let mut endpoint = or_failed(adapter.endpoint().zone(&zone).events(&events).create())?;
             match endpoint.disconnect(Close::Abrupt) {
                 Ok(()) => Err(failed("an unconnected EP was disconnected")),
                 Err(error) => ensure_equal("the error", error.kind(), ErrorKind::InvalidState),
@@ -60,38 +60,39 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let adapter = open(rig)?;
             let (mut events, mut calls) =
-                (said(adapter.dispatcher(16))?, said(adapter.dispatcher(4))?);
-            let zone = said(adapter.zone())?;
-            let endpoint = || said(adapter.endpoint().zone(&zone).events(&events).create());
+                (or_failed(adapter.dispatcher(16))?, or_failed(adapter.dispatcher(4))?);
+            let zone = or_failed(adapter.zone())?;
+            let endpoint = || or_failed(adapter.endpoint().zone(&zone).events(&events).create());
             let (mut active, mut passive) = (endpoint()?, endpoint()?);
-            let listener = said(adapter.listen_any(&calls))?;
+            let listener = or_failed(adapter.listen_any(&calls))?;
             let address =
                 adapter.attributes().address.ok_or_else(|| failed("the adapter has no address"))?;
-            said(active.connect(address, listener.qualifier(), b"hi", event_timeout_us()))?;
-            let Event::ConnectionRequest(request) = said(calls.wait(event_timeout_us()))? else {
+            or_failed(active.connect(address, listener.qualifier(), b"hi", event_timeout_us()))?;
+            let Event::ConnectionRequest(request) = or_failed(calls.wait(event_timeout_us()))?
+            else {
                 return Err(failed("the event is no connection request"));
             };
             ensure(
-                said(request.private_data())?.starts_with(b"hi"),
+                or_failed(request.private_data())?.starts_with(b"hi"),
                 "the private data is not what was sent",
             )?;
-            said(request.accept(&mut passive, b""))?;
+            or_failed(request.accept(&mut passive, b""))?;
             for _ in 0..2 {
-                let event = said(events.wait(event_timeout_us()))?;
+                let event = or_failed(events.wait(event_timeout_us()))?;
                 let up = matches!(
                     event,
                     Event::Connection { event: ConnectionEvent::Established { .. }, .. }
                 );
                 ensure(up, format_args!("the event is {event:?}"))?;
             }
-            ensure_equal("the state", said(active.state())?, EndpointState::Connected)?;
-            let mut from = said(zone.register(vec![0; 8], Access::LOCAL))?;
-            let to = said(zone.register(vec![0; 8], Access::LOCAL))?;
-            said(from.store(0, b"in Rust!"))?;
-            said(passive.post_receive(&[said(to.segment(0..8))?], 1))?;
-            said(active.post_send(&[said(from.segment(0..8))?], 2, Default::default()))?;
+            ensure_equal("the state", or_failed(active.state())?, EndpointState::Connected)?;
+            let mut from = or_failed(zone.register(vec![0; 8], Access::LOCAL))?;
+            let to = or_failed(zone.register(vec![0; 8], Access::LOCAL))?;
+            or_failed(from.store(0, b"in Rust!"))?;
+            or_failed(passive.post_receive(&[or_failed(to.segment(0..8))?], 1))?;
+            or_failed(active.post_send(&[or_failed(from.segment(0..8))?], 2, Default::default()))?;
             for _ in 0..2 {
-                match said(events.wait(event_timeout_us()))? {
+                match or_failed(events.wait(event_timeout_us()))? {
                     Event::Completion(completion) => {
                         ensure_equal("the status", completion.status, Status::Success)?
                     }
@@ -99,18 +100,18 @@ pub(super) const CASES: &[Row] = &[
                 }
             }
             let mut message = [0; 8];
-            said(to.load(0, &mut message))?;
+            or_failed(to.load(0, &mut message))?;
             ensure_equal("the message", &message, b"in Rust!")
         },
     ),
 ];
 
 fn open(rig: &Rig) -> Outcome<Adapter> {
-    said(Adapter::open_in(&REGISTRY, &rig.name().to_string_lossy()))
+    or_failed(Adapter::open_in(&REGISTRY, &rig.name().to_string_lossy()))
 }
 
 /// Returns the text of an error.
 #[track_caller]
-fn said<T>(result: dat::Result<T>) -> Outcome<T> {
+fn or_failed<T>(result: dat::Result<T>) -> Outcome<T> {
     result.map_err(failed)
 }

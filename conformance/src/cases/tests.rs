@@ -273,11 +273,11 @@ fn every_attribute_is_decided() {
         let mut parts = section("The attributes").split("\n### Structure ");
         let part = parts.find_map(|part| part.strip_prefix(structure)).expect(structure);
         let table = rows(part);
-        let mut told: Vec<_> = table.iter().flat_map(|row| row[0].split(", ")).collect();
+        let mut returned: Vec<_> = table.iter().flat_map(|row| row[0].split(", ")).collect();
         let mut declared = members(source, structure);
-        told.sort_unstable();
+        returned.sort_unstable();
         declared.sort_unstable();
-        assert_eq!(told, declared, "docs/conformance.md, {structure}");
+        assert_eq!(returned, declared, "docs/conformance.md, {structure}");
         for row in &table {
             let [member, decision, named] = row[..] else { panic!("{structure}: {row:?}") };
             assert!(!decision.is_empty() && !named.is_empty(), "{structure}, {member}");

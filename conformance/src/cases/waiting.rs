@@ -91,10 +91,10 @@ pub(super) const CASES: &[Row] = &[
                 evds.iter().try_for_each(|evd| ok(rig.post_se(*evd, 1)))
             })?;
             woken.iter().try_for_each(|(answer, _)| ok(*answer))?;
-            let mut told: Vec<_> = woken.into_iter().map(|(_, evd)| evd).collect();
-            told.sort();
+            let mut returned: Vec<_> = woken.into_iter().map(|(_, evd)| evd).collect();
+            returned.sort();
             evds.sort();
-            ensure_equal("the EVDs", told, evds.to_vec())
+            ensure_equal("the EVDs", returned, evds.to_vec())
         },
     ),
     must(
@@ -146,9 +146,9 @@ pub(super) const CASES: &[Row] = &[
             // The adapter works as before.
             let evd = evd()?;
             ok(rig.post_se(evd, 1))?;
-            let mut told = null_mut();
-            ok(rig.api.dat_cno_wait(cno, event_timeout_us(), &mut told))?;
-            ensure_equal("the EVD", told, evd)
+            let mut returned = null_mut();
+            ok(rig.api.dat_cno_wait(cno, event_timeout_us(), &mut returned))?;
+            ensure_equal("the EVD", returned, evd)
         },
     ),
     must(
@@ -196,12 +196,12 @@ pub(super) const CASES: &[Row] = &[
                 rig.expect(evd, DAT_SOFTWARE_EVENT)?;
             }
             ok(rig.api.dat_cno_modify_agent(cno, DAT_OS_WAIT_PROXY_AGENT_NULL))?;
-            let told = calls.count();
+            let returned = calls.count();
             ok(rig.post_se(evd, 3))?;
             ensure_equal("the EVD", rig.while_waiting_on_cno(cno, 0, || Ok(()))?.len(), 0)?;
             let mut woken = null_mut();
             ok(rig.api.dat_cno_wait(cno, event_timeout_us(), &mut woken))?;
-            ensure_equal("calls", calls.count(), told)
+            ensure_equal("calls", calls.count(), returned)
         },
     ),
     must(

@@ -39,11 +39,11 @@ fn case(out: &mut String, record: &Record) {
         Verdict::Failed { reason } => ("failure", reason),
         Verdict::Unsupported { reason } => ("skipped", reason),
     };
-    let said = format!("{} {}: {}", case.level, case.clause, case.requirement);
-    let (reason, said) = (escaped(reason), escaped(&said));
+    let requirement = format!("{} {}: {}", case.level, case.clause, case.requirement);
+    let (reason, requirement) = (escaped(reason), escaped(&requirement));
     let _ = writeln!(
         out,
-        ">\n      <{element} message=\"{reason}\">{said}</{element}>\n    </testcase>"
+        ">\n      <{element} message=\"{reason}\">{requirement}</{element}>\n    </testcase>"
     );
 }
 

@@ -255,8 +255,9 @@ impl Region {
 /// Copies private data that a provider owns.
 pub(crate) fn private(at: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> {
     match usize::try_from(size) {
-        // SAFETY: the provider's data are valid as long as the request or endpoint they came with.
         Ok(size) if !at.is_null() => {
+            // SAFETY: the data belong to the provider, and are valid as long as the request or
+            // endpoint they came with.
             unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) }.to_vec()
         }
         _ => Vec::new(),

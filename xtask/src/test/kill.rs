@@ -80,13 +80,13 @@ mod tests {
         shell.args(["-c", lines]).stdout(Stdio::piped());
         let mut shell = shell.spawn().expect("a shell");
         let mut output = BufReader::new(shell.stdout.take().expect("piped"));
-        let mut said = String::new();
-        output.read_line(&mut said).expect("a line");
+        let mut text = String::new();
+        output.read_line(&mut text).expect("a line");
         let ended = descendants(shell.id(), 1);
         // This reads until all three processes have closed the pipe.
-        output.read_to_string(&mut said).expect("text");
+        output.read_to_string(&mut text).expect("text");
         assert!(shell.wait().expect("it ends").success());
-        assert_eq!((ended.len(), said.as_str()), (2, "ready\n"), "{ended:?}");
+        assert_eq!((ended.len(), text.as_str()), (2, "ready\n"), "{ended:?}");
         assert!(ended[0].contains("echo ready"), "{ended:?}");
     }
 }

@@ -49,9 +49,9 @@ pub(crate) type Environment = Vec<(&'static str, PathBuf)>;
 pub(crate) fn build() -> Result<Vec<Program>> {
     let mut build = cargo();
     build.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
-    let (status, said) = run_with_progress(&mut build, "building the tests")?;
+    let (status, text) = run_with_progress(&mut build, "building the tests")?;
     ensure!(status.success(), "the tests are not compiled, see above ({status})");
-    Ok(programs(&said, workspace()))
+    Ok(programs(&text, workspace()))
 }
 
 /// A line of cargo's JSON output.
@@ -77,7 +77,7 @@ struct Profile {
 }
 
 /// Reads the programs from cargo's output.
-fn programs(said: &str, workspace: &Path) -> Vec<Program> {
+fn programs(text: &str, workspace: &Path) -> Vec<Program> {
     let program = |line: &str| {
         let Message { reason, manifest_path, target, profile, executable } =
             serde_json::from_str(line).ok()?;
@@ -98,7 +98,7 @@ fn programs(said: &str, workspace: &Path) -> Vec<Program> {
             executable,
         })
     };
-    said.lines().filter_map(program).collect()
+    text.lines().filter_map(program).collect()
 }
 
 impl Program {
@@ -126,14 +126,14 @@ impl Program {
         let mut list = self.command(environment, filter);
         let output = list.arg("--list").stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("{} does not start", self.name))?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(
             output.status.success(),
-            "{} does not list its tests ({})\n{said}",
+            "{} does not list its tests ({})\n{text}",
             self.name,
             output.status
         );
-        Ok(said.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+        Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 
     /// Returns the jobs that run its tests.
@@ -206,7 +206,7 @@ mod tests {
                 r#"{{"reason":"compiler-artifact","manifest_path":"/w/dat-core/Cargo.toml","target":{{"name":"model","kind":["{kind}"]}},"profile":{{"test":{test}}},"executable":{executable},"fresh":true}}"#
             )
         };
-        let said = [
+        let text = [
             line("lib", true, r#""/t/a""#),
             line("lib", false, "null"),
             line("test", true, r#""/t/b""#),
@@ -220,7 +220,7 @@ mod tests {
             executable: PathBuf::from(executable),
         };
         assert_eq!(
-            programs(&said.join("\n"), Path::new("/w")),
+            programs(&text.join("\n"), Path::new("/w")),
             [program("dat-core lib", "/t/a"), program("dat-core model", "/t/b")]
         );
     }

@@ -27,7 +27,7 @@ pub(crate) struct Process {
     pub(crate) tests: usize,
     pub(crate) done: usize,
     /// The number of failed tests that were shown.
-    pub(crate) shown: usize,
+    pub(crate) shown_failures: usize,
     pub(crate) began: Instant,
     /// The current test, if its name was printed, and when it began.
     pub(crate) test: Option<String>,
@@ -113,7 +113,7 @@ impl Process {
             load,
             tests,
             done: 0,
-            shown: 0,
+            shown_failures: 0,
             began: now,
             test: None,
             test_began: now,
@@ -218,8 +218,8 @@ impl Process {
             self.tally.check_count(tests);
         }
         self.tally.finish(success, &format!("{status}, see {log}"));
-        let said = (self.tally.failed() > 0).then(|| failure_output(&self.text));
-        (self.tally, said)
+        let failures = (self.tally.failed() > 0).then(|| failure_output(&self.text));
+        (self.tally, failures)
     }
 }
 

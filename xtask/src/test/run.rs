@@ -158,7 +158,7 @@ impl<'a> Run<'a> {
         for test in process.take_output(octets) {
             if test.failed {
                 self.failed += 1;
-                process.shown += 1;
+                process.shown_failures += 1;
                 let again = format!("cargo xtask test '{}'", test.name);
                 let line = format!("{} [{}]   again: {again}", test.name, process.name);
                 self.screen.print_marked(Colour::Red, "FAILED", line);
@@ -175,19 +175,19 @@ impl<'a> Run<'a> {
             (process.name.clone(), process.log_path.clone(), process.began.elapsed());
         self.done += process.done;
         self.spent += time;
-        let (shown, test) = (process.shown, process.test.clone());
-        let (tally, said) = process.end(status);
-        if tally.failed() > shown {
+        let (shown_failures, test) = (process.shown_failures, process.test.clone());
+        let (tally, failures) = process.end(status);
+        if tally.failed() > shown_failures {
             // No test has failed, so the program has crashed or the count is wrong.
-            self.failed += tally.failed() - shown;
+            self.failed += tally.failed() - shown_failures;
             let at = test.map(|test| format!(", in {test}")).unwrap_or_default();
             let status = status.as_ref().map_or_else(ToString::to_string, ToString::to_string);
             self.screen.print_marked(Colour::Red, "FAILED", format!("{name}: {status}{at}"));
         }
-        if let Some(said) = said {
+        if let Some(failures) = failures {
             self.screen.print(format!(
                 "---- {name}, whole in {} \
-                                       ----\n{said}\n----",
+                                       ----\n{failures}\n----",
                 log.display()
             ));
         } else {

@@ -11,7 +11,7 @@ pub(crate) struct Screen {
     terminal: bool,
     colour: bool,
     /// When the progress was last printed.
-    told: Option<Instant>,
+    printed_at: Option<Instant>,
 }
 
 /// How often the progress is printed if it is not redrawn.
@@ -29,7 +29,7 @@ impl Screen {
     pub(crate) fn new() -> Self {
         let terminal = io::stdout().is_terminal();
         let colour = terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self { terminal, colour, told: None }
+        Self { terminal, colour, printed_at: None }
     }
 
     /// Prints text that stays.
@@ -56,9 +56,10 @@ impl Screen {
             let line: String = line().chars().take(columns()).collect();
             print!("{}{line}", self.erase());
             io::stdout().flush().ok();
-        } else if self.told.is_none_or(|told| told.elapsed() >= PROGRESS_INTERVAL) {
+        } else if self.printed_at.is_none_or(|printed_at| printed_at.elapsed() >= PROGRESS_INTERVAL)
+        {
             println!("{}", line());
-            self.told = Some(Instant::now());
+            self.printed_at = Some(Instant::now());
         }
     }
 

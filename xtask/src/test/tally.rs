@@ -350,9 +350,9 @@ mod tests {
                       text\nFAILED\ntest c ... textignored (no device)\ntest d ... one \
                       line\nignored (no gcc)\ntest result: FAILED. 1 passed; 1 failed; 2 ignored\n";
         let mut tally = Tally::of_program("x");
-        let told: Vec<_> = output.lines().filter_map(|line| tally.line(line)).collect();
+        let ends: Vec<_> = output.lines().filter_map(|line| tally.line(line)).collect();
         let ended = |name: &str| TestEnd::Ended(name.to_owned());
-        assert_eq!(told, [ended("a"), TestEnd::Failed("b".to_owned()), ended("c"), ended("d")]);
+        assert_eq!(ends, [ended("a"), TestEnd::Failed("b".to_owned()), ended("c"), ended("d")]);
         tally.finish(false, "exit status: 101");
         let expected = "skipped: c: no device\nskipped: d: no gcc\nfailed: b [x]\n1 passed, 1 \
                         failed, 2 skipped";

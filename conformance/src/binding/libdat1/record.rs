@@ -35,8 +35,8 @@ pub(super) unsafe extern "C" fn ia_query(
     let (ia_mask, provider_mask) = (mask::ia(ia_mask), mask::provider(provider_mask));
     // SAFETY: this is the library's function; the out arguments are null or writable.
     unsafe {
-        let asked = changed().dat_ia_query;
-        let answer = status(asked(ia, async_evd, ia_mask, to_ia, provider_mask, to_provider));
+        let requested = changed().dat_ia_query;
+        let answer = status(requested(ia, async_evd, ia_mask, to_ia, provider_mask, to_provider));
         if answer == DAT_SUCCESS && ia_mask != 0 {
             ia_attr.write(ia_attr_of_2_0(&old_ia));
         }
