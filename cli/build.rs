@@ -1,4 +1,5 @@
-//! Loadable providers look for three functions in the program that loads them: see registry's `abi.rs`.
+//! Loadable providers look for three functions in the program that loads them: see registry's
+//! `abi.rs`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,5 +1,5 @@
-//! `dat bench`: latency, bandwidth, message rate and processor time, over operations, sizes, depths and connections, of one
-//! adapter or of two side by side.
+//! `dat bench`: measures latency, bandwidth, message rate and processor time for operations, sizes,
+//! depths and numbers of connections, of one adapter or of two side by side.
 
 mod csv;
 mod html;
@@ -13,86 +13,95 @@ use clap::Args;
 use serde::Serialize;
 
 use self::work::{
-    DEEPEST, Figures, LARGEST, MOST_CONNECTIONS, MOST_MEMORY, MOST_ROUNDS, MOST_SECONDS, Point,
+    Figures, MAX_CONNECTIONS, MAX_DEPTH, MAX_DURATION_SECONDS, MAX_MEMORY_BYTES, MAX_MESSAGE_BYTES,
+    MAX_ROUNDS, Point,
 };
 pub(crate) use self::work::{Outcome, Work};
-use crate::machine::Circumstances;
-use crate::measure::{Operation, Role, WORD, Wait};
+use crate::machine::MeasurementInfo;
+use crate::measure::{ATOMIC_BYTES, Operation, Role, Wait};
 use crate::output::{Output, print_json};
-use crate::pair::{Pair, Setting};
-use crate::peer::{self, Facts, Plan, Said};
+use crate::pair::{Pair, Placement};
+use crate::peer::{self, ConnectionInfo, Message, Plan};
 use crate::progress::Progress;
-use crate::rounds::{ROUNDS, SHORTEST};
+use crate::rounds::{DEFAULT_ROUNDS, MIN_TRIAL_TIME};
 use crate::{Common, cpu, ping, plain, units};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The host, where `dat serve` runs, and its port after a colon if it is another than 7471; without it a process on this host
+    /// The host where `dat serve` runs, with its port after a colon if that is not 7471; without
+    /// it, the peer is a process on this host
     #[arg(value_name = "HOST")]
     host: Option<String>,
     #[command(flatten)]
     common: Common,
-    /// A second adapter, measured in turn with the first in the same two processes
+    /// A second adapter, measured alternately with the first in the same two processes
     #[arg(long, value_name = "NAME")]
     vs: Option<String>,
-    /// What is done, separated by commas; all that the adapters have
+    /// The operations to measure, separated by commas; by default all that the adapters support
     #[arg(long, short, value_enum, value_delimiter = ',', value_name = "OPERATIONS")]
     operations: Vec<Operation>,
-    /// Bytes of a message, as in 64,4K,1M; atomic operations are of 8 whatever this says
+    /// Message sizes in bytes, as in 64,4K,1M; atomic operations always use 8 bytes
     #[arg(long, short, value_delimiter = ',', default_value = "64,4K,64K,1M", value_parser = size)]
     sizes: Vec<usize>,
-    /// Operations outstanding on a connection
+    /// Outstanding operations per connection
     #[arg(long, short, value_delimiter = ',', default_value = "1,16", value_parser = depth)]
     depths: Vec<usize>,
-    /// Connections at a time, each with a thread of its own at both ends; more than one sleep while they wait
+    /// Simultaneous connections, each with its own thread at both ends; with more than one, threads
+    /// sleep while they wait
     #[arg(long, short, value_delimiter = ',', default_value = "1", value_parser = connections)]
     connections: Vec<usize>,
-    /// Rounds of each row; what is printed is their median. 5, or 7 with --plain; of fewer than 5 little is known
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
+    /// Rounds per row, whose median is printed: 5 by default, 7 with --plain; fewer than 5 are not
+    /// reliable
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     rounds: Option<u32>,
-    /// Measure each row for so many seconds, of each adapter, in as many rounds as fit
+    /// Measure each row for this many seconds per adapter, in as many rounds as fit
     #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "rounds")]
     duration: Option<f64>,
-    /// The processors of the client and the server, as in 0,1; with HOST only that of the client. Without this, two different ones
-    /// on this host if there are two
+    /// The processors of the client and the server, as in 0,1; with HOST only that of the client.
+    /// By default two different ones on this host if there are two
     #[arg(long, value_delimiter = ',', value_name = "CPUS")]
     cpus: Vec<usize>,
     /// Sleep while waiting; the default is to poll if client and server have a processor each
     #[arg(long)]
     block: bool,
-    /// Print a wider table, which also has the 99.9th percentile, the processor time of each end and the spread of each figure
+    /// Print a wider table, with the 99.9th percentile, the processor time of each end and the
+    /// spread of each figure
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     wide: bool,
-    /// Print comma-separated values in place of the table, in seconds and bytes
+    /// Print comma-separated values instead of the table, in seconds and bytes
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// Write a page with plots, complete in one file
+    /// Write a self-contained HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Measure the rows of docs/performance.md beside plain sockets instead, with the bar that each has to meet
-    #[arg(long, conflicts_with_all = ["host", "vs", "operations", "sizes", "depths", "connections", "duration", "block", "wide", "csv", "html"])]
+    /// Measure the rows of docs/performance.md next to plain sockets instead, with the limit that
+    /// each has to meet
+    #[arg(long, conflicts_with_all = [
+        "host", "vs", "operations", "sizes", "depths", "connections", "duration", "block", "wide",
+        "csv", "html",
+    ])]
     plain: bool,
     #[command(flatten)]
-    rows: plain::Rows,
+    rows: plain::RowOptions,
 }
 
-/// Bytes: `64`, `4K`, `1M`.
+/// Parses a size in bytes: `64`, `4K`, `1M`.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.strip_suffix(['K', 'k']) {
         Some(digits) => (digits, 1 << 10),
         None => text.strip_suffix(['M', 'm']).map_or((text, 1), |digits| (digits, 1 << 20)),
     };
     let size = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
-    size.filter(|size| (1..=LARGEST).contains(size))
-        .ok_or_else(|| format!("expected 1 to {} bytes, as in 64, 4K or 1M", LARGEST))
+    size.filter(|size| (1..=MAX_MESSAGE_BYTES).contains(size))
+        .ok_or_else(|| format!("expected 1 to {} bytes, as in 64, 4K or 1M", MAX_MESSAGE_BYTES))
 }
 
 fn depth(text: &str) -> Result<usize, String> {
-    number(text, DEEPEST)
+    number(text, MAX_DEPTH)
 }
 
 fn connections(text: &str) -> Result<usize, String> {
-    number(text, MOST_CONNECTIONS)
+    number(text, MAX_CONNECTIONS)
 }
 
 fn number(text: &str, most: usize) -> Result<usize, String> {
@@ -101,14 +110,18 @@ fn number(text: &str, most: usize) -> Result<usize, String> {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let least = (2 * SHORTEST * ROUNDS as u32).as_secs_f64();
-    let seconds = text.parse().ok().filter(|seconds| (least..=MOST_SECONDS).contains(seconds));
+    let least = (2 * MIN_TRIAL_TIME * DEFAULT_ROUNDS as u32).as_secs_f64();
+    let seconds =
+        text.parse().ok().filter(|seconds| (least..=MAX_DURATION_SECONDS).contains(seconds));
     seconds.ok_or_else(|| {
-        format!("expected {least} to {MOST_SECONDS} seconds: {ROUNDS} rounds take so long")
+        format!(
+            "expected {least} to {MAX_DURATION_SECONDS} seconds: {DEFAULT_ROUNDS} rounds \
+             need at least {least} s"
+        )
     })
 }
 
-/// An adapter, as the registry and its provider name it.
+/// An adapter's name in the registry, and the name that its provider gives itself.
 #[derive(Serialize)]
 struct Subject {
     name: String,
@@ -122,40 +135,41 @@ struct Measured {
     depth: usize,
     connections: usize,
     wait: Wait,
-    /// Of the adapters in turn.
+    /// One per adapter, in the order of the command line.
     figures: Vec<Figures>,
 }
 
 #[derive(Serialize)]
 struct Document {
     adapters: Vec<Subject>,
-    /// Where the peer is.
+    /// The address of the peer.
     address: String,
     #[serde(flatten)]
-    circumstances: Circumstances,
-    /// The processors of client and server.
+    circumstances: MeasurementInfo,
+    /// The processors of client and server, if either is pinned.
     pinned: Option<[Option<usize>; 2]>,
-    /// Rounds of each row, at least.
+    /// The minimum number of rounds per row.
     rounds: u32,
     points: Vec<Measured>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    crate::say_mistakes();
+    crate::report_registry_errors();
     let common = &options.common;
     let host = options.host.as_deref().map(ping::resolve).transpose()?;
-    let processors = cpu::chosen(&options.cpus, host.is_none())?;
+    let processors = cpu::assign(&options.cpus, host.is_none())?;
     if options.plain {
         return plain::run(common, options.rounds.unwrap_or(7), processors, &options.rows);
     }
-    // Where one of those is given that --plain goes without, clap does not ask for it.
+    // Clap does not require --plain for these options if an option that conflicts with --plain is
+    // given.
     ensure!(
-        !options.rows.any(),
-        "--check, --row and --watched are of what --plain measures: add it, and leave the others out"
+        !options.rows.is_any_given(),
+        "--check, --row and --watched apply to --plain: add it, and remove other options"
     );
     let names: Vec<String> = std::iter::once(&common.adapter).chain(&options.vs).cloned().collect();
     let points = options.points(&names)?;
-    let rounds = options.rounds.unwrap_or(ROUNDS as u32);
+    let rounds = options.rounds.unwrap_or(DEFAULT_ROUNDS as u32);
     let wait = if options.block || !cpu::may_poll(processors) { Wait::Block } else { Wait::Poll };
     let address = match host {
         None => common.address(&names[1..])?.to_string(),
@@ -164,11 +178,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let work =
         Work { points: points.clone(), rounds, seconds: options.duration.unwrap_or(0.0), wait };
     ensure!(
-        work.memory(names.len()) <= MOST_MEMORY,
-        "so many connections with messages of {} need {} of memory at each end; {} is the most",
+        work.memory(names.len()) <= MAX_MEMORY_BYTES,
+        "that many connections with messages of {} need {} of memory at each end; the limit is {}",
         units::size(work.largest()),
         units::size(work.memory(names.len())),
-        units::size(MOST_MEMORY)
+        units::size(MAX_MEMORY_BYTES)
     );
     let plan = Plan {
         role: Role::Server,
@@ -180,22 +194,22 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         raw_wait: Wait::Block,
         work: peer::Work::Bench(work),
     };
-    // A page that cannot be written is known before the work is done.
+    // Opens the page before measuring, so that a file that cannot be written is an error at once.
     let page = options.html.as_deref().map(Output::new).transpose()?;
-    let circumstances = Circumstances::now();
-    let mut pair = Pair::start_with(&plan, Setting { environment: &[], host, processors })?;
-    let mut facts = Facts::default();
+    let circumstances = MeasurementInfo::now();
+    let mut pair = Pair::start_with(&plan, Placement { environment: &[], host, processors })?;
+    let mut info = ConnectionInfo::default();
     options.print_head(&names)?;
     let mut measured = Vec::new();
     let progress = Progress::new(points.len());
-    while let Some(said) = pair.next()? {
-        match said {
-            (Role::Client, Said::Connected(said)) => facts = said,
-            (Role::Client, Said::Progress(done)) => progress.show(done),
-            (Role::Client, Said::Measured(Outcome { point, figures })) => {
-                let point = *points.get(point).context("a row that nobody has asked for")?;
+    while let Some(message) = pair.next()? {
+        match message {
+            (Role::Client, Message::Connected(connected)) => info = connected,
+            (Role::Client, Message::Progress(done)) => progress.show(done),
+            (Role::Client, Message::Measured(Outcome { point, figures })) => {
+                let point = *points.get(point).context("an unexpected row")?;
                 let row = Measured::new(point, point.wait(wait), figures);
-                progress.aside(|| options.print_row(&names, &row))?;
+                progress.suspend(|| options.print_row(&names, &row))?;
                 measured.push(row);
             }
             _ => {}
@@ -203,7 +217,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     drop(progress);
     ensure!(measured.len() == points.len(), "the two processes have not measured everything");
-    let adapters = names.into_iter().zip(facts.providers);
+    let adapters = names.into_iter().zip(info.providers);
     let document = Document {
         adapters: adapters.map(|(name, provider)| Subject { name, provider }).collect(),
         address,
@@ -232,7 +246,7 @@ impl Options {
         }
     }
 
-    /// As it comes, while others are measured.
+    /// Prints a row as soon as it is measured.
     fn print_row(&self, adapters: &[String], row: &Measured) -> Result<()> {
         match self {
             Options { common: Common { json: true, .. }, .. } => Ok(()),
@@ -241,7 +255,7 @@ impl Options {
         }
     }
 
-    /// What is measured, in the order in which it is.
+    /// Returns the points to measure, in the order of measurement.
     fn points(&self, adapters: &[String]) -> Result<Vec<Point>> {
         let mut extended = true;
         for name in adapters {
@@ -261,7 +275,7 @@ impl Options {
         );
         let mut points = Vec::new();
         for &operation in &operations {
-            let sizes = if operation.is_atomic() { &[WORD][..] } else { &self.sizes[..] };
+            let sizes = if operation.is_atomic() { &[ATOMIC_BYTES][..] } else { &self.sizes[..] };
             for &size in sizes {
                 for &depth in &self.depths {
                     points.extend(self.connections.iter().map(|&connections| Point {
@@ -289,7 +303,7 @@ mod tests {
     use super::*;
     use crate::times::Times;
 
-    /// A row with long figures.
+    /// A row whose figures are as wide as they get.
     pub(super) fn measured(size: usize, depth: usize) -> Measured {
         let latency = Times {
             samples: 900,
@@ -321,7 +335,7 @@ mod tests {
         Document {
             adapters: vec![Subject { name: "tcp-emu".to_owned(), provider: "tcp-emu".to_owned() }],
             address: "127.0.0.1".to_owned(),
-            circumstances: Circumstances {
+            circumstances: MeasurementInfo {
                 date: "2026-11-25T07:03:04Z".to_owned(),
                 version: "0.1.0",
                 command: "dat bench --html 'a <b>'".to_owned(),
@@ -341,7 +355,7 @@ mod tests {
         assert_eq!(seconds("20"), Ok(20.0));
         for text in ["0.4", "nan", "-1", "4000", "long"] {
             let why = seconds(text).expect_err(text);
-            assert_eq!(why, "expected 0.5 to 3600 seconds: 5 rounds take so long", "{text}");
+            assert_eq!(why, "expected 0.5 to 3600 seconds: 5 rounds need at least 0.5 s", "{text}");
         }
     }
 }

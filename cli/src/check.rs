@@ -1,4 +1,5 @@
-//! `dat check`: what is wrong with a registry file, and what in it will never be of use, each with its place.
+//! `dat check`: reports errors and unusable entries of a registry file, each with its line and
+//! column.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufReader};
@@ -24,7 +25,8 @@ use crate::{parameters, parent};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The file: TOML if its name ends in .toml, eight fields a line if it ends in .conf, else as its content looks
+    /// The file: TOML if its name ends in .toml, dat.conf if it ends in .conf, else decided by its
+    /// content
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Exit with 1 for warnings, too
@@ -38,23 +40,23 @@ pub(crate) struct Options {
 #[derive(Serialize)]
 struct Document {
     file: String,
-    /// Entries that could be read.
+    /// The number of entries that could be parsed.
     entries: usize,
     findings: Vec<Finding>,
 }
 
-/// Something to be mended, or to be known.
+/// An error or a warning about one place in the file.
 #[derive(Serialize)]
 struct Finding {
     severity: Severity,
-    /// From 1.
+    /// Counted from 1.
     line: usize,
-    /// From 1, in characters.
+    /// In characters, counted from 1.
     column: usize,
     message: String,
     /// What to do.
     help: Option<String>,
-    /// Other lines of which the same is said here.
+    /// Other lines to which this finding also applies.
     #[serde(skip)]
     more: Vec<usize>,
 }
@@ -62,13 +64,13 @@ struct Finding {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Severity {
-    /// The line gives no entry.
+    /// The line contains no valid entry.
     Error,
-    /// The entry will not open, or never be asked.
+    /// The entry does not open, or no program can ask for it.
     Warning,
 }
 
-/// Checks; true if there is nothing wrong.
+/// Checks the file. Returns whether it has no errors (with `--strict`: no findings).
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let File { entries, errors, text, is_toml } = convert::read(&options.file)?;
     let mut findings: Vec<Finding> = errors
@@ -78,11 +80,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     if is_toml && options.file.extension().is_none_or(|extension| extension != "toml") {
         let origin = Origin::File { path: options.file.clone().into(), line: 1, column: 1 };
         let message =
-            "this is TOML, and the registry takes a file for TOML only if its name ends in .toml"
+            "this is TOML, but the registry reads a file as TOML only if its name ends in .toml"
                 .to_owned();
         findings.push(Finding::new(Severity::Error, &origin, message, Some("rename the file")));
     }
-    findings.extend(warnings(&entries, &Devices::of_host(), library));
+    findings.extend(warnings(&entries, &Devices::of_host(), inspect_library));
     findings.sort_by_key(|finding| (finding.line, finding.column));
     let document =
         Document { file: options.file.display().to_string(), entries: entries.len(), findings };
@@ -90,8 +92,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         true => print_json(&document)?,
         false => print(&document.text(&text))?,
     }
-    let bad = |finding: &Finding| options.strict || finding.severity == Severity::Error;
-    Ok(!document.findings.iter().any(bad))
+    let is_failure = |finding: &Finding| options.strict || finding.severity == Severity::Error;
+    Ok(!document.findings.iter().any(is_failure))
 }
 
 impl Finding {
@@ -108,7 +110,7 @@ impl Finding {
         }
     }
 
-    /// The same for findings that differ in the values of a line only.
+    /// Returns a key that is equal for findings that differ only in a value of the line.
     fn kind(&self) -> (Severity, &str) {
         let before_the_value = || self.message.split('"').next().unwrap_or_default();
         (self.severity, self.help.as_deref().unwrap_or_else(before_the_value))
@@ -119,60 +121,63 @@ impl Finding {
     }
 }
 
-/// Why a library is no provider of an entry, and what to do about that, if it is known.
+/// Why a library does not provide an entry, and what to do about it, if that is known.
 #[derive(Clone, Serialize, Deserialize)]
-struct Bad {
+struct LibraryFault {
     why: String,
     remedy: Option<String>,
-    /// The library is no provider of anything, or its start does not end: the same holds for all entries that name it.
+    /// The fault affects every entry that names the library: the library is not a provider at all,
+    /// or its start does not end.
     of_library: bool,
 }
 
-impl Bad {
-    /// Nothing is known of other entries of the library, nor what to do.
-    fn of_entry(why: String) -> Bad {
-        Bad { why, remedy: None, of_library: false }
+impl LibraryFault {
+    /// A fault that says nothing about other entries of the library and has no known remedy.
+    fn of_entry(why: String) -> LibraryFault {
+        LibraryFault { why, remedy: None, of_library: false }
     }
 }
 
-/// Whether an entry's library is no provider of it.
-type Inspect = fn(&Entry) -> Option<Bad>;
+/// Returns why an entry's library does not provide it, or `None` if it does.
+type Inspect = fn(&Entry) -> Option<LibraryFault>;
 
-/// What `inspect` says of each entry that can be asked for. A library may register one entry and not another,
-/// so each is inspected; but one that does not load, or whose start does not end, is not tried again.
-fn faults(entries: &[Entry], inspect: Inspect) -> Vec<Option<Bad>> {
-    let mut no_providers: HashMap<&str, Bad> = HashMap::new();
+/// Returns what `inspect` finds for each entry that programs can ask for. A library may register
+/// one entry and not another, so each is inspected. A library that does not load, or whose start
+/// does not end, is not tried again.
+fn faults(entries: &[Entry], inspect: Inspect) -> Vec<Option<LibraryFault>> {
+    let mut no_providers: HashMap<&str, LibraryFault> = HashMap::new();
     let mut faults = Vec::new();
-    for (entry, first) in entries.iter().zip(firsts(entries)) {
+    for (entry, first) in entries.iter().zip(first_duplicates(entries)) {
         let library = entry.library.as_str();
-        let bad = if never_asked(entry).is_some() || repeated(entry, first).is_some() {
+        let fault = if never_requested(entry).is_some() || repeated(entry, first).is_some() {
             None
         } else {
             no_providers.get(library).cloned().or_else(|| inspect(entry))
         };
-        if let Some(bad) = bad.as_ref().filter(|bad| bad.of_library) {
-            no_providers.entry(library).or_insert_with(|| bad.clone());
+        if let Some(fault) = fault.as_ref().filter(|fault| fault.of_library) {
+            no_providers.entry(library).or_insert_with(|| fault.clone());
         }
-        faults.push(bad);
+        faults.push(fault);
     }
     faults
 }
 
-/// What will not open, or never be asked for.
+/// Returns a warning for each entry that does not open or that no program can ask for.
 fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Finding> {
     let faults = faults(entries, inspect);
-    let (mut told, mut absent) = (HashSet::new(), HashSet::new());
+    let (mut reported, mut absent) = (HashSet::new(), HashSet::new());
     let mut findings = Vec::new();
-    let first_and_other = firsts(entries).into_iter().zip(ambiguous(entries));
+    let first_and_other = first_duplicates(entries).into_iter().zip(ambiguous(entries));
     for (index, (entry, (first, other))) in entries.iter().zip(first_and_other).enumerate() {
-        if let Some(finding) = never_asked(entry).or_else(|| repeated(entry, first)) {
+        if let Some(finding) = never_requested(entry).or_else(|| repeated(entry, first)) {
             findings.push(finding);
             continue;
         }
         findings.extend(other);
-        if let Some(Bad { why, remedy, .. }) = &faults[index] {
-            // Once for all entries of a library of which it holds: a distribution's file has dozens.
-            if !told.insert((&entry.library, why)) {
+        if let Some(LibraryFault { why, remedy, .. }) = &faults[index] {
+            // One finding covers all affected entries of a library: a distribution's file has
+            // dozens.
+            if !reported.insert((&entry.library, why)) {
                 continue;
             }
             let same = entries.iter().zip(&faults).skip(index + 1).filter(|(other, fault)| {
@@ -182,18 +187,18 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
             let lines: Vec<usize> = same.map(|(other, _)| place(&other.origin).0).collect();
             let more = match lines.as_slice() {
                 [] => String::new(),
-                [line] => format!(" (so has line {line})"),
-                lines => format!(" (so have lines {})", units::ranges(lines)),
+                [line] => format!(" (also line {line})"),
+                lines => format!(" (also lines {})", units::ranges(lines)),
             };
-            let remedy = beside_this_program(&entry.library).or_else(|| remedy.clone());
+            let remedy = library_next_to_program(&entry.library).or_else(|| remedy.clone());
             let help =
-                format!("{}, or take the line out", remedy.as_deref().unwrap_or("ask who made it"));
+                format!("{}, or remove the line", remedy.as_deref().unwrap_or("ask its vendor"));
             let finding = Finding::warning(entry, format!("{}: {why}{more}", entry.ia_name), &help);
             findings.push(Finding { more: lines, ..finding });
             continue;
         }
         if let Some(device) = devices.missing(entry) {
-            // Once for each device.
+            // One finding per device.
             if !absent.insert(device) {
                 continue;
             }
@@ -204,26 +209,28 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
             let lines: Vec<usize> = same.map(|other| place(&other.origin).0).collect();
             let more = match lines.as_slice() {
                 [] => String::new(),
-                [line] => format!(" (line {line} says it, too)"),
-                lines => format!(" (lines {} say it, too)", units::ranges(lines)),
+                [line] => format!(" (also line {line})"),
+                lines => format!(" (also lines {})", units::ranges(lines)),
             };
             let message = format!(
-                "{}: this host has no network device, RDMA device or address called {device:?}{more}",
+                "{}: this host has no network device, RDMA device or address called {device:?}\
+                 {more}",
                 entry.ia_name
             );
-            let help = format!("those that it has are {}; or take the line out", devices.names());
+            let help = format!("the host has {}; or remove the line", devices.names());
             let finding = Finding::warning(entry, message, &help);
             findings.push(Finding { more: lines, ..finding });
         } else if let Some(fault) = parameters::fault(entry) {
-            let help = "its adapter does not open with them; dat.conf(5) and the provider's page have the keys";
+            let help = "its adapter does not open with them; dat.conf(5) and the provider's \
+                        documentation list the keys";
             findings.push(Finding::warning(entry, format!("{}: {fault}", entry.ia_name), help));
         }
     }
     findings
 }
 
-/// The lines of the entries of a registry's file that will not open, or never be asked for.
-pub(crate) fn warned_of(list: &List) -> Vec<usize> {
+/// Returns the lines of the registry file whose entries are unusable.
+pub(crate) fn unusable_lines(list: &List) -> Vec<usize> {
     let of_file = |candidate: &&Candidate| matches!(candidate.entry.origin, Origin::File { .. });
     let entries: Vec<Entry> = list
         .candidates()
@@ -231,7 +238,7 @@ pub(crate) fn warned_of(list: &List) -> Vec<usize> {
         .filter(of_file)
         .map(|candidate| candidate.entry.clone())
         .collect();
-    let findings = warnings(&entries, &Devices::of_host(), library);
+    let findings = warnings(&entries, &Devices::of_host(), inspect_library);
     let mut lines: Vec<usize> = findings
         .into_iter()
         .flat_map(|finding| std::iter::once(finding.line).chain(finding.more))
@@ -241,7 +248,7 @@ pub(crate) fn warned_of(list: &List) -> Vec<usize> {
     lines
 }
 
-/// Why an entry may be of no use.
+/// Why a new entry may be unusable.
 #[derive(Serialize)]
 pub(crate) struct Concern {
     pub(crate) message: String,
@@ -249,17 +256,17 @@ pub(crate) struct Concern {
     pub(crate) help: Option<String>,
 }
 
-/// What is to be said of the last entry like this one in a file.
+/// Returns the concerns about the last entry in the file that equals this one.
 pub(crate) fn concerns(path: &Path, entry: &Entry) -> Result<Vec<Concern>> {
     let File { entries, .. } = convert::read(path)?;
     let Some(at) = entries.iter().rposition(|other| other.same_fields(entry)) else {
         return Ok(Vec::new());
     };
-    let findings = match repeated(&entries[at], firsts(&entries)[at]) {
-        // As it was asked for.
+    let findings = match repeated(&entries[at], first_duplicates(&entries)[at]) {
+        // The user has asked for an entry that programs do not use.
         _ if !entry.default => Vec::new(),
         Some(finding) => vec![finding],
-        None => warnings(&entries[at..=at], &Devices::of_host(), library),
+        None => warnings(&entries[at..=at], &Devices::of_host(), inspect_library),
     };
     Ok(findings
         .into_iter()
@@ -267,7 +274,7 @@ pub(crate) fn concerns(path: &Path, entry: &Entry) -> Result<Vec<Concern>> {
         .collect())
 }
 
-/// Line and column.
+/// Returns line and column.
 fn place(origin: &Origin) -> (usize, usize) {
     match origin {
         Origin::File { line, column, .. } => (*line, *column),
@@ -275,8 +282,8 @@ fn place(origin: &Origin) -> (usize, usize) {
     }
 }
 
-/// A line that no program's dat_ia_open comes to.
-fn never_asked(entry: &Entry) -> Option<Finding> {
+/// Returns a warning if no program's dat_ia_open can select the entry.
+fn never_requested(entry: &Entry) -> Option<Finding> {
     let Entry { ia_name, api, .. } = entry;
     let warning = |message, help| Some(Finding::warning(entry, message, help));
     match (api.space, api.major, api.minor) {
@@ -286,7 +293,7 @@ fn never_asked(entry: &Entry) -> Option<Finding> {
         ),
         (Space::Kernel, ..) => warning(
             format!("{ia_name} is for kDAPL ({api}): no program in user space can open it"),
-            "write u2.0 or u1.2, or take the line out",
+            "write u2.0 or u1.2, or remove the line",
         ),
         (Space::User, 2, _) => None,
         (Space::User, 1, minor) if minor >= 2 => None,
@@ -295,16 +302,14 @@ fn never_asked(entry: &Entry) -> Option<Finding> {
             "write u1.2",
         ),
         _ => warning(
-            format!(
-                "{ia_name} offers {api}, which no program asks for: there are uDAPL 1.2 and 2.0"
-            ),
+            format!("{ia_name} offers {api}, but programs ask only for uDAPL 1.2 and 2.0"),
             "write u2.0 or u1.2",
         ),
     }
 }
 
-/// For each entry, the first that is used with the same name, API and thread safety, if it is before it.
-fn firsts(entries: &[Entry]) -> Vec<Option<&Entry>> {
+/// Returns for each entry the first usable one before it with the same name, API and thread safety.
+fn first_duplicates(entries: &[Entry]) -> Vec<Option<&Entry>> {
     let mut firsts = HashMap::new();
     let mut all = Vec::new();
     for entry in entries {
@@ -317,8 +322,9 @@ fn firsts(entries: &[Entry]) -> Vec<Option<&Entry>> {
     all
 }
 
-/// For each entry, a warning if the first one of its name and major version has another library or other parameters.
-/// Which of them a program gets then depends on the thread safety and the minor version that it asks for.
+/// Returns a warning for each entry whose library or parameters differ from those of the first
+/// entry with the same name and major version. Which of them a program gets depends on the thread
+/// safety and the minor version that it asks for.
 fn ambiguous(entries: &[Entry]) -> Vec<Option<Finding>> {
     let mut firsts: HashMap<_, &Entry> = HashMap::new();
     let mut all = Vec::new();
@@ -330,16 +336,21 @@ fn ambiguous(entries: &[Entry]) -> Vec<Option<Finding>> {
         all.push(other.map(|first| {
             let (line, _) = place(&first.origin);
             let message = format!(
-                "{ia_name} is in line {line}, too, with another library or other parameters: which of them a \
-                 program gets depends on the version and thread safety that it asks for"
+                "{ia_name} is also in line {line}, with another library or other parameters: \
+                 which of them a program gets depends on the version and thread safety that it \
+                 asks for"
             );
-            Finding::warning(entry, message, "give them the same library and parameters, or rename one")
+            Finding::warning(
+                entry,
+                message,
+                "give them the same library and parameters, or rename one",
+            )
         }));
     }
     all
 }
 
-/// An interface that a line before has, too.
+/// Returns a warning if an earlier line has the same interface.
 fn repeated(entry: &Entry, first: Option<&Entry>) -> Option<Finding> {
     let first = first?;
     let Origin::File { line, .. } = &first.origin else { return None };
@@ -348,7 +359,7 @@ fn repeated(entry: &Entry, first: Option<&Entry>) -> Option<Finding> {
         Finding::warning(
             entry,
             format!("{name} is the same as in line {line}"),
-            "take one of them out",
+            "remove one of them",
         )
     } else {
         let message =
@@ -356,14 +367,16 @@ fn repeated(entry: &Entry, first: Option<&Entry>) -> Option<Finding> {
         Finding::warning(
             entry,
             message,
-            "this line is used where the library of that one cannot be loaded; else rename it",
+            "this line is used only if the library of that one cannot be loaded; otherwise \
+             rename it",
         )
     };
     Some(finding)
 }
 
-/// What to do about a library that the dynamic linker does not find, though it came with this program.
-fn beside_this_program(library: &str) -> Option<String> {
+/// Returns what to do about a library that the dynamic linker does not find although it came with
+/// this program.
+fn library_next_to_program(library: &str) -> Option<String> {
     let lib = std::env::current_exe().ok()?.parent()?.parent()?.join("lib");
     let is_there = !library.contains('/') && lib.join(library).is_file();
     is_there.then(|| {
@@ -371,44 +384,47 @@ fn beside_this_program(library: &str) -> Option<String> {
     })
 }
 
-/// This is far more than a provider needs to start.
+/// How long a provider may take to start: far more than any needs.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// Starts an entry's provider in a process of its own, which the provider may crash or keep from ending.
-fn library(entry: &Entry) -> Option<Bad> {
+/// Starts an entry's provider in a process of its own, because the provider may crash or hang.
+fn inspect_library(entry: &Entry) -> Option<LibraryFault> {
     let answer = || {
         let mut command = Command::new(std::env::current_exe().context("finding this program")?);
         command.args(["inspect", registry::conf::write(std::slice::from_ref(entry)).trim_end()]);
         start(command, &entry.library, START_LIMIT)
     };
-    answer().unwrap_or_else(|error| Some(Bad::of_entry(format!("{error:#}"))))
+    answer().unwrap_or_else(|error| Some(LibraryFault::of_entry(format!("{error:#}"))))
 }
 
-/// Runs a process that starts a library, and returns what it says of the library. A process that says nothing or does
-/// not end is a fault of the library.
-fn start(mut command: Command, library: &str, limit: Duration) -> Result<Option<Bad>> {
+/// Runs a process that starts a library, and returns what it reports. A process that reports
+/// nothing or does not end is a fault of the library.
+fn start(mut command: Command, library: &str, limit: Duration) -> Result<Option<LibraryFault>> {
     // Nobody reads what the library prints, so it must not fill a pipe.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let socket = parent::connect(&mut command)?;
     socket.shutdown(Shutdown::Write)?;
     let mut child = command.spawn().context("starting this program")?;
     drop(command);
-    let Some(status) = end_within(&mut child, limit).context("waiting for this program")? else {
+    let Some(status) = wait_within(&mut child, limit).context("waiting for this program")? else {
         let why = format!("starting {library} does not end within {} s", limit.as_secs_f32());
         // Other entries of the library would take as long.
-        return Ok(Some(Bad { why, remedy: None, of_library: true }));
+        return Ok(Some(LibraryFault { why, remedy: None, of_library: true }));
     };
-    // A process that the library has left behind may keep the other end of the socket open.
+    // A process that the library has left running may keep the other end of the socket open.
     socket.set_nonblocking(true)?;
     let mut answer = String::new();
     let _ = BufReader::new(socket).read_line(&mut answer);
     Ok(serde_json::from_str(&answer).unwrap_or_else(|_| {
-        Some(Bad::of_entry(format!("starting {library} ends a program ({status})")))
+        Some(LibraryFault::of_entry(format!(
+            "starting {library} terminates the program ({status})"
+        )))
     }))
 }
 
-/// Waits until a process ends. One that still runs after the limit is killed, and there is no status.
-pub(crate) fn end_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+/// Waits until a process ends. A process that still runs after `limit` is killed; the result is
+/// then `None`.
+pub(crate) fn wait_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
@@ -429,12 +445,12 @@ pub(crate) struct Inspection {
     entry: String,
 }
 
-/// Starts an entry's provider, and tells the parent why it is none.
+/// Starts an entry's provider, and tells the parent why it is not a provider.
 pub(crate) fn inspect(inspection: &Inspection) -> Result<bool> {
     let (entries, _) = registry::conf::parse(Path::new("dat.conf"), inspection.entry.as_bytes());
     let entry = entries.first().context("no entry of dat.conf")?;
-    let bad = registry::check_starts(entry).err();
-    parent::say(&bad.map(|error| Bad {
+    let fault = registry::check_starts(entry).err();
+    parent::send(&fault.map(|error| LibraryFault {
         why: error.to_string(),
         of_library: matches!(error, LoadError::Open(_) | LoadError::Symbol(_)),
         remedy: error.remedy().map(|remedy| remedy.replace("in the entry", "in this line")),
@@ -442,40 +458,42 @@ pub(crate) fn inspect(inspection: &Inspection) -> Result<bool> {
     Ok(true)
 }
 
-/// Findings of a kind that are shown one by one.
-const ALIKE: usize = 8;
-/// Characters of a line that are shown.
-const SHOWN: usize = 200;
+/// How many findings of a kind are printed individually.
+const MAX_SHOWN_PER_KIND: usize = 8;
+/// How many characters of a line are printed.
+const MAX_SHOWN_CHARS: usize = 200;
 
-/// A line of the file, and a mark below one of its columns. Of a long line the part with the column is shown.
-fn marked(line: &str, column: usize) -> String {
+/// Returns a line of the file with a mark below one of its columns. Of a long line, only the part
+/// around the column is returned.
+fn line_with_mark(line: &str, column: usize) -> String {
     let at = column.saturating_sub(1);
-    let begin = if at < SHOWN { 0 } else { at - SHOWN / 4 };
+    let begin = if at < MAX_SHOWN_CHARS { 0 } else { at - MAX_SHOWN_CHARS / 4 };
     let mut shown = line.chars().skip(begin);
-    let part: String = shown.by_ref().take(SHOWN).collect();
+    let part: String = shown.by_ref().take(MAX_SHOWN_CHARS).collect();
     let (before, after) =
         (if begin > 0 { "… " } else { "" }, if shown.next().is_some() { " …" } else { "" });
-    // Tabs stay tabs, so that the mark is where it belongs.
+    // Tabs stay tabs, so that the mark is below the right character.
     let blank = |c| if c == '\t' { c } else { ' ' };
     let indent: String = before.chars().chain(part.chars().take(at - begin)).map(blank).collect();
     format!("    {before}{part}{after}\n    {indent}^\n")
 }
 
 impl Document {
-    /// As compilers have it: the place, the finding, and the line with a mark below.
+    /// Formats the findings like a compiler: the place, the message, and the line with a mark
+    /// below.
     fn text(&self, source: &[u8]) -> String {
         let source = String::from_utf8_lossy(source)
             .replace(|c: char| c.is_control() && c != '\n' && c != '\t', "\u{fffd}");
         let lines: Vec<&str> = source.lines().collect();
         let mut text = String::new();
         let file = printable(&self.file);
-        // For each kind: its first finding, how many are shown, and the lines of the others.
+        // For each kind: its first finding, how many are printed, and the lines of the others.
         let mut kinds: HashMap<_, (&Finding, usize, Vec<usize>)> = HashMap::new();
         for finding in &self.findings {
             let Finding { line, column, message, help, .. } = finding;
             let (_, shown, others) =
                 kinds.entry(finding.kind()).or_insert((finding, 0, Vec::new()));
-            if *shown == ALIKE {
+            if *shown == MAX_SHOWN_PER_KIND {
                 others.push(*line);
                 continue;
             }
@@ -484,7 +502,7 @@ impl Document {
                 &format!("{file}:{line}:{column}: {}: {}\n", finding.word(), printable(message));
             text += &lines
                 .get(line.wrapping_sub(1))
-                .map_or_else(String::new, |line| marked(line, *column));
+                .map_or_else(String::new, |line| line_with_mark(line, *column));
             text += &help
                 .as_ref()
                 .map_or_else(String::new, |help| format!("    {}\n", printable(help)));
@@ -547,11 +565,12 @@ mod tests {
             let messages = messages(&(first.clone() + &other));
             assert_eq!(messages.len(), 1, "{other}: {messages:?}");
             assert!(
-                messages[0].starts_with("a is in line 1, too, with another library or other"),
+                messages[0].starts_with("a is also in line 1, with another library or other"),
                 "{messages:?}"
             );
         }
-        // The same adapter for whoever asks, and programs that are linked with another library.
+        // Programs that ask for a different thread safety get the same adapter, and u1.2 programs
+        // use another library.
         let same =
             line("u2.0 nonthreadsafe", "x.so", "crc=on") + &line("u1.2 threadsafe", "y.so", "");
         assert_eq!(messages(&(first + &same)), [""; 0]);
@@ -584,7 +603,7 @@ mod tests {
         ] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
-        // The mark is below the field that is too much.
+        // The mark is below the field that is superfluous.
         let lines: Vec<&str> = shown.lines().collect();
         let at = lines
             .iter()
@@ -594,29 +613,30 @@ mod tests {
         assert_eq!(column(lines[at + 1], "^"), column(lines[at], "\"more\""));
     }
 
-    /// What is said of a library whose start is this script. Its standard input is the socket.
-    fn started(script: &str, limit: Duration) -> Option<Bad> {
+    /// Returns the fault of a library whose start is this script. The script's standard input is
+    /// the socket.
+    fn started(script: &str, limit: Duration) -> Option<LibraryFault> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         start(command, "libx.so", limit).expect("sh starts")
     }
 
-    /// The same, however long it takes.
+    /// Like `started`, without a time limit.
     fn why(script: &str) -> Option<String> {
-        started(script, Duration::MAX).map(|bad| bad.why)
+        started(script, Duration::MAX).map(|fault| fault.why)
     }
 
     #[test]
     fn a_library_whose_start_does_not_end_is_stopped_at_the_limit() {
-        let bad = started("exec sleep 1000", Duration::from_millis(50)).expect("a fault");
-        assert_eq!(bad.why, "starting libx.so does not end within 0.05 s");
-        assert!(bad.of_library, "it is not tried again");
+        let fault = started("exec sleep 1000", Duration::from_millis(50)).expect("a fault");
+        assert_eq!(fault.why, "starting libx.so does not end within 0.05 s");
+        assert!(fault.of_library, "it is not tried again");
     }
 
     #[test]
     fn a_process_that_is_stopped_is_reaped() {
         let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep starts");
-        assert_eq!(end_within(&mut child, Duration::ZERO).expect("it is killed"), None);
+        assert_eq!(wait_within(&mut child, Duration::ZERO).expect("it is killed"), None);
         assert!(!Path::new(&format!("/proc/{}", child.id())).exists());
     }
 
@@ -634,11 +654,11 @@ mod tests {
         let fifo = dir.path().join("fifo");
         let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo starts");
         assert!(made.success());
-        // It has the socket as its descriptor 3, and stays until somebody has written to the FIFO.
+        // The process has the socket as its descriptor 3, and runs until the FIFO is written.
         let stays = format!("exec 3<&0; cat {} &", fifo.display());
         assert_eq!(why(&format!("{stays} echo null >&0")), None);
         fs::write(&fifo, "").expect("it reads");
-        let ends = "starting libx.so ends a program (exit status: 3)";
+        let ends = "starting libx.so terminates the program (exit status: 3)";
         assert_eq!(why(&format!("{stays} exit 3")).as_deref(), Some(ends));
         fs::write(&fifo, "").expect("it reads");
     }

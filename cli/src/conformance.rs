@@ -1,4 +1,4 @@
-//! `dat conformance`: the conformance suite over a provider.
+//! `dat conformance`: runs the conformance suite against a provider.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,43 +6,45 @@ use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
-use conformance::{Case, Door, Format, Level, Pool, Report, Target};
+use conformance::{Binding, Case, Format, Level, Pool, Report, Target};
 use serde::Serialize;
 
 use crate::output::{Output, print, print_json};
 use crate::progress::Progress;
 
-/// How this program is told to run cases for another of its kind.
+/// The option with which this program starts itself to run cases.
 const WORKER: &str = "--worker";
 
-/// Options of `dat conformance`. Its exit code is 0 if nothing failed, 1 if something did, 2 if nothing could be asked.
+/// Options of `dat conformance`. Its exit code is 0 if nothing failed, 1 if something did, 2 if
+/// nothing could be tested.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The cases to run: names, beginnings of names (`dat_ep_create`), or patterns (`*/in-connected`); all if none is given
+    /// The cases to run: names, prefixes of names (`dat_ep_create`), or patterns
+    /// (`*/in-connected`); all by default
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// The provider, by its name in the registry; `mem` is the loopback transport
     #[arg(long, visible_aliases = ["adapter", "ia"], value_name = "NAME", default_value = "tcp-emu")]
     provider: String,
-    /// Reach it through this libdat2.so.2 or libdat.so.1, not through the registry of this program
+    /// Call it through this libdat2.so.2 or libdat.so.1 instead of this program's registry
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
-    /// Look its name up in this registry file, as if DAT_OVERRIDE named it
+    /// Look the provider up in this registry file, as if DAT_OVERRIDE named it
     #[arg(long, value_name = "FILE")]
     registry: Option<PathBuf>,
-    /// Something that a provider has to have and that this one does not is a failure
+    /// Count a missing feature that the standard requires as a failure
     #[arg(long)]
     strict: bool,
-    /// Write the result to this file as JUnit XML too
+    /// Also write the result to this file as JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Count each clause of a function by itself, too; JSON always does
+    /// Also count each clause of a function separately; JSON always does
     #[arg(long)]
     clauses: bool,
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
-    /// Print the cases and what they require, and run none
+    /// Print the cases and what they require, without running them
     #[arg(long)]
     list: bool,
     /// Run the cases that standard input names
@@ -50,29 +52,29 @@ pub(crate) struct Options {
     worker: Option<String>,
 }
 
-/// Runs the suite; answers whether the provider conforms. An error is that it could not be asked.
+/// Runs the suite. Returns whether the provider conforms, or an error if it could not be tested.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     if let Some(target) = &options.worker {
-        conformance::serve(target).context("asked by what is not this program")?;
+        conformance::serve(target).context("--worker is for `dat` itself")?;
         return Ok(true);
     }
-    let door = match &options.library {
-        Some(path) => Door::library(path).map_err(anyhow::Error::msg)?,
-        None => Door::Linked,
+    let binding = match &options.library {
+        Some(path) => Binding::library(path).map_err(anyhow::Error::msg)?,
+        None => Binding::Linked,
     };
-    let cases = chosen(&options.ids, &door)?;
+    let cases = select_cases(&options.ids, &binding)?;
     if options.list {
         list(&cases, options.json)?;
         return Ok(true);
     }
     if let Some(file) = &options.registry {
-        // To the registry a file that is not there is no more than an empty one.
+        // The registry treats a missing file like an empty one, so it is checked here.
         fs::File::open(file)
             .with_context(|| format!("cannot read the registry file {}", file.display()))?;
     }
-    let target = Target { door, provider: options.provider.clone() };
+    let target = Target { binding, provider: options.provider.clone() };
     let (program, argument) =
-        (std::env::current_exe().context("where is this program?")?, target.to_argument());
+        (std::env::current_exe().context("finding this program")?, target.to_argument());
     let registry = options.registry.clone();
     let worker = move |quiet: bool| {
         let mut command = Command::new(&program);
@@ -81,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             command.env("DAT_OVERRIDE", file);
         }
         if quiet {
-            // What the registry says of the mistakes that cases make on purpose.
+            // Suppresses the registry's messages about errors that cases make on purpose.
             command.env("DAT_DBG_TYPE", "0");
         }
         command
@@ -89,11 +91,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let loud = worker.clone();
     Pool::new(move || loud(false))
         .open()
-        // Without the place in the suite's source, which says something of cases only.
+        // The place in the suite's source matters only for cases, so it is cut off.
         .map_err(|why| why.split(" (rig/").next().unwrap_or(&why).to_owned())
-        .map_err(|why| {
-            anyhow!("{target} cannot be opened, so that there is nothing to ask: {why}")
-        })?;
+        .map_err(|why| anyhow!("{target} cannot be opened, so there is nothing to test: {why}"))?;
     let junit = options.junit.as_deref().map(Output::new).transpose()?;
     let mut pool = Pool::new(move || worker(true));
     let progress = Progress::new(cases.len());
@@ -116,19 +116,22 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(report.is_good(options.strict))
 }
 
-fn chosen(ids: &[String], door: &Door) -> Result<Vec<Case>> {
+fn select_cases(ids: &[String], binding: &Binding) -> Result<Vec<Case>> {
     let all = conformance::all();
     for id in ids {
-        let named = all.iter().any(|case| case.is_meant_by(id));
-        ensure!(named, "no case is called {id} or begins so; `dat conformance --list` prints all");
+        let named = all.iter().any(|case| case.is_selected_by(id));
+        ensure!(
+            named,
+            "no case is called {id} or begins with it; `dat conformance --list` prints all"
+        );
     }
     let wanted = |case: &Case| {
-        door.has(case) && (ids.is_empty() || ids.iter().any(|id| case.is_meant_by(id)))
+        binding.has(case) && (ids.is_empty() || ids.iter().any(|id| case.is_selected_by(id)))
     };
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-/// A case as machines are told.
+/// A case in the JSON output.
 #[derive(Serialize)]
 struct Item<'a> {
     id: &'a str,

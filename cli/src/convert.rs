@@ -1,4 +1,4 @@
-//! `dat convert`: a registry file from one form to the other.
+//! `dat convert`: converts a registry file from one format to the other.
 
 use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,11 @@ use crate::output::print;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The file: TOML if its name ends in .toml, eight fields a line if it ends in .conf, else as its content looks
+    /// The file: TOML if its name ends in .toml, dat.conf if it ends in .conf, else decided by its
+    /// content
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Print one JSON document instead: the entries, by the keys of TOML
+    /// Print one JSON document instead: the entries, with the keys of TOML
     #[arg(long)]
     json: bool,
 }
@@ -26,7 +27,7 @@ struct Document<'f> {
     interface: Vec<Interface<'f>>,
 }
 
-/// An entry.
+/// An entry, with the keys of TOML.
 #[derive(Serialize)]
 struct Interface<'f> {
     name: &'f str,
@@ -55,7 +56,7 @@ impl<'f> From<&'f Entry> for Interface<'f> {
     }
 }
 
-/// A registry file as it was read.
+/// A parsed registry file.
 pub(crate) struct File {
     pub(crate) text: Vec<u8>,
     pub(crate) is_toml: bool,
@@ -63,7 +64,7 @@ pub(crate) struct File {
     pub(crate) errors: Vec<ParseError>,
 }
 
-/// Reads a file in either form.
+/// Reads a file in either format.
 pub(crate) fn read(path: &Path) -> Result<File> {
     let text = registry::list::read(path).with_context(|| format!("reading {}", path.display()))?;
     let is_toml = match path.extension().and_then(|extension| extension.to_str()) {
@@ -76,7 +77,8 @@ pub(crate) fn read(path: &Path) -> Result<File> {
     Ok(File { text, is_toml, entries, errors })
 }
 
-/// Prints the file in the other form. One with mistakes is not converted: what is printed would lack entries.
+/// Prints the file in the other format. A file with errors is not converted, because the output
+/// would lack entries.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let File { is_toml, entries, errors, .. } = read(&options.file)?;
     for error in &errors {
@@ -84,8 +86,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     match errors.len() {
         0 => {}
-        1 => bail!("nothing was converted: mend this mistake first"),
-        _ => bail!("nothing was converted: mend these {} mistakes first", errors.len()),
+        1 => bail!("nothing was converted: correct this error first"),
+        _ => bail!("nothing was converted: correct these {} errors first", errors.len()),
     }
     let converted = match options.json {
         true => {
@@ -99,7 +101,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// Entries in TOML begin with `[[interface]]`; an IA name of a dat.conf line could, but does not.
+/// Returns whether the first line of content begins with `[[`, as in `[[interface]]`. An IA name in
+/// a dat.conf could begin so, but none does.
 fn looks_like_toml(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let mut lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);

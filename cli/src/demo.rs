@@ -1,4 +1,4 @@
-//! The program without a command: does DAT work here, and how fast.
+//! `dat` without a command: shows whether DAT works on this host, and how fast it is.
 
 mod text;
 
@@ -9,41 +9,43 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::link::Link;
-use crate::measure::{Operation, Role, Wait, What, drive};
+use crate::connection::Connection;
+use crate::measure::{Operation, Role, Wait, Workload, run_schedule};
 use crate::output::print_json;
 use crate::pair::Pair;
-use crate::parent::say;
-use crate::peer::{self, Facts, Plan, Said};
+use crate::parent::send;
+use crate::peer::{self, ConnectionInfo, Message, Plan};
+use crate::plain_sockets::PlainSockets;
 use crate::progress::Progress;
-use crate::raw::Raw;
-use crate::rounds::{Figure, OPERATIONS, ROUNDS, Rules, SHORTEST, Schedule, Step};
+use crate::rounds::{
+    DEFAULT_ROUNDS, Figure, MIN_OPERATIONS, MIN_TRIAL_TIME, Rules, Schedule, Step,
+};
 use crate::{Common, cpu, verify};
 
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
-    /// Rounds of each figure; what is printed is their median, and of fewer than 5 little is known
-    #[arg(long, default_value_t = ROUNDS as u32, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Rounds of each figure, whose median is printed; fewer than 5 are not reliable
+    #[arg(long, default_value_t = DEFAULT_ROUNDS as u32, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Print a wider table, with the spread of each figure
     #[arg(long, conflicts_with = "json")]
     wide: bool,
 }
 
-/// Message sizes that are measured and verified, in bytes.
+/// Message sizes in bytes that are measured and verified.
 const SIZES: [usize; 4] = [64, 4 << 10, 64 << 10, 1 << 20];
-/// Message sizes that are verified only.
+/// Message sizes in bytes that are only verified.
 const UNMEASURED: [usize; 2] = [1, 16 << 20];
 
-/// A row has four figures of five rounds, so that it takes a little more than a second.
+/// A row has four figures of five rounds, so it takes a little more than a second.
 const RULES: Rules = Rules {
-    rounds: ROUNDS,
+    rounds: DEFAULT_ROUNDS,
     duration: Duration::ZERO,
-    shortest: SHORTEST,
-    operations: OPERATIONS,
-    longest: Duration::from_millis(55),
+    min_trial_time: MIN_TRIAL_TIME,
+    operations: MIN_OPERATIONS,
+    max_trial_time: Duration::from_millis(55),
     attempts: 2,
 };
 
@@ -51,13 +53,13 @@ const RULES: Rules = Rules {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     sizes: Vec<usize>,
-    /// Sizes that are verified only.
+    /// Sizes that are only verified.
     unmeasured: Vec<usize>,
     rounds: usize,
 }
 
-/// What came out for one operation and size: medians of the rounds, with the spread of each. Times are in seconds,
-/// bandwidths in bytes a second.
+/// The result for one operation and size: medians of the rounds, with the spread of each. Times are
+/// in seconds, bandwidths in bytes per second.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     operation: Operation,
@@ -71,13 +73,13 @@ pub(crate) struct Row {
     raw_bandwidth: f64,
     raw_bandwidth_spread: Option<f64>,
     rounds: usize,
-    /// The fewest operations of a round.
+    /// The smallest number of operations of a round.
     operations: usize,
     /// See [`Rounds::is_noisy`](crate::rounds::Rounds::is_noisy).
     noisy: bool,
 }
 
-/// The result for machines.
+/// The JSON output.
 #[derive(Serialize)]
 struct Document<'a> {
     adapter: &'a str,
@@ -97,13 +99,13 @@ struct VerifiedRow {
     verified: bool,
 }
 
-/// Runs the two processes; true when all that was moved was right.
+/// Runs the two processes. Returns whether all data arrived unchanged.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    crate::say_mistakes();
+    crate::report_registry_errors();
     let Common { adapter, json, .. } = &options.common;
     let address = options.common.address(&[])?;
-    // On one processor, who spins keeps the other from working.
-    let wait = if cpu::two().is_some() { Wait::Poll } else { Wait::Block };
+    // On a single processor, a process that polls would take processor time from the other.
+    let wait = if cpu::two_processors().is_some() { Wait::Poll } else { Wait::Block };
     let plan = Plan {
         role: Role::Server,
         adapters: vec![adapter.clone()],
@@ -121,21 +123,21 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let expected = SIZES.len() * Operation::ALL.len();
     let mut pair = Pair::start(&plan)?;
     let progress = Progress::new(expected);
-    let mut facts = Facts::default();
+    let mut info = ConnectionInfo::default();
     let mut rows = Vec::new();
-    // A row counts when both processes are through with it.
+    // A row counts only when both processes have finished it.
     let (mut measured, mut checked) = (VecDeque::new(), 0);
-    while let Some(said) = pair.next()? {
-        match said {
-            (Role::Client, Said::Connected(said)) => {
-                facts = said;
+    while let Some(message) = pair.next()? {
+        match message {
+            (Role::Client, Message::Connected(connected)) => {
+                info = connected;
                 if !json {
-                    progress.aside(|| text::head(adapter, &address, &facts, options.wide))?;
+                    progress.suspend(|| text::head(adapter, &address, &info, options.wide))?;
                 }
             }
-            (Role::Client, Said::Progress(done)) => progress.show(done),
-            (_, Said::Row(Some(row))) => measured.push_back(row),
-            (_, Said::Row(None)) => checked += 1,
+            (Role::Client, Message::Progress(done)) => progress.show(done),
+            (_, Message::Row(Some(row))) => measured.push_back(row),
+            (_, Message::Row(None)) => checked += 1,
             _ => {}
         }
         while checked > 0
@@ -143,7 +145,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         {
             checked -= 1;
             if !json {
-                progress.aside(|| text::row(&row, options.wide))?;
+                progress.suspend(|| text::row(&row, options.wide))?;
             }
             rows.push(VerifiedRow { row, verified: true });
         }
@@ -152,7 +154,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let verified = rows.len() == expected;
     if *json {
         let address = address.to_string();
-        let (provider, congestion_control) = (facts.provider(), &facts.congestion_control);
+        let (provider, congestion_control) = (info.provider(), &info.congestion_control);
         print_json(&Document {
             adapter,
             address,
@@ -164,63 +166,75 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         })?;
     } else {
         let rows: Vec<Row> = rows.into_iter().map(|verified| verified.row).collect();
-        text::foot(verified, &facts, &rows)?;
+        text::foot(verified, &info, &rows)?;
     }
     Ok(verified)
 }
 
 impl Work {
-    /// Bytes of the largest message.
+    /// Returns the bytes of the largest message.
     pub(crate) fn largest(&self) -> usize {
         self.sizes.iter().chain(&self.unmeasured).copied().max().unwrap_or(1)
     }
 
-    /// The part of one process.
-    pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
+    /// Runs the work of one process.
+    pub(crate) fn run(
+        &self,
+        connection: &mut Connection,
+        sockets: &mut PlainSockets,
+        role: Role,
+    ) -> Result<()> {
         let rows =
             self.sizes.iter().flat_map(|&size| Operation::ALL.map(|operation| (operation, size)));
         for (index, (operation, size)) in rows.enumerate() {
-            // Whoever wants few rounds wants them once.
-            let attempts = if self.rounds < ROUNDS { 1 } else { RULES.attempts };
+            // With fewer rounds than the default, a noisy row is not measured again.
+            let attempts = if self.rounds < DEFAULT_ROUNDS { 1 } else { RULES.attempts };
             let rules = Rules { rounds: self.rounds, attempts, ..RULES };
-            let row = measure_row(rules, link, raw, role, (operation, size), |share| {
-                say(&Said::Progress(index as f64 + share));
+            let row = measure_row(rules, connection, sockets, role, (operation, size), |share| {
+                send(&Message::Progress(index as f64 + share));
             })?;
-            say(&Said::Row(row));
+            send(&Message::Row(row));
         }
         for &size in &self.unmeasured {
             for operation in Operation::ALL {
-                verify::both_ways(link, raw, role, operation, size)?;
+                verify::both_ways(connection, sockets, role, operation, size)?;
             }
         }
         Ok(())
     }
 }
 
-/// A row at the client; nothing at the server.
+/// Returns a row at the client, `None` at the server.
 fn measure_row(
     rules: Rules,
-    link: &mut Link,
-    raw: &mut Raw,
+    connection: &mut Connection,
+    sockets: &mut PlainSockets,
     role: Role,
     (operation, size): (Operation, usize),
-    told: impl FnMut(f64),
+    report_progress: impl FnMut(f64),
 ) -> Result<Option<Row>> {
-    verify::both_ways(link, raw, role, operation, size)?;
-    let latency = What::Latency { operation, size };
-    let stream = What::Stream { operation, size, window: if size < 64 << 10 { 64 } else { 16 } };
+    verify::both_ways(connection, sockets, role, operation, size)?;
+    let latency = Workload::Latency { operation, size };
+    let stream =
+        Workload::Stream { operation, size, window: if size < 64 << 10 { 64 } else { 16 } };
     let mut schedule = Schedule::new(rules, 4);
-    drive(&mut schedule, raw, role, told, |raw, Step { part, operations }| match part {
-        0 => latency.dat(link, raw, role, operations),
-        1 => latency.raw(raw, role, operations),
-        2 => {
-            verify::prepare_stream(link, role, operation, size)?;
-            let trial = stream.dat(link, raw, role, operations)?;
-            verify::stream_arrived(link, role, operation, size)?;
-            Ok(trial)
-        }
-        _ => stream.raw(raw, role, operations),
-    })?;
+    run_schedule(
+        &mut schedule,
+        sockets,
+        role,
+        report_progress,
+        |sockets, Step { part, operations }| match part {
+            0 => latency.run_dat(connection, sockets, role, operations),
+            1 => latency.run_plain(sockets, role, operations),
+            2 => {
+                verify::prepare_stream(connection, role, operation, size)?;
+                let trial = stream.run_dat(connection, sockets, role, operations)?;
+                verify::stream_arrived(connection, role, operation, size)?;
+                Ok(trial)
+            }
+            _ => stream.run_plain(sockets, role, operations),
+        },
+    )?;
     if role == Role::Server {
         return Ok(None);
     }
@@ -248,7 +262,7 @@ fn measure_row(
 }
 
 impl Row {
-    /// The largest spread of its figures.
+    /// Returns the largest spread of its figures.
     fn spread(&self) -> Option<f64> {
         let Row {
             latency_spread, raw_latency_spread, bandwidth_spread, raw_bandwidth_spread, ..

@@ -1,4 +1,5 @@
-//! `dat doctor`: why RDMA does not work here, on one screen, each finding with what to do.
+//! `dat doctor`: lists on one screen why RDMA does not work on this host, with a remedy for each
+//! finding.
 
 use std::env;
 use std::ffi::OsStr;
@@ -17,7 +18,7 @@ use serde::Serialize;
 
 use crate::output::{print, print_json};
 use crate::table::{Colour, colour};
-use crate::units::{plural, ranges};
+use crate::units::ranges;
 use crate::{check, list, parameters, programs};
 
 #[derive(Args)]
@@ -27,14 +28,14 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// What was looked at, and what it is like.
+/// What was examined, and its state.
 #[derive(Serialize)]
 struct Finding {
-    /// What was looked at.
+    /// What was examined.
     subject: &'static str,
     state: State,
     message: String,
-    /// What to do.
+    /// The remedy.
     fix: Option<String>,
 }
 
@@ -42,9 +43,9 @@ struct Finding {
 #[serde(rename_all = "snake_case")]
 enum State {
     Fine,
-    /// Something that not everyone needs is not there.
+    /// A feature that not every user needs is missing.
     Note,
-    /// Something does not work that should.
+    /// A feature that every user needs does not work.
     Problem,
 }
 
@@ -71,16 +72,17 @@ impl Finding {
     }
 }
 
-/// Looks; true if there is no problem.
+/// Examines the host. Returns whether there is no problem.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let list = List::from_environment(dat::builtins());
     let host = Host::default();
     let mut findings = registry(&list);
     findings.extend(adapters(&list));
     findings.extend(programs::SONAMES.map(program));
-    findings.extend(environment(env::vars_os().map(|(name, value)| (shown(&name), shown(&value)))));
+    findings
+        .extend(environment(env::vars_os().map(|(name, value)| (to_text(&name), to_text(&value)))));
     findings.push(memlock());
-    findings.push(port(PORT));
+    findings.push(port(ROCE_PORT));
     findings.push(headers());
     findings.push(libraries(&host));
     findings.extend(host.devices());
@@ -104,7 +106,7 @@ impl Document {
                 State::Problem => colour("problem", Colour::Bad),
             };
             let indent = " ".repeat("problem".len() + 2 + width + 2);
-            // A file's name or a variable may hold anything.
+            // A file name or a variable may contain any character.
             let message = printable(message).replace('\n', &format!("\n{indent}"));
             text += &format!("{word}  {subject:<width$}  {message}\n");
             text += &fix
@@ -122,13 +124,13 @@ impl Document {
     }
 }
 
-// ---- DAT ----------------------------------------------------------------------------------------------------------
+// ---- DAT ----------------------------------------------------------------------------------------
 
-/// The registry's file.
+/// Reports the state of the registry file.
 fn registry(list: &List) -> Vec<Finding> {
     let errors = list.errors();
     let Some(file) = list.file() else {
-        let message = "no file: only what is built in";
+        let message = "no file: there are only the built-in entries";
         return match errors.first() {
             Some(error) => vec![Finding::problem(
                 "registry",
@@ -140,17 +142,20 @@ fn registry(list: &List) -> Vec<Finding> {
     };
     let shown = file.display();
     let advice = format!("dat check {shown}");
-    let warned = check::warned_of(list);
+    let warned = check::unusable_lines(list);
     vec![match errors {
         [] if !warned.is_empty() => {
             let message = format!(
-                "{shown}: {} will not open, or never be asked for: {}",
-                plural(warned.len(), "entry", "entries"),
-                wrapped(&format!("lines {}", ranges(&warned)))
+                "{shown}: {} unusable: {}",
+                match warned.len() {
+                    1 => "1 entry is".to_owned(),
+                    count => format!("{count} entries are"),
+                },
+                cut(&format!("lines {}", ranges(&warned)))
             );
             Finding::note("registry", message, advice)
         }
-        [] => Finding::fine("registry", format!("{shown}: no mistake is in it")),
+        [] => Finding::fine("registry", format!("{shown}: no errors")),
         [error] => Finding::problem("registry", error.to_string(), advice),
         [error, more @ ..] => {
             Finding::problem("registry", format!("{error}; and {} more", more.len()), advice)
@@ -158,10 +163,10 @@ fn registry(list: &List) -> Vec<Finding> {
     }]
 }
 
-/// Cut where a screen would be full of it.
-fn wrapped(text: &str) -> String {
-    const MOST: usize = 60;
-    match text.char_indices().nth(MOST) {
+/// Cuts a long list of lines after about 60 characters.
+fn cut(text: &str) -> String {
+    const MAX_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => {
             format!("{} ...", text[..end].rsplit_once(',').map_or(text, |(whole, _)| whole))
         }
@@ -169,13 +174,13 @@ fn wrapped(text: &str) -> String {
     }
 }
 
-/// The entries that are built in, opened.
+/// Opens the built-in entries.
 fn adapters(list: &List) -> Vec<Finding> {
     let candidates = list.candidates().into_iter().enumerate();
     if list.builtins_off() {
-        let message = "the adapters that are built in are turned off by OPENDAT_BUILTIN=0";
+        let message = "the built-in adapters are turned off by OPENDAT_BUILTIN=0";
         let remedy = "unset OPENDAT_BUILTIN";
-        // Those of a file may be what is wanted: it takes one that opens.
+        // An adapter of the registry file is enough, if it opens.
         let opens = |(index, _): (usize, &Candidate)| list::open(index).is_ok();
         return vec![
             match candidates.filter(|(_, candidate)| candidate.entry.usable()).any(opens) {
@@ -191,12 +196,12 @@ fn adapters(list: &List) -> Vec<Finding> {
         let name = candidate.entry.ia_name.clone();
         match list::open(index) {
             Ok(()) => open.push(name),
-            // Without a device there is nothing to mend: see below.
-            Err(_) if name == "verbs" && !Path::new(DEVICES).exists() => {}
+            // Without a device there is nothing to repair; the devices have a finding of their own.
+            Err(_) if name == "verbs" && !Path::new(SYSFS_DEVICES).exists() => {}
             Err(why) => findings.push(Finding::problem(
                 "adapters",
                 format!("{name} does not open: {why}"),
-                format!("as it says, else dat list --all and docs/{name}.md"),
+                format!("follow the message, or see dat list --all and docs/{name}.md"),
             )),
         }
     }
@@ -206,29 +211,32 @@ fn adapters(list: &List) -> Vec<Finding> {
     findings
 }
 
-/// Which library programs get. This program needs neither.
+/// Reports which library programs load. This program needs neither.
 fn program(soname: &'static str) -> Finding {
     let subject = "programs";
-    let remedy = match programs::directory_of_ours() {
+    let remedy = match programs::own_library_directory() {
         Some(directory) => format!("export LD_LIBRARY_PATH={}", directory.display()),
-        None => "cargo xtask dist makes ours, and LD_LIBRARY_PATH says where it is; or install the packages"
-            .to_owned(),
+        None => {
+            "build ours with cargo xtask dist and set LD_LIBRARY_PATH to its lib directory, or \
+                 install the packages"
+                .to_owned()
+        }
     };
-    match programs::found(soname) {
+    match programs::library_path(soname) {
         Some(path) if programs::is_ours(&path) => {
-            Finding::fine(subject, format!("get OpenDAT's {}", path.display()))
+            Finding::fine(subject, format!("load OpenDAT's {}", path.display()))
         }
         Some(path) => Finding::note(
             subject,
-            format!("get {}, which is not OpenDAT's and has no adapter built in", path.display()),
+            format!("load {}, which is not OpenDAT's and has no adapter built in", path.display()),
             remedy,
         ),
-        None => Finding::note(subject, format!("find no {soname}"), remedy),
+        None => Finding::note(subject, format!("no {soname} found"), remedy),
     }
 }
 
-/// Variables that change what is found here.
-fn shown(text: &OsStr) -> String {
+/// Converts a variable's name or value to text.
+fn to_text(text: &OsStr) -> String {
     text.to_string_lossy().into_owned()
 }
 
@@ -241,7 +249,7 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
     set.sort();
     let faults = set.iter().filter_map(|(name, value)| {
         if let Some(meant) = parameters::misspelt(name) {
-            let message = format!("{name} is no variable that anything here heeds");
+            let message = format!("{name} is not a variable that OpenDAT reads");
             return Some(Finding::problem(
                 "environment",
                 message,
@@ -251,25 +259,25 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
         let fault = parameters::fault_of_variable(name, value)?;
         Some(Finding::problem("environment", fault, format!("correct it, or unset {name}")))
     });
-    let heeded = set.iter().filter(|(name, _)| parameters::misspelt(name).is_none());
-    let words: Vec<String> = heeded.map(|(name, value)| format!("{name}={value}")).collect();
+    let known = set.iter().filter(|(name, _)| parameters::misspelt(name).is_none());
+    let words: Vec<String> = known.map(|(name, value)| format!("{name}={value}")).collect();
     let in_force = match words.is_empty() {
-        true => Finding::fine("environment", "no variable changes anything"),
+        true => Finding::fine("environment", "no variable changes the behaviour"),
         false => Finding::note(
             "environment",
             words.join(" "),
-            "in force for every program that is started from here",
+            "these apply to every program that is started from here",
         ),
     };
     std::iter::once(in_force).chain(faults).collect()
 }
 
-// ---- what softroce needs ------------------------------------------------------------------------------------------
+// ---- what softroce needs ------------------------------------------------------------------------
 
 /// RoCEv2's UDP port.
-const PORT: u16 = 4791;
+const ROCE_PORT: u16 = 4791;
 
-/// Whether a process can have this UDP port, which is RoCEv2's.
+/// Reports whether a process can bind this UDP port.
 fn port(port: u16) -> Finding {
     let taken = [
         SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
@@ -284,25 +292,29 @@ fn port(port: u16) -> Finding {
         return Finding::fine(subject, "free for softroce");
     }
     match owners(port) {
-        owners if owners.is_empty() && names_in(Path::new(DEVICES)).is_empty() => Finding::note(
-            subject,
-            "taken by a process of another user",
-            "root sees whose; adapters of softroce share an address of one host only among one user's processes",
-        ),
+        owners if owners.is_empty() && names_in(Path::new(SYSFS_DEVICES)).is_empty() => {
+            Finding::note(
+                subject,
+                "taken by a process of another user",
+                "root sees whose; adapters of softroce share an address of a host only among the \
+             processes of one user",
+            )
+        }
         owners if owners.is_empty() => Finding::note(
             subject,
             "taken by the kernel (rxe), or by a process of another user",
-            "softroce uses the kernel's rxe then; `rdma link show` lists it, `rdma link delete` ends it",
+            "if it is rxe, softroce uses rxe; `rdma link show` lists it, `rdma link delete` \
+             removes it",
         ),
         owners => Finding::note(
             subject,
             format!("taken by {}", owners.join(", ")),
-            "adapters of softroce share an address of one host; anything else has to end first",
+            "adapters of softroce share the port; any other process has to end first",
         ),
     }
 }
 
-/// The processes that have a UDP port, as far as this user may see.
+/// Returns the processes that have a UDP port, as far as this user may see them.
 fn owners(port: u16) -> Vec<String> {
     let inodes: Vec<String> = ["/proc/net/udp", "/proc/net/udp6"]
         .iter()
@@ -327,7 +339,7 @@ fn owners(port: u16) -> Vec<String> {
     owners
 }
 
-/// The inodes of the sockets of a port, in the kernel's table.
+/// Returns the inodes of a port's sockets in the kernel's table.
 fn sockets(table: &str, port: u16) -> Vec<String> {
     let suffix = format!(":{port:04X}");
     table
@@ -342,35 +354,37 @@ fn sockets(table: &str, port: u16) -> Vec<String> {
         .collect()
 }
 
-/// Whether batches leave with the IP identification that the ICRC needs.
+/// Reports whether packets of a batch leave with the IP identification that the ICRC needs.
 fn headers() -> Finding {
     match provider_softroce::batches_are_as_they_should() {
-        true => Finding::fine("IP headers", "as RoCEv2's checksum needs them, also in batches"),
+        true => Finding::fine("IP headers", "correct for RoCEv2's checksum, also in batches"),
         false => Finding::note(
             "IP headers",
-            "batches of packets leave with an identification that cannot be told before",
-            "softroce sends packet by packet over IPv4, which is slower: a newer kernel, or IPv6, has both",
+            "in batches of packets, the IP identification is not predictable",
+            "over IPv4, softroce sends one packet per call, which is slower; a newer kernel and \
+             IPv6 do not need that",
         ),
     }
 }
 
-// ---- what verbs needs ---------------------------------------------------------------------------------------------
+// ---- what verbs needs ---------------------------------------------------------------------------
 
-const DEVICES: &str = "/sys/class/infiniband";
-const NODES: &str = "/dev/infiniband";
+const SYSFS_DEVICES: &str = "/sys/class/infiniband";
+const DEVICE_NODES: &str = "/dev/infiniband";
 
-/// Octets that a program of some size registers.
-const LOCKED: u64 = 64 << 20;
+/// The octets that a program of moderate size registers.
+const MODERATE_LOCKED_BYTES: u64 = 64 << 20;
 
 fn memlock() -> Finding {
     let subject = "memlock";
-    let advice = "ulimit -l unlimited; for good in /etc/security/limits.conf; containers: --ulimit memlock=-1";
+    let advice = "ulimit -l unlimited; permanently in /etc/security/limits.conf; containers: \
+                  --ulimit memlock=-1";
     match getrlimit(Resource::Memlock).current {
         _ if may_lock_all(&fs::read_to_string("/proc/self/status").unwrap_or_default()) => {
             Finding::fine(subject, "this user may lock any memory (CAP_IPC_LOCK)")
         }
         None => Finding::fine(subject, "any memory may be locked"),
-        Some(limit) if limit >= LOCKED => {
+        Some(limit) if limit >= MODERATE_LOCKED_BYTES => {
             Finding::fine(subject, format!("{} MiB may be locked", limit >> 20))
         }
         Some(limit) => {
@@ -383,7 +397,8 @@ fn memlock() -> Finding {
     }
 }
 
-/// Whether the limit is not heeded, by /proc/PID/status (capabilities(7)). In containers root has not always that right.
+/// Returns whether /proc/PID/status shows CAP_IPC_LOCK, which lifts the limit (capabilities(7)).
+/// Root of a container does not always have it.
 fn may_lock_all(status: &str) -> bool {
     const CAP_IPC_LOCK: u32 = 14;
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -401,12 +416,12 @@ fn libraries(host: &Host) -> Finding {
             "Fedora, RHEL: libibverbs librdmacm; SUSE: libibverbs1 librdmacm1",
         ),
         Err(error) => {
-            Finding::note("libraries", error, "only RDMA devices need them, and there is none here")
+            Finding::note("libraries", error, "only RDMA devices need them, and this host has none")
         }
     }
 }
 
-/// What of the host is looked at for RDMA devices.
+/// The directories in which RDMA devices and their modules are looked up.
 struct Host {
     sysfs: PathBuf,
     nodes: PathBuf,
@@ -419,8 +434,8 @@ impl Default for Host {
         let release =
             fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
         Host {
-            sysfs: DEVICES.into(),
-            nodes: NODES.into(),
+            sysfs: SYSFS_DEVICES.into(),
+            nodes: DEVICE_NODES.into(),
             modules: Path::new("/lib/modules").join(&release),
             release,
         }
@@ -432,13 +447,14 @@ impl Host {
         !names_in(&self.sysfs).is_empty()
     }
 
-    /// The devices, and whether this user may use them.
+    /// Reports the devices, and whether this user may use them.
     fn devices(&self) -> Vec<Finding> {
         let devices = names_in(&self.sysfs);
         if devices.is_empty() {
             let fix = match self.has_module("rdma_rxe") {
                 true => {
-                    "tcp-emu and softroce need none; as root: rdma link add rxe0 type rxe netdev eth0"
+                    "tcp-emu and softroce need none; as root: rdma link add rxe0 type rxe netdev \
+                     eth0"
                 }
                 false => "tcp-emu and softroce need none",
             };
@@ -461,13 +477,13 @@ impl Host {
         let port = self.sysfs.join(device).join("ports/1");
         let read = |file: &str| {
             let text = fs::read_to_string(port.join(file)).unwrap_or_default();
-            // As in "4: ACTIVE".
+            // The text is "4: ACTIVE", for example.
             text.trim().rsplit(": ").next().unwrap_or_default().to_owned()
         };
         let (state, layer) = (read("state"), read("link_layer"));
         let netdev = read("gid_attrs/ndevs/0");
         let message = format!(
-            "{device}: {layer}, {state}, of {}",
+            "{device}: {layer}, {state}, on {}",
             if netdev.is_empty() { "no network device" } else { &netdev }
         );
         match state.as_str() {
@@ -488,19 +504,19 @@ impl Host {
             Ok(_) => Finding::fine("nodes", format!("{shown} can be opened")),
             Err(error) if error.kind() == ErrorKind::NotFound => Finding::problem(
                 "nodes",
-                format!("{shown} is not there"),
+                format!("{shown} does not exist"),
                 format!("{module}; {containers}"),
             ),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => Finding::problem(
                 "nodes",
                 format!("{shown} may not be opened by this user"),
-                format!("chmod 666 {shown}, or the rules of the package rdma-core; {containers}"),
+                format!("chmod 666 {shown}, or install rdma-core for its udev rules; {containers}"),
             ),
             Err(error) => Finding::problem("nodes", format!("{shown}: {error}"), containers),
         }
     }
 
-    /// Whether the kernel has a module: loaded, built in, or to be loaded.
+    /// Returns whether the kernel has a module: loaded, built in, or loadable.
     fn has_module(&self, module: &str) -> bool {
         let listed = ["modules.dep", "modules.builtin"]
             .map(|file| fs::read_to_string(self.modules.join(file)).unwrap_or_default())
@@ -512,7 +528,8 @@ impl Host {
         is_loaded(module) || files.any(|file| file.split('.').next() == Some(module))
     }
 
-    /// The kernel's drivers in software: loaded, there, or in which package.
+    /// Reports whether the kernel's software drivers are loaded or available, or which package has
+    /// them.
     fn modules(&self) -> Vec<Finding> {
         [("rdma_rxe", "RoCEv2 in software"), ("siw", "iWARP in software")]
             .map(|(module, what)| {
@@ -539,11 +556,12 @@ fn is_loaded(module: &str) -> bool {
     Path::new("/sys/module").join(module).exists()
 }
 
-/// Where a kernel's modules of RDMA are, by what its release is called.
+/// Returns which package has a kernel's RDMA modules, judged by the kernel's release.
 fn package(release: &str) -> String {
     match release {
         r if r.contains("-cloud-") => {
-            "Debian: linux-image-amd64 has it, the cloud kernel has not; softroce and tcp-emu need no module"
+            "Debian: linux-image-amd64 has it, the cloud kernel does not; softroce and tcp-emu \
+             need no module"
                 .to_owned()
         }
         r if r.ends_with("-generic")
@@ -554,10 +572,12 @@ fn package(release: &str) -> String {
             format!("Ubuntu: linux-modules-extra-{release}; softroce and tcp-emu need no module")
         }
         r if r.contains(".el") || r.contains(".fc") => {
-            format!("Fedora, RHEL: kernel-modules-extra-{release}; softroce and tcp-emu need no module")
+            format!(
+                "Fedora, RHEL: kernel-modules-extra-{release}; softroce and tcp-emu need no module"
+            )
         }
         r if r.contains("WSL") => {
-            "Microsoft's kernel for WSL has none; softroce and tcp-emu need no module".to_owned()
+            "Microsoft's WSL kernel has none; softroce and tcp-emu need no module".to_owned()
         }
         _ => "softroce and tcp-emu need no module".to_owned(),
     }
@@ -596,14 +616,18 @@ mod tests {
 
     #[test]
     fn sockets_are_found_by_their_local_port() {
-        let table = "  sl  local_address rem_address st tx_queue rx_queue tr tm->when retrnsmt uid timeout inode\n\
-                     1: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 4711 2 0 0\n\
-                     2: 00000000:0035 0100007F:12B7 07 00000000:00000000 00:00000000 00000000 0 0 4712 2 0 0\n\
-                     3: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 0 2 0 0\n";
-        assert_eq!(sockets(table, PORT), ["4711"], "that of the kernel has no inode");
+        let table = "  sl  local_address rem_address st tx_queue rx_queue tr tm->when retrnsmt uid \
+             timeout inode\n\
+             1: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000 \
+              0 0 4711 2 0 0\n\
+             2: 00000000:0035 0100007F:12B7 07 00000000:00000000 00:00000000 00000000 \
+              0 0 4712 2 0 0\n\
+             3: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000 \
+              0 0 0 2 0 0\n";
+        assert_eq!(sockets(table, ROCE_PORT), ["4711"], "that of the kernel has no inode");
     }
 
-    /// As a host has it that has two devices, one of them down, and modules of a distribution.
+    /// A host with two devices, one of them down, and the modules of a distribution.
     fn host() -> (tempfile::TempDir, Host) {
         let dir = tempfile::tempdir().expect("a directory");
         let write = |path: &str, text: &str| {
@@ -637,9 +661,9 @@ mod tests {
         let says = |state: State, text: &str| {
             findings.iter().any(|finding| finding.state == state && finding.message.contains(text))
         };
-        assert!(says(State::Fine, "mlx5_0: Ethernet, ACTIVE, of eth0"));
-        assert!(says(State::Problem, "rxe0: Ethernet, DOWN, of eth0"));
-        assert!(says(State::Problem, "rdma_cm is not there"));
+        assert!(says(State::Fine, "mlx5_0: Ethernet, ACTIVE, on eth0"));
+        assert!(says(State::Problem, "rxe0: Ethernet, DOWN, on eth0"));
+        assert!(says(State::Problem, "rdma_cm does not exist"));
         assert!(says(State::Fine, "uverbs0 can be opened"));
     }
 

@@ -1,4 +1,5 @@
-//! What packages install beside the program, made from what its commands say of themselves.
+//! Generates the shell completions and manual pages that packages install, from the commands'
+//! definitions.
 
 use std::fs;
 use std::io::{self, Write, stdout};
@@ -17,13 +18,13 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-/// Prints what the shell has to know to complete the program's arguments.
+/// Prints a completion script for the shell.
 pub(crate) fn completions(options: &Completions) -> Result<bool> {
-    // Bash would be told of those that are hidden, too.
+    // Without this, Bash would also complete hidden commands.
     let all = Cli::command();
     let commands = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let mut shown = Command::new("dat").args(all.get_arguments().cloned()).subcommands(commands);
-    // clap_complete panics where it cannot write.
+    // clap_complete panics if it cannot write.
     let mut text = Vec::new();
     clap_complete::generate(options.shell, &mut shown, "dat", &mut text);
     stdout().write_all(&text)?;
@@ -32,11 +33,11 @@ pub(crate) fn completions(options: &Completions) -> Result<bool> {
 
 #[derive(Args)]
 pub(crate) struct Manual {
-    /// Where they are written to
+    /// The directory to write to
     directory: PathBuf,
 }
 
-/// Writes the pages of the manual, dat(1) and one for each command.
+/// Writes the manual pages: dat(1), and one per command.
 pub(crate) fn manual(options: &Manual) -> Result<bool> {
     let directory = &options.directory;
     fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
@@ -52,7 +53,7 @@ pub(crate) fn manual(options: &Manual) -> Result<bool> {
     Ok(true)
 }
 
-/// A page, in roff.
+/// Returns a page in roff.
 fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     manual.render_title(&mut page)?;
@@ -63,7 +64,7 @@ fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
     if command.get_subcommands().any(|command| !command.is_hide_set()) {
         manual.render_subcommands_section(&mut page)?;
     }
-    // What `--help` ends with are tables, laid out by hand.
+    // The text after the options in `--help` is a table with its own layout.
     let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let (heading, table) = help.split_once(":\n").unwrap_or_default();
     if !table.is_empty() {
@@ -83,20 +84,23 @@ fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Of a command, in words.
+/// Returns a command's exit codes in words.
 fn exit_status(command: &str) -> &'static str {
     match command {
-        "list" => "0, or 1 if the registry's file has mistakes; 2 for a wrong command line.",
+        "list" => "0, or 1 if the registry file has errors; 2 for a wrong command line.",
         "doctor" => "0, or 1 if there is a problem; 2 for a wrong command line.",
         "check" => {
-            "0, or 1 if there are errors (with \\-\\-strict: or warnings); 2 if the file cannot be read, or for a wrong command line."
+            "0, or 1 if there are errors (with \\-\\-strict: or warnings); 2 if the file cannot be \
+             read, or for a wrong command line."
         }
         "conformance" => {
-            "0 if nothing failed, 1 if something did; 2 if the provider could not be asked, or for a wrong command line."
+            "0 if nothing failed, 1 if something did; 2 if the provider could not be tested, or \
+             for a wrong command line."
         }
         "trace" => {
-            "That of the program; 127 if there is none, 126 if it cannot be run; 2 for a wrong command line."
+            "That of the program; 127 if it does not exist, 126 if it cannot be run; 2 for a wrong \
+             command line."
         }
-        _ => "0 if it could be done, 1 if not; 2 for a wrong command line.",
+        _ => "0 on success, 1 on failure; 2 for a wrong command line.",
     }
 }

@@ -1,4 +1,4 @@
-//! `dat list`: which adapters there are by name, and why one does not open.
+//! `dat list`: lists the adapters by name, and why those that do not open fail.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use registry::{Candidate, Entry, List, Origin};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::check::{START_LIMIT, end_within};
+use crate::check::{START_LIMIT, wait_within};
 use crate::output::{print, print_json};
 use crate::parent;
 use crate::progress::Progress;
@@ -27,32 +27,33 @@ mod text;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only the entries whose name contains one of these
+    /// Only entries whose name contains one of these
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Only the entries that open
+    /// Only entries that open
     #[arg(long, conflicts_with = "all")]
     usable: bool,
-    /// Each entry by itself, also where many fail for the same reason, with all that its library printed
+    /// List each entry separately, even if many fail for the same reason, with everything that its
+    /// library printed
     #[arg(long)]
     all: bool,
-    /// Print lines of any length, where the default is to fold them at 80 columns
+    /// Do not fold lines at 80 columns
     #[arg(long, conflicts_with = "json")]
     wide: bool,
-    /// Print one JSON document instead of text: every entry, or with --usable those that open, with everything, in the order in
-    /// which the registry asks them
+    /// Print one JSON document instead of text, with all details: every entry, or with --usable
+    /// those that open, in the order in which the registry tries them
     #[arg(long)]
     json: bool,
 }
 
-/// An entry, as machines are told.
+/// An entry in the JSON output.
 #[derive(Serialize)]
 struct Item {
     name: String,
     /// The API and its version, `u2.0`.
     api: String,
     thread_safe: bool,
-    /// The library; nothing for what is linked into this program.
+    /// The library, or `None` for a provider that is linked into this program.
     library: Option<String>,
     version: String,
     parameters: String,
@@ -60,7 +61,7 @@ struct Item {
     origin: String,
     #[serde(skip)]
     line: Option<usize>,
-    /// What it says of itself when it is open: names and values.
+    /// The adapter's own attributes, if it opens: names and values.
     attributes: Vec<(String, String)>,
     #[serde(flatten)]
     state: State,
@@ -71,7 +72,7 @@ struct Item {
 enum State {
     Opens,
     Fails(String),
-    /// The entry is not for programs like this one.
+    /// This program cannot use the entry.
     Unused(&'static str),
 }
 
@@ -82,19 +83,21 @@ struct Document {
     /// Whether OPENDAT_BUILTIN=0 turned the built-in entries off.
     builtins_off: bool,
     entries: Vec<Item>,
-    /// What in the file could not be used.
+    /// The errors in the file.
     errors: Vec<String>,
-    /// What is to be known besides.
+    /// Additional advice.
     #[serde(skip)]
     hint: Option<&'static str>,
 }
 
-/// Where entries of a file fail, as those that distributions ship do, and there is no device.
-const NO_DEVICE: &str = "this host has no RDMA device: tcp-emu and softroce need none, and are built in; `dat register NAME \
-                         libdat_tcp_emu.so` puts one under the name that a program asks for";
+/// The advice if entries of a file fail, as those that distributions ship do, and the host has no
+/// device.
+const NO_DEVICE: &str = "this host has no RDMA device: tcp-emu and softroce need none, and are \
+                         built in; `dat register NAME libdat_tcp_emu.so` adds one under the \
+                         name that a program asks for";
 
 impl Document {
-    /// What goes to a terminal: a registry file may hold anything.
+    /// Replaces control characters, since a registry file may contain anything.
     fn printable(self) -> Document {
         let text = |text: String| printable(&text);
         let item = |item: Item| Item {
@@ -121,14 +124,14 @@ impl Document {
     }
 }
 
-/// Lists; true when nothing in the registry's file has a mistake.
+/// Lists the entries. Returns whether the registry file has no errors.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let list = List::from_environment(dat::builtins());
     let is_asked = |candidate: &Candidate| {
         let has = |name: &String| candidate.entry.ia_name.contains(name.as_str());
         options.names.is_empty() || options.names.iter().any(has)
     };
-    // An entry keeps its place in the registry, by which it is opened.
+    // Entries keep their index in the registry, by which they are opened.
     let candidates: Vec<(usize, &Candidate)> = list
         .candidates()
         .into_iter()
@@ -137,7 +140,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         .collect();
     ensure!(
         !candidates.is_empty() || options.names.is_empty(),
-        "no entry has {} in its name; `dat list` without a name shows all",
+        "no entry has {} in its name; `dat list` without a name lists all",
         options.names.join(" or ")
     );
     let progress = Progress::new(candidates.len());
@@ -176,10 +179,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(is_clean)
 }
 
-/// Libraries that do not load, and why: whatever their entries are for, they are asked once.
-type Broken = HashMap<String, String>;
+/// Libraries that do not load, and why. They are tried once for all of their entries.
+type BrokenLibraries = HashMap<String, String>;
 
-fn item(index: usize, candidate: &Candidate, broken: &mut Broken) -> Item {
+fn item(index: usize, candidate: &Candidate, broken: &mut BrokenLibraries) -> Item {
     let Entry { ia_name, api, threadsafe, library, provider_version, ia_params, origin, .. } =
         &candidate.entry;
     let (state, attributes) = state(index, candidate, broken);
@@ -203,7 +206,7 @@ fn item(index: usize, candidate: &Candidate, broken: &mut Broken) -> Item {
 fn state(
     index: usize,
     candidate: &Candidate,
-    broken: &mut Broken,
+    broken: &mut BrokenLibraries,
 ) -> (State, Vec<(String, String)>) {
     let Entry { api, default, library, .. } = &candidate.entry;
     let without = |state| (state, Vec::new());
@@ -211,17 +214,17 @@ fn state(
         return without(State::Unused("marked nondefault"));
     }
     if !candidate.entry.usable() {
-        return without(State::Unused("not for programs in user space"));
+        return without(State::Unused("for kernel space only"));
     }
     if api.major != 2 {
-        return without(State::Unused("of another version of the API; this program speaks 2.0"));
+        return without(State::Unused("for another version of the API; this program uses 2.0"));
     }
     if candidate.builtin.is_none()
         && let Some(reason) = broken.get(library)
     {
         return without(State::Fails(reason.clone()));
     }
-    match ask(index) {
+    match probe_entry(index) {
         Ok(Answer::Opens(attributes)) => (State::Opens, attributes),
         Ok(Answer::Fails(reason)) => without(State::Fails(reason)),
         Ok(Answer::Broken(reason)) => {
@@ -232,90 +235,90 @@ fn state(
     }
 }
 
-/// Opens an entry, likewise: why it does not.
+/// Opens an entry in a process of its own. Returns why it does not open.
 pub(crate) fn open(index: usize) -> std::result::Result<(), String> {
-    match ask(index) {
+    match probe_entry(index) {
         Ok(Answer::Opens(_)) => Ok(()),
         Ok(Answer::Fails(reason) | Answer::Broken(reason)) => Err(reason),
         Err(error) => Err(format!("{error:#}")),
     }
 }
 
-/// What came of opening an entry.
+/// The result of opening an entry.
 #[derive(Serialize, Deserialize)]
 enum Answer {
-    /// It opens, and says so of itself: names and values.
+    /// The entry opens. Contains the adapter's attributes: names and values.
     Opens(Vec<(String, String)>),
-    /// Why it does not.
+    /// The entry does not open, for this reason.
     Fails(String),
-    /// Why no entry of its library does.
+    /// No entry of the library opens, for this reason.
     Broken(String),
 }
 
-/// Opens an entry in a process of its own, which a foreign library may crash or keep from ending, and in which it may print what
-/// it likes. Why it does not open comes with what the library printed.
-fn ask(index: usize) -> Result<Answer> {
+/// Opens an entry in a process of its own, because a foreign library may crash, hang, or print
+/// anything. The reason why it does not open includes what the library printed.
+fn probe_entry(index: usize) -> Result<Answer> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
     command.args(["probe", &index.to_string()]);
-    answer_of(command, START_LIMIT).with_context(|| format!("running {}", program.display()))
+    run_probe(command, START_LIMIT).with_context(|| format!("running {}", program.display()))
 }
 
-/// Runs a process that opens an entry, and returns what it says of the entry.
-fn answer_of(mut command: Command, limit: Duration) -> Result<Answer> {
-    // A file takes whatever a library prints, also from a process that the library leaves behind.
+/// Runs a process that opens an entry, and returns its answer.
+fn run_probe(mut command: Command, limit: Duration) -> Result<Answer> {
+    // A file takes any amount of output, also from a process that the library leaves running.
     let file = |name| rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
     let printed = [file("stdout")?, file("stderr")?];
     let [output, complaints] = [printed[0].try_clone()?, printed[1].try_clone()?];
     command.stdout(output).stderr(complaints);
     let socket = parent::connect(&mut command)?;
-    socket.shutdown(Shutdown::Write)?; // there is nothing to be read for a library either
+    socket.shutdown(Shutdown::Write)?; // a library that reads standard input reads its end
     let mut child = command.spawn()?;
-    drop(command); // and with it our copy of the process's end of the socket
-    let status = end_within(&mut child, limit)?;
-    // A process that the library has left behind may keep the other end of the socket open.
+    drop(command); // closes our copy of the child's end of the socket
+    let status = wait_within(&mut child, limit)?;
+    // A process that the library has left running may keep the other end of the socket open.
     socket.set_nonblocking(true)?;
     let mut answer = String::new();
     let _ = BufReader::new(socket).read_line(&mut answer);
     let reason = match (serde_json::from_str::<Answer>(&answer), status) {
         (Ok(Answer::Fails(reason)), _) => reason,
         (Ok(answer), Some(_)) => return Ok(answer),
-        (Err(_), Some(status)) => format!("opening it ended the program ({status})"),
-        // Other entries of its library would take as long.
+        (Err(_), Some(status)) => format!("opening it terminated the program ({status})"),
+        // Other entries of the library would take as long.
         (_, None) => {
             let reason = format!("opening it does not end within {} s", limit.as_secs_f32());
-            return Ok(Answer::Broken(with_printed(reason, printed)?));
+            return Ok(Answer::Broken(append_output(reason, printed)?));
         }
     };
-    Ok(Answer::Fails(with_printed(reason, printed)?))
+    Ok(Answer::Fails(append_output(reason, printed)?))
 }
 
-/// The reason, and what the library has printed.
-fn with_printed(mut reason: String, printed: [File; 2]) -> Result<String> {
+/// Appends what the library has printed to the reason.
+fn append_output(mut reason: String, printed: [File; 2]) -> Result<String> {
     for mut file in printed {
-        for line in text_of(&mut file)?.lines() {
+        for line in read_output(&mut file)?.lines() {
             reason += &format!("\n{line}");
         }
     }
     Ok(reason)
 }
 
-fn text_of(file: &mut File) -> std::io::Result<String> {
-    /// This is far more than anybody reads.
-    const LONGEST: u64 = 1 << 20;
+fn read_output(file: &mut File) -> std::io::Result<String> {
+    /// More than anybody reads.
+    const MAX_OUTPUT_BYTES: u64 = 1 << 20;
     let mut bytes = Vec::new();
     file.rewind()?;
-    file.take(LONGEST).read_to_end(&mut bytes)?;
+    file.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[derive(Args)]
 pub(crate) struct Probe {
-    /// Which entry of the list, from 0
+    /// The index of the entry in the list, from 0
     index: usize,
 }
 
-/// Opens one entry and closes it, and tells the parent why not.
+/// Opens and closes one entry, and sends the result to the parent.
 pub(crate) fn probe(probe: &Probe) -> Result<bool> {
     let list = List::from_environment(dat::builtins());
     let candidate =
@@ -330,7 +333,7 @@ pub(crate) fn probe(probe: &Probe) -> Result<bool> {
         }
         Err(reason) => Answer::Fails(reason),
     };
-    parent::say(&answer);
+    parent::send(&answer);
     Ok(true)
 }
 
@@ -338,11 +341,12 @@ pub(crate) fn probe(probe: &Probe) -> Result<bool> {
 mod tests {
     use super::*;
 
-    /// What is said of an entry when opening it is this script. Its standard input is the socket.
+    /// Returns the answer when opening an entry is this script. The script's standard input is the
+    /// socket.
     fn opened(script: &str, limit: Duration) -> Answer {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        answer_of(command, limit).expect("sh starts")
+        run_probe(command, limit).expect("sh starts")
     }
 
     fn fails(script: &str, limit: Duration) -> String {
@@ -367,11 +371,10 @@ mod tests {
         assert_eq!(fails(fails_with, Duration::MAX), "why\nout\nerr");
         assert_eq!(
             fails("echo out; exit 3", Duration::MAX),
-            "opening it ended the program (exit status: 3)\nout"
+            "opening it terminated the program (exit status: 3)\nout"
         );
         let much = "head -c 3000000 /dev/zero; echo '{\"Opens\":[[\"a\",\"b\"]]}' >&0";
-        assert!(
-            matches!(opened(much, Duration::MAX), Answer::Opens(pairs) if pairs == [("a".into(), "b".into())])
-        );
+        assert!(matches!(opened(much, Duration::MAX), Answer::Opens(pairs)
+                if pairs == [("a".into(), "b".into())]));
     }
 }

@@ -1,4 +1,5 @@
-//! What a measurement is of, for those who read it later: the time, the version, the command and the machine.
+//! Describes a measurement for later readers: the time, the version, the command line and the
+//! machine.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,8 +9,8 @@ use serde::Serialize;
 use crate::cpu;
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Circumstances {
-    /// When it began, in UTC: `2026-11-25T07:03:04Z`.
+pub(crate) struct MeasurementInfo {
+    /// The start time in UTC: `2026-11-25T07:03:04Z`.
     pub(crate) date: String,
     /// The version of this program.
     pub(crate) version: &'static str,
@@ -17,17 +18,17 @@ pub(crate) struct Circumstances {
     pub(crate) command: String,
     /// The model of the processors.
     pub(crate) cpu: String,
-    /// Those that this process may use.
+    /// The number of processors that this process may use.
     pub(crate) processors: usize,
     pub(crate) kernel: String,
 }
 
-impl Circumstances {
-    pub(crate) fn now() -> Circumstances {
+impl MeasurementInfo {
+    pub(crate) fn now() -> MeasurementInfo {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let arguments = std::env::args_os().skip(1);
         let arguments = arguments.map(|argument| quoted(&argument.to_string_lossy()));
-        Circumstances {
+        MeasurementInfo {
             date: date(since.as_secs()),
             version: env!("CARGO_PKG_VERSION"),
             command: std::iter::once("dat".to_owned())
@@ -41,12 +42,12 @@ impl Circumstances {
     }
 }
 
-/// The release of the kernel.
+/// Returns the kernel's release.
 pub(crate) fn kernel() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
-/// As a shell would take it.
+/// Quotes an argument for a shell.
 fn quoted(argument: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_=,./:+@%".contains(c);
     match !argument.is_empty() && argument.chars().all(is_plain) {
@@ -55,7 +56,7 @@ fn quoted(argument: &str) -> String {
     }
 }
 
-/// From /proc/cpuinfo; not every architecture has a name there.
+/// Returns the processor's model name from /proc/cpuinfo, or the architecture if it has none.
 fn model(cpuinfo: &str) -> String {
     let named = cpuinfo.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -64,7 +65,7 @@ fn model(cpuinfo: &str) -> String {
     named.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// Of a number of seconds since 1970, in UTC.
+/// Formats seconds since 1970 as a date and time in UTC.
 fn date(seconds: u64) -> String {
     let (mut days, second) = (seconds / 86_400, seconds % 86_400);
     let is_leap = |year: u64| {
@@ -92,7 +93,7 @@ fn date(seconds: u64) -> String {
 mod tests {
     use super::*;
 
-    /// As `date --utc --date=@SECONDS` has them.
+    /// The expected values are those of `date --utc --date=@SECONDS`.
     #[test]
     fn dates_are_those_of_the_calendar() {
         assert_eq!(date(0), "1970-01-01T00:00:00Z");

@@ -1,15 +1,15 @@
-//! The program `dat`. Without arguments it shows that DAT works here; `dat --help` has the rest.
+//! The program `dat`. Without a command it runs a demonstration; `dat --help` lists the commands.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod check;
 mod conformance;
+mod connection;
 mod convert;
 mod cpu;
 mod demo;
 mod doctor;
 mod generate;
-mod link;
 mod list;
 mod machine;
 mod measure;
@@ -20,10 +20,10 @@ mod parent;
 mod peer;
 mod ping;
 mod plain;
+mod plain_sockets;
 mod programs;
 mod progress;
 mod query;
-mod raw;
 mod register;
 mod rounds;
 mod serve;
@@ -44,13 +44,14 @@ use clap::{Args, Parser, Subcommand};
 use registry::report::printable;
 use rustix::io::Errno;
 
-// What a provider that is a shared library looks for in the program that loads it.
+// A provider that is a shared library looks these symbols up in the program that loads it.
 registry::export_symbols!();
 
 /// Direct Access Transport: RDMA for programs, with or without an RDMA device.
 ///
-/// Without a command: starts a server and a client process on this host, moves data between them in every way there
-/// is, verifies it, and prints how fast that was, next to plain TCP.
+/// Without a command: starts a server and a client process on this host, moves data between them
+/// with every operation, verifies the data, and prints latency and bandwidth next to those of plain
+/// TCP.
 #[derive(Parser)]
 #[command(name = "dat", version, args_conflicts_with_subcommands = true, after_help = ENVIRONMENT)]
 struct Cli {
@@ -60,82 +61,89 @@ struct Cli {
     demo: demo::Options,
 }
 
-/// What the adapters of every command heed, in programs other than this one, too.
+/// The environment variables that every adapter reads, in this program and in others.
 const ENVIRONMENT: &str = "\
 Environment:
-  DAT_OVERRIDE=FILE     the registry's file, instead of /etc/dat.conf
-  OPENDAT_BUILTIN=0     without the entries that are built in
-  OPENDAT_CAPTURE=FILE  a pcapng file, for Wireshark, of what adapters send and
-                        receive; %p in its name is the process id, %n the number
-                        of the adapter in the process. The file must not be
-                        there, or append:FILE goes on behind what it has. An
-                        entry's IA parameters may say capture=FILE instead
-  OPENDAT_LOG=WHAT      what adapters tell on standard error, as `dat trace` has
-                        it: a level (warn, info, debug, trace), or levels of
-                        targets (dat::cm=debug,dat::ep=trace). Else the bits of
-                        DAPL_DBG_TYPE and DAPL_DBG_DEST count, as with OFED
-  OPENDAT_LOG_FORMAT=json  one JSON object a line, instead of text
-  OPENDAT_MTU=N         softroce's octets of payload in a packet, at most
-  OPENDAT_NET=WORDS     an emulated network for softroce: loss=1%,delay=200us and
-                        others, as docs/softroce.md says
-  OPENDAT_STATS=1       tells `dat top` what the process's adapters do
+  DAT_OVERRIDE=FILE     the registry file to use instead of /etc/dat.conf
+  OPENDAT_BUILTIN=0     leave out the built-in registry entries
+  OPENDAT_CAPTURE=FILE  write what adapters send and receive to a pcapng file for
+                        Wireshark. %p in the name is the process id, %n the number
+                        of the adapter in the process. The file must not exist;
+                        append:FILE appends to one that does. An entry's IA
+                        parameters may say capture=FILE instead
+  OPENDAT_LOG=WHAT      what adapters log to standard error, as for `dat trace`: a
+                        level (warn, info, debug, trace), or levels of targets
+                        (dat::cm=debug,dat::ep=trace). Without it, the bits of
+                        DAPL_DBG_TYPE and DAPL_DBG_DEST apply, as with OFED
+  OPENDAT_LOG_FORMAT=json  log one JSON object per line instead of text
+  OPENDAT_MTU=N         the maximum octets of payload in a softroce packet
+  OPENDAT_NET=WORDS     emulate a network under softroce: loss=1%,delay=200us and
+                        others, see docs/softroce.md
+  OPENDAT_STATS=1       let `dat top` show what the process's adapters do
   OPENDAT_SPIN_US=N     microseconds that a blocking wait polls before it sleeps";
 
 #[derive(Subcommand)]
 enum Command {
-    /// List the entries of the registry, where each came from, and whether it opens; exits with 1 if the registry's file has
-    /// mistakes
+    /// List the registry's entries, where each comes from, and whether it opens; exits with 1 if
+    /// the registry file has errors
     List(list::Options),
-    /// Say why RDMA does not work here, and what to do: libraries, devices, limits, ports, the registry; exits with 1 if there
-    /// is a problem
+    /// Explain why RDMA does not work on this host and what to do: libraries, devices, limits,
+    /// ports, the registry; exits with 1 if there is a problem
     Doctor(doctor::Options),
-    /// Print everything that an adapter and its provider say of themselves (dat_ia_query)
+    /// Print all attributes of an adapter and its provider (dat_ia_query)
     Query(query::Options),
-    /// Say what is wrong with a registry file, and what in it will never be of use, each with its place; exits with 1 if there
-    /// are errors, 2 if it cannot be read
+    /// Report errors and unusable entries in a registry file, each with its line and column; exits
+    /// with 1 if there are errors, 2 if the file cannot be read
     Check(check::Options),
-    /// Print a registry file in its other form: a dat.conf as TOML, TOML as a dat.conf; comments are not kept
+    /// Convert a registry file to its other format, dat.conf to TOML or TOML to dat.conf, and print
+    /// it; comments are not kept
     Convert(convert::Options),
-    /// Put an entry into a registry file
+    /// Add an entry to a registry file
     Register(register::Register),
-    /// Take entries out of a registry file
+    /// Remove entries from a registry file
     Unregister(register::Unregister),
-    /// Say whether a peer answers and how long that takes: each answer as it comes, and percentiles
+    /// Check that a peer answers and how long it takes: prints each answer as it arrives, then
+    /// percentiles
     Ping(ping::Options),
-    /// Answer `dat ping` and `dat bench` of other hosts, until it is killed
+    /// Answer `dat ping` and `dat bench` from other hosts, until killed
     Serve(serve::Options),
-    /// Measure latency, bandwidth, message rate and processor time, over operations, sizes, depths and connections
+    /// Measure latency, bandwidth, message rate and processor time for operations, sizes, depths
+    /// and numbers of connections
     Bench(bench::Options),
-    /// Ask a provider everything that the standard requires of it, case by case; exits with 0 if nothing failed, 1 if
-    /// something did, 2 if the provider could not be asked
+    /// Run the conformance suite against a provider, case by case; exits with 0 if nothing failed,
+    /// 1 if something did, 2 if the provider could not be tested
     Conformance(conformance::Options),
-    /// Show what the adapters of a process do, while it runs; it has to be started with OPENDAT_STATS=1
+    /// Show what the adapters of a running process do; the process must have been started with
+    /// OPENDAT_STATS=1
     Top(top::Options),
-    /// Run a program, and print what its adapters do: connections, states, refused calls, failed operations
+    /// Run a program and log what its adapters do: connections, states, refused calls, failed
+    /// operations
     Trace(trace::Options),
-    /// Print what a shell has to know to complete the arguments of this program
+    /// Print a completion script for a shell
     Completions(generate::Completions),
-    /// Write the pages of the manual
+    /// Write the manual pages
     #[command(hide = true)]
     Manual(generate::Manual),
-    /// One of the two processes of a demonstration or benchmark; takes its plan from the process that starts it
+    /// Run one of the two processes of a demonstration or benchmark; the process that starts it
+    /// sends the plan
     #[command(hide = true)]
     Peer,
-    /// Open one entry of the registry and close it, and say why not
+    /// Open one entry of the registry and close it, and report why it does not open
     #[command(hide = true)]
     Probe(list::Probe),
-    /// Load a library, and say why it is no provider
+    /// Load a library, and report why it is not a provider
     #[command(hide = true)]
     Inspect(check::Inspection),
 }
 
-/// Which adapter the two processes use, and how the result is printed.
+/// Options that several commands share: the adapter, its address, and the output format.
 #[derive(Args)]
 struct Common {
     /// The adapter, by its name in the registry
     #[arg(long, visible_alias = "ia", value_name = "NAME", default_value = "tcp-emu")]
     adapter: String,
-    /// The address at which the adapter is reached on this host; without it that which its entry names, else 127.0.0.1
+    /// The address at which the adapter is reached on this host; by default the one that its entry
+    /// names, else 127.0.0.1
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     address: Option<dat::Address>,
     /// Print one JSON document instead of a table
@@ -148,8 +156,9 @@ fn address(text: &str) -> Result<dat::Address, &'static str> {
         .map_err(|_| "expected an IPv4 or IPv6 address of this host, as in 127.0.0.1 or fe80::1%2")
 }
 
-/// The address of an adapter whose entry names a place: it is not reached at any other.
-fn served(name: &str) -> anyhow::Result<Option<dat::Address>> {
+/// Returns the address of an adapter whose entry names a device or an address. The adapter cannot
+/// be reached at any other address.
+fn address_from_entry(name: &str) -> anyhow::Result<Option<dat::Address>> {
     let candidates = dat::registry().list().candidates();
     let of_name = candidates.into_iter().find(|candidate| candidate.entry.ia_name == name);
     match of_name.and_then(|candidate| registry::host::device_parameter(&candidate.entry)) {
@@ -159,28 +168,29 @@ fn served(name: &str) -> anyhow::Result<Option<dat::Address>> {
 }
 
 impl Common {
-    /// The address at which this adapter and others are reached on this host.
+    /// Returns the address at which this adapter and `others` are reached on this host.
     ///
     /// # Errors
-    /// What can be said better before the two processes start: that the address is of no use.
+    /// Fails if the address is unusable. The check runs before the two processes start, because the
+    /// error is clearer here.
     fn address(&self, others: &[String]) -> anyhow::Result<dat::Address> {
         let address = match self.address {
             Some(address) => address,
             None => std::iter::once(&self.adapter)
                 .chain(others)
-                .find_map(|name| served(name).transpose())
+                .find_map(|name| address_from_entry(name).transpose())
                 .transpose()?
                 .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST).into()),
         };
         match TcpListener::bind(address.with_port(0)) {
             Ok(_) => Ok(address),
             Err(error) if error.kind() == ErrorKind::AddrNotAvailable => anyhow::bail!(
-                "{address} is not an address of this host; `ip -brief address` lists those that are, and \
-                 without --address it is 127.0.0.1"
+                "{address} is not an address of this host; `ip -brief address` lists its \
+                  addresses; without --address it is 127.0.0.1"
             ),
             Err(error) if error.kind() == ErrorKind::InvalidInput => anyhow::bail!(
-                "{address} does not say on which network device; add the number that `ip address` shows, as in \
-                 {address}%2"
+                "{address} does not say on which network device; append the number that \
+                 `ip address` shows, as in {address}%2"
             ),
             Err(error) => {
                 Err(error).with_context(|| format!("listening on {address} for plain TCP"))
@@ -189,26 +199,29 @@ impl Common {
     }
 }
 
-/// What is wrong with the registry's file is said first, once; why nothing opens comes with the error.
-fn say_mistakes() {
+/// Reports errors in the registry file first and once. Why an adapter does not open is part of the
+/// error.
+fn report_registry_errors() {
     dat::registry().list();
     registry::report::leave_errors_to_the_caller();
 }
 
-/// Whether the result was to be a document. What stands behind `dat trace` is for another program.
-fn for_machines() -> bool {
+/// Returns whether the command line asks for JSON. The arguments after `dat trace` belong to
+/// another program.
+fn wants_json() -> bool {
     let mut arguments = std::env::args_os().skip(1);
     arguments.next().is_some_and(|first| first != "trace")
         && std::env::args_os().any(|argument| argument == "--json")
 }
 
-/// As a shell shows the end of a program by SIGPIPE.
-const NOBODY_READS: u8 = 128 + 13;
+/// The exit code that a shell reports for a process that SIGPIPE has killed.
+const SIGPIPE_EXIT_CODE: u8 = 128 + 13;
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| explained(error).exit());
-    let trouble = match &cli.command {
-        // 1 is a verdict on the provider or the file, this is none: as clap's for a wrong command line.
+    let cli = Cli::try_parse().unwrap_or_else(|error| with_option_hint(error).exit());
+    let error_code = match &cli.command {
+        // 1 is a verdict on the provider or the file. An error is not a verdict: it has clap's code
+        // for a wrong command line.
         Some(Command::Conformance(_) | Command::Check(_)) => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     };
@@ -239,8 +252,8 @@ fn main() -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // Whoever reads our output has read enough (`dat bench | head -1`), before there was a verdict.
-        Err(error) if is_broken_pipe(&error) => ExitCode::from(NOBODY_READS),
+        // The reader has closed the pipe (`dat bench | head -1`) before there was a verdict.
+        Err(error) if is_broken_pipe(&error) => ExitCode::from(SIGPIPE_EXIT_CODE),
         Err(error) => {
             let is_full = |cause: &(dyn std::error::Error + 'static)| {
                 let code =
@@ -250,22 +263,23 @@ fn main() -> ExitCode {
             let remedy =
                 if error.chain().any(is_full) { "; allow more with ulimit -n" } else { "" };
             let text = format!("{error:#}{remedy}");
-            if for_machines() {
-                // On standard error it is said, too: a closed standard output is not worth failing for.
+            if wants_json() {
+                // The error is on standard error as well, so a closed standard output is ignored.
                 let _ = output::print_json(&serde_json::json!({ "error": text }));
             }
             eprintln!("dat: {}", printable(&text));
-            trouble
+            error_code
         }
     }
 }
 
-/// What clap says of `dat --json list` is that the two do not go together.
-fn explained(mut error: clap::Error) -> clap::Error {
+/// For `dat --json list`, clap only reports that the two cannot be combined. This adds where the
+/// option belongs.
+fn with_option_hint(mut error: clap::Error) -> clap::Error {
     let context =
         [ContextKind::PriorArg, ContextKind::InvalidSubcommand].map(|kind| error.get(kind));
     if let [Some(ContextValue::String(option)), Some(ContextValue::String(command))] = context {
-        let tip = format!("options of a command stand behind it: dat {command} {option}");
+        let tip = format!("write the option after the command: dat {command} {option}");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error

@@ -1,4 +1,5 @@
-//! What is measured: how long a message takes, and how much goes through. Both processes run the same code in step.
+//! Measures how long a message takes, and how many bytes or messages per second are possible. Both
+//! processes run the same code in step.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -6,23 +7,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::link::{CREDIT, Link, RECEIVES, REQUESTS};
-use crate::raw::{Direction, Raw};
+use crate::connection::{Connection, MAX_REQUESTS, MESSAGES_PER_CREDIT, POSTED_RECEIVES};
+use crate::plain_sockets::{Direction, PlainSockets};
 use crate::rounds::{Sample, Schedule, Step, Trial, Value, median};
 
-/// Nothing takes longer between two processes that work; longer than this and something is wrong.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// One of many operations takes no longer, even where both processes poll on one processor that others use, too.
-const OPERATION_LIMIT: Duration = Duration::from_millis(100);
+/// The longest wait for the other process. A longer wait means that something is wrong.
+pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest time per operation, even if both processes poll on a single shared processor.
+const OPERATION_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Which of the two processes.
+/// One of the two processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
     Client,
     Server,
 }
 
-/// How a process waits: turning, or asleep.
+/// How a process waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Wait {
     Poll,
@@ -30,23 +31,23 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    /// Ends a loop that turns for longer than this.
+    /// Starts a time limit for a polling loop.
     #[inline]
-    pub(crate) fn patience(self, limit: Duration) -> Patience {
-        Patience { turns: 0, since: None, limit }
+    pub(crate) fn poll_limit(self, limit: Duration) -> PollLimit {
+        PollLimit { turns: 0, since: None, limit }
     }
 }
 
-/// Looks at the clock every so many turns.
-pub(crate) struct Patience {
+/// The time limit of a polling loop. It reads the clock only every 4096 calls.
+pub(crate) struct PollLimit {
     turns: u32,
     since: Option<Instant>,
     limit: Duration,
 }
 
-impl Patience {
+impl PollLimit {
     #[inline]
-    pub(crate) fn spend(&mut self, what: &str) -> Result<()> {
+    pub(crate) fn check(&mut self, what: &str) -> Result<()> {
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(1 << 12)
             && self.since.get_or_insert_with(Instant::now).elapsed() > self.limit
@@ -57,7 +58,7 @@ impl Patience {
     }
 }
 
-/// A way to move data.
+/// An operation that moves data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Operation {
@@ -71,7 +72,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// Those of the standard, which every adapter has.
+    /// The operations of the standard, which every adapter has.
     pub(crate) const ALL: [Operation; 3] =
         [Operation::Send, Operation::RdmaWrite, Operation::RdmaRead];
 
@@ -85,7 +86,7 @@ impl Operation {
         }
     }
 
-    /// As the command line has it.
+    /// Returns the name that the command line uses.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Operation::Send => "send",
@@ -96,98 +97,113 @@ impl Operation {
         }
     }
 
-    /// A name of at most 12 characters.
+    /// Returns a name of at most 12 characters.
     pub(crate) fn short(self) -> &'static str {
         if self.is_atomic() { self.word() } else { self.name() }
     }
 
-    /// Whether it is one of the extension, on [`WORD`] bytes.
+    /// Returns whether it is an atomic operation of the extension, on [`ATOMIC_BYTES`] bytes.
     pub(crate) fn is_atomic(self) -> bool {
         matches!(self, Operation::FetchAdd | Operation::CompareSwap)
     }
 
-    /// Whether it completes with something of the peer's, which has come all the way back.
-    pub(crate) fn is_answered(self) -> bool {
+    /// Returns whether it completes only when data of the peer has arrived, after a whole round
+    /// trip.
+    pub(crate) fn is_round_trip(self) -> bool {
         self == Operation::RdmaRead || self.is_atomic()
     }
 }
 
-/// Bytes of an atomic operation.
-pub(crate) const WORD: usize = 8;
+/// The size of an atomic operation's operand.
+pub(crate) const ATOMIC_BYTES: usize = 8;
 
-/// Something that is measured, with DAT and with plain TCP.
+/// A workload that is measured with DAT and with plain sockets.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum What {
-    /// In seconds: half a round trip of a send, or of an RDMA write with the note after it; all of what is answered.
+pub(crate) enum Workload {
+    /// In seconds: half a round trip for a send, and for an RDMA write with the notification after
+    /// it; the whole for a read or an atomic operation.
     Latency { operation: Operation, size: usize },
-    /// In bytes a second, with so many operations outstanding.
+    /// In bytes per second, with `window` operations outstanding.
     Stream { operation: Operation, size: usize, window: usize },
-    /// In seconds: half a round trip of RDMA writes, each of which the other process finds by reading the
-    /// last octet in its memory again and again. Meanwhile it calls DAT so many times a millisecond, for
-    /// another reason.
+    /// In seconds: half a round trip of RDMA writes. Each process finds a write by polling the last
+    /// octet in its memory, and polls DAT for completions `calls` times per millisecond.
     Watch { size: usize, calls: u32 },
 }
 
-impl What {
+impl Workload {
     pub(crate) fn size(self) -> usize {
         match self {
-            What::Latency { size, .. } | What::Stream { size, .. } | What::Watch { size, .. } => {
-                size
-            }
+            Workload::Latency { size, .. }
+            | Workload::Stream { size, .. }
+            | Workload::Watch { size, .. } => size,
         }
     }
 
-    /// With DAT; what the client measured.
-    pub(crate) fn dat(
+    /// Runs the workload with DAT. Returns the client's measurement.
+    pub(crate) fn run_dat(
         self,
-        link: &mut Link,
-        raw: &mut Raw,
+        connection: &mut Connection,
+        sockets: &mut PlainSockets,
         role: Role,
         count: usize,
     ) -> Result<Trial<Value>> {
-        raw.barrier()?;
+        sockets.barrier()?;
         let start = Instant::now();
         Ok(match self {
-            What::Latency { operation, size } => {
-                of_times(start, &latency(link, role, operation, size, count, 1)?)
+            Workload::Latency { operation, size } => {
+                latency_trial(start, &latency(connection, role, operation, size, count, 1)?)
             }
-            What::Stream { operation, size, window } => {
-                of_stream(stream(link, role, operation, size, count, window)?, size, count)
-            }
-            What::Watch { size, calls } => {
-                of_times(start, &watched(link, role, size, calls, count)?)
+            Workload::Stream { operation, size, window } => bandwidth_trial(
+                stream(connection, role, operation, size, count, window)?,
+                size,
+                count,
+            ),
+            Workload::Watch { size, calls } => {
+                latency_trial(start, &watched(connection, role, size, calls, count)?)
             }
         })
     }
 
-    /// With plain TCP; what the client measured.
-    pub(crate) fn raw(self, raw: &mut Raw, role: Role, count: usize) -> Result<Trial<Value>> {
-        raw.barrier()?;
+    /// Runs the workload with plain sockets. Returns the client's measurement.
+    pub(crate) fn run_plain(
+        self,
+        sockets: &mut PlainSockets,
+        role: Role,
+        count: usize,
+    ) -> Result<Trial<Value>> {
+        sockets.barrier()?;
         let start = Instant::now();
         Ok(match self {
-            What::Latency { operation, size } if operation.is_answered() => {
-                of_times(start, &raw.ask(role, size, count)?)
+            Workload::Latency { operation, size } if operation.is_round_trip() => {
+                latency_trial(start, &sockets.ask(role, size, count)?)
             }
-            What::Latency { size, .. } => of_times(start, &raw.ping_pong(role, size, count)?),
-            What::Watch { size, .. } => of_times(start, &raw.watched(role, size, count)?),
-            What::Stream { operation, size, .. } => {
-                let direction =
-                    if operation.is_answered() { Direction::ToClient } else { Direction::ToServer };
-                of_stream(raw.stream(role, direction, size, count)?, size, count)
+            Workload::Latency { size, .. } => {
+                latency_trial(start, &sockets.ping_pong(role, size, count)?)
+            }
+            Workload::Watch { size, .. } => {
+                latency_trial(start, &sockets.watched(role, size, count)?)
+            }
+            Workload::Stream { operation, size, .. } => {
+                let direction = if operation.is_round_trip() {
+                    Direction::ToClient
+                } else {
+                    Direction::ToServer
+                };
+                bandwidth_trial(sockets.stream(role, direction, size, count)?, size, count)
             }
         })
     }
 }
 
-/// How long each operation took since `start`; the value is the median.
-fn of_times(start: Instant, times: &[f64]) -> Trial<Value> {
+/// Returns a trial of latencies since `start`, whose value is the median.
+fn latency_trial(start: Instant, times: &[f64]) -> Trial<Value> {
     let seconds = start.elapsed().as_secs_f64();
     let (value, mean) = (median(times), times.iter().sum::<f64>() / times.len() as f64);
     Trial { operations: times.len(), seconds, sample: Value { value, tail: mean / value } }
 }
 
-/// The value is in bytes a second.
-fn of_stream(seconds: f64, size: usize, count: usize) -> Trial<Value> {
+/// Returns a trial whose value is in bytes per second.
+fn bandwidth_trial(seconds: f64, size: usize, count: usize) -> Trial<Value> {
     Trial {
         operations: count,
         seconds,
@@ -195,177 +211,210 @@ fn of_stream(seconds: f64, size: usize, count: usize) -> Trial<Value> {
     }
 }
 
-/// Does what the schedule asks for until it asks for nothing more. The client's schedule decides, and the
-/// server is told. `told` is given the share of the row that is done.
-pub(crate) fn drive<T: Sample>(
+/// Runs the steps of the client's schedule at both processes until it has no further step.
+/// `report_progress` is called with the completed share of the row.
+pub(crate) fn run_schedule<T: Sample>(
     schedule: &mut Schedule<T>,
-    raw: &mut Raw,
+    sockets: &mut PlainSockets,
     role: Role,
-    mut told: impl FnMut(f64),
-    mut run: impl FnMut(&mut Raw, Step) -> Result<Trial<T>>,
+    mut report_progress: impl FnMut(f64),
+    mut run: impl FnMut(&mut PlainSockets, Step) -> Result<Trial<T>>,
 ) -> Result<()> {
-    while let Some(step) = agree(schedule, raw, role)? {
-        let trial = run(raw, step)?;
+    while let Some(step) = agree_on_step(schedule, sockets, role)? {
+        let trial = run(sockets, step)?;
         if role == Role::Client {
-            schedule.take(trial);
-            told(schedule.progress());
+            schedule.record(trial);
+            report_progress(schedule.progress());
         }
     }
     Ok(())
 }
 
-/// The next step, at both processes; nothing when there is none.
-fn agree<T: Sample>(schedule: &Schedule<T>, raw: &mut Raw, role: Role) -> Result<Option<Step>> {
+/// Tells the server the next step. Returns it at both processes, or `None` if there is none.
+fn agree_on_step<T: Sample>(
+    schedule: &Schedule<T>,
+    sockets: &mut PlainSockets,
+    role: Role,
+) -> Result<Option<Step>> {
     let next = schedule.next();
-    // A step has at least one operation.
-    let operations = raw.tell(Role::Client, role, next.map_or(0, |step| step.operations as u64))?;
-    let part = raw.tell(Role::Client, role, next.map_or(0, |step| step.part as u64))?;
+    // A step has at least one operation, so 0 means that there is none.
+    let operations =
+        sockets.tell(Role::Client, role, next.map_or(0, |step| step.operations as u64))?;
+    let part = sockets.tell(Role::Client, role, next.map_or(0, |step| step.part as u64))?;
     let (operations, part) = (usize::try_from(operations)?, usize::try_from(part)?);
     Ok((operations > 0).then_some(Step { part, operations }))
 }
 
-/// How long a process waits until the other one says that it has carried out so many operations. They are
-/// invisible to the process itself.
-fn limit_of(operations: usize) -> Duration {
-    PATIENCE.max(OPERATION_LIMIT.saturating_mul(u32::try_from(operations).unwrap_or(u32::MAX)))
+/// Returns how long a process waits for the other's notification after so many operations that it
+/// cannot see itself.
+fn timeout_for(operations: usize) -> Duration {
+    PEER_TIMEOUT
+        .max(OPERATION_TIMEOUT.saturating_mul(u32::try_from(operations).unwrap_or(u32::MAX)))
 }
 
-/// How long each of `count` operations took, `depth` of them at a time; the client's times in seconds, none
-/// at the server.
+/// Runs `count` operations, `depth` of them at a time. Returns the client's latencies in seconds,
+/// and nothing at the server.
 ///
-/// A send, or an RDMA write with a note after it: half of the way there and back. What is answered: all of it.
+/// The latency is half a round trip for a send, and for an RDMA write with the notification after
+/// it. It is the whole round trip for a read or an atomic operation.
 pub(crate) fn latency(
-    link: &mut Link,
+    connection: &mut Connection,
     role: Role,
     operation: Operation,
     size: usize,
     count: usize,
     depth: usize,
 ) -> Result<Vec<f64>> {
-    match (operation.is_answered(), role) {
-        (true, Role::Client) => answers(link, operation, size, count, depth),
-        (true, Role::Server) => link.receive_note_within(limit_of(count)).map(|()| Vec::new()),
-        (false, Role::Client) => echoes(link, operation, size, count, depth),
-        (false, Role::Server) => echo(link, operation, size, count).map(|()| Vec::new()),
+    match (operation.is_round_trip(), role) {
+        (true, Role::Client) => round_trip_latencies(connection, operation, size, count, depth),
+        (true, Role::Server) => {
+            connection.receive_notification_within(timeout_for(count)).map(|()| Vec::new())
+        }
+        (false, Role::Client) => echoed_latencies(connection, operation, size, count, depth),
+        (false, Role::Server) => echo(connection, operation, size, count).map(|()| Vec::new()),
     }
 }
 
-/// The client's part of what is answered.
-fn answers(
-    link: &mut Link,
+/// Runs the client's side of reads and atomic operations.
+fn round_trip_latencies(
+    connection: &mut Connection,
     operation: Operation,
     size: usize,
     count: usize,
     depth: usize,
 ) -> Result<Vec<f64>> {
-    let times = on_their_way(link, count, depth, |link| link.ask(operation, size), Link::complete)?;
-    link.note()?;
-    link.complete(0)?;
+    let times = run_pipelined(
+        connection,
+        count,
+        depth,
+        |connection| connection.post_read_or_atomic(operation, size),
+        Connection::complete,
+    )?;
+    connection.notify()?;
+    connection.complete(0)?;
     Ok(times)
 }
 
-/// The client's part of what is not: each comes back.
-fn echoes(
-    link: &mut Link,
+/// Runs the client's side of sends and writes, each of which the server echoes.
+fn echoed_latencies(
+    connection: &mut Connection,
     operation: Operation,
     size: usize,
     count: usize,
     depth: usize,
 ) -> Result<Vec<f64>> {
-    let back = |link: &mut Link, _| {
-        // While it is on its way there is time.
-        tidy(link)?;
-        link.post_receives()?;
-        take(link, operation, size)
+    let back = |connection: &mut Connection, _| {
+        // There is time for this while the next message is on its way.
+        reap_if_many(connection)?;
+        connection.post_receives()?;
+        receive_expected(connection, operation, size)
     };
-    let mut times = on_their_way(link, count, depth, |link| there(link, operation, size), back)?;
-    link.post_receives()?;
-    link.complete(0)?;
+    let mut times = run_pipelined(
+        connection,
+        count,
+        depth,
+        |connection| send_or_write(connection, operation, size),
+        back,
+    )?;
+    connection.post_receives()?;
+    connection.complete(0)?;
     times.iter_mut().for_each(|time| *time /= 2.0);
     Ok(times)
 }
 
-/// Posts `count`, never more than `depth` at a time, and waits for each, so that as many are left as it is
-/// told; how long each took, in seconds.
-fn on_their_way(
-    link: &mut Link,
+/// Posts `count` operations, at most `depth` at a time, and waits for each. `wait` gets the number
+/// of operations that may stay outstanding. Returns each operation's time in seconds.
+fn run_pipelined(
+    connection: &mut Connection,
     count: usize,
     depth: usize,
-    post: impl Fn(&mut Link) -> Result<()>,
-    wait: impl Fn(&mut Link, usize) -> Result<()>,
+    post: impl Fn(&mut Connection) -> Result<()>,
+    wait: impl Fn(&mut Connection, usize) -> Result<()>,
 ) -> Result<Vec<f64>> {
     let mut times = Vec::with_capacity(count);
     let mut started = VecDeque::with_capacity(depth);
     while times.len() < count {
         while started.len() < depth && times.len() + started.len() < count {
             started.push_back(Instant::now());
-            post(link)?;
+            post(connection)?;
         }
-        wait(link, started.len() - 1)?;
+        wait(connection, started.len() - 1)?;
         times.extend(started.pop_front().map(|start| start.elapsed().as_secs_f64()));
     }
     Ok(times)
 }
 
-/// The server's part.
-fn echo(link: &mut Link, operation: Operation, size: usize, count: usize) -> Result<()> {
+/// Runs the server's side of sends and writes.
+fn echo(
+    connection: &mut Connection,
+    operation: Operation,
+    size: usize,
+    count: usize,
+) -> Result<()> {
     for _ in 0..count {
-        take(link, operation, size)?;
-        there(link, operation, size)?;
-        link.post_receives()?;
-        tidy(link)?;
+        receive_expected(connection, operation, size)?;
+        send_or_write(connection, operation, size)?;
+        connection.post_receives()?;
+        reap_if_many(connection)?;
     }
-    link.complete(0)
+    connection.complete(0)
 }
 
 #[inline]
-fn take(link: &mut Link, operation: Operation, size: usize) -> Result<()> {
-    let length = link.take()?;
+fn receive_expected(connection: &mut Connection, operation: Operation, size: usize) -> Result<()> {
+    let length = connection.take_message()?;
     let expected = if operation == Operation::Send { size } else { 0 };
     ensure!(length == expected, "expected {expected} bytes, got {length}");
     Ok(())
 }
 
-/// What has come in has shown that some of ours are done.
+/// Reaps completed requests if there are many. A message that has arrived shows that some have
+/// completed.
 #[inline]
-fn tidy(link: &mut Link) -> Result<()> {
-    if link.outstanding > 8 { link.reap() } else { Ok(()) }
+fn reap_if_many(connection: &mut Connection) -> Result<()> {
+    if connection.outstanding > 8 { connection.reap() } else { Ok(()) }
 }
 
 #[inline]
-fn there(link: &mut Link, operation: Operation, size: usize) -> Result<()> {
-    link.complete(REQUESTS - 1)?;
+fn send_or_write(connection: &mut Connection, operation: Operation, size: usize) -> Result<()> {
+    connection.complete(MAX_REQUESTS - 1)?;
     match operation {
-        Operation::Send => link.send(link.outgoing(size)?),
-        _ => link.write_and_note(size),
+        Operation::Send => connection.send(connection.outgoing(size)?),
+        _ => connection.write_and_notify(size),
     }
 }
 
-/// Half of each of `count` round trips of RDMA writes that the processes find in their memory; the client's,
-/// in seconds.
-fn watched(link: &mut Link, role: Role, size: usize, calls: u32, count: usize) -> Result<Vec<f64>> {
+/// Runs `count` round trips of RDMA writes that the processes find in their memory. Returns half of
+/// each of the client's times, in seconds.
+fn watched(
+    connection: &mut Connection,
+    role: Role,
+    size: usize,
+    calls: u32,
+    count: usize,
+) -> Result<Vec<f64>> {
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
         match role {
             Role::Client => {
                 let start = Instant::now();
-                link.write_marked(size)?;
-                link.watch(size, calls)?;
+                connection.write_numbered(size)?;
+                connection.watch(size, calls)?;
                 times.push(start.elapsed().as_secs_f64() / 2.0);
             }
             Role::Server => {
-                link.watch(size, calls)?;
-                link.write_marked(size)?;
+                connection.watch(size, calls)?;
+                connection.write_numbered(size)?;
             }
         }
     }
     Ok(times)
 }
 
-/// Moves `count` times `size` bytes with `window` operations outstanding; seconds until the client knows that all of
-/// it has arrived.
+/// Moves `count` messages of `size` bytes with `window` operations outstanding. Returns the seconds
+/// until the client knows that all have arrived.
 pub(crate) fn stream(
-    link: &mut Link,
+    connection: &mut Connection,
     role: Role,
     operation: Operation,
     size: usize,
@@ -375,78 +424,80 @@ pub(crate) fn stream(
     let start = Instant::now();
     match (operation, role) {
         (Operation::Send, Role::Client) => {
-            send_all(link, size, count, window)?;
-            link.complete(0)?;
+            send_all(connection, size, count, window)?;
+            connection.complete(0)?;
         }
         (Operation::Send, Role::Server) => {
             for received in 1..=count {
-                let length = link.receive()?;
+                let length = connection.receive()?;
                 ensure!(length == size, "expected {size} bytes, got {length}");
-                if received % CREDIT == 0 {
-                    link.note()?;
-                    link.complete(1)?;
+                if received % MESSAGES_PER_CREDIT == 0 {
+                    connection.notify()?;
+                    connection.complete(1)?;
                 }
             }
-            link.note()?;
-            link.complete(0)?;
+            connection.notify()?;
+            connection.complete(0)?;
         }
         (Operation::RdmaWrite, Role::Client) => {
             for _ in 0..count {
-                link.complete(window - 1)?;
-                link.write(size)?;
+                connection.complete(window - 1)?;
+                connection.write(size)?;
             }
-            link.note()?; // arrives behind what was written
-            link.receive_note()?;
-            link.complete(0)?;
+            connection.notify()?; // arrives after the written data
+            connection.receive_notification()?;
+            connection.complete(0)?;
         }
         (_, Role::Client) => {
             for _ in 0..count {
-                link.complete(window - 1)?;
-                link.ask(operation, size)?;
+                connection.complete(window - 1)?;
+                connection.post_read_or_atomic(operation, size)?;
             }
-            link.complete(0)?;
+            connection.complete(0)?;
             let elapsed = start.elapsed().as_secs_f64();
-            link.note()?;
-            link.receive_note()?;
-            link.complete(0)?;
+            connection.notify()?;
+            connection.receive_notification()?;
+            connection.complete(0)?;
             return Ok(elapsed);
         }
         (_, Role::Server) => {
-            link.receive_note_within(limit_of(count))?;
-            link.note()?;
-            link.complete(0)?;
+            connection.receive_notification_within(timeout_for(count))?;
+            connection.notify()?;
+            connection.complete(0)?;
         }
     }
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Sends, never more than the receiver has receives for, until the receiver says that it has all.
-fn send_all(link: &mut Link, size: usize, count: usize, window: usize) -> Result<()> {
-    let data = link.outgoing(size)?;
-    let notes = count / CREDIT + 1;
-    // One receive is kept for a note of ours.
-    let (mut allowed, mut sent, mut noted) = (RECEIVES - 1, 0, 0);
+/// Sends all messages, never more than the receiver has receives for, until the receiver has
+/// confirmed all.
+fn send_all(connection: &mut Connection, size: usize, count: usize, window: usize) -> Result<()> {
+    let data = connection.outgoing(size)?;
+    let notifications = count / MESSAGES_PER_CREDIT + 1;
+    // One receive is reserved for our notification.
+    let (mut allowed, mut sent, mut notified) = (POSTED_RECEIVES - 1, 0, 0);
     while sent < count {
-        while sent < count && sent < allowed && link.outstanding < window {
-            link.send(data)?;
+        while sent < count && sent < allowed && connection.outstanding < window {
+            connection.send(data)?;
             sent += 1;
         }
-        link.complete(window.saturating_sub(1).min(link.outstanding.saturating_sub(1)))?;
+        connection
+            .complete(window.saturating_sub(1).min(connection.outstanding.saturating_sub(1)))?;
         if sent == allowed {
-            link.receive_note()?;
-            noted += 1;
-            allowed += CREDIT;
-        } else if sent + CREDIT > allowed
-            && let Some(length) = link.try_receive()?
+            connection.receive_notification()?;
+            notified += 1;
+            allowed += MESSAGES_PER_CREDIT;
+        } else if sent + MESSAGES_PER_CREDIT > allowed
+            && let Some(length) = connection.try_receive()?
         {
-            ensure!(length == 0, "expected a note, got a message of {length} bytes");
-            noted += 1;
-            allowed += CREDIT;
+            ensure!(length == 0, "expected a notification, got a message of {length} bytes");
+            notified += 1;
+            allowed += MESSAGES_PER_CREDIT;
         }
     }
-    while noted < notes {
-        link.receive_note()?;
-        noted += 1;
+    while notified < notifications {
+        connection.receive_notification()?;
+        notified += 1;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Where results go: standard output, and files that a command fills when its work is done.
+//! Destinations of results: standard output, and files that a command writes at its end.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-/// Prints a result. That whoever reads it has read enough (`dat check FILE | head -1`) does not change the verdict.
+/// Prints a result. A closed pipe (`dat check FILE | head -1`) does not change the verdict.
 pub(crate) fn print(text: &str) -> Result<()> {
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
@@ -17,27 +17,27 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// The same of a document for machines.
+/// Prints a JSON document.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<()> {
     print(&(serde_json::to_string_pretty(document)? + "\n"))
 }
 
-/// A file for a result. That it cannot be written is known before the work is done.
+/// A file for a result. Creating it shows whether it can be written, before the measurement starts.
 pub(crate) struct Output {
     path: PathBuf,
     into: Destination,
 }
 
 enum Destination {
-    /// Takes the place of the file of that name when it is complete.
+    /// A temporary file, which replaces the file of that name when it is complete.
     Beside(NamedTempFile),
-    /// A device or a pipe, which stays what it is.
+    /// A device or a pipe, which is written to directly.
     Itself(File),
 }
 
 impl Output {
     pub(crate) fn new(path: &Path) -> Result<Output> {
-        // Where links lead.
+        // Symbolic links are followed, so that they stay.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let into = destination(&path).with_context(|| format!("writing {}", path.display()))?;
         Ok(Output { path, into })
@@ -65,12 +65,12 @@ fn destination(path: &Path) -> io::Result<Destination> {
     let directory =
         path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !directory.is_dir() {
-        return Err(io::Error::new(ErrorKind::NotFound, "its directory has to be there"));
+        return Err(io::Error::new(ErrorKind::NotFound, "its directory does not exist"));
     }
     let everybodys = Permissions::from_mode(0o644);
     let file =
         tempfile::Builder::new().prefix(".dat.").permissions(everybodys).tempfile_in(directory);
-    // Without the name that nobody has given.
+    // Removes the temporary file's name, which the user has not given, from the error.
     let file = file.map_err(|error| io::Error::from(error.kind()))?;
     Ok(Destination::Beside(file))
 }

@@ -1,5 +1,5 @@
-//! Two processes of this program, a server and a client, that end when their parent does; the server may be another host's
-//! (`dat serve`).
+//! Starts two processes of this program, a server and a client. Both end with their parent. The
+//! server may run on another host (`dat serve`).
 
 use std::io::{BufRead, BufReader, Read, Write, stderr};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -10,34 +10,34 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::measure::{PATIENCE, Role};
-use crate::peer::{Plan, Said};
+use crate::measure::{PEER_TIMEOUT, Role};
+use crate::peer::{Message, Plan};
 use crate::{cpu, parent};
 
-/// A process that works says something more often than this.
-const SILENCE: Duration = Duration::from_secs(60);
-/// When one process has failed, the other soon says what it saw.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// A working process sends messages more often than this.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
+/// After one process has failed, how long the other has to report what it saw.
+const FAILURE_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Octets that a server on another host may say in all.
-const LONGEST: u64 = 256 << 20;
+/// The maximum octets that a server on another host may send.
+const MAX_SERVER_OUTPUT_BYTES: u64 = 256 << 20;
 
 /// The two processes.
 pub(crate) struct Pair {
-    inbox: Receiver<(Role, Heard)>,
-    /// How many have said that they are done.
+    receiver: Receiver<(Role, Received)>,
+    /// The number of processes that have finished.
     done: usize,
-    /// Both are killed when this goes.
+    /// Both are killed when this is dropped.
     _processes: [Process; 2],
 }
 
-enum Heard {
-    Said(Said),
-    /// It closed its socket.
-    Silence,
+enum Received {
+    Message(Message),
+    /// The process has closed its socket.
+    Closed,
 }
 
-/// Its socket, or the connection to it, stays open until it is to end.
+/// A process. Its socket or connection stays open until the process is to end.
 enum Process {
     Here { child: Child, _socket: UnixStream },
     There(TcpStream),
@@ -45,7 +45,7 @@ enum Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already, which is what we want.
+        // The process may have ended already, so errors are ignored.
         match self {
             Process::Here { child, .. } => {
                 let _ = child.kill();
@@ -60,123 +60,130 @@ impl Drop for Process {
 
 /// Where the two processes run.
 #[derive(Clone, Copy)]
-pub(crate) struct Setting<'a> {
-    /// Variables for the processes of this host.
+pub(crate) struct Placement<'a> {
+    /// Environment variables for the processes on this host.
     pub(crate) environment: &'a [(&'a str, &'a str)],
-    /// The host where the server is, if it is another one: `dat serve` listens there.
+    /// The host of the server, if it is another one. `dat serve` listens there.
     pub(crate) host: Option<SocketAddr>,
-    /// The processors of client and server; one that has none of its own is not pinned.
+    /// The processors of client and server. `None` means not pinned.
     pub(crate) processors: [Option<usize>; 2],
 }
 
-impl Setting<'_> {
-    /// Both on this host, each on a processor of its own where there are two.
+impl Placement<'_> {
+    /// Both processes on this host, each on its own processor if there are two.
     pub(crate) fn here() -> Self {
-        Setting {
+        Placement {
             environment: &[],
             host: None,
-            processors: cpu::two().map_or([None; 2], |two| two.map(Some)),
+            processors: cpu::two_processors().map_or([None; 2], |two| two.map(Some)),
         }
     }
 }
 
 impl Pair {
-    /// Starts both on this host. `plan` is completed for each.
+    /// Starts both on this host. Role, processor and ports in `plan` are set for each.
     pub(crate) fn start(plan: &Plan) -> Result<Self> {
-        Pair::start_with(plan, Setting::here())
+        Pair::start_with(plan, Placement::here())
     }
 
-    /// Starts both.
-    pub(crate) fn start_with(plan: &Plan, setting: Setting<'_>) -> Result<Self> {
-        let Setting { environment, host, processors: [client_cpu, server_cpu] } = setting;
-        let (outbox, inbox) = channel();
+    /// Starts both processes.
+    pub(crate) fn start_with(plan: &Plan, setting: Placement<'_>) -> Result<Self> {
+        let Placement { environment, host, processors: [client_cpu, server_cpu] } = setting;
+        let (sender, receiver) = channel();
         let plan = Plan { role: Role::Server, cpu: server_cpu, ..plan.clone() };
         let server = match host {
-            None => spawn(&plan, environment, &outbox)?,
-            Some(host) => call(host, &plan, &outbox)?,
+            None => spawn(&plan, environment, &sender)?,
+            Some(host) => connect_to_server(host, &plan, &sender)?,
         };
-        let ports = match hear(&inbox)? {
-            (_, Said::Listening(ports)) => ports,
-            (_, other) => bail!("the server process did not listen, but said {other:?}"),
+        let ports = match receive(&receiver)? {
+            (_, Message::Listening(ports)) => ports,
+            (_, other) => bail!("the server process did not listen, but sent {other:?}"),
         };
         let plan = Plan { role: Role::Client, cpu: client_cpu, server: Some(ports), ..plan };
-        let client = spawn(&plan, environment, &outbox)?;
-        Ok(Pair { inbox, done: 0, _processes: [server, client] })
+        let client = spawn(&plan, environment, &sender)?;
+        Ok(Pair { receiver, done: 0, _processes: [server, client] })
     }
 
-    /// The next thing that either says; nothing when both are done.
+    /// Returns the next message of either process, or `None` when both have finished.
     ///
     /// # Errors
     ///
-    /// A process failed, ended early, or has been silent for too long.
-    pub(crate) fn next(&mut self) -> Result<Option<(Role, Said)>> {
+    /// A process failed, ended early, or sent nothing for too long.
+    pub(crate) fn next(&mut self) -> Result<Option<(Role, Message)>> {
         while self.done < 2 {
-            match hear(&self.inbox)? {
-                (_, Said::Done) => self.done += 1,
-                said => return Ok(Some(said)),
+            match receive(&self.receiver)? {
+                (_, Message::Done) => self.done += 1,
+                message => return Ok(Some(message)),
             }
         }
         Ok(None)
     }
 }
 
-/// Has a server started on another host.
-fn call(host: SocketAddr, plan: &Plan, outbox: &Sender<(Role, Heard)>) -> Result<Process> {
-    let stream = TcpStream::connect_timeout(&host, PATIENCE).with_context(|| {
+/// Has `dat serve` on another host start a server.
+fn connect_to_server(
+    host: SocketAddr,
+    plan: &Plan,
+    sender: &Sender<(Role, Received)>,
+) -> Result<Process> {
+    let stream = TcpStream::connect_timeout(&host, PEER_TIMEOUT).with_context(|| {
         format!(
             "calling {host}: does `dat serve` run there, and may this host connect to its port?"
         )
     })?;
-    let lines = BufReader::new(stream.try_clone()?.take(LONGEST)).lines();
+    let lines = BufReader::new(stream.try_clone()?.take(MAX_SERVER_OUTPUT_BYTES)).lines();
     writeln!(&stream, "{}", serde_json::to_string(plan)?)
         .with_context(|| format!("calling {host}"))?;
-    listen(plan.role, lines, outbox);
+    forward_messages(plan.role, lines, sender);
     Ok(Process::There(stream))
 }
 
-/// Takes down what a process says, until it has said all.
-fn listen(
+/// Forwards a process's messages, from a thread of its own, until there are no more.
+fn forward_messages(
     role: Role,
     lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static,
-    outbox: &Sender<(Role, Heard)>,
+    sender: &Sender<(Role, Received)>,
 ) {
-    let outbox = outbox.clone();
+    let sender = sender.clone();
     std::thread::spawn(move || {
-        let said = lines.map_while(Result::ok).map(|line| match serde_json::from_str(&line) {
-            // It is printed, and may come from another host.
-            Ok(Said::Failed(why)) => Heard::Said(Said::Failed(why.replace(is_for_terminals, "?"))),
-            Ok(said) => Heard::Said(said),
+        let message = lines.map_while(Result::ok).map(|line| match serde_json::from_str(&line) {
+            // The text is printed, and may come from another host.
+            Ok(Message::Failed(why)) => {
+                Received::Message(Message::Failed(why.replace(is_terminal_control, "?")))
+            }
+            Ok(message) => Received::Message(message),
             Err(_) => {
-                let what = "which `dat` does not say: is that a `dat serve`, of this version?";
-                Heard::Said(Said::Failed(format!("said {line:?}, {what}")))
+                let what =
+                    "which is not a message of `dat`: is that a `dat serve` of this version?";
+                Received::Message(Message::Failed(format!("sent {line:?}, {what}")))
             }
         });
-        for heard in said.chain([Heard::Silence]) {
-            let last = matches!(heard, Heard::Said(Said::Done));
-            // When nobody listens any more, or nothing more is to be said, this ends too.
-            if outbox.send((role, heard)).is_err() || last {
+        for received in message.chain([Received::Closed]) {
+            let last = matches!(received, Received::Message(Message::Done));
+            // The thread ends if nobody receives any more, or after the last message.
+            if sender.send((role, received)).is_err() || last {
                 return;
             }
         }
     });
 }
 
-fn is_for_terminals(c: char) -> bool {
+fn is_terminal_control(c: char) -> bool {
     c.is_control() && c != '\n'
 }
 
 fn spawn(
     plan: &Plan,
     environment: &[(&str, &str)],
-    outbox: &Sender<(Role, Heard)>,
+    sender: &Sender<(Role, Received)>,
 ) -> Result<Process> {
     let role = plan.role;
     let (child, socket) = command(environment)?;
     let lines = BufReader::new(socket.try_clone()?).lines();
-    let instructed = parent::instruct(&socket, plan);
+    let instructed = parent::send_plan(&socket, plan);
     let process = Process::Here { child, _socket: socket };
-    instructed.with_context(|| format!("giving the {} its plan", name(role)))?;
-    listen(role, lines, outbox);
+    instructed.with_context(|| format!("giving the {} its plan", process_name(role)))?;
+    forward_messages(role, lines, sender);
     Ok(process)
 }
 
@@ -184,40 +191,44 @@ fn spawn(
 pub(crate) fn command(environment: &[(&str, &str)]) -> Result<(Child, UnixStream)> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
-    // What its provider prints is for people, and not the result.
+    // A provider's output must not mix with the result, so it goes to standard error.
     command.arg("peer").stdout(stderr()).envs(environment.iter().copied());
     let socket = parent::connect(&mut command)?;
     let child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
-    Ok((child, socket)) // our copy of the process's end of the socket goes with the command
+    Ok((child, socket)) // dropping `command` closes our copy of the child's end of the socket
 }
 
-fn hear(inbox: &Receiver<(Role, Heard)>) -> Result<(Role, Said)> {
-    match inbox.recv_timeout(SILENCE) {
-        Ok((role, Heard::Said(Said::Failed(error)))) => Err(failure(inbox, role, error)),
-        Ok((role, Heard::Said(said))) => Ok((role, said)),
-        Ok((role, Heard::Silence)) => Err(failure(inbox, role, "ended before it was done".into())),
+fn receive(receiver: &Receiver<(Role, Received)>) -> Result<(Role, Message)> {
+    match receiver.recv_timeout(MESSAGE_TIMEOUT) {
+        Ok((role, Received::Message(Message::Failed(error)))) => {
+            Err(failure(receiver, role, error))
+        }
+        Ok((role, Received::Message(message))) => Ok((role, message)),
+        Ok((role, Received::Closed)) => {
+            Err(failure(receiver, role, "ended before it was done".into()))
+        }
         Err(RecvTimeoutError::Timeout) => {
-            bail!("no word from the two processes for {} s", SILENCE.as_secs())
+            bail!("the two processes have sent nothing for {} s", MESSAGE_TIMEOUT.as_secs())
         }
         Err(RecvTimeoutError::Disconnected) => {
-            bail!("both processes have ended before they were done")
+            bail!("both processes ended before they were done")
         }
     }
 }
 
-/// What one process said, and what the other made of it: which is the cause, the reader sees best.
-fn failure(inbox: &Receiver<(Role, Heard)>, role: Role, error: String) -> anyhow::Error {
-    let mut text = format!("the {}: {error}", name(role));
-    while let Ok((role, heard)) = inbox.recv_timeout(LAST_WORDS) {
-        if let Heard::Said(Said::Failed(error)) = heard {
-            text += &format!("\n     the {}: {error}", name(role));
+/// Returns the errors of both processes, because either may be the cause.
+fn failure(receiver: &Receiver<(Role, Received)>, role: Role, error: String) -> anyhow::Error {
+    let mut text = format!("the {}: {error}", process_name(role));
+    while let Ok((role, received)) = receiver.recv_timeout(FAILURE_REPORT_TIMEOUT) {
+        if let Received::Message(Message::Failed(error)) = received {
+            text += &format!("\n     the {}: {error}", process_name(role));
             break;
         }
     }
     anyhow!(text)
 }
 
-fn name(role: Role) -> &'static str {
+fn process_name(role: Role) -> &'static str {
     match role {
         Role::Client => "client process",
         Role::Server => "server process",

@@ -1,4 +1,4 @@
-//! Whether our providers understand what an entry, or the environment, tells them.
+//! Checks whether our providers accept the parameters of an entry or of the environment.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use dat_core::OpenError;
 use dat_sys::DAT_INVALID_PARAMETER;
 use registry::Entry;
 
-/// What is wrong with the parameters of an entry, if its library is one of ours. Places that this host has not are
-/// [`crate::devices`]' business.
+/// Returns what is wrong with the parameters of an entry, if its library is one of ours. Devices
+/// and addresses that this host lacks are not checked here; [`crate::check`] does that.
 pub(crate) fn fault(entry: &Entry) -> Option<String> {
     let library = Path::new(&entry.library).file_name()?.to_str()?;
-    // As in `libdat_softroce.so.1`.
+    // The name is `libdat_softroce.so.1`, for example.
     let name = library.strip_prefix("libdat_")?.split('.').next()?;
-    // Of the environment somebody else's program will have another.
+    // The environment of the program that will use the entry is unknown.
     let none = |_: &str| None;
     let params = entry.ia_params.as_str();
     let outcome = match name {
@@ -21,11 +21,11 @@ pub(crate) fn fault(entry: &Entry) -> Option<String> {
         "verbs" => provider_verbs::check(params, none),
         _ => Ok(()),
     };
-    complaint(outcome)
+    parameter_error(outcome)
 }
 
-/// Variables that something of ours heeds.
-const KNOWN: [&str; 16] = [
+/// Environment variables that OpenDAT reads.
+const KNOWN_VARIABLES: [&str; 16] = [
     "DAT_OVERRIDE",
     "DAT_DBG_TYPE",
     "DAT_DBG_DEST",
@@ -44,21 +44,21 @@ const KNOWN: [&str; 16] = [
     "OPENDAT_MPI",
 ];
 
-/// Which variable a name was to be that is so like it that it can hardly be another's.
+/// Returns the known variable that a name resembles so much that it is probably a misspelling.
 pub(crate) fn misspelt(name: &str) -> Option<&'static str> {
-    // Two that differ in one letter of three are two.
+    // In short names, a difference of one letter may be intended.
     let is_like = |known: &&&str| name.len() > 8 && strsim::osa_distance(name, known) <= 2;
-    (!KNOWN.contains(&name)).then(|| KNOWN.iter().find(is_like).copied())?
+    (!KNOWN_VARIABLES.contains(&name)).then(|| KNOWN_VARIABLES.iter().find(is_like).copied())?
 }
 
-/// What is wrong with a variable that providers heed.
+/// Returns what is wrong with the value of a variable that providers read.
 pub(crate) fn fault_of_variable(name: &str, value: &str) -> Option<String> {
-    let set = |asked: &str| (asked == name).then(|| value.to_owned());
+    let set = |variable: &str| (variable == name).then(|| value.to_owned());
     match name {
         "OPENDAT_LOG" | "OPENDAT_LOG_FORMAT" | "DAPL_DBG_TYPE" | "DAPL_DBG_DEST" => {
-            // Without the first the others count for nothing.
-            let all = |asked: &str| {
-                set(asked).or_else(|| (asked == "OPENDAT_LOG").then(|| "warn".to_owned()))
+            // Without OPENDAT_LOG, the other variables have no effect and are not checked.
+            let all = |variable: &str| {
+                set(variable).or_else(|| (variable == "OPENDAT_LOG").then(|| "warn".to_owned()))
             };
             let outcome = match name {
                 "DAPL_DBG_TYPE" => dat_core::log::check_environment(set),
@@ -68,14 +68,14 @@ pub(crate) fn fault_of_variable(name: &str, value: &str) -> Option<String> {
         }
         "DAT_DBG_TYPE" | "DAT_DBG_DEST" => (!value.trim().is_empty()
             && dat_core::environment::number(value).is_none())
-        .then(|| format!("{name}={value}: a number is needed, decimal or 0x and hexadecimal")),
-        // softroce heeds them all.
-        _ => complaint(provider_softroce::check("", set)),
+        .then(|| format!("{name}={value}: expected a number, decimal or hexadecimal with 0x")),
+        // softroce reads all of the remaining variables.
+        _ => parameter_error(provider_softroce::check("", set)),
     }
 }
 
-/// An error in words. What depends on the host is none of it.
-fn complaint(outcome: Result<(), OpenError>) -> Option<String> {
+/// Returns the text of an error in the parameters. Errors that depend on the host are ignored.
+fn parameter_error(outcome: Result<(), OpenError>) -> Option<String> {
     let error = outcome.err().filter(|error| error.code.kind() == DAT_INVALID_PARAMETER)?;
     Some(error.reason)
 }

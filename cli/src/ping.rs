@@ -1,4 +1,4 @@
-//! `dat ping`: whether a peer answers, and how long each answer takes.
+//! `dat ping`: checks whether a peer answers, and how long each answer takes.
 
 use std::io::{Write, stdout};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -9,57 +9,60 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::link::Link;
-use crate::measure::{Operation, Role, WORD, Wait, latency};
+use crate::connection::Connection;
+use crate::measure::{ATOMIC_BYTES, Operation, Role, Wait, latency};
 use crate::output::{print, print_json};
-use crate::pair::{Pair, Setting};
-use crate::parent::say;
-use crate::peer::{self, Facts, Plan, Said};
+use crate::pair::{Pair, Placement};
+use crate::parent::send;
+use crate::peer::{self, ConnectionInfo, Message, Plan};
+use crate::plain_sockets::PlainSockets;
 use crate::progress::Progress;
-use crate::raw::Raw;
 use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::times::Times;
 use crate::{Common, cpu, serve, units};
 
-/// Bytes of a message.
-const LARGEST: u32 = 1 << 24;
-/// How often it is sent.
-const MOST: u32 = 10_000_000;
-/// Seconds between two: the other process waits for the next message no longer than 10 s.
-const LONGEST: f64 = 5.0;
-/// Where no answer is told by itself, the client says how far it is after so many.
-const SLICE: usize = 1000;
+/// The maximum message size.
+const MAX_MESSAGE_BYTES: u32 = 1 << 24;
+/// The maximum number of messages.
+const MAX_COUNT: u32 = 10_000_000;
+/// The maximum seconds between two messages. The other process waits for the next message no longer
+/// than 10 s.
+const MAX_INTERVAL_SECONDS: f64 = 5.0;
+/// If answers are not reported one by one, progress is reported after this many.
+const ANSWERS_PER_REPORT: usize = 1000;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The host, where `dat serve` runs, and its port after a colon if it is another than 7471; without it a process on this host
+    /// The host where `dat serve` runs, with its port after a colon if that is not 7471; without
+    /// it, the peer is a process on this host
     #[arg(value_name = "HOST")]
     host: Option<String>,
     #[command(flatten)]
     common: Common,
-    /// Bytes of a message: 64; 8 of an atomic operation
+    /// Message size in bytes: 64 by default; atomic operations always use 8 bytes
     #[arg(long, short, value_parser = crate::bench::size)]
     size: Option<usize>,
-    /// How many messages
-    #[arg(long, short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
+    /// The number of messages
+    #[arg(long, short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
     count: u32,
     /// Seconds between an answer and the next message; 0 sends the next one at once
     #[arg(long, short, value_name = "SECONDS", default_value_t = 0.1, value_parser = interval)]
     interval: f64,
-    /// Print the summary only
+    /// Print only the summary
     #[arg(long, short)]
     quiet: bool,
-    /// What is done
+    /// The operation to measure
     #[arg(long, short, value_enum, default_value = "send")]
     operation: Operation,
-    /// Sleep while waiting, where the default is to poll if there are two processors
+    /// Sleep while waiting; the default is to poll if there are two processors
     #[arg(long)]
     block: bool,
 }
 
 fn interval(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.0..=LONGEST).contains(seconds));
-    seconds.ok_or_else(|| format!("expected 0 to {LONGEST} seconds"))
+    let seconds =
+        text.parse().ok().filter(|seconds| (0.0..=MAX_INTERVAL_SECONDS).contains(seconds));
+    seconds.ok_or_else(|| format!("expected 0 to {MAX_INTERVAL_SECONDS} seconds"))
 }
 
 /// What both processes do.
@@ -70,7 +73,7 @@ pub(crate) struct Work {
     operation: Operation,
     /// Seconds between an answer and the next message.
     interval: f64,
-    /// The client tells each answer as it comes.
+    /// Whether the client reports each answer.
     tells_each: bool,
 }
 
@@ -78,31 +81,32 @@ pub(crate) struct Work {
 struct Document<'a> {
     adapter: &'a str,
     provider: &'a str,
-    /// Where the peer is.
+    /// The address of the peer.
     address: String,
     operation: Operation,
     size: usize,
     count: u32,
     wait: Wait,
-    /// Seconds, there and back.
+    /// Round trips in seconds.
     times: Times,
 }
 
-/// Pings; an error is that nobody answers.
+/// Runs the pings. It is an error if nobody answers.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    crate::say_mistakes();
+    crate::report_registry_errors();
     let Options { common, count, operation, .. } = options;
-    let size = options.size.unwrap_or(if operation.is_atomic() { WORD } else { 64 });
+    let size = options.size.unwrap_or(if operation.is_atomic() { ATOMIC_BYTES } else { 64 });
     let host = options.host.as_deref().map(resolve).transpose()?;
     let address = match host {
         None => common.address(&[])?.to_string(),
         Some(host) => host.ip().to_string(),
     };
-    let wait = if options.block || cpu::two().is_none() { Wait::Block } else { Wait::Poll };
-    // Whoever asks for another size is told.
+    let wait =
+        if options.block || cpu::two_processors().is_none() { Wait::Block } else { Wait::Poll };
+    // A size that atomic operations do not have is an error.
     ensure!(
-        !operation.is_atomic() || size == WORD,
-        "{} is of {WORD} bytes: add --size {WORD}",
+        !operation.is_atomic() || size == ATOMIC_BYTES,
+        "{} uses {ATOMIC_BYTES} bytes: use --size {ATOMIC_BYTES}",
         operation.name()
     );
     let tells_each = !options.quiet && !common.json;
@@ -123,26 +127,26 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         raw_wait: Wait::Block,
         work: peer::Work::Ping(work),
     };
-    let processors = cpu::chosen(&[], host.is_none())?;
-    let mut pair = Pair::start_with(&plan, Setting { environment: &[], host, processors })?;
-    let (mut facts, mut times, mut answers) = (Facts::default(), None, 0);
+    let processors = cpu::assign(&[], host.is_none())?;
+    let mut pair = Pair::start_with(&plan, Placement { environment: &[], host, processors })?;
+    let (mut info, mut times, mut answers) = (ConnectionInfo::default(), None, 0);
     let progress = Progress::new(*count as usize);
-    while let Some(said) = pair.next()? {
-        match said {
-            (Role::Client, Said::Connected(said)) => {
-                facts = said;
+    while let Some(message) = pair.next()? {
+        match message {
+            (Role::Client, Message::Connected(connected)) => {
+                info = connected;
                 if !common.json {
                     let head = head(&common.adapter, &address, *operation, size);
-                    progress.aside(|| print(&format!("{}\n", colour(&head, Colour::Strong))))?;
+                    progress.suspend(|| print(&format!("{}\n", colour(&head, Colour::Strong))))?;
                 }
             }
-            (Role::Client, Said::Progress(done)) => progress.show(done),
-            (Role::Client, Said::Answered(seconds)) => {
+            (Role::Client, Message::Progress(done)) => progress.show(done),
+            (Role::Client, Message::Answered(seconds)) => {
                 answers += 1;
-                progress.aside(|| print_answer(answers, seconds))?;
+                progress.suspend(|| print_answer(answers, seconds))?;
                 progress.show(f64::from(answers));
             }
-            (Role::Client, Said::Pinged(said)) => times = Some(said),
+            (Role::Client, Message::Pinged(pinged)) => times = Some(pinged),
             _ => {}
         }
     }
@@ -150,7 +154,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let times = times.context("the client process has measured nothing")?;
     let document = Document {
         adapter: &common.adapter,
-        provider: facts.provider(),
+        provider: info.provider(),
         address,
         operation: *operation,
         size,
@@ -168,7 +172,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
     ensure!(
         !host.trim().is_empty(),
-        "the host is an empty text; without a host, leave the argument out"
+        "the host is an empty string; without a host, leave the argument out"
     );
     if let Some((name, port)) = host.rsplit_once(':')
         && (!name.contains(':') || name.ends_with(']'))
@@ -176,7 +180,8 @@ pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
         let is_port = port.parse::<u16>().is_ok_and(|port| port != 0);
         ensure!(
             is_port,
-            "{port:?} is no port: expected a number from 1 to 65535 after the colon, as in {name}:{}",
+            "{port:?} is not a port: expected a number from 1 to 65535 after the colon, as in \
+             {name}:{}",
             serve::PORT
         );
     }
@@ -188,7 +193,7 @@ pub(crate) fn resolve(host: &str) -> Result<SocketAddr> {
         format!("finding {host}: expected a host name or an address, as in 192.0.2.7 or node7:7471")
     })?;
     let all: Vec<SocketAddr> = found.collect();
-    // Both providers of ours serve IPv4 unless they are told otherwise.
+    // tcp-emu and softroce serve IPv4 by default, so an IPv4 address is preferred.
     let best = all.iter().find(|address| address.is_ipv4()).or(all.first());
     best.copied().with_context(|| format!("{host} has no address"))
 }
@@ -202,7 +207,7 @@ fn head(adapter: &str, address: &str, operation: Operation, size: usize) -> Stri
     wrapped(&head, "  ")
 }
 
-/// Whoever reads sees it now, also through a pipe.
+/// Prints an answer and flushes, so that a reader sees it at once, also through a pipe.
 fn print_answer(number: u32, seconds: f64) -> Result<()> {
     let mut out = stdout().lock();
     writeln!(out, "answer {number}: {}", units::time(seconds))?;
@@ -213,7 +218,7 @@ const TABLE: Table<7> = Table { columns: [(Right, 7); 7] };
 
 fn summary(document: &Document<'_>) -> String {
     let Times { samples: _, min, p50, p90, p99, p999, max, mean } = document.times;
-    // A percentile that there are too few answers for is left out.
+    // A percentile without enough samples is shown as "-".
     let known = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), units::time);
     let cells = [
         units::time(min),
@@ -225,7 +230,7 @@ fn summary(document: &Document<'_>) -> String {
         units::time(mean),
     ];
     format!(
-        "{}, there and back:\n{}\n{}\n",
+        "{}, round trip:\n{}\n{}\n",
         units::plural(document.count as usize, "answer", "answers"),
         colour(&TABLE.row(["min", "p50", "p90", "p99", "p99.9", "max", "mean"]), Colour::Strong),
         TABLE.row(cells)
@@ -233,23 +238,29 @@ fn summary(document: &Document<'_>) -> String {
 }
 
 impl Work {
-    /// As the command line lets it be; a caller of `dat serve` may say anything.
-    pub(crate) fn is_sound(&self) -> bool {
-        (1..=LARGEST as usize).contains(&self.size)
-            && (1..=MOST as usize).contains(&self.count)
-            && (0.0..=LONGEST).contains(&self.interval)
+    /// Returns whether the work is within the limits of the command line. A client of `dat serve`
+    /// may send anything.
+    pub(crate) fn is_valid(&self) -> bool {
+        (1..=MAX_MESSAGE_BYTES as usize).contains(&self.size)
+            && (1..=MAX_COUNT as usize).contains(&self.count)
+            && (0.0..=MAX_INTERVAL_SECONDS).contains(&self.interval)
     }
 
-    /// The part of one process.
-    pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
-        raw.barrier()?;
-        let warm = latency(link, role, self.operation, self.size, self.count.min(100), 1)?;
+    /// Runs the work of one process.
+    pub(crate) fn run(
+        &self,
+        connection: &mut Connection,
+        sockets: &mut PlainSockets,
+        role: Role,
+    ) -> Result<()> {
+        sockets.barrier()?;
+        let warm = latency(connection, role, self.operation, self.size, self.count.min(100), 1)?;
         drop(warm);
-        raw.barrier()?;
+        sockets.barrier()?;
         let interval = Duration::from_secs_f64(self.interval);
-        // What is answered is there and back as it is; of the others half was measured.
-        let whole = if self.operation.is_answered() { 1.0 } else { 2.0 };
-        let slice = if self.tells_each || !interval.is_zero() { 1 } else { SLICE };
+        // `latency` returns half a round trip, except for operations that complete after the whole.
+        let whole = if self.operation.is_round_trip() { 1.0 } else { 2.0 };
+        let slice = if self.tells_each || !interval.is_zero() { 1 } else { ANSWERS_PER_REPORT };
         let mut times = Vec::new();
         for done in (0..self.count).step_by(slice) {
             let count = slice.min(self.count - done);
@@ -257,18 +268,18 @@ impl Work {
                 sleep(interval);
             }
             times.extend(
-                latency(link, role, self.operation, self.size, count, 1)?
+                latency(connection, role, self.operation, self.size, count, 1)?
                     .iter()
                     .map(|time| time * whole),
             );
             match times.last() {
-                Some(last) if self.tells_each => say(&Said::Answered(*last)),
-                Some(_) => say(&Said::Progress(times.len() as f64)),
+                Some(last) if self.tells_each => send(&Message::Answered(*last)),
+                Some(_) => send(&Message::Progress(times.len() as f64)),
                 None => {}
             }
         }
         if role == Role::Client {
-            say(&Said::Pinged(Times::of(times)));
+            send(&Message::Pinged(Times::of(times)));
         }
         Ok(())
     }
@@ -291,7 +302,7 @@ mod tests {
             let host = format!("192.0.2.7:{port}");
             let why = why(&host);
             assert!(
-                why.starts_with(&format!("{port:?} is no port"))
+                why.starts_with(&format!("{port:?} is not a port"))
                     && why.ends_with("as in 192.0.2.7:7471"),
                 "{why}"
             );
@@ -331,7 +342,8 @@ mod tests {
         let text = summary(&document);
         assert_eq!(
             text,
-            "10 answers, there and back:\n    min      p50      p90      p99    p99.9      max     mean\n \
+            "10 answers, round trip:\n\
+             \x20   min      p50      p90      p99    p99.9      max     mean\n \
              123 µs   999 µs  12.3 ms        -   123 ms   1.00 s  1.00 ms\n"
         );
         assert!(

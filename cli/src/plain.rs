@@ -1,6 +1,6 @@
-//! `dat bench --plain`: DAT against plain sockets, row by row. Each round measures both, one after the other, in the same two
-//! processes; what counts is the median of the rounds' ratios, since the speed of a machine changes from one second to
-//! the next.
+//! `dat bench --plain`: measures DAT against plain sockets, row by row. Each round measures both,
+//! one after the other, in the same two processes. The result is the median of the rounds' ratios,
+//! because the speed of a machine changes from one second to the next.
 
 use std::borrow::Cow;
 use std::io::{Write, stdout};
@@ -10,38 +10,40 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::link::Link;
+use crate::connection::Connection;
 use crate::machine;
-use crate::measure::{Operation, Role, Wait, What, drive};
+use crate::measure::{Operation, Role, Wait, Workload, run_schedule};
 use crate::output::print_json;
-use crate::pair::{Pair, Setting};
-use crate::parent::say;
-use crate::peer::{self, Facts, Plan, Said};
-use crate::raw::Raw;
-use crate::rounds::{OPERATIONS, Rules, Schedule, Step, median};
+use crate::pair::{Pair, Placement};
+use crate::parent::send;
+use crate::peer::{self, ConnectionInfo, Message, Plan};
+use crate::plain_sockets::PlainSockets;
+use crate::rounds::{MIN_OPERATIONS, Rules, Schedule, Step, median};
 use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::{Common, cpu, units};
 
-/// What it is asked.
+/// The options of `--plain`.
 #[derive(Args)]
-pub(crate) struct Rows {
-    /// Only the rows whose name contains this
+pub(crate) struct RowOptions {
+    /// Only rows whose name contains this
     #[arg(long, value_name = "TEXT", requires = "plain")]
     row: Option<String>,
-    /// Consumers that watch memory in place of the other rows: all sizes, with 0, 1 and 100 calls of DAT a millisecond
+    /// Measure consumers that poll memory instead of the other rows: all sizes, with 0, 1 and 100
+    /// calls of DAT per millisecond
     #[arg(long, requires = "plain")]
     watched: bool,
-    /// Compare those with plain UDP in place of TCP: what an adapter over datagrams cannot be faster than
+    /// Compare them with plain UDP instead of TCP, the lower bound for an adapter that uses
+    /// datagrams
     #[arg(long, requires = "watched")]
     udp: bool,
-    /// Exit with 1 when a row misses its bar
+    /// Exit with 1 if a row misses its limit
     #[arg(long, requires = "plain")]
     check: bool,
 }
 
-impl Rows {
-    /// Whether something is asked.
-    pub(crate) fn any(&self) -> bool {
+impl RowOptions {
+    /// Returns whether any of the options is given.
+    pub(crate) fn is_any_given(&self) -> bool {
         self.check || self.watched || self.row.is_some()
     }
 }
@@ -49,56 +51,58 @@ impl Rows {
 /// A row of the benchmark.
 struct Row {
     name: Cow<'static, str>,
-    /// Of which provider this is asked.
+    /// The provider to which the row applies.
     provider: &'static str,
-    what: What,
+    what: Workload,
     against: Against,
-    /// How DAT waits, and how plain TCP does.
+    /// How DAT waits, and how the plain socket waits.
     wait: Wait,
     raw_wait: Wait,
-    /// For both processes, in place of ia_params.
+    /// Set for both processes, instead of ia_params.
     environment: &'static [(&'static str, &'static str)],
-    bar: Bar,
+    bar: Limit,
 }
 
-/// What DAT is measured against.
+/// The plain socket that DAT is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Against {
-    /// A stream.
+    /// A TCP stream.
     Tcp,
-    /// Datagrams, one call for each.
+    /// UDP datagrams, one call per message.
     Udp,
 }
 
-/// What the ratio of DAT to plain TCP must be.
+/// The limit for the ratio of DAT to the plain socket.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Bar {
+enum Limit {
     AtMost(f64),
     AtLeast(f64),
 }
 
-/// How long one measurement takes at least; each round has one of DAT and one of plain TCP.
-const BUDGET: Duration = Duration::from_millis(250);
-/// It has fewer than [`OPERATIONS`] where they take longer than this.
-const LONGEST: Duration = Duration::from_millis(300);
+/// The minimum time of one trial. Each round has one of DAT and one of the plain socket.
+const MIN_TRIAL_TIME: Duration = Duration::from_millis(250);
+/// The longest time of a trial. A trial has fewer than [`MIN_OPERATIONS`] if they would take
+/// longer.
+const MAX_TRIAL_TIME: Duration = Duration::from_millis(300);
 
 const MIB: usize = 1 << 20;
 
-const PING_PONG: What = What::Latency { operation: Operation::Send, size: 64 };
+const PING_PONG: Workload = Workload::Latency { operation: Operation::Send, size: 64 };
 
-/// A consumer that watches memory, beside one for which a thread sleeps in read(2).
-fn watched(against: Against, size: usize, calls: u32) -> Row {
+/// Returns a row for a consumer that polls memory, compared with one whose second thread sleeps in
+/// read(2).
+fn watched_row(against: Against, size: usize, calls: u32) -> Row {
     Row {
         name: format!("{}, watched, {calls}/ms", units::size(size)).into(),
         provider: "",
-        what: What::Watch { size, calls },
+        what: Workload::Watch { size, calls },
         against,
         wait: Wait::Poll,
         raw_wait: Wait::Block,
         environment: &[],
-        bar: Bar::AtMost(1.30),
+        bar: Limit::AtMost(1.30),
     }
 }
 
@@ -111,7 +115,7 @@ const ROWS: [Row; 10] = [
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Bar::AtMost(1.10),
+        bar: Limit::AtMost(1.10),
     },
     Row {
         name: Cow::Borrowed("64 B ping-pong, blocking"),
@@ -121,7 +125,7 @@ const ROWS: [Row; 10] = [
         wait: Wait::Block,
         raw_wait: Wait::Block,
         environment: &[("OPENDAT_SPIN_US", "0")],
-        bar: Bar::AtMost(1.15),
+        bar: Limit::AtMost(1.15),
     },
     Row {
         name: Cow::Borrowed("64 B, adaptive wait / spin"),
@@ -131,37 +135,37 @@ const ROWS: [Row; 10] = [
         wait: Wait::Block,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Bar::AtMost(1.20),
+        bar: Limit::AtMost(1.20),
     },
     Row {
         name: Cow::Borrowed("1 MiB RDMA write, window 16"),
         provider: "tcp-emu",
-        what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
+        what: Workload::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
         against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Bar::AtLeast(0.90),
+        bar: Limit::AtLeast(0.90),
     },
     Row {
         name: Cow::Borrowed("1 MiB RDMA read, window 16"),
         provider: "tcp-emu",
-        what: What::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 },
+        what: Workload::Stream { operation: Operation::RdmaRead, size: MIB, window: 16 },
         against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Bar::AtLeast(0.85),
+        bar: Limit::AtLeast(0.85),
     },
     Row {
         name: Cow::Borrowed("64 B sends, 64 outstanding"),
         provider: "tcp-emu",
-        what: What::Stream { operation: Operation::Send, size: 64, window: 64 },
+        what: Workload::Stream { operation: Operation::Send, size: 64, window: 64 },
         against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Bar::AtLeast(10.0),
+        bar: Limit::AtLeast(10.0),
     },
     Row {
         name: Cow::Borrowed("64 B ping-pong polling, UDP"),
@@ -171,70 +175,70 @@ const ROWS: [Row; 10] = [
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Bar::AtMost(1.25),
+        bar: Limit::AtMost(1.25),
     },
     Row {
         name: Cow::Borrowed("1 MiB RDMA write, MTU 4096"),
         provider: "softroce",
-        what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
+        what: Workload::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
         against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[("OPENDAT_MTU", "4096")],
-        bar: Bar::AtLeast(0.55),
+        bar: Limit::AtLeast(0.55),
     },
     Row {
         name: Cow::Borrowed("1 MiB RDMA write, MTU 1024"),
         provider: "softroce",
-        what: What::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
+        what: Workload::Stream { operation: Operation::RdmaWrite, size: MIB, window: 16 },
         against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[("OPENDAT_MTU", "1024")],
-        bar: Bar::AtLeast(0.40),
+        bar: Limit::AtLeast(0.40),
     },
     Row {
         name: Cow::Borrowed("64 B sends, 64 outst., UDP"),
         provider: "softroce",
-        what: What::Stream { operation: Operation::Send, size: 64, window: 64 },
+        what: Workload::Stream { operation: Operation::Send, size: 64, window: 64 },
         against: Against::Udp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Bar::AtLeast(2.0),
+        bar: Limit::AtLeast(2.0),
     },
 ];
 
-/// Bytes of what consumers watch memory for, in rising order.
-const WATCHED: [usize; 11] =
+/// The sizes in bytes of the rows with polled memory, in ascending order.
+const WATCHED_SIZES: [usize; 11] =
     [1, 64, 256, 512, 1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB];
-/// Calls of DAT a millisecond meanwhile.
-const CALLS: [u32; 3] = [0, 1, 100];
-/// The least that a size may move a second, compared with the next smaller one: less is a dip. Where the plain socket moves less, too,
-/// it is compared with that.
-const NO_DIP: f64 = 0.90;
+/// Calls of DAT per millisecond in the rows with polled memory.
+const CALLS_PER_MS: [u32; 3] = [0, 1, 100];
+/// The minimum ratio between the bandwidth of a size and that of the next smaller size. Less is a
+/// dip. If the plain socket also moves less, the limit is relative to the plain socket's ratio.
+const MIN_STEP: f64 = 0.90;
 
 /// What both processes do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
-    pub(crate) what: What,
+    pub(crate) what: Workload,
     pub(crate) against: Against,
     rounds: u32,
 }
 
-/// One round: a time in seconds for half a round trip, or bytes a second.
+/// One round: half a round trip in seconds, or bytes per second.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Round {
     dat: f64,
     raw: f64,
 }
 
-/// The result of a row, as machines are told.
+/// The result of a row in the JSON output.
 #[derive(Serialize)]
 struct Measured {
     name: String,
     size: usize,
-    /// `seconds` (half round trips) or `bytes_per_second`.
+    /// `seconds` (half a round trip) or `bytes_per_second`.
     unit: &'static str,
     against: Against,
     dat_wait: Wait,
@@ -242,15 +246,15 @@ struct Measured {
     rounds: Vec<Round>,
     dat: f64,
     raw: f64,
-    /// The median of the rounds' ratios, the least and the greatest.
+    /// The median, the minimum and the maximum of the rounds' ratios.
     ratio: f64,
     ratio_min: f64,
     ratio_max: f64,
-    bar: Bar,
-    /// Of one that watches memory: what it moves a second, compared with the next smaller size.
+    bar: Limit,
+    /// For rows with polled memory: the ratio of the bandwidth to that of the next smaller size.
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<f64>,
-    /// That is too little.
+    /// Whether `step` is below the limit.
     dips: bool,
     met: bool,
 }
@@ -270,12 +274,12 @@ struct Document<'a> {
 const TABLE: Table<6> =
     Table { columns: [(Left, 27), (Right, 9), (Right, 9), (Left, 16), (Left, 5), (Left, 4)] };
 
-/// Runs all rows; false when one misses its bar and that was asked about.
+/// Runs all rows. Returns false if a row misses its limit and `--check` is given.
 pub(crate) fn run(
     common: &Common,
     rounds: u32,
     processors: [Option<usize>; 2],
-    options: &Rows,
+    options: &RowOptions,
 ) -> Result<bool> {
     let Common { adapter, json, .. } = common;
     let address = common.address(&[])?;
@@ -287,19 +291,19 @@ pub(crate) fn run(
     };
     let names =
         of_provider.iter().map(|row| format!("{:?}", row.name)).collect::<Vec<_>>().join(", ");
-    let asked =
+    let is_wanted =
         |row: &Row| options.row.as_ref().is_none_or(|text| row.name.contains(text.as_str()));
-    let rows: Vec<Row> = of_provider.into_iter().filter(asked).collect();
+    let rows: Vec<Row> = of_provider.into_iter().filter(is_wanted).collect();
     anyhow::ensure!(!rows.is_empty(), "no row has this in its name; the rows are: {names}");
     if !json {
         let head = ["", "DAT", "raw", "ratio (min–max)", "bar", ""];
         writeln!(stdout(), "{}", colour(&TABLE.row(head), Colour::Strong))?;
     }
-    let mut facts = Facts::default();
+    let mut info = ConnectionInfo::default();
     let mut measured: Vec<Measured> = Vec::new();
     for row in rows {
-        let (said, rounds) = row.run(adapter, &address, rounds, processors)?;
-        facts = said;
+        let (connected, rounds) = row.run(adapter, &address, rounds, processors)?;
+        info = connected;
         let mut result = row.judge(rounds);
         if let Some(smaller) = measured.last().filter(|last| row.follows(last)) {
             result.compare(smaller);
@@ -312,8 +316,8 @@ pub(crate) fn run(
     let met = measured.iter().all(|row| row.met);
     let document = Document {
         adapter,
-        provider: facts.provider(),
-        congestion_control: &facts.congestion_control,
+        provider: info.provider(),
+        congestion_control: &info.congestion_control,
         processors: cpu::allowed().len(),
         pinned: match processors {
             [Some(client), Some(server)] => Some([client, server]),
@@ -330,14 +334,17 @@ pub(crate) fn run(
     Ok(met || !options.check)
 }
 
-/// The rows of a provider; of one that has none of its own the general ones are asked.
+/// Returns the rows of a provider. A provider without rows of its own gets those of tcp-emu.
 fn rows_of(provider: &str) -> Vec<Row> {
     let own: Vec<Row> = ROWS.into_iter().filter(|row| row.provider == provider).collect();
     if own.is_empty() { ROWS.into_iter().take(6).collect() } else { own }
 }
 
 fn rows_of_watchers(against: Against) -> Vec<Row> {
-    CALLS.into_iter().flat_map(|calls| WATCHED.map(|size| watched(against, size, calls))).collect()
+    CALLS_PER_MS
+        .into_iter()
+        .flat_map(|calls| WATCHED_SIZES.map(|size| watched_row(against, size, calls)))
+        .collect()
 }
 
 impl Row {
@@ -347,7 +354,7 @@ impl Row {
         address: &dat::Address,
         rounds: u32,
         processors: [Option<usize>; 2],
-    ) -> Result<(Facts, Vec<Round>)> {
+    ) -> Result<(ConnectionInfo, Vec<Round>)> {
         let plan = Plan {
             role: Role::Server,
             adapters: vec![adapter.to_owned()],
@@ -358,22 +365,22 @@ impl Row {
             raw_wait: self.raw_wait,
             work: peer::Work::Plain(Work { what: self.what, against: self.against, rounds }),
         };
-        let setting = Setting { environment: self.environment, processors, ..Setting::here() };
+        let setting = Placement { environment: self.environment, processors, ..Placement::here() };
         let mut pair = Pair::start_with(&plan, setting)?;
-        let (mut facts, mut rounds) = (Facts::default(), Vec::new());
-        while let Some(said) = pair.next()? {
-            match said {
-                (Role::Client, Said::Connected(said)) => facts = said,
-                (Role::Client, Said::Round(round)) => rounds.push(round),
+        let (mut info, mut rounds) = (ConnectionInfo::default(), Vec::new());
+        while let Some(message) = pair.next()? {
+            match message {
+                (Role::Client, Message::Connected(connected)) => info = connected,
+                (Role::Client, Message::Round(round)) => rounds.push(round),
                 _ => {}
             }
         }
-        Ok((facts, rounds))
+        Ok((info, rounds))
     }
 
-    /// Whether it differs from that one in its size alone, which is larger.
+    /// Returns whether this row has polled memory of a larger size than `smaller`.
     fn follows(&self, smaller: &Measured) -> bool {
-        matches!(self.what, What::Watch { size, .. } if size > smaller.size)
+        matches!(self.what, Workload::Watch { size, .. } if size > smaller.size)
     }
 
     fn judge(&self, rounds: Vec<Round>) -> Measured {
@@ -385,8 +392,8 @@ impl Row {
             name: self.name.to_string(),
             size: self.what.size(),
             unit: match self.what {
-                What::Latency { .. } | What::Watch { .. } => "seconds",
-                What::Stream { .. } => "bytes_per_second",
+                Workload::Latency { .. } | Workload::Watch { .. } => "seconds",
+                Workload::Stream { .. } => "bytes_per_second",
             },
             against: self.against,
             dat_wait: self.wait,
@@ -398,8 +405,8 @@ impl Row {
             ratio_max: ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             bar: self.bar,
             met: match self.bar {
-                Bar::AtMost(bar) => ratio <= bar,
-                Bar::AtLeast(bar) => ratio >= bar,
+                Limit::AtMost(bar) => ratio <= bar,
+                Limit::AtLeast(bar) => ratio >= bar,
             },
             step: None,
             dips: false,
@@ -409,18 +416,18 @@ impl Row {
 }
 
 impl Measured {
-    /// It moves less than a smaller size does: a dip.
+    /// Checks for a dip compared with the next smaller size.
     fn compare(&mut self, smaller: &Measured) {
         let more = self.size as f64 / smaller.size as f64;
         let step = more * smaller.dat / self.dat;
         let step_of_raw = more * smaller.raw / self.raw;
         self.step = Some(step);
-        self.dips = step < NO_DIP * step_of_raw.min(1.0);
+        self.dips = step < MIN_STEP * step_of_raw.min(1.0);
         self.met &= !self.dips;
     }
 }
 
-/// A row without its end.
+/// Returns a row without its newline.
 fn line(row: &Measured) -> String {
     let value = |value: f64| match row.unit {
         "seconds" => units::time(value),
@@ -429,8 +436,8 @@ fn line(row: &Measured) -> String {
     };
     let digits = if row.ratio < 9.995 { 2 } else { 1 };
     let bar = match row.bar {
-        Bar::AtMost(bar) => format!("≤{bar:.2}"),
-        Bar::AtLeast(bar) => format!("≥{bar:.*}", if bar < 10.0 { 2 } else { 0 }),
+        Limit::AtMost(bar) => format!("≤{bar:.2}"),
+        Limit::AtLeast(bar) => format!("≥{bar:.*}", if bar < 10.0 { 2 } else { 0 }),
     };
     let verdict = match (row.met, row.dips) {
         (true, _) => colour("met", Colour::Good),
@@ -453,11 +460,12 @@ fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
         None => "on one processor".to_owned(),
     };
     let text = format!(
-        "Two processes {placement}, Linux {}. {rounds} rounds of both, in turn; each lasts at least {} ms. Medians, and the \
-         median of the rounds' ratios. Adapter {}, provider {}; beside plain TCP, congestion control {}, or plain UDP. \
-         Ping-pong: half a round trip.",
+        "Two processes {placement}, Linux {}. {rounds} rounds of both, in turn; each lasts at \
+         least {} ms. Medians, and the median of the rounds' ratios. Adapter {}, provider {}, \
+         compared with plain TCP, congestion control {}, or plain UDP. Ping-pong: half a round \
+         trip.",
         document.kernel,
-        BUDGET.as_millis(),
+        MIN_TRIAL_TIME.as_millis(),
         document.adapter,
         document.provider,
         document.congestion_control
@@ -467,28 +475,39 @@ fn print_foot(document: &Document<'_>, rounds: u32) -> Result<()> {
 }
 
 impl Work {
-    /// The part of one process.
-    pub(crate) fn run(&self, link: &mut Link, raw: &mut Raw, role: Role) -> Result<()> {
-        raw.against = self.against;
+    /// Runs the work of one process.
+    pub(crate) fn run(
+        &self,
+        connection: &mut Connection,
+        sockets: &mut PlainSockets,
+        role: Role,
+    ) -> Result<()> {
+        sockets.against = self.against;
         let rules = Rules {
             rounds: self.rounds as usize,
             duration: Duration::ZERO,
-            shortest: BUDGET,
-            operations: OPERATIONS,
-            longest: LONGEST,
-            // What counts is the ratio, and its rounds are told one by one.
+            min_trial_time: MIN_TRIAL_TIME,
+            operations: MIN_OPERATIONS,
+            max_trial_time: MAX_TRIAL_TIME,
+            // The result is the ratio, and each round is reported separately.
             attempts: 1,
         };
         let mut schedule = Schedule::new(rules, 2);
-        let told = |share| say(&Said::Progress(share));
-        drive(&mut schedule, raw, role, told, |raw, Step { part, operations }| match part {
-            0 => self.what.dat(link, raw, role, operations),
-            _ => self.what.raw(raw, role, operations),
-        })?;
+        let report_progress = |share| send(&Message::Progress(share));
+        run_schedule(
+            &mut schedule,
+            sockets,
+            role,
+            report_progress,
+            |sockets, Step { part, operations }| match part {
+                0 => self.what.run_dat(connection, sockets, role, operations),
+                _ => self.what.run_plain(sockets, role, operations),
+            },
+        )?;
         if role == Role::Client {
             let rounds = schedule.into_rounds().context("no round was measured")?;
             for (dat, raw) in rounds.parts[0].iter().zip(&rounds.parts[1]) {
-                say(&Said::Round(Round { dat: dat.sample.value, raw: raw.sample.value }));
+                send(&Message::Round(Round { dat: dat.sample.value, raw: raw.sample.value }));
             }
         }
         Ok(())
@@ -503,8 +522,8 @@ mod tests {
     fn lines_fit_a_terminal() {
         let rows = rows_of_watchers(Against::Udp).into_iter().chain(ROWS);
         for row in rows {
-            // As different as two systems get.
-            let unit = if matches!(row.what, What::Stream { .. }) { 1.0 } else { 1e-12 };
+            // The most different results that two systems may have.
+            let unit = if matches!(row.what, Workload::Stream { .. }) { 1.0 } else { 1e-12 };
             let rounds = [(123.4e6, 12.34e6), (99e6, 12e6), (150e6, 14e6)];
             let rounds = rounds.map(|(dat, raw)| Round { dat: dat * unit, raw: raw * unit });
             let measured = row.judge(rounds.to_vec());

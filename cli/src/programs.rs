@@ -1,4 +1,4 @@
-//! Which library a program gets that is linked with uDAPL's.
+//! Finds out which library a program loads that is linked with uDAPL.
 
 use std::env;
 use std::ffi::OsStr;
@@ -9,9 +9,9 @@ use std::process::Command;
 /// The sonames of uDAPL 2.0 and 1.2.
 pub(crate) const SONAMES: [&str; 2] = ["libdat2.so.2", "libdat.so.1"];
 
-/// Where the dynamic linker finds a library for a program that is started from here (ld.so(8)): in the directories of
-/// LD_LIBRARY_PATH, else where its cache says.
-pub(crate) fn found(soname: &str) -> Option<PathBuf> {
+/// Returns where the dynamic linker finds a library for a program that is started from here
+/// (ld.so(8)): in the directories of LD_LIBRARY_PATH, else in its cache.
+pub(crate) fn library_path(soname: &str) -> Option<PathBuf> {
     let directories = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let named = env::split_paths(&directories)
         .map(|directory| directory.join(soname))
@@ -25,7 +25,7 @@ pub(crate) fn found(soname: &str) -> Option<PathBuf> {
     })
 }
 
-/// What `ldconfig -p` lists under this name for this kind of processor: the first.
+/// Returns the first entry of `ldconfig -p` with this name for this processor architecture.
 fn in_cache(listed: &str, soname: &str) -> Option<PathBuf> {
     let of_this_machine = env::consts::ARCH.replace('_', "-");
     listed.lines().find_map(|line| {
@@ -35,13 +35,14 @@ fn in_cache(listed: &str, soname: &str) -> Option<PathBuf> {
     })
 }
 
-/// Whether a library, or a program that has one within, is ours: it knows a variable that no other does.
+/// Returns whether a library, or a program with the library linked in, is ours: only ours contains
+/// the name of this variable.
 pub(crate) fn is_ours(file: &Path) -> bool {
     fs::read(file).is_ok_and(|text| has(&text, "OPENDAT_BUILTIN"))
 }
 
-/// Which library a program gets that is not ours.
-pub(crate) fn stranger_of(program: &OsStr) -> Option<PathBuf> {
+/// Returns the foreign library that a program would load, if any.
+pub(crate) fn foreign_library_of(program: &OsStr) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut places = env::split_paths(&path)
         .map(|directory| directory.join(program))
@@ -50,15 +51,16 @@ pub(crate) fn stranger_of(program: &OsStr) -> Option<PathBuf> {
     let text = fs::read(if is_path { program.into() } else { places.next()? }).ok()?;
     let wanted =
         SONAMES.into_iter().filter(|soname| has(&text, soname) && !has(&text, "OPENDAT_BUILTIN"));
-    wanted.filter_map(found).find(|library| !is_ours(library))
+    wanted.filter_map(library_path).find(|library| !is_ours(library))
 }
 
 fn has(text: &[u8], word: &str) -> bool {
     text.windows(word.len()).any(|window| window == word.as_bytes())
 }
 
-/// Where ours is, as it lies beside this program in a tree that was not installed.
-pub(crate) fn directory_of_ours() -> Option<PathBuf> {
+/// Returns the directory of our libraries in a tree that was not installed, where it is next to
+/// this program's.
+pub(crate) fn own_library_directory() -> Option<PathBuf> {
     let directory = env::current_exe().ok()?.parent()?.parent()?.join("lib");
     (directory.file_name() == Some(OsStr::new("lib")) && directory.join(SONAMES[0]).is_file())
         .then_some(directory)
@@ -72,8 +74,10 @@ mod tests {
     fn the_cache_lists_other_machines_too() {
         let arch = env::consts::ARCH.replace('_', "-");
         let listed = format!(
-            "1 libs found in cache `/etc/ld.so.cache'\n\tlibdat2.so.2 (libc6) => /lib32/libdat2.so.2\n\
-             \tlibdat2.so.20 (libc6,{arch}) => /lib/libdat2.so.20\n\tlibdat2.so.2 (libc6,{arch}) => /lib/libdat2.so.2\n"
+            "1 libs found in cache `/etc/ld.so.cache'\n\
+             \tlibdat2.so.2 (libc6) => /lib32/libdat2.so.2\n\
+             \tlibdat2.so.20 (libc6,{arch}) => /lib/libdat2.so.20\n\
+             \tlibdat2.so.2 (libc6,{arch}) => /lib/libdat2.so.2\n"
         );
         assert_eq!(in_cache(&listed, "libdat2.so.2"), Some("/lib/libdat2.so.2".into()));
         assert_eq!(in_cache(&listed, "libdat.so.1"), None);

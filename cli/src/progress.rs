@@ -1,47 +1,48 @@
-//! A bar on a terminal, while something takes its time.
+//! A progress bar on a terminal.
 
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
-/// How far it is, where somebody looks at standard error.
+/// A progress bar, if standard error is a terminal.
 pub(crate) struct Progress(Option<Bar>);
 
 struct Bar {
-    shown: indicatif::ProgressBar,
-    /// Of how many.
-    all: usize,
-    since: Instant,
+    bar: indicatif::ProgressBar,
+    /// The total number of items.
+    total: usize,
+    started: Instant,
 }
 
-/// The bar has so many steps for each of what is counted.
-const STEPS: f64 = 1000.0;
+/// The bar has this many steps per item.
+const STEPS_PER_ITEM: f64 = 1000.0;
 
-/// What is said of the remaining time before this is a guess.
-const BEGINNING: Duration = Duration::from_secs(1);
+/// No remaining time is shown before this, because it would be a guess.
+const MIN_TIME_FOR_ESTIMATE: Duration = Duration::from_secs(1);
 
 impl Progress {
-    pub(crate) fn new(all: usize) -> Self {
+    pub(crate) fn new(total: usize) -> Self {
         let bar = || {
             let style = indicatif::ProgressStyle::with_template("{bar:30} {msg}")
                 .unwrap_or_else(|_| indicatif::ProgressStyle::default_bar());
-            let shown = indicatif::ProgressBar::new(all as u64 * STEPS as u64).with_style(style);
-            Bar { shown, all, since: Instant::now() }
+            let bar =
+                indicatif::ProgressBar::new(total as u64 * STEPS_PER_ITEM as u64).with_style(style);
+            Bar { bar, total, started: Instant::now() }
         };
         Progress(stderr().is_terminal().then(bar))
     }
 
-    /// So many are done; the fraction says how far the next one is.
+    /// Shows how many items are done. The fraction is the progress of the current item.
     pub(crate) fn show(&self, done: f64) {
-        if let Some(Bar { shown, all, since }) = &self.0 {
-            shown.set_message(text(done, *all, since.elapsed()));
-            shown.set_position((done * STEPS) as u64);
+        if let Some(Bar { bar, total, started }) = &self.0 {
+            bar.set_message(text(done, *total, started.elapsed()));
+            bar.set_position((done * STEPS_PER_ITEM) as u64);
         }
     }
 
-    /// Prints something else.
-    pub(crate) fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
+    /// Runs a function that prints, with the bar hidden.
+    pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         match &self.0 {
-            Some(bar) => bar.shown.suspend(print),
+            Some(bar) => bar.bar.suspend(print),
             None => print(),
         }
     }
@@ -50,20 +51,20 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(bar) = &self.0 {
-            bar.shown.finish_and_clear();
+            bar.bar.finish_and_clear();
         }
     }
 }
 
-fn text(done: f64, all: usize, elapsed: Duration) -> String {
-    let left =
-        left(done / all as f64, elapsed).map_or_else(String::new, |left| format!(", {left} left"));
-    format!("{}/{all}{left}", done as usize)
+fn text(done: f64, total: usize, elapsed: Duration) -> String {
+    let remaining_time = remaining_time(done / total as f64, elapsed)
+        .map_or_else(String::new, |remaining_time| format!(", {remaining_time} left"));
+    format!("{}/{total}{remaining_time}", done as usize)
 }
 
-/// The remaining time, if what is left takes as long as what is done.
-fn left(share: f64, elapsed: Duration) -> Option<String> {
-    if elapsed < BEGINNING || share <= 0.0 {
+/// Returns the remaining time, assuming a constant speed.
+fn remaining_time(share: f64, elapsed: Duration) -> Option<String> {
+    if elapsed < MIN_TIME_FOR_ESTIMATE || share <= 0.0 {
         return None;
     }
     let seconds = elapsed.as_secs_f64() * (1.0 - share).max(0.0) / share;

@@ -1,4 +1,4 @@
-//! `dat query`: everything that an adapter and its provider say of themselves.
+//! `dat query`: prints all attributes of an adapter and its provider.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -21,9 +21,9 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let name = &options.adapter;
-    crate::say_mistakes();
+    crate::report_registry_errors();
     let attributes =
-        Adapter::open(name)?.standard_attributes().with_context(|| format!("asking {name}"))?;
+        Adapter::open(name)?.standard_attributes().with_context(|| format!("querying {name}"))?;
     match options.json {
         true => print_json(&document(name, &attributes))?,
         false => print(&text(&attributes))?,
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// What it is called, for people and for machines, and its names and values.
+/// The title in the text, the key in the JSON, and the names and values.
 type List<'a> = (&'static str, &'static str, Vec<(&'a str, Value)>);
 
 fn lists(attributes: &StandardAttributes) -> [List<'_>; 5] {

@@ -1,8 +1,9 @@
-//! `dat register` and `dat unregister`: entries of a registry file, put in and taken out while others read it.
+//! `dat register` and `dat unregister`: add entries to a registry file and remove them, while
+//! others read it.
 //!
-//! All that is not asked for stays as it is, byte for byte: comments, blank lines, lines with mistakes. The file is replaced in one
-//! step, so that who reads it sees the old one or the new one, and locked meanwhile, so that two of these commands do not undo each
-//! other's work.
+//! Everything else in the file stays as it is, byte for byte: comments, blank lines, lines with
+//! errors. The file is replaced in one step, so that readers see either the old or the new one. It
+//! is locked meanwhile, so that two of these commands do not undo each other's work.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write, stdout};
@@ -25,28 +26,28 @@ use crate::table::{Colour, colour};
 
 #[derive(Args)]
 pub(crate) struct Register {
-    /// The name that programs will give to dat_ia_open
+    /// The name that programs pass to dat_ia_open
     #[arg(value_name = "IA")]
     name: String,
     /// The provider's shared library: a path, or a name that the dynamic linker finds
     #[arg(value_name = "LIBRARY")]
     library: String,
-    /// What the provider is to serve: a network device, an address; as its documentation says
+    /// What the provider serves: a network device or an address; see its documentation
     #[arg(value_name = "PARAMETERS", default_value = "")]
     parameters: String,
     /// The API that the provider implements
     #[arg(long, value_name = "VERSION", default_value = "u2.0", value_parser = api)]
     api: Api,
-    /// For programs that need a thread-safe provider, too
+    /// Also offer the entry to programs that need a thread-safe provider
     #[arg(long)]
     threadsafe: bool,
-    /// Keep the entry in the file, and programs from using it
+    /// Add the entry, but do not let programs use it
     #[arg(long)]
     nondefault: bool,
-    /// Who made the provider, and which release
+    /// The vendor and release of the provider
     #[arg(long, value_name = "VERSION", default_value = "unknown.0.0", value_parser = provider_version)]
     provider_version: ProviderVersion,
-    /// Put it in place of the entries of this name, API and thread safety
+    /// Replace the entries with this name, API and thread safety
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
@@ -55,13 +56,13 @@ pub(crate) struct Register {
 
 #[derive(Args)]
 pub(crate) struct Unregister {
-    /// The name of the entries to take out
+    /// The name of the entries to remove
     #[arg(value_name = "IA")]
     name: String,
-    /// Only those of this API
+    /// Only entries with this API
     #[arg(long, value_name = "VERSION", value_parser = api)]
     api: Option<Api>,
-    /// Only those of this library
+    /// Only entries with this library
     #[arg(long, value_name = "LIBRARY")]
     library: Option<String>,
     #[command(flatten)]
@@ -70,7 +71,7 @@ pub(crate) struct Unregister {
 
 #[derive(Args)]
 struct RegistryFile {
-    /// The registry file: that of DAT_OVERRIDE, else /etc/dat.conf
+    /// The registry file; by default that of DAT_OVERRIDE, else /etc/dat.conf
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Print one JSON document instead of text
@@ -86,12 +87,14 @@ fn provider_version(text: &str) -> Result<ProviderVersion, &'static str> {
     text.parse().map_err(|()| "expected a name and two numbers, as in dapl.2.0")
 }
 
-/// A library that is given by its path is found from wherever a program is started; a name is for the dynamic linker.
-fn from_anywhere(library: &str) -> Result<String> {
+/// Returns an absolute path for a library that is given by its path. A name is left to the dynamic
+/// linker.
+fn absolute_library(library: &str) -> Result<String> {
     if !library.contains('/') {
-        // One that came with this program, and that the dynamic linker would not find.
-        let beside = programs::directory_of_ours().map(|directory| directory.join(library));
-        let beside = beside.filter(|path| path.is_file() && programs::found(library).is_none());
+        // A library that came with this program, and that the dynamic linker does not find.
+        let beside = programs::own_library_directory().map(|directory| directory.join(library));
+        let beside =
+            beside.filter(|path| path.is_file() && programs::library_path(library).is_none());
         return Ok(beside
             .and_then(|path| path.to_str().map(ToOwned::to_owned))
             .unwrap_or(library.to_owned()));
@@ -100,7 +103,7 @@ fn from_anywhere(library: &str) -> Result<String> {
     path.into_os_string().into_string().map_err(|path| anyhow!("{} is not UTF-8", path.display()))
 }
 
-/// Puts an entry in.
+/// Adds an entry.
 pub(crate) fn register(options: &Register) -> Result<bool> {
     let Register {
         name, library, parameters, api, threadsafe, nondefault, provider_version, ..
@@ -110,7 +113,7 @@ pub(crate) fn register(options: &Register) -> Result<bool> {
         api: *api,
         threadsafe: *threadsafe,
         default: !nondefault,
-        library: from_anywhere(library)?,
+        library: absolute_library(library)?,
         provider_version: provider_version.clone(),
         ia_params: parameters.clone(),
         platform_params: String::new(),
@@ -120,19 +123,20 @@ pub(crate) fn register(options: &Register) -> Result<bool> {
     edit(&path, |text| {
         let (entries, errors) = parse(&path, text);
         if let Some(error) = errors.first() {
-            // Lines that are none may be in a registry's file; a file of nothing else is something else.
+            // A registry file may contain invalid lines. A file with invalid lines only is not a
+            // registry file.
             ensure!(
                 !entries.is_empty(),
-                "{} is left alone: it has no entry, and what is in it is none ({error})",
+                "{} is left alone: it has no valid entry ({error})",
                 path.display()
             );
-            ensure!(!is_toml(&path), "{error}; mend that first");
+            ensure!(!is_toml(&path), "{error}; correct that first");
         }
         let same: Vec<&Entry> = entries.iter().filter(|old| old.same_interface(&entry)).collect();
         match same.first() {
             Some(old) if !options.replace => bail!(
-                "{name} is there already, at {}: --replace puts this one in its place, and `dat unregister {name}{}` takes it \
-                 out",
+                "{name} exists already, at {}: --replace replaces it, and `dat unregister \
+                 {name}{}` removes it",
                 old.origin,
                 options
                     .file
@@ -140,14 +144,19 @@ pub(crate) fn register(options: &Register) -> Result<bool> {
                     .as_ref()
                     .map_or_else(String::new, |file| format!(" --file {}", file.display()))
             ),
-            _ => with(&path, &without(&path, text, &same)?, &entry),
+            _ => append_entry(&path, &remove_entries(&path, text, &same)?, &entry),
         }
     })?;
-    options.file.say(&path, "registered", &[&entry], Some(check::concerns(&path, &entry)?))?;
+    options.file.print_result(
+        &path,
+        "registered",
+        &[&entry],
+        Some(check::concerns(&path, &entry)?),
+    )?;
     Ok(true)
 }
 
-/// Takes entries out.
+/// Removes entries.
 pub(crate) fn unregister(options: &Unregister) -> Result<bool> {
     let Unregister { name, api, library, file } = options;
     let path = file.path()?;
@@ -163,40 +172,39 @@ pub(crate) fn unregister(options: &Unregister) -> Result<bool> {
         let meant: Vec<&Entry> = entries.iter().filter(is_meant).collect();
         ensure!(
             !meant.is_empty(),
-            "{} has no entry called {name}{}: `dat check {0}` reads it, `dat list` has all that programs find",
+            "{} has no entry called {name}{}: `dat check {0}` checks the file, `dat list` lists \
+             all entries that programs find",
             path.display(),
-            if api.is_some() || library.is_some() { " of that API and library" } else { "" }
+            if api.is_some() || library.is_some() { " with that API and library" } else { "" }
         );
         gone = meant.iter().map(|&entry| entry.clone()).collect();
-        without(&path, text, &meant)
+        remove_entries(&path, text, &meant)
     })?;
-    file.say(&path, "unregistered", &gone.iter().collect::<Vec<_>>(), None)?;
+    file.print_result(&path, "unregistered", &gone.iter().collect::<Vec<_>>(), None)?;
     Ok(true)
 }
 
 impl RegistryFile {
-    /// The file itself, where links lead.
+    /// Returns the path of the file, with symbolic links resolved.
     fn path(&self) -> Result<PathBuf> {
         let path = match (&self.file, std::env::var_os("DAT_OVERRIDE")) {
             (Some(file), _) => file.clone(),
             (None, Some(file)) if !file.is_empty() => file.into(),
             (None, Some(_)) => {
-                bail!(
-                    "DAT_OVERRIDE names no file: it is set and empty; say --file FILE, or unset it"
-                )
+                bail!("DAT_OVERRIDE is set but empty: use --file FILE, or unset it")
             }
             (None, None) => DEFAULT_FILE.into(),
         };
         match fs::canonicalize(&path) {
             Ok(path) => Ok(path),
-            // It will be made.
+            // The file is created later.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(path),
             Err(error) => Err(error).with_context(|| format!("finding {}", path.display())),
         }
     }
 
-    /// What was done, and why that may be of no use.
-    fn say(
+    /// Prints what was done, and why the new entry may be unusable.
+    fn print_result(
         &self,
         path: &Path,
         what: &str,
@@ -229,9 +237,9 @@ impl RegistryFile {
     }
 }
 
-// ---- text ---------------------------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
-/// As the registry reads it ([`registry::List`]).
+/// Decides the format as the registry does ([`registry::List`]).
 fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "toml")
 }
@@ -240,8 +248,8 @@ fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
     if is_toml(path) { toml::parse(path, text) } else { conf::parse(path, text) }
 }
 
-/// The text with one more entry, at its end.
-fn with(path: &Path, text: &[u8], entry: &Entry) -> Result<Vec<u8>> {
+/// Appends an entry to the text.
+fn append_entry(path: &Path, text: &[u8], entry: &Entry) -> Result<Vec<u8>> {
     let is_toml = is_toml(path);
     let entries = std::slice::from_ref(entry);
     let added = if is_toml { toml::write(entries) } else { conf::write(entries) };
@@ -253,24 +261,24 @@ fn with(path: &Path, text: &[u8], entry: &Entry) -> Result<Vec<u8>> {
         new.push(b'\n');
     }
     new.extend(added.as_bytes());
-    // What is written has to come back: a name of 300 octets, a NUL.
+    // The text must parse back to the same entry. A name of 300 octets or with a NUL does not.
     let (before, after) = (parse(path, text), parse(path, &new));
     if let Some(error) = after.1.get(before.1.len()) {
-        bail!("this would be no entry: {}", error.kind);
+        bail!("this is not a valid entry: {}", error.kind);
     }
     ensure!(
         after.0.last().is_some_and(|last| last.same_fields(entry)),
-        "this would not be read back as it is written"
+        "this entry would not be read back unchanged"
     );
     Ok(new)
 }
 
-/// The text without some of its entries: without their lines, or their tables. Comments stay.
-fn without(path: &Path, text: &[u8], entries: &[&Entry]) -> Result<Vec<u8>> {
+/// Removes entries from the text: their lines, or their tables. Comments stay.
+fn remove_entries(path: &Path, text: &[u8], entries: &[&Entry]) -> Result<Vec<u8>> {
     let lines: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
     let mut gone = vec![false; lines.len()];
     for first in entries.iter().filter_map(|entry| line_of(entry)).map(|line| line - 1) {
-        let count = if is_toml(path) { table(&lines[first..]) } else { 1 };
+        let count = if is_toml(path) { table_length(&lines[first..]) } else { 1 };
         gone[first..first + count].fill(true);
     }
     let new: Vec<u8> = lines
@@ -279,23 +287,23 @@ fn without(path: &Path, text: &[u8], entries: &[&Entry]) -> Result<Vec<u8>> {
         .filter(|(_, gone)| !**gone)
         .flat_map(|(line, _)| line.to_vec())
         .collect();
-    // Strings over several lines, for one, are not seen here.
-    let ((before, mistakes), (after, others)) = (parse(path, text), parse(path, &new));
+    // The line-based removal does not handle strings over several lines, for example.
+    let ((before, old_errors), (after, new_errors)) = (parse(path, text), parse(path, &new));
     let kept =
         before.iter().filter(|entry| !entries.iter().any(|other| other.origin == entry.origin));
     let is_so = kept.clone().count() == after.len()
         && kept.zip(&after).all(|(kept, after)| kept.same_fields(after))
-        && mistakes.len() == others.len();
+        && old_errors.len() == new_errors.len();
     ensure!(
         is_so,
-        "{} is written in a way that cannot be edited safely: take the entry out by hand",
+        "{} is written in a way that cannot be edited safely: remove the entry by hand",
         path.display()
     );
     Ok(new)
 }
 
-/// How many lines a table has that begins with the first: up to its last key.
-fn table(lines: &[&[u8]]) -> usize {
+/// Returns the number of lines of the table that begins with the first line, up to its last key.
+fn table_length(lines: &[&[u8]]) -> usize {
     let begins = |line: &[u8], start: &[u8]| line.trim_ascii_start().starts_with(start);
     let next =
         lines.iter().skip(1).position(|line| begins(line, b"[")).map_or(lines.len(), |at| at + 1);
@@ -310,9 +318,9 @@ fn line_of(entry: &Entry) -> Option<usize> {
     }
 }
 
-// ---- file ---------------------------------------------------------------------------------------------------------
+// ---- file ---------------------------------------------------------------------------------------
 
-/// Replaces the file by what `change` makes of it.
+/// Replaces the file by the result of `change`.
 fn edit(path: &Path, change: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<()> {
     let is_new = !path.exists();
     let mut old = lock(path)?;
@@ -330,7 +338,7 @@ fn edit(path: &Path, change: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<()
         let mut file = tempfile::Builder::new().prefix(".dat.conf.").tempfile_in(directory)?;
         file.write_all(&new)?;
         file.as_file().set_permissions(Permissions::from_mode(metadata.mode() & 0o7777))?;
-        // Somebody else's file stays theirs, if this user may do that.
+        // The owner is kept, if this user may do that.
         let _ = fchown(file.as_file(), Some(metadata.uid()), Some(metadata.gid()));
         file.as_file().sync_all()?;
         file.persist(path).map_err(|error| error.error)?;
@@ -339,11 +347,12 @@ fn edit(path: &Path, change: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<()
     write().with_context(|| format!("writing {}", path.display()))
 }
 
-/// Opens the file, which is made if it is not there, and keeps others like this one out until it is dropped.
+/// Opens the file and creates it if necessary. Locks it against other commands like this one until
+/// it is dropped.
 fn lock(path: &Path) -> Result<File> {
     loop {
         let open = || {
-            // Of a pipe, without waiting for who has the other end.
+            // Does not block if the file is a pipe without a reader or writer.
             let nonblocking = OFlags::NONBLOCK.bits() as i32;
             OpenOptions::new()
                 .read(true)
@@ -354,26 +363,26 @@ fn lock(path: &Path) -> Result<File> {
         };
         let file = open().map_err(|error| {
             let what = match fs::metadata(path) {
-                Err(_) => format!("making {}", path.display()),
+                Err(_) => format!("creating {}", path.display()),
                 Ok(_) => format!("opening {} to change it", path.display()),
             };
             let advice = match error.kind() {
                 ErrorKind::PermissionDenied => {
-                    "; --file FILE names another, for DAT_OVERRIDE to name, too"
+                    "; use --file FILE for another file, and set DAT_OVERRIDE to it"
                 }
-                ErrorKind::NotFound => "; its directory has to be there",
+                ErrorKind::NotFound => "; its directory does not exist",
                 _ => "",
             };
             anyhow!("{what}: {error}{advice}")
         })?;
         ensure!(
             file.metadata().is_ok_and(|this| this.is_file()),
-            "{} is no regular file: it is left alone",
+            "{} is not a regular file: it is left alone",
             path.display()
         );
         flock(&file, FlockOperation::LockExclusive)
             .with_context(|| format!("locking {}", path.display()))?;
-        // Whoever had the lock may have put another file there.
+        // The previous owner of the lock may have replaced the file.
         let is_it = |other: fs::Metadata| {
             file.metadata().is_ok_and(|this| (this.dev(), this.ino()) == (other.dev(), other.ino()))
         };

@@ -1,62 +1,66 @@
-//! How often something is measured, and when that is enough. This file only decides: how long a trial took and what it
-//! measured comes in as numbers, so that the tests need no clock.
+//! Decides how often something is measured, and when that is enough. The durations and values of
+//! trials are passed in as numbers, so the tests need no clock.
 //!
-//! A row has parts, for example the latency of DAT and the latency of plain TCP. A [`Schedule`] first finds by trials how
-//! many operations of each part make a round. Then it asks for rounds. Each round has one trial of each part, so that all
-//! figures of a row come from the same stretch of time. The schedule keeps a row whose rounds agree, and measures a noisy
-//! row again.
+//! A row has parts, for example the latency of DAT and the latency of plain TCP. A [`Schedule`]
+//! first finds by trials how many operations of each part make a round. Then it asks for rounds.
+//! Each round has one trial of each part, so that all figures of a row come from the same period.
+//! The schedule keeps a row whose rounds agree, and measures a noisy row again.
 
 use std::time::Duration;
 
-/// What is asked of the rounds of a row.
+/// The requirements for the rounds of a row.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Rules {
-    /// There are at least so many rounds.
+    /// The minimum number of rounds.
     pub(crate) rounds: usize,
-    /// The rounds take at least so long together.
+    /// The minimum duration of all rounds together.
     pub(crate) duration: Duration,
-    /// A trial of a round lasts at least so long.
-    pub(crate) shortest: Duration,
-    /// A trial of a round has at least so many operations, unless they take longer than `longest`.
+    /// The minimum duration of a trial of a round.
+    pub(crate) min_trial_time: Duration,
+    /// The minimum number of operations of a trial of a round, unless they take longer than
+    /// `max_trial_time`.
     pub(crate) operations: usize,
-    /// A trial has as many operations as fit into this, where `operations` do not fit.
-    pub(crate) longest: Duration,
-    /// A row is measured at most so often.
+    /// The maximum duration of a trial that has fewer than `operations`.
+    pub(crate) max_trial_time: Duration,
+    /// How often a row is measured at most.
     pub(crate) attempts: usize,
 }
 
-/// The median of so many rounds is the least that is believed.
-pub(crate) const ROUNDS: usize = 5;
-/// A trial of a round lasts at least so long.
-pub(crate) const SHORTEST: Duration = Duration::from_millis(50);
-/// A trial of a round has at least so many operations, unless they take too long.
-pub(crate) const OPERATIONS: usize = 1000;
-/// A row is noisy when the rounds of one of its values spread by more than this share of their median (see [`spread`]).
-pub(crate) const NOISY: f64 = 0.15;
-/// A row is noisy, too, when the mean of its latencies is more than so many times their median: then so much time goes to the few
-/// that were interrupted that the median and the rate contradict each other.
-pub(crate) const TAIL: f64 = 1.5;
+/// The default number of rounds. The median of fewer rounds is not reliable.
+pub(crate) const DEFAULT_ROUNDS: usize = 5;
+/// The default minimum duration of a trial of a round.
+pub(crate) const MIN_TRIAL_TIME: Duration = Duration::from_millis(50);
+/// The default minimum number of operations of a trial of a round.
+pub(crate) const MIN_OPERATIONS: usize = 1000;
+/// A row is noisy if the spread of one of its values is larger (see [`spread`]).
+pub(crate) const MAX_SPREAD: f64 = 0.15;
+/// A row is also noisy if the ratio of its mean and median latency is larger. Then a few
+/// interrupted operations take so much time that median latency and rate contradict each other.
+pub(crate) const MAX_TAIL_RATIO: f64 = 1.5;
 
-/// A trial that shows how long an operation takes lasts at least this share of a round.
-const ENOUGH: f64 = 1.0 / 25.0;
-/// The fastest of so many trials of one size counts: others may have been interrupted.
-const TRIES: usize = 3;
-/// The first trial has so many operations, each following one [`GROWTH`] times as many.
-const FIRST: usize = 2;
-const GROWTH: usize = 4;
-/// A round has more operations than would last just long enough, since a later one may be faster.
-const MARGIN: f64 = 1.05;
-/// So often the rounds begin anew because they turned out to be too short.
-const RESIZES: usize = 3;
-/// A row that takes so many times as long as its rounds should is not measured again, and gets no further round.
-const PATIENCE: f64 = 4.0;
+/// A trial that shows how long an operation takes lasts at least this share of a round's trial.
+const MIN_PROBE_SHARE: f64 = 1.0 / 25.0;
+/// The number of trials of each size, of which the fastest counts, because others may have been
+/// interrupted.
+const PROBES_PER_SIZE: usize = 3;
+/// The number of operations of the first trial, and the growth factor of the following ones.
+const FIRST_PROBE_OPERATIONS: usize = 2;
+const PROBE_GROWTH: usize = 4;
+/// A trial gets this many times the operations that it needs, because later operations may be
+/// faster.
+const OPERATIONS_MARGIN: f64 = 1.05;
+/// How often the rounds are restarted at most because their trials were too short.
+const MAX_RESIZES: usize = 3;
+/// A row that takes this many times as long as its rounds should is overdue: it is not measured
+/// again, and gets no further round.
+const OVERDUE_FACTOR: f64 = 4.0;
 
-/// What a trial measured.
+/// What a trial has measured.
 pub(crate) trait Sample: Copy {
-    /// The values that have to agree between rounds.
+    /// Returns the values that must agree between rounds.
     fn values(&self) -> [f64; 2];
 
-    /// The mean of the latencies as a multiple of their median; 1 of what is no latency.
+    /// Returns the ratio of mean and median latency, or 1 if the values are not latencies.
     fn tail(&self) -> f64;
 }
 
@@ -82,12 +86,12 @@ impl Sample for Value {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Trial<T> {
     pub(crate) operations: usize,
-    /// How long it took.
+    /// The duration of the trial.
     pub(crate) seconds: f64,
     pub(crate) sample: T,
 }
 
-/// What is to be done next: a trial of one part, with so many operations or a few more.
+/// The next step: a trial of one part, with at least this many operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Step {
     pub(crate) part: usize,
@@ -98,16 +102,16 @@ pub(crate) struct Step {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Rounds<T> {
     pub(crate) parts: Vec<Vec<Trial<T>>>,
-    /// There are fewer than were asked for, since they took too long.
-    pub(crate) is_cut: bool,
+    /// There are fewer rounds than requested, because they took too long.
+    pub(crate) is_incomplete: bool,
 }
 
 impl<T> Rounds<T> {
     pub(crate) fn of(parts: Vec<Vec<Trial<T>>>) -> Self {
-        Rounds { parts, is_cut: false }
+        Rounds { parts, is_incomplete: false }
     }
 
-    /// None yet, of so many parts.
+    /// Returns a row of so many parts without rounds.
     fn none(parts: usize) -> Self {
         Rounds::of((0..parts).map(|_| Vec::new()).collect())
     }
@@ -128,51 +132,51 @@ impl Figure {
 }
 
 impl<T: Sample> Rounds<T> {
-    /// A value of one part over all rounds.
+    /// Returns a value of one part over all rounds.
     pub(crate) fn figure(&self, part: usize, value: impl Fn(&T) -> f64) -> Figure {
         let values: Vec<f64> = self.parts[part].iter().map(|trial| value(&trial.sample)).collect();
         Figure::of(&values)
     }
 
-    /// How many there are.
+    /// Returns the number of rounds.
     pub(crate) fn count(&self) -> usize {
         self.parts.iter().map(Vec::len).min().unwrap_or(0)
     }
 
-    /// The fewest operations of a trial.
+    /// Returns the smallest number of operations of a trial.
     pub(crate) fn operations(&self) -> usize {
         self.parts.iter().flatten().map(|trial| trial.operations).min().unwrap_or(0)
     }
 
-    /// How far the row is from one that is believed: more than 1 is noisy.
-    fn unrest(&self) -> f64 {
+    /// Returns how noisy the row is, relative to the limit: more than 1 is noisy.
+    fn noise(&self) -> f64 {
         let of_part = |part: usize| {
             let spreads =
                 [0, 1].map(|which| self.figure(part, |sample| sample.values()[which]).spread);
             let spread = spreads.into_iter().flatten().fold(0.0, f64::max);
             let tail = self.figure(part, Sample::tail).median;
-            (spread / NOISY).max((tail - 1.0) / (TAIL - 1.0))
+            (spread / MAX_SPREAD).max((tail - 1.0) / (MAX_TAIL_RATIO - 1.0))
         };
         let most = (0..self.parts.len()).map(of_part).fold(0.0, f64::max);
-        if self.is_cut { f64::INFINITY } else { most }
+        if self.is_incomplete { f64::INFINITY } else { most }
     }
 
     pub(crate) fn is_noisy(&self) -> bool {
-        self.unrest() > 1.0
+        self.noise() > 1.0
     }
 }
 
 /// Decides what is measured next.
 pub(crate) struct Schedule<T> {
     rules: Rules,
-    sizes: Vec<Size>,
-    /// The rounds of this attempt so far.
+    sizes: Vec<TrialSize>,
+    /// The rounds of the current attempt.
     now: Rounds<T>,
-    /// The seconds that they took.
-    spent_now: f64,
-    /// The seconds of all trials.
-    spent: f64,
-    /// The steadiest of the attempts before this one.
+    /// The duration of these rounds in seconds.
+    attempt_seconds: f64,
+    /// The duration of all trials in seconds.
+    total_seconds: f64,
+    /// The least noisy of the previous attempts.
     best: Option<Rounds<T>>,
     attempts: usize,
     resizes: usize,
@@ -183,10 +187,10 @@ impl<T: Sample> Schedule<T> {
     pub(crate) fn new(rules: Rules, parts: usize) -> Self {
         Schedule {
             rules,
-            sizes: vec![Size::trying(FIRST); parts],
+            sizes: vec![TrialSize::probing(FIRST_PROBE_OPERATIONS); parts],
             now: Rounds::none(parts),
-            spent_now: 0.0,
-            spent: 0.0,
+            attempt_seconds: 0.0,
+            total_seconds: 0.0,
             best: None,
             attempts: 1,
             resizes: 0,
@@ -194,7 +198,7 @@ impl<T: Sample> Schedule<T> {
         }
     }
 
-    /// The next step; nothing when there are enough rounds.
+    /// Returns the next step, or `None` if there are enough rounds.
     pub(crate) fn next(&self) -> Option<Step> {
         if self.done {
             return None;
@@ -203,22 +207,23 @@ impl<T: Sample> Schedule<T> {
         let part = unsettled.unwrap_or_else(|| {
             let (parts, complete) = (self.sizes.len(), self.now.count());
             let turn = self.now.parts.iter().filter(|trials| trials.len() > complete).count();
-            // A later trial may find the machine warmer: each round has the order of the one before turned round.
+            // Later trials may find a warmer machine, so every other round runs its parts in
+            // reverse order.
             if complete.is_multiple_of(2) { turn } else { parts - 1 - turn }
         });
         Some(Step { part, operations: self.sizes[part].operations })
     }
 
-    /// Takes what came of the next step.
-    pub(crate) fn take(&mut self, trial: Trial<T>) {
+    /// Records the trial of the next step.
+    pub(crate) fn record(&mut self, trial: Trial<T>) {
         let Some(Step { part, .. }) = self.next() else { return };
-        self.spent += trial.seconds;
+        self.total_seconds += trial.seconds;
         let size = &mut self.sizes[part];
         if !size.is_settled {
-            size.take(trial.operations, trial.seconds, &self.rules);
+            size.record(trial.operations, trial.seconds, &self.rules);
             return;
         }
-        self.spent_now += trial.seconds;
+        self.attempt_seconds += trial.seconds;
         self.now.parts[part].push(trial);
         let rounds = self.now.parts[0].len();
         if self.now.parts.iter().all(|trials| trials.len() == rounds) {
@@ -226,38 +231,40 @@ impl<T: Sample> Schedule<T> {
         }
     }
 
-    /// How much of the row is done, as a share.
+    /// Returns the completed share of the row.
     pub(crate) fn progress(&self) -> f64 {
         let Rules { rounds, duration, .. } = self.rules;
         let share = self.now.count() as f64 / rounds as f64;
-        let of_time = self.spent_now / duration.as_secs_f64();
-        // Where no duration is asked for, the second is infinite or no number.
+        let of_time = self.attempt_seconds / duration.as_secs_f64();
+        // Without a minimum duration, `of_time` is infinite or NaN, and `min` ignores it.
         if self.done { 1.0 } else { share.min(of_time).min(1.0) }
     }
 
-    /// The result, when there is nothing more to be done; nothing if the schedule never ran.
+    /// Returns the result when there is no further step, or `None` if the schedule never ran.
     pub(crate) fn into_rounds(self) -> Option<Rounds<T>> {
         self.best
     }
 
     fn end_round(&mut self, rounds: usize) {
-        let is_enough =
-            rounds >= self.rules.rounds && self.spent_now >= self.rules.duration.as_secs_f64();
-        let is_overdue = self.spent > self.patience();
-        if (rounds == 1 || is_enough) && !is_overdue && self.resizes < RESIZES && self.resize() {
+        let is_enough = rounds >= self.rules.rounds
+            && self.attempt_seconds >= self.rules.duration.as_secs_f64();
+        let is_overdue = self.total_seconds > self.time_limit();
+        if (rounds == 1 || is_enough) && !is_overdue && self.resizes < MAX_RESIZES && self.resize()
+        {
             self.resizes += 1;
-            self.begin_anew();
+            self.restart();
         } else if is_enough || is_overdue {
             self.end_attempt(is_enough, is_overdue);
         }
     }
 
-    /// Keeps the steadier of this attempt and those before, and decides whether there is another attempt.
+    /// Keeps the less noisy of this attempt and the previous ones, and decides whether there is
+    /// another attempt.
     fn end_attempt(&mut self, is_complete: bool, is_overdue: bool) {
-        let now = Rounds { is_cut: !is_complete, ..self.begin_anew() };
+        let now = Rounds { is_incomplete: !is_complete, ..self.restart() };
         let is_better = match &self.best {
             None => true,
-            Some(best) => is_complete && now.unrest() < best.unrest(),
+            Some(best) => is_complete && now.noise() < best.noise(),
         };
         if is_better {
             self.best = Some(now);
@@ -267,84 +274,88 @@ impl<T: Sample> Schedule<T> {
         self.attempts += 1;
     }
 
-    /// Returns the rounds so far.
-    fn begin_anew(&mut self) -> Rounds<T> {
-        self.spent_now = 0.0;
+    /// Discards the rounds of this attempt and returns them.
+    fn restart(&mut self) -> Rounds<T> {
+        self.attempt_seconds = 0.0;
         std::mem::replace(&mut self.now, Rounds::none(self.sizes.len()))
     }
 
-    /// Gives the parts whose trials are too short more operations; whether there are such parts.
+    /// Gives more operations to the parts whose trials are too short. Returns whether there are
+    /// such parts.
     fn resize(&mut self) -> bool {
-        let mut is_any = false;
+        let mut any_resized = false;
         for (size, trials) in self.sizes.iter_mut().zip(&self.now.parts) {
             let seconds: Vec<f64> = trials.iter().map(|trial| trial.seconds).collect();
-            if median(&seconds) < self.rules.shortest.as_secs_f64() {
+            if median(&seconds) < self.rules.min_trial_time.as_secs_f64() {
                 let each: Vec<f64> =
                     trials.iter().map(|trial| trial.seconds / trial.operations as f64).collect();
                 size.settle(median(&each), &self.rules);
-                is_any = true;
+                any_resized = true;
             }
         }
-        is_any
+        any_resized
     }
 
-    /// In seconds.
-    fn patience(&self) -> f64 {
-        let Rules { rounds, duration, longest, .. } = self.rules;
-        let rounds = longest.as_secs_f64() * (rounds * self.sizes.len()) as f64;
-        PATIENCE * rounds.max(duration.as_secs_f64())
+    /// Returns the time limit of the row in seconds.
+    fn time_limit(&self) -> f64 {
+        let Rules { rounds, duration, max_trial_time, .. } = self.rules;
+        let rounds = max_trial_time.as_secs_f64() * (rounds * self.sizes.len()) as f64;
+        OVERDUE_FACTOR * rounds.max(duration.as_secs_f64())
     }
 }
 
-/// How many operations a part is tried with.
+/// How many operations the trials of a part have.
 #[derive(Clone, Copy)]
-struct Size {
+struct TrialSize {
     operations: usize,
-    /// A round has so many.
+    /// The number of operations is final.
     is_settled: bool,
-    /// The trials with so many: how many there were, and the seconds of the fastest.
+    /// The number of trials of this size, and the duration of the fastest in seconds.
     tries: usize,
     fastest: f64,
 }
 
-impl Size {
-    fn trying(operations: usize) -> Size {
-        Size { operations, is_settled: false, tries: 0, fastest: f64::INFINITY }
+impl TrialSize {
+    fn probing(operations: usize) -> TrialSize {
+        TrialSize { operations, is_settled: false, tries: 0, fastest: f64::INFINITY }
     }
 
-    /// One trial that was interrupted decides nothing: the fastest of several has to be long enough.
-    fn take(&mut self, operations: usize, seconds: f64, rules: &Rules) {
+    /// Records a trial that looks for the right size. The fastest of several must be long enough,
+    /// so that one interrupted trial decides nothing.
+    fn record(&mut self, operations: usize, seconds: f64, rules: &Rules) {
         self.tries += 1;
         self.fastest = self.fastest.min(seconds);
-        if self.fastest < ENOUGH * rules.shortest.as_secs_f64() {
-            *self = Size::trying(operations.saturating_mul(GROWTH));
-        } else if self.tries == TRIES {
+        if self.fastest < MIN_PROBE_SHARE * rules.min_trial_time.as_secs_f64() {
+            *self = TrialSize::probing(operations.saturating_mul(PROBE_GROWTH));
+        } else if self.tries == PROBES_PER_SIZE {
             self.settle(self.fastest / operations as f64, rules);
         }
     }
 
-    /// So many operations of so many seconds each that they make a round.
+    /// Sets the number of operations of a round, each of which takes `each` seconds.
     fn settle(&mut self, each: f64, rules: &Rules) {
-        let wanted = (MARGIN * rules.shortest.as_secs_f64() / each).max(rules.operations as f64);
-        let fitting = rules.longest.as_secs_f64() / each;
+        let wanted = (OPERATIONS_MARGIN * rules.min_trial_time.as_secs_f64() / each)
+            .max(rules.operations as f64);
+        let fitting = rules.max_trial_time.as_secs_f64() / each;
         self.operations = wanted.ceil().min(fitting.floor()).max(1.0) as usize;
         self.is_settled = true;
     }
 }
 
-/// The middle value.
+/// Returns the median.
 pub(crate) fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// Half of the distance between the quartiles, as a share of the median: half of all rounds are within the median plus or
-/// minus about this share. A single round that was disturbed does not change it much. One value has no spread.
+/// Returns half the distance between the quartiles as a share of the median: half of all rounds are
+/// within the median plus or minus about this share. A single disturbed round hardly changes it. A
+/// single value has no spread.
 pub(crate) fn spread(values: &[f64]) -> Option<f64> {
     let distance = quantile(values, 0.75) - quantile(values, 0.25);
     (values.len() > 1).then(|| distance / 2.0 / median(values))
 }
 
-/// The value that this share of all is below, between two values in proportion.
+/// Returns a quantile, interpolated between two values.
 fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,5 +1,5 @@
-//! `dat serve`: the other side of `dat ping` and `dat bench` on another host. For each that calls, a process
-//! of its own does what it asks for, and ends with the call.
+//! `dat serve`: the peer of `dat ping` and `dat bench` on other hosts. Each client gets a process
+//! of its own, which ends with the client's connection.
 
 use std::io::{BufRead, BufReader, Read, Write, stdout};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,26 +16,27 @@ use serde::Serialize;
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::measure::Role;
-use crate::peer::{Plan, Said, Work};
+use crate::peer::{Message, Plan, Work};
 use crate::{pair, parent};
 
-/// The TCP port where calls come in; the data go over ports of their own.
+/// The TCP port for clients' requests. The data use other ports.
 pub(crate) const PORT: u16 = 7471;
 
-/// Octets of a plan.
-const PLAN: u64 = 64 << 10;
-/// Calls that are served at a time.
-const CALLS: usize = 32;
-/// Callers that have not said what they ask for, at a time.
-const SILENT: usize = 64;
-/// Somebody who calls knows what to ask for.
-const HESITATION: Duration = Duration::from_secs(10);
-/// When nothing has come for so long, the caller's host is asked whether it is there.
-const LIFE: Duration = Duration::from_secs(20);
+/// The maximum octets of a plan.
+const MAX_PLAN_BYTES: u64 = 64 << 10;
+/// The maximum number of clients that are served at a time.
+const MAX_CLIENTS: usize = 32;
+/// The maximum number of clients that have not sent their plan yet.
+const MAX_WAITING_CLIENTS: usize = 64;
+/// How long a client may take to send its plan.
+const PLAN_TIMEOUT: Duration = Duration::from_secs(10);
+/// After this long without data, keepalive probes check whether the client's host still exists.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(20);
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The adapter, by its name in the registry; once more for `dat bench --vs`, which asks for two
+    /// The adapter, by its name in the registry; give the option twice for `dat bench --vs`, which
+    /// uses two
     #[arg(long = "adapter", value_name = "NAME", default_value = "tcp-emu")]
     adapters: Vec<String>,
     /// Listen on this address only
@@ -44,12 +45,12 @@ pub(crate) struct Options {
     /// Listen on this TCP port
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     port: u16,
-    /// Say where it listens as a JSON document
+    /// Print where it listens as a JSON document
     #[arg(long)]
     json: bool,
 }
 
-/// Where it listens, for machines.
+/// The JSON output: where it listens.
 #[derive(Serialize)]
 struct Document<'a> {
     adapters: &'a [String],
@@ -57,51 +58,52 @@ struct Document<'a> {
     port: u16,
 }
 
-/// Reads what comes until then.
-struct Timely<'a> {
-    call: &'a TcpStream,
+/// Reads from a client until a deadline.
+struct DeadlineReader<'a> {
+    client: &'a TcpStream,
     until: Instant,
 }
 
-impl Read for Timely<'_> {
+impl Read for DeadlineReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         let left = self.until.saturating_duration_since(Instant::now());
-        // No time at all would be all the time there is.
-        self.call.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        self.call.read(into)
+        // A timeout of zero would mean no timeout.
+        self.client.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        self.client.read(into)
     }
 }
 
-/// Callers that have not said what they ask for. If there are too many, one is sent away: so callers that never
-/// say anything keep nobody else out.
+/// Clients that have not sent their plan yet. If there are too many, one is disconnected, so that
+/// silent clients do not block others.
 #[derive(Default)]
-struct Waiting(Mutex<HalfOpen<Arc<TcpStream>>>);
+struct WaitingClients(Mutex<HalfOpen<Arc<TcpStream>>>);
 
-impl Waiting {
-    fn enter(&self, address: IpAddr, call: &Arc<TcpStream>) {
+impl WaitingClients {
+    fn enter(&self, address: IpAddr, client: &Arc<TcpStream>) {
         let mut half_open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        half_open.add(address, Arc::clone(call));
-        if let Some(oldest) = half_open.take_one_too_many(SILENT) {
-            // The thread that reads from it sees the end of the call, and ends.
+        half_open.add(address, Arc::clone(client));
+        if let Some(oldest) = half_open.take_one_too_many(MAX_WAITING_CLIENTS) {
+            // The thread that reads from it reads the end of the stream, and ends.
             let _ = oldest.shutdown(Shutdown::Both);
         }
     }
 
-    fn leave(&self, address: IpAddr, call: &Arc<TcpStream>) {
+    fn leave(&self, address: IpAddr, client: &Arc<TcpStream>) {
         let mut half_open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        half_open.remove(address, |of| Arc::ptr_eq(of, call));
+        half_open.remove(address, |of| Arc::ptr_eq(of, client));
     }
 }
 
 /// Serves until it is killed.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    crate::say_mistakes();
+    crate::report_registry_errors();
     for adapter in &options.adapters {
         drop(dat::Adapter::open(adapter)?);
     }
     let listen = |address: IpAddr| {
         let at = SocketAddr::new(address, options.port);
-        TcpListener::bind(at).with_context(|| format!("listening on {at} (--port names another)"))
+        TcpListener::bind(at)
+            .with_context(|| format!("listening on {at} (use --port for another port)"))
     };
     let listener = match options.bind {
         Some(address) => listen(address)?,
@@ -119,88 +121,92 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         let verb = if options.adapters.len() == 1 { "serves" } else { "serve" };
         writeln!(stdout(), "{names} {verb} at {here}")?;
     }
-    let (served, waiting) = (Arc::new(AtomicUsize::new(0)), Arc::new(Waiting::default()));
-    for call in listener.incoming() {
-        let Ok(call) = call.map(Arc::new) else { continue };
-        // One that has gone already has no address.
-        let Ok(address) = call.peer_addr().map(|peer| peer.ip()) else { continue };
-        waiting.enter(address, &call);
-        let (caller, silent) = (Arc::clone(&call), Arc::clone(&waiting));
+    let (served, waiting) = (Arc::new(AtomicUsize::new(0)), Arc::new(WaitingClients::default()));
+    for client in listener.incoming() {
+        let Ok(client) = client.map(Arc::new) else { continue };
+        // A client that has disconnected already has no address.
+        let Ok(address) = client.peer_addr().map(|peer| peer.ip()) else { continue };
+        waiting.enter(address, &client);
+        let (stream, waiting_clients) = (Arc::clone(&client), Arc::clone(&waiting));
         let (adapters, served) = (options.adapters.clone(), Arc::clone(&served));
         let answer = move || {
-            let asked = hear(&caller);
-            silent.leave(address, &caller);
-            let result = asked.and_then(|asked| {
+            let requested = read_plan(&stream);
+            waiting_clients.leave(address, &stream);
+            let result = requested.and_then(|requested| {
                 let others = served.fetch_add(1, Ordering::Relaxed);
-                let result = match others < CALLS {
-                    true => serve(&caller, asked, adapters),
-                    false => Err(anyhow!("{CALLS} others are served here at the moment")),
+                let result = match others < MAX_CLIENTS {
+                    true => serve(&stream, requested, adapters),
+                    false => {
+                        Err(anyhow!("the limit of {MAX_CLIENTS} clients at a time is reached"))
+                    }
                 };
                 served.fetch_sub(1, Ordering::Relaxed);
                 result
             });
             if let Err(error) = result {
-                let said =
-                    serde_json::to_string(&Said::Failed(format!("{error:#}"))).unwrap_or_default();
-                // Who has gone does not want to know.
-                let _ = writeln!(&*caller, "{said}");
+                let failure = serde_json::to_string(&Message::Failed(format!("{error:#}")))
+                    .unwrap_or_default();
+                // The client may have disconnected already.
+                let _ = writeln!(&*stream, "{failure}");
             }
-            let _ = caller.shutdown(Shutdown::Both);
+            let _ = stream.shutdown(Shutdown::Both);
         };
-        // Where there is no thread for it, the call ends at once.
+        // If no thread can be started, the client is disconnected.
         if thread::Builder::new().spawn(answer).is_err() {
-            waiting.leave(address, &call);
+            waiting.leave(address, &client);
         }
     }
     Ok(true)
 }
 
-/// What a caller asks for.
-fn hear(call: &TcpStream) -> Result<Plan> {
-    // A caller whose host has gone says nothing, for ever.
-    let probes = TcpKeepalive::new().with_time(LIFE).with_interval(LIFE).with_retries(3);
-    SockRef::from(call).set_tcp_keepalive(&probes)?;
+/// Reads a client's plan.
+fn read_plan(client: &TcpStream) -> Result<Plan> {
+    // Without keepalive, a client whose host has crashed would stay connected for ever.
+    let probes =
+        TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_TIME).with_retries(3);
+    SockRef::from(client).set_tcp_keepalive(&probes)?;
     let mut line = String::new();
-    let timely = Timely { call, until: Instant::now() + HESITATION };
-    BufReader::new(timely.take(PLAN)).read_line(&mut line)?;
-    serde_json::from_str(&line).context("this is the port of `dat serve`, which dat ping calls")
+    let reader = DeadlineReader { client, until: Instant::now() + PLAN_TIMEOUT };
+    BufReader::new(reader.take(MAX_PLAN_BYTES)).read_line(&mut line)?;
+    serde_json::from_str(&line)
+        .context("this is the port of `dat serve`, for dat ping and dat bench")
 }
 
-fn serve(call: &TcpStream, asked: Plan, mut adapters: Vec<String>) -> Result<()> {
-    let is_sound = match &asked.work {
-        Work::Ping(work) => work.is_sound(),
-        Work::Bench(work) => work.is_sound(asked.adapters.len()),
+fn serve(client: &TcpStream, requested: Plan, mut adapters: Vec<String>) -> Result<()> {
+    let is_valid = match &requested.work {
+        Work::Ping(work) => work.is_valid(),
+        Work::Bench(work) => work.is_valid(requested.adapters.len()),
         Work::Demo(_) | Work::Plain(_) => false,
     };
-    ensure!(is_sound, "only what `dat ping` and `dat bench` ask for is served here");
-    let (asks, has) = (asked.adapters.len(), adapters.len());
+    ensure!(is_valid, "only `dat ping` and `dat bench` are served here");
+    let (asks, has) = (requested.adapters.len(), adapters.len());
     ensure!(
         asks <= has,
-        "asked for {asks} adapters, and {has} served: `dat serve` with --adapter once more"
+        "{asks} adapters requested, {has} served: run `dat serve` with --adapter once more"
     );
     adapters.truncate(asks);
-    // Where the caller has found this host is where it finds the adapter.
-    let address = call.local_addr()?.ip().to_canonical().to_string();
-    let plan = Plan { role: Role::Server, adapters, address, cpu: None, server: None, ..asked };
+    // The adapter is reached at the address at which the client has reached this host.
+    let address = client.local_addr()?.ip().to_canonical().to_string();
+    let plan = Plan { role: Role::Server, adapters, address, cpu: None, server: None, ..requested };
     let (mut child, socket) = pair::command(&[])?;
-    parent::instruct(&socket, &plan)?;
-    let served = relay(call, &socket);
-    // With its socket it ends.
+    parent::send_plan(&socket, &plan)?;
+    let served = relay(client, &socket);
+    // The process ends when its socket is closed.
     drop(socket);
     let _ = child.kill();
     let _ = child.wait();
     served
 }
 
-/// What the process says goes to the caller, until either has gone.
-fn relay(call: &TcpStream, socket: &UnixStream) -> Result<()> {
-    call.set_read_timeout(None)?;
-    let (watched, ending) = (call.try_clone()?, socket.try_clone()?);
+/// Relays the process's messages to the client, until either has ended.
+fn relay(client: &TcpStream, socket: &UnixStream) -> Result<()> {
+    client.set_read_timeout(None)?;
+    let (watched, ending) = (client.try_clone()?, socket.try_clone()?);
     thread::Builder::new().spawn(move || {
-        // Nothing more is to come but the end.
+        // The client sends nothing else, so this returns when it disconnects.
         let _ = (&watched).read(&mut [0]);
         let _ = ending.shutdown(Shutdown::Both);
     })?;
-    std::io::copy(&mut &*socket, &mut &*call)?;
+    std::io::copy(&mut &*socket, &mut &*client)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Aligned columns, and colours where a person looks.
+//! Aligned columns, and colours on a terminal.
 
 use std::io::{IsTerminal, stdout};
 
@@ -9,13 +9,13 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Columns of fixed width, so that rows can be printed as they come.
+/// Columns of fixed width, so that rows can be printed before all are known.
 pub(crate) struct Table<const N: usize> {
     pub(crate) columns: [(Align, usize); N],
 }
 
 impl<const N: usize> Table<N> {
-    /// A line without its end.
+    /// Returns a line without its newline.
     pub(crate) fn row<S: AsRef<str>>(&self, cells: [S; N]) -> String {
         let mut line = String::new();
         for (cell, (align, width)) in cells.iter().zip(self.columns) {
@@ -30,17 +30,17 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// Columns of a terminal that nobody has made wider.
-pub(crate) const WIDTH: usize = 80;
+/// The usual width of a terminal.
+pub(crate) const TERMINAL_WIDTH: usize = 80;
 
-/// Text in lines that fit a terminal, without the end of the last. Each line after the first begins with `indent`. A word that
-/// does not fit stays whole.
+/// Wraps text to the width of a terminal, without a final newline. Each line after the first begins
+/// with `indent`. A word that does not fit stays whole.
 pub(crate) fn wrapped(text: &str, indent: &str) -> String {
     let mut lines = String::new();
     let mut column = 0;
     for (index, word) in text.split(' ').enumerate() {
         let length = word.chars().count();
-        if index > 0 && column + 1 + length > WIDTH {
+        if index > 0 && column + 1 + length > TERMINAL_WIDTH {
             lines.push('\n');
             lines.push_str(indent);
             column = indent.chars().count();
@@ -54,7 +54,7 @@ pub(crate) fn wrapped(text: &str, indent: &str) -> String {
     lines
 }
 
-/// A colour, by what it says.
+/// A colour, by its meaning.
 #[derive(Clone, Copy)]
 pub(crate) enum Colour {
     Good,
@@ -63,7 +63,7 @@ pub(crate) enum Colour {
     Strong,
 }
 
-/// The text in colour, if standard output is a terminal that wants it (<https://no-color.org>).
+/// Colours the text if standard output is a terminal that supports it (<https://no-color.org>).
 pub(crate) fn colour(text: &str, colour: Colour) -> String {
     let wanted = stdout().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
@@ -95,7 +95,7 @@ mod tests {
         let lines = wrapped(&text, "      ");
         let lines: Vec<&str> = lines.lines().collect();
         assert!(
-            lines[0].starts_with("    begins µµµµ") && lines[0].chars().count() <= WIDTH,
+            lines[0].starts_with("    begins µµµµ") && lines[0].chars().count() <= TERMINAL_WIDTH,
             "{lines:?}"
         );
         assert!(lines[1].starts_with("      µµµµ"), "{lines:?}");

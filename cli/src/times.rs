@@ -1,13 +1,13 @@
-//! How long something took, done again and again.
+//! Statistics of repeated time measurements.
 
 use serde::{Deserialize, Serialize};
 
 use crate::rounds::median;
 
-/// In seconds. A percentile that fewer than one sample would be above is none.
+/// Times in seconds. A percentile is `None` if less than one sample would be above it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Times {
-    /// How often it was done; of several rounds, in the shortest.
+    /// The number of samples; of several rounds, the smallest.
     pub(crate) samples: usize,
     pub(crate) min: f64,
     pub(crate) p50: f64,
@@ -21,7 +21,7 @@ pub(crate) struct Times {
 impl Times {
     pub(crate) fn of(mut times: Vec<f64>) -> Times {
         times.sort_by(f64::total_cmp);
-        // The smallest that so many are not above.
+        // The nearest-rank percentile.
         let at = |share: f64| {
             let rank = (share * times.len() as f64).ceil() as usize;
             times.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
@@ -39,7 +39,7 @@ impl Times {
         }
     }
 
-    /// The middle of each over several rounds.
+    /// Returns the median of each value over several rounds.
     pub(crate) fn median(rounds: &[Times]) -> Option<Times> {
         let middle =
             |value: fn(&Times) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());

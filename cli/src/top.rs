@@ -1,5 +1,5 @@
-//! `dat top`: what the adapters of another process do, while it runs. The process answers on sockets of its
-//! own (`dat-core`, `stats.rs`).
+//! `dat top`: shows what the adapters of another process do, while it runs. The process answers on
+//! its own sockets (`dat-core`, `stats.rs`).
 
 use std::collections::BTreeMap;
 use std::fs::DirEntry;
@@ -23,16 +23,16 @@ use crate::units::{self, plural};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The process; without it, those that can be asked are listed
+    /// The process; by default, all processes that can be observed are listed
     #[arg(value_name = "PID")]
     pid: Option<u32>,
-    /// Ask once, and print what has been counted so far; without it, again and again
+    /// Print the counters once instead of continuously
     #[arg(long)]
     once: bool,
-    /// Seconds between two questions
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
     interval: f64,
-    /// Print a JSON document for each answer, in one line
+    /// Print one JSON document per update, in one line
     #[arg(long)]
     json: bool,
 }
@@ -42,14 +42,14 @@ fn interval(text: &str) -> Result<f64, &'static str> {
     seconds.ok_or("expected 0.1 to 3600 seconds")
 }
 
-/// A process that is stopped does not answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a process may take to answer. A stopped process does not answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Numbers by the names of counters.
+/// Counter values by name.
 type Counters = BTreeMap<String, u64>;
 
-/// Octets of an answer.
-const LARGEST: u64 = 16 << 20;
+/// The maximum octets of an answer.
+const MAX_ANSWER_BYTES: u64 = 16 << 20;
 
 /// An adapter of the process.
 #[derive(Clone, Default, PartialEq, Debug, Serialize)]
@@ -57,9 +57,10 @@ struct Adapter {
     name: String,
     provider: String,
     handle: String,
-    /// What counts for the adapter, its wire included.
+    /// The counters of the adapter and its transport.
     ia: Counters,
-    /// The sums over its endpoints and dispatchers, as they are now: those that were freed are not in them.
+    /// The sums over the endpoints and event dispatchers that exist now. Those that were freed are
+    /// not included.
     ep: Counters,
     evd: Counters,
     endpoints: Vec<Endpoint>,
@@ -78,16 +79,16 @@ struct Document<'a> {
     adapters: &'a [Adapter],
 }
 
-/// Asks until it is killed, or the process has ended.
+/// Prints updates until it is killed or the process has ended.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let Some(pid) = options.pid else { return list(options.json) };
     let mut before: Option<(Instant, Vec<Adapter>)> = None;
     loop {
-        let adapters = match ask(pid)? {
+        let adapters = match query_process(pid)? {
             Some(adapters) => adapters,
-            // It was there, and has closed its last adapter.
+            // The process has closed its last adapter.
             None if before.is_some() => return Ok(true),
-            None => bail!("{}", why_not(pid)),
+            None => bail!("{}", no_answer_reason(pid)),
         };
         let now = Instant::now();
         if options.json {
@@ -111,7 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
 }
 
-/// The processes that can be asked.
+/// Lists the processes that can be observed.
 fn list(json: bool) -> Result<bool> {
     let own = geteuid();
     let mut pids = Vec::new();
@@ -136,7 +137,7 @@ fn list(json: bool) -> Result<bool> {
     }
     ensure!(
         !pids.is_empty(),
-        "no process says what its adapters do: start one with OPENDAT_STATS=1"
+        "no process publishes its adapters' counters: start one with OPENDAT_STATS=1"
     );
     for pid in pids {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -146,7 +147,7 @@ fn list(json: bool) -> Result<bool> {
     Ok(true)
 }
 
-/// Where the sockets of a user's processes are, or of every user's.
+/// Returns the directories with the sockets of a user's processes, or of every user's.
 fn directories(user: Option<u32>) -> Vec<PathBuf> {
     let entries = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
     let is_asked = |entry: &DirEntry| {
@@ -158,38 +159,40 @@ fn directories(user: Option<u32>) -> Vec<PathBuf> {
     of_namespaces.map(|entry| entry.path().join(DIRECTORY)).collect()
 }
 
-/// The number in the name of a process's socket.
+/// Returns the process ID in a socket's name.
 fn pid_of(socket: &Path) -> Option<u32> {
     socket.file_name()?.to_str()?.split_once('-')?.0.parse().ok()
 }
 
-fn why_not(pid: u32) -> String {
+fn no_answer_reason(pid: u32) -> String {
     match std::path::Path::new(&format!("/proc/{pid}")).exists() {
         true => format!(
-            "process {pid} does not say what its adapters do: start it with OPENDAT_STATS=1; one that has no adapter of \
-             OpenDAT open, or belongs to another user, does not either"
+            "process {pid} does not publish its adapters' counters: start it with OPENDAT_STATS=1; \
+             it must have an adapter of OpenDAT open and belong to this user"
         ),
         false => format!("there is no process {pid}"),
     }
 }
 
-/// The effective user ID of a process.
+/// Returns the effective user ID of a process.
 fn user_of(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     ids.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// What the process says, all of its copies; none: nobody answers.
-fn ask(pid: u32) -> Result<Option<Vec<Adapter>>> {
+/// Asks a process, which has one socket per loaded copy of dat-core. Returns `None` if nothing
+/// answers.
+fn query_process(pid: u32) -> Result<Option<Vec<Adapter>>> {
     let mut answered = None;
     let Some(user) = user_of(pid) else { return Ok(None) };
     let sockets =
         directories(Some(user)).into_iter().filter_map(|directory| sockets_in(&directory).ok());
     for path in sockets.flatten().filter(|path| pid_of(path) == Some(pid)) {
         let Ok(stream) = UnixStream::connect(&path) else { continue };
-        // Another user may have made the directory. A process that has ended may have left the socket to a
-        // child, and its number may be another process's now. So the user must be the process's, too, or root.
+        // Another user may have created the directory. A process that has ended may have left the
+        // socket to a child, and its ID may belong to another process now. So the socket's owner
+        // must be the process's user or root.
         let listener = socket_peercred(&stream)?;
         let (listener_pid, listener_user) =
             (listener.pid.as_raw_nonzero().get(), listener.uid.as_raw());
@@ -197,11 +200,11 @@ fn ask(pid: u32) -> Result<Option<Vec<Adapter>>> {
         if listener_pid.unsigned_abs() != pid || !is_theirs {
             continue;
         }
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let mut text = Vec::new();
-        let read = stream.take(LARGEST).read_to_end(&mut text);
+        let read = stream.take(MAX_ANSWER_BYTES).read_to_end(&mut text);
         read.with_context(|| format!("process {pid} does not answer"))?;
-        // A terminal is to be told nothing.
+        // Control characters must not reach the terminal.
         let text =
             String::from_utf8_lossy(&text).replace(|c: char| c.is_control() && c != '\n', "?");
         let adapters = parse(&text);
@@ -248,7 +251,7 @@ fn parse(text: &str) -> Vec<Adapter> {
     adapters
 }
 
-/// Everything that has been counted.
+/// Formats all counters.
 fn totals(adapters: &[Adapter]) -> String {
     let mut text = String::new();
     for Adapter { name, provider, ia, ep, evd, endpoints, .. } in adapters {
@@ -266,8 +269,8 @@ fn totals(adapters: &[Adapter]) -> String {
 
 const RATES: Table<4> = Table { columns: [(Left, 24), (Right, 12), (Right, 12), (Right, 12)] };
 
-/// What counters there are of an operation: how many, and how many octets.
-const OPERATIONS: [(&str, &str, &str); 6] = [
+/// The counters of an operation: how many, and how many octets.
+const OPERATION_COUNTERS: [(&str, &str, &str); 6] = [
     ("send", "DCNT_EP_POST_SEND", "DCNT_EP_POST_SEND_DATA"),
     ("RDMA write", "DCNT_EP_POST_WRITE", "DCNT_EP_POST_WRITE_DATA"),
     ("write, immediate", "DCNT_EP_POST_WRITE_IMM", "DCNT_EP_POST_WRITE_IMM_DATA"),
@@ -276,7 +279,7 @@ const OPERATIONS: [(&str, &str, &str); 6] = [
     ("compare and swap", "DCNT_EP_POST_CMP_SWAP", ""),
 ];
 
-/// What has happened since the last answer.
+/// Formats the rates since the last answer.
 fn rates(pid: u32, adapters: &[Adapter], old: &[Adapter], seconds: f64) -> String {
     let mut text = String::new();
     for adapter in adapters {
@@ -294,7 +297,7 @@ fn rates(pid: u32, adapters: &[Adapter], old: &[Adapter], seconds: f64) -> Strin
         text += &format!("{}\n", colour(&head, Colour::Strong));
         text += &format!(
             "{}\n",
-            colour(&RATES.row(["", "each second", "bandwidth", "in all"]), Colour::Faint)
+            colour(&RATES.row(["", "per second", "bandwidth", "total"]), Colour::Faint)
         );
         let difference = |counters: &Counters, before: &Counters, name: &str| {
             let value = counters.get(name).copied().unwrap_or(0);
@@ -314,11 +317,11 @@ fn rates(pid: u32, adapters: &[Adapter], old: &[Adapter], seconds: f64) -> Strin
             ]);
             text.push('\n');
         };
-        for (what, count, data) in OPERATIONS {
+        for (what, count, data) in OPERATION_COUNTERS {
             row(what, count, data);
         }
         row("receive", "DCNT_EP_RECV", "DCNT_EP_RECV_DATA");
-        row("with an error", "failed", "");
+        row("failed", "failed", "");
         row("flushed", "flushed", "");
         for (name, value) in adapter.ia.iter().filter(|(name, _)| !name.starts_with("DCNT_")) {
             let rate = units::rate(difference(&adapter.ia, &before.ia, name));
@@ -335,9 +338,11 @@ fn rates(pid: u32, adapters: &[Adapter], old: &[Adapter], seconds: f64) -> Strin
 mod tests {
     use super::*;
 
-    const ANSWER: &str = "ia tcp-emu tcp-emu 0x1\nDCNT_IA_PZ_CREATE 1\nresent 3\nep 0x10 Connected\nDCNT_EP_POST_SEND 7\n\
-                          ep 0x20 Unconnected\nsum ep\nDCNT_EP_POST_SEND 7\nDCNT_EP_POST_SEND_DATA 448\nsum evd\n\
-                          DCNT_EVD_WAIT 2\nia other tcp-emu 0x2\nsum ep\nsum evd\n";
+    const ANSWER: &str = "ia tcp-emu tcp-emu 0x1\nDCNT_IA_PZ_CREATE 1\nresent 3\n\
+                          ep 0x10 Connected\nDCNT_EP_POST_SEND 7\n\
+                          ep 0x20 Unconnected\nsum ep\nDCNT_EP_POST_SEND 7\n\
+                          DCNT_EP_POST_SEND_DATA 448\nsum evd\nDCNT_EVD_WAIT 2\n\
+                          ia other tcp-emu 0x2\nsum ep\nsum evd\n";
 
     #[test]
     fn an_answer_is_understood() {

@@ -1,8 +1,8 @@
-//! Numbers for people.
+//! Formats numbers.
 
-use crate::rounds::{NOISY, TAIL};
+use crate::rounds::{MAX_SPREAD, MAX_TAIL_RATIO};
 
-/// A size in bytes: `64 B`, `4 KiB`, `16 MiB`.
+/// Formats a size in bytes: `64 B`, `4 KiB`, `16 MiB`.
 pub(crate) fn size(bytes: usize) -> String {
     const KIB: usize = 1 << 10;
     const MIB: usize = 1 << 20;
@@ -13,7 +13,7 @@ pub(crate) fn size(bytes: usize) -> String {
     }
 }
 
-/// Seconds, as microseconds, milliseconds or seconds.
+/// Formats seconds as microseconds, milliseconds or seconds.
 pub(crate) fn time(seconds: f64) -> String {
     match seconds * 1e6 {
         us if us >= 999_500.0 => format!("{} s", digits(us / 1e6)),
@@ -22,7 +22,7 @@ pub(crate) fn time(seconds: f64) -> String {
     }
 }
 
-/// Bytes for each second, in powers of ten as networks are measured.
+/// Formats bytes per second, in powers of ten as is usual for networks.
 pub(crate) fn bandwidth(bytes_per_second: f64) -> String {
     match bytes_per_second / 1e6 {
         mb if mb >= 999_500.0 => format!("{} TB/s", digits(mb / 1e6)),
@@ -32,7 +32,7 @@ pub(crate) fn bandwidth(bytes_per_second: f64) -> String {
     }
 }
 
-/// Messages for each second.
+/// Formats messages per second.
 pub(crate) fn rate(messages_per_second: f64) -> String {
     match messages_per_second {
         rate if rate >= 999.5 => format!("{}/s", count(rate)),
@@ -40,7 +40,7 @@ pub(crate) fn rate(messages_per_second: f64) -> String {
     }
 }
 
-/// A number, with k for thousands and M for millions.
+/// Formats a number, with k for thousands and M for millions.
 pub(crate) fn count(number: f64) -> String {
     match number {
         number if number >= 99_950.0 => format!("{} M", digits(number / 1e6)),
@@ -49,17 +49,17 @@ pub(crate) fn count(number: f64) -> String {
     }
 }
 
-/// How many times as much.
+/// Formats a ratio.
 pub(crate) fn ratio(ratio: f64) -> String {
     digits(ratio)
 }
 
-/// A spread (see `rounds.rs`), a share, in hundredths: `±3 %`.
+/// Formats a spread (see `rounds.rs`), which is a share, in per cent: `±3 %`.
 pub(crate) fn spread(share: f64) -> String {
     format!("±{:.0} %", share * 100.0)
 }
 
-/// `1,000`
+/// Formats an integer with separators: `1,000`.
 pub(crate) fn thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -72,7 +72,7 @@ pub(crate) fn thousands(number: usize) -> String {
     text
 }
 
-/// `1-3,7`
+/// Formats sorted integers as ranges: `1-3,7`.
 pub(crate) fn ranges(numbers: &[usize]) -> String {
     let runs = numbers.chunk_by(|a, b| a + 1 == *b);
     let runs = runs.map(|run| match run {
@@ -82,12 +82,12 @@ pub(crate) fn ranges(numbers: &[usize]) -> String {
     runs.collect::<Vec<_>>().join(",")
 }
 
-/// `1 entry`, `2 entries`.
+/// Formats a count with its noun: `1 entry`, `2 entries`.
 pub(crate) fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// The rounds of rows, each of which may have another number of them.
+/// Formats the number of rounds of several rows: `5 rounds`, `2 to 5 rounds`.
 pub(crate) fn rounds(counts: impl Iterator<Item = usize> + Clone) -> String {
     let (fewest, most) = (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0));
     match fewest == most {
@@ -96,7 +96,7 @@ pub(crate) fn rounds(counts: impl Iterator<Item = usize> + Clone) -> String {
     }
 }
 
-/// What is said of noisy rows; nothing where there are none.
+/// Returns a remark on noisy rows, or nothing if there are none.
 pub(crate) fn noise(rows: usize) -> String {
     let subject = match rows {
         0 => return String::new(),
@@ -104,13 +104,14 @@ pub(crate) fn noise(rows: usize) -> String {
         many => format!("{many} rows"),
     };
     format!(
-        "{subject} stayed noisy: the rounds spread by more than {}, the mean latency is more than {TAIL} times the median, or \
-         there was no time for all rounds. Something else keeps the machine busy.",
-        spread(NOISY)
+        "{subject} stayed noisy: the rounds spread by more than {}, the mean latency is more than \
+         {MAX_TAIL_RATIO} times the median, or there was no time for all rounds. Something \
+         else keeps the machine busy.",
+        spread(MAX_SPREAD)
     )
 }
 
-/// Three digits that count.
+/// Formats a number with three significant digits.
 fn digits(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),

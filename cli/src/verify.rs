@@ -1,48 +1,48 @@
-//! Whether what arrives is what was sent, every byte of it, and nothing beside it.
+//! Verifies that every byte arrives unchanged, and that nothing else in memory changes.
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::link::{GUARD, Link};
+use crate::connection::{Connection, GUARD_BYTES};
 use crate::measure::{Operation, Role};
-use crate::raw::Raw;
+use crate::plain_sockets::PlainSockets;
 
-/// What nothing was written to.
-const UNTOUCHED: u8 = 0xa5;
+/// The value of bytes that nothing was written to.
+const UNTOUCHED_BYTE: u8 = 0xa5;
 
-/// Moves `size` bytes once in each direction and looks at them.
+/// Moves `size` bytes once in each direction and verifies them.
 pub(crate) fn both_ways(
-    link: &mut Link,
-    raw: &mut Raw,
+    connection: &mut Connection,
+    sockets: &mut PlainSockets,
     role: Role,
     operation: Operation,
     size: usize,
 ) -> Result<()> {
     for sender in [Role::Client, Role::Server] {
-        // No two movements have the same content.
+        // Each transfer has different data.
         let seed = (size as u64) << 8 | (operation as u64) << 4 | sender as u64;
         if role == sender {
-            fill(link, size, seed)?;
+            fill(connection, size, seed)?;
         } else {
-            clear(link, size)?;
+            clear(connection, size)?;
         }
-        raw.barrier()?;
+        sockets.barrier()?;
         let reader = operation == Operation::RdmaRead && role != sender;
         if reader {
-            link.ask(operation, size)?;
-            link.complete(0)?;
-            link.note()?; // that the sender, who waits, has served us
-            link.complete(0)?;
+            connection.post_read_or_atomic(operation, size)?;
+            connection.complete(0)?;
+            connection.notify()?; // tells the sender that the read is complete
+            connection.complete(0)?;
         } else if operation == Operation::RdmaRead {
-            link.receive_note()?;
+            connection.receive_notification()?;
         } else if role == sender {
             match operation {
-                Operation::Send => link.send(link.outgoing(size)?)?,
-                _ => link.write_and_note(size)?,
+                Operation::Send => connection.send(connection.outgoing(size)?)?,
+                _ => connection.write_and_notify(size)?,
             }
-            link.complete(0)?;
+            connection.complete(0)?;
         } else {
             let expected = if operation == Operation::Send { size } else { 0 };
-            let length = link.receive()?;
+            let length = connection.receive()?;
             ensure!(
                 length == expected,
                 "{} of {expected} bytes came as {length}",
@@ -50,30 +50,31 @@ pub(crate) fn both_ways(
             );
         }
         if role != sender {
-            check(link, operation, size, seed)?;
+            check(connection, operation, size, seed)?;
         }
-        raw.barrier()?;
+        sockets.barrier()?;
     }
     Ok(())
 }
 
-/// Prepares for a stream from the client to the server, or back for RDMA reads, that [`stream_arrived`] looks at.
+/// Prepares for a stream from the client to the server, or back for RDMA reads, that
+/// [`stream_arrived`] verifies.
 pub(crate) fn prepare_stream(
-    link: &mut Link,
+    connection: &mut Connection,
     role: Role,
     operation: Operation,
     size: usize,
 ) -> Result<()> {
     if role == sender_of_stream(operation) {
-        fill(link, size, stream_seed(operation, size))
+        fill(connection, size, stream_seed(operation, size))
     } else {
-        clear(link, size)
+        clear(connection, size)
     }
 }
 
-/// Whether the last data of a stream is in place.
+/// Verifies that the last data of a stream is in place.
 pub(crate) fn stream_arrived(
-    link: &Link,
+    connection: &Connection,
     role: Role,
     operation: Operation,
     size: usize,
@@ -81,7 +82,7 @@ pub(crate) fn stream_arrived(
     if role == sender_of_stream(operation) {
         return Ok(());
     }
-    check(link, operation, size, stream_seed(operation, size))
+    check(connection, operation, size, stream_seed(operation, size))
 }
 
 fn sender_of_stream(operation: Operation) -> Role {
@@ -92,33 +93,37 @@ fn stream_seed(operation: Operation, size: usize) -> u64 {
     (size as u64) << 8 | (operation as u64) << 4 | 0xf
 }
 
-fn fill(link: &mut Link, size: usize, seed: u64) -> Result<()> {
-    Ok(link.memory.store(0, &pattern(size, seed))?)
+fn fill(connection: &mut Connection, size: usize, seed: u64) -> Result<()> {
+    Ok(connection.memory.store(0, &pattern(size, seed))?)
 }
 
-fn clear(link: &mut Link, size: usize) -> Result<()> {
-    let start = link.incoming_at();
-    Ok(link.memory.store(start, &vec![UNTOUCHED; size + GUARD])?)
+fn clear(connection: &mut Connection, size: usize) -> Result<()> {
+    let start = connection.incoming_offset();
+    Ok(connection.memory.store(start, &vec![UNTOUCHED_BYTE; size + GUARD_BYTES])?)
 }
 
-fn check(link: &Link, operation: Operation, size: usize, seed: u64) -> Result<()> {
-    let start = link.incoming_at();
-    let arrived = link.memory.to_vec(start..start + size + GUARD)?;
+fn check(connection: &Connection, operation: Operation, size: usize, seed: u64) -> Result<()> {
+    let start = connection.incoming_offset();
+    let arrived = connection.memory.to_vec(start..start + size + GUARD_BYTES)?;
     compare(&arrived, &pattern(size, seed))
         .with_context(|| format!("{} of {size} bytes", operation.name()))
 }
 
-/// Whether data is what was expected, and what follows it in memory untouched.
+/// Verifies that the data is as expected, and that the memory after it is unchanged.
 fn compare(arrived: &[u8], expected: &[u8]) -> Result<()> {
     let (data, guard) = arrived.split_at(expected.len());
     if let Some(at) = data.iter().zip(expected).position(|(got, wanted)| got != wanted) {
         bail!("byte {at} is {:#04x}, not {:#04x}", data[at], expected[at]);
     }
-    ensure!(guard.iter().all(|&byte| byte == UNTOUCHED), "memory behind the target was changed");
+    ensure!(
+        guard.iter().all(|&byte| byte == UNTOUCHED_BYTE),
+        "memory behind the target was changed"
+    );
     Ok(())
 }
 
-/// Bytes that look like noise, so that data which is shifted, doubled or cut never looks right (splitmix64).
+/// Returns pseudorandom bytes (splitmix64), so that data which is shifted, doubled or cut never
+/// matches.
 fn pattern(size: usize, seed: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(size + 8);
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -135,7 +140,7 @@ fn pattern(size: usize, seed: u64) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{UNTOUCHED, compare, pattern};
+    use super::{UNTOUCHED_BYTE, compare, pattern};
 
     #[test]
     fn patterns_differ_and_have_their_size() {
@@ -150,7 +155,7 @@ mod tests {
     #[test]
     fn any_byte_that_is_wrong_is_found() {
         let expected = pattern(64, 1);
-        let arrived = [expected.as_slice(), &[UNTOUCHED; 8]].concat();
+        let arrived = [expected.as_slice(), &[UNTOUCHED_BYTE; 8]].concat();
         assert!(compare(&arrived, &expected).is_ok());
         for at in 0..arrived.len() {
             let mut wrong = arrived.clone();

@@ -1,5 +1,5 @@
-//! What a newcomer meets in the first hour, as it is said: what happened, where, and what to do. `snapshots/` has the texts, for
-//! people to read; `INSTA_UPDATE=always` writes them anew.
+//! The errors that a new user meets in the first hour: each must report what happened, where, and
+//! what to do. `snapshots/` has the texts for review; `INSTA_UPDATE=always` rewrites them.
 
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use dat::{Access, Adapter, Close, Endpoint, Event, EventDispatcher, Flags, ProtectionZone};
 
-const LIMIT: Option<Duration> = Some(Duration::from_secs(20));
+const TIMEOUT: Option<Duration> = Some(Duration::from_secs(20));
 
-/// Entries that will not open, each for a reason of its own.
+/// Entries that do not open, each for a different reason.
 const REGISTRY: &str = "\
 older u1.2 nonthreadsafe default libdat_tcp_emu.so opendat.0.1 \"\" \"\"
 lost u2.0 nonthreadsafe default libopendat_gone.so vendor.1.0 \"\" \"\"
@@ -23,7 +23,7 @@ fn programs_say_what_happened_where_and_what_to_do() {
     let dir = tempfile::tempdir().expect("a directory");
     let conf = dir.path().join("dat.conf");
     std::fs::write(&conf, REGISTRY).expect("writes");
-    let mut said = String::new();
+    let mut output_text = String::new();
     for arguments in [
         &["query", "no-such-ia"][..],
         &["query", "older"],
@@ -56,10 +56,11 @@ fn programs_say_what_happened_where_and_what_to_do() {
             text[start..end].to_owned()
         });
         let text = libc.map_or(text.clone(), |dir| text.replace(&dir, "/lib"));
-        writeln!(said, "$ dat {}\n{}", arguments.join(" "), text.trim_end()).expect("a string");
-        said.push('\n');
+        writeln!(output_text, "$ dat {}\n{}", arguments.join(" "), text.trim_end())
+            .expect("a string");
+        output_text.push('\n');
     }
-    insta::assert_snapshot!("programs", said);
+    insta::assert_snapshot!("programs", output_text);
 }
 
 /// One end of a connection.
@@ -81,7 +82,7 @@ impl Side {
     }
 
     fn event(&mut self) -> Event {
-        self.events.wait(LIMIT).expect("an event")
+        self.events.wait(TIMEOUT).expect("an event")
     }
 }
 
@@ -89,7 +90,7 @@ fn connected() -> (Side, Side) {
     let (mut client, mut server) = (Side::new(), Side::new());
     let listener = server.adapter.listen_any(&server.events).expect("listens");
     let here = "127.0.0.1".parse().expect("an address");
-    client.endpoint.connect(here, listener.qualifier(), b"", LIMIT).expect("connects");
+    client.endpoint.connect(here, listener.qualifier(), b"", TIMEOUT).expect("connects");
     server
         .event()
         .request()
@@ -103,20 +104,20 @@ fn connected() -> (Side, Side) {
 
 #[test]
 fn operations_say_what_happened_where_and_what_to_do() {
-    let mut said = String::new();
-    let mut say = |what: &str, text: &dyn std::fmt::Display| {
-        writeln!(said, "{what}\n    {text}\n").expect("a string");
+    let mut output_text = String::new();
+    let mut report = |what: &str, text: &dyn std::fmt::Display| {
+        writeln!(output_text, "{what}\n    {text}\n").expect("a string");
     };
 
     let mut lonely = Side::new();
     let here = "127.0.0.1".parse().expect("an address");
     let error = lonely.endpoint.post_send(&[], 1, Flags::default()).expect_err("not connected");
-    say("a send on an endpoint that is not connected", &error);
-    lonely.endpoint.connect(here, 1, b"", LIMIT).expect("begins");
+    report("a send on an endpoint that is not connected", &error);
+    lonely.endpoint.connect(here, 1, b"", TIMEOUT).expect("begins");
     let error = lonely.event().established().expect_err("nobody listens");
-    say("a connection to where nobody listens", &error);
+    report("a connection to where nobody listens", &error);
     let error = lonely.adapter.dispatcher(1 << 30).err().expect("too long");
-    say("a dispatcher for more events than there can be", &error);
+    report("a dispatcher for more events than there can be", &error);
 
     let (mut client, server) = connected();
     let foreign = client
@@ -127,15 +128,15 @@ fn operations_say_what_happened_where_and_what_to_do() {
         .expect("registers");
     let error =
         client.endpoint.post_send(&[foreign.segment(0..8).expect("inside")], 1, Flags::default());
-    say("a send of memory of another protection zone", &error.expect_err("another zone"));
+    report("a send of memory of another protection zone", &error.expect_err("another zone"));
     let fixed = client.zone.register(vec![0; 8], Access::LOCAL_READ).expect("registers");
     let error = client.endpoint.post_receive(&[fixed.segment(0..8).expect("inside")], 1);
-    say("a receive into memory that may not be written", &error.expect_err("no privilege"));
+    report("a receive into memory that may not be written", &error.expect_err("no privilege"));
     let memory = client.zone.register(vec![0; 64], Access::ALL).expect("registers");
     let error = memory.segment(60..70).expect_err("outside");
-    say("a segment that is not inside of its memory", &error);
-    let error = client.endpoint.connect(here, 1, b"", LIMIT).expect_err("is connected");
-    say("a second connection of an endpoint", &error);
+    report("a segment that is not inside of its memory", &error);
+    let error = client.endpoint.connect(here, 1, b"", TIMEOUT).expect_err("is connected");
+    report("a second connection of an endpoint", &error);
 
     let private = server.zone.register(vec![0; 64], Access::LOCAL).expect("registers");
     let target = private.remote().segment(0..8).expect("inside");
@@ -143,12 +144,12 @@ fn operations_say_what_happened_where_and_what_to_do() {
     client.endpoint.post_read(&[data], target, 1, Flags::default()).expect("posts");
     let mut events: Vec<String> = (0..2).map(|_| client.event().to_string()).collect();
     events.sort();
-    say("a read of memory that the peer keeps to itself", &events.join("\n    "));
+    report("a read of memory that the peer keeps to itself", &events.join("\n    "));
 
     let (mut client, mut server) = connected();
     client.endpoint.disconnect(Close::Graceful).expect("disconnects");
-    say("the peer leaves", &server.event());
-    let error = server.endpoint.connect(here, 1, b"", LIMIT).expect_err("must be reset");
-    say("a connection of an endpoint that had one", &error);
-    insta::assert_snapshot!("operations", said);
+    report("the peer leaves", &server.event());
+    let error = server.endpoint.connect(here, 1, b"", TIMEOUT).expect_err("must be reset");
+    report("a connection of an endpoint that had one", &error);
+    insta::assert_snapshot!("operations", output_text);
 }

@@ -1,4 +1,4 @@
-//! The page of `dat bench --html`, as a browser shows it.
+//! The page of `dat bench --html`, as rendered by a browser.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,8 +8,9 @@ use std::process::Command;
 
 const CHROMIUM: &str = "/usr/bin/chromium";
 
-/// What the page's style calls `--a0` and `--a1`: the lines of the first adapter, and of the second.
-const LINES: [[u8; 3]; 2] = [[0x1f, 0x6f, 0xb2], [0xd2, 0x69, 0x1e]];
+/// The colours `--a0` and `--a1` of the page's style: the lines of the first and of the second
+/// adapter.
+const LINE_COLOURS: [[u8; 3]; 2] = [[0x1f, 0x6f, 0xb2], [0xd2, 0x69, 0x1e]];
 
 #[test]
 fn a_browser_shows_the_plots_and_complains_of_nothing() {
@@ -54,12 +55,13 @@ fn a_browser_shows_the_plots_and_complains_of_nothing() {
         .expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    // As its console has it: errors of the page, and whatever it could not load.
+    // The browser's console has errors of the page, and resources that could not be loaded.
     assert!(!said.contains("CONSOLE"), "{said}");
 
     let colours = colours(&picture);
-    for line in LINES {
-        // At least four plots of a line and its key each; a page without them has none of this colour.
+    for line in LINE_COLOURS {
+        // There are at least four plots with a line and its key each. A page without them has no
+        // pixels of this colour.
         assert!(
             colours.get(&line).is_some_and(|&pixels| pixels > 500),
             "{line:?}: {:?}",
@@ -68,7 +70,7 @@ fn a_browser_shows_the_plots_and_complains_of_nothing() {
     }
 }
 
-/// How many pixels have each colour.
+/// Counts the pixels of each colour.
 fn colours(picture: &Path) -> HashMap<[u8; 3], usize> {
     let file = BufReader::new(File::open(picture).expect("a picture"));
     let mut reader = png::Decoder::new(file).read_info().expect("a PNG file");

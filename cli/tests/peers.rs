@@ -1,4 +1,4 @@
-//! `dat ping` and `dat bench`, and `dat serve` on the other side of them.
+//! `dat ping` and `dat bench`, with `dat serve` as their peer.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,7 +22,7 @@ fn stdout(output: &Output) -> String {
     text
 }
 
-/// Ends with this.
+/// A process that is killed when this is dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -32,7 +32,7 @@ impl Drop for Killed {
     }
 }
 
-/// `dat serve` on a port of its own; ends with this.
+/// `dat serve` on a port of its own. It is killed when this is dropped.
 struct Server {
     _process: Killed,
     at: SocketAddr,
@@ -98,12 +98,12 @@ fn without_a_host_a_process_here_answers() {
         panic!("{text}")
     };
     assert_eq!(head, "send/receive of 64 B to 127.0.0.1 and back, over softroce:");
-    assert_eq!(count, "100 answers, there and back:");
+    assert_eq!(count, "100 answers, round trip:");
     assert_eq!(
         names.split_whitespace().collect::<Vec<_>>(),
         ["min", "p50", "p90", "p99", "p99.9", "max", "mean"]
     );
-    // Of a hundred, the slowest is no thousandth.
+    // A hundred samples are too few for the 99.9th percentile.
     assert!(values.split("  ").any(|value| value.trim() == "-"), "{text}");
 }
 
@@ -111,7 +111,7 @@ fn without_a_host_a_process_here_answers() {
 fn each_answer_is_told_as_it_comes() {
     let mut ping = dat(&["ping", "--count", "10000000", "--interval", "0"]);
     let mut ping = Killed(ping.stdout(Stdio::piped()).spawn().expect("it starts"));
-    // It goes on for a long time: what is read now was not kept until the end.
+    // The pings take a long time, so what is read now was not kept until the end.
     let mut lines = BufReader::new(ping.0.stdout.take().expect("piped")).lines();
     let mut line = || lines.next().expect("a line").expect("text");
     assert_eq!(line(), "send/receive of 64 B to 127.0.0.1 and back, over tcp-emu:");
@@ -128,7 +128,7 @@ fn a_ping_of_some_answers_fits_a_terminal() {
     let text =
         stdout(&dat(&["ping", "--count", "3", "--interval", "0"]).output().expect("it starts"));
     assert_eq!(text.lines().filter(|line| line.starts_with("answer ")).count(), 3, "{text}");
-    assert!(text.contains("\n3 answers, there and back:\n"), "{text}");
+    assert!(text.contains("\n3 answers, round trip:\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
@@ -146,9 +146,9 @@ fn another_host_answers_where_dat_serve_runs() {
     }
 }
 
-/// Callers that never say anything do not keep others from being served.
+/// Clients that never send anything do not prevent others from being served.
 #[test]
-fn silent_callers_keep_nobody_out() {
+fn silent_clients_do_not_block_others() {
     let server = Server::start();
     let silent: Vec<_> =
         (0..200).map(|_| TcpStream::connect(server.at).expect("it listens")).collect();
@@ -161,8 +161,8 @@ fn silent_callers_keep_nobody_out() {
     drop(silent);
 }
 
-/// What the server answers to these words.
-fn tell(server: &Server, words: &str) -> String {
+/// Returns what the server answers to this text.
+fn send_and_receive(server: &Server, words: &str) -> String {
     let mut stream = TcpStream::connect(server.at).expect("it listens");
     let _ = stream.write_all(words.as_bytes());
     let _ = stream.shutdown(std::net::Shutdown::Write);
@@ -194,14 +194,14 @@ fn who_does_not_know_the_words_is_told_so_and_others_are_served() {
         "{{\"Bench\":{{\"points\":[{point}],\"rounds\":1,\"seconds\":0.0,\"wait\":\"Block\"}}}}"
     ));
     for words in [&many, &large, &slow, &other, &memory] {
-        let answer = tell(&server, words);
+        let answer = send_and_receive(&server, words);
         assert!(
-            answer.contains("only what `dat ping` and `dat bench` ask for is served here"),
+            answer.contains("only `dat ping` and `dat bench` are served here"),
             "{words}: {answer}"
         );
     }
     for words in ["GET / HTTP/1.1\r\n\r\n", "{}\n", &"x".repeat(100_000)] {
-        let answer = tell(&server, words);
+        let answer = send_and_receive(&server, words);
         assert!(
             answer.is_empty() || answer.contains("this is the port of `dat serve`"),
             "{answer}"
@@ -230,12 +230,12 @@ fn nobody_there_is_an_error_that_says_what_to_do() {
     );
 }
 
-/// A benchmark that is soon over.
-const SHORT: [&str; 8] =
+/// A benchmark that takes little time.
+const SHORT_BENCHMARK: [&str; 8] =
     ["bench", "--sizes", "64,4K", "--depths", "1,4", "--rounds", "1", "--json"];
 
 fn bench(more: &[&str]) -> Value {
-    let output = dat(&SHORT).args(more).output().expect("it starts");
+    let output = dat(&SHORT_BENCHMARK).args(more).output().expect("it starts");
     serde_json::from_str(&stdout(&output)).expect("JSON")
 }
 
@@ -243,7 +243,8 @@ fn bench(more: &[&str]) -> Value {
 fn bench_measures_operations_sizes_depths_and_connections() {
     let document = bench(&["--connections", "1,2"]);
     let points = document["points"].as_array().expect("points");
-    // Three operations of two sizes, two atomic ones of one; each at two depths with one and with two connections.
+    // Three operations of two sizes and two atomic operations of one size, each at two depths, with
+    // one and with two connections.
     assert_eq!(points.len(), (3 * 2 + 2) * 4, "{document}");
     for point in points {
         let [figures] = point["figures"].as_array().expect("figures").as_slice() else {
@@ -280,7 +281,7 @@ fn bench_compares_two_adapters_and_draws_what_came_out() {
         points.iter().all(|point| point["figures"].as_array().is_some_and(|both| both.len() == 2))
     );
     let text = std::fs::read_to_string(&path).expect("it was written");
-    // Of rare percentiles there may be none, where a machine is slow.
+    // On a slow machine, high percentiles may have too few samples.
     for plot in ["latency, p50", "bandwidth", "operations for each second", "processor time"] {
         assert_eq!(
             text.matches(&format!("role=\"img\" aria-label=\"{plot}")).count(),
@@ -296,7 +297,7 @@ fn bench_compares_two_adapters_and_draws_what_came_out() {
         assert!(text.contains(word), "{word}: {text}");
     }
     let text = stdout(
-        &dat(&SHORT[..7])
+        &dat(&SHORT_BENCHMARK[..7])
             .args(["--vs", "softroce", "--operations", "send"])
             .output()
             .expect("starts"),
@@ -368,7 +369,10 @@ fn bench_measures_for_as_long_and_where_it_is_told() {
     let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     let number: u64 = processor.parse().expect("a number");
     assert_eq!(document["pinned"], serde_json::json!([number, number]));
-    assert_eq!(document["points"][0]["wait"], "Block", "they would keep each other from working");
+    assert_eq!(
+        document["points"][0]["wait"], "Block",
+        "threads that poll would take processor time from each other"
+    );
     assert!(
         document["points"][0]["figures"][0]["rounds"].as_u64().is_some_and(|rounds| rounds >= 1),
         "{document}"
@@ -383,7 +387,8 @@ fn who_calls_over_another_wire_is_told_which_is_served() {
     let output =
         dat(&["ping", &server.at.to_string(), "--ia", "softroce"]).output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr);
-    let why = "127.0.0.1 serves an adapter of tcp-emu, and softroce is of softroce: `dat serve --adapter softroce` there";
+    let why = "127.0.0.1 serves an adapter of tcp-emu, but softroce is of softroce: run `dat serve \
+               --adapter softroce` there";
     assert!(!output.status.success() && text.contains(why), "{text}");
 }
 
@@ -396,11 +401,13 @@ fn bench_with_another_host_asks_for_the_adapters_that_are_served_there() {
     let document = bench(&[&host, "--operations", "write", "--vs", "softroce"]);
     assert_eq!(document["adapters"][1]["provider"], "softroce", "{document}");
     let one = Server::start();
-    let output =
-        dat(&SHORT).args([&one.at.to_string(), "--vs", "softroce"]).output().expect("it starts");
+    let output = dat(&SHORT_BENCHMARK)
+        .args([&one.at.to_string(), "--vs", "softroce"])
+        .output()
+        .expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(
-        text.contains("asked for 2 adapters, and 1 served: `dat serve` with --adapter once more"),
+        text.contains("2 adapters requested, 1 served: run `dat serve` with --adapter once more"),
         "{text}"
     );
 }
@@ -413,7 +420,7 @@ fn bench_says_what_it_cannot_do_before_it_begins() {
         (&["--connections", "65"], "expected a number from 1 to 64"),
         (
             &["--sizes", "16M", "--connections", "64"],
-            "need 2048 MiB of memory at each end; 1024 MiB is the most",
+            "need 2048 MiB of memory at each end; the limit is 1024 MiB",
         ),
         (&["--html", "/no/such/page"], "writing /no/such/page"),
         (&["--duration", "0.1"], "expected 0.5 to 3600 seconds"),

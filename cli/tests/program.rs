@@ -1,4 +1,4 @@
-//! The program as its users run it.
+//! The program `dat` as its users run it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
@@ -8,11 +8,11 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// The program, in an environment where nothing is configured for it.
+/// Returns the program's command, in an environment without any configuration of OpenDAT.
 fn dat(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
     command.args(arguments);
-    // What the product heeds, and what `cargo xtask test` tells the tests.
+    // The variables that OpenDAT reads, and those that `cargo xtask test` sets for tests.
     let heeded =
         |name: &str| ["DAT_", "DAPL_", "OPENDAT_"].iter().any(|prefix| name.starts_with(prefix));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(heeded)) {
@@ -155,7 +155,7 @@ fn an_adapter_of_one_address_is_reached_there() {
 #[test]
 fn an_option_before_the_command_is_told_where_it_belongs() {
     let text = fails(&mut dat(&["--json", "list"]));
-    assert!(text.contains("options of a command stand behind it: dat list --json"), "{text}");
+    assert!(text.contains("write the option after the command: dat list --json"), "{text}");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_reader_that_has_read_enough_does_not_change_the_verdict() {
     }
 }
 
-/// What it says on standard error when it fails.
+/// Returns what a failing command prints to standard error.
 fn fails(command: &mut Command) -> String {
     let output = run(command);
     let text = stderr(&output);
@@ -211,7 +211,7 @@ fn list_shows_where_an_entry_is_and_why_it_does_not_open() {
         lines[at + 2].contains("libopendat_not_there.so: cannot open shared object file"),
         "{text}"
     );
-    // How many are built in depends on the RDMA devices of this host.
+    // The number of built-in entries depends on the RDMA devices of this host.
     let summary = format!("3 entries of {path}, none usable; ");
     assert!(
         lines.last().is_some_and(|line| line.starts_with(&summary) && line.contains(" built in, ")),
@@ -248,7 +248,7 @@ fn list_has_the_same_for_machines() {
     assert!(!says(&document["entries"][0], "engine"), "{document}");
 }
 
-/// Each entry's name and state.
+/// Returns each entry's name and state.
 fn states(document: &Value) -> Vec<(&str, &str)> {
     let entries = document["entries"].as_array().expect("entries").iter();
     entries
@@ -258,12 +258,13 @@ fn states(document: &Value) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// With these RDMA devices alone, as far as sysfs tells, and without the library that drives them.
+/// Runs `dat list` with only these RDMA devices in sysfs, and without libibverbs.
 fn list_with_devices(devices: &[&str]) -> Option<Value> {
     let hide = "mount -t tmpfs none /sys/class && mkdir /sys/class/infiniband || exit 77
         for port in $PORTS; do mkdir -p /sys/class/infiniband/$port/gid_attrs/ndevs; done
         for port in $PORTS; do echo lo >/sys/class/infiniband/$port/gid_attrs/ndevs/0; done
-        for library in $(ldconfig -p | sed -n 's/.*libibverbs.so.1 .*=> //p'); do mount --bind /dev/null $library; done
+        for library in $(ldconfig -p | sed -n 's/.*libibverbs.so.1 .*=> //p'); do mount --bind \
+        /dev/null $library; done
         exec \"$@\"";
     let list = dat(&["list", "--json"]);
     let mut command = Command::new("unshare");
@@ -365,7 +366,7 @@ fn list_shows_the_entries_whose_name_contains_a_word() {
     assert!(!text.contains("gone") && !text.contains("tcp-emu"), "{text}");
     let (output, _) = with_registry(&["list", "nobody", "nothing"], REGISTRY);
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
-    let said = "no entry has nobody or nothing in its name; `dat list` without a name shows all";
+    let said = "no entry has nobody or nothing in its name; `dat list` without a name lists all";
     assert!(stderr(&output).contains(said), "{}", stderr(&output));
 }
 
@@ -382,7 +383,7 @@ fn list_fits_a_terminal_unless_it_is_to_be_wide() {
 
 #[test]
 fn list_asks_a_library_that_does_not_load_once() {
-    // With a process for each of them that would be minutes.
+    // A process for each entry would take minutes.
     let line =
         |n: u32| format!("ia{n} u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\n");
     let (output, _) = with_registry(&["list", "--all"], &(0..10_000).map(line).collect::<String>());
@@ -395,7 +396,8 @@ fn list_asks_a_library_that_does_not_load_once() {
 
 #[test]
 fn a_registry_file_does_not_reach_the_terminal() {
-    let evil = "evil\u{1b}[2J u2.0 nonthreadsafe default lib\u{1b}]0;gone\u{7}.so v.1.0 \"\u{9b}1m\" \"\"\nx\u{1b}c u9\n";
+    let evil = "evil\u{1b}[2J u2.0 nonthreadsafe default lib\u{1b}]0;gone\u{7}.so v.1.0 \
+                \"\u{9b}1m\" \"\"\nx\u{1b}c u9\n";
     let path = file(".conf", evil);
     let shown = path.to_str().expect("UTF-8");
     for arguments in [
@@ -464,7 +466,7 @@ k k1.2 threadsafe default libk.so k.1.0 \"\" \"\"
     assert!(toml.starts_with("[[interface]]\nname = \"a\"\n"), "{toml}");
     let again = convert(&file(".toml", &toml));
     assert_eq!(stdout(&again), conf, "{}", stderr(&again));
-    // Without an extension that says it, the content does.
+    // A file without an extension is identified by its content.
     assert_eq!(stdout(&convert(&file("", &format!("# ours\n\n{toml}")))), conf);
     assert_eq!(stdout(&convert(&file(".old", &format!("# ours\n{conf}")))), toml);
 }
@@ -500,7 +502,7 @@ fn bench_measures_a_row_against_plain_tcp() {
     let [row] = document["rows"].as_array().expect("rows").as_slice() else {
         panic!("one row: {document}")
     };
-    // A machine that is very busy has fewer.
+    // A very busy machine has fewer rounds.
     assert!(
         row["rounds"].as_array().is_some_and(|rounds| (1..=5).contains(&rounds.len())),
         "{row}"
@@ -546,7 +548,7 @@ fn conformance_says_when_there_is_nothing_to_ask() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stdout(&output));
         assert!(stderr(&output).contains(why), "{arguments:?}: {}", stderr(&output));
     };
-    refused(&["dat_ep_created"], "no case is called dat_ep_created or begins so");
+    refused(&["dat_ep_created"], "no case is called dat_ep_created or begins with it");
     refused(&["--provider", "other"], "other through the linked-in registry cannot be opened");
     refused(
         &["--library", "/no/such/library.so"],
@@ -554,7 +556,7 @@ fn conformance_says_when_there_is_nothing_to_ask() {
     );
     refused(&["--library", "libc.so.6"], "libc.so.6 does not export dat_ia_openv");
 
-    // It would have asked the built-in adapter.
+    // Without this check, the built-in adapter would be tested.
     let output =
         run(&mut dat(&["conformance", "--registry", "/no/such/dat.conf", "dat_pz_create"]));
     assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
@@ -580,7 +582,8 @@ fn a_process_ends_with_its_parent() {
 
 #[test]
 fn what_providers_print_does_not_disturb_the_result() {
-    // The registry prints each step to standard output, from within both processes, as a noisy provider would.
+    // The registry prints each step to standard output in both processes, as a verbose provider
+    // would.
     let output =
         run(dat(&["--json", "--rounds", "1"]).env("DAT_DBG_TYPE", "0xff").env("DAT_DBG_DEST", "1"));
     assert!(output.status.success(), "{}", stderr(&output));
@@ -657,7 +660,8 @@ fn query_says_once_why_nothing_opens() {
     assert!(text.contains("`dat list` shows the names there are"), "{text}");
 }
 
-/// The findings of `dat doctor`, which depend on the host but for those that the test makes.
+/// Returns the findings of `dat doctor`. Except for those that the test causes, they depend on the
+/// host.
 fn findings(document: &Value) -> Vec<(&str, &str, &str)> {
     let text = |finding: &'_ Value, name: &str| {
         finding[name].as_str().expect("text").to_owned().leak() as &str
@@ -687,18 +691,15 @@ fn doctor_looks_at_all_that_rdma_needs() {
     ] {
         assert!(findings.iter().any(|(other, ..)| *other == subject), "{subject}: {document}");
     }
-    assert!(
-        findings.contains(&("registry", "fine", "/dev/null: no mistake is in it")),
-        "{document}"
-    );
+    assert!(findings.contains(&("registry", "fine", "/dev/null: no errors")), "{document}");
     assert!(findings.contains(&("environment", "note", "DAT_OVERRIDE=/dev/null")), "{document}");
     let problems = findings.iter().filter(|(_, state, _)| *state == "problem").count();
     assert_eq!(output.status.code(), Some(i32::from(problems > 0)));
 
     let output = run(dat(&["doctor"]).env("DAT_OVERRIDE", "/dev/null"));
     let text = stdout(&output);
-    assert!(text.contains("fine     registry     /dev/null: no mistake is in it\n"), "{text}");
-    // One screen, unless there are many devices.
+    assert!(text.contains("fine     registry     /dev/null: no errors\n"), "{text}");
+    // The text fits on one screen, unless there are many devices.
     assert!(text.lines().count() < 24 + findings.len(), "{text}");
 }
 
@@ -716,7 +717,7 @@ fn doctor_points_at_mistakes_in_the_registry() {
     let (output, path) = with_registry(&["doctor"], REGISTRY);
     assert!(
         stdout(&output).contains(&format!(
-            "note     registry     {path}: 3 entries will not open, or never be asked for: lines 2-4\n"
+            "note     registry     {path}: 3 entries are unusable: lines 2-4\n"
         )),
         "{}",
         stdout(&output)
@@ -748,12 +749,12 @@ fn every_command_has_a_page_of_the_manual() {
     }
     assert!(
         page("dat.1")
-            .contains(".SH ENVIRONMENT\n.nf\n\\&  DAT_OVERRIDE=FILE     the registry's file"),
+            .contains(".SH ENVIRONMENT\n.nf\n\\&  DAT_OVERRIDE=FILE     the registry file to use"),
         "as it is laid out"
     );
     assert!(
         page("dat-trace.1").contains(".SH TARGETS\n")
-            && page("dat-trace.1").contains("127 if there is none")
+            && page("dat-trace.1").contains("127 if it does not exist")
     );
     for name in ["dat.1", "dat-check.1", "dat-trace.1"] {
         assert!(

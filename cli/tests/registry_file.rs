@@ -1,4 +1,4 @@
-//! Registry files under `dat check`, `dat register` and `dat unregister`.
+//! Tests of `dat check`, `dat register` and `dat unregister` on registry files.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -49,8 +49,9 @@ fn check(file: &File, arguments: &[&str]) -> Output {
     dat(Path::new("/dev/null"), &[&["check", path], arguments].concat())
 }
 
-/// Each line is wrong in its own way, but for the comment and `fine`, whose library is one that is everywhere and no provider.
-const MISTAKES: &str = "\
+/// Each line has a different error, except for the comment and `fine`, whose library exists on
+/// every host but is not a provider.
+const INVALID_ENTRIES: &str = "\
 # ten mistakes, and more
 short u2.0 nonthreadsafe
 open u2.0 nonthreadsafe default \"liba.so v.1.0 x y
@@ -70,7 +71,7 @@ libc u2.0 threadsafe default libc.so.6 v.1.0 \"\" \"\"
 
 #[test]
 fn every_mistake_has_its_place_and_what_is_expected() {
-    let output = check(&file("dat.conf", MISTAKES), &["--json"]);
+    let output = check(&file("dat.conf", INVALID_ENTRIES), &["--json"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     assert_eq!(document["entries"], 7);
@@ -107,12 +108,7 @@ fn every_mistake_has_its_place_and_what_is_expected() {
             "unexpected \"\" after the eighth field; quote a value that contains blanks",
         ),
         (9, 1, "warning", "kernel is for kDAPL (k1.2): no program in user space can open it"),
-        (
-            10,
-            1,
-            "warning",
-            "future offers u3.0, which no program asks for: there are uDAPL 1.2 and 2.0",
-        ),
+        (10, 1, "warning", "future offers u3.0, but programs ask only for uDAPL 1.2 and 2.0"),
         (
             11,
             1,
@@ -138,13 +134,13 @@ fn every_mistake_has_its_place_and_what_is_expected() {
 
 #[test]
 fn the_text_shows_the_line_with_a_mark_below() {
-    let file = file("dat.conf", MISTAKES);
+    let file = file("dat.conf", INVALID_ENTRIES);
     let output = check(&file, &[]);
     let (text, path) = (stdout(&output), file.path.display());
     assert!(
         text.contains(&format!(
-            "{path}:4:6: error: unknown API version \"2.0\"; expected u or k and two numbers, as in u2.0\n    \
-             \tapi 2.0 nonthreadsafe default liba.so v.1.0 \"\" \"\"\n    \t    ^\n"
+            "{path}:4:6: error: unknown API version \"2.0\"; expected u or k and two numbers, as \
+             in u2.0\n    \tapi 2.0 nonthreadsafe default liba.so v.1.0 \"\" \"\"\n    \t    ^\n"
         )),
         "{text}"
     );
@@ -177,7 +173,8 @@ fn a_long_line_is_shown_around_its_mistake() {
     assert!(text.len() < 3000, "{} octets", text.len());
 }
 
-/// Each of another library and another device: to look for its like among all others would take minutes.
+/// Each entry has a different library and device. Comparing each with all others would take
+/// minutes.
 #[test]
 fn many_lines_are_checked_in_linear_time() {
     let line =
@@ -192,7 +189,7 @@ fn sixty_entries_of_a_library_that_is_gone_are_one_warning() {
         |n| format!("gone{n} u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\n");
     let text = stdout(&check(&file("dat.conf", &(0..60).map(line).collect::<String>()), &[]));
     assert!(
-        text.contains("(so have lines 2-60)") && text.contains("60 entries, 0 errors, 1 warning"),
+        text.contains("(also lines 2-60)") && text.contains("60 entries, 0 errors, 1 warning"),
         "{text}"
     );
 }
@@ -218,18 +215,19 @@ fn a_provider_that_crashes_or_registers_nothing_is_warned_of() {
         "{text}"
     );
     assert!(
-        text.contains("traps: starting ") && text.contains("ends a program (signal: "),
+        text.contains("traps: starting ") && text.contains("terminates the program (signal: "),
         "{text}"
     );
     assert!(text.contains("2 entries, 0 errors, 2 warnings"), "{text}");
 }
 
-/// A library is not judged by its first entry.
+/// A library's entries are judged separately.
 #[test]
 fn each_entry_of_a_library_is_started() {
     let dir = tempfile::tempdir().expect("a directory");
     let (source, library) = (dir.path().join("picky.c"), dir.path().join("picky.so"));
-    // Registers what is called `good`, dies of `bad`, and does nothing for others. Its info begins with the name.
+    // The library registers the entry `good`, crashes for `bad`, and does nothing for others. Its
+    // info structure begins with the name.
     let body = "
         #include <stdlib.h>
         #include <string.h>
@@ -324,7 +322,7 @@ fn what_will_be_of_no_use_is_said_when_it_is_registered() {
     assert!(matches!(&gone[..], [one] if one.starts_with("d: libopendat_gone.so: ")), "{gone:?}");
     let device = concerns(&["e", "libopendat_gone.so", "--api", "u9.0"]);
     assert!(
-        matches!(&device[..], [one] if one.contains("u9.0, which no program asks for")),
+        matches!(&device[..], [one] if one.contains("u9.0, but programs ask only for")),
         "{device:?}"
     );
     assert_eq!(
@@ -341,7 +339,7 @@ fn one_that_is_there_is_replaced_only_if_that_is_wanted() {
     assert_eq!(output.status.code(), Some(1));
     assert!(
         stderr(&output)
-            .contains(&format!("a is there already, at {}:3:1: --replace", file.path.display()))
+            .contains(&format!("a exists already, at {}:3:1: --replace", file.path.display()))
     );
     assert_eq!(file.text(), CONF);
     let output = dat(&file.path, &["register", "a", "libnew.so", "--replace"]);
@@ -363,7 +361,7 @@ fn what_cannot_be_opened_is_said_with_what_to_do() {
     let output = dat(&file.path.with_file_name("no").join("x.conf"), &["register", "n", "liba.so"]);
     assert!(
         stderr(&output)
-            .contains("No such file or directory (os error 2); its directory has to be there"),
+            .contains("No such file or directory (os error 2); its directory does not exist"),
         "{}",
         stderr(&output)
     );
@@ -376,7 +374,7 @@ fn what_is_no_registry_is_left_alone() {
     {
         let file = file(name, text);
         let output = dat(&file.path, &["register", "n", "liba.so"]);
-        let why = format!("{} is left alone: it has no entry", file.path.display());
+        let why = format!("{} is left alone: it has no valid entry", file.path.display());
         assert!(!output.status.success() && stderr(&output).contains(&why), "{}", stderr(&output));
         assert_eq!(file.text(), text);
     }
@@ -395,7 +393,7 @@ fn those_are_taken_out_that_are_meant() {
     );
     let output = dat(&file.path, &["unregister", "a", "--library", "other.so"]);
     assert!(
-        stderr(&output).contains("has no entry called a of that API and library"),
+        stderr(&output).contains("has no entry called a with that API and library"),
         "{}",
         stderr(&output)
     );
@@ -426,7 +424,13 @@ library = \"libb.so\"
     assert!(dat(&file.path, &["register", "c", "libc.so"]).status.success());
     assert!(dat(&file.path, &["unregister", "a"]).status.success());
     let now = file.text();
-    assert!(now.starts_with("# head\n\n# of a\n\n# of b\n[[interface]]\nname = \"b\"\nlibrary = \"libb.so\"\n\n[[interface]]\nname = \"c\"\n"), "{now}");
+    assert!(
+        now.starts_with(
+            "# head\n\n# of a\n\n# of b\n[[interface]]\nname = \"b\"\nlibrary = \
+                             \"libb.so\"\n\n[[interface]]\nname = \"c\"\n"
+        ),
+        "{now}"
+    );
     assert!(!now.contains("liba.so"));
 }
 
@@ -440,7 +444,7 @@ fn what_would_be_no_entry_is_refused_and_nothing_changes() {
             vec!["register", "n", "liba.so", "--api", "2.0"],
             "expected u and two numbers, as in u2.0",
         ),
-        (vec!["register", "n\nm", "liba.so"], "this would"),
+        (vec!["register", "n\nm", "liba.so"], "this is not a valid entry"),
     ] {
         let output = dat(&file.path, &arguments);
         assert!(
@@ -450,7 +454,7 @@ fn what_would_be_no_entry_is_refused_and_nothing_changes() {
         );
     }
     assert_eq!(file.text(), CONF);
-    // Nor is there a file where there was none.
+    // If there was no file before, there is none afterwards.
     let path = file.path.with_file_name("new.conf");
     assert!(!dat(&path, &["register", "", "liba.so"]).status.success());
     assert!(!path.exists());
@@ -487,13 +491,14 @@ fn nothing_is_lost_when_many_edit_at_once() {
     assert!((0..16).all(|n| text.contains(&format!("\nn{n} u2.0"))), "{text}");
 }
 
-/// As root, a file put in the place of /dev/null would be everybody's.
+/// Run by root, a regular file in the place of /dev/null would affect every process.
 #[test]
 fn what_is_no_regular_file_is_left_alone() {
     let dir = tempfile::tempdir().expect("a directory");
     let fifo = dir.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).expect("a pipe");
-    for (path, why) in [(&*fifo, "is no regular file: it is left alone"), (dir.path(), "opening ")]
+    for (path, why) in
+        [(&*fifo, "is not a regular file: it is left alone"), (dir.path(), "opening ")]
     {
         let before = std::fs::metadata(path).expect("it is there").file_type();
         let output = Command::new(env!("CARGO_BIN_EXE_dat"))

@@ -1,4 +1,4 @@
-//! What `--json` prints is as the schemas in `schema/` say: programs may rely on these.
+//! Every `--json` output conforms to its schema in `schema/`, on which programs may rely.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -13,11 +13,12 @@ fn schema(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("JSON")
 }
 
-/// The first argument names the schema, too; the verdict is the exit code.
-fn conforms(registry: &Path, arguments: &[&str], verdict: i32) {
+/// Runs a command and validates its output. Its first argument is also the name of the schema;
+/// `exit_code` is the expected exit code.
+fn conforms(registry: &Path, arguments: &[&str], exit_code: i32) {
     let output =
         dat(arguments).arg("--json").env("DAT_OVERRIDE", registry).output().expect("it starts");
-    assert_eq!(output.status.code(), Some(verdict), "{arguments:?}");
+    assert_eq!(output.status.code(), Some(exit_code), "{arguments:?}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
         panic!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&output.stderr))
     });
@@ -51,7 +52,8 @@ fn every_document_is_as_its_schema_says() {
     conforms(&file, &["check", file.to_str().expect("UTF-8")], 1);
     conforms(&file, &["doctor"], 1);
     let good = dir.path().join("good.toml");
-    let text = "[[interface]]\nname = 'a'\napi = 'u2.0'\nthreadsafe = true\nlibrary = 'liba.so'\nversion = 'v.1.0'\n";
+    let text = "[[interface]]\nname = 'a'\napi = 'u2.0'\nthreadsafe = true\nlibrary = \
+                'liba.so'\nversion = 'v.1.0'\n";
     std::fs::write(&good, text).expect("writes");
     conforms(&file, &["convert", good.to_str().expect("UTF-8")], 0);
     conforms(&file, &["ping", "--count", "10"], 0);
@@ -102,7 +104,7 @@ fn where_there_is_no_result_the_document_says_why() {
     }
 }
 
-/// Ends with this, and its children with it.
+/// A process that is killed, with its children, when this is dropped.
 struct Killed(Child);
 
 impl Drop for Killed {

@@ -1,4 +1,4 @@
-//! `dat trace`: what the adapters of a program tell, for people and for programs.
+//! `dat trace`: the log of a program's adapters, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -23,7 +23,7 @@ fn trace(options: &[&str], program: &[&str]) -> Output {
 
 const PING: &[&str] = &[env!("CARGO_BIN_EXE_dat"), "ping", "--count", "3"];
 
-/// Those that are the same each time.
+/// Returns the lines that are the same in each run.
 fn lines(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stderr);
     text.lines()
@@ -36,7 +36,7 @@ fn a_connection_is_told_from_end_to_end() {
     let output = trace(&["--log", "dat::cm=debug,dat::ia=info"], PING);
     assert!(output.status.success(), "{output:?}");
     assert!(
-        String::from_utf8_lossy(&output.stdout).contains("there and back"),
+        String::from_utf8_lossy(&output.stdout).contains("round trip"),
         "the program prints what it prints: {output:?}"
     );
     let lines = lines(&output);
@@ -45,7 +45,7 @@ fn a_connection_is_told_from_end_to_end() {
         assert!(count > 0, "no line {start:?}: {lines:#?}");
         count
     };
-    // Two processes.
+    // There are two processes.
     assert_eq!(has("ia: opened ia=tcp-emu handle="), 2);
     assert_eq!(has("cm: connecting ia=tcp-emu ep=0x"), has("cm: request ia=tcp-emu cr=0x"));
     assert!(lines.iter().any(|line| line.contains(" to=127.0.0.1 qualifier=")), "{lines:#?}");
@@ -57,7 +57,8 @@ fn a_connection_is_told_from_end_to_end() {
     );
 }
 
-/// Of a program that ends by itself: the two of `dat ping` are ended when they have said all.
+/// Uses a program that ends by itself. The two processes of `dat ping` are killed when they have
+/// sent their result.
 #[test]
 fn an_adapter_is_told_when_it_opens_and_closes() {
     let output = trace(&["--log", "info"], &[env!("CARGO_BIN_EXE_dat"), "query", "tcp-emu"]);
@@ -86,7 +87,7 @@ fn what_is_refused_and_what_breaks_a_connection_is_told() {
     let error = "error=DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED";
     has(&lines, "api: dat_ep_post_send is refused handle=0x", error);
 
-    // Both ends say so, the one whose memory it is and the one that asked for it.
+    // Both ends log it: the owner of the memory and the requester.
     let lines = told("dat_ep_post_rdma_write/remote-pz");
     let ended = |why: &str| {
         let end = format!("event=DAT_CONNECTION_EVENT_BROKEN because={why}");
@@ -96,8 +97,8 @@ fn what_is_refused_and_what_breaks_a_connection_is_told() {
     ended("TERMINATE received: DDP tagged buffer: STag not associated with the stream");
 }
 
-/// Each thread is awake again before it falls asleep once more, and the scheduler's account of its wait for a
-/// processor is a part of the sleep, but for the time that the account itself takes.
+/// Each thread wakes up before it falls asleep again. The scheduler's account of its wait for a
+/// processor is part of the sleep, except for the time that the accounting itself takes.
 #[test]
 fn sleeps_and_who_is_asked_to_wake_up_are_told() {
     let output = trace(&["--log", "dat::wake=trace", "--json"], PING);
@@ -124,52 +125,53 @@ fn sleeps_and_who_is_asked_to_wake_up_are_told() {
         }
     }
     assert!(sleeps > 0 && asked > 0, "{lines:#?}");
-    // One thread of each process leaves the poller when its adapter is closed, by being asked.
+    // One thread of each process leaves the poller when its adapter is closed, because it is asked
+    // to.
     assert!(
         lines.iter().any(|line| line["message"] == "wakes" && line["place"] == "poller"),
         "{lines:#?}"
     );
 }
 
-/// Messages of the program below that wait for a receive.
-const WAITING: usize = 3;
-/// Octets of each.
-const OCTETS: usize = 64;
-/// Says to the program below which adapter to open.
-const IA: &str = "OPENDAT_TEST_IA";
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The number of messages that wait for a receive in the program below.
+const WAITING_COUNT: usize = 3;
+/// The octets of each message.
+const MESSAGE_OCTETS: usize = 64;
+/// The variable that names the adapter for the program below.
+const IA_VARIABLE: &str = "OPENDAT_TEST_IA";
+/// The time limit of every step.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A program that posts each receive only when it is told to by a line on its standard input. Its messages
-/// wait until then.
+/// A program that posts a receive for each line on its standard input. Until then, its messages
+/// wait.
 #[test]
 #[ignore = "not a test: the program that `a_message_without_a_receive_is_told_of_once` traces"]
 fn late_receiver() -> Result<(), Box<dyn Error>> {
-    let adapter = Adapter::open(&env::var(IA)?)?;
+    let adapter = Adapter::open(&env::var(IA_VARIABLE)?)?;
     let zone = adapter.zone()?;
-    let memory = zone.register(vec![7; OCTETS], Access::ALL)?;
+    let memory = zone.register(vec![7; MESSAGE_OCTETS], Access::ALL)?;
     let dispatcher = || adapter.dispatcher(8);
     let (mut calls, mut near_events, mut far_events) =
         (dispatcher()?, dispatcher()?, dispatcher()?);
     let mut near = adapter.endpoint().zone(&zone).events(&near_events).create()?;
     let mut far = adapter.endpoint().zone(&zone).events(&far_events).create()?;
     let listener = adapter.listen_any(&calls)?;
-    far.connect("127.0.0.1".parse()?, listener.qualifier(), b"", Some(PATIENCE))?;
-    calls.wait(Some(PATIENCE))?.request()?.accept(&mut near, b"")?;
-    let next = |events: &mut EventDispatcher| events.wait(Some(PATIENCE));
+    far.connect("127.0.0.1".parse()?, listener.qualifier(), b"", Some(TIMEOUT))?;
+    calls.wait(Some(TIMEOUT))?.request()?.accept(&mut near, b"")?;
+    let next = |events: &mut EventDispatcher| events.wait(Some(TIMEOUT));
     next(&mut near_events)?.established()?;
     next(&mut far_events)?.established()?;
 
-    // One that does not wait.
-    near.post_receive(&[memory.segment(0..OCTETS)?], 0)?;
-    far.post_send(&[memory.segment(0..OCTETS)?], 0, Flags::default())?;
+    // A message that does not wait.
+    near.post_receive(&[memory.segment(0..MESSAGE_OCTETS)?], 0)?;
+    far.post_send(&[memory.segment(0..MESSAGE_OCTETS)?], 0, Flags::default())?;
     println!("{}, {}", next(&mut near_events)?, next(&mut far_events)?);
-    for message in 1..=WAITING as u64 {
-        far.post_send(&[memory.segment(0..OCTETS)?], message, Flags::default())?;
+    for message in 1..=WAITING_COUNT as u64 {
+        far.post_send(&[memory.segment(0..MESSAGE_OCTETS)?], message, Flags::default())?;
     }
-    for message in 1..=WAITING as u64 {
+    for message in 1..=WAITING_COUNT as u64 {
         std::io::stdin().read_line(&mut String::new())?;
-        near.post_receive(&[memory.segment(0..OCTETS)?], message)?;
+        near.post_receive(&[memory.segment(0..MESSAGE_OCTETS)?], message)?;
         println!("{}, {}", next(&mut near_events)?, next(&mut far_events)?);
     }
     far.disconnect(Close::Graceful)?;
@@ -180,17 +182,18 @@ fn late_receiver() -> Result<(), Box<dyn Error>> {
 #[test]
 fn a_message_without_a_receive_is_told_of_once() {
     for ia in ["tcp-emu", "softroce"] {
-        // Without word of a message the program would wait for ever.
+        // If the log did not mention a waiting message, the program would wait for ever.
         let mut command = Command::new("timeout");
         command.args(["120", env!("CARGO_BIN_EXE_dat"), "trace", "--log", "dat::dto=info", "--"]);
         command.arg(env::current_exe().expect("this program"));
         command.args(["--exact", "late_receiver", "--include-ignored", "--nocapture"]);
-        command.env(IA, ia).env("DAT_OVERRIDE", "/dev/null");
+        command.env(IA_VARIABLE, ia).env("DAT_OVERRIDE", "/dev/null");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut program = command.spawn().expect("it starts");
         let mut go_on = program.stdin.take().expect("piped");
         let mut told = Vec::new();
-        // Each time that it is told of a message, its receive is posted; then of the next.
+        // For each message that the log mentions, one receive is posted; then the next message
+        // follows.
         for line in BufReader::new(program.stderr.take().expect("piped")).lines() {
             let line = line.expect("text");
             if line.contains(" and no receive is posted on ") {
@@ -200,7 +203,7 @@ fn a_message_without_a_receive_is_told_of_once() {
         }
         let output = program.wait_with_output().expect("it ends");
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(told.len(), WAITING, "{told:#?}");
+        assert_eq!(told.len(), WAITING_COUNT, "{told:#?}");
         for line in &told {
             let (_, text) = line.split_once("dat::dto: ").expect("the target");
             let (peer, rest) = text
@@ -254,7 +257,7 @@ fn what_is_wrong_with_the_words_is_said() {
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("invalid value 'dat::ep=loud' for '--log <WHAT>'"), "{text}");
 
-    // In the environment of a program it does not keep that from running.
+    // In the environment of a program, an invalid value does not prevent it from running.
     let mut ping = Command::new(PING[0]);
     ping.args(&PING[1..]).env("OPENDAT_LOG", "degub").env("DAT_OVERRIDE", "/dev/null");
     let output = ping.output().expect("it starts");

@@ -1,3 +1,4 @@
-//! The loopback transport as a loadable provider, `libdat_mem.so`: for the suite, not for installing.
+//! Builds the loopback transport as a loadable provider, `libdat_mem.so`. It is for the suite, not
+//! for installation.
 
 dat_core::export_provider!(provider_loopback::Mem);

@@ -1,14 +1,16 @@
-//! The functions under test, as pointers with the signatures of uDAPL 2.0, and calling them.
+//! The functions under test, as pointers with the signatures of uDAPL 2.0, and methods that call
+//! them.
 //!
-//! The methods are safe to write a case with and no safer than C: what a pointer that is not null leads to is the
-//! case's word, and cases are only those of this crate. They pass references, or null, or handles that were valid once.
+//! The methods can be called without `unsafe`, but are no safer than C: each case guarantees that a
+//! pointer which is not null is valid as far as the call needs it. Cases exist only in this crate.
+//! They pass references, null pointers, and handles that are or were valid.
 
 use std::ffi::c_char;
 
 use dat_sys::*;
 use libloading::os::unix::Library;
 
-use crate::door::extension::{ExtensionOp, Words};
+use crate::binding::extension::{ExtensionOp, Words};
 use crate::functions::functions;
 
 macro_rules! declare {
@@ -16,7 +18,7 @@ macro_rules! declare {
         registry { $($own:ident($($own_arg:ident: $own_type:ty),* $(,)?);)* }
         forwarded { $($name:ident($kind:ident $(, $arg:ident: $type:ty)*) => $slot:ident;)* }
     ) => {
-        /// The functions behind a door; `None` for one that it does not have.
+        /// The functions that a binding reaches; `None` for one that it lacks.
         #[derive(Debug)]
         pub(crate) struct Api {
             $(pub(crate) $own: Option<unsafe extern "C" fn($($own_type),*) -> DAT_RETURN>,)*
@@ -25,13 +27,15 @@ macro_rules! declare {
         }
 
         impl Api {
-            /// The functions that a library exports, by their names.
+            /// Looks up the functions that a library exports.
             ///
             /// # Safety
             ///
-            /// What it exports under these names has the signatures of uDAPL 2.0.
+            /// The functions that it exports under these names must have the signatures of uDAPL
+            /// 2.0.
             pub(crate) unsafe fn of(library: &Library) -> Api {
-                // SAFETY: as the caller promised; the library stays loaded (`door::library::stays`).
+                // SAFETY: the caller guarantees the signatures; the library stays loaded
+                // (`binding::library::load_forever`).
                 unsafe {
                     Api {
                         $($own: library.get(stringify!($own)).ok().map(|symbol| *symbol),)*
@@ -41,7 +45,8 @@ macro_rules! declare {
                 }
             }
 
-            /// Whether the door has this function; true for a name that is not one of the list.
+            /// Returns whether the binding has this function. It also returns true for a name that
+            /// is not in the list.
             pub(crate) fn has(&self, name: &str) -> bool {
                 match name {
                     $(stringify!($own) => self.$own.is_some(),)*
@@ -55,32 +60,33 @@ macro_rules! declare {
                 #[doc = concat!("`", stringify!($own), "`.")]
                 #[allow(clippy::too_many_arguments, dead_code)] // the standard's prototypes
                 pub(crate) fn $own(&self, $($own_arg: $own_type),*) -> DAT_RETURN {
-                    // SAFETY: the case's word, see above.
-                    self.$own.map_or(ABSENT, |function| unsafe { function($($own_arg),*) })
+                    // SAFETY: the case guarantees valid arguments, see the module's comment.
+                    self.$own.map_or(NOT_AVAILABLE, |function| unsafe { function($($own_arg),*) })
                 }
             )*
             $(
                 #[doc = concat!("`", stringify!($name), "`.")]
                 #[allow(clippy::too_many_arguments, dead_code)] // the standard's prototypes
                 pub(crate) fn $name(&self, handle: DAT_HANDLE $(, $arg: $type)*) -> DAT_RETURN {
-                    // SAFETY: the case's word, see above.
-                    self.$name.map_or(ABSENT, |function| unsafe { function(handle $(, $arg)*) })
+                    // SAFETY: the case guarantees valid arguments, see the module's comment.
+                    self.$name.map_or(NOT_AVAILABLE, |function| unsafe { function(handle $(, $arg)*) })
                 }
             )*
         }
     };
 }
 
-/// The answer in place of a function that the door does not have.
-const ABSENT: DAT_RETURN = DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
+/// The status in place of a function that the binding lacks.
+const NOT_AVAILABLE: DAT_RETURN = DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
 
 functions!(declare);
 
 impl Api {
-    /// `dat_extension_op`. A pointer is a word too, as `word` makes it.
+    /// `dat_extension_op`. A pointer is also passed as a word, made by `word`.
     pub(crate) fn dat_extension_op(&self, handle: DAT_HANDLE, op: u32, words: Words) -> DAT_RETURN {
         let op = op as DAT_EXTENDED_OP;
-        // SAFETY: the case's word, see above.
-        self.dat_extension_op.map_or(ABSENT, |function| unsafe { function.call(handle, op, words) })
+        // SAFETY: the case guarantees valid arguments, see the module's comment.
+        self.dat_extension_op
+            .map_or(NOT_AVAILABLE, |function| unsafe { function.call(handle, op, words) })
     }
 }

@@ -1,19 +1,19 @@
-//! A case: one requirement of the standard and how it is checked.
+//! A case: one requirement of the standard and the code that checks it.
 
 use std::fmt;
 
 use crate::rig::Rig;
 
-/// One requirement of the standard and how it is checked.
+/// One requirement of the standard and the code that checks it.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Stable name: the function, a slash, what it is about.
+    /// A stable name: the function, a slash, the subject.
     pub id: String,
-    /// How much weight the standard gives to it.
+    /// The weight of the requirement.
     pub level: Level,
-    /// Where the standard says it: sections of the manual page of the function, or another page and its section.
+    /// The source: sections of the function's manual page, or another page and its section.
     pub clause: &'static str,
-    /// What it says, in our words.
+    /// The requirement in our words.
     pub requirement: String,
     pub(crate) run: Run,
 }
@@ -21,33 +21,33 @@ pub struct Case {
 /// How a case is run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Run {
-    /// A function of its own.
+    /// By a function of its own.
     Alone(fn(&mut Rig) -> Outcome),
-    /// A cell of the matrix of operations and endpoint states.
+    /// As a cell of the matrix of operations and endpoint states.
     Cell(crate::cases::Cell),
 }
 
-/// How much weight the standard gives to a requirement.
+/// The weight of a requirement.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Level {
-    /// A provider that does otherwise does not conform.
+    /// A provider that violates it does not conform.
     Must,
-    /// Recommended, or the standard's pages and headers leave room.
+    /// The standard recommends it, or its pages and headers leave room for interpretation.
     Should,
 }
 
-/// How a case ended: passed, or stopped.
-pub(crate) type Outcome<T = ()> = Result<T, Stop>;
+/// How a case ended: passed, or not.
+pub(crate) type Outcome<T = ()> = Result<T, NotPassed>;
 
 /// Why a case did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// The provider did something else.
+pub enum NotPassed {
+    /// The provider violates the requirement.
     Failed(String),
-    /// The standard lets providers do without, and this one does.
+    /// The standard makes the feature optional, and the provider lacks it.
     Unsupported(String),
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Row {
     run: fn(&mut Rig) -> Outcome,
 }
 
-/// A row for what a provider has to do.
+/// Returns a row for a requirement.
 pub(crate) const fn must(
     id: &'static str,
     clause: &'static str,
@@ -71,7 +71,7 @@ pub(crate) const fn must(
     Row { id, level: Level::Must, clause, requirement, run }
 }
 
-/// A row for what a provider had better do.
+/// Returns a row for a recommendation.
 pub(crate) const fn should(
     id: &'static str,
     clause: &'static str,
@@ -88,14 +88,14 @@ impl From<&Row> for Case {
     }
 }
 
-/// Whether a text is what a pattern says, in which a star stands for any text.
-pub fn fits(pattern: &str, text: &str) -> bool {
+/// Returns whether a text matches a pattern, in which `*` stands for any text.
+pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return text == pattern };
     let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
     let Some(mut left) = text.strip_prefix(start).and_then(|text| text.strip_suffix(end)) else {
         return false;
     };
-    // The first place where a part fits leaves the most for the others.
+    // The first match of a part leaves the most text for the others.
     middle.split('*').all(|part| match left.split_once(part) {
         Some((_, after)) => {
             left = after;
@@ -105,7 +105,7 @@ pub fn fits(pattern: &str, text: &str) -> bool {
     })
 }
 
-/// The functions that uDAPL 1.2 does not have.
+/// The functions that uDAPL 1.2 lacks.
 const NEW_IN_2_0: &[&str] = &[
     "dat_cno_fd_create",
     "dat_cno_trigger",
@@ -120,26 +120,32 @@ const NEW_IN_2_0: &[&str] = &[
 ];
 
 impl Case {
-    /// The function that it is about.
+    /// Returns the function that the case is about.
     pub fn function(&self) -> &str {
         self.id.split_once('/').map_or(&self.id, |(function, _)| function)
     }
 
-    /// Whether a word of the user means it: its name or the beginning of it, or, with stars for any text, all of it.
-    pub fn is_meant_by(&self, pattern: &str) -> bool {
-        if pattern.contains('*') { fits(pattern, &self.id) } else { self.id.starts_with(pattern) }
+    /// Returns whether a user's pattern selects the case: its name, a prefix of it, or a pattern
+    /// with `*`.
+    pub fn is_selected_by(&self, pattern: &str) -> bool {
+        if pattern.contains('*') {
+            matches_pattern(pattern, &self.id)
+        } else {
+            self.id.starts_with(pattern)
+        }
     }
 
-    /// Whether uDAPL 1.2 says it too; what is new in 2.0 says so in its clause.
+    /// Returns whether uDAPL 1.2 has the same requirement. The clause of a requirement of 2.0
+    /// begins with "2.0".
     pub fn is_in_1_2(&self) -> bool {
         let new = self.clause.starts_with("2.0") || NEW_IN_2_0.contains(&self.function());
         !new && self.function() != "rust"
     }
 
-    /// Runs it here and now, on a fresh adapter of this name.
+    /// Runs the case in this process, on a newly opened adapter of this name.
     pub(crate) fn run(&self, api: &'static crate::api::Api, provider: &str) -> Outcome {
         if !api.has(self.function()) {
-            return Err(Stop::Unsupported(format!(
+            return Err(NotPassed::Unsupported(format!(
                 "the library does not export {}",
                 self.function()
             )));
@@ -149,7 +155,7 @@ impl Case {
             Run::Alone(run) => run(&mut rig),
             Run::Cell(cell) => cell.run(&mut rig),
         };
-        // A close that fails is a failure of any case, but not the first thing to say of one that failed before.
+        // A close that fails also fails the case, but an earlier failure is more informative.
         let closed = rig.close();
         outcome.and(closed)
     }

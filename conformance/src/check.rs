@@ -1,4 +1,4 @@
-//! What cases say of answers. Each check that fails names the place in the case.
+//! Checks that cases make. A failed check names its place in the source.
 
 use std::fmt::{Debug, Display};
 use std::panic::Location;
@@ -6,28 +6,28 @@ use std::panic::Location;
 use dat_sys::describe::status_names;
 use dat_sys::*;
 
-use crate::case::{Outcome, Stop};
+use crate::case::{NotPassed, Outcome};
 
-/// A failure with its place.
+/// Returns a failure with its place.
 #[track_caller]
-pub(crate) fn failed(why: impl Display) -> Stop {
+pub(crate) fn failed(why: impl Display) -> NotPassed {
     let place = Location::caller();
     let file = place.file().rsplit_once("src/").map_or(place.file(), |(_, file)| file);
-    Stop::Failed(format!("{why} ({file}:{})", place.line()))
+    NotPassed::Failed(format!("{why} ({file}:{})", place.line()))
 }
 
-/// What the standard lets this provider do without.
+/// The provider lacks an optional feature.
 pub(crate) fn unsupported<T>(why: impl Display) -> Outcome<T> {
-    Err(Stop::Unsupported(why.to_string()))
+    Err(NotPassed::Unsupported(why.to_string()))
 }
 
-/// The call succeeded.
+/// The call must succeed.
 #[track_caller]
 pub(crate) fn ok(status: DAT_RETURN) -> Outcome {
     answers(status, DAT_SUCCESS)
 }
 
-/// As [`ok`], where the standard lets a provider answer that it does not have this.
+/// Like [`ok`], but the provider may answer that it does not support the call.
 #[track_caller]
 pub(crate) fn supported(status: DAT_RETURN) -> Outcome {
     match DAT_GET_TYPE(status) {
@@ -36,23 +36,23 @@ pub(crate) fn supported(status: DAT_RETURN) -> Outcome {
     }
 }
 
-/// The call answered with this type of status; providers are free in the subtype.
+/// The call must return this type of status. Providers choose the subtype.
 #[track_caller]
 pub(crate) fn answers(status: DAT_RETURN, kind: DAT_RETURN_TYPE) -> Outcome {
     one_of(status, &[kind])
 }
 
-/// The call answered with one of these types.
+/// The call must return one of these types of status.
 #[track_caller]
 pub(crate) fn one_of(status: DAT_RETURN, kinds: &[DAT_RETURN_TYPE]) -> Outcome {
     if kinds.contains(&DAT_GET_TYPE(status)) {
         return Ok(());
     }
     let wanted: Vec<_> = kinds.iter().map(|kind| name(*kind)).collect();
-    Err(failed(format_args!("expected {}, answered {}", wanted.join(" or "), name(status))))
+    Err(failed(format_args!("expected {}, got {}", wanted.join(" or "), name(status))))
 }
 
-/// The call answered with this type and subtype.
+/// The call must return this type and subtype.
 #[track_caller]
 pub(crate) fn answers_with(
     status: DAT_RETURN,
@@ -61,30 +61,28 @@ pub(crate) fn answers_with(
 ) -> Outcome {
     match (DAT_GET_TYPE(status), DAT_GET_SUBTYPE(status)) == (kind, subtype) {
         true => Ok(()),
-        false => Err(failed(format_args!(
-            "expected {}, answered {}",
-            name(kind | subtype),
-            name(status)
-        ))),
+        false => {
+            Err(failed(format_args!("expected {}, got {}", name(kind | subtype), name(status))))
+        }
     }
 }
 
-/// A condition; `otherwise` says what is wrong.
+/// The condition must hold. `otherwise` describes the failure.
 #[track_caller]
-pub(crate) fn that(holds: bool, otherwise: impl Display) -> Outcome {
+pub(crate) fn ensure(holds: bool, otherwise: impl Display) -> Outcome {
     if holds { Ok(()) } else { Err(failed(otherwise)) }
 }
 
-/// Two values are equal.
+/// The values must be equal.
 #[track_caller]
-pub(crate) fn same<V: PartialEq + Debug>(what: &str, is: V, should_be: V) -> Outcome {
+pub(crate) fn ensure_equal<V: PartialEq + Debug>(what: &str, is: V, should_be: V) -> Outcome {
     if is == should_be {
         return Ok(());
     }
     Err(failed(format_args!("{what} is {is:?}, not {should_be:?}")))
 }
 
-/// The names of a status.
+/// Returns the names of a status.
 pub(crate) fn name(status: DAT_RETURN) -> String {
     match status_names(status) {
         Some((kind, "")) => kind.to_owned(),

@@ -1,8 +1,10 @@
-//! The functions of uDAPL 2.0, once: names, arguments, places in a provider's table. The other files are made of it.
+//! The list of the functions of uDAPL 2.0: names, arguments, slots in a provider's table. Other
+//! modules expand it.
 
-/// Invokes a macro with all functions: those that the registry answers, and those that go to the provider behind
-/// their first argument, which is an `IA` (whose handle is the consumer's number), `ANY` object, or of a kind named for
-/// the subtype of DAT_INVALID_HANDLE.
+/// Invokes a macro with all functions: those that the registry implements, and those that it
+/// forwards to the provider of their first argument. That argument is an `IA` (whose handle is the
+/// consumer's number), `ANY` object, or an object of the kind that names the subtype of
+/// DAT_INVALID_HANDLE.
 macro_rules! functions {
     ($then:ident) => {
         $then! {

@@ -1,27 +1,28 @@
-//! The conformance suite of uDAPL: what the standard says, sentence by sentence, as cases that any provider can be
-//! asked.
+//! The conformance suite of uDAPL: the standard's requirements, sentence by sentence, as cases that
+//! run against any provider.
 //!
-//! A [`Case`] names a function, a clause and a requirement. It works on raw handles, because half of the standard is
-//! about calls that are wrong, and knows neither its provider nor how the functions are reached: a [`Door`] is the
-//! registry linked into this program, a `libdat2.so.2` or a `libdat.so.1`, and a provider is a name in its registry.
-//! [`Pool`] runs cases in processes of their own, so that one that hangs or crashes is one failure and no more.
+//! A [`Case`] names a function, a clause and a requirement. It uses raw handles, because half of
+//! the standard is about calls with wrong arguments. It depends neither on the provider nor on how
+//! the functions are called: a [`Binding`] is the registry linked into this program, a
+//! `libdat2.so.2` or a `libdat.so.1`, and a provider is a name in its registry. [`Pool`] runs cases
+//! in processes of their own, so that a case that hangs or crashes is a single failure.
 //! docs/conformance.md maps the sentences of the manual to cases.
 
 mod api;
+mod binding;
 mod case;
 mod cases;
 mod check;
-mod death;
-mod door;
+mod crash;
 mod functions;
-mod patience;
 mod report;
 mod rig;
+mod time_limits;
 mod worker;
 
-pub use case::{Case, Level, Stop, fits};
+pub use binding::{Binding, Version};
+pub use case::{Case, Level, NotPassed, matches_pattern};
 pub use cases::all;
-pub use door::{Door, Version};
-pub use patience::PATIENCE;
 pub use report::{Format, Record, Report, Verdict};
+pub use time_limits::TIMEOUT_VARIABLE;
 pub use worker::{Pool, Target, serve};

@@ -1,10 +1,11 @@
-//! Running cases in processes of their own: one that hangs or crashes is one failure, and the next case gets a new
-//! process.
+//! Runs cases in processes of their own. A case that hangs or crashes is a single failure, and the
+//! next case gets a new process.
 //!
-//! The parent writes the name of a case to the child's standard input, a line each; the child answers each with a
-//! line on its standard output; a signal that ends it leaves a line that names the place (`death.rs`). Before the first
-//! case it can be asked to open the adapter and no more. A case that needs a second process starts one of its own kind,
-//! which is asked to be a peer (`rig/peer.rs`).
+//! The parent writes the names of cases to the child's standard input, one per line. The child
+//! answers each with a line on its standard output. If it crashes, its last line names the place
+//! (`crash.rs`). Before the first case, the parent can ask the child to only open the adapter. A
+//! case that needs a second process starts another worker, which it tells to be a peer
+//! (`rig/peer.rs`).
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,31 +16,31 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Instant;
 
-use crate::case::{Case, Stop};
-use crate::death;
-use crate::door::Door;
-use crate::patience;
+use crate::binding::Binding;
+use crate::case::{Case, NotPassed};
+use crate::crash;
 use crate::report::{Record, Verdict};
 use crate::rig::Rig;
-use crate::rig::peer::{self, PEER};
+use crate::rig::peer::{self, PEER_COMMAND};
+use crate::time_limits;
 
-/// What marks an answer, because libraries and providers may print too.
-const MARK: &str = "conformance: ";
+/// The prefix of an answer. Libraries and providers may also print to standard output.
+const ANSWER_PREFIX: &str = "conformance: ";
 
-/// In place of the name of a case: whether the adapter opens.
-const OPEN: &str = "open";
+/// Sent instead of a case's name: only open the adapter.
+const OPEN_COMMAND: &str = "open";
 
-/// What is asked: a provider behind a door.
+/// What is tested: a provider, and the binding through which it is called.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Target {
-    /// How the functions are reached.
-    pub door: Door,
-    /// Name of the adapter in that door's registry.
+    /// How the functions are called.
+    pub binding: Binding,
+    /// The adapter's name in the binding's registry.
     pub provider: String,
 }
 
 impl Target {
-    /// For the command line of a worker; [`serve`] reads it.
+    /// Returns the command-line argument of a worker, which [`serve`] reads.
     pub fn to_argument(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
@@ -47,11 +48,11 @@ impl Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} through {}", self.provider, self.door)
+        write!(f, "{} through {}", self.provider, self.binding)
     }
 }
 
-/// A process that runs cases, started when needed and again when it has died.
+/// Runs cases in a process that is started when needed, and again after a crash.
 pub struct Pool {
     command: Box<dyn Fn() -> Command + Send>,
     worker: Option<Worker>,
@@ -59,40 +60,42 @@ pub struct Pool {
 
 struct Worker {
     child: Child,
-    asked: ChildStdin,
-    said: Receiver<Said>,
+    commands: ChildStdin,
+    lines: Receiver<WorkerLine>,
 }
 
-/// A line of a worker.
-enum Said {
+/// A line that a worker prints.
+enum WorkerLine {
     /// The verdict on a case.
     Answer(String),
-    /// Where it is about to die.
-    DiesIn(String),
+    /// The place of the crash that is about to end the worker.
+    CrashIn(String),
 }
 
-impl Said {
-    fn read(line: &str) -> Option<Said> {
-        match line.split_once(MARK) {
-            Some((_, answer)) => Some(Said::Answer(answer.to_owned())),
-            None => line.strip_prefix(death::MARK).map(|place| Said::DiesIn(place.to_owned())),
+impl WorkerLine {
+    fn read(line: &str) -> Option<WorkerLine> {
+        match line.split_once(ANSWER_PREFIX) {
+            Some((_, answer)) => Some(WorkerLine::Answer(answer.to_owned())),
+            None => line
+                .strip_prefix(crash::LINE_PREFIX)
+                .map(|place| WorkerLine::CrashIn(place.to_owned())),
         }
     }
 }
 
 impl Pool {
-    /// `command` makes a process that calls [`serve`].
+    /// Creates a pool. `command` returns the command of a process that calls [`serve`].
     pub fn new(command: impl Fn() -> Command + Send + 'static) -> Pool {
         Pool { command: Box::new(command), worker: None }
     }
 
-    /// Opens the adapter and closes it: without that no case says anything.
+    /// Opens and closes the adapter. If that fails, no case is meaningful.
     ///
     /// # Errors
     ///
-    /// Why it cannot be opened.
+    /// Returns why it cannot be opened.
     pub fn open(&mut self) -> Result<(), String> {
-        match self.ask(OPEN)? {
+        match self.request(OPEN_COMMAND)? {
             Verdict::Passed => Ok(()),
             Verdict::Failed { reason } | Verdict::Unsupported { reason } => Err(reason),
         }
@@ -101,29 +104,31 @@ impl Pool {
     /// Runs a case.
     pub fn run(&mut self, case: &Case) -> Record {
         let begun = Instant::now();
-        let verdict = self.ask(&case.id).unwrap_or_else(|why| Verdict::Failed { reason: why });
+        let verdict = self.request(&case.id).unwrap_or_else(|why| Verdict::Failed { reason: why });
         Record { case: case.clone(), verdict, took: begun.elapsed() }
     }
 
-    fn ask(&mut self, what: &str) -> Result<Verdict, String> {
+    fn request(&mut self, what: &str) -> Result<Verdict, String> {
         let mut worker = match self.worker.take() {
             Some(worker) => worker,
             None => Worker::start(&mut (self.command)())
                 .map_err(|error| format!("no process: {error}"))?,
         };
-        // A process that has died meanwhile is noticed below.
-        let _ = writeln!(worker.asked, "{what}");
-        match worker.said.recv_timeout(patience::limit()) {
-            Ok(Said::DiesIn(place)) => Err(worker.death(&place)),
-            Ok(Said::Answer(line)) => {
+        // A process that has ended meanwhile is detected below.
+        let _ = writeln!(worker.commands, "{what}");
+        match worker.lines.recv_timeout(time_limits::case_timeout()) {
+            Ok(WorkerLine::CrashIn(place)) => Err(worker.describe_end(&place)),
+            Ok(WorkerLine::Answer(line)) => {
                 self.worker = Some(worker);
                 serde_json::from_str(&line)
                     .map_err(|error| format!("unreadable answer {line:?}: {error}"))
             }
             Err(RecvTimeoutError::Timeout) => {
-                Err(format!("has not returned within {} s", patience::limit().as_secs()))
+                Err(format!("has not returned within {} s", time_limits::case_timeout().as_secs()))
             }
-            Err(RecvTimeoutError::Disconnected) => Err(worker.death(death::UNTOLD)),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(worker.describe_end(crash::UNREPORTED_PLACE))
+            }
         }
     }
 }
@@ -131,29 +136,31 @@ impl Pool {
 impl Worker {
     fn start(command: &mut Command) -> io::Result<Worker> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (Some(asked), Some(answered)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(commands), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::Error::other("a child without pipes"));
         };
-        let (sender, said) = mpsc::channel();
+        let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
-            for line in BufReader::new(answered).split(b'\n').map_while(Result::ok) {
-                let Some(said) = Said::read(&String::from_utf8_lossy(&line)) else { continue };
-                if sender.send(said).is_err() {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                let Some(line) = WorkerLine::read(&String::from_utf8_lossy(&line)) else {
+                    continue;
+                };
+                if sender.send(line).is_err() {
                     break;
                 }
             }
         });
-        Ok(Worker { child, asked, said })
+        Ok(Worker { child, commands, lines })
     }
 
-    /// How the process ended, and where if it is of a fault.
-    fn death(&mut self, place: &str) -> String {
+    /// Describes how the process ended, and where if it has crashed.
+    fn describe_end(&mut self, place: &str) -> String {
         match self.child.wait() {
             Ok(status) => match status.signal() {
-                Some(signal) if death::DEADLY.contains(&signal) => {
-                    format!("{} of signal {signal} in {place}", death::DIED)
+                Some(signal) if crash::FATAL_SIGNALS.contains(&signal) => {
+                    format!("{} of signal {signal} in {place}", crash::DIED)
                 }
-                Some(signal) => format!("{} of signal {signal}", death::DIED),
+                Some(signal) => format!("{} of signal {signal}", crash::DIED),
                 None => format!("the process ended ({status})"),
             },
             Err(error) => format!("the process is gone ({error})"),
@@ -168,35 +175,37 @@ impl Drop for Worker {
     }
 }
 
-/// The other side: runs the cases that standard input names, until its end.
+/// The worker's side: runs the cases that standard input names, until its end.
 ///
 /// # Errors
 ///
-/// The argument is not one of [`Target::to_argument`], or the pipes break.
+/// Fails if the argument is not from [`Target::to_argument`], or if the pipes break.
 pub fn serve(target: &str) -> io::Result<()> {
     let target: Target = serde_json::from_str(target)?;
-    death::say_where();
-    let api = target.door.api();
+    crash::report_crashes();
+    let api = target.binding.api();
     let cases = crate::all();
-    let mut asked = io::stdin().lines();
-    while let Some(id) = asked.next() {
+    let mut commands = io::stdin().lines();
+    while let Some(id) = commands.next() {
         let id = id?;
-        if let (PEER, Ok(api)) = (&*id, &api) {
-            return peer::serve(api, &target.provider, asked);
+        if let (PEER_COMMAND, Ok(api)) = (&*id, &api) {
+            return peer::serve(api, &target.provider, commands);
         }
         let outcome = match (&api, cases.iter().find(|case| case.id == id)) {
-            (Err(why), _) => Err(Stop::Failed(why.clone())),
-            (Ok(api), None) if id == OPEN => Rig::open(api, &target.provider).and_then(Rig::close),
-            (_, None) => Err(Stop::Failed(format!("there is no case {id}"))),
+            (Err(why), _) => Err(NotPassed::Failed(why.clone())),
+            (Ok(api), None) if id == OPEN_COMMAND => {
+                Rig::open(api, &target.provider).and_then(Rig::close)
+            }
+            (_, None) => Err(NotPassed::Failed(format!("there is no case {id}"))),
             (Ok(api), Some(case)) => {
                 catch_unwind(AssertUnwindSafe(|| case.run(api, &target.provider)))
-                    .unwrap_or_else(|_| Err(Stop::Failed("the case panicked".into())))
+                    .unwrap_or_else(|_| Err(NotPassed::Failed("the case panicked".into())))
             }
         };
         let answer = serde_json::to_string(&Verdict::from(outcome))?;
         let mut out = io::stdout().lock();
-        // The line may begin after something that a library printed without ending it.
-        writeln!(out, "{MARK}{answer}")?;
+        // A library may have printed an unfinished line, so the prefix may follow other text.
+        writeln!(out, "{ANSWER_PREFIX}{answer}")?;
         out.flush()?;
     }
     Ok(())

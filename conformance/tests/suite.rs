@@ -1,4 +1,4 @@
-//! The suite over our providers, through all doors, as tests: `PROVIDER::DOOR::CASE`.
+//! Runs the suite against our providers through all bindings, as tests `PROVIDER::BINDING::CASE`.
 #![forbid(unsafe_code)]
 
 mod known;
@@ -9,29 +9,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conformance::{Case, Door, Pool, Target, Verdict, Version};
-use known::How;
+use conformance::{Binding, Case, Pool, Target, Verdict, Version};
+use known::KnownOutcome;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Dist, PROVIDERS, Skip, enter_own_network, is_short_run};
 use tempfile::TempDir;
 
-/// How this program is told to run cases for another of its kind.
-const WORKER: &str = "CONFORMANCE_WORKER";
+/// The variable with which this program starts itself to run cases.
+const WORKER_VARIABLE: &str = "CONFORMANCE_WORKER";
 
-/// How long a case waits for what must happen, in seconds: however busy this machine is.
-const PATIENCE: &str = "60";
+/// How long a case waits for an event that must happen, in seconds. It suits a very busy
+/// machine.
+const EVENT_TIMEOUT_SECONDS: &str = "60";
 
 fn main() -> ExitCode {
-    if let Ok(target) = std::env::var(WORKER) {
+    if let Ok(target) = std::env::var(WORKER_VARIABLE) {
         conformance::serve(&target).expect("a worker is asked properly");
         return ExitCode::SUCCESS;
     }
     let mut arguments = Arguments::from_args();
     if !arguments.list {
-        // Other runs may choose the same connection qualifiers.
+        // Other runs may use the same connection qualifiers.
         enter_own_network();
     }
-    // A target's cases run one after the other anyway.
+    // The cases of one target run in sequence in any case.
     arguments.test_threads = Some(arguments.test_threads.unwrap_or(2));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let setups = setups(&dir);
@@ -40,21 +41,21 @@ fn main() -> ExitCode {
     opendat_tests::run(&arguments, trials)
 }
 
-/// A target, and the environment that leads to it.
+/// A target and its environment.
 struct Setup {
     provider: &'static str,
-    /// The name of its entry.
+    /// The adapter's name in the registry.
     ia: &'static str,
-    /// What leads there, as the names of the tests say it.
+    /// The binding's part of the test names.
     name: &'static str,
-    /// The same in words.
-    words: &'static str,
-    door: Door,
-    /// Why it cannot be asked here.
+    /// The binding's description.
+    description: &'static str,
+    binding: Binding,
+    /// Why the target cannot be tested on this host.
     missing: Option<Skip>,
     /// The registry file.
     conf: PathBuf,
-    /// Whether the library's own providers are looked at too.
+    /// Whether the library's built-in providers are enabled.
     builtin: bool,
 }
 
@@ -82,8 +83,8 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
         provider,
         ia: provider,
         name: "linked",
-        words: "the linked-in registry",
-        door: Door::Linked,
+        description: "the linked-in registry",
+        binding: Binding::Linked,
         missing: None,
         conf: empty.clone(),
         builtin: true,
@@ -91,20 +92,22 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
     let by_the_letter = |provider, ia| Setup {
         ia,
         name: "strict",
-        words: "the linked-in registry, strict=on",
+        description: "the linked-in registry, strict=on",
         ..linked(provider)
     };
-    // Through a library; with a registry file, which names it, the provider is a loaded one.
+    // Targets that use a library. If a registry file names the provider, it is loaded.
     let through =
-        |provider, name, words, library: &Path, version, missing, conf: Option<&PathBuf>| Setup {
-            provider,
-            ia: provider,
-            name,
-            words,
-            door: Door::Library(library.to_owned(), version),
-            missing,
-            conf: conf.unwrap_or(&empty).clone(),
-            builtin: conf.is_none(),
+        |provider, name, description, library: &Path, version, missing, conf: Option<&PathBuf>| {
+            Setup {
+                provider,
+                ia: provider,
+                name,
+                description,
+                binding: Binding::Library(library.to_owned(), version),
+                missing,
+                conf: conf.unwrap_or(&empty).clone(),
+                builtin: conf.is_none(),
+            }
         };
     let (v2, v1) = (Version::V2_0, Version::V1_2);
     let loaded = "libdat2.so.2, provider loaded";
@@ -136,7 +139,7 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
             Some(&strict_1_2),
         ),
     ];
-    // Its cases take a second or two; those of softroce take a minute.
+    // The cases of tcp-emu take a second or two; those of softroce take a minute.
     if let Some(provider) = PROVIDERS.iter().find(|provider| provider.ia == "tcp-emu") {
         let plugin = dist.as_ref().map(|dist| dist.plugin(provider)).unwrap_or_default();
         let conf = conf(dir, "tcp-emu-strict", &entry(provider.ia, &plugin, "strict=on"));
@@ -184,12 +187,12 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
 }
 
 impl Setup {
-    /// The cases that it is asked.
+    /// Returns the cases that apply to the target.
     fn cases(&self) -> Vec<Case> {
-        conformance::all().into_iter().filter(|case| self.door.has(case)).collect()
+        conformance::all().into_iter().filter(|case| self.binding.has(case)).collect()
     }
 
-    /// The cases of this run. The short run has one case of each function behind most doors.
+    /// Returns the cases of this run. The short run has one case per function for most targets.
     fn cases_of_run(&self) -> Vec<Case> {
         let mut cases = self.cases();
         if is_short_run() && !["linked", "libdat1"].contains(&self.name) {
@@ -203,7 +206,7 @@ impl Setup {
         cases
     }
 
-    /// The name of a test.
+    /// Returns the name of a test.
     fn test(&self, case: &Case) -> String {
         format!("{}::{}::{}", self.provider, self.name, case.id)
     }
@@ -225,7 +228,7 @@ fn entry(name: &str, library: &Path, params: &str) -> String {
     line("nonthreadsafe") + &line("threadsafe")
 }
 
-/// `<target>/<profile>/examples/libdat_mem.so`: cargo builds it with this test.
+/// Returns `<target>/<profile>/examples/libdat_mem.so`, which cargo builds with this test.
 fn loopback_plugin() -> PathBuf {
     let this = std::env::current_exe().expect("this test has a path");
     let profile = this.ancestors().nth(2).expect("this test lies in a target directory");
@@ -233,13 +236,16 @@ fn loopback_plugin() -> PathBuf {
 }
 
 fn trials(setup: Setup) -> Vec<Trial> {
-    let target = Target { door: setup.door.clone(), provider: setup.ia.into() }.to_argument();
+    let target = Target { binding: setup.binding.clone(), provider: setup.ia.into() }.to_argument();
     let (conf, builtin) = (setup.conf.clone(), if setup.builtin { "1" } else { "0" });
     let pool = Arc::new(Mutex::new(Pool::new(move || {
         let mut command = Command::new(std::env::current_exe().expect("this test has a path"));
-        command.env(WORKER, &target).env("DAT_OVERRIDE", &conf).env("OPENDAT_BUILTIN", builtin);
-        command.env(conformance::PATIENCE, PATIENCE);
-        // What libraries say on standard error of the mistakes that cases make on purpose.
+        command
+            .env(WORKER_VARIABLE, &target)
+            .env("DAT_OVERRIDE", &conf)
+            .env("OPENDAT_BUILTIN", builtin);
+        command.env(conformance::TIMEOUT_VARIABLE, EVENT_TIMEOUT_SECONDS);
+        // Suppresses the messages about errors that cases make on purpose.
         command.env("DAT_DBG_TYPE", "0");
         command
     })));
@@ -253,8 +259,8 @@ fn trials(setup: Setup) -> Vec<Trial> {
     setup.cases_of_run().into_iter().map(trial).collect()
 }
 
-/// Only what passes is counted. What is known not to pass is no test; what is not known, or passes all the
-/// same, is a failure.
+/// Only a pass counts as a test. A case that is known not to pass is ignored. An unknown failure,
+/// and a known failure that passes, are failures.
 fn judge(test: &str, case: &Case, pool: &Mutex<Pool>) -> Result<Completion, Failed> {
     let verdict = pool.lock().unwrap_or_else(PoisonError::into_inner).run(case).verdict;
     let no_test = |why: String| Ok(Completion::ignored_with(format!("not a test: {why}")));
@@ -266,10 +272,10 @@ fn judge(test: &str, case: &Case, pool: &Mutex<Pool>) -> Result<Completion, Fail
                 format!("passes, and is listed as {how:?} ({why}): take it out of {list}").into()
             );
         }
-        (Verdict::Failed { .. }, Some((How::Fails, why))) => {
+        (Verdict::Failed { .. }, Some((KnownOutcome::Fails, why))) => {
             return no_test(format!("known to fail: {why}"));
         }
-        (Verdict::Unsupported { .. }, Some((How::Unsupported, why))) => {
+        (Verdict::Unsupported { .. }, Some((KnownOutcome::Unsupported, why))) => {
             return no_test(format!("unsupported: {why}"));
         }
         (Verdict::Failed { reason }, _) => reason,

@@ -1,30 +1,31 @@
-//! Building the C programs of `programs/` against the headers and the library under test.
+//! Builds the C programs of `programs/` against the headers and the library under test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{Dist, Skip, find_program};
 
-/// Compiles `programs/<name>.c` and links it with libdat2; the program is left in `into`.
+/// Compiles `programs/<name>.c` and links it with libdat2. The program is put into `into`.
 pub fn c_program(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
     build(dist, name, &[], "-ldat2", into)
 }
 
-/// As [`c_program`], with the library of uDAPL 1.2; UDAPL_1_2 is defined, for sources that suit both.
+/// Like [`c_program`], with the library of uDAPL 1.2. Defines UDAPL_1_2, for sources that support
+/// both versions.
 pub fn c_program_1_2(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
     build(dist, name, &["-DUDAPL_1_2"], "-ldat", into)
 }
 
-/// As [`c_program`], with the library of this name, and with gcc's sanitizers of addresses and of undefined
-/// behaviour in it.
+/// Like [`c_program`], with the library of this name, and with gcc's address and
+/// undefined-behaviour sanitizers.
 pub fn c_program_sanitized(
     dist: &Dist,
     name: &str,
     library: &str,
     into: &Path,
 ) -> Result<PathBuf, Skip> {
-    // Static: the programs are started with another library preloaded, and the sanitizer's must come before
-    // any.
+    // The sanitizer is linked statically: the programs are started with another library preloaded,
+    // and the sanitizer must be loaded first.
     let options = [
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all",
@@ -34,7 +35,8 @@ pub fn c_program_sanitized(
     compile(dist, name, &into.join(name), &options, &[&format!("-l{library}"), "-ldl"])
 }
 
-/// A vendor's provider, `programs/<name>.c` compiled with VENDOR defined; the library is left in `into`.
+/// Compiles a vendor's provider, `programs/<name>.c` with VENDOR defined. The library is put into
+/// `into`.
 pub fn c_vendor(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
     compile(
         dist,
@@ -45,13 +47,13 @@ pub fn c_vendor(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
     )
 }
 
-/// A library to preload, `programs/<name>.c`; it is left in `into`.
+/// Compiles a library to preload, `programs/<name>.c`, into `into`.
 pub fn c_preload(name: &str, into: &Path) -> Result<PathBuf, Skip> {
     let library = into.join(name).with_extension("so");
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name).with_extension("c");
     let mut compile = Command::new(find_program("cc", "gcc")?);
-    succeeded(
+    output_of(
         compile
             .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"])
             .arg(source)
@@ -61,8 +63,8 @@ pub fn c_preload(name: &str, into: &Path) -> Result<PathBuf, Skip> {
     Ok(library)
 }
 
-/// Compiles and links `programs/open.c` with what pkg-config says of `name`, `dat` or `dat2`, and with
-/// nothing else; where it is to look is said in its environment.
+/// Compiles and links `programs/open.c` only with the flags that pkg-config prints for `name`
+/// (`dat` or `dat2`). `environment` tells pkg-config where to look.
 pub fn c_program_by_pkg_config(
     name: &str,
     environment: &[(&str, &Path)],
@@ -70,17 +72,17 @@ pub fn c_program_by_pkg_config(
 ) -> Result<PathBuf, Skip> {
     let mut ask = Command::new(find_program("pkg-config", "pkg-config")?);
     ask.args(["--cflags", "--libs", name]).envs(environment.iter().copied());
-    let flags = succeeded(&mut ask);
+    let flags = output_of(&mut ask);
     let program = into.join("open");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/open.c");
     let mut compile = Command::new(find_program("cc", "gcc")?);
     compile.arg(format!("-DUDAT=<{name}/udat.h>")).arg(source).args(flags.split_whitespace());
-    succeeded(compile.arg("-o").arg(&program));
+    output_of(compile.arg("-o").arg(&program));
     Ok(program)
 }
 
-/// What a command prints that must succeed.
-fn succeeded(command: &mut Command) -> String {
+/// Returns the output of a command that must succeed.
+fn output_of(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?} ended with {}\n{stderr}", output.status);

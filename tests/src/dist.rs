@@ -1,4 +1,4 @@
-//! Where the things under test are.
+//! Finds the artefacts under test.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -7,19 +7,19 @@ use crate::{Provider, Skip};
 
 const LIBRARY: &str = "libdat2.so.2";
 
-/// The layout that `cargo xtask dist` makes: `lib/`, `include/`, `bin/`, `share/`.
+/// The layout that `cargo xtask dist` creates: `lib/`, `include/`, `bin/`, `share/`.
 #[derive(Debug, Clone)]
 pub struct Dist {
     root: PathBuf,
 }
 
 impl Dist {
-    /// `OPENDAT_DIST` when set (`cargo xtask test` sets it), else what that has laid out in the target
+    /// Returns `OPENDAT_DIST` if set (`cargo xtask test` sets it), else the layout in the target
     /// directory of this test.
     pub fn locate() -> Result<Self, Skip> {
         let root = match env::var_os("OPENDAT_DIST") {
             Some(root) => PathBuf::from(root),
-            None => beside_this_test()
+            None => layout_of_this_build()
                 .ok_or_else(|| Skip("this test lies outside a target directory".into()))?,
         };
         let library = root.join("lib").join(LIBRARY);
@@ -29,7 +29,7 @@ impl Dist {
         Err(Skip(format!("{} is not built: run `cargo xtask test`", library.display())))
     }
 
-    /// A copy of libdat2.so.2 alone, for users who may not look where this one is.
+    /// Copies libdat2.so.2 alone, for users who cannot read its directory.
     pub fn copy_library(&self, into: &Path) -> Self {
         let copy = Self { root: into.to_owned() };
         let copied = fs::create_dir_all(copy.lib())
@@ -38,38 +38,38 @@ impl Dist {
         copy
     }
 
-    /// All of it.
+    /// Returns the root directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Directory of libdat2.so.2 and of the loadable providers.
+    /// Returns the directory of libdat2.so.2 and of the loadable providers.
     pub fn lib(&self) -> PathBuf {
         self.root.join("lib")
     }
 
-    /// Directory to give to a C compiler with `-I`.
+    /// Returns the directory to pass to a C compiler with `-I`.
     pub fn include(&self) -> PathBuf {
         self.root.join("include")
     }
 
-    /// The program `dat`.
+    /// Returns the program `dat`.
     pub fn dat(&self) -> PathBuf {
         self.root.join("bin/dat")
     }
 
-    /// The loadable form of a provider.
+    /// Returns a provider's loadable form.
     pub fn plugin(&self, provider: &Provider) -> PathBuf {
         self.lib().join(provider.library)
     }
 }
 
 /// `<target>/<profile>/deps/<test>` → `<target>/test-dist`.
-fn beside_this_test() -> Option<PathBuf> {
+fn layout_of_this_build() -> Option<PathBuf> {
     Some(env::current_exe().ok()?.ancestors().nth(3)?.join("test-dist"))
 }
 
-/// A program of the distribution, by its name on `PATH`; `package` brings it.
+/// Returns a program of the distribution on `PATH`. `package` is the package that contains it.
 pub fn find_program(name: &str, package: &str) -> Result<PathBuf, Skip> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)

@@ -1,8 +1,9 @@
-//! What tests that cross crates share: where the artefacts are, how a program is run and judged.
+//! Code shared by tests that involve several crates: finding the artefacts, and running and judging
+//! programs.
 //!
-//! The tests themselves are in `tests/`: `programs/` runs Debian's unmodified programs, the others are C
-//! programs of our own (`programs/*.c`) and callers of the C ABI. They look at what `cargo xtask test` has
-//! laid out as `cargo xtask dist` does; without it they say that they are skipped.
+//! The tests are in `tests/`: `programs/` runs Debian's unmodified programs; the others are our own
+//! C programs (`programs/*.c`) and callers of the C ABI. They use the layout of `cargo xtask dist`
+//! that `cargo xtask test` has created. Without it they are skipped.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -25,11 +26,13 @@ pub use registry::Registry;
 pub use torn::is_torn;
 pub use trial::{SHARE, Stop, is_short_run, run, trial};
 
-/// Why a test cannot run here. It is not a failure of the product, and never counted as a pass.
+/// Why a test cannot run on this machine. It is not a failure of the product, and is never counted
+/// as a pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skip(pub String);
 
-/// Says in the way that `cargo xtask test` counts that this test could not run; the caller returns at once.
+/// Reports, in the form that `cargo xtask test` counts, that this test could not run. The caller
+/// must return.
 pub fn skip(reason: &Skip) {
     println!("SKIP: {}", reason.0);
 }

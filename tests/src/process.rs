@@ -1,4 +1,5 @@
-//! Running a program with its output captured line by line, a deadline, and backtraces when it hangs.
+//! Runs a program, captures its output line by line, enforces a deadline, and prints backtraces if
+//! it hangs.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::Registry;
 
-/// A program that was started. Dropping it kills it.
+/// A started program. It is killed when this is dropped.
 pub struct Running {
     label: String,
     child: Child,
@@ -19,12 +20,12 @@ pub struct Running {
     deadline: Instant,
 }
 
-/// What a program said and how it ended.
+/// The output of a program, and how it ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Exit code, or the signal as text.
+    /// The exit code, or the signal as text.
     pub status: ExitStatus,
-    /// Standard output and standard error, in the order of writing.
+    /// Standard output and standard error in the order in which they were written.
     pub text: String,
 }
 
@@ -40,7 +41,7 @@ struct OutputState {
     ended: bool,
 }
 
-/// Runs a C program of ours under `registry`: it must succeed, and its last line must be `ok`.
+/// Runs one of our C programs under `registry`. It must succeed, and its last line must be `ok`.
 pub fn ends_with_ok(
     label: &str,
     command: Command,
@@ -56,10 +57,10 @@ pub fn ends_with_ok(
 }
 
 impl Running {
-    /// Starts `command` under `registry`; everything must be over at `deadline`.
+    /// Starts `command` under `registry`. It must end before `deadline`.
     ///
-    /// The program runs under stdbuf: one that is killed at the deadline has then said all that it had to
-    /// say.
+    /// The program runs under stdbuf, so that its output is complete if it is killed at the
+    /// deadline.
     pub fn start(
         label: &str,
         mut command: Command,
@@ -92,32 +93,30 @@ impl Running {
         Ok(Self { label: label.to_owned(), child, output, reader: Some(reader), deadline })
     }
 
-    /// Process id.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// /proc/PID/maps, empty when the process has ended.
+    /// Returns /proc/PID/maps, or an empty text if the process has ended.
     pub fn maps(&self) -> String {
         fs::read_to_string(format!("/proc/{}/maps", self.id())).unwrap_or_default()
     }
 
-    /// Waits until the program has printed `text`; answers what it has printed so far.
+    /// Waits until the program has printed `text`. Returns its output so far.
     pub fn wait_for(&self, text: &str) -> Result<String, String> {
         self.wait_for_times(text, 1)
     }
 
-    /// The same, of a text that it has to print so many times.
+    /// Waits until the program has printed `text` this many times. Returns its output so far.
     pub fn wait_for_times(&self, text: &str, times: usize) -> Result<String, String> {
         let mut state = self.output.lock();
         while state.text.matches(text).count() < times {
             let left = self.deadline.saturating_duration_since(Instant::now());
             if state.ended || left.is_zero() {
-                let why = if state.ended { "ended" } else { "is late" };
+                let why = if state.ended { "ended" } else { "reached its deadline" };
                 drop(state);
-                return Err(
-                    self.report(&format!("{why} without having said {text:?} {times} times"))
-                );
+                return Err(self.report(&format!("{why} without printing {text:?} {times} times")));
             }
             let timed = self.output.changed.wait_timeout(state, left);
             state = timed.unwrap_or_else(PoisonError::into_inner).0;
@@ -125,17 +124,17 @@ impl Running {
         Ok(state.text.clone())
     }
 
-    /// What the program has printed so far.
+    /// Returns what the program has printed so far.
     pub fn said(&self) -> String {
         self.output.lock().text.clone()
     }
 
-    /// Whether the program has printed `text`.
+    /// Returns whether the program has printed `text`.
     pub fn has_said(&self, text: &str) -> bool {
         self.output.lock().text.contains(text)
     }
 
-    /// Whether the program has closed its output, as it does when it ends.
+    /// Returns whether the program has closed its output, which happens when it ends.
     pub fn has_ended(&self) -> bool {
         self.output.lock().ended
     }
@@ -146,13 +145,11 @@ impl Running {
             let status =
                 self.child.try_wait().map_err(|error| format!("{}: {error}", self.label))?;
             if let Some(status) = status {
-                // The reader ends with the last writer of the pipe, which may be a child of the program's
-                // that it has left alone.
+                // The reader ends with the last writer of the pipe, which may be a child that the
+                // program has left running.
                 while !self.has_ended() {
                     if Instant::now() >= self.deadline {
-                        return Err(
-                            self.report("has ended and left processes behind that have not")
-                        );
+                        return Err(self.report("has ended but left processes running"));
                     }
                     thread::sleep(Duration::from_millis(2));
                 }
@@ -168,13 +165,13 @@ impl Running {
         }
     }
 
-    /// Ends the program, which would go on.
+    /// Kills the program.
     pub fn kill(mut self) -> Result<Ended, String> {
         self.child.kill().map_err(|error| format!("{}: {error}", self.label))?;
         self.end()
     }
 
-    /// Everything that helps to find out why: what it printed, and where each thread is.
+    /// Returns a report for diagnosis: the output, and the stack of each thread.
     pub fn report(&self, complaint: &str) -> String {
         let mut report = format!("{} (pid {}) {complaint}\n", self.label, self.id());
         let state = self.output.lock();
@@ -194,7 +191,7 @@ impl Drop for Running {
 }
 
 impl Ended {
-    /// Success means exit code 0.
+    /// Returns an error unless the exit code is 0.
     pub fn succeeded(&self, label: &str) -> Result<(), String> {
         if self.status.success() {
             return Ok(());
@@ -226,8 +223,8 @@ impl Output {
     }
 }
 
-/// The first 30 lines and the last 100: a program that fails says why at the end, and a sanitizer has much to
-/// say after it.
+/// Returns the first 30 lines and the last 100. A failing program reports the reason at its end,
+/// and a sanitizer prints a lot after that.
 fn both_ends(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let skipped = lines.len().saturating_sub(130);
@@ -238,7 +235,8 @@ fn both_ends(text: &str) -> String {
     format!("{}\n({skipped} lines)\n{}", first.join("\n"), last.join("\n"))
 }
 
-/// gdb's backtraces of all threads; without gdb what the kernel tells of each thread.
+/// Returns gdb's backtraces of all threads or, without gdb, what the kernel reports about each
+/// thread.
 fn backtraces(pid: u32) -> String {
     let gdb = Command::new("gdb")
         .args(["-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", &pid.to_string()])

@@ -1,4 +1,4 @@
-//! Which C library a program gets, and what it finds behind the name of a provider's adapter.
+//! Selects the C library that a program loads, and the provider that it finds.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,10 +11,10 @@ use crate::{Dist, Provider, Skip};
 
 const DEBIAN_LIBDAT2: &str = "/usr/lib/x86_64-linux-gnu/libdat2.so.2";
 
-/// Tells the C programs of `programs/` which adapter they are to open.
-const IA: &str = "OPENDAT_TEST_IA";
+/// The variable that tells the C programs of `programs/` which adapter to open.
+const IA_VARIABLE: &str = "OPENDAT_TEST_IA";
 
-/// A C library and a dat.conf for it.
+/// A C library, and a dat.conf for it.
 #[derive(Debug)]
 pub struct Registry {
     name: &'static str,
@@ -29,30 +29,30 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Our libdat2.so.2 and its built-in entries; the dat.conf is empty.
+    /// Our libdat2.so.2 with its built-in entries and an empty dat.conf.
     pub fn builtin(dist: &Dist, provider: &Provider) -> Self {
         Self::built_in("builtin", provider, dist, "libdat2.so.2")
     }
 
-    /// As [`Registry::builtin`], for programs of uDAPL 1.2: our libdat.so.1.
+    /// Like [`Registry::builtin`], for programs of uDAPL 1.2: our libdat.so.1.
     pub fn builtin_1_2(dist: &Dist, provider: &Provider) -> Self {
         Self::built_in("builtin of 1.2", provider, dist, "libdat.so.1")
     }
 
-    /// Our libdat2.so.2 without built-in entries; the dat.conf names the loadable provider.
+    /// Our libdat2.so.2 without built-in entries. The dat.conf names the loadable provider.
     pub fn plugin(dist: &Dist, provider: &Provider) -> Self {
         Self::plugin_at(dist, provider, "")
     }
 
-    /// As [`Registry::plugin`], with these ia_params.
+    /// Like [`Registry::plugin`], with these ia_params.
     pub fn plugin_at(dist: &Dist, provider: &Provider, ia_params: &str) -> Self {
         let plugin = dist.plugin(provider);
         let conf = entry(provider.ia, "u2.0", &plugin, ia_params);
         Self::loaded("plugin", provider.ia, dist, "libdat2.so.2", &conf, plugin)
     }
 
-    /// As [`Registry::plugin`], for programs of uDAPL 1.2: our libdat.so.1 loads the same provider for a u1.2
-    /// entry. An entry for 2.0, which it cannot use, comes first.
+    /// Like [`Registry::plugin`], for programs of uDAPL 1.2: our libdat.so.1 loads the same
+    /// provider for a u1.2 entry. It is preceded by an entry for 2.0, which the library cannot use.
     pub fn plugin_1_2(dist: &Dist, provider: &Provider) -> Self {
         let plugin = dist.plugin(provider);
         let conf = ["u2.0", "u1.2"].map(|api| entry(provider.ia, api, &plugin, "")).concat();
@@ -68,7 +68,7 @@ impl Registry {
         Self::loaded("vendor of 1.2", "vendor", dist, "libdat.so.1", &conf, library)
     }
 
-    /// Debian's own libdat2.so.2; the dat.conf names the loadable provider.
+    /// Debian's own libdat2.so.2. The dat.conf names the loadable provider.
     pub fn debian(dist: &Dist, provider: &Provider) -> Result<Self, Skip> {
         let library = PathBuf::from(DEBIAN_LIBDAT2);
         if !library.exists() {
@@ -105,7 +105,7 @@ impl Registry {
         maps: Vec<PathBuf>,
     ) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        // Programs of other users read it, too.
+        // Programs of other users also read it.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("its owner may");
         let path = dir.path().join("dat.conf");
         fs::write(&path, conf).expect("dat.conf can be written");
@@ -113,24 +113,24 @@ impl Registry {
         Self { name, ia, library_path, builtin, maps, conf: path, environment, _dir: dir }
     }
 
-    /// Programs have this in their environment, too.
+    /// Adds a variable to the environment of programs.
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.environment.push((name, value.into()));
         self
     }
 
-    /// Short name, for names of tests.
+    /// Returns a short name, which is part of test names.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The IA name to give to a program.
+    /// Returns the IA name that a program must open.
     pub fn ia(&self) -> &'static str {
         self.ia
     }
 
-    /// Sets a program's environment: this registry, what it comes with, and nothing else that could change
-    /// what DAT does.
+    /// Sets a program's environment: this registry and its variables, without any other variable
+    /// that affects DAT.
     pub fn apply(&self, command: &mut Command) {
         let inherited = std::env::vars_os().map(|(name, _)| name).filter(|name| {
             let name = name.to_string_lossy();
@@ -139,7 +139,7 @@ impl Registry {
         for name in inherited {
             command.env_remove(name);
         }
-        command.env("DAT_OVERRIDE", &self.conf).env(IA, self.ia);
+        command.env("DAT_OVERRIDE", &self.conf).env(IA_VARIABLE, self.ia);
         for (name, value) in &self.environment {
             command.env(name, value);
         }
@@ -151,7 +151,8 @@ impl Registry {
         }
     }
 
-    /// Did the process really load the libraries that this registry is about? `maps` is /proc/PID/maps.
+    /// Checks that the process has really loaded the libraries of this registry. `maps` is
+    /// /proc/PID/maps.
     pub fn check_maps(&self, maps: &str) -> Result<(), String> {
         for library in &self.maps {
             let file = fs::canonicalize(library)

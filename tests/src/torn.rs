@@ -1,6 +1,6 @@
-//! What is read from memory while somebody writes to it.
+//! Checks text that was read from memory while another process was writing to it.
 
-/// Whether this is the text before, the one that takes its place, or some octets of either.
+/// Returns whether the text is `before`, `after`, or a mixture of the octets of both.
 pub fn is_torn(found: &str, before: &str, after: &str) -> bool {
     let (before, after) = (before.as_bytes(), after.as_bytes());
     let of_either = |(n, octet)| [before.get(n), after.get(n)].contains(&Some(&octet));

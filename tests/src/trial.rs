@@ -1,4 +1,4 @@
-//! Tests of programs with a `main` of their own: which of them run, and a test that cannot run here.
+//! Test programs with their own `main`: which tests run, and tests that cannot run on this machine.
 
 use std::env;
 use std::process::ExitCode;
@@ -7,12 +7,12 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::Skip;
 
-/// Why a run is not a pass.
+/// Why a test is not a pass.
 #[derive(Clone, Debug)]
 pub enum Stop {
-    /// It cannot run here.
+    /// The test cannot run here.
     Skip(Skip),
-    /// It has failed.
+    /// The test has failed.
     Fail(String),
 }
 
@@ -28,14 +28,14 @@ impl From<String> for Stop {
     }
 }
 
-/// Whether this is the short run (`cargo xtask test` without `--all`). It leaves out tests that take long and
-/// find little that other tests do not find.
+/// Returns whether this is the short run (`cargo xtask test` without `--all`). It leaves out tests
+/// that take long and rarely find anything that other tests miss.
 pub fn is_short_run() -> bool {
     env::var_os("OPENDAT_SHORT").is_some()
 }
 
-/// The share of a program's tests that this process runs: beginnings of their names, separated by commas.
-/// After `!` they are the beginnings of the names that it leaves to other processes.
+/// The variable that selects the tests of this process: prefixes of their names, separated by
+/// commas. After `!`, these are the prefixes of the tests that other processes run.
 pub const SHARE: &str = "OPENDAT_SHARE";
 
 /// Runs the tests of this process's share.
@@ -54,7 +54,7 @@ fn is_of(share: &str, name: &str) -> bool {
     }
 }
 
-/// The test of this name.
+/// Returns the test with this name.
 pub fn trial(name: String, run: impl FnOnce() -> Result<(), Stop> + Send + 'static) -> Trial {
     Trial::ignorable_test(name, move || match run() {
         Ok(()) => Ok(Completion::Completed),

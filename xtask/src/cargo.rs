@@ -1,4 +1,4 @@
-//! Calling cargo again, and the two directories that every task needs.
+//! Runs cargo, and finds the two directories that every task needs.
 
 use std::env;
 use std::io::{self, IsTerminal, Read};
@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// The cargo that runs this task, in the workspace's root.
+/// Returns the cargo that runs this task, in the workspace's root directory.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace());
     command
 }
 
-/// Root of the source tree.
+/// Returns the root of the source tree.
 pub(crate) fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a member of a workspace")
 }
 
-/// The target directory in use. This program lies in `<target>/<profile>/`, whatever `CARGO_TARGET_DIR` or a
-/// configuration file says.
+/// Returns the target directory in use. This program is in `<target>/<profile>/`, wherever
+/// `CARGO_TARGET_DIR` or a configuration file puts it.
 pub(crate) fn target() -> Result<PathBuf> {
     let program = env::current_exe().context("where is this program?")?;
     let target =
@@ -31,24 +31,24 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(target.to_owned())
 }
 
-/// How often something that says little is said to go on.
-const STILL: Duration = Duration::from_secs(10);
+/// How often a running command is reported if cargo shows no progress of its own.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Runs a command to its end, whose standard output is answered; where cargo does not draw its own progress,
-/// what it does is said now and then.
-pub(crate) fn watch(command: &mut Command, what: &str) -> Result<(ExitStatus, String)> {
+/// Runs a command to its end and returns its standard output. If cargo does not draw its own
+/// progress, the elapsed time is printed regularly.
+pub(crate) fn run_with_progress(command: &mut Command, what: &str) -> Result<(ExitStatus, String)> {
     let began = Instant::now();
     println!("{what}");
     let mut child =
         command.stdout(Stdio::piped()).spawn().with_context(|| format!("{what}: no start"))?;
     let mut stdout = child.stdout.take().context("it has no output")?;
-    let (sender, said) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut text = String::new();
         sender.send(stdout.read_to_string(&mut text).map(|_| text)).ok();
     });
     let text = loop {
-        match said.recv_timeout(STILL) {
+        match receiver.recv_timeout(PROGRESS_INTERVAL) {
             Ok(text) => {
                 break text.with_context(|| format!("{what}: its output cannot be read"))?;
             }

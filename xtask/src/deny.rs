@@ -1,5 +1,5 @@
-//! `cargo xtask deny`: the licences of what is linked into what we ship, where it comes from, and what is
-//! known against it. The rules are in deny.toml.
+//! `cargo xtask deny`: checks the licences and sources of everything that is linked into what we
+//! ship, and known advisories. The rules are in deny.toml.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::tools;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Where the advisories cannot be fetched: check all the rest
+    /// Do not check advisories, for a machine that cannot fetch them
     #[arg(long)]
     without_advisories: bool,
 }
@@ -27,7 +27,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         println!("left out: advisories (--without-advisories)");
         return Ok(rest);
     }
-    // By itself: a database that cannot be had is no finding.
+    // Advisories are checked separately, because an unreachable database is not a finding.
     ensure!(
         deny(&["fetch", "db"])?.success(),
         "the advisories cannot be fetched; --without-advisories checks the rest"

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what a user installs, laid out as it is installed.
+//! `cargo xtask dist`: builds what a user installs, in the layout of the installation.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,22 +7,22 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cargo::{cargo, target, watch, workspace};
+use crate::cargo::{cargo, run_with_progress, target, workspace};
 use crate::notices;
 
 /// A C library of DAT as it is installed.
 pub(crate) struct Library {
-    /// What cargo calls its package and builds.
+    /// Its cargo package, and the file that cargo builds.
     package: &'static str,
     built: &'static str,
-    /// The file, and what leads to it: the soname (whose number is the original's) and the name for the
-    /// linker.
+    /// The installed file, and the links to it: the soname (with the version number of the original
+    /// library) and the name for the linker.
     pub(crate) file: &'static str,
     soname: &'static str,
     pub(crate) link: &'static str,
-    /// For `-l` and pkg-config.
+    /// The name for `-l` and pkg-config.
     pub(crate) name: &'static str,
-    /// Of its headers.
+    /// The directory of its headers.
     include: &'static str,
     api: &'static str,
 }
@@ -50,7 +50,7 @@ pub(crate) const LIBRARIES: [Library; 2] = [
     },
 ];
 
-/// The loadable form of a provider.
+/// A provider that is a shared library.
 pub(crate) struct Plugin {
     package: &'static str,
     pub(crate) file: &'static str,
@@ -62,19 +62,20 @@ pub(crate) const PLUGINS: [Plugin; 3] = [
     Plugin { package: "provider-verbs-plugin", file: "libdat_verbs.so" },
 ];
 
-/// How it is built.
+/// How the layout is built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// For users: as fast as can be. Building it takes minutes.
+    /// For users: optimised as far as possible. The build takes minutes.
     Dist,
-    /// For the full run of the tests: as `cargo run --release` has it.
+    /// For the full run of the tests: the profile of `cargo run --release`.
     Release,
-    /// For the short run: of the same libraries as the tests, which are compiled anyway.
+    /// For the short run: the libraries that the tests build in any case.
     Dev,
 }
 
 impl Profile {
-    /// What cargo calls it, where cargo puts what it builds, and where that is laid out.
+    /// Returns the name of the cargo profile, the directory where cargo puts its output, and the
+    /// directory of the layout.
     fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Profile::Dist => ("fat-lto", "fat-lto", "dist"),
@@ -84,19 +85,21 @@ impl Profile {
     }
 }
 
-/// Builds and lays out everything; answers the root of the layout.
+/// Builds and lays out everything. Returns the root of the layout.
 pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
     let (profile, directory, layout) = profile.names();
     let mut build = cargo();
     build
         .args(["build", "--profile", profile])
         .args(packages().iter().flat_map(|package| ["-p", package]));
-    let (built, _) = watch(&mut build, "building the libraries, the providers and dat")?;
+    let (built, _) =
+        run_with_progress(&mut build, "building the libraries, the providers and dat")?;
     ensure!(built.success(), "cargo build --profile {profile} failed ({built})");
 
     let target = target()?;
     let (release, root) = (target.join(directory), target.join(layout));
-    // Laid out beside and swapped in: whoever looks never sees half of it.
+    // The layout is built next to the old one and then swapped in, so that it is never seen
+    // incomplete.
     let stage = target.join(layout).with_extension("new");
     remove(&stage)?;
     for dir in ["lib/pkgconfig", "bin", "share"] {
@@ -119,20 +122,20 @@ pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// What cargo calls all that is shipped.
+/// Returns the cargo packages that are shipped.
 pub(crate) fn packages() -> Vec<&'static str> {
     let libraries = LIBRARIES.iter().map(|library| library.package);
     libraries.chain(PLUGINS.iter().map(|plugin| plugin.package)).chain(["cli"]).collect()
 }
 
-/// Where shells look for completions, and their names there.
+/// The directories where shells look for completions, and the file names there.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/dat"),
     ("zsh", "share/zsh/site-functions/_dat"),
     ("fish", "share/fish/vendor_completions.d/dat.fish"),
 ];
 
-/// Manual pages and completions: the program writes its own itself.
+/// Installs manual pages and completions, which the program generates.
 fn install_help(stage: &Path) -> Result<()> {
     let dat = || Command::new(stage.join("bin/dat"));
     let done = dat()
@@ -155,11 +158,12 @@ fn install_help(stage: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where documents are, as `docs/softroce.md` and the like: the program's help speaks of them.
+/// The directory of the documents, for example `docs/softroce.md`, which the program's help
+/// mentions.
 pub(crate) const DOCUMENTS: &str = "share/doc/opendat";
 
-/// README.md leads to most of them.
-const WITH_THE_PAGES: [&str; 8] = [
+/// Documents in the root directory. README.md links to most of them.
+const ROOT_DOCUMENTS: [&str; 8] = [
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -173,7 +177,7 @@ const WITH_THE_PAGES: [&str; 8] = [
 fn install_documents(stage: &Path) -> Result<()> {
     let into = stage.join(DOCUMENTS);
     fs::create_dir_all(&into)?;
-    for name in WITH_THE_PAGES {
+    for name in ROOT_DOCUMENTS {
         copy(&workspace().join(name), &into.join(name))?;
     }
     copy_files(&workspace().join("cli/schema"), "json", &into.join("cli/schema"))?;
@@ -190,14 +194,14 @@ impl Library {
             symlink(points_to, lib.join(link)).with_context(|| format!("cannot link {link}"))?;
         }
         let pc = lib.join("pkgconfig").join(self.name).with_extension("pc");
-        // Relocatable: the whole tree may be moved or packed.
+        // The paths are relative, so that the whole tree can be moved or packed.
         fs::write(&pc, self.pkg_config("${pcfiledir}/../..", "lib"))
             .with_context(|| format!("cannot write {}", pc.display()))?;
         let headers = workspace().join("libdat/include").join(self.include);
         copy_files(&headers, "h", &stage.join("include").join(self.include))
     }
 
-    /// For a tree at `prefix`, with its libraries in `libdir` there.
+    /// Returns the pkg-config file of a tree at `prefix` with its libraries in `libdir`.
     pub(crate) fn pkg_config(&self, prefix: &str, libdir: &str) -> String {
         let Library { name, api, .. } = self;
         format!(
@@ -215,7 +219,7 @@ impl Library {
     }
 }
 
-/// The files of a directory with this extension, into another one.
+/// Copies the files of a directory with this extension into another directory.
 fn copy_files(from: &Path, extension: &str, into: &Path) -> Result<()> {
     fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
     for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {

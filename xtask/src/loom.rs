@@ -1,18 +1,19 @@
-//! loom: the lock-free parts, with every interleaving of their threads that takes few pre-emptions.
+//! loom: tests the lock-free parts with every interleaving of their threads up to a number of
+//! pre-emptions.
 
 use anyhow::Result;
 
 use crate::cargo::{cargo, target};
 use crate::test::{Job, Load, Runs};
 
-/// Crates with such parts; their `sync.rs` says which atomics they use.
+/// The crates with lock-free parts. Their `sync.rs` selects the atomics.
 const CRATES: [&str; 3] = ["adapter", "dat-core", "rnic"];
-/// Pre-emptions in one interleaving. Without a limit some of the tests take hours.
-const PREEMPTIONS: &str = "3";
-/// The same in the short run.
-const PREEMPTIONS_SHORT: &str = "2";
+/// The maximum number of pre-emptions in an interleaving. Without a limit, some tests take hours.
+const MAX_PREEMPTIONS: &str = "3";
+/// The maximum in the short run.
+const MAX_PREEMPTIONS_SHORT: &str = "2";
 
-/// A compilation of its own: `--cfg loom` changes what the crates are made of.
+/// Returns the job. It needs a build of its own, because `--cfg loom` changes the crates.
 pub(crate) fn job(everything: bool, filter: Option<&str>) -> Result<Job> {
     let mut command = cargo();
     command
@@ -21,6 +22,9 @@ pub(crate) fn job(everything: bool, filter: Option<&str>) -> Result<Job> {
         .args(["--", "--color=never", "--show-output", filter.unwrap_or("loom_")])
         .env("CARGO_TARGET_DIR", target()?.join("loom"))
         .env("RUSTFLAGS", "--cfg loom")
-        .env("LOOM_MAX_PREEMPTIONS", if everything { PREEMPTIONS } else { PREEMPTIONS_SHORT });
+        .env(
+            "LOOM_MAX_PREEMPTIONS",
+            if everything { MAX_PREEMPTIONS } else { MAX_PREEMPTIONS_SHORT },
+        );
     Ok(Job { name: "loom".to_owned(), command, runs: Runs::Cargo, load: Load::Computes })
 }

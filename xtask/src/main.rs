@@ -1,4 +1,5 @@
-//! Development tasks: `cargo xtask test | loom | mutants | miri | tsan | mpi | guest | attacks | dist | package | deny`.
+//! Development tasks: `cargo xtask test | loom | mutants | miri | tsan | mpi | guest | attacks |
+//! dist | package | deny`.
 #![forbid(unsafe_code)]
 
 mod attacks;
@@ -32,27 +33,28 @@ use test::Stage;
 enum Task {
     /// Build the release artefacts and lay them out in target/dist/{lib,include,bin,share}
     Dist,
-    /// Make what others install, in target/package: a tarball, and packages for Debian
+    /// Make the packages for users, in target/package: a tarball, and packages for Debian
     Package,
-    /// Run the tests: some minutes of them, or with --all, everything there is
+    /// Run the tests: the short run takes some minutes, --all runs everything
     Test(test::Options),
-    /// Run only the tests that try every interleaving of the lock-free parts
+    /// Run only the tests that explore every interleaving of the lock-free parts
     Loom,
-    /// Break dat-core and rnic on purpose, change by change, and see whether the tests notice (not part of
+    /// Mutate dat-core and rnic, change by change, and check whether the tests notice (not part of
     /// test)
     Mutants(mutants::Options),
-    /// Run the tests of what talks to memory alone under Miri (not part of test)
+    /// Run the tests of code that accesses only memory under Miri (not part of test)
     Miri,
-    /// Run any calls of any threads under the thread sanitizer (not part of test)
+    /// Run random calls in several threads under the thread sanitizer (not part of test)
     Tsan,
-    /// Measure MPI messages over our adapters, beside the MPI library's own TCP (not part of test)
+    /// Measure MPI messages over our adapters, compared with the MPI library's own TCP (not part of
+    /// test)
     Mpi(mpi::speed::Options),
-    /// Measure small operations over the kernel's RDMA drivers in a virtual machine, beside Debian's provider
-    /// (not part of test)
+    /// Measure small operations over the kernel's RDMA drivers in a virtual machine, compared with
+    /// Debian's provider (not part of test)
     Guest(guest::Options),
-    /// Measure transfers beside attacks at full speed (not part of test)
+    /// Measure transfers during attacks at full speed (not part of test)
     Attacks(attacks::Options),
-    /// Check what we depend on: licences, sources, advisories (not part of test)
+    /// Check our dependencies: licences, sources, advisories (not part of test)
     Deny(deny::Options),
 }
 

@@ -1,6 +1,6 @@
-//! Miri: the parts with unsafe code that talk to memory alone, with every access checked against Rust's
-//! rules. `.github/workflows/miri.yml` runs it weekly, and gives it ten minutes: a test of great volume does
-//! less of it under Miri (`cfg(miri)`), or is ignored there.
+//! Miri: runs the parts with unsafe code that access only memory, and checks every access against
+//! Rust's rules. `.github/workflows/miri.yml` runs it weekly with a limit of ten minutes, so tests
+//! with large volumes do less under Miri (`cfg(miri)`), or are ignored.
 
 use std::process::{Command, Stdio};
 
@@ -9,12 +9,13 @@ use anyhow::{Result, ensure};
 use crate::cargo::{target, workspace};
 use crate::test::{Job, Load, Runs, Stage};
 
-/// What it is, if it is missing.
+/// How to install Miri.
 const INSTALL: &str =
     "rustup toolchain install nightly --profile minimal --component miri,rust-src";
 
-/// Crates, and which of their tests; none: all. Left out are crates that have no unsafe code of their own,
-/// what calls C functions that Miri does not know, and what starts programs or reads the host's settings.
+/// The crates, and which of their tests run; an empty list means all. Left out are crates without
+/// unsafe code, code that calls C functions unknown to Miri, and code that starts programs or reads
+/// the host's settings.
 const PARTS: [(&str, &[&str]); 3] = [
     ("rnic", &[]),
     ("adapter", &["doorbells::", "engine_lock::", "table::"]),
@@ -35,7 +36,7 @@ const PARTS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// A job for each crate. Fails, with what to do, if there is no Miri.
+/// Returns a job per crate. Fails with instructions if Miri is not installed.
 pub(crate) fn stage() -> Result<Stage> {
     let version = miri().arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     ensure!(
@@ -50,8 +51,8 @@ pub(crate) fn stage() -> Result<Stage> {
             .args(["--", "--color=never", "--show-output"])
             .args(filters)
             .env("CARGO_TARGET_DIR", &target)
-            // Property tests keep files. Addresses come as numbers over the C interface, so provenance is
-            // exposed.
+            // Property tests write files. The C interface passes addresses as numbers, so their
+            // provenance is exposed.
             .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance")
             .env("PROPTEST_CASES", "2");
         Job { name: format!("Miri of {name}"), command, runs: Runs::Cargo, load: Load::Computes }

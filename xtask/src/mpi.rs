@@ -1,5 +1,5 @@
-//! An MPI library for the tests: Intel MPI 2018, with mpi4py and its tests, installed by pip in the target
-//! directory.
+//! The MPI library for tests: Intel MPI 2018, with mpi4py and its tests, installed by pip in the
+//! target directory.
 
 pub(crate) mod speed;
 
@@ -11,14 +11,15 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cargo::target;
 
-/// What pip installs. Later versions of Intel MPI have no DAPL.
+/// The packages that pip installs. Later versions of Intel MPI do not support DAPL.
 const PACKAGES: [&str; 2] = ["impi==2018.0.3", MPI4PY];
 const MPI4PY: &str = "mpi4py==4.1.2";
 
-/// Says in the environment of the tests where it is.
+/// The variable that tells the tests where it is.
 pub(crate) const VARIABLE: &str = "OPENDAT_MPI";
 
-/// Where it is, installed if it was not. None: it cannot be had here, and that has been said.
+/// Returns its directory, and installs it first if necessary. Returns `None` after printing why it
+/// is not available.
 pub(crate) fn provide() -> Option<PathBuf> {
     if !cfg!(target_arch = "x86_64") {
         eprintln!("not installed: Intel MPI, which is for x86-64");
@@ -51,7 +52,7 @@ fn install() -> Result<PathBuf> {
         command
     };
     run(pip(&["install"]).args(PACKAGES))?;
-    // The tests come with the sources.
+    // mpi4py's tests are in its source archive.
     let sources = root.join("sources");
     run(pip(&["download", "--no-deps", "--no-binary", "mpi4py", MPI4PY, "--dest"]).arg(&sources))?;
     unpack(&sources, &root.join("mpi4py"))?;
@@ -59,7 +60,7 @@ fn install() -> Result<PathBuf> {
     Ok(root)
 }
 
-/// The only archive there, without its uppermost folder.
+/// Unpacks the only archive in a directory, without its top-level directory.
 fn unpack(from: &Path, into: &Path) -> Result<()> {
     let archive = fs::read_dir(from)?.next().context("pip has downloaded nothing")??.path();
     fs::create_dir_all(into)?;

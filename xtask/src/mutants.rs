@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: the product is broken on purpose, one change at a time, and the tests have to
-//! notice.
+//! `cargo xtask mutants`: mutates the product, one change at a time. The tests must notice each
+//! change.
 //!
-//! cargo-mutants makes the changes. The quick tests of the crate itself run first; what survives them meets
-//! the next round.
+//! cargo-mutants makes the changes. The quick tests of the crate itself run first; mutants that
+//! survive them go to the next round.
 
 mod survivors;
 
@@ -19,13 +19,13 @@ use crate::tools;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// So many mutants of each subject at most [default: 110 of ep, evd and srq, 20 of each other]
+    /// Maximum number of mutants per subject [default: 110 of ep, evd and srq, 20 of each other]
     #[arg(long)]
     at_most: Option<usize>,
-    /// Which mutants are chosen where not all are tried
+    /// The seed that selects mutants if not all are tested
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Mutants that the last run caught are not tried again
+    /// Do not test mutants again that the last run caught
     #[arg(long)]
     survivors_only: bool,
     /// Only these subjects, such as ep or rdmap
@@ -36,20 +36,21 @@ pub(crate) struct Options {
 struct Subject {
     name: &'static str,
     package: &'static Package,
-    /// The beginning of its files' paths.
+    /// The prefix of its files' paths.
     path: &'static str,
-    /// So many per cent of its mutants must be caught.
-    bar: Option<usize>,
+    /// The minimum percentage of its mutants that must be caught.
+    min_percent: Option<usize>,
 }
 
-/// A crate, and the tests that its mutants meet, round by round.
+/// A crate, and the rounds of tests that its mutants go through.
 #[derive(PartialEq)]
 struct Package {
     name: &'static str,
     rounds: &'static [Round],
 }
 
-/// Tests of a package, by the arguments of `cargo test`. They hang if they take longer than so many seconds.
+/// Tests of a package, selected by arguments of `cargo test`. Tests that run longer than `seconds`
+/// count as hung.
 #[derive(PartialEq)]
 struct Round {
     tests_of: &'static str,
@@ -57,7 +58,7 @@ struct Round {
     seconds: u32,
 }
 
-/// Left out are the tests of threads that race: what they find they find by chance.
+/// Tests of racing threads are left out, because they catch a mutant only by chance.
 static DAT_CORE: Package = Package {
     name: "dat-core",
     rounds: &[
@@ -99,31 +100,46 @@ static RNIC: Package = Package {
     ],
 };
 
-const BAR: usize = 92;
-/// Mutants of a subject with a bar, and of one without. All there are take more than three hours on two
-/// processors.
-const SAMPLE: usize = 110;
-const SMALL_SAMPLE: usize = 20;
+const MIN_CAUGHT_PERCENT: usize = 92;
+/// The number of mutants tested for a subject with a minimum, and for one without. Testing all
+/// would take more than three hours on two processors.
+const MUTANTS_WITH_MINIMUM: usize = 110;
+const MUTANTS_WITHOUT_MINIMUM: usize = 20;
 
 static SUBJECTS: [Subject; 9] = [
-    Subject { name: "ep", package: &DAT_CORE, path: "dat-core/src/ep/", bar: Some(BAR) },
-    Subject { name: "evd", package: &DAT_CORE, path: "dat-core/src/evd/", bar: Some(BAR) },
-    Subject { name: "srq", package: &DAT_CORE, path: "dat-core/src/srq.rs", bar: Some(BAR) },
-    Subject { name: "mem", package: &DAT_CORE, path: "dat-core/src/mem/", bar: None },
-    Subject { name: "conn", package: &DAT_CORE, path: "dat-core/src/conn/", bar: None },
-    Subject { name: "cno", package: &DAT_CORE, path: "dat-core/src/cno.rs", bar: None },
-    Subject { name: "qp", package: &RNIC, path: "rnic/src/qp", bar: None },
-    Subject { name: "rdmap", package: &RNIC, path: "rnic/src/rdmap/", bar: None },
-    Subject { name: "rc", package: &RNIC, path: "rnic/src/rc/", bar: None },
+    Subject {
+        name: "ep",
+        package: &DAT_CORE,
+        path: "dat-core/src/ep/",
+        min_percent: Some(MIN_CAUGHT_PERCENT),
+    },
+    Subject {
+        name: "evd",
+        package: &DAT_CORE,
+        path: "dat-core/src/evd/",
+        min_percent: Some(MIN_CAUGHT_PERCENT),
+    },
+    Subject {
+        name: "srq",
+        package: &DAT_CORE,
+        path: "dat-core/src/srq.rs",
+        min_percent: Some(MIN_CAUGHT_PERCENT),
+    },
+    Subject { name: "mem", package: &DAT_CORE, path: "dat-core/src/mem/", min_percent: None },
+    Subject { name: "conn", package: &DAT_CORE, path: "dat-core/src/conn/", min_percent: None },
+    Subject { name: "cno", package: &DAT_CORE, path: "dat-core/src/cno.rs", min_percent: None },
+    Subject { name: "qp", package: &RNIC, path: "rnic/src/qp", min_percent: None },
+    Subject { name: "rdmap", package: &RNIC, path: "rnic/src/rdmap/", min_percent: None },
+    Subject { name: "rc", package: &RNIC, path: "rnic/src/rc/", min_percent: None },
 ];
 
-/// What became of a subject's mutants.
-struct Figures {
-    /// Those that compile.
+/// The results of a subject's mutants.
+struct Counts {
+    /// The mutants that compile.
     tried: usize,
     caught: usize,
-    /// Not caught, and nobody can tell: see [`survivors`].
-    excused: usize,
+    /// Mutants that were not caught and cannot be: see [`survivors`].
+    equivalent: usize,
     survivors: Vec<String>,
 }
 
@@ -140,19 +156,19 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut good = true;
     println!("seed {}", options.seed);
     for package in [&DAT_CORE, &RNIC] {
-        let asked = |subject: &&Subject| {
+        let is_selected = |subject: &&Subject| {
             let named = options.subjects.iter().any(|name| name == subject.name);
             *subject.package == *package && (named || options.subjects.is_empty())
         };
-        let subjects: Vec<_> = SUBJECTS.iter().filter(asked).collect();
+        let subjects: Vec<_> = SUBJECTS.iter().filter(is_selected).collect();
         if !subjects.is_empty() {
-            good &= of_package(&program, package, &subjects, options)?;
+            good &= test_package(&program, package, &subjects, options)?;
         }
     }
     Ok(good)
 }
 
-fn of_package(
+fn test_package(
     program: &Path,
     package: &Package,
     subjects: &[&Subject],
@@ -163,12 +179,15 @@ fn of_package(
         mutants.iter().filter(|mutant| mutant.starts_with(subject.path)).cloned().collect()
     };
     let mut chosen = Vec::new();
-    let mut there_are = Vec::new();
+    let mut total = Vec::new();
     for subject in subjects {
         let mutants = of(subject, &all);
-        there_are.push(mutants.len());
-        let at_most =
-            options.at_most.unwrap_or(if subject.bar.is_some() { SAMPLE } else { SMALL_SAMPLE });
+        total.push(mutants.len());
+        let at_most = options.at_most.unwrap_or(if subject.min_percent.is_some() {
+            MUTANTS_WITH_MINIMUM
+        } else {
+            MUTANTS_WITHOUT_MINIMUM
+        });
         chosen.extend(sample(mutants, at_most, options.seed));
     }
     let out = target()?.join("mutants").join(package.name);
@@ -187,7 +206,7 @@ fn of_package(
         );
         test(program, package, &chosen, &out, round, again)?;
         let (caught_now, missed_now) = outcomes(&out)?;
-        // cargo-mutants itself would try those again that hang: they would hang in each round.
+        // cargo-mutants would run mutants again that have hung, in each round.
         chosen.retain(|mutant| !caught_now.contains(mutant));
         caught.extend(caught_now);
         missed = missed_now.difference(&caught).cloned().collect();
@@ -197,31 +216,32 @@ fn of_package(
     }
 
     let mut good = true;
-    for (subject, there_are) in subjects.iter().zip(there_are) {
-        let figures = figures(subject.path, &caught, &missed);
-        let tellable = figures.tried - figures.excused;
-        let percent = (figures.caught * 100).checked_div(tellable).unwrap_or(100);
-        for survivor in &figures.survivors {
+    for (subject, total) in subjects.iter().zip(total) {
+        let counts = counts(subject.path, &caught, &missed);
+        let not_equivalent = counts.tried - counts.equivalent;
+        let percent = (counts.caught * 100).checked_div(not_equivalent).unwrap_or(100);
+        for survivor in &counts.survivors {
             println!("survivor: {survivor}");
         }
         println!(
-            "{}::{}: {there_are} mutants, {} tried, {} caught, {} nobody can tell, {} survive: {percent} %",
+            "{}::{}: {total} mutants, {} tried, {} caught, {} equivalent, {} survive: \
+             {percent} %",
             package.name,
             subject.name,
-            figures.tried,
-            figures.caught,
-            figures.excused,
-            figures.survivors.len()
+            counts.tried,
+            counts.caught,
+            counts.equivalent,
+            counts.survivors.len()
         );
-        if subject.bar.is_some_and(|bar| percent < bar) {
-            println!("below the bar of {BAR} %");
+        if subject.min_percent.is_some_and(|min_percent| percent < min_percent) {
+            println!("below the minimum of {MIN_CAUGHT_PERCENT} %");
             good = false;
         }
     }
     Ok(good)
 }
 
-/// The mutants of a package, by cargo-mutants' names: `FILE:LINE:COLUMN: CHANGE`.
+/// Returns the mutants of a package in cargo-mutants' notation: `FILE:LINE:COLUMN: CHANGE`.
 fn list(program: &Path, package: &Package) -> Result<Vec<String>> {
     let listed = Command::new(program)
         .args(["mutants", "--list", "-p", package.name])
@@ -230,7 +250,7 @@ fn list(program: &Path, package: &Package) -> Result<Vec<String>> {
         .context("cargo-mutants does not start")?;
     ensure!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
     let listed = String::from_utf8_lossy(&listed.stdout);
-    // They are tests themselves, which cargo-mutants does not know.
+    // Test code, which cargo-mutants does not recognise as such.
     Ok(listed
         .lines()
         .filter(|mutant| !mutant.contains("/loom_tests.rs:"))
@@ -238,7 +258,8 @@ fn list(program: &Path, package: &Package) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Tries the mutants against tests, which must pass without. `again`: without those that were caught before.
+/// Runs tests against mutants. The tests must pass without a mutant. With `again`, mutants that
+/// were caught before are left out.
 fn test(
     program: &Path,
     package: &Package,
@@ -248,10 +269,15 @@ fn test(
     again: bool,
 ) -> Result<()> {
     let Round { tests_of, arguments, seconds } = *round;
-    let mut unbroken = cargo();
-    unbroken.args(["test", "--quiet", "--profile", "mutants", "-p", tests_of]).args(arguments);
-    let unbroken = unbroken.stdout(Stdio::null()).status().context("cargo does not start")?;
-    ensure!(unbroken.success(), "the tests fail without a mutant");
+    let mut without_mutant = cargo();
+    without_mutant
+        .args(["test", "--quiet", "--profile", "mutants", "-p", tests_of])
+        .args(arguments);
+    let without_mutant = without_mutant.stdout(Stdio::null()).status().context(
+        "cargo does not \
+                                                                                start",
+    )?;
+    ensure!(without_mutant.success(), "the tests fail without a mutant");
     let files: BTreeSet<_> = mutants.iter().filter_map(|mutant| mutant.split(':').next()).collect();
     let mut command = Command::new(program);
     command
@@ -269,38 +295,43 @@ fn test(
         ])
         .arg(out)
         .args(again.then_some("--iterate"))
-        .args(mutants.iter().flat_map(|mutant| ["-F".to_owned(), format!("^{}$", escaped(mutant))]))
-        // Fields that are taken out of a struct expression pass any such pattern: then all of the chosen
-        // files are tried.
+        .args(
+            mutants
+                .iter()
+                .flat_map(|mutant| ["-F".to_owned(), format!("^{}$", escape_regex(mutant))]),
+        )
+        // The pattern of a field removed from a struct expression matches everything. Then all
+        // mutants of the chosen files are tested.
         .args(files.into_iter().flat_map(|file| ["-f", file]))
         .arg("--")
         .args(arguments)
-        // A test that fails is no reason to look for where.
+        // A failing property test needs no minimal input here.
         .env("RUST_BACKTRACE", "0")
         .env("PROPTEST_MAX_SHRINK_ITERS", "0")
         .current_dir(workspace());
     let status = command.status().context("cargo-mutants does not start")?;
-    // 2: some survive; 3: some hang. Both are told below.
+    // 2: some survive; 3: some hang. Both are reported below.
     ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo-mutants: {status}");
     Ok(())
 }
 
-/// The same text as a regular expression.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
+/// Escapes text for a regular expression.
+fn escape_regex(text: &str) -> String {
+    let mut escape_regex = String::new();
     for c in text.chars() {
         match c {
-            // With a backslash these are the beginning and the end of a word.
-            '<' => escaped.push_str(r"\x3c"),
-            '>' => escaped.push_str(r"\x3e"),
-            c if c.is_ascii_punctuation() => escaped.extend(['\\', c]),
-            c => escaped.push(c),
+            // With a backslash, `<` and `>` would match the beginning and the end of a word.
+            '<' => escape_regex.push_str(r"\x3c"),
+            '>' => escape_regex.push_str(r"\x3e"),
+            c if c.is_ascii_punctuation() => escape_regex.extend(['\\', c]),
+            c => escape_regex.push(c),
         }
     }
-    escaped
+    escape_regex
 }
 
-/// What was caught, and what was missed. One that hangs is caught: whoever runs the tests learns of it.
+/// Returns the caught and the missed mutants. A mutant that hangs is caught, because the tests'
+/// user notices it.
 fn outcomes(out: &Path) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
     let out = out.join("mutants.out");
     let names = |file: PathBuf| -> BTreeSet<String> {
@@ -316,18 +347,18 @@ fn outcomes(out: &Path) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
     Ok((caught.collect(), missed))
 }
 
-/// Of the mutants whose files' paths begin so.
-fn figures(path: &str, caught: &BTreeSet<String>, missed: &BTreeSet<String>) -> Figures {
+/// Returns the results of the mutants in files with this path prefix.
+fn counts(path: &str, caught: &BTreeSet<String>, missed: &BTreeSet<String>) -> Counts {
     let of = |mutants: &BTreeSet<String>| -> Vec<String> {
         mutants.iter().filter(|mutant| mutant.starts_with(path)).cloned().collect()
     };
-    let (excused, survivors): (Vec<_>, Vec<_>) =
+    let (equivalent, survivors): (Vec<_>, Vec<_>) =
         of(missed).into_iter().partition(|mutant| reason(mutant).is_some());
-    let (caught, excused) = (of(caught).len(), excused.len());
-    Figures { tried: caught + excused + survivors.len(), caught, excused, survivors }
+    let (caught, equivalent) = (of(caught).len(), equivalent.len());
+    Counts { tried: caught + equivalent + survivors.len(), caught, equivalent, survivors }
 }
 
-/// So many of them at most: which, the seed says.
+/// Returns at most this many mutants, selected by the seed.
 fn sample(mut mutants: Vec<String>, at_most: usize, seed: u64) -> Vec<String> {
     if mutants.len() > at_most {
         mutants.sort_by_key(|mutant| hash(seed, mutant));
@@ -337,7 +368,7 @@ fn sample(mut mutants: Vec<String>, at_most: usize, seed: u64) -> Vec<String> {
     mutants
 }
 
-/// FNV-1a: the same in each version of the compiler.
+/// FNV-1a, which is the same in every version of the compiler.
 fn hash(seed: u64, text: &str) -> u64 {
     let bytes = seed.to_le_bytes().into_iter().chain(text.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -363,14 +394,16 @@ mod tests {
     fn what_survives_and_can_be_told_counts() {
         let names =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
-        let figures =
-            figures("ep/", &names(&["ep/a", "evd/a"]), &names(&["ep/b", "ep/c", "evd/b"]));
-        assert_eq!((figures.tried, figures.caught, figures.excused), (3, 1, 0));
-        assert_eq!(figures.survivors, ["ep/b", "ep/c"]);
+        let counts = counts("ep/", &names(&["ep/a", "evd/a"]), &names(&["ep/b", "ep/c", "evd/b"]));
+        assert_eq!((counts.tried, counts.caught, counts.equivalent), (3, 1, 0));
+        assert_eq!(counts.survivors, ["ep/b", "ep/c"]);
     }
 
     #[test]
     fn a_name_is_a_pattern_of_itself_alone() {
-        assert_eq!(escaped("a.rs:1:2: replace < with >"), r"a\.rs\:1\:2\: replace \x3c with \x3e");
+        assert_eq!(
+            escape_regex("a.rs:1:2: replace < with >"),
+            r"a\.rs\:1\:2\: replace \x3c with \x3e"
+        );
     }
 }

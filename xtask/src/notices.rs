@@ -1,4 +1,5 @@
-//! Works of others that are linked into what we ship, and the notices that their licences want to go along.
+//! Lists third-party works that are linked into what we ship, with the notices that their licences
+//! require.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env::consts::ARCH;
@@ -10,12 +11,13 @@ use serde::Deserialize;
 
 use crate::cargo::cargo;
 
-/// What is linked into these packages: a list, and behind it every notice once, with those whose it is.
+/// Returns the list of works linked into these packages, followed by every notice once, with the
+/// works to which it applies.
 pub(crate) fn of(packages: &[&str]) -> Result<String> {
     let mut text = String::from(
-        "OpenDAT has parts of these works linked into it, all unmodified, and of the standard library of\n\
-         Rust (MIT OR Apache-2.0, its contributors). Behind the list are their notices; of a work that\n\
-         comes under MIT or Apache-2.0, as we choose, that of MIT.\n\n",
+        "OpenDAT has parts of these works linked into it, all unmodified, and of the standard \
+         library of\nRust (MIT OR Apache-2.0, its contributors). Behind the list are their \
+         notices; of a work that\ncomes under MIT or Apache-2.0, as we choose, that of MIT.\n\n",
     );
     let mut notices: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for work in linked_into(packages)? {
@@ -36,7 +38,7 @@ pub(crate) fn of(packages: &[&str]) -> Result<String> {
     Ok(text)
 }
 
-/// What `cargo metadata` tells.
+/// The output of `cargo metadata`.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Work>,
@@ -47,12 +49,13 @@ struct Work {
     name: String,
     version: String,
     license: Option<String>,
-    /// Nothing: it is one of ours.
+    /// `None` for our own packages.
     source: Option<String>,
     manifest_path: PathBuf,
 }
 
-/// By name and version. What only runs in the compiler, and what only tests ask for, is not linked.
+/// Returns works by name and version. Code that only runs in the compiler, and dependencies of
+/// tests, are not linked.
 fn linked_into(packages: &[&str]) -> Result<Vec<Work>> {
     let target = format!("{ARCH}-unknown-linux-gnu");
     let mut tree = vec![
@@ -64,12 +67,12 @@ fn linked_into(packages: &[&str]) -> Result<Vec<Work>> {
         &target,
     ];
     tree.extend(packages.iter().flat_map(|package| ["-p", package]));
-    let tree = ask(&tree)?;
-    // `clap v4.6.7`, and behind it what may be there.
+    let tree = run_cargo(&tree)?;
+    // The line is `clap v4.6.7`, possibly followed by more.
     let words = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
     let linked: BTreeSet<String> = tree.lines().map(words).collect();
 
-    let metadata = ask(&["metadata", "--format-version=1", "--filter-platform", &target])?;
+    let metadata = run_cargo(&["metadata", "--format-version=1", "--filter-platform", &target])?;
     let metadata: Metadata = serde_json::from_str(&metadata)
         .context("cargo metadata says something else than expected")?;
     let is_linked = |work: &Work| linked.contains(&format!("{} v{}", work.name, work.version));
@@ -80,8 +83,8 @@ fn linked_into(packages: &[&str]) -> Result<Vec<Work>> {
     Ok(works)
 }
 
-/// What cargo says.
-fn ask(arguments: &[&str]) -> Result<String> {
+/// Returns the output of a cargo command.
+fn run_cargo(arguments: &[&str]) -> Result<String> {
     let output =
         cargo().args(arguments).arg("--locked").output().context("cargo does not start")?;
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -90,7 +93,7 @@ fn ask(arguments: &[&str]) -> Result<String> {
 }
 
 impl Work {
-    /// The texts in its root.
+    /// Returns the licence texts in the work's root directory.
     fn notices(&self) -> Result<Vec<String>> {
         let root = self.manifest_path.parent().context("a manifest is in a directory")?;
         let mut files = Vec::new();
@@ -127,8 +130,8 @@ mod tests {
         let linked = linked_into(&dist::packages()).expect("cargo knows");
         let lists = |name: &str| linked.iter().any(|work| work.name == name);
         assert!(["libc", "clap", "mio", "toml", "socket2"].into_iter().all(lists));
-        // A procedural macro, what that is made of, what tests are made of, what is ours, and what is xtask's
-        // alone.
+        // A procedural macro, its dependency, a test dependency, one of our crates, and xtask
+        // itself.
         assert!(
             !["clap_derive", "syn", "proptest", "foldhash", "wire", "xtask"].into_iter().any(lists)
         );

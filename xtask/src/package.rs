@@ -1,6 +1,6 @@
-//! `cargo xtask package`: what others install. A tarball of the layout that `cargo xtask dist` makes, to be
-//! unpacked anywhere; and packages for Debian, which take the place of its own of DAPL. What these say of
-//! themselves is in cli/Cargo.toml.
+//! `cargo xtask package`: makes the packages for users. A tarball of the layout of `cargo xtask
+//! dist`, which can be unpacked anywhere, and packages for Debian, which replace Debian's own DAPL
+//! packages. cli/Cargo.toml has their metadata.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -15,13 +15,14 @@ use crate::prerequisites::{is_root, on_path};
 use crate::test::{Load, PROGRAMS, Prepared, Stage, Tests};
 use crate::tools;
 
-/// Makes them of what users get.
+/// Makes the packages from the release build.
 pub(crate) fn run() -> Result<bool> {
     println!("{}", build(&dist::build(Profile::Dist)?)?.display());
     Ok(true)
 }
 
-/// Makes them and tries them in a clean Debian. Where that cannot be, it counts as one test that is skipped.
+/// Makes the packages and tests them in a clean Debian. If that is not possible, it counts as one
+/// skipped test.
 pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
     let (program, filter, dist) =
         (tests.program(PROGRAMS)?, tests.filter.clone(), tests.dist.clone());
@@ -42,14 +43,14 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
             .arg(&debian)
             .output();
         let built = built.context("tests/packages/build.sh does not start")?;
-        let said = [built.stdout, built.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        if built.status.code() == Some(CANNOT_BE_HAD) {
-            return Ok(Prepared::Cannot(format!("a clean Debian cannot be had\n{said}")));
+        let output = [built.stdout, built.stderr].concat();
+        let output = String::from_utf8_lossy(&output);
+        if built.status.code() == Some(UNAVAILABLE_EXIT_CODE) {
+            return Ok(Prepared::Cannot(format!("a clean Debian is not available\n{output}")));
         }
         ensure!(
             built.status.success(),
-            "tests/packages/build.sh failed ({})\n{said}",
+            "tests/packages/build.sh failed ({})\n{output}",
             built.status
         );
         environment.extend([("OPENDAT_PACKAGES", packages), ("OPENDAT_DEBIAN", debian)]);
@@ -64,31 +65,30 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
     }))
 }
 
-/// How `build.sh` says so.
-const CANNOT_BE_HAD: i32 = 77;
+/// The exit code of `build.sh` if a clean Debian is not available.
+const UNAVAILABLE_EXIT_CODE: i32 = 77;
 
-/// Programs, and the Debian packages that have them: with which packages are made, and with which they are
-/// tried.
-const MAKERS: &[(&str, &str)] = &[("dpkg-shlibdeps", "dpkg-dev"), ("gzip", "gzip")];
-const TRIAL: &[(&str, &str)] = &[("debootstrap", "debootstrap"), ("unshare", "util-linux")];
+/// The programs that make packages and those that test them, with their Debian packages.
+const BUILD_TOOLS: &[(&str, &str)] = &[("dpkg-shlibdeps", "dpkg-dev"), ("gzip", "gzip")];
+const TEST_TOOLS: &[(&str, &str)] = &[("debootstrap", "debootstrap"), ("unshare", "util-linux")];
 
 fn missing(programs: &[(&str, &str)]) -> Option<String> {
     let (program, package) = programs.iter().find(|(program, _)| !on_path(program))?;
     Some(format!("{program} is not installed (package {package})"))
 }
 
-/// Why they cannot be tried here.
+/// Returns why the packages cannot be tested on this machine.
 fn obstacle() -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
-        return Some("they are tried on x86-64".to_owned());
+        return Some("the packages are tested only on x86-64".to_owned());
     }
     if !is_root() {
-        return Some("this is not root, who may change the root directory".to_owned());
+        return Some("chroot needs root".to_owned());
     }
-    missing(MAKERS).or_else(|| missing(TRIAL))
+    missing(BUILD_TOOLS).or_else(|| missing(TEST_TOOLS))
 }
 
-/// Of what is laid out in `dist`; answers the directory that has them.
+/// Makes the packages from the layout in `dist`. Returns their directory.
 fn build(dist: &Path) -> Result<PathBuf> {
     let into = target()?.join("package");
     remove(&into)?;
@@ -99,8 +99,9 @@ fn build(dist: &Path) -> Result<PathBuf> {
     strip(&tree)?;
 
     let tarball = into.join(format!("{name}.tar.gz"));
-    // Nobody's files, in an order that is always the same, whoever makes it.
-    done(
+    // The owner and the order of files are fixed, so that the tarball does not depend on who makes
+    // it.
+    run_checked(
         Command::new("tar")
             .args([
                 "--sort=name",
@@ -115,17 +116,17 @@ fn build(dist: &Path) -> Result<PathBuf> {
             .args([tarball.as_os_str(), name.as_ref()]),
     )?;
 
-    if let Some(missing) = missing(MAKERS) {
+    if let Some(missing) = missing(BUILD_TOOLS) {
         bail!("{} is made, Debian's packages are not: {missing}", tarball.display());
     }
     let cargo_deb = tools::DEB.provide()?;
-    // cargo-deb looks into the target directory, wherever that is, only for paths that begin with
+    // cargo-deb looks into the actual target directory only for paths that begin with
     // target/release.
     let stage = target()?.join("release/package");
     remove(&stage)?;
     lay_out(&tree, &stage)?;
     for variant in [&[][..], &["--variant", "dev"]] {
-        done(
+        run_checked(
             Command::new(&cargo_deb)
                 .args(["deb", "--no-build", "--quiet", "--locked", "--package", "cli"])
                 .args(variant)
@@ -137,24 +138,26 @@ fn build(dist: &Path) -> Result<PathBuf> {
     }
     remove(&tree)?;
     remove(&stage)?;
-    name_libraries(&into)?;
+    add_library_dependencies(&into)?;
     Ok(into)
 }
 
-/// For dpkg-shlibdeps (deb-shlibs(5)): what is compiled with ours depends on Debian's names, and so runs over
-/// either.
+/// For dpkg-shlibdeps (deb-shlibs(5)): programs that are compiled with our libraries depend on
+/// Debian's package names, so they run with either.
 const SHLIBS: &str = "libdat2 2 libdapl2\nlibdat 1 libdat1\n";
 
-/// Says so in the package, since cargo-deb cannot.
-fn name_libraries(packages: &Path) -> Result<()> {
-    let (open, start) = (packages.join("open"), format!("{RUN}_"));
+/// Adds the library dependencies to the package, since cargo-deb cannot.
+fn add_library_dependencies(packages: &Path) -> Result<()> {
+    let (open, start) = (packages.join("open"), format!("{RUNTIME_PACKAGE}_"));
     for entry in fs::read_dir(packages)? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().starts_with(&start) {
-            done(Command::new("dpkg-deb").arg("--raw-extract").args([&entry.path(), &open]))?;
+            run_checked(
+                Command::new("dpkg-deb").arg("--raw-extract").args([&entry.path(), &open]),
+            )?;
             fs::write(open.join("DEBIAN/shlibs"), SHLIBS).context("cannot write shlibs")?;
             let build = ["--root-owner-group", "--build"];
-            done(
+            run_checked(
                 Command::new("dpkg-deb")
                     .args(build)
                     .args([&open, &entry.path()])
@@ -165,30 +168,30 @@ fn name_libraries(packages: &Path) -> Result<()> {
     remove(&open)
 }
 
-/// Takes away what only debuggers read, which is most of it.
+/// Removes debug information, which is most of the size.
 fn strip(tree: &Path) -> Result<()> {
     let lib = tree.join("lib");
     let libraries = LIBRARIES.iter().map(|library| library.file);
     let files =
         libraries.chain(PLUGINS.iter().map(|plugin| plugin.file)).map(|file| lib.join(file));
     let unneeded = ["--strip-unneeded", "--remove-section=.comment", "--remove-section=.note"];
-    done(Command::new("strip").args(unneeded).args(files).arg(tree.join("bin/dat")))
+    run_checked(Command::new("strip").args(unneeded).args(files).arg(tree.join("bin/dat")))
 }
 
-/// The packages: what runs, and what is compiled with.
-const RUN: &str = "opendat";
-const COMPILE: &str = "opendat-dev";
+/// The packages: runtime, and development.
+const RUNTIME_PACKAGE: &str = "opendat";
+const DEVELOPMENT_PACKAGE: &str = "opendat-dev";
 
-/// Where Debian has what the tree has. The rest, the licences, Debian says in its own way.
-const PLACES: &[(&str, &str, &str)] = &[
-    ("bin", RUN, "usr/bin"),
-    ("include", COMPILE, "usr/include"),
-    ("share/man", RUN, "usr/share/man"),
-    ("share/bash-completion", RUN, "usr/share/bash-completion"),
-    ("share/fish", RUN, "usr/share/fish"),
-    ("share/zsh/site-functions", RUN, "usr/share/zsh/vendor-completions"),
+/// Where Debian puts the files of the tree. Debian has its own place for licences.
+const DEBIAN_PATHS: &[(&str, &str, &str)] = &[
+    ("bin", RUNTIME_PACKAGE, "usr/bin"),
+    ("include", DEVELOPMENT_PACKAGE, "usr/include"),
+    ("share/man", RUNTIME_PACKAGE, "usr/share/man"),
+    ("share/bash-completion", RUNTIME_PACKAGE, "usr/share/bash-completion"),
+    ("share/fish", RUNTIME_PACKAGE, "usr/share/fish"),
+    ("share/zsh/site-functions", RUNTIME_PACKAGE, "usr/share/zsh/vendor-completions"),
 ];
-const PLACED_DOCUMENTS: &[(&str, &str)] = &[
+const DEBIAN_DOCUMENTS: &[(&str, &str)] = &[
     ("README.md", "README.md"),
     ("CHANGELOG.md", "changelog"),
     ("dat.conf", "dat.conf"),
@@ -199,14 +202,17 @@ const PLACED_DOCUMENTS: &[(&str, &str)] = &[
     ("third-party.txt", "third-party.txt"),
 ];
 
-/// Each package's tree, below `stage`.
+/// Lays out each package's tree below `stage`.
 fn lay_out(tree: &Path, stage: &Path) -> Result<()> {
-    for (from, package, to) in PLACES {
+    for (from, package, to) in DEBIAN_PATHS {
         copy_tree(&tree.join(from), &stage.join(package).join(to))?;
     }
     let documents = tree.join(DOCUMENTS);
-    for (from, to) in PLACED_DOCUMENTS {
-        copy_tree(&documents.join(from), &stage.join(RUN).join("usr/share/doc/opendat").join(to))?;
+    for (from, to) in DEBIAN_DOCUMENTS {
+        copy_tree(
+            &documents.join(from),
+            &stage.join(RUNTIME_PACKAGE).join("usr/share/doc/opendat").join(to),
+        )?;
     }
     let libdir = format!("lib/{ARCH}-linux-gnu");
     for entry in fs::read_dir(tree.join("lib")).context("the tree has libraries")? {
@@ -214,22 +220,25 @@ fn lay_out(tree: &Path, stage: &Path) -> Result<()> {
         if name == "pkgconfig" {
             continue;
         }
-        let package =
-            if LIBRARIES.iter().any(|library| name == library.link) { COMPILE } else { RUN };
+        let package = if LIBRARIES.iter().any(|library| name == library.link) {
+            DEVELOPMENT_PACKAGE
+        } else {
+            RUNTIME_PACKAGE
+        };
         copy_tree(&path, &stage.join(package).join("usr").join(&libdir).join(&name))?;
     }
-    let pkgconfig = stage.join(COMPILE).join("usr").join(&libdir).join("pkgconfig");
+    let pkgconfig = stage.join(DEVELOPMENT_PACKAGE).join("usr").join(&libdir).join("pkgconfig");
     fs::create_dir_all(&pkgconfig)?;
     for library in &LIBRARIES {
         let path = pkgconfig.join(library.name).with_extension("pc");
         fs::write(&path, library.pkg_config("/usr", &libdir))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    compress(&stage.join(RUN).join("usr/share"))
+    compress(&stage.join(RUNTIME_PACKAGE).join("usr/share"))
 }
 
-/// The manual and the changelog, as Debian's policy wants it. cargo-deb takes them for programs, since they
-/// are where these are.
+/// Compresses the manual pages and the changelog, as Debian's policy requires. Installed in these
+/// directories, cargo-deb would take them for programs.
 fn compress(share: &Path) -> Result<()> {
     let mut files = vec![share.join("doc/opendat/changelog")];
     for section in fs::read_dir(share.join("man")).context("there is a manual")? {
@@ -237,20 +246,20 @@ fn compress(share: &Path) -> Result<()> {
             files.push(page?.path());
         }
     }
-    done(Command::new("gzip").arg("-9n").args(files))
+    run_checked(Command::new("gzip").arg("-9n").args(files))
 }
 
-/// A file, a link or a directory with all that is in it.
+/// Copies a file, a link, or a directory with its contents.
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     if let Some(parent) = to.parent() {
         fs::create_dir_all(parent)
             .with_context(|| format!("cannot create {}", parent.display()))?;
     }
-    done(Command::new("cp").arg("-a").arg("--no-target-directory").args([from, to]))
+    run_checked(Command::new("cp").arg("-a").arg("--no-target-directory").args([from, to]))
 }
 
-/// Waits for a command that has to succeed.
-fn done(command: &mut Command) -> Result<()> {
+/// Runs a command that must succeed.
+fn run_checked(command: &mut Command) -> Result<()> {
     let program = command.get_program().display().to_string();
     let status = command.status().with_context(|| format!("{program} does not start"))?;
     ensure!(status.success(), "{program} failed ({status}), see above");
@@ -263,7 +272,7 @@ mod tests {
 
     use crate::cargo::workspace;
 
-    /// Debian's tools have no way to say "as that of the workspace".
+    /// Debian's tools cannot refer to the version of the workspace.
     #[test]
     fn debians_version_is_that_of_the_workspace() {
         let read = |path: &str| fs::read_to_string(workspace().join(path)).expect("it is there");

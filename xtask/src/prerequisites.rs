@@ -1,14 +1,14 @@
-//! What the tests need from the machine besides Rust. Missing packages are installed when we may; what then
-//! still is missing is said here, and the tests that need it report themselves as skipped.
+//! What the tests need from the machine besides Rust. Missing packages are installed if possible.
+//! Packages that are still missing are reported, and the tests that need them are skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::cargo::watch;
+use crate::cargo::run_with_progress;
 
-/// Something a test looks for, and the Debian package that brings it.
-struct Need {
-    /// Only the full run needs it.
+/// Something that a test needs, and the Debian package that contains it.
+struct Prerequisite {
+    /// Whether only the full run needs it.
     full: bool,
     what: &'static str,
     file: &'static str,
@@ -16,85 +16,104 @@ struct Need {
     why: &'static str,
 }
 
-const NEEDS: &[Need] = &[
-    need("dtest", "/usr/bin/dtest", "dapl2-utils", "unmodified programs"),
-    need("dapltest", "/usr/bin/dapltest", "dapl2-utils", "unmodified programs"),
-    need(
+const PREREQUISITES: &[Prerequisite] = &[
+    any_run("dtest", "/usr/bin/dtest", "dapl2-utils", "unmodified programs"),
+    any_run("dapltest", "/usr/bin/dapltest", "dapl2-utils", "unmodified programs"),
+    any_run(
         "Debian's libdat2",
         "/usr/lib/x86_64-linux-gnu/libdat2.so.2",
         "libdapl2",
         "our provider under a foreign registry",
     ),
-    need(
+    any_run(
         "Debian's DAT headers",
         "/usr/include/dat2/udat.h",
         "libdapl-dev",
         "comparison of the C ABI",
     ),
-    need(
+    any_run(
         "libibverbs' headers",
         "/usr/include/infiniband/verbs.h",
         "libibverbs-dev",
         "layouts of libibverbs",
     ),
-    need(
+    any_run(
         "librdmacm's headers",
         "/usr/include/rdma/rdma_cma.h",
         "librdmacm-dev",
         "layouts of librdmacm",
     ),
-    need("gcc", "/usr/bin/gcc", "gcc", "C programs"),
-    need("g++", "/usr/bin/g++", "g++", "C++ programs and libFuzzer"),
-    need("libc headers", "/usr/include/stdio.h", "libc6-dev", "C programs"),
-    need("pkg-config", "/usr/bin/pkg-config", "pkg-config", "the shipped pkg-config file"),
-    need("tshark", "/usr/bin/tshark", "tshark", "captures as Wireshark sees them"),
-    full("valgrind", "/usr/bin/valgrind", "valgrind", "dtest under valgrind"),
-    need(
+    any_run("gcc", "/usr/bin/gcc", "gcc", "C programs"),
+    any_run("g++", "/usr/bin/g++", "g++", "C++ programs and libFuzzer"),
+    any_run("libc headers", "/usr/include/stdio.h", "libc6-dev", "C programs"),
+    any_run("pkg-config", "/usr/bin/pkg-config", "pkg-config", "the shipped pkg-config file"),
+    any_run("tshark", "/usr/bin/tshark", "tshark", "captures, decoded by Wireshark"),
+    full_run("valgrind", "/usr/bin/valgrind", "valgrind", "dtest under valgrind"),
+    any_run(
         "scapy",
         "/usr/lib/python3/dist-packages/scapy/contrib/roce.py",
         "python3-scapy",
-        "an ICRC that is not of our making",
+        "an independent implementation of the ICRC",
     ),
-    need(
+    any_run(
         "ip",
         "/usr/bin/ip",
         "iproute2",
-        "network namespaces: one so that no port is found in use, one for another host",
+        "network namespaces, for free ports and for a second host",
     ),
-    need("nft", "/usr/sbin/nft", "nftables", "a wire that loses packets"),
-    full("debootstrap", "/usr/sbin/debootstrap", "debootstrap", "our packages in a clean Debian"),
-    full("dpkg-shlibdeps", "/usr/bin/dpkg-shlibdeps", "dpkg-dev", "what our packages depend on"),
-    need(
-        "chromium",
-        "/usr/bin/chromium",
-        "chromium",
-        "the page of dat bench, as a browser shows it",
+    any_run("nft", "/usr/sbin/nft", "nftables", "networks that lose packets"),
+    full_run(
+        "debootstrap",
+        "/usr/sbin/debootstrap",
+        "debootstrap",
+        "our packages in a clean \
+                                                                     Debian",
     ),
-    need("python3", "/usr/bin/python3", "python3", "Intel MPI's programs"),
-    full("venv", "/usr/share/doc/python3-venv", "python3-venv", "Intel MPI, which pip installs"),
-    need("gdb", "/usr/bin/gdb", "gdb", "backtraces of a program that hangs; no test depends on it"),
+    full_run(
+        "dpkg-shlibdeps",
+        "/usr/bin/dpkg-shlibdeps",
+        "dpkg-dev",
+        "what our packages depend \
+                                                                       on",
+    ),
+    any_run("chromium", "/usr/bin/chromium", "chromium", "the page of dat bench in a browser"),
+    any_run("python3", "/usr/bin/python3", "python3", "Intel MPI's programs"),
+    full_run(
+        "venv",
+        "/usr/share/doc/python3-venv",
+        "python3-venv",
+        "Intel MPI, which pip \
+                                                                     installs",
+    ),
+    any_run(
+        "gdb",
+        "/usr/bin/gdb",
+        "gdb",
+        "backtraces of a program that hangs; no test depends on \
+                                           it",
+    ),
 ];
 
-const fn need(
+const fn any_run(
     what: &'static str,
     file: &'static str,
     package: &'static str,
     why: &'static str,
-) -> Need {
-    Need { full: false, what, file, package, why }
+) -> Prerequisite {
+    Prerequisite { full: false, what, file, package, why }
 }
 
-const fn full(
+const fn full_run(
     what: &'static str,
     file: &'static str,
     package: &'static str,
     why: &'static str,
-) -> Need {
-    Need { full: true, ..need(what, file, package, why) }
+) -> Prerequisite {
+    Prerequisite { full: true, ..any_run(what, file, package, why) }
 }
 
-/// Installs what is missing of what the run needs, when this is root on a machine with apt, and says what
-/// remains missing.
+/// Installs missing packages that the run needs, if this is root on a machine with apt. Reports
+/// what is still missing.
 pub(crate) fn provide(everything: bool) {
     let missing = || missing().filter(|need| everything || !need.full);
     let packages: Vec<&str> = missing().map(|need| need.package).collect();
@@ -108,11 +127,12 @@ pub(crate) fn provide(everything: bool) {
         );
     } else {
         println!("installing {}", packages.join(" "));
-        // An outdated list of packages is the usual reason for a failed install; a failed update is not
-        // fatal.
+        // An outdated package list is the usual reason for a failed installation. A failed update
+        // is not fatal.
         apt(&["update"]);
         for package in packages {
-            // One by one: a package that this release lacks does not keep the others away.
+            // Packages are installed one by one, so that a package that this release lacks does not
+            // affect the others.
             apt(&["install", "-y", "--no-install-recommends", package]);
         }
     }
@@ -121,22 +141,22 @@ pub(crate) fn provide(everything: bool) {
     }
 }
 
-fn missing() -> impl Iterator<Item = &'static Need> {
-    NEEDS.iter().filter(|need| !PathBuf::from(need.file).exists())
+fn missing() -> impl Iterator<Item = &'static Prerequisite> {
+    PREREQUISITES.iter().filter(|need| !PathBuf::from(need.file).exists())
 }
 
 fn apt(arguments: &[&str]) {
     let mut apt = Command::new("apt-get");
     apt.arg("-qq").args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
     let what = format!("apt-get {}", arguments.join(" "));
-    match watch(&mut apt, &what) {
+    match run_with_progress(&mut apt, &what) {
         Ok((status, _)) if status.success() => {}
         Ok((status, _)) => eprintln!("{what} failed ({status})"),
         Err(error) => eprintln!("{error:#}"),
     }
 }
 
-/// The owner of /proc/self is our effective user.
+/// The owner of /proc/self is the effective user.
 pub(crate) fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)

@@ -1,8 +1,8 @@
-//! `cargo xtask test`: the tests of the workspace, counted as one run.
+//! `cargo xtask test`: runs the tests of the workspace and counts them as one run.
 //!
-//! The short run leaves out tests that take long and find little that other tests do not find. The test
-//! programs see `OPENDAT_SHORT` in their environment and choose their tests accordingly. `--all` runs all
-//! tests. A run with a filter runs all tests whose names contain it.
+//! The short run leaves out tests that take long and rarely find anything that other tests miss.
+//! The test programs see `OPENDAT_SHORT` in their environment and choose their tests accordingly.
+//! `--all` runs all tests. A run with a filter runs all tests whose names contain it.
 
 mod job;
 mod kill;
@@ -32,38 +32,40 @@ use times::Times;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run everything: also the virtual machine, the packages, MPI, valgrind, sanitizers, fuzz targets, each
-    /// library and registry
+    /// Run everything: also the virtual machine, the packages, MPI, valgrind, sanitizers, fuzz
+    /// targets, and every library and registry
     #[arg(long)]
     all: bool,
-    /// A skipped test is a failure
+    /// Count a skipped test as a failure
     #[arg(long)]
     strict: bool,
-    /// Run them so many times
+    /// Run the tests this many times
     #[arg(long, value_name = "N", default_value_t = 1)]
     repeat: usize,
-    /// Run the tests whose names contain this, also those that only --all runs
+    /// Run the tests whose names contain this, including those that only --all runs
     filter: Option<String>,
 }
 
-/// What jobs take on two processors. To write them anew, copy target/test-times and target/test-times-all here.
-const USUAL_SHORT: &str = include_str!("test/times/short");
-const USUAL: &str = include_str!("test/times/all");
+/// How long jobs take on two processors. To update, copy target/test-times and
+/// target/test-times-all here.
+const TYPICAL_TIMES_SHORT: &str = include_str!("test/times/short");
+const TYPICAL_TIMES: &str = include_str!("test/times/all");
 
-/// Names of tests that only the full run has and that need more than the short run installs. They test a
-/// release build.
-const FULL: [&str; 4] = ["guest::", "packages::", "mpi::", "valgrind::"];
+/// Prefixes of tests that only the full run has and that need more than the short run installs.
+/// They test a release build.
+const FULL_RUN_PREFIXES: [&str; 4] = ["guest::", "packages::", "mpi::", "valgrind::"];
 
-/// What the short run leaves out; its output says so at the end.
-const LEFT_OUT: &str = "the virtual machine with the kernel's rxe and siw, packages in a clean Debian, MPI, \
-                        valgrind, sanitizers, fuzz targets, most of Debian's programs, most cases over other \
-                        libraries and registries, loom's longest models";
+/// What the short run leaves out. Its last output mentions it.
+const LEFT_OUT: &str = "the virtual machine with the kernel's rxe and siw, packages in a clean \
+                        Debian, MPI, valgrind, sanitizers, fuzz targets, most of Debian's \
+                        programs, most cases over other libraries and registries, loom's longest \
+                        models";
 
-/// Shows progress and, as the last line, `N passed, N failed, N skipped` over all tests. Answers whether that
-/// is success.
+/// Shows progress and prints `N passed, N failed, N skipped` over all tests as the last line.
+/// Returns whether the run has succeeded.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let everything = options.all || options.filter.is_some();
-    let needs_full = |filter: &str| FULL.iter().any(|names| filter.contains(names));
+    let needs_full = |filter: &str| FULL_RUN_PREFIXES.iter().any(|names| filter.contains(names));
     let full = options.all || options.filter.as_deref().is_some_and(needs_full);
     prerequisites::provide(full);
     let profile = if full { Profile::Release } else { Profile::Dev };
@@ -102,19 +104,19 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(verdict(&tally, options.strict))
 }
 
-/// Runs these jobs only.
+/// Runs only these jobs.
 pub(crate) fn run_only(stages: Vec<Stage>) -> Result<bool> {
     Ok(verdict(&run_stages(stages, Path::new(""), None)?, false))
 }
 
-/// `logs` is a directory in target/test-logs. `times` is the file that keeps how long each job took, if this
-/// is a whole run.
+/// Runs stages. `logs` is a directory in target/test-logs. `times` is the file that stores the
+/// duration of each job, if this is a complete run.
 fn run_stages(stages: Vec<Stage>, logs: &Path, times: Option<&str>) -> Result<Tally> {
     let began = Instant::now();
     let target = target()?;
     let whole = times.is_some();
-    let usual = if times == Some("test-times") { USUAL_SHORT } else { USUAL };
-    let mut times = Times::load(target.join(times.unwrap_or("test-times-all")), usual);
+    let typical = if times == Some("test-times") { TYPICAL_TIMES_SHORT } else { TYPICAL_TIMES };
+    let mut times = Times::load(target.join(times.unwrap_or("test-times-all")), typical);
     let mut screen = Screen::new();
     let outcome =
         Run::new(&mut screen, &mut times, target.join("test-logs").join(logs)).run(stages);
@@ -128,7 +130,8 @@ fn run_stages(stages: Vec<Stage>, logs: &Path, times: Option<&str>) -> Result<Ta
     Ok(outcome.tally)
 }
 
-/// The tests of a run: where the libraries are, the test programs, and which tests are wanted.
+/// The tests of a run: the directory of the libraries, the test programs, and which tests are
+/// wanted.
 pub(crate) struct Tests {
     everything: bool,
     pub(crate) dist: PathBuf,
@@ -136,8 +139,8 @@ pub(crate) struct Tests {
     pub(crate) filter: Option<String>,
 }
 
-/// Tells the test programs that the short run is wanted.
-pub(crate) const SHORT: &str = "OPENDAT_SHORT";
+/// The variable that tells test programs to do the short run.
+pub(crate) const SHORT_VARIABLE: &str = "OPENDAT_SHORT";
 
 impl Tests {
     fn stages(&self) -> Result<Vec<Stage>> {
@@ -166,11 +169,11 @@ impl Tests {
         Ok(stages)
     }
 
-    /// Settings that all test programs get.
+    /// Returns the environment variables of all test programs.
     pub(crate) fn environment(&self) -> Environment {
         let mut environment = vec![("OPENDAT_DIST", self.dist.clone())];
         if !self.everything {
-            environment.push((SHORT, PathBuf::from("1")));
+            environment.push((SHORT_VARIABLE, PathBuf::from("1")));
         }
         environment
     }
@@ -184,7 +187,7 @@ impl Tests {
         let (program, filter, mut environment) =
             (self.program(MPI)?, self.filter.clone(), self.environment());
         Ok(Stage::new("MPI", move || {
-            // Without it the tests say that they are skipped.
+            // Without Intel MPI, the tests report that they are skipped.
             environment.extend(mpi::provide().map(|root| (mpi::VARIABLE, root)));
             Ok(Prepared::Jobs(program.jobs(&environment, filter.as_deref())?))
         }))
@@ -192,10 +195,10 @@ impl Tests {
 }
 
 const MPI: &str = "tests mpi";
-/// Debian's programs.
+/// The tests with Debian's programs.
 pub(crate) const PROGRAMS: &str = "tests programs";
 
-/// Examples in the documentation of crates.
+/// Returns the job for the examples in the documentation of crates.
 fn documents() -> Job {
     let mut command = crate::cargo::cargo();
     command.args([
@@ -227,8 +230,8 @@ fn verdict(tally: &Tally, strict: bool) -> bool {
     };
     let mut screen = Screen::new();
     match complaint {
-        Some(complaint) => screen.mark(Colour::Red, "\nfailed:", complaint),
-        None => screen.mark(Colour::Green, "\npassed", ""),
+        Some(complaint) => screen.print_marked(Colour::Red, "\nfailed:", complaint),
+        None => screen.print_marked(Colour::Green, "\npassed", ""),
     }
     println!("\n{tally}");
     complaint.is_none()

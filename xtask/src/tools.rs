@@ -1,5 +1,5 @@
-//! Programs by others that a task needs. A missing one is built in `target/tools`, in a version that is known to
-//! work.
+//! Third-party programs that a task needs. A missing one is built in `target/tools`, in a version
+//! that is known to work.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,24 +12,27 @@ use crate::cargo::{cargo, target};
 pub(crate) struct Tool {
     name: &'static str,
     version: &'static str,
-    /// What it is asked for its version with.
-    ask: &'static [&'static str],
+    /// The arguments that print its version.
+    version_arguments: &'static [&'static str],
 }
 
-pub(crate) const DEB: Tool = Tool { name: "cargo-deb", version: "3.8.0", ask: &["--version"] };
+pub(crate) const DEB: Tool =
+    Tool { name: "cargo-deb", version: "3.8.0", version_arguments: &["--version"] };
 pub(crate) const MUTANTS: Tool =
-    Tool { name: "cargo-mutants", version: "27.1.0", ask: &["mutants", "--version"] };
-pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", ask: &["--version"] };
+    Tool { name: "cargo-mutants", version: "27.1.0", version_arguments: &["mutants", "--version"] };
+pub(crate) const DENY: Tool =
+    Tool { name: "cargo-deny", version: "0.20.2", version_arguments: &["--version"] };
 
 impl Tool {
-    /// Its program, which is there when this returns. Building it takes minutes and needs the network.
+    /// Returns its path, and installs it first if necessary. The build takes minutes and needs the
+    /// network.
     pub(crate) fn provide(&self) -> Result<PathBuf> {
-        let Tool { name, version, ask } = self;
+        let Tool { name, version, version_arguments } = self;
         let root = target()?.join("tools");
         let program = root.join("bin").join(name);
-        let told = Command::new(&program).args(*ask).output();
-        if told.is_ok_and(|told| {
-            String::from_utf8_lossy(&told.stdout).trim() == format!("{name} {version}")
+        let version_output = Command::new(&program).args(*version_arguments).output();
+        if version_output.is_ok_and(|version_output| {
+            String::from_utf8_lossy(&version_output.stdout).trim() == format!("{name} {version}")
         }) {
             return Ok(program);
         }
@@ -46,7 +49,7 @@ impl Tool {
                 "--root",
             ])
             .arg(&root)
-            // What it is made of is of no use to us.
+            // The build directory is not needed any more.
             .env_remove("CARGO_TARGET_DIR")
             .status()
             .context("cargo does not start")?;

@@ -1,6 +1,6 @@
-//! The thread sanitizer over any calls of any threads in any order, on thread-safe adapters: no two threads
-//! use memory at the same time unless a lock or an atomic orders them. Rust's standard library is built for
-//! it, too.
+//! The thread sanitizer: random calls in several threads on thread-safe adapters. No two threads
+//! may access memory at the same time unless a lock or an atomic orders the accesses. Rust's
+//! standard library is instrumented, too.
 
 use std::env::consts::ARCH;
 use std::process::{Command, Stdio};
@@ -12,11 +12,11 @@ use crate::test::{Job, Load, Runs, Stage};
 
 const INSTALL: &str = "rustup toolchain install nightly --profile minimal --component rust-src";
 
-/// Crates that have the program `anything`, and how many calls it makes: as many as take half a minute.
+/// The crates with the program `anything`, and the number of calls that take about half a minute.
 const PROGRAMS: [(&str, u32); 3] =
     [("dat-core", 400_000), ("provider-tcp-emu", 100_000), ("provider-softroce", 100_000)];
 
-/// A job for each program. Fails, with what to do, if there is no nightly compiler.
+/// Returns a job per program. Fails with instructions if there is no nightly compiler.
 pub(crate) fn stage() -> Result<Stage> {
     let version = cargo().arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     ensure!(

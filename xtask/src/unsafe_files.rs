@@ -1,5 +1,5 @@
-//! The promise of docs/unsafe.md: unsafe code is in the files that it lists, and in tests, benchmarks and
-//! examples.
+//! Checks the promise of docs/unsafe.md: unsafe code is only in the files that it lists, and in
+//! tests, benchmarks and examples.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ const LIST: &str = "docs/unsafe.md";
 fn unsafe_code_is_only_in_the_files_that_are_listed() {
     let found = files_with_unsafe();
     let listed = listed();
-    // A name that ends with a slash lists a directory.
+    // A name that ends with a slash is a directory.
     let covers = |entry: &str, file: &str| {
         if entry.ends_with('/') { file.starts_with(entry) } else { file == entry }
     };
@@ -25,7 +25,7 @@ fn unsafe_code_is_only_in_the_files_that_are_listed() {
     assert!(stale.is_empty(), "{LIST} lists files without unsafe code: {stale:#?}");
 }
 
-/// The items of the list.
+/// Returns the items of the list.
 fn listed() -> BTreeSet<String> {
     let text = fs::read_to_string(workspace().join(LIST)).expect("the list is there");
     text.lines()
@@ -34,7 +34,7 @@ fn listed() -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether the list names it, if it has unsafe code.
+/// Returns whether the list must name the file if it has unsafe code.
 fn is_listed_kind(file: &str) -> bool {
     let is_for_tests = |part: &str| matches!(part, "tests" | "benches" | "examples" | "fuzz");
     !file.split('/').any(is_for_tests)
@@ -69,8 +69,8 @@ fn visit(dir: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-/// `unsafe` as a keyword of code: a block, a function, an implementation, a trait, a foreign type, an
-/// attribute.
+/// Returns whether a line of code contains the keyword `unsafe`: a block, a function, an
+/// implementation, a trait, a foreign type, an attribute.
 fn has_unsafe(line: &str) -> bool {
     let outside_of_strings: String = line.split('"').step_by(2).collect();
     let code = outside_of_strings.split("//").next().unwrap_or_default();

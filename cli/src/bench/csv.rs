@@ -1,4 +1,5 @@
-//! The result as comma-separated values (RFC 4180, but for the ends of lines), a line for each row and adapter as it comes.
+//! Prints the result as comma-separated values (RFC 4180, but with LF line ends): a line per row
+//! and adapter, as soon as it is measured.
 
 use std::io::{Write, stdout};
 
@@ -6,9 +7,11 @@ use anyhow::Result;
 
 use super::{Figures, Measured};
 
-/// Latencies and processor times are in seconds; a spread is a share of its median.
-const COLUMNS: &str = "adapter,operation,size,depth,connections,wait,rounds,operations,noisy,latency_min,latency_p50,latency_p90,\
-                       latency_p99,latency_p999,latency_max,latency_mean,latency_spread,operations_per_second,bytes_per_second,\
+/// The column names. Latencies and processor times are in seconds; a spread is a share of its
+/// median.
+const COLUMNS: &str = "adapter,operation,size,depth,connections,wait,rounds,operations,noisy,\
+                       latency_min,latency_p50,latency_p90,latency_p99,latency_p999,latency_max,\
+                       latency_mean,latency_spread,operations_per_second,bytes_per_second,\
                        rate_spread,client_cpu,server_cpu";
 
 pub(super) fn head() -> Result<()> {
@@ -52,7 +55,7 @@ fn line(adapter: &str, row: &Measured, figures: &Figures) -> String {
     .join(",")
 }
 
-/// With six digits that count.
+/// Formats a number with six significant digits.
 fn number(value: f64) -> String {
     format!("{value:.5e}")
         .parse()

@@ -1,15 +1,15 @@
-//! The result as a page with plots: one file, without a script, that needs nothing from anywhere.
+//! Writes the result as a page with plots: one file without scripts or external resources.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::{Document, Figures, Measured};
-use crate::machine::Circumstances;
+use crate::machine::MeasurementInfo;
 use crate::measure::Operation;
 use crate::times::Times;
 use crate::{bench::text, units};
 
-/// Of a plot, in pixels, and of what is around its area.
+/// The size of a plot and the margins around its area, in pixels.
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 270.0;
 const LEFT: f64 = 80.0;
@@ -17,26 +17,26 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 52.0;
 
-/// The lines' dashes, by their place among those of one adapter.
+/// The dash pattern of each line of an adapter, by its index.
 const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "1 5"];
 
 /// A line of a plot.
 struct Line {
     name: String,
-    /// Which of the adapters.
+    /// The index of the adapter.
     adapter: usize,
-    /// Which of the adapter's lines.
+    /// The index of the line among those of its adapter.
     nth: usize,
-    /// Size and value, and the value for people.
+    /// Message size, value, and the value as text.
     points: Vec<(usize, f64, String)>,
 }
 
-/// What is drawn.
+/// A figure that is plotted.
 struct Plot {
     title: &'static str,
-    /// The axis of the values, with its unit.
+    /// The label of the vertical axis, with its unit.
     axis: &'static str,
-    /// A value for people.
+    /// Formats a value.
     unit: fn(f64) -> String,
     value: fn(&Figures) -> Option<f64>,
 }
@@ -44,19 +44,19 @@ struct Plot {
 const PLOTS: &[Plot] = &[
     Plot {
         title: "latency, p50",
-        axis: TIME,
+        axis: TIME_AXIS,
         unit: units::time,
         value: |figures| Some(figures.latency.p50),
     },
     Plot {
         title: "latency, p99",
-        axis: TIME,
+        axis: TIME_AXIS,
         unit: units::time,
         value: |figures| figures.latency.p99,
     },
     Plot {
         title: "latency, p99.9",
-        axis: TIME,
+        axis: TIME_AXIS,
         unit: units::time,
         value: |figures| figures.latency.p999,
     },
@@ -74,23 +74,24 @@ const PLOTS: &[Plot] = &[
     },
     Plot {
         title: "processor time of an operation, both ends",
-        axis: TIME,
+        axis: TIME_AXIS,
         unit: units::time,
         value: |figures| Some(figures.client_cpu + figures.server_cpu),
     },
 ];
 
-const TIME: &str = "time (µs, ms, s)";
-const SIZE: &str = "message size (bytes; KiB and MiB are powers of two)";
+const TIME_AXIS: &str = "time (µs, ms, s)";
+const SIZE_AXIS: &str = "message size (bytes; KiB and MiB are powers of two)";
 
-/// The whole page.
+/// Returns the whole page.
 pub(super) fn page(document: &Document) -> String {
     let names = document.adapters.iter().map(|adapter| escaped(&adapter.name)).collect::<Vec<_>>();
     let title = format!("dat bench: {}", names.join(" and "));
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-         <link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n\
+         <link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <h1>{title}</h1>\n\
          <p class=\"notes\">{}</p>\n",
         text::notes(document)
             .iter()
@@ -104,8 +105,8 @@ pub(super) fn page(document: &Document) -> String {
         let rows: Vec<&Measured> =
             document.points.iter().filter(|row| row.operation == operation).collect();
         let _ = writeln!(page, "<h2>{}</h2>\n<div class=\"plots\">", operation.name());
-        for drawn in PLOTS {
-            page += &plot(drawn, &sizes, &lines(document, &rows, drawn));
+        for figure in PLOTS {
+            page += &plot(figure, &sizes, &lines(document, &rows, figure));
         }
         page += "</div>\n";
     }
@@ -114,9 +115,10 @@ pub(super) fn page(document: &Document) -> String {
     page
 }
 
-/// When, with what and on what it was measured.
+/// Returns the time, version, command line and machine of the measurement.
 fn circumstances(document: &Document) -> String {
-    let Circumstances { date, version, command, cpu, processors, kernel } = &document.circumstances;
+    let MeasurementInfo { date, version, command, cpu, processors, kernel } =
+        &document.circumstances;
     let processors = format!("{cpu}, {}", units::plural(*processors, "processor", "processors"));
     let kernel = format!("Linux {kernel}");
     let rows = [
@@ -133,7 +135,7 @@ fn circumstances(document: &Document) -> String {
     list + "</dl>\n"
 }
 
-/// In the order in which they were measured.
+/// Returns the operations in the order of measurement.
 fn operations(document: &Document) -> Vec<Operation> {
     let mut operations = Vec::new();
     for row in &document.points {
@@ -144,7 +146,7 @@ fn operations(document: &Document) -> Vec<Operation> {
     operations
 }
 
-/// A line for each depth and number of connections, of each adapter.
+/// Returns a line for each adapter, depth and number of connections.
 fn lines(document: &Document, rows: &[&Measured], Plot { unit, value, .. }: &Plot) -> Vec<Line> {
     let kinds: BTreeSet<(usize, usize)> =
         rows.iter().map(|row| (row.connections, row.depth)).collect();
@@ -167,7 +169,7 @@ fn lines(document: &Document, rows: &[&Measured], Plot { unit, value, .. }: &Plo
     lines
 }
 
-/// Both axes are logarithmic. All plots of a page have the same sizes on theirs.
+/// Draws a plot. Both axes are logarithmic. All plots of a page have the same size axis.
 fn plot(Plot { title, axis, unit, .. }: &Plot, sizes: &BTreeSet<usize>, lines: &[Line]) -> String {
     let all = || lines.iter().flat_map(|line| &line.points).filter(|(_, value, _)| *value > 0.0);
     let (Some(&least), Some(&most), Some(_)) = (sizes.first(), sizes.last(), all().next()) else {
@@ -175,7 +177,7 @@ fn plot(Plot { title, axis, unit, .. }: &Plot, sizes: &BTreeSet<usize>, lines: &
     };
     let low = all().map(|(_, value, _)| value.log10()).fold(f64::INFINITY, f64::min);
     let high = all().map(|(_, value, _)| value.log10()).fold(f64::NEG_INFINITY, f64::max);
-    // Some air, also where all values are one.
+    // The margin keeps the range nonempty if all values are equal.
     let (low, high) = (low - 0.1, high + 0.1);
     let (least, most) = ((least as f64).log2() - 0.5, (most as f64).log2() + 0.5);
     let x = |size: usize| {
@@ -189,8 +191,9 @@ fn plot(Plot { title, axis, unit, .. }: &Plot, sizes: &BTreeSet<usize>, lines: &
     let mut svg = format!(
         "<figure>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n\
          <text class=\"title\" x=\"{LEFT}\" y=\"16\">{title}</text>\n\
-         <text class=\"axis\" text-anchor=\"middle\" x=\"{middle}\" y=\"{}\">{SIZE}</text>\n\
-         <text class=\"axis\" text-anchor=\"middle\" transform=\"translate(12 {centre}) rotate(-90)\">{axis}</text>\n",
+         <text class=\"axis\" text-anchor=\"middle\" x=\"{middle}\" y=\"{}\">{SIZE_AXIS}</text>\n\
+         <text class=\"axis\" text-anchor=\"middle\" \
+         transform=\"translate(12 {centre}) rotate(-90)\">{axis}</text>\n",
         HEIGHT - 8.0
     );
     for tick in ticks(low, high) {
@@ -204,7 +207,7 @@ fn plot(Plot { title, axis, unit, .. }: &Plot, sizes: &BTreeSet<usize>, lines: &
             unit(tick)
         );
     }
-    for size in thinned(sizes) {
+    for size in labelled_sizes(sizes) {
         let (x, bottom) = (x(size), HEIGHT - BOTTOM);
         let _ = writeln!(
             svg,
@@ -232,7 +235,8 @@ fn plot(Plot { title, axis, unit, .. }: &Plot, sizes: &BTreeSet<usize>, lines: &
         for (size, value, text) in points {
             let _ = writeln!(
                 svg,
-                "<circle class=\"a{adapter}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\"><title>{}, {}: {text}</title></circle>",
+                "<circle class=\"a{adapter}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\">\
+                 <title>{}, {}: {text}</title></circle>",
                 x(*size),
                 y(*value),
                 escaped(name),
@@ -254,7 +258,8 @@ fn plot(Plot { title, axis, unit, .. }: &Plot, sizes: &BTreeSet<usize>, lines: &
     svg
 }
 
-/// 1, 2 and 5 times the powers of ten between two logarithms; only the powers where that would be many.
+/// Returns round numbers between two logarithms: up to five per power of ten, fewer in a wide
+/// range.
 fn ticks(low: f64, high: f64) -> Vec<f64> {
     let steps: &[f64] = match high - low {
         wide if wide > 2.5 => &[1.0],
@@ -266,16 +271,17 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
     all.filter(|tick| (low..=high).contains(&tick.log10())).collect()
 }
 
-/// As many as there is room to name.
-fn thinned(sizes: &BTreeSet<usize>) -> Vec<usize> {
+/// Returns as many sizes as have room for a label.
+fn labelled_sizes(sizes: &BTreeSet<usize>) -> Vec<usize> {
     let every = sizes.len().div_ceil(7).max(1);
     sizes.iter().copied().step_by(every).collect()
 }
 
 fn table(document: &Document) -> String {
-    let mut table = "<h2>Figures</h2>\n<table>\n<tr><th>operation<th>size<th>depth<th>connections<th>adapter\
-                     <th>p50<th>p99<th>p99.9<th>spread<th>bandwidth<th>rate<th>spread<th>client CPU<th>server CPU\
-                     <th></tr>\n"
+    let mut table = "<h2>Figures</h2>\n<table>\n\
+                     <tr><th>operation<th>size<th>depth<th>connections<th>adapter\
+                     <th>p50<th>p99<th>p99.9<th>spread<th>bandwidth<th>rate<th>spread\
+                     <th>client CPU<th>server CPU<th></tr>\n"
         .to_owned();
     for row in &document.points {
         for (figures, adapter) in row.figures.iter().zip(&document.adapters) {
@@ -310,14 +316,18 @@ fn escaped(text: &str) -> String {
 }
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #1c2733; --faint: #6b7785; --grid: #e3e7eb; --paper: #fff; --a0: #1f6fb2; --a1: #d2691e }
+:root { color-scheme: light dark; --ink: #1c2733; --faint: #6b7785; --grid: #e3e7eb;
+  --paper: #fff; --a0: #1f6fb2; --a1: #d2691e }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #dfe5ea; --faint: #93a0ac; --grid: #333d47; --paper: #171c21; --a0: #6db3ee; --a1: #f0a060 }
+  :root { --ink: #dfe5ea; --faint: #93a0ac; --grid: #333d47; --paper: #171c21;
+    --a0: #6db3ee; --a1: #f0a060 }
 }
-body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 86em; margin: 2em auto; padding: 0 1em }
+body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 86em; margin: 2em auto; padding: 0 1em }
 h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
 .notes { color: var(--faint) }
-dl { display: grid; grid-template-columns: max-content auto; gap: .1em 1em } dt { color: var(--faint) } dd { margin: 0 }
+dl { display: grid; grid-template-columns: max-content auto; gap: .1em 1em }
+dt { color: var(--faint) } dd { margin: 0 }
 .plots { display: flex; flex-wrap: wrap; gap: 1.2em 2em }
 figure { margin: 0; width: 400px }
 figcaption { color: var(--faint); font-size: 12px }
@@ -327,7 +337,8 @@ polyline { fill: none; stroke-width: 1.8 }
 polyline.a0 { stroke: var(--a0) } polyline.a1 { stroke: var(--a1) }
 circle.a0 { fill: var(--a0) } circle.a1 { fill: var(--a1) }
 .grid { stroke: var(--grid) }
-text { font-size: 11px; fill: var(--faint) } text.axis { font-size: 10px } text.title { font-size: 13px; fill: var(--ink) }
+text { font-size: 11px; fill: var(--faint) } text.axis { font-size: 10px }
+text.title { font-size: 13px; fill: var(--ink) }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px }
 th, td { padding: .2em .7em; text-align: right; border-bottom: 1px solid var(--grid) }
 th:first-child, td:first-child, th:nth-child(5), td:nth-child(5) { text-align: left }
@@ -345,7 +356,7 @@ mod tests {
         assert_eq!(ticks(0.2, 0.8), [2.0, 3.0, 5.0]);
     }
 
-    /// The places of the labels below the axes.
+    /// Returns the labels below the size axes, with their positions.
     fn labels(page: &str) -> Vec<Vec<(String, String)>> {
         let plots = page.split("<figure>").skip(1);
         let label = |line: &str| {
@@ -363,13 +374,13 @@ mod tests {
         let page =
             page(&document(vec![measured(64, 1), measured(1 << 20, 1), measured(64, 16), atomic]));
         let labels = labels(&page);
-        // None for p99.9, for which there were too few.
+        // p99.9 has no plot, because there were too few samples.
         assert_eq!(labels.len(), 2 * (PLOTS.len() - 1), "{page}");
         let texts: Vec<&str> = labels[0].iter().map(|(_, text)| text.as_str()).collect();
         assert_eq!(texts, ["8 B", "64 B", "1 MiB"]);
         assert!(labels.iter().all(|others| *others == labels[0]), "{labels:?}");
-        assert_eq!(page.matches(SIZE).count(), labels.len());
-        for axis in [TIME, "bytes a second (kB/s", "operations a second (/s"] {
+        assert_eq!(page.matches(SIZE_AXIS).count(), labels.len());
+        for axis in [TIME_AXIS, "bytes a second (kB/s", "operations a second (/s"] {
             assert!(page.contains(axis), "{axis}");
         }
     }

@@ -1,19 +1,19 @@
-//! The result for people, row by row as it comes.
+//! Prints the result as a table, row by row as it is measured.
 
 use std::io::{Write, stdout};
 
 use anyhow::Result;
 
-use super::work::LONGEST;
+use super::work::MAX_TRIAL_TIME;
 use super::{Document, Figures, Measured};
 use crate::measure::Wait;
-use crate::rounds::{OPERATIONS, SHORTEST};
+use crate::rounds::{MIN_OPERATIONS, MIN_TRIAL_TIME};
 use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::times::Times;
 use crate::units;
 
-/// Of one adapter.
-const ALONE: Table<8> = Table {
+/// The table of one adapter.
+const ONE_ADAPTER: Table<8> = Table {
     columns: [
         (Left, 19),
         (Right, 5),
@@ -26,8 +26,8 @@ const ALONE: Table<8> = Table {
     ],
 };
 
-/// The same, with everything.
-const ALONE_WIDE: Table<12> = Table {
+/// The table of one adapter with `--wide`.
+const ONE_ADAPTER_WIDE: Table<12> = Table {
     columns: [
         (Left, 19),
         (Right, 5),
@@ -44,13 +44,13 @@ const ALONE_WIDE: Table<12> = Table {
     ],
 };
 
-/// Of two.
-const COMPARED: Table<7> = Table {
+/// The table of two adapters.
+const TWO_ADAPTERS: Table<7> = Table {
     columns: [(Left, 19), (Right, 5), (Left, 9), (Right, 11), (Right, 11), (Right, 5), (Right, 6)],
 };
 
-/// The same, with the spread of each.
-const COMPARED_WIDE: Table<9> = Table {
+/// The table of two adapters with `--wide`, with the spread of each.
+const TWO_ADAPTERS_WIDE: Table<9> = Table {
     columns: [
         (Left, 19),
         (Right, 5),
@@ -65,19 +65,27 @@ const COMPARED_WIDE: Table<9> = Table {
 };
 
 pub(super) fn head(adapters: &[String], wide: bool) -> Result<()> {
-    for line in heads(adapters, wide) {
+    for line in header_lines(adapters, wide) {
         writeln!(stdout(), "{}", colour(&line, Colour::Strong))?;
     }
     Ok(())
 }
 
-fn heads(adapters: &[String], wide: bool) -> Vec<String> {
+fn header_lines(adapters: &[String], wide: bool) -> Vec<String> {
     let first = format!("{:<12}{:>7}", "operation", "size");
     match (adapters, wide) {
         ([a, b], false) => {
-            vec![COMPARED.row([&first, "depth", "", &cut(a, 11), &cut(b, 11), "ratio", "spread"])]
+            vec![TWO_ADAPTERS.row([
+                &first,
+                "depth",
+                "",
+                &cut(a, 11),
+                &cut(b, 11),
+                "ratio",
+                "spread",
+            ])]
         }
-        ([a, b], true) => vec![COMPARED_WIDE.row([
+        ([a, b], true) => vec![TWO_ADAPTERS_WIDE.row([
             &first,
             "depth",
             "conns",
@@ -89,12 +97,34 @@ fn heads(adapters: &[String], wide: bool) -> Vec<String> {
             "",
         ])],
         (_, false) => vec![
-            ALONE.row(["", "", "latency", "", "", "", "CPU", ""]),
-            ALONE.row([&first, "depth", "p50", "p99", "bandwidth", "ops/s", "each", "spread"]),
+            ONE_ADAPTER.row(["", "", "latency", "", "", "", "CPU", ""]),
+            ONE_ADAPTER.row([
+                &first,
+                "depth",
+                "p50",
+                "p99",
+                "bandwidth",
+                "ops/s",
+                "each",
+                "spread",
+            ]),
         ],
         (_, true) => vec![
-            ALONE_WIDE.row(["", "", "", "latency", "", "", "", "", "", "", "CPU time, each", ""]),
-            ALONE_WIDE.row([
+            ONE_ADAPTER_WIDE.row([
+                "",
+                "",
+                "",
+                "latency",
+                "",
+                "",
+                "",
+                "",
+                "",
+                "",
+                "CPU time, each",
+                "",
+            ]),
+            ONE_ADAPTER_WIDE.row([
                 &first,
                 "depth",
                 "conns",
@@ -112,7 +142,7 @@ fn heads(adapters: &[String], wide: bool) -> Vec<String> {
     }
 }
 
-/// No more than fits.
+/// Cuts a name to the width of its column.
 fn cut(name: &str, width: usize) -> String {
     match name.chars().count() {
         fits if fits <= width => name.to_owned(),
@@ -125,23 +155,23 @@ pub(super) fn row(row: &Measured, wide: bool) -> Result<()> {
     Ok(())
 }
 
-/// A row without its end.
+/// Returns a row without its newline.
 fn line(row: &Measured, wide: bool) -> String {
     match (&row.figures[..], wide) {
-        ([one], false) => alone(row, one),
-        ([one], true) => alone_wide(row, one),
-        ([first, second], false) => compared(row, first, second),
-        ([first, second], true) => compared_wide(row, first, second),
+        ([one], false) => one_adapter(row, one),
+        ([one], true) => one_adapter_wide(row, one),
+        ([first, second], false) => two_adapters(row, first, second),
+        ([first, second], true) => two_adapters_wide(row, first, second),
         _ => String::new(),
     }
 }
 
-/// The operation and the size, which share a column.
+/// Returns the operation and the size, which share a column.
 fn point(row: &Measured) -> String {
     format!("{:<12}{:>7}", row.operation.short(), units::size(row.size))
 }
 
-/// The depth, of each connection where there are several.
+/// Returns the depth, with the number of connections if there are several.
 fn depth(row: &Measured) -> String {
     match row.connections {
         1 => row.depth.to_string(),
@@ -153,17 +183,17 @@ fn spread(spread: Option<f64>) -> String {
     spread.map_or_else(String::new, units::spread)
 }
 
-/// The spread of figures, or that they are noisy.
-fn judged<'a>(figures: impl IntoIterator<Item = &'a Figures> + Clone) -> String {
+/// Returns the spread of figures, or "noisy".
+fn spread_or_noisy<'a>(figures: impl IntoIterator<Item = &'a Figures> + Clone) -> String {
     match figures.clone().into_iter().any(|figures| figures.noisy) {
         true => colour(&format!("{:>6}", "noisy"), Colour::Bad),
         false => spread(figures.into_iter().filter_map(Figures::spread).max_by(f64::total_cmp)),
     }
 }
 
-fn alone(row: &Measured, figures: &Figures) -> String {
+fn one_adapter(row: &Measured, figures: &Figures) -> String {
     let Times { p50, p99, .. } = figures.latency;
-    ALONE.row([
+    ONE_ADAPTER.row([
         point(row),
         depth(row),
         units::time(p50),
@@ -171,14 +201,14 @@ fn alone(row: &Measured, figures: &Figures) -> String {
         units::bandwidth(figures.bytes_per_second),
         units::count(figures.operations_per_second),
         units::time(figures.client_cpu + figures.server_cpu),
-        judged([figures]),
+        spread_or_noisy([figures]),
     ])
 }
 
-fn alone_wide(row: &Measured, figures: &Figures) -> String {
+fn one_adapter_wide(row: &Measured, figures: &Figures) -> String {
     let latency = |time: Option<f64>| time.map_or_else(String::new, units::time);
     let Times { p50, p99, p999, .. } = figures.latency;
-    ALONE_WIDE.row([
+    ONE_ADAPTER_WIDE.row([
         point(row),
         row.depth.to_string(),
         row.connections.to_string(),
@@ -199,10 +229,11 @@ fn noisy<'a>(figures: impl IntoIterator<Item = &'a Figures>) -> String {
     if is_noisy { colour("noisy", Colour::Bad) } else { String::new() }
 }
 
-/// One of the figures: its name, how it is found and how it is written.
+/// One of the figures: its name, its value, and the format of the value.
 type Figure = (&'static str, fn(&Figures) -> f64, fn(f64) -> String);
 
-/// What counts of a point: how long one takes where one is done at a time, else how much goes through.
+/// Returns the figure that matters for a point: the latency with one outstanding operation, the
+/// rate of small messages, else the bandwidth.
 fn figure(row: &Measured) -> Figure {
     match row {
         Measured { depth: 1, connections: 1, .. } => {
@@ -215,21 +246,21 @@ fn figure(row: &Measured) -> Figure {
     }
 }
 
-fn compared(row: &Measured, first: &Figures, second: &Figures) -> String {
+fn two_adapters(row: &Measured, first: &Figures, second: &Figures) -> String {
     let (what, value, text) = figure(row);
     let (a, b) = (value(first), value(second));
-    COMPARED.row([
+    TWO_ADAPTERS.row([
         point(row),
         depth(row),
         what.to_owned(),
         text(a),
         text(b),
         units::ratio(a / b),
-        judged([first, second]),
+        spread_or_noisy([first, second]),
     ])
 }
 
-fn compared_wide(row: &Measured, first: &Figures, second: &Figures) -> String {
+fn two_adapters_wide(row: &Measured, first: &Figures, second: &Figures) -> String {
     let (what, value, text) = figure(row);
     let (a, b) = (value(first), value(second));
     let cpu = |figures: &Figures| figures.client_cpu + figures.server_cpu;
@@ -237,7 +268,7 @@ fn compared_wide(row: &Measured, first: &Figures, second: &Figures) -> String {
         let its = if what == "p50" { figures.latency_spread } else { figures.rate_spread };
         format!("{} {:>6}", text(value), spread(its))
     };
-    COMPARED_WIDE.row([
+    TWO_ADAPTERS_WIDE.row([
         point(row),
         row.depth.to_string(),
         row.connections.to_string(),
@@ -256,7 +287,7 @@ pub(super) fn foot(document: &Document) -> Result<()> {
     Ok(())
 }
 
-/// How it was measured, in paragraphs.
+/// Returns how the figures were measured, in paragraphs.
 pub(super) fn notes(document: &Document) -> Vec<String> {
     let Document { adapters, address, circumstances, pinned, points, .. } = document;
     let subject =
@@ -274,21 +305,22 @@ pub(super) fn notes(document: &Document) -> Vec<String> {
     };
     let polls = |point: &Measured| point.wait == Wait::Poll;
     let waits = match (points.iter().any(polls), points.iter().all(polls)) {
-        (_, true) => "Who waits polls, and uses processor time meanwhile",
+        (_, true) => "A waiting process polls, which uses processor time",
         (true, false) => {
-            "Who waits polls, and uses processor time meanwhile; where there are several connections it sleeps"
+            "A waiting process polls, which uses processor time; with several connections it sleeps"
         }
-        (false, false) => "Who waits sleeps",
+        (false, false) => "A waiting process sleeps",
     };
     let several = match points.iter().any(|point| point.connections > 1) {
         true => {
-            " Depth 4×16: 4 connections with 16 operations outstanding on each. Their threads share the processors, so that a few \
-             operations take long and the rate is less than the median latency lets expect."
+            " Depth 4×16: 4 connections with 16 operations outstanding on each. Their threads \
+             share the processors, so a few operations take long, and the rate is lower than \
+             the median latency suggests."
         }
         false => "",
     };
     let turns = if adapters.len() == 2 {
-        " The adapters take turns; ratio: the first to the second."
+        " The adapters take turns; ratio: first adapter to second."
     } else {
         ""
     };
@@ -296,9 +328,10 @@ pub(super) fn notes(document: &Document) -> Vec<String> {
         format!("{subjects} at {address}; {place}, Linux {}.", circumstances.kernel),
         rounds(document) + turns,
         format!(
-            "Latency, while so many operations are outstanding as the depth says: half of the way there and back, of a write \
-             with the send that announces it; all of it where an operation is answered. Bandwidth and rate: one way, the next \
-             one posted when one has completed at its sender, in the same rounds.{several} {waits}."
+            "Latency: with as many operations outstanding as the depth says; half a round trip for \
+             sends, and for writes with the send that announces them, the whole for reads and \
+             atomic operations. Bandwidth and rate: one way, a new operation is posted when \
+             one has completed at its sender, in the same rounds.{several} {waits}."
         ),
     ];
     let noisy =
@@ -307,26 +340,28 @@ pub(super) fn notes(document: &Document) -> Vec<String> {
     notes
 }
 
-/// What was measured for each figure.
+/// Returns how many rounds and operations each figure is based on.
 fn rounds(document: &Document) -> String {
     let figures = || document.points.iter().flat_map(|point| &point.figures);
     let count = units::rounds(figures().map(|figures| figures.rounds));
     let mut text = format!(
-        "Each figure is the median of {count}; each lasts at least {} ms and has at least {} operations",
-        SHORTEST.as_millis(),
-        units::thousands(OPERATIONS)
+        "Each figure is the median of {count}; each lasts at least {} ms and has at least \
+         {} operations",
+        MIN_TRIAL_TIME.as_millis(),
+        units::thousands(MIN_OPERATIONS)
     );
     let few =
-        |point: &&Measured| point.figures.iter().any(|figures| figures.operations < OPERATIONS);
+        |point: &&Measured| point.figures.iter().any(|figures| figures.operations < MIN_OPERATIONS);
     let mut sizes: Vec<usize> =
         document.points.iter().filter(few).map(|point| point.size).collect();
     sizes.sort_unstable();
     sizes.dedup();
     if !sizes.is_empty() {
         let sizes = sizes.into_iter().map(units::size).collect::<Vec<_>>().join(", ");
-        text += &format!(" (of {sizes} as many as fit into {} ms)", LONGEST.as_millis());
+        text += &format!(" ({sizes}: as many as fit into {} ms)", MAX_TRIAL_TIME.as_millis());
     }
-    text + ". Spread: half of the distance between the quartiles of the rounds, of latency or rate, whichever is larger."
+    text + ". Spread: half the distance between the quartiles of the rounds, of latency or rate, \
+            whichever is larger."
 }
 
 #[cfg(test)]
@@ -334,7 +369,7 @@ mod tests {
     use super::super::tests::{document, measured};
     use super::*;
 
-    /// With everything as long as it gets.
+    /// A row with figures as wide as they get.
     fn longest() -> Measured {
         let mut row = measured(64 << 10, 1);
         row.operation = crate::measure::Operation::CompareSwap;
@@ -356,14 +391,18 @@ mod tests {
         let both = Measured { figures: vec![row.figures[0]; 2], depth: 16, ..longest() };
         let several = Measured { connections: 64, depth: 16, ..longest() };
         let lines = [
-            heads(&names[..1], false),
-            heads(&names, false),
+            header_lines(&names[..1], false),
+            header_lines(&names, false),
             vec![line(&both, false), line(&several, false)],
         ];
         for line in lines.concat() {
             assert!(line.chars().count() <= 80, "{line}");
         }
-        assert!(heads(&names, false)[0].contains(" a-very-lon… "), "{:?}", heads(&names, false));
+        assert!(
+            header_lines(&names, false)[0].contains(" a-very-lon… "),
+            "{:?}",
+            header_lines(&names, false)
+        );
         assert!(
             line(&both, false).contains(" bandwidth ") && line(&several, false).contains(" 64×16 ")
         );
@@ -377,7 +416,7 @@ mod tests {
             assert!(wide.contains(words), "{words}: {wide}");
         }
         let names = ["tcp-emu".to_owned(), "softroce".to_owned()];
-        let [_, head] = &heads(&names[..1], true)[..] else { panic!("two lines") };
+        let [_, head] = &header_lines(&names[..1], true)[..] else { panic!("two lines") };
         assert_eq!(head.find("client + server").map(|at| at + 15), Some(head.len()));
         assert_eq!(wide.chars().count(), head.chars().count());
         let both = Measured { figures: vec![row.figures[0]; 2], ..longest() };
@@ -389,9 +428,11 @@ mod tests {
         let quiet = document(vec![measured(64, 1), measured(64, 16)]);
         let text = notes(&quiet).join(" ");
         for words in [
-            "tcp-emu (provider tcp-emu) at 127.0.0.1; pinned to processors 0 and 1 of 2, Linux 6.1.",
-            "the median of 5 rounds; each lasts at least 50 ms and has at least 1,000 operations. Spread:",
-            "Who waits polls, and uses processor time meanwhile.",
+            "tcp-emu (provider tcp-emu) at 127.0.0.1; pinned to processors 0 and 1 of 2, \
+             Linux 6.1.",
+            "the median of 5 rounds; each lasts at least 50 ms and has at least 1,000 operations. \
+             Spread:",
+            "A waiting process polls, which uses processor time.",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
@@ -405,7 +446,7 @@ mod tests {
         let text = notes(&document(vec![measured(64, 1), row])).join(" ");
         for words in [
             "the median of 3 to 5 rounds",
-            "(of 1 MiB as many as fit into 250 ms)",
+            "(1 MiB: as many as fit into 250 ms)",
             "Depth 4×16: 4 connections",
             "One row stayed noisy: ",
         ] {

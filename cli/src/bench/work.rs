@@ -1,4 +1,4 @@
-//! What both processes do.
+//! What both processes of a benchmark do.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,78 +6,82 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::connection::Connection;
 use crate::cpu;
-use crate::link::Link;
-use crate::measure::{Operation, Role, WORD, Wait, drive, latency, stream};
-use crate::parent::say;
-use crate::peer::Said;
-use crate::raw::Raw;
-use crate::rounds::{Figure, OPERATIONS, ROUNDS, Rounds, Rules, SHORTEST, Sample, Schedule, Trial};
+use crate::measure::{ATOMIC_BYTES, Operation, Role, Wait, latency, run_schedule, stream};
+use crate::parent::send;
+use crate::peer::Message;
+use crate::plain_sockets::PlainSockets;
+use crate::rounds::{
+    DEFAULT_ROUNDS, Figure, MIN_OPERATIONS, MIN_TRIAL_TIME, Rounds, Rules, Sample, Schedule, Trial,
+};
 use crate::times::Times;
 
-/// A trial has fewer than [`OPERATIONS`] where they take longer than this.
-pub(super) const LONGEST: Duration = Duration::from_millis(250);
-/// A noisy row is measured at most so often.
-const ATTEMPTS: usize = 3;
+/// The longest time of a trial. A trial has fewer than [`MIN_OPERATIONS`] if they would take
+/// longer.
+pub(super) const MAX_TRIAL_TIME: Duration = Duration::from_millis(250);
+/// How often a noisy row is measured at most.
+const MAX_ATTEMPTS: usize = 3;
 
-/// Bytes of a message.
-pub(super) const LARGEST: usize = 16 << 20;
-/// Operations outstanding on a connection.
-pub(super) const DEEPEST: usize = 120;
-/// Connections of an adapter.
-pub(super) const MOST_CONNECTIONS: usize = 64;
-/// Bytes that one process registers.
-pub(super) const MOST_MEMORY: usize = 1 << 30;
-/// What is asked for at once, how often, and for how long.
-const MOST_POINTS: usize = 10_000;
-pub(super) const MOST_ROUNDS: u32 = 1000;
-pub(super) const MOST_SECONDS: f64 = 3600.0;
+/// The maximum message size.
+pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
+/// The maximum number of outstanding operations per connection.
+pub(super) const MAX_DEPTH: usize = 120;
+/// The maximum number of connections per adapter.
+pub(super) const MAX_CONNECTIONS: usize = 64;
+/// The maximum number of bytes that one process registers.
+pub(super) const MAX_MEMORY_BYTES: usize = 1 << 30;
+/// The limits of one benchmark: points, rounds per point, and seconds per point.
+const MAX_POINTS: usize = 10_000;
+pub(super) const MAX_ROUNDS: u32 = 1000;
+pub(super) const MAX_DURATION_SECONDS: f64 = 3600.0;
 
-/// Something to measure.
+/// One combination of parameters to measure.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Point {
     pub(super) operation: Operation,
     pub(super) size: usize,
-    /// Operations outstanding on each connection.
+    /// Outstanding operations per connection.
     pub(super) depth: usize,
     pub(super) connections: usize,
 }
 
-/// All of it.
+/// The whole benchmark.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     pub(super) points: Vec<Point>,
     pub(super) rounds: u32,
-    /// Each point is measured for so many seconds at least, in more rounds if need be; 0 says nothing.
+    /// Each point is measured for at least this many seconds, in more rounds if needed. 0 means no
+    /// minimum.
     pub(super) seconds: f64,
     pub(super) wait: Wait,
 }
 
-/// What came out for one point.
+/// The result for one point.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// Which of the points.
+    /// The index of the point.
     pub(super) point: usize,
-    /// Of the adapters in turn.
+    /// One per adapter, in order.
     pub(super) figures: Vec<Figures>,
 }
 
-/// What came out for one point and adapter: medians of the rounds.
+/// The result for one point and adapter: medians of the rounds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Figures {
-    /// In seconds: half of the way there and back, or all of it where an operation is answered.
+    /// In seconds. Half of a round trip, or the whole if [`Operation::is_round_trip`].
     pub(super) latency: Times,
-    /// The spread of its `p50`.
+    /// The spread of the latency's `p50`.
     pub(super) latency_spread: Option<f64>,
     pub(super) operations_per_second: f64,
     pub(super) bytes_per_second: f64,
-    /// The spread of both.
+    /// The spread of both rates.
     pub(super) rate_spread: Option<f64>,
-    /// Processor time, in seconds for each operation.
+    /// Processor time in seconds per operation.
     pub(super) client_cpu: f64,
     pub(super) server_cpu: f64,
     pub(super) rounds: usize,
-    /// The fewest operations of a round.
+    /// The smallest number of operations of a round.
     pub(super) operations: usize,
     /// See [`Rounds::is_noisy`].
     pub(super) noisy: bool,
@@ -88,9 +92,9 @@ pub(super) struct Figures {
 enum Kind {
     /// How long each operation takes.
     Latency,
-    /// How many go through.
-    Flow,
-    /// Both in one: what is answered has been everywhere when it completes.
+    /// How many operations complete per second.
+    Rate,
+    /// Both at once, for operations that complete only after a round trip.
     Both,
 }
 
@@ -98,20 +102,20 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Measurement {
     times: Option<Times>,
-    flow: Option<Flow>,
+    flow: Option<Throughput>,
     /// See [`Sample::tail`].
     tail: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Flow {
+struct Throughput {
     operations_per_second: f64,
     client_cpu: f64,
     server_cpu: f64,
 }
 
 impl Figures {
-    /// The larger spread of latency and rate.
+    /// Returns the larger spread of latency and rate.
     pub(super) fn spread(&self) -> Option<f64> {
         [self.latency_spread, self.rate_spread].into_iter().flatten().max_by(f64::total_cmp)
     }
@@ -131,83 +135,102 @@ impl Sample for Measurement {
 }
 
 impl Point {
-    /// How its connections wait: those of several threads sleep, or they would keep each other from working.
-    pub(super) fn wait(self, asked: Wait) -> Wait {
-        if self.connections > 1 { Wait::Block } else { asked }
+    /// Returns how its connections wait. With several connections there are several threads, which
+    /// sleep so that they do not take processor time from each other.
+    pub(super) fn wait(self, requested: Wait) -> Wait {
+        if self.connections > 1 { Wait::Block } else { requested }
     }
 }
 
 impl Work {
-    /// As the command line lets it be; a caller of `dat serve` may say anything.
-    pub(crate) fn is_sound(&self, adapters: usize) -> bool {
-        let is_sound = |point: &Point| {
-            (1..=LARGEST).contains(&point.size)
-                && (!point.operation.is_atomic() || point.size == WORD)
-                && (1..=DEEPEST).contains(&point.depth)
-                && (1..=MOST_CONNECTIONS).contains(&point.connections)
+    /// Returns whether the work is within the limits of the command line. A client of `dat serve`
+    /// may send anything.
+    pub(crate) fn is_valid(&self, adapters: usize) -> bool {
+        let is_valid = |point: &Point| {
+            (1..=MAX_MESSAGE_BYTES).contains(&point.size)
+                && (!point.operation.is_atomic() || point.size == ATOMIC_BYTES)
+                && (1..=MAX_DEPTH).contains(&point.depth)
+                && (1..=MAX_CONNECTIONS).contains(&point.connections)
         };
         (1..=2).contains(&adapters)
-            && (1..=MOST_POINTS).contains(&self.points.len())
-            && (1..=MOST_ROUNDS).contains(&self.rounds)
-            && (0.0..=MOST_SECONDS).contains(&self.seconds)
-            && self.points.iter().all(is_sound)
-            && self.memory(adapters) <= MOST_MEMORY
+            && (1..=MAX_POINTS).contains(&self.points.len())
+            && (1..=MAX_ROUNDS).contains(&self.rounds)
+            && (0.0..=MAX_DURATION_SECONDS).contains(&self.seconds)
+            && self.points.iter().all(is_valid)
+            && self.memory(adapters) <= MAX_MEMORY_BYTES
     }
 
-    /// Bytes that a process registers.
+    /// Returns the bytes that a process registers.
     pub(super) fn memory(&self, adapters: usize) -> usize {
         (2 * self.largest()).saturating_mul(self.connections()).saturating_mul(adapters)
     }
 
-    /// Bytes of the largest message.
+    /// Returns the bytes of the largest message.
     pub(crate) fn largest(&self) -> usize {
         self.points.iter().map(|point| point.size).max().unwrap_or(1)
     }
 
-    /// Connections of each adapter.
+    /// Returns the number of connections per adapter.
     pub(crate) fn connections(&self) -> usize {
         self.points.iter().map(|point| point.connections).max().unwrap_or(1)
     }
 
-    /// What is asked of the rounds of a point. Whoever says how long it is measured, or in how few rounds, wants it once.
+    /// Returns the rules for the rounds of a point. With a duration, or with fewer rounds than the
+    /// default, a noisy point is not measured again.
     fn rules(&self, adapters: usize) -> Rules {
         Rules {
             rounds: self.rounds as usize,
             duration: Duration::from_secs_f64(self.seconds * adapters as f64),
-            shortest: SHORTEST,
-            operations: OPERATIONS,
-            longest: LONGEST,
-            attempts: if self.seconds > 0.0 || (self.rounds as usize) < ROUNDS {
+            min_trial_time: MIN_TRIAL_TIME,
+            operations: MIN_OPERATIONS,
+            max_trial_time: MAX_TRIAL_TIME,
+            attempts: if self.seconds > 0.0 || (self.rounds as usize) < DEFAULT_ROUNDS {
                 1
             } else {
-                ATTEMPTS
+                MAX_ATTEMPTS
             },
         }
     }
 
-    /// The part of one process. The links are those of the first adapter, then those of the second.
-    pub(crate) fn run(&self, links: &mut [Link], raw: &mut Raw, role: Role) -> Result<()> {
-        let connections = self.connections();
-        let mut adapters: Vec<&mut [Link]> = links.chunks_mut(connections).collect();
+    /// Runs the work of one process. `connections` holds those of the first adapter, then those of
+    /// the second.
+    pub(crate) fn run(
+        &self,
+        connections: &mut [Connection],
+        sockets: &mut PlainSockets,
+        role: Role,
+    ) -> Result<()> {
+        let per_adapter = self.connections();
+        let mut adapters: Vec<&mut [Connection]> = connections.chunks_mut(per_adapter).collect();
         let rules = self.rules(adapters.len());
         for (index, point) in self.points.iter().enumerate() {
-            for links in &mut adapters {
-                links.iter_mut().for_each(|link| link.set_wait(point.wait(self.wait)));
+            for connections in &mut adapters {
+                connections
+                    .iter_mut()
+                    .for_each(|connection| connection.set_wait(point.wait(self.wait)));
             }
             let kinds = point.kinds();
             let mut schedule = Schedule::new(rules, kinds.len() * adapters.len());
-            let told = |share| say(&Said::Progress(index as f64 + share));
-            drive(&mut schedule, raw, role, told, |raw, step| {
-                let links = adapters.get_mut(step.part / kinds.len()).context(NO_PART)?;
-                let links = links.get_mut(..point.connections).context("too few connections")?;
-                point.trial(links, raw, role, kinds[step.part % kinds.len()], step.operations)
+            let report_progress = |share| send(&Message::Progress(index as f64 + share));
+            run_schedule(&mut schedule, sockets, role, report_progress, |sockets, step| {
+                let connections =
+                    adapters.get_mut(step.part / kinds.len()).context(UNKNOWN_ADAPTER)?;
+                let connections =
+                    connections.get_mut(..point.connections).context("too few connections")?;
+                point.trial(
+                    connections,
+                    sockets,
+                    role,
+                    kinds[step.part % kinds.len()],
+                    step.operations,
+                )
             })?;
             if role == Role::Client {
                 let rounds = schedule.into_rounds().context("no round was measured")?;
                 let figures = (0..adapters.len()).map(|adapter| point.figures(&rounds, adapter));
                 let figures =
                     figures.collect::<Option<_>>().context("no operation was measured")?;
-                say(&Said::Measured(Outcome { point: index, figures }));
+                send(&Message::Measured(Outcome { point: index, figures }));
             }
         }
         Ok(())
@@ -215,32 +238,33 @@ impl Work {
 }
 
 /// A client on another host may ask for anything.
-const NO_PART: &str = "the other process asks for an adapter that there is not";
+const UNKNOWN_ADAPTER: &str = "the other process asks for an adapter that does not exist";
 
 impl Point {
-    /// The trials of a round.
+    /// Returns the trials of a round.
     fn kinds(self) -> &'static [Kind] {
-        if self.operation.is_answered() { &[Kind::Both] } else { &[Kind::Latency, Kind::Flow] }
+        if self.operation.is_round_trip() { &[Kind::Both] } else { &[Kind::Latency, Kind::Rate] }
     }
 
-    /// About so many operations, over all connections.
+    /// Runs about this many operations, over all connections.
     fn trial(
         self,
-        links: &mut [Link],
-        raw: &mut Raw,
+        connections: &mut [Connection],
+        sockets: &mut PlainSockets,
         role: Role,
         kind: Kind,
         operations: usize,
     ) -> Result<Trial<Measurement>> {
         let each = operations.div_ceil(self.connections);
-        // Enough for the first ones, which find a shorter queue, to be left out of the times.
-        let each = if kind == Kind::Flow { each } else { each.max(2 * self.depth) };
-        raw.barrier()?;
+        // The first `depth` operations find a shorter queue and are left out of the times, so there
+        // are more.
+        let each = if kind == Kind::Rate { each } else { each.max(2 * self.depth) };
+        sockets.barrier()?;
         let (start, cpu) = (Instant::now(), cpu::time());
         let (times, seconds) = match kind {
-            Kind::Flow => (Vec::new(), self.stream(links, role, each)?.as_secs_f64()),
+            Kind::Rate => (Vec::new(), self.stream(connections, role, each)?.as_secs_f64()),
             Kind::Latency | Kind::Both => {
-                let times = self.latency(links, role, each)?;
+                let times = self.latency(connections, role, each)?;
                 (times, start.elapsed().as_secs_f64())
             }
         };
@@ -248,9 +272,9 @@ impl Point {
         let operations = each.saturating_mul(self.connections);
         let flow = match kind {
             Kind::Latency => None,
-            Kind::Flow | Kind::Both => {
-                let server_cpu = raw.tell(Role::Server, role, cpu.as_nanos() as u64)?;
-                Some(Flow {
+            Kind::Rate | Kind::Both => {
+                let server_cpu = sockets.tell(Role::Server, role, cpu.as_nanos() as u64)?;
+                Some(Throughput {
                     operations_per_second: operations as f64 / seconds,
                     client_cpu: cpu.as_secs_f64() / operations as f64,
                     server_cpu: server_cpu as f64 / 1e9 / operations as f64,
@@ -262,21 +286,22 @@ impl Point {
         Ok(Trial { operations, seconds, sample: Measurement { times, flow, tail } })
     }
 
-    /// The threads of several connections share processors, so that some operations wait for long by themselves: nothing else
-    /// need be at work there.
+    /// Returns the ratio of mean and median latency. With several connections it is 1: their
+    /// threads share processors, so that some operations wait long even on an idle machine.
     fn tail(self, times: Times) -> f64 {
         if self.connections == 1 { times.mean / times.p50 } else { 1.0 }
     }
 
-    /// Of one of the adapters; nothing if a round has no times.
+    /// Returns the figures of one adapter, or `None` if a round has no times.
     fn figures(self, rounds: &Rounds<Measurement>, adapter: usize) -> Option<Figures> {
         let kinds = self.kinds();
         let parts = adapter * kinds.len()..(adapter + 1) * kinds.len();
-        let rounds = Rounds { parts: rounds.parts[parts].to_vec(), is_cut: rounds.is_cut };
+        let rounds =
+            Rounds { parts: rounds.parts[parts].to_vec(), is_incomplete: rounds.is_incomplete };
         let times: Vec<Times> =
             rounds.parts[0].iter().filter_map(|trial| trial.sample.times).collect();
         let flow = rounds.parts.last()?.iter().filter_map(|trial| trial.sample.flow);
-        let over = |value: fn(&Flow) -> f64| {
+        let over = |value: fn(&Throughput) -> f64| {
             Figure::of(&flow.clone().map(|flow| value(&flow)).collect::<Vec<_>>())
         };
         let rate = over(|flow| flow.operations_per_second);
@@ -294,40 +319,43 @@ impl Point {
         })
     }
 
-    /// How long each took, on all connections, while so many were on their way as the depth says.
-    fn latency(self, links: &mut [Link], role: Role, count: usize) -> Result<Vec<f64>> {
+    /// Returns how long each operation took, on all connections, with `depth` of them outstanding.
+    fn latency(self, connections: &mut [Connection], role: Role, count: usize) -> Result<Vec<f64>> {
         let Point { operation, size, depth, .. } = self;
-        let times = on_each(links, |link| {
-            let mut times = latency(link, role, operation, size, count, depth)?;
+        let times = on_each_connection(connections, |connection| {
+            let mut times = latency(connection, role, operation, size, count, depth)?;
             times.drain(..times.len().min(depth - 1));
             Ok(times)
         })?;
         Ok(times.concat())
     }
 
-    /// How long all took.
-    fn stream(self, links: &mut [Link], role: Role, count: usize) -> Result<Duration> {
+    /// Returns how long all operations took.
+    fn stream(self, connections: &mut [Connection], role: Role, count: usize) -> Result<Duration> {
         let Point { operation, size, depth, .. } = self;
         let start = Instant::now();
-        let took = on_each(links, |link| stream(link, role, operation, size, count, depth))?;
+        let took = on_each_connection(connections, |connection| {
+            stream(connection, role, operation, size, count, depth)
+        })?;
         match took[..] {
-            // What ends the measurement at the other process is not part of it.
+            // The message that ends the measurement at the other process is not part of the time.
             [seconds] => Ok(Duration::from_secs_f64(seconds)),
             _ => Ok(start.elapsed()),
         }
     }
 }
 
-/// The same on each connection, by a thread of its own if there are several.
-fn on_each<T: Send>(
-    links: &mut [Link],
-    work: impl Fn(&mut Link) -> Result<T> + Sync,
+/// Runs `work` on each connection, in a thread of its own if there are several.
+fn on_each_connection<T: Send>(
+    connections: &mut [Connection],
+    work: impl Fn(&mut Connection) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    if let [link] = links {
-        return Ok(vec![work(link)?]);
+    if let [connection] = connections {
+        return Ok(vec![work(connection)?]);
     }
     thread::scope(|threads| {
-        let all: Vec<_> = links.iter_mut().map(|link| threads.spawn(|| work(link))).collect();
+        let all: Vec<_> =
+            connections.iter_mut().map(|connection| threads.spawn(|| work(connection))).collect();
         let join = |thread: thread::ScopedJoinHandle<_>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -343,31 +371,31 @@ mod tests {
     fn a_caller_asks_for_what_the_command_line_could_have() {
         let point = Point { operation: Operation::Send, size: 64, depth: 16, connections: 2 };
         let work = |point| Work { points: vec![point], rounds: 1, seconds: 0.0, wait: Wait::Block };
-        assert!(work(point).is_sound(1));
-        assert!(work(Point { size: LARGEST, connections: 32, ..point }).is_sound(1));
+        assert!(work(point).is_valid(1));
+        assert!(work(Point { size: MAX_MESSAGE_BYTES, connections: 32, ..point }).is_valid(1));
         for (point, adapters) in [
             (Point { size: 0, ..point }, 1),
-            (Point { size: LARGEST + 1, ..point }, 1),
+            (Point { size: MAX_MESSAGE_BYTES + 1, ..point }, 1),
             (Point { depth: 0, ..point }, 1),
-            (Point { depth: DEEPEST + 1, ..point }, 1),
+            (Point { depth: MAX_DEPTH + 1, ..point }, 1),
             (Point { connections: 0, ..point }, 1),
-            (Point { connections: MOST_CONNECTIONS + 1, ..point }, 1),
+            (Point { connections: MAX_CONNECTIONS + 1, ..point }, 1),
             (Point { operation: Operation::FetchAdd, ..point }, 1),
-            (Point { size: LARGEST, connections: 32, ..point }, 2),
+            (Point { size: MAX_MESSAGE_BYTES, connections: 32, ..point }, 2),
             (point, 0),
             (point, 3),
         ] {
-            assert!(!work(point).is_sound(adapters), "{point:?} {adapters}");
+            assert!(!work(point).is_valid(adapters), "{point:?} {adapters}");
         }
-        assert!(!Work { points: Vec::new(), ..work(point) }.is_sound(1));
-        assert!(!Work { rounds: 0, ..work(point) }.is_sound(1));
-        for seconds in [-1.0, MOST_SECONDS + 1.0, f64::NAN] {
-            assert!(!Work { seconds, ..work(point) }.is_sound(1), "{seconds}");
+        assert!(!Work { points: Vec::new(), ..work(point) }.is_valid(1));
+        assert!(!Work { rounds: 0, ..work(point) }.is_valid(1));
+        for seconds in [-1.0, MAX_DURATION_SECONDS + 1.0, f64::NAN] {
+            assert!(!Work { seconds, ..work(point) }.is_valid(1), "{seconds}");
         }
     }
 
     fn trial(times: &[f64], flow: Option<(f64, f64, f64)>) -> Trial<Measurement> {
-        let flow = flow.map(|(operations_per_second, client_cpu, server_cpu)| Flow {
+        let flow = flow.map(|(operations_per_second, client_cpu, server_cpu)| Throughput {
             operations_per_second,
             client_cpu,
             server_cpu,
@@ -387,7 +415,7 @@ mod tests {
     #[test]
     fn the_figures_of_a_row_are_of_the_same_rounds_and_agree() {
         let point = Point { operation: Operation::Send, size: 64, depth: 1, connections: 1 };
-        // In one of five rounds everything was slow.
+        // All operations of one of the five rounds were slow.
         let rounds = [1.0, 1.0, 50.0, 1.0, 1.0];
         let latency =
             rounds.map(|slow| trial(&[4e-6 * slow, 5e-6 * slow, 6e-6 * slow], None)).to_vec();
@@ -417,7 +445,7 @@ mod tests {
             [0, 1].map(|adapter| point.figures(&rounds, adapter).expect("figures"));
         assert_eq!((first.operations_per_second, first.noisy), (1e5, false));
         assert_eq!((second.operations_per_second, second.noisy), (2e5, true));
-        // One trial measured both: as many are under way as the depth says.
+        // A single trial has measured both, so the product is the depth.
         assert_eq!(second.operations_per_second * second.latency.p50, 4.0);
     }
 }

@@ -1,4 +1,4 @@
-//! What the demonstration prints: a table whose rows come as they are measured, and how to read it.
+//! Prints the demonstration's table, row by row as it is measured, and how to read it.
 
 use std::fmt::Write as _;
 use std::io::{Write as _, stdout};
@@ -6,8 +6,8 @@ use std::io::{Write as _, stdout};
 use anyhow::Result;
 
 use super::{RULES, Row, UNMEASURED};
-use crate::peer::Facts;
-use crate::rounds::OPERATIONS;
+use crate::peer::ConnectionInfo;
+use crate::rounds::MIN_OPERATIONS;
 use crate::table::{Align::*, Colour, Table, colour, wrapped};
 use crate::{cpu, units};
 
@@ -24,7 +24,7 @@ const NARROW: Table<8> = Table {
     ],
 };
 
-/// Each figure has its spread beside it.
+/// Each figure has its spread next to it.
 const WIDE: Table<8> = Table {
     columns: [
         (Left, 12),
@@ -42,11 +42,16 @@ fn table(wide: bool) -> &'static Table<8> {
     if wide { &WIDE } else { &NARROW }
 }
 
-pub(super) fn head(adapter: &str, address: &dat::Address, facts: &Facts, wide: bool) -> Result<()> {
+pub(super) fn head(
+    adapter: &str,
+    address: &dat::Address,
+    info: &ConnectionInfo,
+    wide: bool,
+) -> Result<()> {
     let opening = format!(
-        "Two processes on this host, {adapter} at {address} (provider {}). They are connected, and have exchanged private \
-         data both ways.",
-        facts.provider()
+        "Two processes on this host, {adapter} at {address} (provider {}). They are connected, and \
+         have exchanged private data in both directions.",
+        info.provider()
     );
     let table = table(wide);
     let above = table.row(["", "", "latency", "", "bandwidth", "", "", ""]);
@@ -62,7 +67,7 @@ pub(super) fn row(row: &Row, wide: bool) -> Result<()> {
     Ok(())
 }
 
-/// A row without its end.
+/// Returns a row without its newline.
 fn line(row: &Row, wide: bool) -> String {
     let figure = |figure: String, spread: Option<f64>| match wide {
         true => format!("{figure} {:>6}", spread.map_or_else(String::new, units::spread)),
@@ -84,26 +89,30 @@ fn line(row: &Row, wide: bool) -> String {
     ])
 }
 
-pub(super) fn foot(verified: bool, facts: &Facts, rows: &[Row]) -> Result<()> {
+pub(super) fn foot(verified: bool, info: &ConnectionInfo, rows: &[Row]) -> Result<()> {
     let verdict = if verified {
-        colour("All data arrived as it was sent; disconnected in order.", Colour::Good)
+        colour("All data arrived unchanged; disconnected gracefully.", Colour::Good)
     } else {
         colour("Not all rows were verified.", Colour::Bad)
     };
-    let waits =
-        if cpu::two().is_some() { "spinning" } else { "asleep while they wait (one processor)" };
-    let notes = notes(waits, &facts.congestion_control, rows);
+    let waits = if cpu::two_processors().is_some() {
+        "poll"
+    } else {
+        "sleep while they wait (one processor)"
+    };
+    let notes = notes(waits, &info.congestion_control, rows);
     writeln!(stdout(), "\n{verdict}\n{}", colour(&notes, Colour::Faint))?;
     Ok(())
 }
 
-/// How the figures came about.
+/// Returns how the figures were measured.
 fn notes(waits: &str, congestion_control: &str, rows: &[Row]) -> String {
     let unmeasured = UNMEASURED.map(units::size).join(" and ");
     let how = format!(
-        "Latency: half a round trip, of an RDMA write with the send that announces it; all of an RDMA read. Bandwidth: one \
-         way. Raw TCP: the same sizes in the same rounds; both {waits}, congestion control {congestion_control}. Messages of \
-         {unmeasured} were verified, too."
+        "Latency: half a round trip, for an RDMA write with the send that announces it; the whole \
+         round trip for an RDMA read. Bandwidth: one way. Raw TCP: the same sizes in the same \
+         rounds; both {waits}, congestion control {congestion_control}. Messages of {unmeasured} \
+         were also verified."
     );
     [how, measured(rows), noise(rows)].iter().filter(|text| !text.is_empty()).fold(
         String::new(),
@@ -116,23 +125,24 @@ fn notes(waits: &str, congestion_control: &str, rows: &[Row]) -> String {
     )
 }
 
-/// What was measured for each figure.
+/// Returns how many rounds and operations each figure is based on.
 fn measured(rows: &[Row]) -> String {
     let mut text = format!(
         "Each figure is the median of {}; each lasts at least {} ms and has at least {} operations",
         units::rounds(rows.iter().map(|row| row.rounds)),
-        RULES.shortest.as_millis(),
-        units::thousands(OPERATIONS)
+        RULES.min_trial_time.as_millis(),
+        units::thousands(MIN_OPERATIONS)
     );
     let mut sizes: Vec<usize> =
-        rows.iter().filter(|row| row.operations < OPERATIONS).map(|row| row.size).collect();
+        rows.iter().filter(|row| row.operations < MIN_OPERATIONS).map(|row| row.size).collect();
     sizes.dedup();
     if !sizes.is_empty() {
         let sizes: Vec<String> = sizes.into_iter().map(units::size).collect();
-        let longest = RULES.longest.as_millis();
-        text += &format!(" (of {} as many as fit into {longest} ms)", sizes.join(", "));
+        let longest = RULES.max_trial_time.as_millis();
+        text += &format!(" ({}: as many as fit into {longest} ms)", sizes.join(", "));
     }
-    text + ". Spread: half of the distance between the quartiles of the rounds, of the figure of the row where it is largest."
+    text + ". Spread: half the distance between the quartiles of the rounds, of the figure of the \
+            row where it is largest."
 }
 
 fn noise(rows: &[Row]) -> String {
@@ -144,7 +154,7 @@ mod tests {
     use super::*;
     use crate::measure::Operation;
 
-    /// With figures as long as they get.
+    /// A row whose figures are as wide as they get.
     fn row_of(operation: Operation, size: usize, noisy: bool) -> Row {
         Row {
             operation,
@@ -175,25 +185,28 @@ mod tests {
         assert!(line(&noisy, false).ends_with("  noisy  verified"), "{}", line(&noisy, false));
         assert_eq!(
             line(&row, true),
-            "send/receive  64 KiB   999 µs  ±12 %  12.3 ms   ±3 %  1.23 GB/s   ±5 %   999 MB/s          ±12 %  verified"
+            concat!(
+                "send/receive  64 KiB   999 µs  ±12 %  12.3 ms   ±3 %  1.23 GB/s   ±5 %   999 MB/s",
+                "          ±12 %  verified"
+            )
         );
     }
 
     #[test]
     fn the_notes_say_what_does_not_hold() {
         let rows = [row_of(Operation::Send, 64, false), row_of(Operation::Send, 1 << 20, true)];
-        let text = notes("spinning", "cubic", &rows);
+        let text = notes("poll", "cubic", &rows);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let flat = text.replace('\n', " ");
         for words in [
             "the median of 5 rounds; each lasts at least 50 ms and has at least 1,000 operations",
-            "(of 1 MiB as many as fit into 55 ms)",
-            "Messages of 1 B and 16 MiB were verified, too.",
+            "(1 MiB: as many as fit into 55 ms)",
+            "Messages of 1 B and 16 MiB were also verified.",
             "One row stayed noisy: ",
         ] {
             assert!(flat.contains(words), "{words}: {flat}");
         }
-        let quiet = notes("spinning", "cubic", &rows[..1]);
+        let quiet = notes("poll", "cubic", &rows[..1]);
         assert!(!quiet.contains("noisy") && !quiet.contains("as many as fit"), "{quiet}");
     }
 }

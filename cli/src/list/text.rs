@@ -1,22 +1,23 @@
-//! The list as text: first what opens, then what fails, last what is not for programs like this one. Registries that
-//! distributions ship have dozens of entries for devices that are not there: what fails for the same reason is said once.
+//! Formats the list as text: first the entries that open, then those that fail, last those that
+//! this program cannot use. Registry files of distributions have dozens of entries for devices that
+//! do not exist, so entries that fail for the same reason are grouped.
 
 use std::fmt::Write;
 
 use registry::entry::Excerpt;
 
 use super::{Document, Item, State};
-use crate::table::{Colour, WIDTH, colour, wrapped};
+use crate::table::{Colour, TERMINAL_WIDTH, colour, wrapped};
 use crate::units::ranges;
 
-/// What of the list is shown.
+/// Which entries are shown, and how.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
-    /// Everything; entries of one library that do not open for the same reason as one.
+    /// All entries; those of one library that fail for the same reason are grouped.
     Grouped,
-    /// Every entry by itself.
+    /// All entries, each separately.
     All,
-    /// The entries that open.
+    /// Only entries that open.
     Usable,
 }
 
@@ -28,10 +29,10 @@ pub(super) enum Fold {
 }
 
 const INDENT: &str = "    ";
-/// Of the mistakes in the registry's sources, so many are shown.
-const ERRORS: usize = 8;
+/// The maximum number of errors shown.
+const MAX_SHOWN_ERRORS: usize = 8;
 
-/// The list, what is wrong with its sources, and a summary.
+/// Returns the list, the errors of the registry file, and a summary.
 pub(super) fn text(document: &Document, view: View, fold: Fold) -> String {
     let mut text = String::new();
     let groups = groups(&document.entries, view);
@@ -44,29 +45,29 @@ pub(super) fn text(document: &Document, view: View, fold: Fold) -> String {
             _ => write_group(&mut text, &group, document.file.as_deref()),
         };
     }
-    let mut text = folded(&text, fold);
-    let more = match (document.errors.len().checked_sub(ERRORS), &document.file) {
+    let mut text = fold_lines(&text, fold);
+    let more = match (document.errors.len().checked_sub(MAX_SHOWN_ERRORS), &document.file) {
         (Some(more @ 1..), Some(file)) => {
-            Some(format!("{more} more mistakes: `dat check {file}` shows them"))
+            Some(format!("{more} more errors: `dat check {file}` lists them"))
         }
         _ => None,
     };
-    for error in document.errors.iter().take(ERRORS).chain(&more) {
+    for error in document.errors.iter().take(MAX_SHOWN_ERRORS).chain(&more) {
         text +=
-            &format!("{} {}\n", colour("error:", Colour::Bad), said_after("error: ", error, fold));
+            &format!("{} {}\n", colour("error:", Colour::Bad), fold_after("error: ", error, fold));
     }
     for hint in document.hint.iter().filter(|_| view != View::Usable) {
         text +=
-            &format!("{} {}\n", colour("note:", Colour::Strong), said_after("note: ", hint, fold));
+            &format!("{} {}\n", colour("note:", Colour::Strong), fold_after("note: ", hint, fold));
     }
-    text + &colour(&folded(&summary(document), fold), Colour::Faint) + "\n"
+    text + &colour(&fold_lines(&summary(document), fold), Colour::Faint) + "\n"
 }
 
-/// Each line folded; those that follow are indented further.
-fn folded(text: &str, fold: Fold) -> String {
+/// Folds each line. Continuation lines are indented further.
+fn fold_lines(text: &str, fold: Fold) -> String {
     let fold = |line: &str| {
         let indent = &line[..line.len() - line.trim_start().len()];
-        // A colour has characters that take no place, and its line is short.
+        // Escape sequences of colours have no width, and their lines are short.
         if fold == Fold::Never || line.contains('\x1b') {
             line.to_owned()
         } else {
@@ -77,14 +78,14 @@ fn folded(text: &str, fold: Fold) -> String {
     text.lines().map(fold).collect::<Vec<_>>().join("\n") + end
 }
 
-/// A text that follows a word of its line.
-fn said_after(word: &str, text: &str, fold: Fold) -> String {
-    let line = folded(&format!("{word}{text}"), fold);
+/// Folds a text that follows a word on its line.
+fn fold_after(word: &str, text: &str, fold: Fold) -> String {
+    let line = fold_lines(&format!("{word}{text}"), fold);
     line.strip_prefix(word).unwrap_or(&line).to_owned()
 }
 
-/// What is shown as one: the entries that open first, those that are not for programs like this one last, each in the order of the
-/// list.
+/// Groups the entries: first those that open, last those that this program cannot use, each in the
+/// order of the list.
 fn groups(items: &[Item], view: View) -> Vec<Vec<&Item>> {
     let mut groups: Vec<Vec<&Item>> = Vec::new();
     for item in items {
@@ -106,19 +107,20 @@ fn groups(items: &[Item], view: View) -> Vec<Vec<&Item>> {
 }
 
 impl Item {
-    /// The library and why it is not of use; without what the library printed, which has times and process ids in it.
+    /// Returns the library and why the entry is unusable. What the library printed is left out,
+    /// because it contains times and process IDs.
     fn why(&self) -> Option<(Option<&str>, &str, Option<&str>)> {
         let reason = match &self.state {
             State::Opens => return None,
             State::Fails(reason) => reason.lines().next().unwrap_or_default(),
             State::Unused(reason) => reason,
         };
-        Some((self.library.as_deref(), reason, self.said()))
+        Some((self.library.as_deref(), reason, self.provider_message()))
     }
 
-    /// What a provider of ours has printed of the reason, behind the name of the entry. Others print their process and the time,
-    /// too, and so never the same.
-    fn said(&self) -> Option<&str> {
+    /// Returns the reason that one of our providers has printed, after the entry's name. Other
+    /// providers also print process IDs and times, so their text is never the same twice.
+    fn provider_message(&self) -> Option<&str> {
         let State::Fails(reason) = &self.state else { return None };
         reason.lines().find_map(|line| Some(line.strip_prefix("dat: ")?.split_once("): ")?.1))
     }
@@ -135,7 +137,7 @@ impl Item {
         }
     }
 
-    /// Why it is not of use, line by line.
+    /// Returns why the entry is unusable, line by line.
     fn reason(&self) -> std::str::Lines<'_> {
         match &self.state {
             State::Opens => "",
@@ -179,7 +181,7 @@ fn write_group(text: &mut String, group: &[&Item], file: Option<&str>) -> std::f
     }
 }
 
-/// As many as fit on a line, then the next.
+/// Writes words, as many per line as fit.
 fn write_words<'a>(
     text: &mut String,
     words: impl IntoIterator<Item = &'a str>,
@@ -187,7 +189,9 @@ fn write_words<'a>(
 ) -> std::fmt::Result {
     let mut line = String::new();
     for word in words {
-        if INDENT.len() + line.len() + between.len() + word.len() > WIDTH && !line.is_empty() {
+        if INDENT.len() + line.len() + between.len() + word.len() > TERMINAL_WIDTH
+            && !line.is_empty()
+        {
             writeln!(text, "{INDENT}{line}")?;
             line.clear();
         }
@@ -211,7 +215,7 @@ fn summary(document: &Document) -> String {
     };
     let builtin = match count(true) {
         _ if document.builtins_off => {
-            "those built in are turned off by OPENDAT_BUILTIN=0".to_owned()
+            "the built-in ones are turned off by OPENDAT_BUILTIN=0".to_owned()
         }
         (0, _) => "none built in".to_owned(),
         (total, usable) => format!("{total} built in, {}", verdict(total, usable)),
@@ -248,7 +252,7 @@ mod tests {
         }
     }
 
-    /// As a distribution ships it: dozens of devices that are not there.
+    /// A registry file as distributions ship it: dozens of devices that do not exist.
     fn stale() -> Document {
         let entries = (0..60).map(|n| {
             let library = ["libscm.so", "libucm.so", "libgone.so"][n % 3];
@@ -274,9 +278,10 @@ mod tests {
     fn what_fails_for_the_same_reason_is_said_once() {
         let text = text(&stale(), View::Grouped, Fold::AtWidth);
         assert!(text.lines().count() <= 23, "{text}");
-        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+        assert!(text.lines().all(|line| line.len() <= TERMINAL_WIDTH), "{text}");
         assert!(text.starts_with(
-            "emu  opens   built in\n    u2.0 linked in\n20 entries  fails   libscm.so\n    the provider refused\n    device0: 0 us: no device\n    \
+            "emu  opens   built in\n    u2.0 linked in\n20 entries  fails   libscm.so\n    \
+             the provider refused\n    device0: 0 us: no device\n    \
              device0 device3 device6 "
         ));
         assert_eq!(text.matches("cannot open shared object file").count(), 1, "{text}");
@@ -291,7 +296,7 @@ mod tests {
 
     #[test]
     fn many_mistakes_and_long_values_are_shown_in_part() {
-        let errors = (1..=2000).map(|line| format!("FILE:{line}:1: a mistake")).collect();
+        let errors = (1..=2000).map(|line| format!("FILE:{line}:1: an error")).collect();
         let entry =
             Item { parameters: "x".repeat(1 << 20), ..item("long", Some("a.so"), State::Opens) };
         let document = Document { errors, entries: vec![entry], ..stale() };
@@ -300,7 +305,7 @@ mod tests {
             assert!(text.lines().count() < 20 && text.len() < 2000, "{text}");
             assert!(text.contains("(1048576 octets)"), "{text}");
             assert!(
-                text.contains("\nerror: 1992 more mistakes: `dat check FILE` shows them\n"),
+                text.contains("\nerror: 1992 more errors: `dat check FILE` lists them\n"),
                 "{text}"
             );
         }
@@ -339,7 +344,7 @@ mod tests {
             hint: Some(super::super::NO_DEVICE),
         };
         let narrow = text(&document, View::Grouped, Fold::AtWidth);
-        assert!(narrow.lines().all(|line| line.chars().count() <= WIDTH), "{narrow}");
+        assert!(narrow.lines().all(|line| line.chars().count() <= TERMINAL_WIDTH), "{narrow}");
         assert!(narrow.contains("\n      words words"), "{narrow}");
         let wide = text(&document, View::Grouped, Fold::Never);
         assert!(
@@ -378,7 +383,8 @@ mod tests {
         assert_eq!(all.matches("FILE:1:1").count(), 60, "{all}");
         assert_eq!(
             text(&stale(), View::Usable, Fold::AtWidth),
-            "emu  opens   built in\n    u2.0 linked in\n60 entries of FILE, none usable; 1 built in, ready\n"
+            "emu  opens   built in\n    u2.0 linked in\n\
+             60 entries of FILE, none usable; 1 built in, ready\n"
         );
     }
 
@@ -398,7 +404,7 @@ mod tests {
         assert_eq!(of(None, false, vec![]), "no registry file; none built in");
         assert_eq!(
             of(Some("F"), true, vec![]),
-            "no entry of F; those built in are turned off by OPENDAT_BUILTIN=0"
+            "no entry of F; the built-in ones are turned off by OPENDAT_BUILTIN=0"
         );
         assert_eq!(of(Some("F"), false, vec![opens()]), "1 entry of F, ready; none built in");
         assert_eq!(of(Some("F"), false, vec![unused()]), "1 entry of F, not usable; none built in");

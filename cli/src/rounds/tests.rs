@@ -1,32 +1,32 @@
 use super::*;
 
 const RULES: Rules = Rules {
-    rounds: ROUNDS,
+    rounds: DEFAULT_ROUNDS,
     duration: Duration::ZERO,
-    shortest: SHORTEST,
-    operations: OPERATIONS,
-    longest: Duration::from_millis(60),
+    min_trial_time: MIN_TRIAL_TIME,
+    operations: MIN_OPERATIONS,
+    max_trial_time: Duration::from_millis(60),
     attempts: 2,
 };
 
-/// A machine that is not there: each part takes so many seconds for an operation. `disturbed` says how many seconds are added to the
-/// trial of this number.
+/// A simulated machine. An operation of each part takes so many seconds. `delay` returns the
+/// additional seconds of the trial with this number.
 struct Machine<'a> {
     each: &'a [f64],
-    disturbed: &'a dyn Fn(usize) -> f64,
+    delay: &'a dyn Fn(usize) -> f64,
     trials: Vec<(Step, f64)>,
 }
 
 impl Machine<'_> {
-    /// Does what the schedule asks for; the rate of each trial is its sample.
+    /// Runs the schedule. The sample of each trial is its rate.
     fn run(&mut self, rules: Rules) -> Rounds<Value> {
         let mut schedule = Schedule::new(rules, self.each.len());
         while let Some(step) = schedule.next() {
             let number = self.trials.len();
             assert!(number < 10_000, "it does not end");
-            let seconds = step.operations as f64 * self.each[step.part] + (self.disturbed)(number);
+            let seconds = step.operations as f64 * self.each[step.part] + (self.delay)(number);
             self.trials.push((step, seconds));
-            schedule.take(Trial {
+            schedule.record(Trial {
                 operations: step.operations,
                 seconds,
                 sample: plain(step.operations as f64 / seconds),
@@ -36,20 +36,20 @@ impl Machine<'_> {
         schedule.into_rounds().expect("rounds")
     }
 
-    fn spent(&self) -> f64 {
+    fn total_seconds(&self) -> f64 {
         self.trials.iter().map(|(_, seconds)| seconds).sum()
     }
 }
 
-fn machine<'a>(each: &'a [f64], disturbed: &'a dyn Fn(usize) -> f64) -> Machine<'a> {
-    Machine { each, disturbed, trials: Vec::new() }
+fn machine<'a>(each: &'a [f64], delay: &'a dyn Fn(usize) -> f64) -> Machine<'a> {
+    Machine { each, delay, trials: Vec::new() }
 }
 
 fn plain(value: f64) -> Value {
     Value { value, tail: 1.0 }
 }
 
-/// Whether they are the same but for what interruptions of a few milliseconds change.
+/// Returns whether two values are equal except for interruptions of a few milliseconds.
 fn near(a: f64, b: f64) -> bool {
     (a / b - 1.0).abs() < 0.01
 }
@@ -79,14 +79,15 @@ fn what_takes_long_has_as_many_operations_as_fit() {
     assert_eq!(rounds.operations(), 1);
 }
 
-/// The defect that this is for: the very first trial, of two operations, is interrupted for as long as a whole round.
+/// Regression test: the very first trial, of two operations, is interrupted for as long as a whole
+/// round.
 #[test]
 fn one_trial_that_is_interrupted_decides_nothing() {
     let true_rate = 1.0 / 5e-6;
     for interrupted in 0..60 {
         for pause in [0.004, 0.06, 0.4] {
-            let disturbed = |number| if number == interrupted { pause } else { 0.0 };
-            let rounds = machine(&[5e-6], &disturbed).run(RULES);
+            let delay = |number| if number == interrupted { pause } else { 0.0 };
+            let rounds = machine(&[5e-6], &delay).run(RULES);
             assert!(
                 rounds.operations() >= 10_000,
                 "{interrupted}: {} operations",
@@ -101,7 +102,7 @@ fn one_trial_that_is_interrupted_decides_nothing() {
 
 #[test]
 fn every_size_of_trial_may_be_interrupted_once() {
-    // Each trial that is the first of its part and size.
+    // The first trial of each part and size is interrupted.
     let each = [5e-6];
     let quiet = {
         let mut machine = machine(&each, &|_| 0.0);
@@ -109,9 +110,9 @@ fn every_size_of_trial_may_be_interrupted_once() {
         machine.trials
     };
     let sizing = quiet.iter().filter(|(step, _)| step.operations < 10_000).count();
-    let disturbed =
+    let delay =
         |number: usize| if number < 2 * sizing && number.is_multiple_of(2) { 0.01 } else { 0.0 };
-    let rounds = machine(&each, &disturbed).run(RULES);
+    let rounds = machine(&each, &delay).run(RULES);
     assert!(near(rounds.figure(0, |rate| rate.value).median, 1.0 / 5e-6), "{rounds:?}");
 }
 
@@ -121,32 +122,33 @@ fn a_noisy_row_is_measured_again_and_the_steadier_attempt_counts() {
     let until_rounds = {
         let mut machine = quiet;
         machine.run(RULES);
-        machine.trials.len() - ROUNDS
+        machine.trials.len() - DEFAULT_ROUNDS
     };
     // Three of the first five rounds take twice as long.
-    let disturbed = |number: usize| match number.checked_sub(until_rounds) {
+    let delay = |number: usize| match number.checked_sub(until_rounds) {
         Some(0 | 2 | 4) => 0.055,
         _ => 0.0,
     };
-    let mut again = machine(&[5e-6], &disturbed);
+    let mut again = machine(&[5e-6], &delay);
     let rounds = again.run(RULES);
-    assert_eq!(again.trials.len(), until_rounds + 2 * ROUNDS, "it was measured twice");
+    assert_eq!(again.trials.len(), until_rounds + 2 * DEFAULT_ROUNDS, "it was measured twice");
     assert!(
         near(rounds.figure(0, |rate| rate.value).median, 1.0 / 5e-6) && !rounds.is_noisy(),
         "{rounds:?}"
     );
 
-    let mut once = machine(&[5e-6], &disturbed);
+    let mut once = machine(&[5e-6], &delay);
     let rounds = once.run(Rules { attempts: 1, ..RULES });
     assert!(rounds.is_noisy(), "{rounds:?}");
 }
 
-/// All rounds agree, but a few operations take nearly all of the time: the median says 3 µs, and the rate 60,000 a second.
+/// All rounds agree, but a few operations take nearly all of the time: the median is 3 µs, and the
+/// rate 60,000 per second.
 #[test]
 fn a_row_whose_median_and_rate_contradict_each_other_is_noisy() {
     let of = |tail: f64| {
         let trial = Trial { operations: 3000, seconds: 0.05, sample: Value { value: 3e-6, tail } };
-        Rounds::of(vec![vec![trial; ROUNDS]])
+        Rounds::of(vec![vec![trial; DEFAULT_ROUNDS]])
     };
     assert!(!of(1.0).is_noisy() && !of(1.4).is_noisy());
     assert!(of(1.6).is_noisy() && of(5.0).is_noisy());
@@ -157,8 +159,8 @@ fn a_row_whose_median_and_rate_contradict_each_other_is_noisy() {
 
 #[test]
 fn a_row_that_stays_noisy_ends_and_says_so() {
-    let disturbed = |number: usize| if number.is_multiple_of(2) { 0.04 } else { 0.0 };
-    let mut machine = machine(&[5e-6], &disturbed);
+    let delay = |number: usize| if number.is_multiple_of(2) { 0.04 } else { 0.0 };
+    let mut machine = machine(&[5e-6], &delay);
     let rounds = machine.run(RULES);
     assert!(rounds.is_noisy(), "{rounds:?}");
     assert!(machine.trials.len() < 60, "{} trials", machine.trials.len());
@@ -166,26 +168,28 @@ fn a_row_that_stays_noisy_ends_and_says_so() {
 
 #[test]
 fn a_busy_machine_is_not_measured_for_ever() {
-    // Each trial of a round takes a second more.
-    let disturbed = |number: usize| if number > 16 { 1.0 } else { 0.0 };
-    let mut machine = machine(&[5e-6, 5e-6], &disturbed);
+    // Each trial of a round takes an extra second.
+    let delay = |number: usize| if number > 16 { 1.0 } else { 0.0 };
+    let mut machine = machine(&[5e-6, 5e-6], &delay);
     let rounds = machine.run(RULES);
-    // Five rounds of two parts of 60 ms are 0.6 s; four times that, and the round that exceeds it.
-    assert!(machine.spent() < 4.0 * 0.6 + 2.2, "{} s", machine.spent());
-    assert!((1..ROUNDS).contains(&rounds.count()), "{rounds:?}");
+    // Five rounds of two parts of 60 ms take 0.6 s. The limit is four times that, plus the round
+    // that exceeds it.
+    assert!(machine.total_seconds() < 4.0 * 0.6 + 2.2, "{} s", machine.total_seconds());
+    assert!((1..DEFAULT_ROUNDS).contains(&rounds.count()), "{rounds:?}");
     assert!(rounds.is_noisy(), "too few rounds are not believed");
 }
 
 #[test]
 fn rounds_that_turn_out_too_short_begin_anew() {
-    // It becomes ten times as fast after the size was found: as when a processor has left its saving of power.
+    // Operations become ten times as fast after the size was found, for example because a processor
+    // has left a power-saving state.
     let mut schedule = Schedule::new(RULES, 1);
     let mut settled = false;
     while let Some(step) = schedule.next() {
-        settled |= step.operations >= OPERATIONS;
+        settled |= step.operations >= MIN_OPERATIONS;
         let each = if settled { 5e-6 } else { 50e-6 };
         let seconds = step.operations as f64 * each;
-        schedule.take(Trial { operations: step.operations, seconds, sample: plain(1.0 / each) });
+        schedule.record(Trial { operations: step.operations, seconds, sample: plain(1.0 / each) });
     }
     let rounds = schedule.into_rounds().expect("rounds");
     assert_eq!(rounds.count(), 5);
@@ -206,9 +210,9 @@ fn a_duration_is_filled_with_rounds() {
     let rules = Rules { duration: Duration::from_secs(2), attempts: 1, ..RULES };
     let mut machine = machine(&[5e-6, 5e-6], &|_| 0.0);
     let rounds = machine.run(rules);
-    // Two trials of 52.5 ms in each.
+    // Each round has two trials of 52.5 ms.
     assert!((18..=21).contains(&rounds.count()), "{}", rounds.count());
-    assert!(machine.spent() >= 2.0);
+    assert!(machine.total_seconds() >= 2.0);
 }
 
 #[test]
@@ -217,7 +221,7 @@ fn progress_does_not_go_beyond_the_row() {
     assert_eq!(schedule.progress(), 0.0);
     while let Some(step) = schedule.next() {
         let seconds = step.operations as f64 * 5e-6;
-        schedule.take(Trial { operations: step.operations, seconds, sample: plain(1.0) });
+        schedule.record(Trial { operations: step.operations, seconds, sample: plain(1.0) });
     }
     assert_eq!(schedule.progress(), 1.0);
     assert!(Schedule::<Value>::new(RULES, 0).into_rounds().is_none());

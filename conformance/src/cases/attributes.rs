@@ -1,11 +1,11 @@
-//! What attributes do: of EPs, SRQs, adapters and providers, each that has no case elsewhere.
+//! Attributes of EPs, SRQs, adapters and providers that no other case covers.
 
 use std::ptr::null_mut;
 
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, same, that};
+use crate::check::{answers, ensure, ensure_equal, ok};
 use crate::rig::{Pair, Region, Rig};
 
 pub(super) const CASES: &[Row] = &[
@@ -13,7 +13,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/max-message-size",
         "PARAMETERS 6; dat_ep_post_send, RETURN VALUES: length error",
-        "A message that is longer than the EP's max_message_size is a length error; one as long is not.",
+        "A message longer than the EP's max_message_size is a length error; one of this length is \
+         not.",
         |rig| {
             let (pair, from, to) =
                 start(rig, &DAT_EP_ATTR { max_message_size: 8, ..rig.ep_attr() })?;
@@ -25,10 +26,14 @@ pub(super) const CASES: &[Row] = &[
             let answer = rig.send(pair.active.ep, &[from.part(0, 4), from.part(4, 5)], 4);
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                same("the bytes", rig.completes(pair.passive.recv, 3, DAT_DTO_SUCCESS)?.length, 9)?;
+                ensure_equal(
+                    "the bytes",
+                    rig.completes(pair.passive.recv, 3, DAT_DTO_SUCCESS)?.length,
+                    9,
+                )?;
                 rig.completes(pair.active.request, 4, DAT_DTO_SUCCESS)?;
             }
-            // It is no limit of RDMA operations.
+            // The attribute does not limit RDMA operations.
             let (ep, request) = (pair.active.ep, pair.active.request);
             ok(rig.write(ep, &[from.all()], 5, &to.remote()))?;
             rig.completes(request, 5, DAT_DTO_SUCCESS).map(drop)
@@ -37,7 +42,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/max-rdma-size",
         "PARAMETERS 6; dat_ep_post_rdma_write, RETURN VALUES: length error",
-        "An RDMA write or read that is longer than the EP's max_rdma_size is a length error; one as long is not.",
+        "An RDMA write or read longer than the EP's max_rdma_size is a length error; one of this \
+         length is not.",
         |rig| {
             let (pair, from, to) = start(rig, &DAT_EP_ATTR { max_rdma_size: 8, ..rig.ep_attr() })?;
             let (ep, request) = (pair.active.ep, pair.active.request);
@@ -54,10 +60,10 @@ pub(super) const CASES: &[Row] = &[
                     rig.completes(request, id, DAT_DTO_SUCCESS)?;
                 }
             }
-            // It is no limit of messages.
+            // The attribute does not limit messages.
             ok(rig.recv(pair.passive.ep, &[to.all()], 5))?;
             ok(rig.send(ep, &[from.all()], 6))?;
-            same(
+            ensure_equal(
                 "the bytes",
                 rig.completes(pair.passive.recv, 5, DAT_DTO_SUCCESS)?.length,
                 from.length,
@@ -67,7 +73,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/request-flags",
         "RETURN VALUES 4",
-        "Request flags that are no configuration of a request stream are invalid.",
+        "Request flags that do not configure a request stream are invalid.",
         |rig| {
             for request_completion_flags in [
                 DAT_COMPLETION_SUPPRESS_FLAG,
@@ -83,14 +89,15 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/read-and-write-iov",
         "RETURN VALUES 4",
-        "An EP can have the IOVs of RDMA reads and writes that the adapter's limits say, and no EP longer ones.",
+        "An EP can have IOVs of RDMA reads and writes up to the adapter's limits, and no EP can \
+         have longer ones.",
         |rig| {
             let max_rdma_read_iov = rig.attr.max_iov_segments_per_rdma_read;
             let max_rdma_write_iov = rig.attr.max_iov_segments_per_rdma_write;
             let attr = DAT_EP_ATTR { max_rdma_read_iov, max_rdma_write_iov, ..rig.ep_attr() };
             let is = rig.query(rig.ep_with(&attr)?.ep)?.ep_attr;
             let iovs = (is.max_rdma_read_iov, is.max_rdma_write_iov);
-            same("what the EP has", iovs, (max_rdma_read_iov, max_rdma_write_iov))?;
+            ensure_equal("what the EP has", iovs, (max_rdma_read_iov, max_rdma_write_iov))?;
             for attr in [
                 DAT_EP_ATTR { max_rdma_read_iov: max_rdma_read_iov.saturating_add(1), ..attr },
                 DAT_EP_ATTR { max_rdma_write_iov: max_rdma_write_iov.saturating_add(1), ..attr },
@@ -105,7 +112,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create/specific-attributes",
         "RETURN VALUES 4",
-        "A named attribute of an EP that the provider does not know is invalid; less than none are, too.",
+        "A named attribute of an EP that the provider does not know, and a negative number of \
+         them, are invalid.",
         |rig| {
             let (name, value) = (c"no-such-attribute".as_ptr(), c"1".as_ptr());
             let mut named = DAT_NAMED_ATTR { name, value };
@@ -131,19 +139,21 @@ pub(super) const CASES: &[Row] = &[
             }
             let is = rig.query(rig.ep()?.ep)?.ep_attr;
             let counts = (is.ep_transport_specific_count, is.ep_provider_specific_count);
-            same("the numbers of named attributes", counts, (0, 0))
+            ensure_equal("the numbers of named attributes", counts, (0, 0))
         },
     ),
     must(
         "dat_ep_create_with_srq/soft-watermark",
         "DESCRIPTION 10; dat_ep_set_watermark, DESCRIPTION",
-        "A soft high watermark among the attributes is one: more buffers of the SRQ are reported. A negative one is invalid.",
+        "The soft high watermark in the attributes is set: more buffers of the SRQ are reported. A \
+         negative one is invalid.",
         |rig| soft_watermark(rig, 1, |_| Ok(true)),
     ),
     must(
         "dat_ep_create_with_srq/soft-watermark-of-zero",
         "DESCRIPTION 10; dat_ep_set_watermark, DESCRIPTION",
-        "A soft high watermark of 0 among the attributes is one: the first buffer of the SRQ is reported.",
+        "A soft high watermark of 0 in the attributes is set: the first buffer of the SRQ is \
+         reported.",
         |rig| soft_watermark(rig, 0, |rig| rig.is_strict()),
     ),
     must(
@@ -164,7 +174,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_create/impossible-attributes",
         "RETURN VALUES",
-        "More segments than the adapter can, a low watermark above the length of the queue, and less than none are invalid.",
+        "More segments than the adapter allows, a low watermark above the length of the queue, and \
+         negative values are invalid.",
         |rig| {
             rig.srq(4)?;
             let good = DAT_SRQ_ATTR {
@@ -189,7 +200,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_create/low-watermark",
         "DESCRIPTION",
-        "A low watermark among the attributes is one: the queue, which is empty, is reported as low.",
+        "The low watermark in the attributes is set: the empty queue is reported as low.",
         |rig| {
             let (mut attr, mut srq) =
                 (DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 2 }, null_mut());
@@ -197,15 +208,15 @@ pub(super) const CASES: &[Row] = &[
                 return crate::check::unsupported("the provider attribute srq_supported is false");
             }
             ok(rig.api.dat_srq_create(rig.ia, rig.pz()?, &mut attr, &mut srq))?;
-            same("low_watermark", rig.query_srq(srq)?.low_watermark, 2)?;
-            same("what the event is about", rig.any_trouble()?.0, srq)
+            ensure_equal("low_watermark", rig.query_srq(srq)?.low_watermark, 2)?;
+            ensure_equal("what the event is about", rig.async_event()?.0, srq)
         },
     ),
     // ---- Event dispatchers ----
     must(
         "dat_evd_create/impossible-parameters",
         "RETURN VALUES",
-        "Flags that name no stream, and a queue of less than nothing, are invalid.",
+        "Flags without a stream, and a negative queue length, are invalid.",
         |rig| {
             let mut evd = null_mut();
             let mut create = |qlen, flags| {
@@ -219,7 +230,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/srq-limits",
         "Interface Adapter Attributes: SRQs; DAPL Provider Attributes: SRQs",
-        "The limits of SRQs are positive exactly where there are SRQs, and a queue can be as long as its limit says.",
+        "The limits of SRQs are positive if and only if SRQs are supported, and a queue can be as \
+         long as the limit.",
         |rig| {
             let there_are = rig.provider.srq_supported != DAT_FALSE;
             for (what, limit) in [
@@ -228,7 +240,7 @@ pub(super) const CASES: &[Row] = &[
                 ("max_recv_per_srq", rig.attr.max_recv_per_srq),
             ] {
                 let otherwise = format_args!("srq_supported is {there_are}, and {what} is {limit}");
-                that((limit > 0) == there_are, otherwise)?;
+                ensure((limit > 0) == there_are, otherwise)?;
             }
             if there_are { rig.srq(rig.attr.max_recv_per_srq).map(drop) } else { Ok(()) }
         },
@@ -236,16 +248,20 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/iov-and-read-limits",
         "Interface Adapter Attributes: RDMA reads",
-        "An adapter can as many reads as one of its EPs, and its guarantees are truth values.",
+        "An adapter allows at least as many reads as one of its EPs, and its guarantees are \
+         booleans.",
         |rig| {
             let attr = &rig.attr;
-            that(attr.max_iov_segments_per_rdma_read > 0, "max_iov_segments_per_rdma_read is 0")?;
-            that(attr.max_iov_segments_per_rdma_write > 0, "max_iov_segments_per_rdma_write is 0")?;
-            that(
+            ensure(attr.max_iov_segments_per_rdma_read > 0, "max_iov_segments_per_rdma_read is 0")?;
+            ensure(
+                attr.max_iov_segments_per_rdma_write > 0,
+                "max_iov_segments_per_rdma_write is 0",
+            )?;
+            ensure(
                 attr.max_rdma_read_in >= attr.max_rdma_read_per_ep_in,
                 "max_rdma_read_in is less than of an EP",
             )?;
-            that(
+            ensure(
                 attr.max_rdma_read_out >= attr.max_rdma_read_per_ep_out,
                 "max_rdma_read_out is less than of an EP",
             )?;
@@ -262,7 +278,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/provider-truth-values",
         "DAPL Provider Attributes",
-        "What is true or false of a provider is one of these.",
+        "The provider's boolean attributes are true or false.",
         |rig| {
             let provider = &rig.provider;
             for (what, value) in [
@@ -282,7 +298,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/truth-values-of-2-0",
         "2.0 headers: DAT_IA_ATTR, DAT_PROVIDER_ATTR",
-        "What 2.0 has that is true or false is one of these.",
+        "The boolean attributes of 2.0 are true or false.",
         |rig| {
             is_truth("zb_supported", rig.attr.zb_supported)?;
             let (provider, exposure) = (&rig.provider, "rdma_read_lmr_rmr_context_exposure");
@@ -294,12 +310,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/watermarks",
         "DAPL Provider Attributes: SRQ watermarks",
-        "Watermarks of EPs can be set exactly where the attribute names one.",
+        "Watermarks of EPs can be set if and only if the attribute lists them.",
         |rig| {
-            // Bits for which the headers have no names: the low watermark of an SRQ, the soft and the hard one of an EP.
+            // Bits without names in the headers: the low watermark of an SRQ, and the soft and hard
+            // watermark of an EP.
             let known = 0x111;
             let named = rig.provider.srq_watermarks_supported;
-            that(named & !known == 0, format_args!("srq_watermarks_supported is {named:#x}"))?;
+            ensure(named & !known == 0, format_args!("srq_watermarks_supported is {named:#x}"))?;
             let ep = rig.ep()?.ep;
             for (bit, soft, hard) in
                 [(0x10, 5, DAT_WATERMARK_INFINITE), (0x100, DAT_WATERMARK_INFINITE, 5)]
@@ -314,7 +331,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/srq-info",
         "DAPL Provider Attributes: SRQ info",
-        "A count of an SRQ is told exactly where the attribute names it.",
+        "A count of an SRQ is returned if and only if the attribute names it.",
         |rig| {
             let (named, srq) = (rig.provider.srq_info_supported, rig.srq(4)?);
             let param = rig.query_srq(srq)?;
@@ -322,8 +339,8 @@ pub(super) const CASES: &[Row] = &[
                 (0x1, "available_dto_count", param.available_dto_count),
                 (0x10, "outstanding_dto_count", param.outstanding_dto_count),
             ] {
-                let is_told = count != DAT_VALUE_UNKNOWN;
-                same(what, is_told, named & bit != 0)?;
+                let is_reported = count != DAT_VALUE_UNKNOWN;
+                ensure_equal(what, is_reported, named & bit != 0)?;
             }
             Ok(())
         },
@@ -331,7 +348,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/reads-and-remote-write",
         "DAPL Provider Attributes: RDMA write for RDMA read",
-        "Memory that a read goes to needs the remote write privilege exactly where the attribute says so.",
+        "The local memory of a read needs the remote write privilege if and only if the attribute \
+         says so.",
         |rig| {
             let (pair, far) = (rig.pair()?, rig.memory(8)?);
             far.store(0, b"readable");
@@ -343,13 +361,14 @@ pub(super) const CASES: &[Row] = &[
             }
             ok(answer)?;
             rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
-            same("what was read", near.load(0, 8), b"readable".to_vec())
+            ensure_equal("what was read", near.load(0, 8), b"readable".to_vec())
         },
     ),
     must(
         "dat_ia_query/asynchronous-returns",
         "DAPL Provider Attributes: asynchronous return of DTOs",
-        "Where it is guaranteed, posts return before anybody has taken the events of what they transfer.",
+        "If the attribute guarantees it, posts return before the events of their transfers are \
+         dequeued.",
         |rig| {
             if rig.provider.dto_async_return_guaranteed == DAT_FALSE {
                 return crate::check::unsupported("dto_async_return_guaranteed is false");
@@ -366,19 +385,20 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/rmr-scopes",
         "2.0 headers: rmr_scope_supported",
-        "RMRs of a zone and of an EP can be created exactly where the attribute names such.",
+        "RMRs with the scope of a zone or of an EP can be created if and only if the attribute \
+         lists the scope.",
         |rig| {
             let (scope, pz, mut rmr) = (rig.provider.rmr_scope_supported, rig.pz()?, null_mut());
             let of_zone = rig.api.dat_rmr_create(pz, &mut rmr) == DAT_SUCCESS;
             let of_ep = rig.api.dat_rmr_create_for_ep(pz, &mut rmr) == DAT_SUCCESS;
-            // The scope of an EP is 0, which is also what a provider without RMRs says.
+            // The scope of an EP is 0, which is also the value of a provider without RMRs.
             let (zone, ep) = match scope {
                 DAT_RMR_SCOPE_EP => (false, rig.attr.max_rmrs > 0),
                 DAT_RMR_SCOPE_PZ => (true, false),
                 _ => (true, true),
             };
-            same("whether there are RMRs of a zone", of_zone, zone)?;
-            same(
+            ensure_equal("whether there are RMRs of a zone", of_zone, zone)?;
+            ensure_equal(
                 "whether there are RMRs of an EP",
                 of_ep,
                 ep && rig.api.has("dat_rmr_create_for_ep"),
@@ -387,7 +407,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// A connection of EPs with these attributes, and memory of 64 bytes on both sides.
+/// Creates a connection of EPs with these attributes, and memory of 64 bytes on both sides.
 fn start(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome<(Pair, Region, Region)> {
     Ok((rig.pair_with(attr)?, rig.memory(64)?, rig.memory(64)?))
 }
@@ -397,11 +417,12 @@ fn try_create(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome<DAT_RETURN> {
     Ok(rig.api.dat_ep_create(rig.ia, pz, evds.recv, evds.request, evds.connect, attr, &mut ep))
 }
 
-/// An EP with this watermark tells of one more buffer, if it is to be `told` at all; then dat_ep_set_watermark takes it.
+/// Checks that an EP with this watermark reports one more buffer if `is_reported`, and that
+/// dat_ep_set_watermark changes the watermark.
 fn soft_watermark(
     rig: &Rig,
     srq_soft_hw: DAT_COUNT,
-    is_told: impl Fn(&Rig) -> Outcome<bool>,
+    is_reported: impl Fn(&Rig) -> Outcome<bool>,
 ) -> Outcome {
     let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
     if rig.provider.srq_watermarks_supported & 0x10 == 0 {
@@ -415,22 +436,22 @@ fn soft_watermark(
         ok(rig.recv_srq(srq, &[memory.all()], id))?;
         ok(rig.send(pair.active.ep, &[], id))?;
         rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
-        rig.settle(pair)
+        rig.wait_for_writes(pair)
     };
     for id in 0..srq_soft_hw as u64 {
         receive(id)?;
     }
-    rig.quiet(rig.async_evd)?;
+    rig.expect_no_event(rig.async_evd)?;
     receive(10)?;
-    if !is_told(rig)? {
-        rig.quiet(rig.async_evd)?;
+    if !is_reported(rig)? {
+        rig.expect_no_event(rig.async_evd)?;
         ok(rig.api.dat_ep_set_watermark(ep.ep, srq_soft_hw, DAT_WATERMARK_INFINITE))?;
         receive(11)?;
     }
-    same("what the event is about", rig.any_trouble()?.0, ep.ep)
+    ensure_equal("what the event is about", rig.async_event()?.0, ep.ep)
 }
 
 #[track_caller]
 fn is_truth(what: &str, value: DAT_BOOLEAN) -> Outcome {
-    that([DAT_FALSE, DAT_TRUE].contains(&value), format_args!("{what} is {value}"))
+    ensure([DAT_FALSE, DAT_TRUE].contains(&value), format_args!("{what} is {value}"))
 }

@@ -5,76 +5,72 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, same};
-use crate::rig::{Rig, soon, until};
+use crate::check::{answers, ensure_equal, ok};
+use crate::rig::{Rig, event_timeout_us, until};
 
 pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/triggered",
         "DESCRIPTION",
-        "An event on an EVD of the CNO wakes the waiter, who is told which EVD.",
+        "An event on an EVD of the CNO wakes the waiter, which gets that EVD.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.post_se(evd, 1))?;
-            same("the EVD", wait(rig, cno, soon())?, evd)
+            ensure_equal("the EVD", wait(rig, cno, event_timeout_us())?, evd)
         },
     ),
     must(
         "dat_cno_wait/times-out",
         "RETURN VALUES",
-        "When nothing comes the answer is an empty queue, and the EVD null.",
+        "If nothing arrives, the result is DAT_QUEUE_EMPTY and a null EVD.",
         |rig| {
             let (cno, _) = both(rig)?;
             let mut evd = rig.async_evd;
             answers(rig.api.dat_cno_wait(cno, 1000, &mut evd), DAT_QUEUE_EMPTY)?;
-            same("the EVD", evd, DAT_HANDLE_NULL)
+            ensure_equal("the EVD", evd, DAT_HANDLE_NULL)
         },
     ),
     must(
         "dat_cno_wait/each-evd",
         "DESCRIPTION",
-        "Of several EVDs with events each is told.",
+        "Each of several EVDs with events is returned.",
         |rig| {
             let (cno, one) = both(rig)?;
             let two = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
             ok(rig.post_se(one, 1))?;
             ok(rig.post_se(two, 1))?;
-            let mut told = [wait(rig, cno, soon())?, wait(rig, cno, soon())?];
+            let mut returned =
+                [wait(rig, cno, event_timeout_us())?, wait(rig, cno, event_timeout_us())?];
             let mut wanted = [one, two];
-            told.sort();
+            returned.sort();
             wanted.sort();
-            same("the EVDs", told, wanted)
+            ensure_equal("the EVDs", returned, wanted)
         },
     ),
     must(
         "dat_cno_wait/not-while-waited-for",
         "dat_evd_wait, DESCRIPTION",
-        "An event that a waiter of the EVD gets does not trigger the CNO.",
+        "An event that wakes a waiter of the EVD does not trigger the CNO.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.while_waiting(evd, || ok(rig.post_se(evd, 1)))?)?;
             answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)
         },
     ),
-    must(
-        "dat_cno_wait/completion",
-        "DESCRIPTION",
-        "A DTO completion triggers the CNO too.",
-        |rig| {
-            let cno = rig.cno()?;
-            let pair = rig.pair()?;
-            ok(rig.api.dat_evd_modify_cno(pair.passive.recv, cno))?;
-            let (from, to) = (rig.memory(8)?, rig.memory(8)?);
-            ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
-            ok(rig.send(pair.active.ep, &[from.all()], 2))?;
-            same("the EVD", wait(rig, cno, soon())?, pair.passive.recv)?;
-            rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
-        },
-    ),
+    must("dat_cno_wait/completion", "DESCRIPTION", "A DTO completion triggers the CNO.", |rig| {
+        let cno = rig.cno()?;
+        let pair = rig.pair()?;
+        ok(rig.api.dat_evd_modify_cno(pair.passive.recv, cno))?;
+        let (from, to) = (rig.memory(8)?, rig.memory(8)?);
+        ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
+        ok(rig.send(pair.active.ep, &[from.all()], 2))?;
+        ensure_equal("the EVD", wait(rig, cno, event_timeout_us())?, pair.passive.recv)?;
+        rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
+    }),
     must(
         "dat_cno_wait/unsignalled-completion",
         "DESCRIPTION",
-        "A completion that is unsignalled triggers no CNO; one that is signalled does.",
+        "An unsignalled completion does not trigger a CNO; a signalled one does.",
         |rig| {
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
@@ -82,14 +78,14 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_evd_modify_cno(pair.active.request, cno))?;
             let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             ok(rig.write_with(pair.active.ep, &[from.all()], 1, &to.remote(), flags))?;
-            // Taken without waiting: whatever it triggers it has triggered by then.
+            // Triggers are synchronous, so a dequeue without waiting is enough.
             let mut event = DAT_EVENT::zeroed();
             let dequeue =
                 || rig.api.dat_evd_dequeue(pair.active.request, &mut event) == DAT_SUCCESS;
             until(dequeue, "the write completes")?;
             answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)?;
             ok(rig.write(pair.active.ep, &[from.all()], 2, &to.remote()))?;
-            same("the EVD", wait(rig, cno, soon())?, pair.active.request)?;
+            ensure_equal("the EVD", wait(rig, cno, event_timeout_us())?, pair.active.request)?;
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS).map(drop)
         },
     ),
@@ -109,11 +105,11 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_disable/no-trigger",
         "DESCRIPTION",
-        "Events on a disabled EVD do not trigger its CNO; they are queued all the same.",
+        "Events on a disabled EVD are queued, but do not trigger its CNO.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.api.dat_evd_disable(evd))?;
-            same("the state", rig.query_evd(evd)?.evd_state & 0x3, DAT_EVD_STATE_DISABLED)?;
+            ensure_equal("the state", rig.query_evd(evd)?.evd_state & 0x3, DAT_EVD_STATE_DISABLED)?;
             ok(rig.post_se(evd, 1))?;
             answers(rig.api.dat_cno_wait(cno, 0, &mut null_mut()), DAT_QUEUE_EMPTY)?;
             rig.expect(evd, DAT_SOFTWARE_EVENT).map(drop)
@@ -122,33 +118,33 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_enable/triggers-again",
         "DESCRIPTION",
-        "Once enabled again, an EVD triggers its CNO.",
+        "An EVD that is enabled again triggers its CNO.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.api.dat_evd_disable(evd))?;
             ok(rig.api.dat_evd_enable(evd))?;
-            same("the state", rig.query_evd(evd)?.evd_state & 0x3, DAT_EVD_STATE_ENABLED)?;
+            ensure_equal("the state", rig.query_evd(evd)?.evd_state & 0x3, DAT_EVD_STATE_ENABLED)?;
             ok(rig.post_se(evd, 1))?;
-            same("the EVD", wait(rig, cno, soon())?, evd)
+            ensure_equal("the EVD", wait(rig, cno, event_timeout_us())?, evd)
         },
     ),
     must(
         "dat_evd_modify_cno/new-one-only",
         "DESCRIPTION",
-        "Of an EVD that was disabled, given another CNO and enabled, only the new one is triggered.",
+        "An EVD that was disabled, given another CNO and enabled again triggers only the new CNO.",
         |rig| {
             let (old, evd) = both(rig)?;
             let new = rig.cno()?;
             ok(rig.api.dat_evd_disable(evd))?;
             ok(rig.api.dat_evd_modify_cno(evd, new))?;
             ok(rig.api.dat_evd_enable(evd))?;
-            same("cno_handle", rig.query_evd(evd)?.cno_handle, new)?;
+            ensure_equal("cno_handle", rig.query_evd(evd)?.cno_handle, new)?;
             ok(rig.post_se(evd, 1))?;
-            same("the EVD", wait(rig, new, soon())?, evd)?;
+            ensure_equal("the EVD", wait(rig, new, event_timeout_us())?, evd)?;
             answers(rig.api.dat_cno_wait(old, 0, &mut null_mut()), DAT_QUEUE_EMPTY)
         },
     ),
-    must("dat_evd_modify_cno/none", "DESCRIPTION", "A null CNO takes the EVD's away.", |rig| {
+    must("dat_evd_modify_cno/none", "DESCRIPTION", "A null CNO removes the EVD's CNO.", |rig| {
         let (cno, evd) = both(rig)?;
         ok(rig.api.dat_evd_modify_cno(evd, DAT_HANDLE_NULL))?;
         ok(rig.post_se(evd, 1))?;
@@ -169,18 +165,18 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_query/parameters",
         "DESCRIPTION",
-        "The IA is told; without an agent there is no proxy.",
+        "The IA is returned; without an agent there is no proxy.",
         |rig| {
             let mut param = DAT_CNO_PARAM::zeroed();
             ok(rig.api.dat_cno_query(rig.cno()?, DAT_CNO_FIELD_ALL, &mut param))?;
-            same("ia_handle", param.ia_handle, rig.ia)?;
-            same("proxy_type", param.proxy_type, DAT_PROXY_TYPE_NONE)
+            ensure_equal("ia_handle", param.ia_handle, rig.ia)?;
+            ensure_equal("proxy_type", param.proxy_type, DAT_PROXY_TYPE_NONE)
         },
     ),
     must(
         "dat_cno_create/bad-ia",
         "RETURN VALUES",
-        "A null IA handle is refused; the handle needs a place.",
+        "A null IA handle and a null result pointer are refused.",
         |rig| {
             let none = DAT_OS_WAIT_PROXY_AGENT_NULL;
             answers(
@@ -193,31 +189,31 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_trigger/wakes",
         "2.0 headers: dat_cno_trigger",
-        "A consumer can trigger a CNO without an event, and is told of the EVD that did last.",
+        "A consumer can trigger a CNO without an event, and gets the EVD that triggered it last.",
         |rig| {
             let (cno, evd) = both(rig)?;
             ok(rig.post_se(evd, 1))?;
-            let mut told = null_mut();
-            ok(rig.api.dat_cno_trigger(cno, &mut told))?;
-            same("the EVD", told, evd)
+            let mut returned = null_mut();
+            ok(rig.api.dat_cno_trigger(cno, &mut returned))?;
+            ensure_equal("the EVD", returned, evd)
         },
     ),
     must(
         "dat_cno_fd_create/descriptor",
         "2.0 headers: dat_cno_fd_create",
-        "A CNO can have a file descriptor, which dat_cno_query tells.",
+        "A CNO can have a file descriptor, which dat_cno_query returns.",
         |rig| {
             let (mut fd, mut cno) = (-1, null_mut());
             ok(rig.api.dat_cno_fd_create(rig.ia, &mut fd, &mut cno))?;
-            crate::check::that(fd >= 0, format_args!("the descriptor is {fd}"))?;
+            crate::check::ensure(fd >= 0, format_args!("the descriptor is {fd}"))?;
             let mut param = DAT_CNO_PARAM::zeroed();
             ok(rig.api.dat_cno_query(cno, DAT_CNO_FIELD_ALL, &mut param))?;
-            same("proxy_type", param.proxy_type, DAT_PROXY_TYPE_FD)
+            ensure_equal("proxy_type", param.proxy_type, DAT_PROXY_TYPE_FD)
         },
     ),
 ];
 
-/// A CNO and an EVD that triggers it.
+/// Creates a CNO and an EVD that triggers it.
 fn both(rig: &Rig) -> Outcome<(DAT_CNO_HANDLE, DAT_EVD_HANDLE)> {
     let cno = rig.cno()?;
     Ok((cno, rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?))

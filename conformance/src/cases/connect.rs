@@ -1,38 +1,39 @@
-//! Connections: asking for them, ending them.
+//! Establishing and ending connections.
 
 use std::ptr::null_mut;
 
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, same, that};
-use crate::rig::{Ep, private, soon, until};
+use crate::check::{answers, ensure, ensure_equal, ok};
+use crate::rig::{Ep, event_timeout_us, private, until};
 
 pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/private-data",
         "DESCRIPTION: private data",
-        "Private data of the caller comes with the request, that of the answer with the established event.",
+        "The caller's private data are delivered with the request, those of the answer with the \
+         established event.",
         |rig| {
             let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(active.ep, listener.qualifier, b"a question"))?;
-            let arrival = rig.arrival(listener.evd)?;
+            let arrival = rig.request_event(listener.evd)?;
             let mut param = DAT_CR_PARAM::zeroed();
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
-            that(
+            ensure(
                 param.private_data_size >= 10,
                 format_args!("{} bytes arrived", param.private_data_size),
             )?;
-            same("the question", private(param.private_data, 10), b"a question".to_vec())?;
+            ensure_equal("the question", private(param.private_data, 10), b"a question".to_vec())?;
             ok(rig.accept(arrival.cr, passive.ep, b"an answer"))?;
             let up = rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
-            that(
+            ensure(
                 up.private_data_size >= 9,
                 format_args!("{} bytes came back", up.private_data_size),
             )?;
-            same("the answer", private(up.private_data, 9), b"an answer".to_vec())?;
+            ensure_equal("the answer", private(up.private_data, 9), b"an answer".to_vec())?;
             let up = rig.connection(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
-            same("private data for the passive side", up.private_data_size, 0)
+            ensure_equal("private data for the passive side", up.private_data_size, 0)
         },
     ),
     must(
@@ -42,29 +43,29 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(active.ep, listener.qualifier, b""))?;
-            ok(rig.accept(rig.arrival(listener.evd)?.cr, passive.ep, b"keep me"))?;
+            ok(rig.accept(rig.request_event(listener.evd)?.cr, passive.ep, b"keep me"))?;
             let up = rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             ok(rig.api.dat_ep_disconnect(active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
             rig.connection(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
-            same("the answer", private(up.private_data, 7), b"keep me".to_vec())
+            ensure_equal("the answer", private(up.private_data, 7), b"keep me".to_vec())
         },
     ),
     must(
         "dat_ep_connect/no-listener",
         "DESCRIPTION: events",
-        "Where nobody listens, the connection is rejected, and not by a peer.",
+        "Without a listener, the connection is rejected with a non-peer rejection.",
         |rig| {
             let (ep, qualifier) = (rig.ep()?, rig.free_qualifier()?);
             ok(rig.connect(ep.ep, qualifier, b""))?;
             let down = rig.connection(ep.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED)?;
-            same("ep_handle", down.ep_handle, ep.ep)?;
+            ensure_equal("ep_handle", down.ep_handle, ep.ep)?;
             rig.state_is(ep.ep, DAT_EP_STATE_DISCONNECTED)
         },
     ),
     must(
         "dat_ep_connect/failure-flushes-receives",
         "state transitions",
-        "Receives that wait for a connection that does not come about are flushed.",
+        "Receives that wait for a connection are flushed if it fails.",
         |rig| {
             let (ep, qualifier, memory) = (rig.ep()?, rig.free_qualifier()?, rig.memory(8)?);
             ok(rig.recv(ep.ep, &[memory.all()], 1))?;
@@ -76,11 +77,11 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/times-out",
         "DESCRIPTION: timeout",
-        "An attempt that nobody answers in its time times out.",
+        "A connection attempt that is not answered in time times out.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             ok(rig.connect_within(ep.ep, listener.qualifier, b"", 100_000))?;
-            rig.arrival(listener.evd)?;
+            rig.request_event(listener.evd)?;
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_TIMED_OUT)?;
             rig.state_is(ep.ep, DAT_EP_STATE_DISCONNECTED)
         },
@@ -100,7 +101,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/too-much-private-data",
         "RETURN VALUES: invalid parameter",
-        "More private data than the provider takes is invalid; the EP stays unconnected.",
+        "More private data than the provider allows is invalid; the EP stays unconnected.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             let too_much = vec![0; rig.provider.max_private_data_size as usize + 1];
@@ -111,7 +112,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/null-private-data",
         "RETURN VALUES: invalid parameter",
-        "Private data behind a null pointer is invalid, and so is less than none.",
+        "Private data with a null pointer, and a negative size, are invalid.",
         |rig| {
             let (ep, listener, address) = (rig.ep()?, rig.listen()?, rig.attr.ia_address_ptr);
             for size in [4, -1] {
@@ -119,7 +120,7 @@ pub(super) const CASES: &[Row] = &[
                     ep.ep,
                     address,
                     listener.qualifier,
-                    soon(),
+                    event_timeout_us(),
                     size,
                     null_mut(),
                     DAT_QOS_BEST_EFFORT,
@@ -141,7 +142,7 @@ pub(super) const CASES: &[Row] = &[
                 ep.ep,
                 &mut address,
                 listener.qualifier,
-                soon(),
+                event_timeout_us(),
                 0,
                 null_mut(),
                 DAT_QOS_BEST_EFFORT,
@@ -156,7 +157,7 @@ pub(super) const CASES: &[Row] = &[
             ep.ep,
             null_mut(),
             listener.qualifier,
-            soon(),
+            event_timeout_us(),
             0,
             null_mut(),
             DAT_QOS_BEST_EFFORT,
@@ -174,7 +175,7 @@ pub(super) const CASES: &[Row] = &[
                 ep.ep,
                 address,
                 listener.qualifier,
-                soon(),
+                event_timeout_us(),
                 0,
                 null_mut(),
                 DAT_QOS_BEST_EFFORT,
@@ -199,36 +200,40 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_query/ports",
         "dat_ep_connect: local_port_qual",
-        "The port of the caller is the one that the request tells, and both ends know of both.",
+        "The request has the caller's port, and both ends report both ports.",
         |rig| {
             let (active, passive, listener) = (rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(active.ep, listener.qualifier, b""))?;
-            let arrival = rig.arrival(listener.evd)?;
+            let arrival = rig.request_event(listener.evd)?;
             let mut request = DAT_CR_PARAM::zeroed();
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut request))?;
             ok(rig.accept(arrival.cr, passive.ep, b""))?;
             rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             rig.connection(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             let (near, far) = (rig.query(active.ep)?, rig.query(passive.ep)?);
-            same(
+            ensure_equal(
                 "remote_port_qual of the request",
                 request.remote_port_qual,
                 near.local_port_qual,
             )?;
-            same("remote_port_qual of the passive EP", far.remote_port_qual, near.local_port_qual)?;
-            that(!near.remote_ia_address_ptr.is_null(), "the active EP has no remote address")
+            ensure_equal(
+                "remote_port_qual of the passive EP",
+                far.remote_port_qual,
+                near.local_port_qual,
+            )?;
+            ensure(!near.remote_ia_address_ptr.is_null(), "the active EP has no remote address")
         },
     ),
     must(
         "dat_ep_dup_connect/model-not-connected",
         "RETURN VALUES: invalid state",
-        "The EP to be like has to be connected.",
+        "The EP to duplicate must be connected.",
         |rig| {
             let (ep, model) = (rig.ep()?, rig.ep()?);
             let answer = rig.api.dat_ep_dup_connect(
                 ep.ep,
                 model.ep,
-                soon(),
+                event_timeout_us(),
                 0,
                 null_mut(),
                 DAT_QOS_BEST_EFFORT,
@@ -239,14 +244,14 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_dup_connect/bad-model",
         "RETURN VALUES: invalid handle",
-        "The EP to be like has to be one.",
+        "The EP to duplicate must be a valid EP.",
         |rig| {
             let ep = rig.ep()?;
             for model in [DAT_HANDLE_NULL, rig.pz()?] {
                 let answer = rig.api.dat_ep_dup_connect(
                     ep.ep,
                     model,
-                    soon(),
+                    event_timeout_us(),
                     0,
                     null_mut(),
                     DAT_QOS_BEST_EFFORT,
@@ -259,7 +264,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/graceful-completes-first",
         "DESCRIPTION",
-        "Gracefully: what was posted is done first, and the disconnected event comes after its completions.",
+        "A graceful disconnect completes posted operations first; the disconnected event follows \
+         their completions.",
         |rig| {
             let mut active = rig.evds_of_an_ep()?;
             let all = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
@@ -282,7 +288,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/abrupt-flushes-in-order",
         "DESCRIPTION",
-        "Abruptly: what is outstanding comes back in order; after the first that is flushed all are.",
+        "An abrupt disconnect completes outstanding operations in order; after the first flushed \
+         one, all are flushed.",
         |rig| {
             let pair = rig.pair()?;
             let memory = rig.memory(8)?;
@@ -299,7 +306,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/peer-is-told",
         "DESCRIPTION",
-        "The peer is disconnected too, and its receives flushed.",
+        "The peer is also disconnected, and its receives are flushed.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             ok(rig.recv(pair.passive.ep, &[memory.all()], 1))?;
@@ -312,18 +319,18 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/one-event",
         "DESCRIPTION",
-        "There is one disconnected event, however often the EP is disconnected.",
+        "There is a single disconnected event, however often the EP is disconnected.",
         |rig| {
             let pair = rig.ended_pair()?;
             ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
             ok(rig.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_GRACEFUL_FLAG))?;
-            rig.quiet(pair.active.connect)
+            rig.expect_no_event(pair.active.connect)
         },
     ),
     must(
         "dat_ep_disconnect/pending-attempt",
         "state transitions",
-        "An attempt that is under way ends with a disconnected event.",
+        "A pending connection attempt ends with a disconnected event.",
         |rig| {
             let (ep, _) = rig.request(b"")?;
             ok(rig.api.dat_ep_disconnect(ep.ep, DAT_CLOSE_GRACEFUL_FLAG))?;
@@ -359,7 +366,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_reset/keeps-early-receives",
         "DESCRIPTION",
-        "A reset of an unconnected EP keeps the receives that are posted.",
+        "A reset of an unconnected EP keeps the posted receives.",
         |rig| {
             let (passive, to, from) = (rig.ep()?, rig.memory(8)?, rig.memory(8)?);
             ok(rig.recv(passive.ep, &[to.all()], 5))?;
@@ -382,26 +389,26 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create/reports-requests",
         "DESCRIPTION",
-        "A request tells its PSP, qualifier, address and handle.",
+        "A request event has the PSP, qualifier, address and handle.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             ok(rig.connect(ep.ep, listener.qualifier, b""))?;
-            let arrival = rig.arrival(listener.evd)?;
-            same(
+            let arrival = rig.request_event(listener.evd)?;
+            ensure_equal(
                 "sp_handle and qualifier",
                 (arrival.sp, arrival.qualifier),
                 (listener.psp, listener.qualifier),
             )?;
-            that(!arrival.address.is_null(), "local_ia_address_ptr is null")?;
+            ensure(!arrival.address.is_null(), "local_ia_address_ptr is null")?;
             let mut kind = DAT_HANDLE_TYPE::MAX;
             ok(rig.api.dat_get_handle_type(arrival.cr, &mut kind))?;
-            same("the type of the request's handle", kind, DAT_HANDLE_TYPE_CR)
+            ensure_equal("the type of the request's handle", kind, DAT_HANDLE_TYPE_CR)
         },
     ),
     must(
         "dat_psp_create/qualifier-in-use",
         "RETURN VALUES",
-        "A qualifier that a PSP has is in use.",
+        "A qualifier of a PSP is in use.",
         |rig| {
             let listener = rig.listen()?;
             let evd = rig.evd(DAT_EVD_CR_FLAG)?;
@@ -425,14 +432,18 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.api.dat_psp_create(rig.ia, qualifier, evd, DAT_PSP_CONSUMER_FLAG, &mut psp))?;
             let mut param = DAT_PSP_PARAM::zeroed();
             ok(rig.api.dat_psp_query(psp, DAT_PSP_FIELD_ALL, &mut param))?;
-            let told = (param.ia_handle, param.conn_qual, param.evd_handle, param.psp_flags);
-            same("what dat_psp_query tells", told, (rig.ia, qualifier, evd, DAT_PSP_CONSUMER_FLAG))
+            let returned = (param.ia_handle, param.conn_qual, param.evd_handle, param.psp_flags);
+            ensure_equal(
+                "what dat_psp_query returns",
+                returned,
+                (rig.ia, qualifier, evd, DAT_PSP_CONSUMER_FLAG),
+            )
         },
     ),
     must(
         "dat_psp_create/evd-of-other-stream",
         "RETURN VALUES",
-        "An EVD that takes no connection requests is refused.",
+        "An EVD without the connection-request stream is refused.",
         |rig| {
             let evd = rig.evd(DAT_EVD_DTO_FLAG)?;
             let answer = rig.api.dat_psp_create(
@@ -448,7 +459,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create/backlog",
         "DESCRIPTION: backlog",
-        "More requests than the EVD has room for are rejected, and not by a peer.",
+        "More requests than the EVD holds are rejected with a non-peer rejection.",
         |rig| {
             let listener = rig.listen_for(DAT_PSP_CONSUMER_FLAG, 1)?;
             let room = rig.query_evd(listener.evd)?.evd_qlen;
@@ -456,7 +467,7 @@ pub(super) const CASES: &[Row] = &[
             for caller in &callers {
                 ok(rig.connect(caller.ep, listener.qualifier, b""))?;
             }
-            // Which of them is refused depends on the order of their arrival.
+            // The order of arrival decides which of them is refused.
             let is_refusal =
                 |e: &DAT_EVENT| e.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
             let mut refused = 0;
@@ -468,29 +479,30 @@ pub(super) const CASES: &[Row] = &[
                 },
                 "a caller is refused",
             )?;
-            same("callers that are refused", refused, 1)
+            ensure_equal("callers that are refused", refused, 1)
         },
     ),
     must(
         "dat_psp_create_any/qualifier",
         "DESCRIPTION",
-        "A free qualifier is chosen and told.",
+        "A free qualifier is chosen and returned.",
         |rig| {
             let (one, two) = (rig.listen()?, rig.listen()?);
-            that(one.qualifier != two.qualifier, "two PSPs have one qualifier")?;
+            ensure(one.qualifier != two.qualifier, "two PSPs have one qualifier")?;
             let mut param = DAT_PSP_PARAM::zeroed();
             ok(rig.api.dat_psp_query(one.psp, DAT_PSP_FIELD_ALL, &mut param))?;
-            same("conn_qual", param.conn_qual, one.qualifier)
+            ensure_equal("conn_qual", param.conn_qual, one.qualifier)
         },
     ),
     must(
         "dat_psp_free/pending-requests-stay",
         "DESCRIPTION",
-        "A request that has arrived can be accepted though its PSP is gone; later ones are rejected.",
+        "A request that has arrived can be accepted after its PSP was freed; later ones are \
+         rejected.",
         |rig| {
             let (early, late, passive, listener) = (rig.ep()?, rig.ep()?, rig.ep()?, rig.listen()?);
             ok(rig.connect(early.ep, listener.qualifier, b""))?;
-            let arrival = rig.arrival(listener.evd)?;
+            let arrival = rig.request_event(listener.evd)?;
             ok(rig.api.dat_psp_free(listener.psp))?;
             ok(rig.connect(late.ep, listener.qualifier, b""))?;
             rig.connection(late.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED)?;
@@ -501,14 +513,14 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rsp_create/one-request",
         "DESCRIPTION",
-        "An RSP takes one request; the next is rejected, and not by a peer.",
+        "An RSP accepts one request; the next is rejected with a non-peer rejection.",
         |rig| {
             let (ep, evd, qualifier, mut rsp) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
             ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
             let (first, second) = (rig.ep()?, rig.ep()?);
             ok(rig.connect(first.ep, qualifier, b""))?;
-            rig.arrival(evd)?;
+            rig.request_event(evd)?;
             ok(rig.connect(second.ep, qualifier, b""))?;
             rig.connection(second.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED).map(drop)
         },
@@ -516,15 +528,15 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rsp_query/parameters",
         "DESCRIPTION",
-        "What the RSP was created with is told.",
+        "The parameters with which the RSP was created are returned.",
         |rig| {
             let (ep, evd, qualifier, mut rsp) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
             ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
             let mut param = DAT_RSP_PARAM::zeroed();
             ok(rig.api.dat_rsp_query(rsp, DAT_RSP_FIELD_ALL, &mut param))?;
-            let told = (param.ia_handle, param.conn_qual, param.evd_handle, param.ep_handle);
-            same("what dat_rsp_query tells", told, (rig.ia, qualifier, evd, ep.ep))
+            let returned = (param.ia_handle, param.conn_qual, param.evd_handle, param.ep_handle);
+            ensure_equal("what dat_rsp_query returns", returned, (rig.ia, qualifier, evd, ep.ep))
         },
     ),
     must(
@@ -542,7 +554,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/without-ep",
         "RETURN VALUES: invalid handle",
-        "A request at a consumer's PSP needs an EP; it is not affected by the mistake.",
+        "A request at a consumer's PSP needs an EP; a call without one does not affect the \
+         request.",
         |rig| {
             let (caller, arrival) = rig.request(b"")?;
             answers(rig.accept(arrival.cr, DAT_HANDLE_NULL, b""), DAT_INVALID_HANDLE)?;
@@ -553,19 +566,20 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/with-ep-at-rsp",
         "RETURN VALUES: invalid handle",
-        "A request at an RSP has its EP: another is refused.",
+        "A request at an RSP has an EP; another EP is refused.",
         |rig| {
             let (ep, evd, qualifier, mut rsp) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
             ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
             ok(rig.connect(rig.ep()?.ep, qualifier, b""))?;
-            answers(rig.accept(rig.arrival(evd)?.cr, rig.ep()?.ep, b""), DAT_INVALID_HANDLE)
+            answers(rig.accept(rig.request_event(evd)?.cr, rig.ep()?.ep, b""), DAT_INVALID_HANDLE)
         },
     ),
     must(
         "dat_cr_accept/too-much-private-data",
         "RETURN VALUES: invalid parameter",
-        "Too much private data, or some behind a null pointer, is invalid; the request is not affected.",
+        "Too much private data, or private data with a null pointer, is invalid; the request is \
+         not affected.",
         |rig| {
             let ((_, arrival), ep) = (rig.request(b"")?, rig.ep()?);
             let too_much = vec![0; rig.provider.max_private_data_size as usize + 1];
@@ -580,7 +594,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/handle-is-dead",
         "DESCRIPTION",
-        "A request that has been answered is none any more.",
+        "The handle of an answered request is refused.",
         |rig| {
             let (_, accepted) = rig.request(b"")?;
             ok(rig.accept(accepted.cr, rig.ep()?.ep, b""))?;
@@ -601,7 +615,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/provider-made-ep",
         "DESCRIPTION",
-        "A request at a PSP whose EPs the provider makes is accepted with that EP, once it is configured.",
+        "A request at a PSP whose EPs the provider creates is accepted with that EP after the EP \
+         is configured.",
         |rig| {
             if rig.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER {
                 return crate::check::unsupported(
@@ -610,16 +625,16 @@ pub(super) const CASES: &[Row] = &[
             }
             let (caller, listener) = (rig.ep()?, rig.listen_for(DAT_PSP_PROVIDER_FLAG, 8)?);
             ok(rig.connect(caller.ep, listener.qualifier, b""))?;
-            let (arrival, mut request) = (rig.arrival(listener.evd)?, DAT_CR_PARAM::zeroed());
+            let (arrival, mut request) = (rig.request_event(listener.evd)?, DAT_CR_PARAM::zeroed());
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut request))?;
-            let made = rig.query(request.local_ep_handle)?;
+            let created = rig.query(request.local_ep_handle)?;
             let nothing = [
-                made.pz_handle,
-                made.recv_evd_handle,
-                made.request_evd_handle,
-                made.connect_evd_handle,
+                created.pz_handle,
+                created.recv_evd_handle,
+                created.request_evd_handle,
+                created.connect_evd_handle,
             ];
-            same("zone and EVDs of the EP", nothing, [DAT_HANDLE_NULL; 4])?;
+            ensure_equal("zone and EVDs of the EP", nothing, [DAT_HANDLE_NULL; 4])?;
             let evds = rig.evds_of_an_ep()?;
             let param = DAT_EP_PARAM {
                 pz_handle: rig.pz()?,
@@ -655,16 +670,20 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_reject/private-data",
         "2.0 headers: private data of dat_cr_reject",
-        "Private data of a rejection comes with its event.",
+        "Private data of a rejection is delivered with its event.",
         |rig| {
             let (caller, arrival) = rig.request(b"")?;
             ok(rig.reject(arrival.cr, b"no, thank you"))?;
             let down = rig.connection(caller.connect, DAT_CONNECTION_EVENT_PEER_REJECTED)?;
-            that(
+            ensure(
                 down.private_data_size >= 13,
                 format_args!("{} bytes came", down.private_data_size),
             )?;
-            same("the private data", private(down.private_data, 13), b"no, thank you".to_vec())
+            ensure_equal(
+                "the private data",
+                private(down.private_data, 13),
+                b"no, thank you".to_vec(),
+            )
         },
     ),
     must(
@@ -676,14 +695,14 @@ pub(super) const CASES: &[Row] = &[
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
             ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
             ok(rig.connect(rig.ep()?.ep, qualifier, b""))?;
-            ok(rig.reject(rig.arrival(evd)?.cr, b""))?;
+            ok(rig.reject(rig.request_event(evd)?.cr, b""))?;
             rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)
         },
     ),
     must(
         "dat_cr_reject/tentative-ep",
         "state transitions",
-        "The EP that the provider made for a rejected request is gone.",
+        "The EP that the provider created for a rejected request no longer exists.",
         |rig| {
             if rig.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER {
                 return crate::check::unsupported(
@@ -692,7 +711,7 @@ pub(super) const CASES: &[Row] = &[
             }
             let (caller, listener) = (rig.ep()?, rig.listen_for(DAT_PSP_PROVIDER_FLAG, 8)?);
             ok(rig.connect(caller.ep, listener.qualifier, b""))?;
-            let (arrival, mut request) = (rig.arrival(listener.evd)?, DAT_CR_PARAM::zeroed());
+            let (arrival, mut request) = (rig.request_event(listener.evd)?, DAT_CR_PARAM::zeroed());
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut request))?;
             ok(rig.reject(arrival.cr, b""))?;
             let mut param = DAT_EP_PARAM::zeroed();
@@ -705,17 +724,22 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_handoff/to-another-psp",
         "DESCRIPTION",
-        "A request that is handed off arrives at the other qualifier, and its old handle is dead.",
+        "A request that is handed off arrives at the other qualifier, and its old handle is \
+         invalid.",
         |rig| {
             let (caller, arrival) = rig.request(b"pass it on")?;
             let other = rig.listen()?;
             ok(rig.api.dat_cr_handoff(arrival.cr, other.qualifier))?;
-            let moved = rig.arrival(other.evd)?;
-            same("the qualifier", moved.qualifier, other.qualifier)?;
+            let moved = rig.request_event(other.evd)?;
+            ensure_equal("the qualifier", moved.qualifier, other.qualifier)?;
             answers(rig.reject(arrival.cr, b""), DAT_INVALID_HANDLE)?;
             let mut param = DAT_CR_PARAM::zeroed();
             ok(rig.api.dat_cr_query(moved.cr, DAT_CR_FIELD_ALL, &mut param))?;
-            same("the private data", private(param.private_data, 10), b"pass it on".to_vec())?;
+            ensure_equal(
+                "the private data",
+                private(param.private_data, 10),
+                b"pass it on".to_vec(),
+            )?;
             ok(rig.accept(moved.cr, rig.ep()?.ep, b""))?;
             rig.connection(caller.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
         },
@@ -723,7 +747,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_handoff/nobody-there",
         "DESCRIPTION",
-        "Handed off to a qualifier where nobody listens, the caller is rejected, and not by a peer.",
+        "If a request is handed off to a qualifier without a listener, the caller gets a non-peer \
+         rejection.",
         |rig| {
             let (caller, arrival) = rig.request(b"")?;
             ok(rig.api.dat_cr_handoff(arrival.cr, rig.free_qualifier()?))?;
@@ -736,20 +761,21 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_common_connect/connects",
         "2.0 headers: dat_csp_create, dat_ep_common_connect",
-        "A common service point, which dat_csp_query tells the address of, takes a common connection.",
+        "A common service point accepts a common connection to the address that dat_csp_query \
+         returns.",
         |rig| {
             let (point, ep) = (rig.common_point()?, rig.ep()?);
             ok(rig.api.dat_ep_common_connect(
                 ep.ep,
                 point.address,
-                soon(),
+                event_timeout_us(),
                 2,
                 b"hi".as_ptr().cast_mut().cast(),
             ))?;
-            let (arrival, mut param) = (rig.arrival(point.evd)?, DAT_CR_PARAM::zeroed());
-            same("the service point", arrival.sp, point.csp)?;
+            let (arrival, mut param) = (rig.request_event(point.evd)?, DAT_CR_PARAM::zeroed());
+            ensure_equal("the service point", arrival.sp, point.csp)?;
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
-            same("the private data", private(param.private_data, 2), b"hi".to_vec())?;
+            ensure_equal("the private data", private(param.private_data, 2), b"hi".to_vec())?;
             ok(rig.accept(arrival.cr, rig.ep()?.ep, b""))?;
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_ESTABLISHED).map(drop)
         },
@@ -757,7 +783,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_csp_create/in-use",
         "2.0 headers: DAT_PORT_IN_USE, DAT_COMM_NOT_SUPPORTED",
-        "A port that a point listens on is in use until that is freed; an unknown communicator is not supported.",
+        "The port of a service point is in use until the point is freed; an unknown communicator \
+         is not supported.",
         |rig| {
             const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
             let (point, mut csp) = (rig.common_point()?, null_mut());
@@ -771,7 +798,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_csp_create/bad-arguments",
         "2.0 headers: dat_csp_create",
-        "No address, no communicator, an EVD of other streams: refused.",
+        "A null address, an invalid communicator, and an EVD of other streams are refused.",
         |rig| {
             const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
             let (point, mut comm, mut csp) = (rig.common_point()?, TCP, null_mut());
@@ -788,23 +815,29 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_csp_query/parameters",
         "2.0 headers: DAT_CSP_PARAM",
-        "What the point was created with is told.",
+        "The parameters with which the service point was created are returned.",
         |rig| {
             let (point, mut param) = (rig.common_point()?, DAT_CSP_PARAM::zeroed());
             ok(rig.api.dat_csp_query(point.csp, DAT_CSP_FIELD_ALL, &mut param))?;
-            same("IA and EVD", (param.ia_handle, param.evd_handle), (rig.ia, point.evd))
+            ensure_equal("IA and EVD", (param.ia_handle, param.evd_handle), (rig.ia, point.evd))
         },
     ),
     must(
         "dat_csp_free/dead",
         "2.0 headers: dat_csp_free",
-        "A freed point is none, and others go on listening.",
+        "A freed service point is refused, and others continue to listen.",
         |rig| {
             let (free, point, ep) = (rig.common_point()?, rig.common_point()?, rig.ep()?);
             ok(rig.api.dat_csp_free(free.csp))?;
             answers(rig.api.dat_csp_free(free.csp), DAT_INVALID_HANDLE)?;
-            ok(rig.api.dat_ep_common_connect(ep.ep, point.address, soon(), 0, null_mut()))?;
-            rig.arrival(point.evd).map(drop)
+            ok(rig.api.dat_ep_common_connect(
+                ep.ep,
+                point.address,
+                event_timeout_us(),
+                0,
+                null_mut(),
+            ))?;
+            rig.request_event(point.evd).map(drop)
         },
     ),
 ];

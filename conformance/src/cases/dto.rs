@@ -6,61 +6,73 @@ use dat_sys::*;
 
 use super::{refused_or_fails, refused_or_takes_nothing};
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, same, unsupported};
+use crate::check::{answers, ensure_equal, ok, unsupported};
 use crate::rig::{Pair, Rig, cookie, until};
 
 pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/message",
         "DESCRIPTION",
-        "A message arrives whole; both ends are told EP, cookie, bytes and status.",
+        "A message arrives completely; both completions have EP, cookie, length and status.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(64)?, rig.memory(64)?);
             from.store(0, b"forty-two bytes of no particular meaning!!");
             ok(rig.recv(pair.passive.ep, &[to.all()], 0xfeed_face_cafe_beef))?;
             ok(rig.send(pair.active.ep, &[from.part(0, 42)], u64::MAX))?;
             let received = rig.completion(pair.passive.recv)?;
-            same(
+            ensure_equal(
                 "the receive",
                 (received.ep, received.cookie),
                 (pair.passive.ep, 0xfeed_face_cafe_beef),
             )?;
-            same(
+            ensure_equal(
                 "its status and bytes",
                 (received.status, received.length),
                 (DAT_DTO_SUCCESS, 42),
             )?;
             let sent = rig.completion(pair.active.request)?;
-            same(
+            ensure_equal(
                 "the send",
                 (sent.ep, sent.cookie, sent.status),
                 (pair.active.ep, u64::MAX, DAT_DTO_SUCCESS),
             )?;
-            same("the message", to.load(0, 42), from.load(0, 42))
+            ensure_equal("the message", to.load(0, 42), from.load(0, 42))
         },
     ),
     must(
         "dat_ep_post_send/operation",
         "2.0 headers: operation of a DTO completion",
-        "The completions say what they are of.",
+        "The completions have the operation code of their DTOs.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             ok(rig.recv(pair.passive.ep, &[memory.all()], 1))?;
             ok(rig.send(pair.active.ep, &[], 2))?;
-            same("of the send", rig.completion(pair.active.request)?.operation, DAT_DTO_SEND)?;
-            same("of the receive", rig.completion(pair.passive.recv)?.operation, DAT_DTO_RECEIVE)
+            ensure_equal(
+                "of the send",
+                rig.completion(pair.active.request)?.operation,
+                DAT_DTO_SEND,
+            )?;
+            ensure_equal(
+                "of the receive",
+                rig.completion(pair.passive.recv)?.operation,
+                DAT_DTO_RECEIVE,
+            )
         },
     ),
     must(
         "dat_ep_post_send/empty",
         "DESCRIPTION",
-        "A message of no bytes takes a receive, with segments or without.",
+        "An empty message uses a receive, with or without segments.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             for segments in [&[][..], &[memory.part(0, 0)]] {
                 ok(rig.recv(pair.passive.ep, &[], 1))?;
                 ok(rig.send(pair.active.ep, segments, 2))?;
-                same("the bytes", rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?.length, 0)?;
+                ensure_equal(
+                    "the bytes",
+                    rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?.length,
+                    0,
+                )?;
                 rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
             }
             Ok(())
@@ -76,13 +88,14 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv(pair.passive.ep, &[to.part(5, 3), to.part(0, 5)], 1))?;
             ok(rig.send(pair.active.ep, &[from.part(0, 6)], 2))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            same("the memory", to.load(0, 8), b"def\0\0abc".to_vec())
+            ensure_equal("the memory", to.load(0, 8), b"def\0\0abc".to_vec())
         },
     ),
     must(
         "dat_ep_post_send/in-order",
         "DESCRIPTION",
-        "Messages arrive in the order in which they were posted, and complete so on both sides.",
+        "Messages arrive in the order in which they were posted, and complete in this order on \
+         both sides.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
             for n in 0..10 {
@@ -93,7 +106,7 @@ pub(super) const CASES: &[Row] = &[
             }
             for n in 0..10 {
                 rig.completes(pair.active.request, n.into(), DAT_DTO_SUCCESS)?;
-                same(
+                ensure_equal(
                     "the bytes",
                     rig.completes(pair.passive.recv, n.into(), DAT_DTO_SUCCESS)?.length,
                     n,
@@ -105,24 +118,25 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/too-long-for-receive",
         "dat_ep_post_recv: length",
-        "A message that is longer than the receive is a local length error there, and breaks the connection.",
+        "A message longer than the receive completes it with a local length error, and breaks the \
+         connection.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
             ok(rig.recv(pair.passive.ep, &[to.part(0, 8)], 1))?;
             ok(rig.send(pair.active.ep, &[from.part(0, 9)], 2))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_ERR_LOCAL_LENGTH)?;
             rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
-            same("the byte behind the receive", to.load(8, 1), vec![0])
+            ensure_equal("the byte behind the receive", to.load(8, 1), vec![0])
         },
     ),
     must(
         "dat_ep_post_send/too-many",
         "RETURN VALUES: insufficient resources",
-        "More requests than the EP has room for are refused.",
+        "More requests than the EP holds are refused.",
         |rig| {
             let pair = rig.ended_pair()?;
             let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
-            if max >= crate::rig::QLEN {
+            if max >= crate::rig::EVD_QUEUE_LENGTH {
                 return unsupported(
                     "the provider gives EPs more requests than an EVD has room for",
                 );
@@ -130,14 +144,15 @@ pub(super) const CASES: &[Row] = &[
             (0..max).try_for_each(|id| ok(rig.send(pair.active.ep, &[], id as u64)))?;
             answers(rig.send(pair.active.ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
             rig.completes(pair.active.request, 0, DAT_DTO_ERR_FLUSHED)?;
-            // There is room for one again.
+            // There is room for one more again.
             ok(rig.send(pair.active.ep, &[], 100))
         },
     ),
     must(
         "dat_ep_post_send/bad-arguments",
         "RETURN VALUES: invalid parameter",
-        "Segments beyond their LMR, more than the EP takes, less than none, or behind null are invalid.",
+        "Segments beyond their LMR, more than the EP allows, a negative number, and null pointers \
+         are invalid.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             let max = rig
@@ -166,7 +181,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/unsignalled-not-configured",
         "DESCRIPTION: completion flags",
-        "The unsignalled flag is invalid on an EP that is not made for it.",
+        "The unsignalled flag is invalid on an EP that was not created for it.",
         |rig| {
             let pair = rig.pair()?;
             ok(rig.recv(pair.passive.ep, &[], 0))?;
@@ -181,7 +196,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/suppressed",
         "DESCRIPTION: completion flags",
-        "Suppressed sends that succeed are not reported, and their room is free after a later one that is.",
+        "Suppressed sends that succeed are not reported, and their slots are free after a later \
+         reported one.",
         |rig| {
             let attr = DAT_EP_ATTR { max_request_dtos: 4, ..rig.ep_attr() };
             let (pair, memory) = (rig.pair_with(&attr)?, rig.memory(8)?);
@@ -196,7 +212,7 @@ pub(super) const CASES: &[Row] = &[
                     ok(rig.send_with(pair.active.ep, &[], 10 * round + n, flags))?;
                 }
                 rig.completes(pair.active.request, 10 * round + 3, DAT_DTO_SUCCESS)?;
-                rig.quiet(pair.active.request)?;
+                rig.expect_no_event(pair.active.request)?;
                 (0..4).try_for_each(|n| {
                     rig.completes(pair.passive.recv, n, DAT_DTO_SUCCESS).map(drop)
                 })?;
@@ -207,7 +223,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send/suppressed-only",
         "DESCRIPTION: completion flags",
-        "Suppressed sends that were carried out occupy nothing, whether or not a reported one follows.",
+        "Suppressed sends that have completed occupy no slots, whether or not a reported one \
+         follows.",
         |rig| {
             let attr = DAT_EP_ATTR { max_request_dtos: 4, ..rig.ep_attr() };
             let (pair, memory) = (rig.pair_with(&attr)?, rig.memory(8)?);
@@ -241,13 +258,14 @@ pub(super) const CASES: &[Row] = &[
                 "the request queue is idle",
             )?;
             ok(status)?;
-            rig.quiet(pair.active.request)
+            rig.expect_no_event(pair.active.request)
         },
     ),
     must(
         "dat_ep_post_send/solicited-wait",
         "DESCRIPTION: completion flags",
-        "A solicited send wakes a receiver that waits for such; another just queues its completion.",
+        "A solicited send wakes a receiver that waits for solicited events; another send only \
+         queues its completion.",
         |rig| {
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             let passive = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
@@ -260,7 +278,7 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.send_with(pair.active.ep, &[], 4, DAT_COMPLETION_SOLICITED_WAIT_FLAG))
             })?;
             ok(woken)?;
-            // The waiter has taken the first; the second was queued.
+            // The waiter has dequeued the first; the second was queued.
             rig.completes(passive.recv, 2, DAT_DTO_SUCCESS).map(drop)
         },
     ),
@@ -275,13 +293,14 @@ pub(super) const CASES: &[Row] = &[
             from.store(0, b"earliest");
             ok(rig.send(pair.active.ep, &[from.all()], 2))?;
             rig.completes(passive.recv, 1, DAT_DTO_SUCCESS)?;
-            same("the message", to.load(0, 8), b"earliest".to_vec())
+            ensure_equal("the message", to.load(0, 8), b"earliest".to_vec())
         },
     ),
     must(
         "dat_ep_post_recv/flags",
         "DESCRIPTION: completion flags",
-        "Receives cannot be suppressed or fenced, and unsignalled only where the EP is made for it.",
+        "Receives cannot be suppressed or fenced, and can be unsignalled only if the EP was \
+         created for it.",
         |rig| {
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
             let fence = DAT_COMPLETION_BARRIER_FENCE_FLAG;
@@ -299,7 +318,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_recv/needs-local-write",
         "RETURN VALUES: privileges; says read, the page of dat_srq_post_recv has it right",
-        "Memory without the local write privilege does not take a message.",
+        "Memory without the local write privilege cannot receive a message.",
         |rig| {
             let (pair, memory) =
                 (rig.pair()?, rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?);
@@ -332,7 +351,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_recv/too-many",
         "RETURN VALUES: insufficient resources",
-        "More receives than the EP has room for are refused.",
+        "More receives than the EP holds are refused.",
         |rig| {
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
             let max = rig.query(ep.ep)?.ep_attr.max_recv_dtos;
@@ -343,7 +362,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_recv/bad-arguments",
         "RETURN VALUES: invalid parameter",
-        "Segments beyond their LMR, more than the EP takes, or less than none are invalid.",
+        "Segments beyond their LMR, more than the EP allows, or a negative number are invalid.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(8)?);
             let ep = pair.passive.ep;
@@ -367,7 +386,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/reads",
         "DESCRIPTION",
-        "The remote buffer is read into the segments in their order; the completion tells the bytes.",
+        "The remote buffer is read into the segments in their order; the completion has the \
+         length.",
         |rig| {
             if rig.attr.max_iov_segments_per_rdma_read < 2 {
                 return unsupported("the IA attribute max_iov_segments_per_rdma_read is 1");
@@ -380,46 +400,59 @@ pub(super) const CASES: &[Row] = &[
                 1,
                 &far.remote_part(1, 5),
             ))?;
-            same("the bytes", rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length, 5)?;
-            same("the memory", near.load(0, 8), b"def\0\0\0bc".to_vec())
+            ensure_equal(
+                "the bytes",
+                rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length,
+                5,
+            )?;
+            ensure_equal("the memory", near.load(0, 8), b"def\0\0\0bc".to_vec())
         },
     ),
     must(
         "dat_ep_post_rdma_read/operation",
         "2.0 headers: operation of a DTO completion",
-        "The completion says that it is of an RDMA read.",
+        "The completion has the operation code of an RDMA read.",
         |rig| {
             let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             ok(rig.read(pair.active.ep, &[near.all()], 1, &far.remote()))?;
-            same("operation", rig.completion(pair.active.request)?.operation, DAT_DTO_RDMA_READ)
+            ensure_equal(
+                "operation",
+                rig.completion(pair.active.request)?.operation,
+                DAT_DTO_RDMA_READ,
+            )
         },
     ),
     must(
         "dat_ep_post_rdma_read/longer-than-local",
         "RETURN VALUES: length error",
-        "More remote data than the local segments take is a length error.",
+        "More remote data than the local segments hold is a length error.",
         |rig| {
             let (pair, near, far) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
             far.store(0, &[7; 16]);
             let answer = rig.read(pair.active.ep, &[near.part(0, 8)], 1, &far.remote());
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The local segments say how much is read.
+                // The local segments determine the length.
                 let read = rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length;
-                return same("the bytes and the memory", (read, near.load(7, 2)), (8, vec![7, 0]));
+                return ensure_equal(
+                    "the bytes and the memory",
+                    (read, near.load(7, 2)),
+                    (8, vec![7, 0]),
+                );
             }
-            same("the memory", near.load(0, 16), vec![0; 16])
+            ensure_equal("the memory", near.load(0, 16), vec![0; 16])
         },
     ),
-    must("dat_ep_post_rdma_read/empty", "DESCRIPTION", "A read of no bytes succeeds.", |rig| {
+    must("dat_ep_post_rdma_read/empty", "DESCRIPTION", "A read of length 0 succeeds.", |rig| {
         let (pair, near, far) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
         ok(rig.read(pair.active.ep, &[near.part(0, 0)], 1, &far.remote_part(0, 0)))?;
-        same("the bytes", rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length, 0)
+        ensure_equal("the bytes", rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length, 0)
     }),
     must(
         "dat_ep_post_rdma_read/no-remote-read",
         "RETURN VALUES: privileges",
-        "Memory without the remote read privilege cannot be read: remote access error, and the connection breaks.",
+        "A read of memory without the remote read privilege is a remote access error, and breaks \
+         the connection.",
         |rig| {
             let write_only = DAT_MEM_PRIV_LOCAL_READ_FLAG
                 | DAT_MEM_PRIV_LOCAL_WRITE_FLAG
@@ -430,7 +463,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.read(pair.active.ep, &[near.all()], 1, &far.remote()))?;
             rig.completes(pair.active.request, 1, DAT_DTO_ERR_REMOTE_ACCESS)?;
             rig.connection(pair.active.connect, DAT_CONNECTION_EVENT_BROKEN)?;
-            same("the memory", near.load(0, 8), vec![0; 8])
+            ensure_equal("the memory", near.load(0, 8), vec![0; 8])
         },
     ),
     must(
@@ -450,11 +483,12 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_send_with_invalidate/kills-a-context",
         "2.0 headers: dat_ep_post_send_with_invalidate",
-        "The context that the send names is dead when the receive completes, which tells it.",
+        "The context in the send is invalid when the receive completes, and the completion names \
+         it.",
         |rig| {
             let (pair, memory, from) = (rig.pair()?, rig.memory(64)?, rig.memory(8)?);
             let (mut rmr, mut context) = (null_mut(), 0);
-            // One that all EPs of a zone are bound to, no peer of one of them takes back where verbs make it.
+            // With verbs, a peer cannot invalidate an RMR that is bound for all EPs of a zone.
             match rig.api.dat_rmr_create_for_ep(rig.pz()?, &mut rmr) {
                 answer if DAT_GET_TYPE(answer) == DAT_MODEL_NOT_SUPPORTED => rmr = rig.rmr()?,
                 answer => ok(answer)?,
@@ -468,7 +502,7 @@ pub(super) const CASES: &[Row] = &[
                 1,
                 &mut context,
             ))?;
-            rig.bound(pair.passive.request)?;
+            rig.bind_completion(pair.passive.request)?;
             ok(rig.recv(pair.passive.ep, &[memory.part(0, 8)], 2))?;
             let mut iov = [from.all()];
             ok(rig.api.dat_ep_post_send_with_invalidate(
@@ -481,7 +515,7 @@ pub(super) const CASES: &[Row] = &[
                 context,
             ))?;
             let dto = rig.completes(pair.passive.recv, 2, DAT_DTO_SUCCESS)?;
-            same(
+            ensure_equal(
                 "what was invalidated",
                 (dto.operation, dto.invalidated),
                 (DAT_DTO_RECEIVE_WITH_INVALIDATE, context),
@@ -508,7 +542,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_set_watermark/hard",
         "DESCRIPTION",
-        "As many buffers of an SRQ as the hard watermark are allowed; one more breaks the connection of the EP.",
+        "An EP may use as many buffers of an SRQ as the hard watermark; one more breaks its \
+         connection.",
         |rig| {
             let (srq, memory) = (rig.srq(16)?, rig.memory(8)?);
             let ep = rig.ep_on(srq)?;
@@ -525,9 +560,9 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.send(pair.active.ep, &[], id))?;
                 rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
             }
-            // The read succeeds only over a connection, and only after both have been received.
-            rig.settle(pair)?;
-            rig.quiet(ep.connect)?;
+            // The read succeeds only over a connection, and only after both messages were received.
+            rig.wait_for_writes(pair)?;
+            rig.expect_no_event(ep.connect)?;
             rig.state_is(ep.ep, DAT_EP_STATE_CONNECTED)?;
             ok(rig.send(pair.active.ep, &[], 2))?;
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_BROKEN).map(drop)
@@ -536,7 +571,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_set_watermark/soft",
         "DESCRIPTION",
-        "More buffers of an SRQ than the soft watermark are reported once, on the asynchronous EVD.",
+        "More buffers of an SRQ than the soft watermark are reported once, on the asynchronous \
+         EVD.",
         |rig| {
             let (srq, memory) = (rig.srq(16)?, rig.memory(8)?);
             let ep = rig.ep_on(srq)?;
@@ -552,21 +588,24 @@ pub(super) const CASES: &[Row] = &[
             for id in 0..2 {
                 ok(rig.send(pair.active.ep, &[], id))?;
             }
-            // What a read brings comes after both have been received.
+            // The data of the read arrive after both messages were received.
             let near = rig.memory(8)?;
             ok(rig.read(pair.active.ep, &[near.all()], 9, &memory.remote()))?;
             (0..3).try_for_each(|_| rig.completion(pair.active.request).map(drop))?;
-            // As many as the watermark says are not more.
-            rig.quiet(rig.async_evd)?;
+            // As many as the watermark are not more than the watermark.
+            rig.expect_no_event(rig.async_evd)?;
             // One more is reported.
             ok(rig.send(pair.active.ep, &[], 2))?;
             let event = rig.event(rig.async_evd)?;
             let is_trouble = event.event_number & 0x8000 != 0;
-            crate::check::that(is_trouble, format_args!("the event is {:#x}", event.event_number))?;
-            // Another is not.
+            crate::check::ensure(
+                is_trouble,
+                format_args!("the event is {:#x}", event.event_number),
+            )?;
+            // Another one is not reported.
             ok(rig.send(pair.active.ep, &[], 3))?;
             (0..4).try_for_each(|_| rig.completion(ep.recv).map(drop))?;
-            rig.quiet(rig.async_evd)
+            rig.expect_no_event(rig.async_evd)
         },
     ),
     must("dat_ep_set_watermark/bad-handle", "RETURN VALUES", "A null handle is refused.", |rig| {
@@ -574,10 +613,10 @@ pub(super) const CASES: &[Row] = &[
     }),
 ];
 
-/// Whether the receives and the requests of the passive side are idle.
+/// Checks whether the receives and the requests of the passive side are idle.
 #[track_caller]
 fn idle(rig: &Rig, pair: Pair, wanted: (DAT_BOOLEAN, DAT_BOOLEAN)) -> Outcome {
     let (mut state, mut recv, mut request) = (0, 7, 7);
     ok(rig.api.dat_ep_get_status(pair.passive.ep, &mut state, &mut recv, &mut request))?;
-    same("idleness", (recv, request), wanted)
+    ensure_equal("idleness", (recv, request), wanted)
 }

@@ -6,8 +6,10 @@ use dat_sys::*;
 
 use super::{refused_or_fails, refused_or_takes_nothing};
 use crate::case::{Outcome, Row, must, should};
-use crate::check::{answers, answers_with, failed, ok, same, supported, that, unsupported};
-use crate::rig::{Ep, Rig, soon, until};
+use crate::check::{
+    answers, answers_with, ensure, ensure_equal, failed, ok, supported, unsupported,
+};
+use crate::rig::{Ep, Rig, event_timeout_us, until};
 
 pub(super) const CASES: &[Row] = &[
     must(
@@ -24,11 +26,11 @@ pub(super) const CASES: &[Row] = &[
             let srq = rig.srq(8)?;
             let ep = rig.ep_on(srq)?;
             let param = rig.query(ep.ep)?;
-            same("srq_handle", param.srq_handle, srq)?;
-            same("pz_handle", param.pz_handle, rig.pz()?)?;
-            same("recv_evd_handle", param.recv_evd_handle, ep.recv)?;
-            same("request_evd_handle", param.request_evd_handle, ep.request)?;
-            same("connect_evd_handle", param.connect_evd_handle, ep.connect)
+            ensure_equal("srq_handle", param.srq_handle, srq)?;
+            ensure_equal("pz_handle", param.pz_handle, rig.pz()?)?;
+            ensure_equal("recv_evd_handle", param.recv_evd_handle, ep.recv)?;
+            ensure_equal("request_evd_handle", param.request_evd_handle, ep.request)?;
+            ensure_equal("connect_evd_handle", param.connect_evd_handle, ep.connect)
         },
     ),
     must(
@@ -38,13 +40,13 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let mut kind = DAT_HANDLE_TYPE::MAX;
             ok(rig.api.dat_get_handle_type(rig.ep_on(rig.srq(8)?)?.ep, &mut kind))?;
-            same("the type of the handle", kind, DAT_HANDLE_TYPE_EP)
+            ensure_equal("the type of the handle", kind, DAT_HANDLE_TYPE_EP)
         },
     ),
     must(
         "dat_ep_create_with_srq/null-recv-evd",
         "PARAMETERS 3",
-        "Without a receive EVD receives take place and are not reported.",
+        "Without a receive EVD, receives complete without being reported.",
         |rig| {
             let (srq, memory, from) = (rig.srq(8)?, rig.memory(8)?, rig.memory(8)?);
             let passive = Ep { recv: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
@@ -57,13 +59,13 @@ pub(super) const CASES: &[Row] = &[
             let back = rig.memory(8)?;
             ok(rig.read(pair.active.ep, &[back.all()], 3, &memory.remote()))?;
             rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS)?;
-            same("the memory of the receive", back.load(0, 8), b"unheard.".to_vec())
+            ensure_equal("the memory of the receive", back.load(0, 8), b"unheard.".to_vec())
         },
     ),
     must(
         "dat_ep_create_with_srq/null-recv-evd-frees-buffers",
         "PARAMETERS 3",
-        "Without a receive EVD a message that takes a buffer of the SRQ makes room for another.",
+        "Without a receive EVD, a message that uses a buffer of the SRQ frees a slot for another.",
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             let passive = Ep { recv: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
@@ -83,7 +85,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-request-evd",
         "PARAMETERS 4",
-        "Without a request EVD an EP can be made.",
+        "An EP can be created without a request EVD.",
         |rig| {
             let evds = Ep { request: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
             create(rig, rig.pz()?, evds, rig.srq(8)?, Some(&rig.ep_attr())).map(drop)
@@ -92,7 +94,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-connect-evd",
         "PARAMETERS 5",
-        "Without a connect EVD an EP can be made.",
+        "An EP can be created without a connect EVD.",
         |rig| {
             let evds = Ep { connect: DAT_HANDLE_NULL, ..rig.evds_of_an_ep()? };
             create(rig, rig.pz()?, evds, rig.srq(8)?, Some(&rig.ep_attr())).map(drop)
@@ -101,7 +103,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-attributes",
         "PARAMETERS 7",
-        "The attributes cannot be left out.",
+        "The attributes must not be null.",
         |rig| {
             let answer = try_create(rig, rig.pz()?, rig.evds_of_an_ep()?, rig.srq(8)?, None).1;
             answers(answer, DAT_INVALID_PARAMETER)
@@ -121,7 +123,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/recv-of-other-pz",
         "DESCRIPTION 3",
-        "The memory of a receive belongs to the zone of the SRQ: another zone is a protection violation.",
+        "The memory of a receive belongs to the zone of the SRQ: another zone is a protection \
+         violation.",
         |rig| {
             let srq = rig.srq(8)?;
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -133,7 +136,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/different-pz",
         "DESCRIPTION 3",
-        "An EP can have another zone than its SRQ exactly where the attribute says so; receives then go to memory of the SRQ's zone.",
+        "An EP can have another zone than its SRQ if and only if the attribute allows it; receives \
+         use memory of the SRQ's zone.",
         |rig| {
             let other = rig.new_pz()?;
             let (srq, evds) = (rig.srq_in(other, 8)?, rig.evds_of_an_ep()?);
@@ -148,13 +152,14 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv_srq(srq, &[to.all()], 1))?;
             ok(rig.send(pair.active.ep, &[from.all()], 2))?;
             rig.completes(passive.recv, 1, DAT_DTO_SUCCESS)?;
-            same("the message", to.load(0, 8), b"crossing".to_vec())
+            ensure_equal("the message", to.load(0, 8), b"crossing".to_vec())
         },
     ),
     must(
         "dat_ep_create_with_srq/completions-go-to-their-evd",
         "DESCRIPTION 4",
-        "Receives complete on the receive EVD of the EP that took them; requests on the request EVD.",
+        "Receives complete on the receive EVD of the EP that took them; requests on the request \
+         EVD.",
         |rig| {
             let (srq, memory) = (rig.srq(8)?, rig.memory(64)?);
             let (one, two) = (
@@ -168,7 +173,11 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.send(pair.active.ep, &[memory.part(0, 8)], 9))?;
                 rig.completes(pair.active.request, 9, DAT_DTO_SUCCESS)?;
                 let dto = rig.completion(pair.passive.recv)?;
-                same("EP and status", (dto.ep, dto.status), (pair.passive.ep, DAT_DTO_SUCCESS))?;
+                ensure_equal(
+                    "EP and status",
+                    (dto.ep, dto.status),
+                    (pair.passive.ep, DAT_DTO_SUCCESS),
+                )?;
             }
             ok(rig.write(one.passive.ep, &[memory.part(0, 8)], 5, &memory.remote_part(8, 8)))?;
             rig.completes(one.passive.request, 5, DAT_DTO_SUCCESS).map(drop)
@@ -196,7 +205,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/reset",
         "DESCRIPTION 7",
-        "After a reset the EP draws from the same SRQ.",
+        "After a reset the EP uses the same SRQ.",
         |rig| {
             let srq = rig.srq(8)?;
             let ep = rig.ep_on(srq)?;
@@ -205,14 +214,14 @@ pub(super) const CASES: &[Row] = &[
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
             ok(rig.api.dat_ep_reset(ep.ep))?;
             rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
-            same("srq_handle", rig.query(ep.ep)?.srq_handle, srq)?;
+            ensure_equal("srq_handle", rig.query(ep.ep)?.srq_handle, srq)?;
             receives(rig, srq, ep)
         },
     ),
     must(
         "dat_ep_create_with_srq/srq-cannot-be-replaced",
         "DESCRIPTION 8",
-        "dat_ep_modify does not give the EP another SRQ, nor none.",
+        "dat_ep_modify cannot change or remove the EP's SRQ.",
         |rig| {
             let (srq, other) = (rig.srq(8)?, rig.srq(8)?);
             let ep = rig.ep_on(srq)?;
@@ -221,13 +230,13 @@ pub(super) const CASES: &[Row] = &[
                 let answer = rig.api.dat_ep_modify(ep.ep, DAT_EP_FIELD_SRQ_HANDLE, &param);
                 rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_INVALID_STATE])?;
             }
-            same("srq_handle", rig.query(ep.ep)?.srq_handle, srq)
+            ensure_equal("srq_handle", rig.query(ep.ep)?.srq_handle, srq)
         },
     ),
     must(
         "dat_ep_create_with_srq/free-lets-go",
         "DESCRIPTION 8",
-        "The SRQ is in use as long as the EP is there, and free when it is gone.",
+        "The SRQ is in use as long as the EP exists.",
         |rig| {
             let srq = rig.srq(8)?;
             let ep = rig.ep_on(srq)?;
@@ -249,23 +258,27 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/requests-at-least",
         "DESCRIPTION 11",
-        "max_request_dtos and max_request_iov are at least what was asked for.",
+        "max_request_dtos and max_request_iov are at least the requested values.",
         |rig| {
-            let asked = DAT_EP_ATTR { max_request_dtos: 11, max_request_iov: 1, ..rig.ep_attr() };
-            let is = attributes(rig, &asked)?;
-            that(
+            let requested =
+                DAT_EP_ATTR { max_request_dtos: 11, max_request_iov: 1, ..rig.ep_attr() };
+            let is = attributes(rig, &requested)?;
+            ensure(
                 is.max_request_dtos >= 11,
                 format_args!("max_request_dtos is {}", is.max_request_dtos),
             )?;
-            that(is.max_request_iov >= 1, format_args!("max_request_iov is {}", is.max_request_iov))
+            ensure(
+                is.max_request_iov >= 1,
+                format_args!("max_request_iov is {}", is.max_request_iov),
+            )
         },
     ),
     must(
         "dat_ep_create_with_srq/exact",
         "DESCRIPTION 11",
-        "Receives, sizes and RDMA reads are exactly what was asked for.",
+        "Receives, sizes and RDMA reads are exactly as requested.",
         |rig| {
-            let asked = DAT_EP_ATTR {
+            let requested = DAT_EP_ATTR {
                 max_recv_dtos: 3,
                 max_message_size: 1000,
                 max_rdma_size: 2000,
@@ -273,38 +286,42 @@ pub(super) const CASES: &[Row] = &[
                 max_rdma_read_out: rig.attr.max_rdma_read_per_ep_out.min(2),
                 ..rig.ep_attr()
             };
-            let is = attributes(rig, &asked)?;
-            same("max_recv_dtos", is.max_recv_dtos, asked.max_recv_dtos)?;
-            same("max_message_size", is.max_message_size, asked.max_message_size)?;
-            same("max_rdma_size", is.max_rdma_size, asked.max_rdma_size)?;
-            same("max_rdma_read_in", is.max_rdma_read_in, asked.max_rdma_read_in)?;
-            same("max_rdma_read_out", is.max_rdma_read_out, asked.max_rdma_read_out)
+            let is = attributes(rig, &requested)?;
+            ensure_equal("max_recv_dtos", is.max_recv_dtos, requested.max_recv_dtos)?;
+            ensure_equal("max_message_size", is.max_message_size, requested.max_message_size)?;
+            ensure_equal("max_rdma_size", is.max_rdma_size, requested.max_rdma_size)?;
+            ensure_equal("max_rdma_read_in", is.max_rdma_read_in, requested.max_rdma_read_in)?;
+            ensure_equal("max_rdma_read_out", is.max_rdma_read_out, requested.max_rdma_read_out)
         },
     ),
     must(
         "dat_ep_create_with_srq/exact-others",
         "DESCRIPTION 11",
-        "The other attributes are exactly what was asked for; the IOV of receives is the SRQ's affair.",
+        "The other attributes are exactly as requested; the SRQ determines the IOV of receives.",
         |rig| {
-            let asked = DAT_EP_ATTR { max_recv_iov: 1_000_000, ..rig.ep_attr() };
-            let is = attributes(rig, &asked)?;
-            same("service_type", is.service_type, asked.service_type)?;
-            same("qos", is.qos, asked.qos)?;
-            same("recv_completion_flags", is.recv_completion_flags, asked.recv_completion_flags)?;
-            same(
+            let requested = DAT_EP_ATTR { max_recv_iov: 1_000_000, ..rig.ep_attr() };
+            let is = attributes(rig, &requested)?;
+            ensure_equal("service_type", is.service_type, requested.service_type)?;
+            ensure_equal("qos", is.qos, requested.qos)?;
+            ensure_equal(
+                "recv_completion_flags",
+                is.recv_completion_flags,
+                requested.recv_completion_flags,
+            )?;
+            ensure_equal(
                 "request_completion_flags",
                 is.request_completion_flags,
-                asked.request_completion_flags,
+                requested.request_completion_flags,
             )?;
-            same("srq_soft_hw", is.srq_soft_hw, asked.srq_soft_hw)?;
-            same("max_rdma_read_iov", is.max_rdma_read_iov, asked.max_rdma_read_iov)?;
-            same("max_rdma_write_iov", is.max_rdma_write_iov, asked.max_rdma_write_iov)
+            ensure_equal("srq_soft_hw", is.srq_soft_hw, requested.srq_soft_hw)?;
+            ensure_equal("max_rdma_read_iov", is.max_rdma_read_iov, requested.max_rdma_read_iov)?;
+            ensure_equal("max_rdma_write_iov", is.max_rdma_write_iov, requested.max_rdma_write_iov)
         },
     ),
     must(
         "dat_ep_create_with_srq/cannot-satisfy",
         "DESCRIPTION 11",
-        "What the provider cannot give makes the creation fail, with every attribute.",
+        "A value that the provider cannot provide makes the creation fail, for every attribute.",
         |rig| {
             let limits = &rig.attr;
             let above = |limit: DAT_COUNT| limit.saturating_add(1);
@@ -333,7 +350,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/read-iov-too-large",
         "RETURN VALUES 4",
-        "An RDMA read IOV beyond what the adapter can is invalid.",
+        "An RDMA read IOV beyond the adapter's limit is invalid.",
         |rig| {
             let max_rdma_read_iov = rig.attr.max_iov_segments_per_rdma_read.saturating_add(1);
             let attr = DAT_EP_ATTR { max_rdma_read_iov, ..rig.ep_attr() };
@@ -425,7 +442,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/null-out",
         "RETURN VALUES 4",
-        "Without a place for the handle nothing is created.",
+        "With a null pointer for the handle, nothing is created.",
         |rig| {
             let (srq, attr, evds) = (rig.srq(8)?, rig.ep_attr(), rig.evds_of_an_ep()?);
             let Ep { recv, request, connect, .. } = evds;
@@ -446,23 +463,23 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/connects",
         "USAGE 1",
-        "A connection can be requested on a new EP, also one like another.",
+        "dat_ep_connect and dat_ep_dup_connect work on a new EP.",
         |rig| {
             let srq = rig.srq(8)?;
             let (first, second, third, listener) =
                 (rig.ep_on(srq)?, rig.ep()?, rig.ep_on(srq)?, rig.listen()?);
             ok(rig.connect(first.ep, listener.qualifier, b""))?;
-            ok(rig.accept(rig.arrival(listener.evd)?.cr, second.ep, b""))?;
+            ok(rig.accept(rig.request_event(listener.evd)?.cr, second.ep, b""))?;
             rig.connection(first.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
             ok(rig.api.dat_ep_dup_connect(
                 third.ep,
                 first.ep,
-                soon(),
+                event_timeout_us(),
                 0,
                 null_mut(),
                 DAT_QOS_BEST_EFFORT,
             ))?;
-            rig.arrival(listener.evd).map(drop)
+            rig.request_event(listener.evd).map(drop)
         },
     ),
     must(
@@ -486,7 +503,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/flags-differ-on-one-request-evd",
         "USAGE 4",
-        "EPs that share a request EVD have the same request completion flags.",
+        "EPs that share a request EVD must have the same request completion flags.",
         |rig| {
             let srq = rig.srq(8)?;
             let evds = Ep { request: rig.ep_on(srq)?.request, ..rig.evds_of_an_ep()? };
@@ -501,7 +518,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/flags-differ-on-one-recv-evd",
         "USAGE 4",
-        "EPs that share a receive EVD have the same receive completion flags.",
+        "EPs that share a receive EVD must have the same receive completion flags.",
         |rig| {
             let srq = rig.srq(8)?;
             let evds = Ep { recv: rig.ep_on(srq)?.recv, ..rig.evds_of_an_ep()? };
@@ -530,7 +547,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/solicited-wait",
         "USAGE 4",
-        "A receive EVD with solicited wait is used for no other stream.",
+        "A receive EVD with solicited wait cannot be used for another stream.",
         |rig| {
             let both = rig.evd(DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG)?;
             let evds = Ep { recv: both, connect: both, ..rig.evds_of_an_ep()? };
@@ -545,7 +562,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/threshold",
         "USAGE 4",
-        "On an EVD of thresholds, all DTO streams have thresholds; other streams can join.",
+        "On an EVD with thresholds, all DTO streams have thresholds; other streams can share it.",
         |rig| {
             let srq = rig.srq(8)?;
             let threshold = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
@@ -567,7 +584,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/eps-of-different-pz",
         "USAGE 6",
-        "EPs of one SRQ can have different zones where the attribute says so.",
+        "EPs of one SRQ can have different zones if the attribute allows it.",
         |rig| {
             if rig.provider.srq_ep_pz_difference_supported == DAT_FALSE {
                 return unsupported(
@@ -583,7 +600,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/rdma-stays-in-its-zone",
         "USAGE 7",
-        "With its own zone, an EP lets its peer write to memory of that zone, and not to the SRQ's.",
+        "The peer of an EP with its own zone can write to memory of that zone, and not of the \
+         SRQ's zone.",
         |rig| {
             if rig.provider.srq_ep_pz_difference_supported == DAT_FALSE {
                 return unsupported(
@@ -599,13 +617,13 @@ pub(super) const CASES: &[Row] = &[
             from.store(0, &[0xff; 8]);
             ok(rig.write(pair.active.ep, &[from.all()], 2, &of_srq.remote()))?;
             rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
-            same("the memory", of_srq.load(0, 8), vec![0; 8])
+            ensure_equal("the memory", of_srq.load(0, 8), vec![0; 8])
         },
     ),
     should(
         "dat_ep_create_with_srq/ready-to-connect",
         "USAGE 8",
-        "A new EP is ready to be connected, though others have just been disconnected and freed.",
+        "A new EP can be connected, even if others have just been disconnected and freed.",
         |rig| {
             let srq = rig.srq(8)?;
             for _ in 0..8 {
@@ -621,13 +639,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/attributes-survive-connecting",
         "USAGE 11",
-        "Attributes that the consumer specified are the same when the connection is up.",
+        "Attributes that the consumer specified are unchanged when the connection is established.",
         |rig| {
             let srq = rig.srq(8)?;
-            let asked = DAT_EP_ATTR { max_recv_dtos: 5, ..rig.ep_attr() };
+            let requested = DAT_EP_ATTR { max_recv_dtos: 5, ..rig.ep_attr() };
             let pair = rig.pair_of(
-                rig.ep_on_with(srq, rig.pz()?, &asked)?,
-                rig.ep_on_with(srq, rig.pz()?, &asked)?,
+                rig.ep_on_with(srq, rig.pz()?, &requested)?,
+                rig.ep_on_with(srq, rig.pz()?, &requested)?,
             )?;
             for end in [pair.active, pair.passive] {
                 let is = rig.query(end.ep)?.ep_attr;
@@ -640,9 +658,9 @@ pub(super) const CASES: &[Row] = &[
                         a.max_rdma_write_iov,
                     ]
                 };
-                same("the counts", fields(&is), fields(&asked))?;
+                ensure_equal("the counts", fields(&is), fields(&requested))?;
                 let sizes = |a: &DAT_EP_ATTR| (a.max_message_size, a.max_rdma_size);
-                same("the sizes", sizes(&is), sizes(&asked))?;
+                ensure_equal("the sizes", sizes(&is), sizes(&requested))?;
             }
             Ok(())
         },
@@ -650,7 +668,7 @@ pub(super) const CASES: &[Row] = &[
     should(
         "dat_ep_create_with_srq/reads-default-to-none",
         "USAGE 11",
-        "Where the consumer has specified no RDMA reads, connecting does not fail for want of them.",
+        "If the consumer has specified no RDMA reads, connecting does not fail because of them.",
         |rig| {
             let none = DAT_EP_ATTR { max_rdma_read_in: 0, max_rdma_read_out: 0, ..rig.ep_attr() };
             let srq = rig.srq(8)?;
@@ -661,7 +679,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_create_with_srq/reads-have-resources",
         "USAGE 12",
-        "As many RDMA reads of as many segments as the attributes say can be outstanding.",
+        "As many RDMA reads of as many segments as the attributes allow can be outstanding.",
         |rig| {
             let attr = rig.ep_attr();
             if attr.max_rdma_read_out == 0 {
@@ -680,12 +698,12 @@ pub(super) const CASES: &[Row] = &[
             for id in 0..attr.max_rdma_read_out as u64 {
                 rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
             }
-            same("what was read", near.load(0, length) == vec![9; length as usize], true)
+            ensure_equal("what was read", near.load(0, length) == vec![9; length as usize], true)
         },
     ),
 ];
 
-/// dat_ep_create_with_srq on these EVDs.
+/// Calls dat_ep_create_with_srq with these EVDs.
 fn try_create(
     rig: &Rig,
     pz: DAT_PZ_HANDLE,
@@ -713,10 +731,10 @@ fn create(
     Ok(ep)
 }
 
-/// What the attributes of an EP have become.
+/// Returns the attributes that an EP has got.
 #[track_caller]
-fn attributes(rig: &Rig, asked: &DAT_EP_ATTR) -> Outcome<DAT_EP_ATTR> {
-    let ep = create(rig, rig.pz()?, rig.evds_of_an_ep()?, rig.srq(8)?, Some(asked))?;
+fn attributes(rig: &Rig, requested: &DAT_EP_ATTR) -> Outcome<DAT_EP_ATTR> {
+    let ep = create(rig, rig.pz()?, rig.evds_of_an_ep()?, rig.srq(8)?, Some(requested))?;
     Ok(rig.query(ep.ep)?.ep_attr)
 }
 
@@ -729,7 +747,7 @@ fn with_srq(rig: &Rig, srq: DAT_SRQ_HANDLE) -> Outcome {
     answers_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_SRQ)
 }
 
-/// A message sent to the EP, which is not connected yet, gets into a buffer of the SRQ.
+/// Sends a message to the EP, which is not connected yet, into a buffer of the SRQ.
 #[track_caller]
 fn receives(rig: &Rig, srq: DAT_SRQ_HANDLE, ep: Ep) -> Outcome {
     let (from, to) = (rig.memory(8)?, rig.memory(8)?);
@@ -738,7 +756,7 @@ fn receives(rig: &Rig, srq: DAT_SRQ_HANDLE, ep: Ep) -> Outcome {
     let pair = rig.pair_of(rig.ep()?, ep)?;
     ok(rig.send(pair.active.ep, &[from.all()], 1))?;
     let dto = rig.completes(ep.recv, 77, DAT_DTO_SUCCESS)?;
-    same("EP and bytes", (dto.ep, dto.length), (ep.ep, 8))?;
+    ensure_equal("EP and bytes", (dto.ep, dto.length), (ep.ep, 8))?;
     match to.load(0, 8) == b"by a SRQ" {
         true => Ok(()),
         false => Err(failed("the message is not in the buffer")),

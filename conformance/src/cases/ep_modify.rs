@@ -1,18 +1,20 @@
-//! What of an endpoint can be changed, and when; what its states are called; what a connection can be asked for.
+//! Which attributes of an endpoint can be changed, and when; the names of its states; the options
+//! of a connection.
 
 use std::ptr::null_mut;
 
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, answers_with, ok, same};
-use crate::rig::{Rig, soon};
+use crate::check::{answers, answers_with, ensure_equal, ok};
+use crate::rig::{Rig, event_timeout_us};
 
 pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_modify/every-attribute",
         "DESCRIPTION: list of parameters",
-        "Of an unconnected EP zone, EVDs and attributes can be changed, and are then what dat_ep_query tells.",
+        "The zone, EVDs and attributes of an unconnected EP can be modified, and dat_ep_query \
+         returns the new ones.",
         |rig| {
             let (ep, other) = (rig.ep()?, rig.evds_of_an_ep()?);
             let ep_attr = DAT_EP_ATTR {
@@ -52,11 +54,11 @@ pub(super) const CASES: &[Row] = &[
                 | DAT_EP_FIELD_EP_ATTR_MAX_RDMA_WRITE_IOV;
             ok(rig.api.dat_ep_modify(ep.ep, fields, &param))?;
             let is = rig.query(ep.ep)?;
-            same("the zone", is.pz_handle, param.pz_handle)?;
+            ensure_equal("the zone", is.pz_handle, param.pz_handle)?;
             let evds = |param: &DAT_EP_PARAM| {
                 [param.recv_evd_handle, param.request_evd_handle, param.connect_evd_handle]
             };
-            same("the EVDs", evds(&is), evds(&param))?;
+            ensure_equal("the EVDs", evds(&is), evds(&param))?;
             let sizes = |attr: &DAT_EP_ATTR| {
                 let sizes = [attr.max_message_size, attr.max_rdma_size];
                 let dtos = [
@@ -68,13 +70,13 @@ pub(super) const CASES: &[Row] = &[
                 let reads = [attr.max_rdma_read_in, attr.max_rdma_read_out];
                 (sizes, dtos, reads, [attr.max_rdma_read_iov, attr.max_rdma_write_iov])
             };
-            same("the attributes", sizes(&is.ep_attr), sizes(&ep_attr))
+            ensure_equal("the attributes", sizes(&is.ep_attr), sizes(&ep_attr))
         },
     ),
     must(
         "dat_ep_modify/never",
         "DESCRIPTION: list of parameters",
-        "IA, state, addresses, ports and SRQ are never changed.",
+        "IA, state, addresses, ports and SRQ cannot be modified.",
         |rig| {
             let (ep, param) = (rig.ep()?, DAT_EP_PARAM::zeroed());
             for field in [
@@ -94,7 +96,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_modify/recv-flags-with-receives",
         "DESCRIPTION: list of parameters",
-        "The completion flags of receives cannot be changed once a receive is posted, those of requests can.",
+        "The completion flags of receives cannot be modified after a receive was posted; those of \
+         requests can.",
         |rig| {
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
             let param = DAT_EP_PARAM { ep_attr: rig.ep_attr(), ..DAT_EP_PARAM::zeroed() };
@@ -108,7 +111,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_modify/fewer-receives-than-posted",
         "DESCRIPTION: list of parameters",
-        "Room for fewer receives than are posted is refused, and none of them is lost; for as many it is granted.",
+        "A maximum below the number of posted receives is refused, and none of them is lost; an \
+         equal one is accepted.",
         |rig| {
             let (ep, memory) = (rig.ep()?, rig.memory(8)?);
             for id in 1..=3 {
@@ -146,7 +150,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_free/subtypes",
         "RETURN VALUES: invalid state",
-        "The refusal names the state: reserved, or passive connection pending.",
+        "The subtype names the state: reserved, or passive connection pending.",
         |rig| {
             let (ep, evd, qualifier) =
                 (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?);
@@ -155,14 +159,14 @@ pub(super) const CASES: &[Row] = &[
                 |subtype| answers_with(rig.api.dat_ep_free(ep.ep), DAT_INVALID_STATE, subtype);
             refused(DAT_INVALID_STATE_EP_RESERVED)?;
             ok(rig.connect(rig.ep()?.ep, qualifier, b""))?;
-            rig.arrival(evd)?;
+            rig.request_event(evd)?;
             refused(DAT_INVALID_STATE_EP_PASSCONNPENDING)
         },
     ),
     must(
         "dat_ep_connect/timeouts",
         "RETURN VALUES: invalid parameter",
-        "A time limit is positive, and may be infinite.",
+        "A time limit must be positive, and may be infinite.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             rig.forbidden(
@@ -173,8 +177,8 @@ pub(super) const CASES: &[Row] = &[
                 rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
                 ok(rig.connect_within(ep.ep, listener.qualifier, b"", DAT_TIMEOUT_INFINITE))?;
             }
-            // Neither is over before somebody answers.
-            let arrival = rig.arrival(listener.evd)?;
+            // Neither ends before the request is answered.
+            let arrival = rig.request_event(listener.evd)?;
             let (status, _) = rig.wait(ep.connect, 50_000, 1, &mut DAT_EVENT::zeroed());
             answers(status, DAT_TIMEOUT_EXPIRED)?;
             rig.state_is(ep.ep, DAT_EP_STATE_ACTIVE_CONNECTION_PENDING)?;
@@ -185,7 +189,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/quality-of-service",
         "RETURN VALUES: model not supported",
-        "A quality of service that the provider does not have is refused at once.",
+        "A quality of service that the provider does not support is refused at once.",
         |rig| {
             not_supported(
                 rig,
@@ -198,7 +202,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/several-paths",
         "2.0, RETURN VALUES: model not supported",
-        "Several paths are refused at once where the provider has one.",
+        "Several paths are refused at once if the provider has only one.",
         |rig| {
             let several =
                 if rig.provider.supports_multipath == DAT_FALSE { 0 } else { DAT_QOS::MAX };
@@ -208,7 +212,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_registry_add_provider/twice",
         "RETURN VALUES",
-        "An interface is registered once, and gone when it has been removed.",
+        "An interface can be registered once, and is gone when it was removed.",
         |rig| {
             let (table, mut info) = (DAT_PROVIDER::zeroed(), DAT_PROVIDER_INFO::zeroed());
             for (to, from) in info.ia_name.iter_mut().zip(b"conformance") {
@@ -227,7 +231,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Such a connection is refused, unless the provider `has` what it asks for.
+/// A connection with this option must be refused, unless the provider `has` it.
 #[track_caller]
 fn not_supported(rig: &Rig, qos: DAT_QOS, flags: DAT_CONNECT_FLAGS, has: DAT_QOS) -> Outcome {
     let (ep, listener, address) = (rig.ep()?, rig.listen()?, rig.attr.ia_address_ptr);
@@ -235,7 +239,7 @@ fn not_supported(rig: &Rig, qos: DAT_QOS, flags: DAT_CONNECT_FLAGS, has: DAT_QOS
         ep.ep,
         address,
         listener.qualifier,
-        soon(),
+        event_timeout_us(),
         0,
         null_mut(),
         qos,

@@ -1,5 +1,5 @@
-//! Every operation in every state of an endpoint: one table, written down from the manual pages of the operations
-//! ("valid in", "state transitions") and from nothing else.
+//! Every operation in every state of an endpoint, as one table. The table follows only the
+//! operations' manual pages ("valid in", "state transitions").
 
 mod operation;
 mod reach;
@@ -8,7 +8,7 @@ use dat_sys::*;
 
 use self::operation::Operation;
 use crate::case::{Case, Level, Outcome, Run};
-use crate::check::{answers, failed, name, ok, same, supported};
+use crate::check::{answers, ensure_equal, failed, name, ok, supported};
 use crate::rig::Rig;
 
 /// An operation in a state.
@@ -19,24 +19,24 @@ pub(crate) struct Cell {
     expected: Expected,
 }
 
-/// What an operation does in a state.
+/// The result of an operation in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// DAT_INVALID_STATE, and the endpoint stays as it is.
+    /// DAT_INVALID_STATE, and the endpoint stays unchanged.
     Refused,
-    /// Success, and the state stays.
+    /// Success, and the state stays the same.
     Stays,
-    /// Success, and the endpoint goes to that state, at once or soon.
+    /// Success, and the endpoint changes to this state, immediately or later.
     To(DAT_EP_STATE),
-    /// Success, and what was posted is flushed.
+    /// Success, and the posted operation is flushed.
     Flushed,
-    /// Success, and the endpoint is gone.
+    /// Success, and the endpoint no longer exists.
     Gone,
-    /// The standard leaves it open: no case.
+    /// The standard does not determine the result, so there is no case.
     Open,
 }
 
-/// The states, in the order of the columns, with the words of the cases.
+/// The states in the order of the columns, with the words in the names of cases.
 const STATES: [(DAT_EP_STATE, &str); 15] = [
     (DAT_EP_STATE_UNCONNECTED, "unconnected"),
     (DAT_EP_STATE_UNCONFIGURED_UNCONNECTED, "unconfigured-unconnected"),
@@ -55,7 +55,7 @@ const STATES: [(DAT_EP_STATE, &str); 15] = [
     (DAT_EP_STATE_CONNECTED_MULTI_PATH, "connected-multi-path"),
 ];
 
-/// Short names, so that a row is a line.
+/// Short names, so that a row fits on a line.
 const X: Expected = Expected::Refused;
 const S: Expected = Expected::Stays;
 const F: Expected = Expected::Flushed;
@@ -69,12 +69,13 @@ const ACT: Expected = Expected::To(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
 const CON: Expected = Expected::To(DAT_EP_STATE_CONNECTED);
 const DIS: Expected = Expected::To(DAT_EP_STATE_DISCONNECTED);
 
-/// The table. Single and multi-path connected are ways of being connected (2.0 headers).
+/// The table. Single-path and multi-path connected are kinds of connected (2.0 headers).
 #[rustfmt::skip]
 const TABLE: &[(Operation, [Expected; 15])] = {
     use Operation::*;
     &[
-        // operation             unc  uunc  rsv  ursv pass upas act  tent uten conn dpen disc comp sing mult
+        // operation             unc  uunc  rsv  ursv pass upas act  tent uten conn dpen disc comp
+        // sing mult
         (Query,                 [S,   S,    S,   S,   S,   S,   S,   S,   S,   S,   S,   S,   S,   S,   S]),
         (GetStatus,             [S,   S,    S,   S,   S,   S,   S,   S,   S,   S,   S,   S,   S,   S,   S]),
         (RecvQuery,             [S,   O,    S,   O,   S,   O,   S,   S,   O,   S,   S,   S,   S,   S,   S]),
@@ -102,7 +103,7 @@ const TABLE: &[(Operation, [Expected; 15])] = {
     ]
 };
 
-/// A case for each cell that the standard determines.
+/// Returns a case for each cell that the standard determines.
 pub(super) fn cases() -> impl Iterator<Item = Case> {
     TABLE.iter().flat_map(|&(operation, row)| {
         let cells = STATES.into_iter().zip(row).filter(|(_, expected)| *expected != Expected::Open);
@@ -140,14 +141,16 @@ impl Expected {
 }
 
 impl Cell {
-    /// Brings an endpoint into the state, operates on it, looks.
+    /// Brings an endpoint into the state, runs the operation, and checks the result.
     pub(crate) fn run(&self, rig: &mut Rig) -> Outcome {
-        // What the operation needs exists before the state does, which need not last for ever.
+        // The objects that the operation needs are created before the state is reached, because the
+        // state may not last.
         let tools = operation::Tools::new(rig, self.operation)?;
         let end = reach::reach(rig, self.state)?;
         let answer = self.operation.run(rig, &tools, end);
         if self.operation == Operation::ModifyAddress {
-            // It can never be modified: which of the two mistakes is named first is the provider's choice.
+            // The attribute can never be modified. Which of the two errors is reported is up to the
+            // provider.
             return rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_INVALID_STATE]);
         }
         match self.expected {
@@ -182,7 +185,8 @@ impl Cell {
         }
     }
 
-    /// The state is that one, or becomes it with the connection event that says so.
+    /// Checks that the endpoint has this state, or changes to it with the corresponding connection
+    /// event.
     fn comes_to(&self, rig: &Rig, ep: DAT_EP_HANDLE, to: DAT_EP_STATE) -> Outcome {
         let event = match to {
             DAT_EP_STATE_CONNECTED => DAT_CONNECTION_EVENT_ESTABLISHED,
@@ -191,9 +195,11 @@ impl Cell {
         };
         let evd = rig.query(ep)?.connect_evd_handle;
         let arrived = rig.connection(evd, event)?;
-        same("ep_handle of the event", arrived.ep_handle, ep)?;
+        ensure_equal("ep_handle of the event", arrived.ep_handle, ep)?;
         rig.state_is(ep, to).map_err(|stop| match stop {
-            crate::case::Stop::Failed(why) => failed(format_args!("after {}: {why}", name(event))),
+            crate::case::NotPassed::Failed(why) => {
+                failed(format_args!("after {}: {why}", name(event)))
+            }
             other => other,
         })
     }

@@ -5,18 +5,18 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, answers_with, ok, one_of, same, supported, that};
-use crate::rig::{Ep, QLEN, Rig, about, software, soon, until};
+use crate::check::{answers, answers_with, ensure, ensure_equal, ok, one_of, supported};
+use crate::rig::{EVD_QUEUE_LENGTH, Ep, Rig, async_error, event_timeout_us, software_value, until};
 
 pub(super) const CASES: &[Row] = &[
-    // dat_evd_create has no page: headers, other pages and OFED's behaviour say what it does.
+    // dat_evd_create has no manual page. The headers, other pages and OFED's behaviour define it.
     must(
         "dat_evd_create/queue-length-is-a-minimum",
         "headers: evd_min_qlen",
-        "The queue has room for at least as many events as were asked for.",
+        "The queue holds at least the requested number of events.",
         |rig| {
             let evd = rig.evd_of(rig.ia, 10, DAT_EVD_SOFTWARE_FLAG)?;
-            that(rig.query_evd(evd)?.evd_qlen >= 10, "evd_qlen is less than 10")?;
+            ensure(rig.query_evd(evd)?.evd_qlen >= 10, "evd_qlen is less than 10")?;
             (0..10).try_for_each(|n| ok(rig.post_se(evd, n)))
         },
     ),
@@ -52,7 +52,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/freed-cno",
         "headers: cno_handle",
-        "A CNO that is none is refused.",
+        "An invalid CNO handle is refused.",
         |rig| {
             let cno = rig.cno()?;
             ok(rig.api.dat_cno_free(cno))?;
@@ -63,7 +63,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/no-streams",
         "headers: DAT_EVD_FLAGS",
-        "An EVD for no stream, or for unknown ones, is an invalid parameter.",
+        "An EVD without streams, or with unknown ones, is an invalid parameter.",
         |rig| {
             for flags in [0, 0x4000_0000] {
                 let answer =
@@ -76,7 +76,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/null-out",
         "headers: evd_handle",
-        "Without a place for the handle nothing is created.",
+        "With a null pointer for the handle, nothing is created.",
         |rig| {
             let answer =
                 rig.api.dat_evd_create(rig.ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, null_mut());
@@ -86,22 +86,22 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_query/parameters",
         "DESCRIPTION",
-        "What the EVD was created with is told.",
+        "The parameters with which the EVD was created are returned.",
         |rig| {
             let cno = rig.cno()?;
             let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
             let param = rig.query_evd(evd)?;
-            same("ia_handle", param.ia_handle, rig.ia)?;
-            same("cno_handle", param.cno_handle, cno)?;
-            same("evd_flags", param.evd_flags, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
+            ensure_equal("ia_handle", param.ia_handle, rig.ia)?;
+            ensure_equal("cno_handle", param.cno_handle, cno)?;
+            ensure_equal("evd_flags", param.evd_flags, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG)?;
             let both = DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_WAITABLE;
-            same("evd_state", param.evd_state & 0xf, both)
+            ensure_equal("evd_state", param.evd_state & 0xf, both)
         },
     ),
     must(
         "dat_evd_query/null",
         "RETURN VALUES",
-        "A record that is asked for is needed, and a mask has known bits.",
+        "A requested structure must not be null, and a mask must have only defined bits.",
         |rig| {
             let evd = rig.evd(DAT_EVD_DTO_FLAG)?;
             answers(
@@ -118,38 +118,38 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/event",
         "DESCRIPTION",
-        "The first event is taken; what is left is counted.",
+        "The first event is dequeued, and the remaining ones are counted.",
         |rig| {
             let evd = soft(rig, 3)?;
             let mut event = DAT_EVENT::zeroed();
-            let (status, more) = rig.wait(evd, soon(), 1, &mut event);
+            let (status, more) = rig.wait(evd, event_timeout_us(), 1, &mut event);
             ok(status)?;
-            same("the first event and what is left", (software(&event), more), (0, 2))
+            ensure_equal("the first event and what is left", (software_value(&event), more), (0, 2))
         },
     ),
     must(
         "dat_evd_wait/threshold-reached",
         "DESCRIPTION: threshold",
-        "With enough events queued one is taken, and at least threshold - 1 are left.",
+        "If enough events are queued, one is dequeued, and at least threshold - 1 are left.",
         |rig| {
             let evd = soft(rig, 5)?;
             let mut event = DAT_EVENT::zeroed();
-            let (status, more) = rig.wait(evd, soon(), 3, &mut event);
+            let (status, more) = rig.wait(evd, event_timeout_us(), 3, &mut event);
             ok(status)?;
-            same("the first event and what is left", (software(&event), more), (0, 4))
+            ensure_equal("the first event and what is left", (software_value(&event), more), (0, 4))
         },
     ),
     must(
         "dat_evd_wait/threshold-not-reached",
         "DESCRIPTION: threshold, timeout",
-        "With too few events the time runs out, nothing is taken, and what is there is counted.",
+        "With too few events, the wait times out, takes nothing, and counts the queued events.",
         |rig| {
             let evd = soft(rig, 2)?;
             let mut event = DAT_EVENT::zeroed();
             let (status, more) = rig.wait(evd, 1000, 3, &mut event);
             answers(status, DAT_TIMEOUT_EXPIRED)?;
-            same("nmore", more, 2)?;
-            same("events still there", rig.drain(evd)?.len(), 2)
+            ensure_equal("nmore", more, 2)?;
+            ensure_equal("events still there", rig.drain(evd)?.len(), 2)
         },
     ),
     must(
@@ -165,9 +165,9 @@ pub(super) const CASES: &[Row] = &[
                 let event = DAT_EVENT { event_number: DAT_SOFTWARE_EVENT, ..DAT_EVENT::zeroed() };
                 api.dat_evd_post_se(number as DAT_EVD_HANDLE, &event)
             });
-            let (status, more) = rig.wait(evd, soon(), 2, &mut event);
+            let (status, more) = rig.wait(evd, event_timeout_us(), 2, &mut event);
             ok(status)?;
-            same("nmore", more, 1)?;
+            ensure_equal("nmore", more, 1)?;
             ok(post.join().unwrap_or(DAT_ERROR(DAT_INTERNAL_ERROR, 0)))
         },
     ),
@@ -188,25 +188,26 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/threshold-on-unsignalled",
         "RETURN VALUES: invalid state",
-        "On an EVD that is fed by an unsignalled or solicited stream, a threshold above 1 is an invalid state.",
+        "On an EVD with an unsignalled or solicited stream, a threshold above 1 is an invalid \
+         state.",
         |rig| {
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             let ep = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
             let (status, _) = rig.wait(ep.recv, 0, 2, &mut DAT_EVENT::zeroed());
-            // OFED says invalid parameter.
+            // OFED returns "invalid parameter".
             rig.answers_or(status, DAT_INVALID_STATE, &[DAT_INVALID_PARAMETER])
         },
     ),
     must(
         "dat_evd_wait/poll",
         "DESCRIPTION: timeout",
-        "A time-out of 0 is a look: it takes an event, or times out at once.",
+        "With a time-out of 0, a wait takes an event or times out at once.",
         |rig| {
             let evd = soft(rig, 1)?;
             ok(rig.wait(evd, 0, 1, &mut DAT_EVENT::zeroed()).0)?;
             let (status, more) = rig.wait(evd, 0, 1, &mut DAT_EVENT::zeroed());
             answers(status, DAT_TIMEOUT_EXPIRED)?;
-            same("nmore", more, 0)
+            ensure_equal("nmore", more, 0)
         },
     ),
     must(
@@ -218,7 +219,7 @@ pub(super) const CASES: &[Row] = &[
             let begun = std::time::Instant::now();
             answers(rig.wait(evd, 20_000, 1, &mut DAT_EVENT::zeroed()).0, DAT_TIMEOUT_EXPIRED)?;
             let took = begun.elapsed();
-            that(took.as_micros() >= 20_000, format_args!("it took only {took:?}"))
+            ensure(took.as_micros() >= 20_000, format_args!("it took only {took:?}"))
         },
     ),
     must(
@@ -233,7 +234,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/null-arguments",
         "RETURN VALUES: invalid parameter",
-        "The event and the count need a place.",
+        "The pointers for event and count must not be null.",
         |rig| {
             let (evd, mut event, mut more) = (soft(rig, 1)?, DAT_EVENT::zeroed(), 0);
             answers(rig.api.dat_evd_wait(evd, 0, 1, null_mut(), &mut more), DAT_INVALID_PARAMETER)?;
@@ -241,7 +242,7 @@ pub(super) const CASES: &[Row] = &[
                 rig.api.dat_evd_wait(evd, 0, 1, &mut event, null_mut()),
                 DAT_INVALID_PARAMETER,
             )?;
-            same("events still there", rig.drain(evd)?.len(), 1)
+            ensure_equal("events still there", rig.drain(evd)?.len(), 1)
         },
     ),
     must(
@@ -260,7 +261,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/one-waiter",
         "DESCRIPTION: only one waiter",
-        "While a thread waits, a second wait and a dequeue are an invalid state.",
+        "While a thread waits, a second wait and a dequeue return an invalid state.",
         |rig| {
             let evd = soft(rig, 0)?;
             let woken = rig.while_waiting(evd, || {
@@ -274,7 +275,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_set_unwaitable/wakes-the-waiter",
         "DESCRIPTION",
-        "A thread that waits leaves with an invalid state.",
+        "A waiting thread returns with an invalid state.",
         |rig| {
             let evd = soft(rig, 0)?;
             let woken = rig.while_waiting(evd, || ok(rig.api.dat_evd_set_unwaitable(evd)))?;
@@ -284,12 +285,19 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_set_unwaitable/blocks-waits",
         "DESCRIPTION",
-        "Later waits are an invalid state, with events or without; dequeuing works.",
+        "Later waits return an invalid state, with or without events; dequeuing works.",
         |rig| {
             let evd = soft(rig, 1)?;
             ok(rig.api.dat_evd_set_unwaitable(evd))?;
-            same("the state", rig.query_evd(evd)?.evd_state & 0xc, DAT_EVD_STATE_UNWAITABLE)?;
-            answers(rig.wait(evd, soon(), 1, &mut DAT_EVENT::zeroed()).0, DAT_INVALID_STATE)?;
+            ensure_equal(
+                "the state",
+                rig.query_evd(evd)?.evd_state & 0xc,
+                DAT_EVD_STATE_UNWAITABLE,
+            )?;
+            answers(
+                rig.wait(evd, event_timeout_us(), 1, &mut DAT_EVENT::zeroed()).0,
+                DAT_INVALID_STATE,
+            )?;
             ok(rig.api.dat_evd_dequeue(evd, &mut DAT_EVENT::zeroed()))?;
             answers(rig.wait(evd, 0, 1, &mut DAT_EVENT::zeroed()).0, DAT_INVALID_STATE)
         },
@@ -302,26 +310,33 @@ pub(super) const CASES: &[Row] = &[
             let evd = soft(rig, 1)?;
             ok(rig.api.dat_evd_set_unwaitable(evd))?;
             ok(rig.api.dat_evd_clear_unwaitable(evd))?;
-            same("the state", rig.query_evd(evd)?.evd_state & 0xc, DAT_EVD_STATE_WAITABLE)?;
-            ok(rig.wait(evd, soon(), 1, &mut DAT_EVENT::zeroed()).0)
+            ensure_equal("the state", rig.query_evd(evd)?.evd_state & 0xc, DAT_EVD_STATE_WAITABLE)?;
+            ok(rig.wait(evd, event_timeout_us(), 1, &mut DAT_EVENT::zeroed()).0)
         },
     ),
     must(
         "dat_evd_dequeue/order",
         "DESCRIPTION",
-        "Events come in the order in which they were posted, each once; then the queue is empty.",
+        "Events are dequeued in the order in which they were posted, each once; then the queue is \
+         empty.",
         |rig| {
             let evd = soft(rig, 20)?;
-            let values: Vec<_> = rig.drain(evd)?.iter().map(software).collect();
-            same("the events", values, (0..20).collect())?;
-            rig.quiet(evd)
+            let values: Vec<_> = rig.drain(evd)?.iter().map(software_value).collect();
+            ensure_equal("the events", values, (0..20).collect())?;
+            rig.expect_no_event(evd)
         },
     ),
-    must("dat_evd_dequeue/null-event", "RETURN VALUES", "The event needs a place.", |rig| {
-        let evd = soft(rig, 1)?;
-        answers(rig.api.dat_evd_dequeue(evd, null_mut()), DAT_INVALID_PARAMETER)?;
-        same("events still there", rig.drain(evd)?.len(), 1)
-    }),
+    must(
+        "dat_evd_dequeue/null-event",
+        "RETURN VALUES",
+        "The pointer for the event must not be \
+                                                         null.",
+        |rig| {
+            let evd = soft(rig, 1)?;
+            answers(rig.api.dat_evd_dequeue(evd, null_mut()), DAT_INVALID_PARAMETER)?;
+            ensure_equal("events still there", rig.drain(evd)?.len(), 1)
+        },
+    ),
     must(
         "dat_evd_dequeue/bad-handle",
         "RETURN VALUES",
@@ -341,17 +356,21 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_post_se/delivered",
         "DESCRIPTION",
-        "A software event comes with its pointer and number.",
+        "A software event has its pointer and number.",
         |rig| {
             let evd = soft(rig, 0)?;
             ok(rig.post_se(evd, 0xabcd_ef01))?;
-            same("the pointer", software(&rig.expect(evd, DAT_SOFTWARE_EVENT)?), 0xabcd_ef01)
+            ensure_equal(
+                "the pointer",
+                software_value(&rig.expect(evd, DAT_SOFTWARE_EVENT)?),
+                0xabcd_ef01,
+            )
         },
     ),
     must(
         "dat_evd_post_se/other-stream",
         "RETURN VALUES",
-        "An EVD that takes no software events refuses them.",
+        "An EVD without the software stream refuses software events.",
         |rig| {
             let answer = rig.post_se(rig.evd(DAT_EVD_DTO_FLAG)?, 1);
             rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_INVALID_HANDLE, DAT_INVALID_STATE])
@@ -366,7 +385,7 @@ pub(super) const CASES: &[Row] = &[
             let event = DAT_EVENT { event_number: DAT_DTO_COMPLETION_EVENT, ..DAT_EVENT::zeroed() };
             answers(rig.api.dat_evd_post_se(evd, &event), DAT_INVALID_PARAMETER)?;
             answers(rig.api.dat_evd_post_se(evd, std::ptr::null()), DAT_INVALID_PARAMETER)?;
-            rig.quiet(evd)
+            rig.expect_no_event(evd)
         },
     ),
     must(
@@ -380,32 +399,32 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.post_se(evd, n as usize))?;
             }
             answers(rig.post_se(evd, 99), DAT_QUEUE_FULL)?;
-            same("events", rig.drain(evd)?.len(), qlen as usize)?;
-            rig.quiet(rig.async_evd)
+            ensure_equal("events", rig.drain(evd)?.len(), qlen as usize)?;
+            rig.expect_no_event(rig.async_evd)
         },
     ),
     must(
         "dat_evd_resize/grows",
         "DESCRIPTION",
-        "A longer queue holds more, and nothing is lost.",
+        "A longer queue holds more events, and no event is lost.",
         |rig| {
             let evd = rig.evd_of(rig.ia, 4, DAT_EVD_SOFTWARE_FLAG)?;
             (0..4).try_for_each(|n| ok(rig.post_se(evd, n)))?;
             ok(rig.api.dat_evd_resize(evd, 12))?;
-            that(rig.query_evd(evd)?.evd_qlen >= 12, "evd_qlen is less than 12")?;
+            ensure(rig.query_evd(evd)?.evd_qlen >= 12, "evd_qlen is less than 12")?;
             (4..12).try_for_each(|n| ok(rig.post_se(evd, n)))?;
-            let values: Vec<_> = rig.drain(evd)?.iter().map(software).collect();
-            same("the events", values, (0..12).collect())
+            let values: Vec<_> = rig.drain(evd)?.iter().map(software_value).collect();
+            ensure_equal("the events", values, (0..12).collect())
         },
     ),
     must(
         "dat_evd_resize/below-fill",
         "RETURN VALUES",
-        "A queue cannot become shorter than what is in it.",
+        "A queue cannot become shorter than the number of queued events.",
         |rig| {
             let evd = soft(rig, 20)?;
             answers(rig.api.dat_evd_resize(evd, 10), DAT_INVALID_STATE)?;
-            same("events", rig.drain(evd)?.len(), 20)
+            ensure_equal("events", rig.drain(evd)?.len(), 20)
         },
     ),
     must(
@@ -427,7 +446,7 @@ pub(super) const CASES: &[Row] = &[
             for id in 0..4 {
                 ok(rig.write(pair.active.ep, &[from.all()], id, &to.remote()))?;
             }
-            supported(rig.api.dat_evd_resize(pair.active.request, 2 * QLEN))?;
+            supported(rig.api.dat_evd_resize(pair.active.request, 2 * EVD_QUEUE_LENGTH))?;
             for id in 0..4 {
                 rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?;
             }
@@ -437,7 +456,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_free/fed-by-ep",
         "RETURN VALUES",
-        "An EVD that an EP feeds is in use, in each of its three parts.",
+        "An EVD of an EP is in use, in each of its three roles.",
         |rig| {
             let Ep { ep, recv, request, connect } = rig.ep()?;
             for evd in [recv, request, connect] {
@@ -450,32 +469,27 @@ pub(super) const CASES: &[Row] = &[
             Ok(())
         },
     ),
-    must("dat_evd_free/fed-by-psp", "RETURN VALUES", "An EVD that a PSP feeds is in use.", |rig| {
+    must("dat_evd_free/fed-by-psp", "RETURN VALUES", "An EVD of a PSP is in use.", |rig| {
         let listener = rig.listen()?;
         answers(rig.api.dat_evd_free(listener.evd), DAT_INVALID_STATE)?;
         ok(rig.api.dat_psp_free(listener.psp))?;
         ok(rig.api.dat_evd_free(listener.evd))
     }),
-    must(
-        "dat_evd_free/fed-by-rsp",
-        "RETURN VALUES",
-        "An EVD that an RSP feeds is in use.",
-        |rig| {
-            let (ep, evd, qualifier, mut rsp) =
-                (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
-            ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
-            answers(rig.api.dat_evd_free(evd), DAT_INVALID_STATE)?;
-            ok(rig.api.dat_rsp_free(rsp))?;
-            ok(rig.api.dat_evd_free(evd))
-        },
-    ),
+    must("dat_evd_free/fed-by-rsp", "RETURN VALUES", "An EVD of an RSP is in use.", |rig| {
+        let (ep, evd, qualifier, mut rsp) =
+            (rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
+        ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
+        answers(rig.api.dat_evd_free(evd), DAT_INVALID_STATE)?;
+        ok(rig.api.dat_rsp_free(rsp))?;
+        ok(rig.api.dat_evd_free(evd))
+    }),
     must(
         "dat_evd_free/with-events",
         "DESCRIPTION",
         "An EVD with events in it can be freed.",
         |rig| ok(rig.api.dat_evd_free(soft(rig, 3)?)),
     ),
-    must("dat_evd_free/twice", "RETURN VALUES", "A freed EVD is none.", |rig| {
+    must("dat_evd_free/twice", "RETURN VALUES", "A freed EVD is refused.", |rig| {
         let evd = soft(rig, 0)?;
         ok(rig.api.dat_evd_free(evd))?;
         answers(rig.api.dat_evd_free(evd), DAT_INVALID_HANDLE)
@@ -483,7 +497,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_create/overflow",
         "dat_evd_create: asynchronous errors; evd_min_qlen",
-        "Completions that find no room are reported as an EVD overflow. A queue may be longer than it says; then none is lost.",
+        "Completions that do not fit are reported as an EVD overflow. If the queue is longer than \
+         reported, none is lost.",
         |rig| {
             let mut ep = rig.evds_of_an_ep()?;
             ep.request = rig.evd_of(rig.ia, 1, DAT_EVD_DTO_FLAG)?;
@@ -499,7 +514,8 @@ pub(super) const CASES: &[Row] = &[
             // The connection may be broken by now.
             let last = rig.send(pair.active.ep, &[], count);
             one_of(last, &[DAT_SUCCESS, DAT_INVALID_STATE])?;
-            // Whatever comes of that one, all before it have been carried out, or never will be.
+            // Whatever the result of this one is, all operations before it have been executed or
+            // never will be.
             rig.completion(pair.passive.recv)?;
             let mut event = DAT_EVENT::zeroed();
             let mut has_overflowed =
@@ -513,23 +529,28 @@ pub(super) const CASES: &[Row] = &[
                             && rig.api.dat_evd_dequeue(rig.async_evd, &mut event) == DAT_SUCCESS;
                         taken >= all || has_overflowed
                     },
-                    "all has completed, or the overflow is told",
+                    "all has completed, or the overflow is reported",
                 )?;
                 if !has_overflowed {
-                    return same("the completions, without an overflow", taken, all);
+                    return ensure_equal("the completions, without an overflow", taken, all);
                 }
             }
-            same("the event", event.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW)?;
-            same("EVD and reason", about(&event), (request, DAT_EVD_OVERFLOW_ERROR as DAT_COUNT))
+            ensure_equal("the event", event.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW)?;
+            ensure_equal(
+                "EVD and reason",
+                async_error(&event),
+                (request, DAT_EVD_OVERFLOW_ERROR as DAT_COUNT),
+            )
         },
     ),
 ];
 
-/// Completions, in addition to what the queue says it holds: more than it is likely to be rounded up by.
+/// The number of completions beyond the queue's reported length: more than the length is likely to
+/// be rounded up by.
 const MORE: u64 = 600;
 const A_SECOND: DAT_TIMEOUT = 1_000_000;
 
-/// An EVD with so many software events in it.
+/// Creates an EVD with this many software events in it.
 fn soft(rig: &Rig, events: usize) -> Outcome<DAT_EVD_HANDLE> {
     let evd = rig.evd(DAT_EVD_SOFTWARE_FLAG)?;
     (0..events).try_for_each(|n| ok(rig.post_se(evd, n)))?;

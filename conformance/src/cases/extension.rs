@@ -1,19 +1,21 @@
-//! The IB extension: immediate data, atomic operations, counters. What the header of OFED's extension 2.0.9 says of them;
-//! as to the rest they are DTOs as all others (uDAPL 2.0 pages of the RDMA functions).
+//! The IB extension: immediate data, atomic operations, counters. The requirements are those of the
+//! header of OFED's extension 2.0.9. In all other respects these are DTOs (uDAPL 2.0 pages of the
+//! RDMA functions).
 
 use dat_sys::ib::*;
 use dat_sys::*;
 
+use crate::binding::extension::Words;
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, failed, ok, one_of, same, that, unsupported};
-use crate::door::extension::Words;
-use crate::rig::{Pair, Region, Rig, dto, named};
+use crate::check::{answers, ensure, ensure_equal, failed, ok, one_of, unsupported};
+use crate::rig::{Pair, Region, Rig, dto_completion, named};
 
 pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/attributes",
         "2.0 headers: extension_supported, extension_version",
-        "A provider that names operations of the extension says that it has it, and which version.",
+        "A provider that lists operations of the extension reports that it has the extension, and \
+         its version.",
         |rig| {
             let any = [IMMEDIATE, FETCH_ADD, CMP_SWAP, COUNTERS]
                 .into_iter()
@@ -21,8 +23,8 @@ pub(super) const CASES: &[Row] = &[
             if !any {
                 return unsupported("the provider names no operation of the IB extension");
             }
-            same("extension_supported", rig.attr.extension_supported, DAT_EXTENSION_IB)?;
-            that(
+            ensure_equal("extension_supported", rig.attr.extension_supported, DAT_EXTENSION_IB)?;
+            ensure(
                 rig.attr.extension_version >= 200,
                 format_args!("version {}", rig.attr.extension_version),
             )
@@ -31,7 +33,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/unknown-operation",
         "2.0 headers: DAT_NOT_IMPLEMENTED",
-        "An operation that there is none of is not carried out, and said not to be implemented or supported.",
+        "An undefined operation is not executed, and returns \"not implemented\" or \"not \
+         supported\".",
         |rig| {
             let answer = rig.api.dat_extension_op(rig.ep()?.ep, 0x7ff, [0; 6]);
             rig.answers_or(answer, DAT_GET_TYPE(DAT_NOT_IMPLEMENTED), &[DAT_MODEL_NOT_SUPPORTED])
@@ -40,7 +43,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/null-handle",
         "2.0 headers: DAT_INVALID_HANDLE",
-        "Without a handle, the answer is DAT_INVALID_HANDLE.",
+        "An invalid handle returns DAT_INVALID_HANDLE.",
         |rig| {
             answers(
                 rig.api.dat_extension_op(DAT_HANDLE_NULL, FETCH_ADD_OP, [0; 6]),
@@ -59,15 +62,17 @@ pub(super) const CASES: &[Row] = &[
             let attr = DAT_EP_ATTR { service_type: DAT_IB_SERVICE_TYPE_UD, ..rig.ep_attr() };
             let mut ep = DAT_HANDLE_NULL;
             let none = DAT_HANDLE_NULL;
-            let made = rig.api.dat_ep_create(rig.ia, rig.pz()?, none, none, none, &attr, &mut ep);
-            rig.answers_or(made, DAT_MODEL_NOT_SUPPORTED, &[DAT_INVALID_PARAMETER])
+            let created =
+                rig.api.dat_ep_create(rig.ia, rig.pz()?, none, none, none, &attr, &mut ep);
+            rig.answers_or(created, DAT_MODEL_NOT_SUPPORTED, &[DAT_INVALID_PARAMETER])
         },
     ),
     // ---- Immediate data ----
     must(
         "dat_extension_op/write-immed",
         "2.0, dat_ib_post_rdma_write_immed",
-        "Data and 32 bits arrive; both completions are DAT_IB_DTO_EVENTs that say what they are of, with the bytes written.",
+        "Data and 32 bits arrive; both completions are DAT_IB_DTO_EVENTs with the operation and \
+         the bytes written.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             from.store(0, b"written, and told of");
@@ -82,7 +87,7 @@ pub(super) const CASES: &[Row] = &[
                 0,
             ))?;
             let sent = extended(rig, pair.active.request)?;
-            same(
+            ensure_equal(
                 "the request",
                 sent,
                 Extended::good(DAT_IB_DTO_RDMA_WRITE_IMMED, DAT_IB_RDMA_WRITE_IMMED, 8, 20),
@@ -90,14 +95,15 @@ pub(super) const CASES: &[Row] = &[
             let received = extended(rig, pair.passive.recv)?;
             let expected =
                 Extended::good(DAT_IB_DTO_RECV_IMMED, DAT_IB_RDMA_WRITE_IMMED_DATA, 7, 20);
-            same("the receive", received, Extended { immediate: 0xdead_beef, ..expected })?;
-            same("the data", to.load(0, 24), b"\0\0\0\0written, and told of".to_vec())
+            ensure_equal("the receive", received, Extended { immediate: 0xdead_beef, ..expected })?;
+            ensure_equal("the data", to.load(0, 24), b"\0\0\0\0written, and told of".to_vec())
         },
     ),
     must(
         "dat_extension_op/write-immed-empty",
         "2.0, dat_ib_post_rdma_write_immed",
-        "A write of no bytes, with segments or without, hands over its 32 bits, whatever these are.",
+        "A write of length 0, with or without segments, delivers its 32 bits, whatever their \
+         value.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             for (n, number) in [0, 1, u32::MAX].into_iter().enumerate() {
@@ -105,8 +111,12 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.recv(pair.passive.ep, &[], 1))?;
                 ok(write_immed(rig, pair, segments, 2, &to.remote(), number, 0))?;
                 let received = extended(rig, pair.passive.recv)?;
-                same("bytes and bits", (received.length, received.immediate), (0, number))?;
-                same("the bytes of the request", extended(rig, pair.active.request)?.length, 0)?;
+                ensure_equal("bytes and bits", (received.length, received.immediate), (0, number))?;
+                ensure_equal(
+                    "the bytes of the request",
+                    extended(rig, pair.active.request)?.length,
+                    0,
+                )?;
             }
             Ok(())
         },
@@ -114,7 +124,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/write-immed-takes-a-receive",
         "2.0, dat_ib_post_rdma_write_immed: note to consumers",
-        "It consumes one receive buffer, in its turn among messages, and puts nothing into it.",
+        "A write with immediate data uses one receive buffer, in order with messages, and does not \
+         write to it.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             let buffers = rig.memory(24)?;
@@ -127,18 +138,18 @@ pub(super) const CASES: &[Row] = &[
             ok(write_immed(rig, pair, &[from.part(0, 8)], 11, &to.remote(), 5, 0))?;
             ok(rig.send(pair.active.ep, &[from.part(0, 8)], 12))?;
             rig.completes(pair.passive.recv, 0, DAT_DTO_SUCCESS)?;
-            same("the second", extended(rig, pair.passive.recv)?.cookie, 1)?;
+            ensure_equal("the second", extended(rig, pair.passive.recv)?.cookie, 1)?;
             rig.completes(pair.passive.recv, 2, DAT_DTO_SUCCESS)?;
-            same("the buffers", buffers.load(0, 24), b"messagesZZZZZZZZmessages".to_vec())?;
+            ensure_equal("the buffers", buffers.load(0, 24), b"messagesZZZZZZZZmessages".to_vec())?;
             rig.completes(pair.active.request, 10, DAT_DTO_SUCCESS)?;
-            same("the second request", extended(rig, pair.active.request)?.cookie, 11)?;
+            ensure_equal("the second request", extended(rig, pair.active.request)?.cookie, 11)?;
             rig.completes(pair.active.request, 12, DAT_DTO_SUCCESS).map(drop)
         },
     ),
     must(
         "dat_extension_op/write-immed-suppressed",
         "2.0, dat_ib_post_rdma_write_immed: completion flags",
-        "One whose completion is suppressed is told to the peer, and not to the one who posted it.",
+        "A write with immediate data and a suppressed completion is reported to the peer only.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             ok(rig.recv(pair.passive.ep, &[], 1))?;
@@ -146,15 +157,15 @@ pub(super) const CASES: &[Row] = &[
             let suppress = DAT_COMPLETION_SUPPRESS_FLAG;
             ok(write_immed(rig, pair, &[from.part(0, 8)], 3, &to.remote(), 9, suppress))?;
             ok(rig.send(pair.active.ep, &[], 4))?;
-            same("what the peer is told", extended(rig, pair.passive.recv)?.immediate, 9)?;
+            ensure_equal("what the peer is told", extended(rig, pair.passive.recv)?.immediate, 9)?;
             rig.completes(pair.active.request, 4, DAT_DTO_SUCCESS)?;
-            rig.quiet(pair.active.request)
+            rig.expect_no_event(pair.active.request)
         },
     ),
     must(
         "dat_extension_op/write-immed-too-long",
         "2.0, dat_ep_post_rdma_write, RETURN VALUES: DAT_LENGTH_ERROR",
-        "More than fits into the remote segment is refused, and nothing is written.",
+        "Data that does not fit into the remote segment is refused, and nothing is written.",
         |rig| {
             let Immediate { pair, from, to } = immediate(rig)?;
             from.store(0, &[1; 64]);
@@ -162,18 +173,18 @@ pub(super) const CASES: &[Row] = &[
             let answer = write_immed(rig, pair, &[from.all()], 2, &to.remote_part(0, 63), 1, 0);
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The local segments say how much is written.
-                same("the bytes", extended(rig, pair.passive.recv)?.length, 64)?;
-                return same("the target", to.load(0, 64), vec![1; 64]);
+                // The local segments determine the length.
+                ensure_equal("the bytes", extended(rig, pair.passive.recv)?.length, 64)?;
+                return ensure_equal("the target", to.load(0, 64), vec![1; 64]);
             }
-            rig.quiet(pair.passive.recv)?;
-            same("the target", to.load(0, 64), vec![0; 64])
+            rig.expect_no_event(pair.passive.recv)?;
+            ensure_equal("the target", to.load(0, 64), vec![0; 64])
         },
     ),
     must(
         "dat_extension_op/write-immed-no-remote-write",
         "2.0, dat_ep_post_rdma_write, RETURN VALUES: DAT_PRIVILEGES_VIOLATION",
-        "Where peers may not write, nothing is written or told, and the connection breaks.",
+        "If the peer may not write, nothing is written or reported, and the connection breaks.",
         |rig| {
             let Immediate { pair, from, .. } = immediate(rig)?;
             let to = rig.memory_with(
@@ -181,20 +192,20 @@ pub(super) const CASES: &[Row] = &[
                 64,
                 DAT_MEM_PRIV_ALL_FLAG & !DAT_MEM_PRIV_REMOTE_WRITE_FLAG,
             )?;
-            // Such memory may have no context for peers at all; that is as good.
+            // Such memory may have no context for peers at all, which is also correct.
             from.store(0, &[1; 64]);
             ok(rig.recv(pair.passive.ep, &[], 1))?;
             ok(write_immed(rig, pair, &[from.all()], 2, &to.remote(), 1, 0))?;
             broken(rig, pair)?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_ERR_FLUSHED)?;
-            same("the target", to.load(0, 64), vec![0; 64])
+            ensure_equal("the target", to.load(0, 64), vec![0; 64])
         },
     ),
     // ---- Atomic operations ----
     must(
         "dat_extension_op/fetch-and-add",
         "2.0, dat_ib_post_fetch_and_add",
-        "The 64 bits at the target are added to, modulo 2^64, and what was there comes back.",
+        "The 64 bits at the target are increased modulo 2^64, and the old value is returned.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             for (n, (before, add)) in
@@ -213,17 +224,18 @@ pub(super) const CASES: &[Row] = &[
                 let done = extended(rig, pair.active.request)?;
                 let expected =
                     Extended::good(DAT_IB_DTO_FETCH_ADD, DAT_IB_FETCH_AND_ADD, n as u64, 8);
-                same("the completion", done, expected)?;
-                same("what was there", load(&sink, 0), before)?;
-                same("what is there", load(&target, 8), before.wrapping_add(add))?;
+                ensure_equal("the completion", done, expected)?;
+                ensure_equal("what was there", load(&sink, 0), before)?;
+                ensure_equal("what is there", load(&target, 8), before.wrapping_add(add))?;
             }
-            same("what is beside it", (load(&target, 0), load(&target, 16)), (0, 0))
+            ensure_equal("what is beside it", (load(&target, 0), load(&target, 16)), (0, 0))
         },
     ),
     must(
         "dat_extension_op/cmp-and-swap",
         "2.0, dat_ib_post_cmp_and_swap",
-        "The 64 bits at the target are replaced if they are as expected, and what was there comes back in any case.",
+        "The 64 bits at the target are replaced if they are as expected, and the old value is \
+         always returned.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, CMP_SWAP)?;
             let there = 0x1234_5678_9abc_def0;
@@ -234,9 +246,13 @@ pub(super) const CASES: &[Row] = &[
                 let done = extended(rig, pair.active.request)?;
                 let expected =
                     Extended::good(DAT_IB_DTO_CMP_SWAP, DAT_IB_CMP_AND_SWAP, n as u64, 8);
-                same("the completion", done, expected)?;
-                same("what was there", load(&sink, 8), there)?;
-                same("what is there", load(&target, 8), if compare == there { 42 } else { there })?;
+                ensure_equal("the completion", done, expected)?;
+                ensure_equal("what was there", load(&sink, 8), there)?;
+                ensure_equal(
+                    "what is there",
+                    load(&target, 8),
+                    if compare == there { 42 } else { there },
+                )?;
             }
             Ok(())
         },
@@ -244,7 +260,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-among-connections",
         "2.0, dat_ib_post_fetch_and_add: modeled after InfiniBand's",
-        "Operations that come through several connections at once are atomic: each finds another value.",
+        "Operations over several connections at once are atomic: each finds a different value.",
         |rig| {
             const EACH: u64 = 32;
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
@@ -252,7 +268,7 @@ pub(super) const CASES: &[Row] = &[
             let all = rig.memory(8 * 3 * EACH as u32)?;
             let mut posted = [0; 3];
             let mut found = Vec::new();
-            // As many at a time as an endpoint takes.
+            // As many at a time as an endpoint accepts.
             while found.len() < 3 * EACH as usize {
                 for (n, pair) in pairs.into_iter().enumerate() {
                     while posted[n] < EACH {
@@ -275,23 +291,23 @@ pub(super) const CASES: &[Row] = &[
                 }
                 for pair in pairs {
                     for event in rig.drain(pair.active.request)? {
-                        same("the status", dto(&event).status, DAT_DTO_SUCCESS)?;
-                        found.push(load(&all, dto(&event).cookie as u32));
+                        ensure_equal("the status", dto_completion(&event).status, DAT_DTO_SUCCESS)?;
+                        found.push(load(&all, dto_completion(&event).cookie as u32));
                     }
                 }
-                // Completions that are not there yet are not polled for: the peers' side makes progress, too.
+                // Dequeues without waiting, so that the peers' side also makes progress.
                 let mut event = DAT_EVENT::zeroed();
                 rig.wait(pair.passive.recv, 1000, 1, &mut event);
             }
             found.sort_unstable();
-            same("what they found", found, (0..3 * EACH).collect())?;
-            same("the sum", (load(&target, 0), load(&sink, 0)), (3 * EACH, 0))
+            ensure_equal("what they found", found, (0..3 * EACH).collect())?;
+            ensure_equal("the sum", (load(&target, 0), load(&sink, 0)), (3 * EACH, 0))
         },
     ),
     must(
         "dat_extension_op/atomic-fence",
         "2.0, dat_ib_post_fetch_and_add: DAT_COMPLETION_BARRIER_FENCE_FLAG",
-        "What is posted behind with a barrier fence starts when the result is there.",
+        "An operation posted with a barrier fence starts after the result has arrived.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             let to = rig.memory(8)?;
@@ -305,15 +321,16 @@ pub(super) const CASES: &[Row] = &[
                 DAT_COMPLETION_BARRIER_FENCE_FLAG,
             ))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            same("what was sent", load(&to, 0), 0x0102_0304_0506_0708)?;
-            same("the first completion", extended(rig, pair.active.request)?.cookie, 2)?;
+            ensure_equal("what was sent", load(&to, 0), 0x0102_0304_0506_0708)?;
+            ensure_equal("the first completion", extended(rig, pair.active.request)?.cookie, 2)?;
             rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS).map(drop)
         },
     ),
     must(
         "dat_extension_op/atomic-not-aligned",
         "2.0, dat_ib_post_fetch_and_add: modeled after InfiniBand's, InfiniBand 9.4.5",
-        "At an address that is no multiple of 8 nothing is changed: it is refused, or fails and the connection breaks.",
+        "An operation at an address that is not a multiple of 8 changes nothing: it is refused, or \
+         fails and breaks the connection.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             remote_fails(rig, pair, &sink, &target, &target.remote_part(4, 8))
@@ -322,7 +339,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-no-privilege",
         "2.0 headers: DAT_IB_MEM_PRIV_REMOTE_ATOMIC",
-        "Without the privilege for atomic operations nothing is changed, and the connection breaks.",
+        "An operation without the privilege for atomic operations changes nothing and breaks the \
+         connection.",
         |rig| {
             let Atomics { pair, sink, .. } = atomics(rig, FETCH_ADD)?;
             let target = rig.memory(64)?;
@@ -332,7 +350,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-outside",
         "2.0, dat_ep_post_rdma_read, RETURN VALUES: DAT_PROTECTION_VIOLATION",
-        "Beyond the end of the target's region nothing is changed, and the connection breaks.",
+        "An operation beyond the end of the target's region changes nothing, and the connection \
+         breaks.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             remote_fails(rig, pair, &sink, &target, &target.remote_part(64, 8))
@@ -341,7 +360,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/atomic-no-local-write",
         "2.0, dat_ep_post_rdma_read, RETURN VALUES: DAT_PRIVILEGES_VIOLATION",
-        "A sink that may not be written to is refused, and nothing happens at the target; or the operation fails.",
+        "A local segment without the write privilege is refused without an effect at the target, \
+         or the operation fails.",
         |rig| {
             let Atomics { pair, target, .. } = atomics(rig, FETCH_ADD)?;
             let sink = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
@@ -349,19 +369,23 @@ pub(super) const CASES: &[Row] = &[
             match answer {
                 DAT_SUCCESS => {
                     let status = extended(rig, pair.active.request)?.status;
-                    same("the status of the completion", status, DAT_DTO_ERR_LOCAL_PROTECTION)?;
+                    ensure_equal(
+                        "the status of the completion",
+                        status,
+                        DAT_DTO_ERR_LOCAL_PROTECTION,
+                    )?;
                 }
                 answer => answers(answer, DAT_PRIVILEGES_VIOLATION)?,
             }
-            same("the sink", load(&sink, 0), 0)?;
-            // Who learns of it from the answer of the peer learns of it too late.
-            same("the target", load(&target, 0), u64::from(answer == DAT_SUCCESS))
+            ensure_equal("the sink", load(&sink, 0), 0)?;
+            // A provider that learns of it only from the peer's answer learns of it too late.
+            ensure_equal("the target", load(&target, 0), u64::from(answer == DAT_SUCCESS))
         },
     ),
     must(
         "dat_extension_op/atomic-too-short",
         "2.0, dat_ib_post_cmp_and_swap",
-        "A sink or a target of fewer than 8 bytes is a length error.",
+        "A local or remote segment of fewer than 8 bytes is a length error.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             for local in [7, 0] {
@@ -372,17 +396,17 @@ pub(super) const CASES: &[Row] = &[
             let answer = fetch_add(rig, pair, 1, &sink.part(0, 8), 1, &target.remote_part(0, 7), 0);
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The operation says how much it works on.
+                // The operation determines the length.
                 extended(rig, pair.active.request)?;
             }
-            same("the target", load(&target, 0), u64::from(answer == DAT_SUCCESS))
+            ensure_equal("the target", load(&target, 0), u64::from(answer == DAT_SUCCESS))
         },
     ),
     // ---- As other DTOs ----
     must(
         "dat_extension_op/flushed",
         "2.0, dat_ep_disconnect: posts after it",
-        "On a disconnected endpoint each operation completes as flushed, with an event of its own kind.",
+        "On a disconnected endpoint, each operation is flushed, with an event of its own kind.",
         |rig| {
             let Atomics { pair, sink, target } = atomics(rig, FETCH_ADD)?;
             has(rig, IMMEDIATE)
@@ -397,20 +421,20 @@ pub(super) const CASES: &[Row] = &[
                 [(1, DAT_IB_FETCH_AND_ADD), (2, DAT_IB_CMP_AND_SWAP), (3, DAT_IB_RDMA_WRITE_IMMED)]
             {
                 let flushed = extended(rig, pair.active.request)?;
-                same("which", (flushed.cookie, flushed.kind), (cookie, kind))?;
-                same(
+                ensure_equal("which", (flushed.cookie, flushed.kind), (cookie, kind))?;
+                ensure_equal(
                     "how",
                     (flushed.status, flushed.outcome),
                     (DAT_DTO_ERR_FLUSHED, DAT_IB_OP_ERR),
                 )?;
             }
-            same("the target", load(&target, 0), 0)
+            ensure_equal("the target", load(&target, 0), 0)
         },
     ),
     must(
         "dat_extension_op/unconnected",
         "2.0, dat_ep_post_rdma_write, RETURN VALUES: DAT_INVALID_STATE",
-        "On an endpoint that never was connected, an operation is refused.",
+        "An operation on an endpoint that was never connected is refused.",
         |rig| {
             let Atomics { sink, target, .. } = atomics(rig, FETCH_ADD)?;
             let ep = rig.ep()?;
@@ -436,7 +460,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_extension_op/counters",
         "2.0, dat_ib_query_counters",
-        "An endpoint counts its posts and their bytes; a reset starts at 0; one counter is written to its place.",
+        "An endpoint counts its posts and their bytes; a reset sets the counters to 0; a single \
+         counter can be queried.",
         |rig| {
             let pair = counting(rig)?;
             let memory = rig.memory(64)?;
@@ -460,21 +485,25 @@ pub(super) const CASES: &[Row] = &[
             };
             let (sends, bytes) = (DCNT_EP_POST_SEND as usize, DCNT_EP_POST_SEND_DATA as usize);
             let all = counted(pair.active.ep, DCNT_EP_ALL_COUNTERS, false)?;
-            same("sends and their bytes", (all[sends], all[bytes]), (3, 60))?;
+            ensure_equal("sends and their bytes", (all[sends], all[bytes]), (3, 60))?;
             let one = counted(pair.active.ep, DCNT_EP_POST_SEND, true)?;
-            same("one of them", (one[sends], one[bytes]), (3, u64::MAX))?;
+            ensure_equal("one of them", (one[sends], one[bytes]), (3, u64::MAX))?;
             let all = counted(pair.active.ep, DCNT_EP_ALL_COUNTERS, false)?;
-            same("after its reset", (all[sends], all[bytes]), (0, 60))?;
+            ensure_equal("after its reset", (all[sends], all[bytes]), (0, 60))?;
             let all = counted(pair.passive.ep, DCNT_EP_ALL_COUNTERS, false)?;
             let of = |counter: u32| all[counter as usize];
-            same("the receives", (of(DCNT_EP_POST_RECV), of(DCNT_EP_POST_RECV_DATA)), (3, 192))?;
-            same("the messages", (of(DCNT_EP_RECV), of(DCNT_EP_RECV_DATA)), (3, 60))
+            ensure_equal(
+                "the receives",
+                (of(DCNT_EP_POST_RECV), of(DCNT_EP_POST_RECV_DATA)),
+                (3, 192),
+            )?;
+            ensure_equal("the messages", (of(DCNT_EP_RECV), of(DCNT_EP_RECV_DATA)), (3, 60))
         },
     ),
     must(
         "dat_extension_op/counters-of-objects",
         "2.0, dat_ib_query_counters",
-        "Adapters, endpoints and dispatchers have counters; a protection zone has none.",
+        "Adapters, endpoints and event dispatchers have counters; a protection zone has none.",
         |rig| {
             let pair = counting(rig)?;
             let query = |handle, all: u32| {
@@ -484,14 +513,11 @@ pub(super) const CASES: &[Row] = &[
             };
             let (answer, values) = query(rig.ia, DCNT_IA_ALL_COUNTERS);
             ok(answer)?;
-            same("the endpoints made", values[DCNT_IA_EP_CREATE as usize], 2)?;
+            ensure_equal("the endpoints made", values[DCNT_IA_EP_CREATE as usize], 2)?;
             ok(query(pair.active.ep, DCNT_EP_ALL_COUNTERS).0)?;
             let (answer, values) = query(pair.active.connect, DCNT_EVD_ALL_COUNTERS);
             ok(answer)?;
-            that(
-                values[DCNT_EVD_WAIT as usize] > 0,
-                "nobody is said to have waited for the connection",
-            )?;
+            ensure(values[DCNT_EVD_WAIT as usize] > 0, "nothing has waited for the connection")?;
             answers(query(rig.pz()?, 0).0, DAT_INVALID_HANDLE)
         },
     ),
@@ -503,7 +529,7 @@ const CMP_SWAP: &str = "DAT_IB_CMP_AND_SWAP";
 const COUNTERS: &str = "DAT_COUNTERS";
 const FETCH_ADD_OP: u32 = DAT_IB_FETCH_AND_ADD_OP;
 
-/// Whether the provider names an operation.
+/// Returns whether the provider names an operation.
 fn has(rig: &Rig, name: &str) -> Outcome<bool> {
     let DAT_PROVIDER_ATTR { num_provider_specific_attr, provider_specific_attr, .. } = rig.provider;
     let attributes =
@@ -519,13 +545,13 @@ fn needs(rig: &Rig, name: &str) -> Outcome {
     }
 }
 
-/// Two connected endpoints of a provider that counts.
+/// Creates two connected endpoints of a provider that has counters.
 fn counting(rig: &Rig) -> Outcome<Pair> {
     needs(rig, COUNTERS)?;
     rig.pair()
 }
 
-/// What writes with immediate data need: 64 bytes at each end.
+/// Creates what writes with immediate data need: 64 bytes at each end.
 struct Immediate {
     pair: Pair,
     from: Region,
@@ -537,7 +563,7 @@ fn immediate(rig: &Rig) -> Outcome<Immediate> {
     Ok(Immediate { pair: rig.pair()?, from: rig.memory(64)?, to: rig.memory(64)? })
 }
 
-/// What atomic operations need: 64 bytes at each end.
+/// Creates what atomic operations need: 64 bytes at each end.
 struct Atomics {
     pair: Pair,
     sink: Region,
@@ -551,7 +577,7 @@ fn atomics(rig: &Rig, name: &str) -> Outcome<Atomics> {
     Ok(Atomics { pair: rig.pair()?, sink: rig.memory(64)?, target })
 }
 
-/// A pointer as a word.
+/// Converts a pointer to a word.
 fn word<V>(place: &V) -> u64 {
     std::ptr::from_ref(place).expose_provenance() as u64
 }
@@ -605,7 +631,7 @@ struct Extended {
     length: u32,
     kind: DAT_IB_EXT_TYPE,
     outcome: DAT_IB_STATUS,
-    /// 0 where there is none.
+    /// 0 if the operation has none.
     immediate: u32,
 }
 
@@ -616,17 +642,17 @@ impl Extended {
     }
 }
 
-/// The next event, which must be of an extended operation.
+/// Returns the next event, which must be that of an extended operation.
 #[track_caller]
 fn extended(rig: &Rig, evd: DAT_EVD_HANDLE) -> Outcome<Extended> {
     let event = rig.expect(evd, DAT_IB_DTO_EVENT)?;
-    // A record of 32-bit members in the first words of the extension data.
+    // The first words of the extension data are a structure of 32-bit members.
     let member = |n: usize| {
         let bytes = event.event_extension_data[n / 2].to_ne_bytes();
         u32::from_ne_bytes(std::array::from_fn(|i| bytes[4 * (n % 2) + i]))
     };
-    let dto = dto(&event);
-    let told = member(0) == DAT_IB_RDMA_WRITE_IMMED_DATA;
+    let dto = dto_completion(&event);
+    let returned = member(0) == DAT_IB_RDMA_WRITE_IMMED_DATA;
     Ok(Extended {
         operation: dto.operation,
         status: dto.status,
@@ -634,11 +660,11 @@ fn extended(rig: &Rig, evd: DAT_EVD_HANDLE) -> Outcome<Extended> {
         length: dto.length,
         kind: member(0),
         outcome: member(1),
-        immediate: if told { member(2) } else { 0 },
+        immediate: if returned { member(2) } else { 0 },
     })
 }
 
-/// An addition that the peer refuses: nothing has changed, there or here.
+/// Checks an addition that the peer refuses: nothing changes on either side.
 fn remote_fails(
     rig: &Rig,
     pair: Pair,
@@ -651,8 +677,8 @@ fn remote_fails(
     match fetch_add(rig, pair, 1, &sink.part(0, 8), 1, at, 0) {
         DAT_SUCCESS => {
             let failed = extended(rig, pair.active.request)?;
-            that(failed.status != DAT_DTO_SUCCESS, "it is said to have succeeded")?;
-            same(
+            ensure(failed.status != DAT_DTO_SUCCESS, "it is said to have succeeded")?;
+            ensure_equal(
                 "kind and outcome",
                 (failed.kind, failed.outcome),
                 (DAT_IB_FETCH_AND_ADD, DAT_IB_OP_ERR),
@@ -664,11 +690,11 @@ fn remote_fails(
             &[DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER, DAT_PRIVILEGES_VIOLATION],
         )?,
     }
-    same("the target", target.load(0, 64), before)?;
-    same("the sink", load(sink, 0), 77)
+    ensure_equal("the target", target.load(0, 64), before)?;
+    ensure_equal("the sink", load(sink, 0), 77)
 }
 
-/// Both sides hear that the connection has ended.
+/// Checks that both sides are notified of the end of the connection.
 fn broken(rig: &Rig, pair: Pair) -> Outcome {
     for end in [pair.passive, pair.active] {
         let event = rig.event(end.connect)?;

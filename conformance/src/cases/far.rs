@@ -1,18 +1,18 @@
-//! Peers in a process of their own, which can be held still or die.
+//! Peers in another process, which can be stopped or killed.
 
 use dat_sys::*;
 
 use crate::case::{Row, must};
-use crate::check::{failed, ok, same, that};
+use crate::check::{ensure, ensure_equal, failed, ok};
 use crate::rig::event_name;
 
 pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/another-process",
         "DESCRIPTION",
-        "An endpoint is connected to one of another process, and its memory is read.",
+        "An endpoint can be connected to another process, and can read its memory.",
         |rig| {
-            let ((ep, peer), memory) = (rig.far_pair()?, rig.memory(8)?);
+            let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(8)?);
             memory.store(0, &[0xff; 8]);
             ok(rig.read(
                 ep.ep,
@@ -21,31 +21,33 @@ pub(super) const CASES: &[Row] = &[
                 &DAT_RMR_TRIPLET { segment_length: 8, ..peer.memory },
             ))?;
             rig.completes(ep.request, 1, DAT_DTO_SUCCESS)?;
-            same("what the peer has", memory.load(0, 8), vec![0; 8])
+            ensure_equal("what the peer has", memory.load(0, 8), vec![0; 8])
         },
     ),
     must(
         "dat_ep_connect/silent-peer",
         "DESCRIPTION: timeout",
-        "A peer that does not answer in time: timed out or unreachable, and the EP is disconnected.",
+        "If the peer does not answer in time, the event is timed out or unreachable, and the EP is \
+         disconnected.",
         |rig| {
-            let ((_, peer), ep) = (rig.far_pair()?, rig.ep()?);
-            peer.hold()?;
+            let ((_, peer), ep) = (rig.pair_with_peer_process()?, rig.ep()?);
+            peer.stop_process()?;
             ok(rig.connect_within(ep.ep, peer.qualifier, b"", 100_000))?;
             let number = rig.event(ep.connect)?.event_number;
             let ends = [DAT_CONNECTION_EVENT_TIMED_OUT, DAT_CONNECTION_EVENT_UNREACHABLE];
-            that(ends.contains(&number), format_args!("the event is {}", event_name(number)))?;
+            ensure(ends.contains(&number), format_args!("the event is {}", event_name(number)))?;
             rig.state_is(ep.ep, DAT_EP_STATE_DISCONNECTED)
         },
     ),
     must(
         "dat_ep_disconnect/peer-dies",
         "DESCRIPTION: transport errors",
-        "When the peer's process dies the EP is disconnected, what it has posted is flushed, and an event tells.",
+        "If the peer's process dies, the EP is disconnected with an event, and its operations are \
+         flushed.",
         |rig| {
-            let ((ep, peer), memory) = (rig.far_pair()?, rig.memory(64)?);
+            let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(64)?);
             ok(rig.recv(ep.ep, &[memory.part(0, 8)], 1))?;
-            peer.hold()?;
+            peer.stop_process()?;
             ok(rig.read(
                 ep.ep,
                 &[memory.part(8, 8)],
@@ -55,7 +57,7 @@ pub(super) const CASES: &[Row] = &[
             drop(peer);
             let number = rig.event(ep.connect)?.event_number;
             let ends = [DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_DISCONNECTED];
-            that(ends.contains(&number), format_args!("the event is {}", event_name(number)))?;
+            ensure(ends.contains(&number), format_args!("the event is {}", event_name(number)))?;
             rig.completes(ep.recv, 1, DAT_DTO_ERR_FLUSHED)?;
             let read = rig.completion(ep.request)?;
             match read.cookie == 2 && read.status != DAT_DTO_SUCCESS {
@@ -67,10 +69,10 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_disconnect/silent-peer",
         "DESCRIPTION: abrupt",
-        "An abrupt disconnect does not wait for the peer, nor for what it still owes.",
+        "An abrupt disconnect does not wait for the peer or for its outstanding answers.",
         |rig| {
-            let ((ep, peer), memory) = (rig.far_pair()?, rig.memory(8)?);
-            peer.hold()?;
+            let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(8)?);
+            peer.stop_process()?;
             ok(rig.read(
                 ep.ep,
                 &[memory.all()],
@@ -87,14 +89,15 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_accept/peer-is-gone",
         "DESCRIPTION: events",
-        "When whoever asked is gone by the time of the acceptance the EP is disconnected, with an event of that, and \
-         its receives are flushed.",
+        "If the caller is gone at the time of the accept, the EP is disconnected with an event, \
+         and its receives are flushed.",
         |rig| {
-            let ((_, mut peer), listener, ep) = (rig.far_pair()?, rig.listen()?, rig.ep()?);
+            let ((_, mut peer), listener, ep) =
+                (rig.pair_with_peer_process()?, rig.listen()?, rig.ep()?);
             peer.connect(listener.qualifier)?;
-            let (arrival, memory) = (rig.arrival(listener.evd)?, rig.memory(8)?);
+            let (arrival, memory) = (rig.request_event(listener.evd)?, rig.memory(8)?);
             ok(rig.recv(ep.ep, &[memory.all()], 1))?;
-            peer.hold()?;
+            peer.stop_process()?;
             ok(rig.accept(arrival.cr, ep.ep, b""))?;
             drop(peer);
             rig.connection(ep.connect, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR)?;

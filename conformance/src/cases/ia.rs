@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, answers_with, ok, same, that};
+use crate::check::{answers, answers_with, ensure, ensure_equal, ok};
 use crate::rig::{Rig, cookie, named_infos};
 
 pub(super) const CASES: &[Row] = &[
@@ -31,7 +31,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_openv/bad-arguments",
         "dat_ia_open, RETURN VALUES",
-        "No name, no place for the handles: refused.",
+        "A null name and null result pointers are refused.",
         |rig| {
             let (api, name, mut evd, mut ia) =
                 (rig.api, rig.name().as_ptr().cast_mut(), DAT_HANDLE_NULL, null_mut());
@@ -50,39 +50,40 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_openv/again",
         "dat_ia_open, DESCRIPTION",
-        "An adapter can be opened several times: each open has its own handle and asynchronous EVD.",
+        "An adapter can be opened several times: each open has its own handle and asynchronous \
+         EVD.",
         |rig| {
             let (ia, evd) = rig.open_again(DAT_HANDLE_NULL)?;
-            that(ia != rig.ia && evd != rig.async_evd, "the second open is the first")
+            ensure(ia != rig.ia && evd != rig.async_evd, "the second open is the first")
         },
     ),
     must(
         "dat_ia_openv/shared-async-evd",
         "dat_ia_open, DESCRIPTION",
-        "A second open can report to the asynchronous EVD of the first.",
+        "A second open can use the asynchronous EVD of the first.",
         |rig| {
             let (ia, evd) = rig.open_again(rig.async_evd)?;
-            same("the EVD", evd, rig.async_evd)?;
-            let mut told = DAT_HANDLE_NULL;
-            ok(rig.api.dat_ia_query(ia, &mut told, 0, null_mut(), 0, null_mut()))?;
-            same("the EVD that dat_ia_query tells", told, rig.async_evd)
+            ensure_equal("the EVD", evd, rig.async_evd)?;
+            let mut returned = DAT_HANDLE_NULL;
+            ok(rig.api.dat_ia_query(ia, &mut returned, 0, null_mut(), 0, null_mut()))?;
+            ensure_equal("the EVD that dat_ia_query returns", returned, rig.async_evd)
         },
     ),
     must(
         "dat_ia_openv/async-evd-elsewhere",
         "dat_ia_open, DESCRIPTION",
-        "An open that leaves the asynchronous EVD to others has it out of scope.",
+        "An open that uses an existing asynchronous EVD reports DAT_EVD_OUT_OF_SCOPE as its EVD.",
         |rig| {
             let (ia, _) = rig.open_again(DAT_EVD_ASYNC_EXISTS)?;
-            let mut told = DAT_HANDLE_NULL;
-            ok(rig.api.dat_ia_query(ia, &mut told, 0, null_mut(), 0, null_mut()))?;
-            same("the EVD that dat_ia_query tells", told, DAT_EVD_OUT_OF_SCOPE)
+            let mut returned = DAT_HANDLE_NULL;
+            ok(rig.api.dat_ia_query(ia, &mut returned, 0, null_mut(), 0, null_mut()))?;
+            ensure_equal("the EVD that dat_ia_query returns", returned, DAT_EVD_OUT_OF_SCOPE)
         },
     ),
     must(
         "dat_ia_openv/bad-async-evd",
         "dat_ia_open, RETURN VALUES",
-        "What is no asynchronous EVD is refused.",
+        "An EVD without the asynchronous stream is refused.",
         |rig| {
             let (mut evd, mut ia) = (rig.evd(DAT_EVD_DTO_FLAG)?, null_mut());
             answers(rig.openv(rig.name(), 8, &mut evd, &mut ia), DAT_INVALID_HANDLE)
@@ -91,7 +92,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_close/graceful-with-objects",
         "DESCRIPTION",
-        "Gracefully an adapter closes only when no object is left, its asynchronous EVD apart.",
+        "A graceful close succeeds only if the adapter has no objects except its asynchronous EVD.",
         |rig| {
             let ia = rig.other_ia()?;
             let pz = rig.pz_of(ia)?;
@@ -105,7 +106,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_close/abrupt",
         "DESCRIPTION",
-        "Abruptly everything goes: the handles of its objects are none any more.",
+        "An abrupt close destroys everything: the handles of its objects are refused.",
         |rig| {
             let ia = rig.other_ia()?;
             let (pz, evd) = (rig.pz_of(ia)?, rig.evd_of(ia, 8, DAT_EVD_SOFTWARE_FLAG)?);
@@ -119,7 +120,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_close/wakes-waiters",
         "DESCRIPTION",
-        "An abrupt close wakes who waits on an EVD, with an abort.",
+        "An abrupt close ends waits on EVDs with DAT_ABORT.",
         |rig| {
             let ia = rig.other_ia()?;
             let evd = rig.evd_of(ia, 8, DAT_EVD_SOFTWARE_FLAG)?;
@@ -138,12 +139,12 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_get_handle_type/every-kind",
         "DESCRIPTION",
-        "Every handle has the type of what it stands for.",
+        "Every handle has the type of its object.",
         |rig| {
             for (object, wanted) in one_of_each(rig)? {
                 let mut kind = DAT_HANDLE_TYPE::MAX;
                 ok(rig.api.dat_get_handle_type(object, &mut kind))?;
-                same("the type", kind, wanted)?;
+                ensure_equal("the type", kind, wanted)?;
             }
             Ok(())
         },
@@ -151,7 +152,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_get_handle_type/bad-arguments",
         "RETURN VALUES",
-        "A null handle is refused; the type needs a place.",
+        "A null handle and a null result pointer are refused.",
         |rig| {
             answers(rig.api.dat_get_handle_type(DAT_HANDLE_NULL, &mut 0), DAT_INVALID_HANDLE)?;
             answers(rig.api.dat_get_handle_type(rig.pz()?, null_mut()), DAT_INVALID_PARAMETER)
@@ -166,7 +167,11 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.api.dat_set_consumer_context(object, cookie(value)))?;
                 let mut context = cookie(0);
                 ok(rig.api.dat_get_consumer_context(object, &mut context))?;
-                same("the context", format!("{context:?}"), format!("{:?}", cookie(value)))?;
+                ensure_equal(
+                    "the context",
+                    format!("{context:?}"),
+                    format!("{:?}", cookie(value)),
+                )?;
             }
             Ok(())
         },
@@ -191,17 +196,17 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_registry_list_providers/lists",
         "DESCRIPTION",
-        "The adapter that is open is among those listed.",
+        "The open adapter is among those listed.",
         |rig| {
             let names = named_infos(rig)?;
             let name = rig.name().to_string_lossy();
-            that(names.iter().any(|listed| *listed == name), format_args!("listed are {names:?}"))
+            ensure(names.iter().any(|listed| *listed == name), format_args!("listed are {names:?}"))
         },
     ),
     must(
         "dat_registry_list_providers/bad-arguments",
         "RETURN VALUES",
-        "The count and the records need a place.",
+        "The pointers for count and structures must not be null.",
         |rig| {
             let mut count = 0;
             answers(
@@ -217,7 +222,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_registry_providers_related/unknown-name",
         "2.0 headers: dat_registry_providers_related",
-        "Of an adapter that there is not, nothing is known.",
+        "Queries of an unknown adapter fail.",
         |rig| {
             let mut related = 0;
             let name = rig.name().as_ptr();
@@ -232,7 +237,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_strerror/every-status",
         "DESCRIPTION",
-        "A status has a name, an unknown one is an invalid parameter, and the texts need a place.",
+        "A status has a name; an unknown status and null result pointers are invalid parameters.",
         |rig| {
             let (mut major, mut minor) = (std::ptr::null(), std::ptr::null());
             for status in [
@@ -241,7 +246,7 @@ pub(super) const CASES: &[Row] = &[
                 DAT_ERROR(DAT_QUEUE_EMPTY, 0),
             ] {
                 ok(rig.api.dat_strerror(status, &mut major, &mut minor))?;
-                that(!major.is_null() && !minor.is_null(), "a text is null")?;
+                ensure(!major.is_null() && !minor.is_null(), "a text is null")?;
             }
             answers(
                 rig.api.dat_strerror(0xabcd_ef01, &mut major, &mut minor),
@@ -256,7 +261,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_openv/thread-safety",
         "dat_ia_open, RETURN VALUES",
-        "Where no thread-safe provider is registered the subtype says so; where one is, it opens.",
+        "If no thread-safe provider is registered, the subtype says so; otherwise the open \
+         succeeds.",
         |rig| {
             let (mut evd, mut ia, name) =
                 (DAT_HANDLE_NULL, null_mut(), rig.name().as_ptr().cast_mut());
@@ -268,7 +274,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// An object of every kind that can be made without a peer, and the adapter.
+/// Creates an object of every kind that needs no peer. Returns their handles and the adapter's.
 fn one_of_each(rig: &Rig) -> Outcome<Vec<(DAT_HANDLE, DAT_HANDLE_TYPE)>> {
     let (ep, reserved, evd, qualifier) =
         (rig.ep()?, rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?);

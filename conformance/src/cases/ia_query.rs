@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must, should};
-use crate::check::{answers, failed, ok, same, that};
+use crate::check::{answers, ensure, ensure_equal, failed, ok};
 use crate::rig::{Rig, named, text};
 
 pub(super) const CASES: &[Row] = &[
@@ -50,17 +50,17 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/async-evd",
         "PARAMETERS 2",
-        "The asynchronous EVD of the open is told.",
+        "The asynchronous EVD of the open is returned.",
         |rig| {
             let mut evd = DAT_HANDLE_NULL;
             ok(rig.api.dat_ia_query(rig.ia, &mut evd, 0, null_mut(), 0, null_mut()))?;
-            same("async_evd_handle", evd, rig.async_evd)
+            ensure_equal("async_evd_handle", evd, rig.async_evd)
         },
     ),
     must(
         "dat_ia_query/fills-structures",
         "DESCRIPTION 1",
-        "Both structures of the consumer are filled.",
+        "Both structures of the consumer are filled in.",
         |rig| {
             let mut ia = DAT_IA_ATTR { max_eps: -7, ..DAT_IA_ATTR::zeroed() };
             let mut provider =
@@ -74,8 +74,8 @@ pub(super) const CASES: &[Row] = &[
                 all_provider,
                 &mut provider,
             ))?;
-            that(ia.max_eps != -7, "the IA attributes are left as they were")?;
-            that(
+            ensure(ia.max_eps != -7, "the IA attributes are left as they were")?;
+            ensure(
                 provider.max_private_data_size != -7,
                 "the provider attributes are left as they were",
             )
@@ -84,13 +84,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/null-structures-with-empty-masks",
         "DESCRIPTION 2",
-        "With empty masks no structure is needed.",
+        "With empty masks, the structures may be null.",
         |rig| ok(rig.api.dat_ia_query(rig.ia, null_mut(), 0, null_mut(), 0, null_mut())),
     ),
     must(
         "dat_ia_query/null-ia-attributes",
         "RETURN VALUES 2",
-        "IA attributes asked for without a structure are an invalid parameter.",
+        "A request for IA attributes without a structure is an invalid parameter.",
         |rig| {
             let answer = rig.api.dat_ia_query(
                 rig.ia,
@@ -106,7 +106,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/null-provider-attributes",
         "RETURN VALUES 2",
-        "Provider attributes asked for without a structure are an invalid parameter.",
+        "A request for provider attributes without a structure is an invalid parameter.",
         |rig| {
             let mask = DAT_PROVIDER_FIELD_ALL;
             let answer = rig.api.dat_ia_query(rig.ia, null_mut(), 0, null_mut(), mask, null_mut());
@@ -116,7 +116,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/unknown-mask-bit",
         "RETURN VALUES 2",
-        "A mask with bits that name nothing is an invalid parameter.",
+        "A mask with undefined bits is an invalid parameter.",
         |rig| {
             let (mut ia, mut provider) = (DAT_IA_ATTR::zeroed(), DAT_PROVIDER_ATTR::zeroed());
             let (ia_mask, provider_mask) = (DAT_IA_FIELD_ALL + 1, DAT_PROVIDER_FIELD_ALL + 1);
@@ -136,16 +136,16 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/one-field",
         "DESCRIPTION 2",
-        "A mask of one field gets that field, with the value it has among all.",
+        "A mask of one field returns that field, with the same value as with all fields.",
         |rig| {
             let mut attr = DAT_IA_ATTR::zeroed();
             let mask = DAT_IA_FIELD_IA_MAX_EVD_QLEN;
             ok(rig.api.dat_ia_query(rig.ia, null_mut(), mask, &mut attr, 0, null_mut()))?;
-            same("max_evd_qlen", attr.max_evd_qlen, rig.attr.max_evd_qlen)?;
+            ensure_equal("max_evd_qlen", attr.max_evd_qlen, rig.attr.max_evd_qlen)?;
             let mut attr = DAT_PROVIDER_ATTR::zeroed();
             let mask = DAT_PROVIDER_FIELD_MAX_PRIVATE_DATA_SIZE;
             ok(rig.api.dat_ia_query(rig.ia, null_mut(), 0, null_mut(), mask, &mut attr))?;
-            same(
+            ensure_equal(
                 "max_private_data_size",
                 attr.max_private_data_size,
                 rig.provider.max_private_data_size,
@@ -160,7 +160,7 @@ pub(super) const CASES: &[Row] = &[
             let mut attr = DAT_IA_ATTR::zeroed();
             let ia = rig.other_ia()?;
             ok(rig.api.dat_ia_query(ia, null_mut(), DAT_IA_FIELD_ALL, &mut attr, 0, null_mut()))?;
-            same("adapter_name", text(&attr.adapter_name), text(&rig.attr.adapter_name))?;
+            ensure_equal("adapter_name", text(&attr.adapter_name), text(&rig.attr.adapter_name))?;
             let limits = |attr: &DAT_IA_ATTR| {
                 let a = [
                     attr.max_eps,
@@ -172,16 +172,16 @@ pub(super) const CASES: &[Row] = &[
                 let b = [attr.max_pzs, attr.max_rmrs, attr.max_srqs, attr.max_iov_segments_per_dto];
                 (a, b, attr.max_message_size, attr.max_rdma_size)
             };
-            same("the limits", limits(&attr), limits(&rig.attr))
+            ensure_equal("the limits", limits(&attr), limits(&rig.attr))
         },
     ),
     must(
         "dat_ia_query/adapter-name",
         "Interface Adapter Attributes: adapter name",
-        "The adapter has the name that it was opened by.",
+        "The adapter has the name by which it was opened.",
         |rig| {
             let name = rig.name().to_string_lossy().into_owned();
-            same("adapter_name", text(&rig.attr.adapter_name), Some(name))
+            ensure_equal("adapter_name", text(&rig.attr.adapter_name), Some(name))
         },
     ),
     must(
@@ -194,7 +194,7 @@ pub(super) const CASES: &[Row] = &[
                 ("provider_name", &rig.provider.provider_name),
             ] {
                 let name = text(field).ok_or_else(|| failed(format_args!("{what} has no end")))?;
-                that(!name.is_empty(), format_args!("{what} is empty"))?;
+                ensure(!name.is_empty(), format_args!("{what} is empty"))?;
             }
             Ok(())
         },
@@ -204,14 +204,14 @@ pub(super) const CASES: &[Row] = &[
         "Interface Adapter Attributes: address",
         "The adapter has an address, and can be reached at it.",
         |rig| {
-            that(!rig.attr.ia_address_ptr.is_null(), "ia_address_ptr is null")?;
+            ensure(!rig.attr.ia_address_ptr.is_null(), "ia_address_ptr is null")?;
             rig.pair().map(drop)
         },
     ),
     must(
         "dat_ia_query/limits-are-positive",
         "Interface Adapter Attributes: maxima",
-        "What every adapter has to have, it has at least one of.",
+        "The limits that every adapter must have are positive.",
         |rig| {
             let attr = &rig.attr;
             for (what, limit) in [
@@ -223,17 +223,17 @@ pub(super) const CASES: &[Row] = &[
                 ("max_lmrs", attr.max_lmrs),
                 ("max_pzs", attr.max_pzs),
             ] {
-                that(limit > 0, format_args!("{what} is {limit}"))?;
+                ensure(limit > 0, format_args!("{what} is {limit}"))?;
             }
-            that(attr.max_lmr_block_size > 0, "max_lmr_block_size is 0")?;
-            that(attr.max_message_size > 0, "max_message_size is 0")?;
-            that(attr.max_rdma_size > 0, "max_rdma_size is 0")
+            ensure(attr.max_lmr_block_size > 0, "max_lmr_block_size is 0")?;
+            ensure(attr.max_message_size > 0, "max_message_size is 0")?;
+            ensure(attr.max_rdma_size > 0, "max_rdma_size is 0")
         },
     ),
     must(
         "dat_ia_query/max-dto-per-ep",
         "Interface Adapter Attributes: DTOs for each EP",
-        "An EP can have as many receives outstanding as the limit says, and no EP more.",
+        "An EP can have as many outstanding receives as the limit, and no EP can have more.",
         |rig| {
             let max = rig.attr.max_dto_per_ep;
             let attr = DAT_EP_ATTR { max_recv_dtos: max, max_request_dtos: max, ..rig.ep_attr() };
@@ -249,7 +249,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-rdma-reads",
         "Interface Adapter Attributes: RDMA reads for each EP",
-        "An EP can have the RDMA reads in and out that the limits say, and no EP more.",
+        "An EP can have as many RDMA reads in and out as the limits, and no EP can have more.",
         |rig| {
             let (max_in, max_out) =
                 (rig.attr.max_rdma_read_per_ep_in, rig.attr.max_rdma_read_per_ep_out);
@@ -266,7 +266,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-evd-qlen",
         "Interface Adapter Attributes: EVD queue size",
-        "An EVD can be as long as the limit says, and none longer.",
+        "An EVD can be as long as the limit, and no EVD can be longer.",
         |rig| {
             let max = rig.attr.max_evd_qlen;
             rig.evd_of(rig.ia, max, DAT_EVD_DTO_FLAG)?;
@@ -279,7 +279,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-iov-segments",
         "Interface Adapter Attributes: IOV segments",
-        "A message can have as many segments as the limit says, and no EP more.",
+        "A message can have as many segments as the limit, and no EP allows more.",
         |rig| {
             let max = rig.attr.max_iov_segments_per_dto;
             let attr = DAT_EP_ATTR { max_recv_iov: max, max_request_iov: max, ..rig.ep_attr() };
@@ -292,7 +292,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv(pair.passive.ep, &bytes(&to), 1))?;
             ok(rig.send(pair.active.ep, &bytes(&from), 2))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            same("the message", to.load(0, max as u32), from.load(0, max as u32))?;
+            ensure_equal("the message", to.load(0, max as u32), from.load(0, max as u32))?;
             refused(rig, &DAT_EP_ATTR { max_recv_iov: max + 1, ..rig.ep_attr() })?;
             refused(rig, &DAT_EP_ATTR { max_request_iov: max + 1, ..rig.ep_attr() })
         },
@@ -300,7 +300,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/max-message-and-rdma-size",
         "Interface Adapter Attributes: message size, RDMA size",
-        "An EP can have the sizes that the limits say, and no EP larger ones.",
+        "An EP can have sizes up to the limits, and no EP can have larger ones.",
         |rig| {
             let (max_message_size, max_rdma_size) =
                 (rig.attr.max_message_size, rig.attr.max_rdma_size);
@@ -322,23 +322,23 @@ pub(super) const CASES: &[Row] = &[
         "Memory that can be registered lies below the highest address.",
         |rig| {
             let end = rig.memory(64)?.address + 63;
-            that(
+            ensure(
                 rig.attr.max_lmr_virtual_address >= end,
                 "max_lmr_virtual_address is below an LMR",
             )?;
-            that(rig.attr.max_rmr_target_address >= end, "max_rmr_target_address is below an LMR")
+            ensure(rig.attr.max_rmr_target_address >= end, "max_rmr_target_address is below an LMR")
         },
     ),
     must(
         "dat_ia_query/max-rmrs",
         "Interface Adapter Attributes: RMRs",
-        "If RMRs can be created, the limit says how many; if the limit is 0, none can.",
+        "As many RMRs can be created as the limit; if it is 0, none can.",
         |rig| {
             let mut rmr = null_mut();
             let answer = rig.api.dat_rmr_create(rig.pz()?, &mut rmr);
             let created = answer == DAT_SUCCESS;
             let max = rig.attr.max_rmrs;
-            that(
+            ensure(
                 created == (max > 0),
                 format_args!("max_rmrs is {max}, and an RMR {}", can(created)),
             )
@@ -347,7 +347,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/named-attributes",
         "Interface Adapter Attributes: transport-specific, vendor-specific",
-        "The named attributes are as many as is said, each with a name and a value.",
+        "There are as many named attributes as reported, each with a name and a value.",
         |rig| {
             let (ia, provider) = (&rig.attr, &rig.provider);
             named("transport_attr", ia.num_transport_attr, ia.transport_attr)?;
@@ -363,10 +363,10 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/api-version",
         "DAPL Provider Attributes: API version",
-        "The version of the API is the one that was opened.",
+        "The API version is the one that was opened.",
         |rig| {
             let version = (rig.provider.dapl_version_major, rig.provider.dapl_version_minor);
-            same("the API version", version, (2, 0))
+            ensure_equal("the API version", version, (2, 0))
         },
     ),
     must(
@@ -375,13 +375,13 @@ pub(super) const CASES: &[Row] = &[
         "Virtual memory, LMRs and shared virtual memory can be registered, with every provider.",
         |rig| {
             let all = DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR | DAT_MEM_TYPE_SHARED_VIRTUAL;
-            same("lmr_mem_types_supported", rig.provider.lmr_mem_types_supported, all)
+            ensure_equal("lmr_mem_types_supported", rig.provider.lmr_mem_types_supported, all)
         },
     ),
     must(
         "dat_ia_query/iov-ownership",
         "DAPL Provider Attributes: IOV ownership",
-        "Where the consumer owns the IOV after a post, changing it does not change the transfer.",
+        "If the consumer owns the IOV after a post, changing it does not affect the transfer.",
         |rig| {
             match rig.provider.iov_ownership_on_return {
                 DAT_IOV_CONSUMER => {}
@@ -397,15 +397,19 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.send(pair.active.ep, &send, 2))?;
             send[0] = DAT_LMR_TRIPLET::zeroed();
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            // Both are looked at after the transfer, so that the compiler cannot leave the changes out.
-            same("the changed IOVs", (recv[0].segment_length, send[0].segment_length), (0, 0))?;
-            same("the message", to.load(0, 8), b"as given".to_vec())
+            // Both are read after the transfer, so that the compiler cannot omit the changes.
+            ensure_equal(
+                "the changed IOVs",
+                (recv[0].segment_length, send[0].segment_length),
+                (0, 0),
+            )?;
+            ensure_equal("the message", to.load(0, 8), b"as given".to_vec())
         },
     ),
     must(
         "dat_ia_query/qos",
         "DAPL Provider Attributes: QoS",
-        "A connection can have the qualities that are reported, and no other.",
+        "A connection can have the qualities of service that the attribute lists, and no other.",
         |rig| {
             let listener = rig.listen()?;
             for qos in [
@@ -421,7 +425,7 @@ pub(super) const CASES: &[Row] = &[
                     ep.ep,
                     address,
                     listener.qualifier,
-                    crate::rig::soon(),
+                    crate::rig::event_timeout_us(),
                     0,
                     null_mut(),
                     qos,
@@ -443,13 +447,14 @@ pub(super) const CASES: &[Row] = &[
                 | DAT_COMPLETION_SOLICITED_WAIT_FLAG
                 | DAT_COMPLETION_BARRIER_FENCE_FLAG;
             let flags = rig.provider.completion_flags_supported;
-            same("completion_flags_supported, of the four", flags & all, all)
+            ensure_equal("completion_flags_supported, of the four", flags & all, all)
         },
     ),
     must(
         "dat_ia_query/thread-safety",
         "DAPL Provider Attributes: thread safety",
-        "An open that asks for a thread-safe provider gets one that says so.",
+        "An open that requests a thread-safe provider gets one whose attribute is_thread_safe is \
+         true.",
         |rig| {
             let (mut ia, mut evd) = (null_mut(), DAT_HANDLE_NULL);
             let name = rig.name().as_ptr().cast_mut();
@@ -462,41 +467,43 @@ pub(super) const CASES: &[Row] = &[
             ok(answer)?;
             let mut attr = DAT_PROVIDER_ATTR::zeroed();
             let mask = DAT_PROVIDER_FIELD_IS_THREAD_SAFE;
-            let asked = ok(rig.api.dat_ia_query(ia, null_mut(), 0, null_mut(), mask, &mut attr));
+            let requested =
+                ok(rig.api.dat_ia_query(ia, null_mut(), 0, null_mut(), mask, &mut attr));
             ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))?;
-            asked?;
-            same("is_thread_safe", attr.is_thread_safe, DAT_TRUE)
+            requested?;
+            ensure_equal("is_thread_safe", attr.is_thread_safe, DAT_TRUE)
         },
     ),
     must(
         "dat_ia_query/private-data-size",
         "DAPL Provider Attributes: private data",
-        "Private data can have at least 64 bytes; as much as is reported arrives.",
+        "Private data can have at least 64 bytes, and arrives up to the size in the attribute.",
         |rig| {
             let max = rig.provider.max_private_data_size;
-            that(max >= 64, format_args!("max_private_data_size is {max}"))?;
+            ensure(max >= 64, format_args!("max_private_data_size is {max}"))?;
             let sent: Vec<u8> = (0..max).map(|n| n as u8).collect();
             let (_, arrival) = rig.request(&sent)?;
             let mut param = DAT_CR_PARAM::zeroed();
             ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
-            that(
+            ensure(
                 param.private_data_size >= max,
                 format_args!("{} bytes arrived", param.private_data_size),
             )?;
-            same("the private data", crate::rig::private(param.private_data, max), sent)
+            ensure_equal("the private data", crate::rig::private(param.private_data, max), sent)
         },
     ),
     must(
         "dat_ia_query/multipath",
         "DAPL Provider Attributes: multipathing",
-        "A connection over several paths is refused exactly where the attribute says that there are none.",
+        "A connection over several paths is refused if and only if the attribute says that they \
+         are not supported.",
         |rig| {
             let (ep, listener) = (rig.ep()?, rig.listen()?);
             let answer = rig.api.dat_ep_connect(
                 ep.ep,
                 rig.attr.ia_address_ptr,
                 listener.qualifier,
-                crate::rig::soon(),
+                crate::rig::event_timeout_us(),
                 0,
                 null_mut(),
                 DAT_QOS_BEST_EFFORT,
@@ -509,7 +516,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/ep-creator",
         "DAPL Provider Attributes: EP creator",
-        "PSPs can be made with the flags that the attribute allows, and no others.",
+        "PSPs can be created with the flags that the attribute allows, and no others.",
         |rig| {
             let (consumer, provider) = match rig.provider.ep_creator {
                 DAT_PSP_CREATES_EP_NEVER => (true, false),
@@ -531,10 +538,10 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ia_query/pz-support",
         "DAPL Provider Attributes: PZ support",
-        "The kind of protection is one that the standard knows.",
+        "The kind of protection is one that the standard defines.",
         |rig| {
             let kind = rig.provider.pz_support;
-            that(
+            ensure(
                 [DAT_PZ_UNIQUE, DAT_PZ_SHAREABLE].contains(&kind),
                 format_args!("pz_support is {kind}"),
             )
@@ -547,24 +554,24 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let alignment = rig.provider.optimal_buffer_alignment as usize;
             let divides = alignment > 0 && DAT_OPTIMAL_ALIGNMENT.is_multiple_of(alignment);
-            that(divides, format_args!("optimal_buffer_alignment is {alignment}"))
+            ensure(divides, format_args!("optimal_buffer_alignment is {alignment}"))
         },
     ),
     must(
         "dat_ia_query/merging-matrix",
         "DAPL Provider Attributes: EVD stream merging",
-        "The matrix is one of truth values, the same both ways, and says what an EVD can be created for.",
+        "The matrix is boolean and symmetric, and says which streams an EVD can have.",
         |rig| {
             let merging = &rig.provider.evd_stream_merging_supported;
             for (a, row) in merging.iter().enumerate() {
                 for (b, &can) in row.iter().enumerate() {
-                    that(can <= DAT_TRUE, format_args!("row {a}, column {b} is {can}"))?;
-                    same("an entry and the one across", can, merging[b][a])?;
+                    ensure(can <= DAT_TRUE, format_args!("row {a}, column {b} is {can}"))?;
+                    ensure_equal("an entry and the one across", can, merging[b][a])?;
                     let mut evd = null_mut();
                     let flags = STREAMS[a] | STREAMS[b];
                     let answer =
                         rig.api.dat_evd_create(rig.ia, 8, DAT_HANDLE_NULL, flags, &mut evd);
-                    that(
+                    ensure(
                         (answer == DAT_SUCCESS) == (can == DAT_TRUE),
                         format_args!(
                             "row {a}, column {b} is {can}, dat_evd_create answers {answer:#x}"
@@ -579,11 +586,17 @@ pub(super) const CASES: &[Row] = &[
         "dat_ia_query/merges-everything",
         "DAPL Provider Attributes: EVD stream merging",
         "All event streams can be merged.",
-        |rig| same("the matrix", rig.provider.evd_stream_merging_supported, [[DAT_TRUE; 6]; 6]),
+        |rig| {
+            ensure_equal(
+                "the matrix",
+                rig.provider.evd_stream_merging_supported,
+                [[DAT_TRUE; 6]; 6],
+            )
+        },
     ),
 ];
 
-/// In the order of the matrix.
+/// The streams in the order of the matrix.
 const STREAMS: [DAT_EVD_FLAGS; 6] = [
     DAT_EVD_SOFTWARE_FLAG,
     DAT_EVD_CR_FLAG,
@@ -597,7 +610,7 @@ fn can(created: bool) -> &'static str {
     if created { "can be created" } else { "cannot be created" }
 }
 
-/// No EP has these attributes.
+/// Checks that no EP can have these attributes.
 #[track_caller]
 fn refused(rig: &Rig, attr: &DAT_EP_ATTR) -> Outcome {
     let (evds, mut ep) = (rig.evds_of_an_ep()?, null_mut());

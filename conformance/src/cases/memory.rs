@@ -6,26 +6,26 @@ use dat_sys::*;
 
 use super::{bind, refused_or_fails};
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, same, supported, that, unsupported};
-use crate::rig::{QLEN, Region, Rig, cookie};
+use crate::check::{answers, ensure, ensure_equal, ok, supported, unsupported};
+use crate::rig::{EVD_QUEUE_LENGTH, Region, Rig, cookie};
 
 pub(super) const CASES: &[Row] = &[
     must(
         "dat_pz_create/query",
         "DESCRIPTION",
-        "A zone belongs to its IA; the handle is that of a zone.",
+        "A zone belongs to its IA, and its handle has the type of a zone.",
         |rig| {
             let (pz, mut param, mut kind) = (rig.new_pz()?, DAT_PZ_PARAM::zeroed(), 0);
             ok(rig.api.dat_pz_query(pz, DAT_PZ_FIELD_ALL, &mut param))?;
-            same("ia_handle", param.ia_handle, rig.ia)?;
+            ensure_equal("ia_handle", param.ia_handle, rig.ia)?;
             ok(rig.api.dat_get_handle_type(pz, &mut kind))?;
-            same("the type of the handle", kind, DAT_HANDLE_TYPE_PZ)
+            ensure_equal("the type of the handle", kind, DAT_HANDLE_TYPE_PZ)
         },
     ),
     must(
         "dat_pz_free/in-use",
         "RETURN VALUES",
-        "A zone that a region, an EP or an SRQ is in cannot be freed.",
+        "A zone with a region, an EP or an SRQ in it cannot be freed.",
         |rig| {
             let pz = rig.new_pz()?;
             let region = rig.memory_with(pz, 8, DAT_MEM_PRIV_ALL_FLAG)?;
@@ -41,7 +41,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/covers",
         "DESCRIPTION",
-        "What is registered covers what was asked for.",
+        "The registered range covers the requested one.",
         |rig| {
             let (at, pz) = (rig.allocate(1000), rig.pz()?);
             let region = DAT_REGION_DESCRIPTION { for_va: at };
@@ -61,25 +61,25 @@ pub(super) const CASES: &[Row] = &[
                 &mut size,
                 &mut address,
             ))?;
-            let asked = at as DAT_VADDR;
-            that(address <= asked, "registered_address is behind the beginning")?;
-            that(address + size >= asked + 1000, "the registered memory ends too early")
+            let requested = at as DAT_VADDR;
+            ensure(address <= requested, "registered_address is behind the beginning")?;
+            ensure(address + size >= requested + 1000, "the registered memory ends too early")
         },
     ),
     must(
         "dat_lmr_query/parameters",
         "DESCRIPTION",
-        "What the region was created with is told.",
+        "The parameters with which the region was created are returned.",
         |rig| {
             let (pz, region, mut param) = (rig.pz()?, rig.memory(64)?, DAT_LMR_PARAM::zeroed());
             ok(rig.api.dat_lmr_query(region.lmr, DAT_LMR_FIELD_ALL, &mut param))?;
-            same("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, pz))?;
-            same(
+            ensure_equal("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, pz))?;
+            ensure_equal(
                 "type, length, privileges",
                 (param.mem_type, param.length, param.mem_priv),
                 (DAT_MEM_TYPE_VIRTUAL, 64, DAT_MEM_PRIV_ALL_FLAG),
             )?;
-            same(
+            ensure_equal(
                 "contexts",
                 (param.lmr_context, param.rmr_context),
                 (region.lmr_context, region.rmr_context),
@@ -92,13 +92,14 @@ pub(super) const CASES: &[Row] = &[
         "Without a remote privilege there is no RMR context.",
         |rig| {
             let local = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG;
-            same("rmr_context", rig.memory_with(rig.pz()?, 8, local)?.rmr_context, 0)
+            ensure_equal("rmr_context", rig.memory_with(rig.pz()?, 8, local)?.rmr_context, 0)
         },
     ),
     must(
         "dat_lmr_create/of-an-lmr",
         "DESCRIPTION: memory type",
-        "A region can be made of another, with another zone and other privileges, and outlives it.",
+        "A region can be created from another, with another zone and other privileges, and \
+         outlives it.",
         |rig| {
             let first = rig.memory(8)?;
             let other = rig.new_pz()?;
@@ -131,25 +132,26 @@ pub(super) const CASES: &[Row] = &[
                 &first.remote_through(rmr_context, 0, 8),
             ))?;
             rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
-            same("the memory", near.load(0, 8), b"the same".to_vec())
+            ensure_equal("the memory", near.load(0, 8), b"the same".to_vec())
         },
     ),
     must(
         "dat_lmr_create/shared-virtual",
         "DESCRIPTION: memory type",
-        "Shared memory can be registered under a cookie, and again under the same.",
+        "Shared memory can be registered under a cookie, and again under the same cookie.",
         |rig| {
             let memory = rig.to_share(4096)?;
             let (at, mut first, mut second) = (rig.map(&memory)?, Region::none(), Region::none());
             ok(rig.share_at(at, &memory, &mut first)?)?;
             ok(rig.share_at(at, &memory, &mut second)?)?;
-            that(first.lmr != second.lmr, "both registrations are one region")
+            ensure(first.lmr != second.lmr, "both registrations are one region")
         },
     ),
     must(
         "dat_lmr_create/shared-by-processes",
         "DESCRIPTION: shared memory",
-        "Another process registers the same memory under the same cookie; what comes to one is seen by both.",
+        "Another process can register the same memory under the same cookie; both see data that \
+         arrives in it.",
         |rig| {
             let (mut peer, memory) = (rig.peer()?, rig.to_share(4096)?);
             ok(peer.share(&memory)?)?;
@@ -158,15 +160,16 @@ pub(super) const CASES: &[Row] = &[
             from.store(0, b"for both");
             ok(rig.write(pair.active.ep, &[from.all()], 1, &here.remote_part(0, 8)))?;
             rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
-            rig.settle(pair)?;
+            rig.wait_for_writes(pair)?;
             let elsewhere = Region { address: rig.map(&memory)? as DAT_VADDR, ..here };
-            same("the other mapping", elsewhere.load(0, 8), b"for both".to_vec())
+            ensure_equal("the other mapping", elsewhere.load(0, 8), b"for both".to_vec())
         },
     ),
     must(
         "dat_lmr_create/shared-cookie",
         "DESCRIPTION: shared memory",
-        "A cookie is all of its 40 bytes: with another last byte it names other memory, with the same it cannot.",
+        "All 40 bytes of a cookie count: another last byte names other memory; the same cookie \
+         cannot.",
         |rig| {
             let (mut peer, first, mut second) =
                 (rig.peer()?, rig.to_share(4096)?, rig.to_share(4096)?);
@@ -184,7 +187,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/not-shared",
         "RETURN VALUES: invalid state",
-        "Memory that the platform does not share is not registered as shared memory.",
+        "Memory that the platform does not share cannot be registered as shared memory.",
         |rig| {
             let named = rig.to_share(4096)?;
             answers(
@@ -196,7 +199,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_create/zero-based",
         "2.0 headers: DAT_VA_TYPE_ZB",
-        "A zero-based region can be made exactly where the attribute says so; segments name its bytes by their offsets.",
+        "A zero-based region can be created if and only if the attribute says so; segments use \
+         offsets into it.",
         |rig| {
             let (at, pz) = (rig.allocate(64), rig.pz()?);
             let (mut lmr, mut lmr_context, mut rmr_context, mut size, mut address) =
@@ -227,13 +231,13 @@ pub(super) const CASES: &[Row] = &[
             let part = DAT_LMR_TRIPLET { virtual_address: 40, segment_length: 8, lmr_context };
             ok(rig.send(pair.active.ep, &[part], 2))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            same("the message", to.load(0, 8), b"from 40.".to_vec())
+            ensure_equal("the message", to.load(0, 8), b"from 40.".to_vec())
         },
     ),
     must(
         "dat_lmr_create/bad-arguments",
         "RETURN VALUES",
-        "No length, no zone, unknown privileges: refused.",
+        "A length of 0, a null zone, and unknown privileges are refused.",
         |rig| {
             let (at, pz, mut region) = (rig.allocate(64), rig.pz()?, rig.memory(8)?);
             let all = DAT_MEM_PRIV_ALL_FLAG;
@@ -250,7 +254,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_free/dead",
         "DESCRIPTION",
-        "The contexts of a freed region name nothing: it cannot be sent from.",
+        "The contexts of a freed region are invalid: a send from it is refused.",
         |rig| {
             let (pair, region) = (rig.pair()?, rig.memory(8)?);
             ok(rig.api.dat_lmr_free(region.lmr))?;
@@ -302,14 +306,18 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (rmr, mut param) = (rig.rmr()?, DAT_RMR_PARAM::zeroed());
             ok(rig.api.dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &mut param))?;
-            same("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, rig.pz()?))?;
-            same("bytes and privileges", (param.lmr_triplet.segment_length, param.mem_priv), (0, 0))
+            ensure_equal("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, rig.pz()?))?;
+            ensure_equal(
+                "bytes and privileges",
+                (param.lmr_triplet.segment_length, param.mem_priv),
+                (0, 0),
+            )
         },
     ),
     must(
         "dat_rmr_bind/peers-use-it",
         "DESCRIPTION",
-        "Once bound, peers read and write through the context, and only inside.",
+        "Through the context of a bound RMR, peers can read and write inside its range only.",
         |rig| {
             let (pair, memory, near) = (rig.pair()?, rig.memory(64)?, rig.memory(64)?);
             let (rmr, mut context, part) = (rig.rmr()?, 0, memory.part(16, 16));
@@ -326,8 +334,8 @@ pub(super) const CASES: &[Row] = &[
                 flags,
                 &mut context,
             ))?;
-            let bound = rig.bound(pair.passive.request)?;
-            same(
+            let bound = rig.bind_completion(pair.passive.request)?;
+            ensure_equal(
                 "the event",
                 (bound.rmr, bound.cookie, bound.status),
                 (rmr, 7, DAT_RMR_BIND_SUCCESS),
@@ -347,7 +355,7 @@ pub(super) const CASES: &[Row] = &[
                 &memory.remote_through(context, 16, 16),
             ))?;
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
-            same("what was written and read", near.load(32, 16), vec![9; 16])?;
+            ensure_equal("what was written and read", near.load(32, 16), vec![9; 16])?;
             ok(rig.write(
                 pair.active.ep,
                 &[near.part(0, 16)],
@@ -360,22 +368,22 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/new-context",
         "DESCRIPTION",
-        "Each bind gives a new context, and the one before is dead.",
+        "Each bind returns a new context, and the previous one is invalid.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(64)?);
             let (rmr, mut old, mut new) = (rig.rmr()?, 0, 0);
             ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut old))?;
             ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 2, &mut new))?;
-            rig.bound(pair.passive.request)?;
-            rig.bound(pair.passive.request)?;
-            that(old != new, "both binds gave one context")?;
+            rig.bind_completion(pair.passive.request)?;
+            rig.bind_completion(pair.passive.request)?;
+            ensure(old != new, "both binds gave one context")?;
             dead(rig, &memory, old, pair)
         },
     ),
     must(
         "dat_rmr_bind/length-0-unbinds",
         "DESCRIPTION",
-        "A bind of no bytes takes the binding back.",
+        "A bind of length 0 unbinds the RMR.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(64)?);
             let (rmr, mut context, mut none) = (rig.rmr()?, 0, 0);
@@ -394,38 +402,44 @@ pub(super) const CASES: &[Row] = &[
                 flags,
                 &mut none,
             ))?;
-            rig.bound(pair.passive.request)?;
-            rig.bound(pair.passive.request)?;
-            // An unbound RMR no longer keeps the region.
+            rig.bind_completion(pair.passive.request)?;
+            rig.bind_completion(pair.passive.request)?;
+            // An unbound RMR does not keep the region in use.
             ok(rig.api.dat_lmr_free(memory.lmr))
         },
     ),
     must(
         "dat_rmr_bind/keeps-the-lmr",
         "dat_lmr_free, RETURN VALUES",
-        "A region that an RMR is bound to cannot be freed.",
+        "A region to which an RMR is bound cannot be freed.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(64)?);
             let (rmr, mut context) = (rig.rmr()?, 0);
             ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context))?;
-            rig.bound(pair.passive.request)?;
+            rig.bind_completion(pair.passive.request)?;
             answers(rig.api.dat_lmr_free(memory.lmr), DAT_INVALID_STATE)?;
             ok(rig.api.dat_rmr_free(rmr))?;
             ok(rig.api.dat_lmr_free(memory.lmr))
         },
     ),
-    must("dat_rmr_bind/other-pz", "RETURN VALUES", "RMR, region and EP are of one zone.", |rig| {
-        let (pair, strange) =
-            (rig.pair()?, rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?);
-        let (rmr, mut context) = (rig.rmr()?, 0);
-        let answer =
-            bind(rig, rmr, &strange, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context);
-        rig.answers_or(answer, DAT_PROTECTION_VIOLATION, &[DAT_INVALID_PARAMETER])
-    }),
+    must(
+        "dat_rmr_bind/other-pz",
+        "RETURN VALUES",
+        "RMR, region and EP must be in the same \
+                                                    zone.",
+        |rig| {
+            let (pair, strange) =
+                (rig.pair()?, rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?);
+            let (rmr, mut context) = (rig.rmr()?, 0);
+            let answer =
+                bind(rig, rmr, &strange, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context);
+            rig.answers_or(answer, DAT_PROTECTION_VIOLATION, &[DAT_INVALID_PARAMETER])
+        },
+    ),
     must(
         "dat_rmr_bind/privileges",
         "RETURN VALUES",
-        "A window cannot let peers write where the region cannot be written to.",
+        "An RMR cannot grant write access to a region that does not allow it.",
         |rig| {
             let read_only = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG)?;
             let (pair, rmr, mut context) = (rig.pair()?, rig.rmr()?, 0);
@@ -444,7 +458,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/outside-lmr",
         "RETURN VALUES",
-        "A window that reaches beyond its region is invalid.",
+        "An RMR that exceeds its region is invalid.",
         |rig| {
             let (pair, memory, rmr, mut context) = (rig.pair()?, rig.memory(64)?, rig.rmr()?, 0);
             let (part, va, all) = (memory.part(60, 5), DAT_VA_TYPE_VA, DAT_MEM_PRIV_ALL_FLAG);
@@ -465,24 +479,24 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_bind/too-many",
         "RETURN VALUES: insufficient resources",
-        "A bind takes one of the EP's places for requests; it is refused where there is none.",
+        "A bind uses one of the EP's request slots, and is refused if none is free.",
         |rig| {
             let (pair, memory, rmr) = (rig.ended_pair()?, rig.memory(64)?, rig.rmr()?);
             let (ep, mut context) = (pair.active.ep, 0);
             let max = rig.query(ep)?.ep_attr.max_request_dtos;
-            if max >= QLEN {
+            if max >= EVD_QUEUE_LENGTH {
                 return unsupported(
                     "the provider gives EPs more requests than an EVD has room for",
                 );
             }
-            // On a disconnected EP a request keeps its place until its event is taken.
+            // On a disconnected EP, a request occupies its slot until its event is dequeued.
             let mut bind =
                 |id| bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, ep, id, &mut context);
             (0..max).try_for_each(|id| ok(bind(id as u64)))?;
             answers(bind(98), DAT_INSUFFICIENT_RESOURCES)?;
             answers(rig.send(ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
-            same("the first bind", rig.bound(pair.active.request)?.cookie, 0)?;
-            // There is room for one again.
+            ensure_equal("the first bind", rig.bind_completion(pair.active.request)?.cookie, 0)?;
+            // There is room for one more again.
             ok(rig.send(ep, &[], 100))?;
             answers(bind(101), DAT_INSUFFICIENT_RESOURCES)
         },
@@ -490,12 +504,12 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_free/bound",
         "DESCRIPTION",
-        "A bound RMR can be freed; its context is dead then.",
+        "A bound RMR can be freed; its context is invalid afterwards.",
         |rig| {
             let (pair, memory) = (rig.pair()?, rig.memory(64)?);
             let (rmr, mut context) = (rig.rmr()?, 0);
             ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, pair.passive.ep, 1, &mut context))?;
-            rig.bound(pair.passive.request)?;
+            rig.bind_completion(pair.passive.request)?;
             ok(rig.api.dat_rmr_free(rmr))?;
             answers(rig.api.dat_rmr_free(rmr), DAT_INVALID_HANDLE)?;
             dead(rig, &memory, context, pair)
@@ -504,24 +518,24 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_create_for_ep/creates",
         "2.0 headers: dat_rmr_create_for_ep",
-        "An RMR of the scope of an EP can be made.",
+        "An RMR with the scope of an EP can be created.",
         |rig| {
             let (mut rmr, mut param) = (null_mut(), DAT_RMR_PARAM::zeroed());
             supported(rig.api.dat_rmr_create_for_ep(rig.pz()?, &mut rmr))?;
             ok(rig.api.dat_rmr_query(rmr, DAT_RMR_FIELD_ALL, &mut param))?;
-            same("rmr_scope", param.rmr_scope, DAT_RMR_SCOPE_EP)
+            ensure_equal("rmr_scope", param.rmr_scope, DAT_RMR_SCOPE_EP)
         },
     ),
     must(
         "dat_rmr_create_for_ep/only-its-ep",
         "2.0 headers: DAT_RMR_SCOPE_EP",
-        "What such an RMR is bound to is for the peer of the EP that the bind was posted to, and for no other.",
+        "Only the peer of the EP to which the bind was posted can access such an RMR.",
         |rig| {
             let (mine, other, memory) = (rig.pair()?, rig.pair()?, rig.memory(64)?);
             let (mut rmr, mut context) = (null_mut(), 0);
             supported(rig.api.dat_rmr_create_for_ep(rig.pz()?, &mut rmr))?;
             ok(bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, mine.passive.ep, 1, &mut context))?;
-            rig.bound(mine.passive.request)?;
+            rig.bind_completion(mine.passive.request)?;
             let near = rig.memory(8)?;
             let remote = memory.remote_through(context, 0, 8);
             ok(rig.read(mine.active.ep, &[near.all()], 1, &remote))?;
@@ -532,7 +546,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read_to_rmr/reads",
         "2.0 headers: dat_ep_post_rdma_read_to_rmr",
-        "The peer's memory is read into what an RMR, or the remote key of a region, names.",
+        "The peer's memory is read into memory that an RMR, or the remote key of a region, names.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(16)?, rig.memory(16)?);
             from.store(0, b"into the window!");
@@ -545,17 +559,17 @@ pub(super) const CASES: &[Row] = &[
                 flags,
             ))?;
             rig.completes(pair.active.request, 3, DAT_DTO_SUCCESS)?;
-            same("the memory", to.load(0, 16), b"into the window!".to_vec())
+            ensure_equal("the memory", to.load(0, 16), b"into the window!".to_vec())
         },
     ),
 ];
 
-/// A write through this context breaks the connection and changes nothing.
+/// Checks that a write through this context breaks the connection and changes nothing.
 #[track_caller]
 fn dead(rig: &Rig, memory: &Region, context: DAT_RMR_CONTEXT, pair: crate::rig::Pair) -> Outcome {
     let from = rig.memory(8)?;
     from.store(0, &[0xff; 8]);
     ok(rig.write(pair.active.ep, &[from.all()], 99, &memory.remote_through(context, 0, 8)))?;
     rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
-    same("the memory", memory.load(0, 8), vec![0; 8])
+    ensure_equal("the memory", memory.load(0, 8), vec![0; 8])
 }

@@ -1,4 +1,4 @@
-//! The cases, a file for each function or theme.
+//! The cases, with a module per function or topic.
 #![forbid(unsafe_code)]
 
 mod attributes;
@@ -25,12 +25,12 @@ mod waiting;
 use dat_sys::*;
 
 use crate::case::{Case, Outcome, Row};
-use crate::check::{ok, same};
+use crate::check::{ensure_equal, ok};
 use crate::rig::{Ep, Pair, Region, Rig, cookie};
 
 pub(crate) use self::ep_states::Cell;
 
-/// All cases.
+/// Returns all cases.
 pub fn all() -> Vec<Case> {
     let tables: &[&[Row]] = &[
         ia_query::CASES,
@@ -57,7 +57,7 @@ pub fn all() -> Vec<Case> {
     rows.chain(ep_states::cases()).collect()
 }
 
-/// dat_rmr_bind of all of a region, with virtual addresses.
+/// Calls dat_rmr_bind on a whole region, with virtual addresses.
 fn bind(
     rig: &Rig,
     rmr: DAT_RMR_HANDLE,
@@ -72,25 +72,27 @@ fn bind(
     rig.api.dat_rmr_bind(rmr, region.lmr, &triplet, privileges, va, ep, cookie(id), flags, context)
 }
 
-/// What a post that names memory it must not may answer where a device looks at it: it tells less than the standard does.
+/// The statuses that a post with forbidden memory may return if a device checks it: they are less
+/// precise than the standard's.
 const MEMORY: &[DAT_RETURN_TYPE] =
     &[DAT_PRIVILEGES_VIOLATION, DAT_PROTECTION_VIOLATION, DAT_INVALID_PARAMETER];
 
-/// A request that names memory it must not: refused at once with this type, or failed by its completion.
+/// Checks a request with forbidden memory: it is refused at once with this type, or fails with its
+/// completion.
 #[track_caller]
 fn refused_or_fails(rig: &Rig, answer: DAT_RETURN, kind: DAT_RETURN_TYPE, end: Ep) -> Outcome {
     if answer != DAT_SUCCESS {
         return rig.answers_or(answer, kind, MEMORY);
     }
-    same(
+    ensure_equal(
         "the status of the completion",
         rig.completion(end.request)?.status,
         DAT_DTO_ERR_LOCAL_PROTECTION,
     )
 }
 
-/// The receive with cookie 1 of the passive side, likewise; there a message has to come before anybody looks, of which nothing is
-/// written, and the connection breaks.
+/// Checks the receive with cookie 1 of the passive side in the same way. There, the memory is
+/// checked only when a message arrives: nothing of it is written, and the connection breaks.
 #[track_caller]
 fn refused_or_takes_nothing(
     rig: &Rig,
@@ -107,7 +109,7 @@ fn refused_or_takes_nothing(
     ok(rig.send(pair.active.ep, &[from.all()], 2))?;
     rig.completes(pair.passive.recv, 1, DAT_DTO_ERR_LOCAL_PROTECTION)?;
     rig.connection(pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN)?;
-    same("the memory", memory.load(0, memory.length), vec![0; memory.length as usize])
+    ensure_equal("the memory", memory.load(0, memory.length), vec![0; memory.length as usize])
 }
 
 #[cfg(test)]

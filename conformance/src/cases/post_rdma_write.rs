@@ -6,27 +6,27 @@ use dat_sys::*;
 
 use super::refused_or_fails;
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, failed, ok, one_of, same, that};
+use crate::check::{answers, ensure, ensure_equal, failed, ok, one_of};
 use crate::rig::{Pair, Region, Rig, cookie};
 
 pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/transfers-all",
         "DESCRIPTION 1",
-        "All data of the local IOV gets into the remote buffer.",
+        "All data of the local IOV are written to the remote buffer.",
         |rig| {
             let (pair, from, to) = start(rig, 70_000)?;
             let data: Vec<u8> = (0..70_000_u32).map(|n| (n % 251) as u8).collect();
             from.store(0, &data);
             ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
             done(rig, pair, 1)?;
-            same("the remote buffer", to.load(0, 70_000) == data, true)
+            ensure_equal("the remote buffer", to.load(0, 70_000) == data, true)
         },
     ),
     must(
         "dat_ep_post_rdma_write/only-there",
         "DESCRIPTION 1",
-        "Nothing but the remote buffer is written to.",
+        "Only the remote buffer is written to.",
         |rig| {
             let (pair, from, to) = start(rig, 64)?;
             from.store(0, &[0xff; 64]);
@@ -34,7 +34,7 @@ pub(super) const CASES: &[Row] = &[
             done(rig, pair, 1)?;
             let mut wanted = vec![0; 64];
             wanted[16..24].fill(0xff);
-            same("the remote memory", to.load(0, 64), wanted)
+            ensure_equal("the remote memory", to.load(0, 64), wanted)
         },
     ),
     must(
@@ -46,25 +46,25 @@ pub(super) const CASES: &[Row] = &[
             from.store(0, &[7; 64]);
             ok(rig.write(pair.active.ep, &[from.part(0, 8)], 1, &to.remote()))?;
             done(rig, pair, 1)?;
-            same("the remote memory", to.load(0, 9), vec![7, 7, 7, 7, 7, 7, 7, 7, 0])
+            ensure_equal("the remote memory", to.load(0, 9), vec![7, 7, 7, 7, 7, 7, 7, 7, 0])
         },
     ),
     must(
         "dat_ep_post_rdma_write/iov-order",
         "DESCRIPTION 2",
-        "Segments are taken in the order of the IOV.",
+        "Segments are used in the order of the IOV.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             from.store(0, b"worldwow");
             ok(rig.write(pair.active.ep, &[from.part(5, 3), from.part(0, 5)], 1, &to.remote()))?;
             done(rig, pair, 1)?;
-            same("the remote buffer", to.load(0, 8), b"wowworld".to_vec())
+            ensure_equal("the remote buffer", to.load(0, 8), b"wowworld".to_vec())
         },
     ),
     must(
         "dat_ep_post_rdma_write/segments-beyond-count",
         "PARAMETERS 2",
-        "Only as many segments as are named are taken.",
+        "Only the given number of segments is used.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             from.store(0, b"onetwo..");
@@ -79,7 +79,7 @@ pub(super) const CASES: &[Row] = &[
                 flags,
             ))?;
             done(rig, pair, 1)?;
-            same("the remote buffer", to.load(0, 8), b"one\0\0\0\0\0".to_vec())
+            ensure_equal("the remote buffer", to.load(0, 8), b"one\0\0\0\0\0".to_vec())
         },
     ),
     must(
@@ -89,14 +89,14 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let (pair, _, to) = start(rig, 8)?;
             ok(rig.write(pair.active.ep, &[], 1, &to.remote()))?;
-            same("the bytes", done(rig, pair, 1)?, 0)?;
-            same("the remote buffer", to.load(0, 8), vec![0; 8])
+            ensure_equal("the bytes", done(rig, pair, 1)?, 0)?;
+            ensure_equal("the remote buffer", to.load(0, 8), vec![0; 8])
         },
     ),
     must(
         "dat_ep_post_rdma_write/empty-segments",
         "DESCRIPTION 2",
-        "Segments of length 0 move nothing, whatever else is in them.",
+        "Segments of length 0 move nothing, whatever their other members are.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             from.store(0, b"abcdefgh");
@@ -104,22 +104,22 @@ pub(super) const CASES: &[Row] = &[
                 DAT_LMR_TRIPLET { virtual_address: 1, segment_length: 0, lmr_context: 0x1234_5678 };
             ok(rig.write(pair.active.ep, &[nothing, from.all()], 1, &to.remote()))?;
             done(rig, pair, 1)?;
-            same("the remote buffer", to.load(0, 8), b"abcdefgh".to_vec())
+            ensure_equal("the remote buffer", to.load(0, 8), b"abcdefgh".to_vec())
         },
     ),
     must(
         "dat_ep_post_rdma_write/not-reported-at-target",
         "DESCRIPTION 1",
-        "The peer hears nothing of it: no receive is used.",
+        "The peer is not notified: no receive is used.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             let spare = rig.memory(8)?;
             ok(rig.recv(pair.passive.ep, &[spare.all()], 9))?;
             ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
             done(rig, pair, 1)?;
-            // A send after it is the first that the receive hears of.
+            // The receive completes with the send after it first.
             ok(rig.send(pair.active.ep, &[from.part(0, 3)], 2))?;
-            same(
+            ensure_equal(
                 "the bytes of the receive",
                 rig.completes(pair.passive.recv, 9, DAT_DTO_SUCCESS)?.length,
                 3,
@@ -129,7 +129,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/completion",
         "DESCRIPTION 5",
-        "The end is reported by a DTO completion event on the request EVD: EP, cookie, status, bytes.",
+        "The end is reported by a DTO completion event on the request EVD, with EP, cookie, status \
+         and length.",
         |rig| {
             let (pair, from, to) = start(rig, 64)?;
             ok(rig.write(
@@ -139,7 +140,7 @@ pub(super) const CASES: &[Row] = &[
                 &to.remote(),
             ))?;
             let dto = rig.completion(pair.active.request)?;
-            same(
+            ensure_equal(
                 "the completion",
                 (dto.ep, dto.cookie, dto.status, dto.length),
                 (pair.active.ep, u64::MAX - 3, DAT_DTO_SUCCESS, 42),
@@ -149,17 +150,21 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/operation",
         "2.0 headers: operation of a DTO completion",
-        "The completion says that it is of an RDMA write.",
+        "The completion has the operation code of an RDMA write.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
-            same("operation", rig.completion(pair.active.request)?.operation, DAT_DTO_RDMA_WRITE)
+            ensure_equal(
+                "operation",
+                rig.completion(pair.active.request)?.operation,
+                DAT_DTO_RDMA_WRITE,
+            )
         },
     ),
     must(
         "dat_ep_post_rdma_write/suppressed",
         "PARAMETERS 6",
-        "A suppressed write that succeeds is not reported; the next that is not suppressed is.",
+        "A suppressed write that succeeds is not reported; the next write without suppression is.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             ok(rig.write_with(
@@ -171,13 +176,13 @@ pub(super) const CASES: &[Row] = &[
             ))?;
             ok(rig.write(pair.active.ep, &[from.all()], 2, &to.remote()))?;
             done(rig, pair, 2)?;
-            rig.quiet(pair.active.request)
+            rig.expect_no_event(pair.active.request)
         },
     ),
     must(
         "dat_ep_post_rdma_write/suppressed-failure",
         "PARAMETERS 6",
-        "Suppression is of success only: a suppressed write that fails is reported.",
+        "Suppression applies only to success: a suppressed write that fails is reported.",
         |rig| {
             let pair = rig.ended_pair()?;
             let (from, to) = (rig.memory(8)?, rig.memory(8)?);
@@ -194,7 +199,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/unsignalled-not-configured",
         "DESCRIPTION 5",
-        "The unsignalled flag is invalid on an EP that is not made for it.",
+        "The unsignalled flag is invalid on an EP that was not created for it.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             let flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
@@ -209,7 +214,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/unsignalled",
         "DESCRIPTION 5",
-        "On an EP that is made for it, an unsignalled write is queued as an event all the same.",
+        "On an EP that allows it, an unsignalled write is queued as an event.",
         |rig| {
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
@@ -224,21 +229,21 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/barrier-fence",
         "PARAMETERS 6",
-        "A fenced write begins after the reads before it have ended.",
+        "A fenced write begins after the preceding reads have completed.",
         |rig| {
-            // So much that it is not read at once.
+            // The amount is too large to be read at once.
             const SIZE: u32 = 1 << 20;
             let (pair, near, far) = start(rig, SIZE)?;
             far.store(0, &[1; SIZE as usize]);
             let other = rig.memory(SIZE)?;
             other.store(0, &[2; SIZE as usize]);
-            // The read wants what is there now; the write then writes over it.
+            // The read wants the present data; the write then overwrites it.
             ok(rig.read(pair.active.ep, &[near.all()], 1, &far.remote()))?;
             let flags = DAT_COMPLETION_BARRIER_FENCE_FLAG;
             ok(rig.write_with(pair.active.ep, &[other.all()], 2, &far.remote(), flags))?;
             rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?;
             rig.completes(pair.active.request, 2, DAT_DTO_SUCCESS)?;
-            same(
+            ensure_equal(
                 "what was read is what was there",
                 near.load(0, SIZE) == vec![1; SIZE as usize],
                 true,
@@ -262,7 +267,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/same-cookie",
         "DESCRIPTION 6",
-        "Cookies need not differ: each write comes back with its own, in order.",
+        "Cookies need not be unique: each write completes with its own cookie, in order.",
         |rig| {
             let (pair, from, to) = start(rig, 8)?;
             for id in [5, 5, 0, 5] {
@@ -282,23 +287,24 @@ pub(super) const CASES: &[Row] = &[
             let pair = rig.ended_pair()?;
             let (from, to) = (rig.memory(8)?, rig.memory(8)?);
             ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
-            // At once: without waiting.
+            // The check is made without waiting.
             let mut event = DAT_EVENT::zeroed();
             ok(rig.api.dat_evd_dequeue(pair.active.request, &mut event))?;
-            let dto = crate::rig::dto(&event);
-            same("cookie and status", (dto.cookie, dto.status), (1, DAT_DTO_ERR_FLUSHED))
+            let dto = crate::rig::dto_completion(&event);
+            ensure_equal("cookie and status", (dto.cookie, dto.status), (1, DAT_DTO_ERR_FLUSHED))
         },
     ),
     must(
         "dat_ep_post_rdma_write/out-of-resources",
         "RETURN VALUES 2",
-        "More than max_request_dtos outstanding requests are refused for want of resources.",
+        "More than max_request_dtos outstanding requests are refused with \
+         DAT_INSUFFICIENT_RESOURCES.",
         |rig| {
             let pair = rig.ended_pair()?;
             let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
             let (from, to) = (rig.memory(8)?, rig.memory(8)?);
-            // What is flushed counts until its event is taken. The EVD has room for it.
-            if max >= crate::rig::QLEN {
+            // A flushed DTO occupies its slot until its event is dequeued. The EVD has room for it.
+            if max >= crate::rig::EVD_QUEUE_LENGTH {
                 return crate::check::unsupported(
                     "the provider gives EPs more requests than an EVD has room for",
                 );
@@ -315,7 +321,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/outside-lmr",
         "RETURN VALUES 3",
-        "A segment that reaches beyond its LMR is invalid, at its end as before its beginning.",
+        "A segment that begins before or ends after its LMR is invalid.",
         |rig| {
             let (from, to) = (rig.memory(64)?, rig.memory(64)?);
             let before = DAT_LMR_TRIPLET { virtual_address: from.address - 1, ..from.part(0, 8) };
@@ -351,9 +357,9 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/too-many-segments",
         "RETURN VALUES 3",
-        "More segments than the EP takes are invalid.",
+        "More segments than the EP allows are invalid.",
         |rig| {
-            // An adapter that is not strict takes for each what the larger of the two allows.
+            // An adapter that is not strict allows the larger of the two limits for each.
             for (max_request_iov, max_rdma_write_iov) in [(1, 2), (2, 1), (2, 0)] {
                 let attr = DAT_EP_ATTR { max_request_iov, max_rdma_write_iov, ..rig.ep_attr() };
                 let (pair, from, to) = (rig.pair_with(&attr)?, rig.memory(64)?, rig.memory(64)?);
@@ -437,11 +443,11 @@ pub(super) const CASES: &[Row] = &[
             let answer = rig.write(pair.active.ep, &[from.all()], 1, &to.remote_part(0, 63));
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The local segments say how much is written.
-                same("the bytes", done(rig, pair, 1)?, 64)?;
-                return same("the remote memory", to.load(0, 64), vec![7; 64]);
+                // The local segments determine the length.
+                ensure_equal("the bytes", done(rig, pair, 1)?, 64)?;
+                return ensure_equal("the remote memory", to.load(0, 64), vec![7; 64]);
             }
-            same("the remote memory", to.load(0, 64), vec![0; 64])
+            ensure_equal("the remote memory", to.load(0, 64), vec![0; 64])
         },
     ),
     must(
@@ -458,7 +464,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_write/remote-pz",
         "RETURN VALUES 7",
-        "An RMR context of another zone than the remote EP's is a protection violation there: nothing is written, the connection breaks.",
+        "An RMR context of another zone than the remote EP's is a protection violation: nothing is \
+         written, and the connection breaks.",
         |rig| {
             let pair = rig.pair()?;
             let strange = rig.memory_with(rig.new_pz()?, 64, DAT_MEM_PRIV_ALL_FLAG)?;
@@ -485,24 +492,26 @@ pub(super) const CASES: &[Row] = &[
             let from = rig.memory_with(rig.pz()?, 64, DAT_MEM_PRIV_LOCAL_WRITE_FLAG)?;
             from.store(0, &[0xa5; 64]);
             let answer = rig.write(pair.active.ep, &[from.all()], 1, &to.remote());
-            match rig.says_strict()? {
+            match rig.strict_attribute()? {
                 Some(true) => answers(answer, DAT_PRIVILEGES_VIOLATION)?,
                 Some(false) => ok(answer)?,
-                // Verbs have no right to read one's own memory that could be kept from an adapter (docs/conformance.md).
+                // Verbs has no access right for reading one's own memory that an adapter could lack
+                // (docs/conformance.md).
                 None if answer != DAT_SUCCESS => answers(answer, DAT_PRIVILEGES_VIOLATION)?,
                 None => {}
             }
             if answer == DAT_SUCCESS {
                 done(rig, pair, 1)?;
-                return same("the remote buffer", to.load(0, 64), vec![0xa5; 64]);
+                return ensure_equal("the remote buffer", to.load(0, 64), vec![0xa5; 64]);
             }
-            same("the remote buffer", to.load(0, 64), vec![0; 64])
+            ensure_equal("the remote buffer", to.load(0, 64), vec![0; 64])
         },
     ),
     must(
         "dat_ep_post_rdma_write/no-remote-write",
         "RETURN VALUES 8",
-        "A remote buffer without the remote write privilege is not written to, and the connection breaks.",
+        "A remote buffer without the remote write privilege is not written to, and the connection \
+         breaks.",
         |rig| {
             let pair = rig.pair()?;
             let read_only = DAT_MEM_PRIV_LOCAL_READ_FLAG
@@ -531,21 +540,22 @@ pub(super) const CASES: &[Row] = &[
             from.store(0, &[0xff; 64]);
             ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote_part(1, 64)))?;
             broken(rig, pair)?;
-            same("the last byte", to.load(63, 1), vec![0])
+            ensure_equal("the last byte", to.load(63, 1), vec![0])
         },
     ),
 ];
 
-/// A connection, and memory on both sides.
+/// Creates a connection, and memory on both sides.
 fn start(rig: &Rig, length: u32) -> Outcome<(Pair, Region, Region)> {
     Ok((rig.pair()?, rig.memory(length)?, rig.memory(length)?))
 }
 
-/// The write of this cookie has succeeded, and what it wrote is there; its bytes.
+/// Checks that the write with this cookie has succeeded, and returns the bytes in the remote
+/// memory.
 #[track_caller]
 fn done(rig: &Rig, pair: Pair, id: u64) -> Outcome<u32> {
     let length = rig.completes(pair.active.request, id, DAT_DTO_SUCCESS)?.length;
-    rig.settle(pair)?;
+    rig.wait_for_writes(pair)?;
     Ok(length)
 }
 
@@ -555,20 +565,20 @@ fn with_handle(rig: &Rig, ep: DAT_EP_HANDLE) -> Outcome {
     answers(rig.write(ep, &[memory.all()], 1, &memory.remote()), DAT_INVALID_HANDLE)
 }
 
-/// A write to memory that the peer does not let it write to.
+/// Checks a write to memory to which the peer does not allow writes.
 #[track_caller]
 fn remote_fails(rig: &Rig, pair: Pair, to: &Region) -> Outcome {
     let from = rig.memory(64)?;
     from.store(0, &[0xff; 64]);
     match rig.write(pair.active.ep, &[from.all()], 1, &to.remote()) {
         DAT_SUCCESS => broken(rig, pair)?,
-        // A provider may know at once; ours cannot.
+        // A provider may detect it at once. Ours cannot.
         answer => one_of(answer, &[DAT_PROTECTION_VIOLATION, DAT_PRIVILEGES_VIOLATION])?,
     }
-    that(to.load(0, 64) == vec![0; 64], "the memory has been written to")
+    ensure(to.load(0, 64) == vec![0; 64], "the memory has been written to")
 }
 
-/// Both ends learn that the connection has broken.
+/// Checks that both ends are notified that the connection has broken.
 #[track_caller]
 fn broken(rig: &Rig, pair: Pair) -> Outcome {
     for end in [pair.passive, pair.active] {

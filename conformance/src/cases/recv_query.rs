@@ -5,14 +5,14 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, same, supported, that, unsupported};
+use crate::check::{answers, ensure, ensure_equal, ok, supported, unsupported};
 use crate::rig::{Ep, Rig};
 
 pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/unsupported-model",
         "DESCRIPTION 2",
-        "Only a provider whose attribute says that it has neither count answers that the model is not supported.",
+        "Only a provider whose attribute lists neither count returns DAT_MODEL_NOT_SUPPORTED.",
         |rig| {
             let (mut buffers, mut span) = (0, 0);
             let answer = rig.api.dat_ep_recv_query(rig.ep()?.ep, &mut buffers, &mut span);
@@ -38,7 +38,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/completed",
         "DESCRIPTION 3",
-        "A buffer whose completion has been generated counts no more.",
+        "A buffer whose completion has been generated is not counted.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             for id in 0..3 {
@@ -68,13 +68,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/half-received",
         "DESCRIPTION 3",
-        "A buffer that a message is arriving in has no completion yet, and counts.",
+        "A buffer into which a message is arriving has no completion yet, and is counted.",
         |rig| half_received(rig, || rig.ep(), |ep, to| rig.recv(ep.ep, to, 1)),
     ),
     must(
         "dat_ep_recv_query/half-received-of-srq",
         "DESCRIPTION 4",
-        "A buffer of an SRQ that a message is arriving in belongs to the EP, and counts.",
+        "A buffer of an SRQ into which a message is arriving belongs to the EP, and is counted.",
         |rig| {
             let srq = rig.srq(2)?;
             half_received(rig, || rig.ep_on(srq), |_, to| rig.recv_srq(srq, to, 1))
@@ -83,21 +83,21 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/null-count",
         "DESCRIPTION 3",
-        "The number of buffers need not be asked for.",
+        "The pointer for the number of buffers may be null.",
         |rig| {
             let mut span = -7;
             supported(rig.api.dat_ep_recv_query(rig.ep()?.ep, null_mut(), &mut span))?;
-            that(span >= 0 || span == DAT_VALUE_UNKNOWN, format_args!("the span is {span}"))
+            ensure(span >= 0 || span == DAT_VALUE_UNKNOWN, format_args!("the span is {span}"))
         },
     ),
     must(
         "dat_ep_recv_query/null-span",
         "DESCRIPTION 5",
-        "The span need not be asked for.",
+        "The pointer for the span may be null.",
         |rig| {
             let mut buffers = -7;
             supported(rig.api.dat_ep_recv_query(rig.ep()?.ep, &mut buffers, null_mut()))?;
-            that(
+            ensure(
                 buffers >= 0 || buffers == DAT_VALUE_UNKNOWN,
                 format_args!("the number is {buffers}"),
             )
@@ -106,7 +106,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/span-idle",
         "DESCRIPTION 5",
-        "With an SRQ the span is that of the messages under way: of none, it is 0.",
+        "With an SRQ, the span is that of the messages in progress, and 0 if there are none.",
         |rig| {
             let (srq, memory, from) = (rig.srq(8)?, rig.memory(8)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -121,11 +121,14 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/unknown",
         "DESCRIPTION 8",
-        "A count that the provider cannot tell is DAT_VALUE_UNKNOWN, and nothing else below 0.",
+        "A count that the provider does not know is DAT_VALUE_UNKNOWN; no other count is negative.",
         |rig| {
             let (buffers, span) = ask(rig, rig.ep()?.ep)?;
             for (what, value) in [("the number", buffers), ("the span", span)] {
-                that(value >= 0 || value == DAT_VALUE_UNKNOWN, format_args!("{what} is {value}"))?;
+                ensure(
+                    value >= 0 || value == DAT_VALUE_UNKNOWN,
+                    format_args!("{what} is {value}"),
+                )?;
             }
             Ok(())
         },
@@ -133,19 +136,20 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/attribute",
         "USAGE 1",
-        "What the attribute says that the provider cannot tell is DAT_VALUE_UNKNOWN.",
+        "Values that the provider cannot report according to the attribute are DAT_VALUE_UNKNOWN.",
         |rig| {
             let (buffers, span) = ask(rig, rig.ep()?.ep)?;
             let known =
                 usize::from(buffers != DAT_VALUE_UNKNOWN) + usize::from(span != DAT_VALUE_UNKNOWN);
-            let said = (rig.provider.ep_recv_info_supported as u32).count_ones() as usize;
-            same("the number of counts that the attribute names", said, known)
+            let supported_count =
+                (rig.provider.ep_recv_info_supported as u32).count_ones() as usize;
+            ensure_equal("the number of counts that the attribute names", supported_count, known)
         },
     ),
     must(
         "dat_ep_recv_query/never-more-than-span",
         "USAGE 7",
-        "There are never more buffers than their span, whatever arrives meanwhile.",
+        "The number of buffers never exceeds their span, whatever arrives meanwhile.",
         |rig| {
             let (srq, memory, from) = (rig.srq(16)?, rig.memory(8)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -156,9 +160,9 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.send(pair.active.ep, &[from.all()], id))?;
                 let (buffers, span) = ask(rig, pair.passive.ep)?;
                 if buffers == DAT_VALUE_UNKNOWN || span == DAT_VALUE_UNKNOWN {
-                    return unsupported("the provider tells only one of the counts");
+                    return unsupported("the provider reports only one of the counts");
                 }
-                that(buffers <= span, format_args!("{buffers} buffers in a span of {span}"))?;
+                ensure(buffers <= span, format_args!("{buffers} buffers in a span of {span}"))?;
             }
             for _ in 0..12 {
                 rig.completion(pair.passive.recv)?;
@@ -169,11 +173,15 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_recv_query/changes-nothing",
         "DESCRIPTION 1",
-        "Asking is a look: asked again, the answer is the same, and what was posted is still there.",
+        "A query has no effect: a second one returns the same, and posted receives stay posted.",
         |rig| {
             let (pair, from, to) = (rig.pair()?, rig.memory(8)?, rig.memory(8)?);
             ok(rig.recv(pair.passive.ep, &[to.all()], 1))?;
-            same("the second answer", ask(rig, pair.passive.ep)?, ask(rig, pair.passive.ep)?)?;
+            ensure_equal(
+                "the second answer",
+                ask(rig, pair.passive.ep)?,
+                ask(rig, pair.passive.ep)?,
+            )?;
             ok(rig.send(pair.active.ep, &[from.all()], 2))?;
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS).map(drop)
         },
@@ -202,7 +210,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Both counts.
+/// Checks both counts.
 #[track_caller]
 fn ask(rig: &Rig, ep: DAT_EP_HANDLE) -> Outcome<(DAT_COUNT, DAT_COUNT)> {
     let (mut buffers, mut span) = (-7, -7);
@@ -210,12 +218,13 @@ fn ask(rig: &Rig, ep: DAT_EP_HANDLE) -> Outcome<(DAT_COUNT, DAT_COUNT)> {
     Ok((buffers, span))
 }
 
-/// Octets of a message that takes longer to arrive than it takes to stop its sender.
+/// The octets of a message that takes longer to arrive than it takes to stop its sender.
 const LONG: u32 = 32 << 20;
-/// A sender that is stopped too late sends another one.
+/// The number of attempts. A sender that was stopped too late sends another message.
 const TRIES: u32 = 20;
 
-/// While a message is half received, since its sender is held still, there is one buffer.
+/// Checks that there is one buffer while a message is partly received because its sender was
+/// stopped.
 fn half_received(
     rig: &Rig,
     ep: impl Fn() -> Outcome<Ep>,
@@ -225,17 +234,17 @@ fn half_received(
     for _ in 0..TRIES {
         to.store(0, &[0]);
         to.store(LONG - 1, &[0]);
-        let (ep, mut peer) = rig.far_pair_of(ep()?)?;
+        let (ep, mut peer) = rig.connect_to_peer_process(ep()?)?;
         ok(post(&ep, &[to.all()]))?;
         peer.send(LONG)?;
-        // A look at the EVD makes progress; the completion stays there.
+        // Looking at the EVD makes progress. The completion stays queued.
         while to.load(0, 1) == [0] {
             rig.state(ep.ep)?;
         }
-        peer.hold()?;
-        let asked = counts(rig, ep.ep, 1, Some(1));
+        peer.stop_process()?;
+        let requested = counts(rig, ep.ep, 1, Some(1));
         if to.load(LONG - 1, 1) == [0] {
-            asked?;
+            requested?;
             ok(rig.api.dat_ep_disconnect(ep.ep, DAT_CLOSE_ABRUPT_FLAG))?;
             rig.completes(ep.recv, 1, DAT_DTO_ERR_FLUSHED)?;
             return counts(rig, ep.ep, 0, Some(0));
@@ -245,15 +254,15 @@ fn half_received(
     unsupported("a message is not seen while it arrives")
 }
 
-/// The EP has so many buffers, and their span is that, as far as the provider can tell.
+/// Checks that the EP has this many buffers and this span, as far as the provider can tell.
 #[track_caller]
 fn counts(rig: &Rig, ep: DAT_EP_HANDLE, buffers: DAT_COUNT, span: Option<DAT_COUNT>) -> Outcome {
     let (is, is_span) = ask(rig, ep)?;
     if is != DAT_VALUE_UNKNOWN {
-        same("the number of buffers", is, buffers)?;
+        ensure_equal("the number of buffers", is, buffers)?;
     }
     match span {
-        Some(span) if is_span != DAT_VALUE_UNKNOWN => same("the span", is_span, span),
+        Some(span) if is_span != DAT_VALUE_UNKNOWN => ensure_equal("the span", is_span, span),
         _ => Ok(()),
     }
 }

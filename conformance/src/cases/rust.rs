@@ -1,17 +1,17 @@
-//! The Rust API: that it says what the functions under it say.
+//! The Rust API: it must report what the functions below it report.
 
 use std::time::Duration;
 
 use dat::{Access, Adapter, Close, ConnectionEvent, EndpointState, ErrorKind, Event, Status};
 
+use crate::binding::REGISTRY;
 use crate::case::{Outcome, Row, must};
-use crate::check::{failed, same, that};
-use crate::door::REGISTRY;
-use crate::patience::patience;
+use crate::check::{ensure, ensure_equal, failed};
 use crate::rig::Rig;
+use crate::time_limits::event_timeout;
 
-fn soon() -> Option<Duration> {
-    Some(patience())
+fn event_timeout_us() -> Option<Duration> {
+    Some(event_timeout())
 }
 
 pub(super) const CASES: &[Row] = &[
@@ -22,8 +22,8 @@ pub(super) const CASES: &[Row] = &[
         |rig| {
             let adapter = open(rig)?;
             let attributes = adapter.attributes();
-            same("the largest message", attributes.max_message, rig.attr.max_message_size)?;
-            same(
+            ensure_equal("the largest message", attributes.max_message, rig.attr.max_message_size)?;
+            ensure_equal(
                 "private data",
                 attributes.max_private_data as i32,
                 rig.provider.max_private_data_size,
@@ -33,84 +33,85 @@ pub(super) const CASES: &[Row] = &[
     must(
         "rust/unknown-name",
         "crate dat: Adapter::open_in",
-        "An adapter that there is not is not found.",
+        "An unknown adapter is not found.",
         |_| match Adapter::open_in(&REGISTRY, "no such adapter") {
             Ok(_) => Err(failed("it opened")),
-            Err(error) => same("the error", error.kind(), ErrorKind::ProviderNotFound),
+            Err(error) => ensure_equal("the error", error.kind(), ErrorKind::ProviderNotFound),
         },
     ),
     must(
         "rust/state-error",
         "crate dat: Endpoint::disconnect",
-        "A call in a wrong state is an error of that kind.",
+        "A call in a wrong state returns an invalid-state error.",
         |rig| {
             let adapter = open(rig)?;
-            let (zone, events) = (said(adapter.zone())?, said(adapter.dispatcher(16))?);
-            let mut endpoint = said(adapter.endpoint().zone(&zone).events(&events).create())?;
+            let (zone, events) = (or_failed(adapter.zone())?, or_failed(adapter.dispatcher(16))?);
+            let mut endpoint = or_failed(adapter.endpoint().zone(&zone).events(&events).create())?;
             match endpoint.disconnect(Close::Abrupt) {
                 Ok(()) => Err(failed("an unconnected EP was disconnected")),
-                Err(error) => same("the error", error.kind(), ErrorKind::InvalidState),
+                Err(error) => ensure_equal("the error", error.kind(), ErrorKind::InvalidState),
             }
         },
     ),
     must(
         "rust/message",
         "crate dat: the example",
-        "Two endpoints connect, and a message goes from one to the other.",
+        "Two endpoints can be connected and exchange a message.",
         |rig| {
             let adapter = open(rig)?;
             let (mut events, mut calls) =
-                (said(adapter.dispatcher(16))?, said(adapter.dispatcher(4))?);
-            let zone = said(adapter.zone())?;
-            let endpoint = || said(adapter.endpoint().zone(&zone).events(&events).create());
+                (or_failed(adapter.dispatcher(16))?, or_failed(adapter.dispatcher(4))?);
+            let zone = or_failed(adapter.zone())?;
+            let endpoint = || or_failed(adapter.endpoint().zone(&zone).events(&events).create());
             let (mut active, mut passive) = (endpoint()?, endpoint()?);
-            let listener = said(adapter.listen_any(&calls))?;
+            let listener = or_failed(adapter.listen_any(&calls))?;
             let address =
                 adapter.attributes().address.ok_or_else(|| failed("the adapter has no address"))?;
-            said(active.connect(address, listener.qualifier(), b"hi", soon()))?;
-            let Event::ConnectionRequest(request) = said(calls.wait(soon()))? else {
+            or_failed(active.connect(address, listener.qualifier(), b"hi", event_timeout_us()))?;
+            let Event::ConnectionRequest(request) = or_failed(calls.wait(event_timeout_us()))?
+            else {
                 return Err(failed("the event is no connection request"));
             };
-            that(
-                said(request.private_data())?.starts_with(b"hi"),
+            ensure(
+                or_failed(request.private_data())?.starts_with(b"hi"),
                 "the private data is not what was sent",
             )?;
-            said(request.accept(&mut passive, b""))?;
+            or_failed(request.accept(&mut passive, b""))?;
             for _ in 0..2 {
-                let event = said(events.wait(soon()))?;
+                let event = or_failed(events.wait(event_timeout_us()))?;
                 let up = matches!(
                     event,
                     Event::Connection { event: ConnectionEvent::Established { .. }, .. }
                 );
-                that(up, format_args!("the event is {event:?}"))?;
+                ensure(up, format_args!("the event is {event:?}"))?;
             }
-            same("the state", said(active.state())?, EndpointState::Connected)?;
-            let mut from = said(zone.register(vec![0; 8], Access::LOCAL))?;
-            let to = said(zone.register(vec![0; 8], Access::LOCAL))?;
-            said(from.store(0, b"in Rust!"))?;
-            said(passive.post_receive(&[said(to.segment(0..8))?], 1))?;
-            said(active.post_send(&[said(from.segment(0..8))?], 2, Default::default()))?;
+            ensure_equal("the state", or_failed(active.state())?, EndpointState::Connected)?;
+            let mut from = or_failed(zone.register(vec![0; 8], Access::LOCAL))?;
+            let to = or_failed(zone.register(vec![0; 8], Access::LOCAL))?;
+            or_failed(from.store(0, b"in Rust!"))?;
+            or_failed(passive.post_receive(&[or_failed(to.segment(0..8))?], 1))?;
+            or_failed(active.post_send(&[or_failed(from.segment(0..8))?], 2, Default::default()))?;
             for _ in 0..2 {
-                match said(events.wait(soon()))? {
+                match or_failed(events.wait(event_timeout_us()))? {
                     Event::Completion(completion) => {
-                        same("the status", completion.status, Status::Success)?
+                        ensure_equal("the status", completion.status, Status::Success)?
                     }
                     other => return Err(failed(format_args!("the event is {other:?}"))),
                 }
             }
             let mut message = [0; 8];
-            said(to.load(0, &mut message))?;
-            same("the message", &message, b"in Rust!")
+            or_failed(to.load(0, &mut message))?;
+            ensure_equal("the message", &message, b"in Rust!")
         },
     ),
 ];
 
 fn open(rig: &Rig) -> Outcome<Adapter> {
-    said(Adapter::open_in(&REGISTRY, &rig.name().to_string_lossy()))
+    or_failed(Adapter::open_in(&REGISTRY, &rig.name().to_string_lossy()))
 }
 
-/// What went wrong in words.
+/// Returns the text of an error.
 #[track_caller]
-fn said<T>(result: dat::Result<T>) -> Outcome<T> {
+fn or_failed<T>(result: dat::Result<T>) -> Outcome<T> {
     result.map_err(failed)
 }

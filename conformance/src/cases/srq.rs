@@ -6,35 +6,38 @@ use dat_sys::*;
 
 use super::refused_or_takes_nothing;
 use crate::case::{Outcome, Row, must};
-use crate::check::{answers, ok, same, supported, that, unsupported};
+use crate::check::{answers, ensure, ensure_equal, ok, supported, unsupported};
 use crate::rig::{Rig, cookie};
 
 pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_create/at-least",
         "DESCRIPTION",
-        "The queue has at least what was asked for, the low watermark's default, and works.",
+        "The queue has at least the requested length and the default low watermark, and works.",
         |rig| {
             let param = rig.query_srq(rig.srq(7)?)?;
-            that(
+            ensure(
                 param.max_recv_dtos >= 7,
                 format_args!("max_recv_dtos is {}", param.max_recv_dtos),
             )?;
-            that(param.max_recv_iov >= 2, format_args!("max_recv_iov is {}", param.max_recv_iov))?;
-            same("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, rig.pz()?))?;
-            same("low_watermark", param.low_watermark, DAT_SRQ_LW_DEFAULT)?;
-            same("srq_state", param.srq_state, DAT_SRQ_STATE_OPERATIONAL)
+            ensure(
+                param.max_recv_iov >= 2,
+                format_args!("max_recv_iov is {}", param.max_recv_iov),
+            )?;
+            ensure_equal("IA and zone", (param.ia_handle, param.pz_handle), (rig.ia, rig.pz()?))?;
+            ensure_equal("low_watermark", param.low_watermark, DAT_SRQ_LW_DEFAULT)?;
+            ensure_equal("srq_state", param.srq_state, DAT_SRQ_STATE_OPERATIONAL)
         },
     ),
     must("dat_srq_create/handle-type", "PARAMETERS", "The handle is that of an SRQ.", |rig| {
         let mut kind = 0;
         ok(rig.api.dat_get_handle_type(rig.srq(4)?, &mut kind))?;
-        same("the type of the handle", kind, DAT_HANDLE_TYPE_SRQ)
+        ensure_equal("the type of the handle", kind, DAT_HANDLE_TYPE_SRQ)
     }),
     must(
         "dat_srq_create/bad-arguments",
         "RETURN VALUES",
-        "A null zone, no attributes, less than no receives: refused.",
+        "A null zone, null attributes and a negative number of receives are refused.",
         |rig| {
             rig.srq(4)?;
             let (pz, mut srq) = (rig.pz()?, null_mut());
@@ -60,7 +63,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_free/in-use",
         "RETURN VALUES",
-        "A queue that an EP draws from cannot be freed.",
+        "An SRQ that an EP uses cannot be freed.",
         |rig| {
             let srq = rig.srq(4)?;
             let ep = rig.ep_on(srq)?;
@@ -73,7 +76,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_query/counts",
         "USAGE: example",
-        "Of 10 receives, 3 posted: 10, 3, 3; one taken and not completed or dequeued: 10, 2, 3; dequeued: 10, 2, 2.",
+        "With 3 of 10 receives posted: 10, 3, 3; after one is taken but not dequeued: 10, 2, 3; \
+         dequeued: 10, 2, 2.",
         |rig| {
             let (srq, memory) = (rig.srq(10)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -89,11 +93,11 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_query/unknown",
         "DESCRIPTION",
-        "A count that the provider cannot tell is DAT_VALUE_UNKNOWN.",
+        "A count that the provider does not know is DAT_VALUE_UNKNOWN.",
         |rig| {
             let param = rig.query_srq(rig.srq(4)?)?;
             for count in [param.available_dto_count, param.outstanding_dto_count] {
-                that(
+                ensure(
                     count == 0 || count == DAT_VALUE_UNKNOWN,
                     format_args!("the count is {count}"),
                 )?;
@@ -117,17 +121,17 @@ pub(super) const CASES: &[Row] = &[
             let mut cookies = Vec::new();
             for n in 0..6 {
                 let dto = rig.completion(pair.passive.recv)?;
-                same("the bytes", dto.length, n)?;
+                ensure_equal("the bytes", dto.length, n)?;
                 cookies.push(dto.cookie);
             }
             cookies.sort();
-            same("the buffers", cookies, (0..6).collect())
+            ensure_equal("the buffers", cookies, (0..6).collect())
         },
     ),
     must(
         "dat_srq_post_recv/too-many",
         "RETURN VALUES",
-        "More buffers than the queue has room for are refused.",
+        "More buffers than the queue holds are refused.",
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             let max = rig.query_srq(srq)?.max_recv_dtos;
@@ -138,7 +142,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/bad-arguments",
         "RETURN VALUES",
-        "Segments beyond their LMR, more than the queue takes, less than none; a wrong handle.",
+        "Segments beyond their LMR, more than the queue allows, a negative number, and a wrong \
+         handle are refused.",
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             let max = rig.query_srq(srq)?.max_recv_iov as usize;
@@ -161,7 +166,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/needs-local-write",
         "RETURN VALUES",
-        "Memory without the local write privilege does not take a message.",
+        "Memory without the local write privilege cannot receive a message.",
         |rig| {
             let (srq, memory) =
                 (rig.srq(3)?, rig.memory_with(rig.pz()?, 8, DAT_MEM_PRIV_LOCAL_READ_FLAG)?);
@@ -185,14 +190,14 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_post_recv/stays-after-disconnect",
         "DESCRIPTION",
-        "Buffers that no EP has taken are not flushed when one disconnects.",
+        "Buffers that no EP has taken are not flushed when an EP disconnects.",
         |rig| {
             let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
             let first = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
             ok(rig.recv_srq(srq, &[memory.all()], 5))?;
             ok(rig.api.dat_ep_disconnect(first.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
             rig.connection(first.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED)?;
-            rig.quiet(first.passive.recv)?;
+            rig.expect_no_event(first.passive.recv)?;
             let second = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
             ok(rig.send(second.active.ep, &[], 1))?;
             rig.completes(second.passive.recv, 5, DAT_DTO_SUCCESS).map(drop)
@@ -201,7 +206,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_resize/grows",
         "DESCRIPTION",
-        "A longer queue holds more, and nothing is lost.",
+        "A longer queue holds more events, and no event is lost.",
         |rig| {
             let (srq, memory) = (rig.srq(3)?, rig.memory(8)?);
             for id in 0..3 {
@@ -209,7 +214,7 @@ pub(super) const CASES: &[Row] = &[
             }
             supported(rig.api.dat_srq_resize(srq, 8))?;
             let max = rig.query_srq(srq)?.max_recv_dtos;
-            that(max >= 8, format_args!("max_recv_dtos is {max}"))?;
+            ensure(max >= 8, format_args!("max_recv_dtos is {max}"))?;
             (3..8).try_for_each(|id| ok(rig.recv_srq(srq, &[memory.all()], id)))?;
             counts(rig, srq, 8, 8)
         },
@@ -217,7 +222,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_resize/below-outstanding",
         "RETURN VALUES",
-        "A queue cannot become shorter than what is outstanding, nor than its watermark.",
+        "A queue cannot become shorter than the number of outstanding receives, or than its \
+         watermark.",
         |rig| {
             let (srq, memory) = (rig.srq(8)?, rig.memory(8)?);
             for id in 0..5 {
@@ -234,7 +240,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_set_lw/once",
         "DESCRIPTION",
-        "When fewer buffers than the watermark are left, that is reported once; set again, once more.",
+        "If fewer buffers than the watermark are left, this is reported once, and once more after \
+         it is set again.",
         |rig| {
             let (srq, memory) = (low(rig)?, rig.memory(8)?);
             let pair = rig.pair_of(rig.ep()?, rig.ep_on(srq)?)?;
@@ -242,22 +249,22 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.recv_srq(srq, &[memory.all()], id))?;
             }
             supported(rig.api.dat_srq_set_lw(srq, 5))?;
-            rig.quiet(rig.async_evd)?;
+            rig.expect_no_event(rig.async_evd)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
             rig.completes(pair.active.request, 9, DAT_DTO_SUCCESS)?;
-            // As many as the watermark says are not fewer.
-            rig.quiet(rig.async_evd)?;
+            // As many as the watermark are not fewer than the watermark.
+            rig.expect_no_event(rig.async_evd)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
             // Four are left: one fewer than the watermark.
             reported(rig, srq)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
-            rig.quiet(rig.async_evd)?;
-            // Three are left, as many as the new watermark says.
+            rig.expect_no_event(rig.async_evd)?;
+            // Three are left, which equals the new watermark.
             ok(rig.api.dat_srq_set_lw(srq, 3))?;
-            rig.quiet(rig.async_evd)?;
+            rig.expect_no_event(rig.async_evd)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
             reported(rig, srq)
@@ -266,7 +273,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_set_lw/at-once",
         "DESCRIPTION",
-        "Where fewer buffers are there already, that is reported at once.",
+        "If there are fewer buffers already, this is reported at once.",
         |rig| {
             let srq = low(rig)?;
             supported(rig.api.dat_srq_set_lw(srq, 2))?;
@@ -286,7 +293,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// A queue, if the provider has low watermarks.
+/// Creates a queue, if the provider supports low watermarks.
 fn low(rig: &Rig) -> Outcome<DAT_SRQ_HANDLE> {
     let srq = rig.srq(8)?;
     match rig.provider.srq_watermarks_supported {
@@ -295,7 +302,8 @@ fn low(rig: &Rig) -> Outcome<DAT_SRQ_HANDLE> {
     }
 }
 
-/// Buffers that no EP has taken, and buffers that have not come back, as far as the provider can tell.
+/// Checks the number of buffers that no EP has taken, and of those that have not been returned, as
+/// far as the provider can tell.
 #[track_caller]
 fn counts(rig: &Rig, srq: DAT_SRQ_HANDLE, available: DAT_COUNT, outstanding: DAT_COUNT) -> Outcome {
     let param = rig.query_srq(srq)?;
@@ -303,7 +311,7 @@ fn counts(rig: &Rig, srq: DAT_SRQ_HANDLE, available: DAT_COUNT, outstanding: DAT
         ("available_dto_count", param.available_dto_count, available),
         ("outstanding_dto_count", param.outstanding_dto_count, outstanding),
     ] {
-        that(
+        ensure(
             is == wanted || is == DAT_VALUE_UNKNOWN,
             format_args!("{what} is {is}, not {wanted}"),
         )?;
@@ -311,9 +319,14 @@ fn counts(rig: &Rig, srq: DAT_SRQ_HANDLE, available: DAT_COUNT, outstanding: DAT
     Ok(())
 }
 
-/// The low watermark of the queue is reported next. The standard gives no event number: any asynchronous one will do.
+/// Checks that the next asynchronous event reports the queue's low watermark. The standard does not
+/// define its event number, so any is accepted.
 #[track_caller]
 fn reported(rig: &Rig, srq: DAT_SRQ_HANDLE) -> Outcome {
-    let about = rig.any_trouble()?;
-    same("what the event is about, and why", about, (srq, DAT_SRQ_LOW_WATERMARK_EVENT as DAT_COUNT))
+    let about = rig.async_event()?;
+    ensure_equal(
+        "what the event is about, and why",
+        about,
+        (srq, DAT_SRQ_LOW_WATERMARK_EVENT as DAT_COUNT),
+    )
 }

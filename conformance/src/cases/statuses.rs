@@ -1,4 +1,4 @@
-//! Statuses that the manual's pages name: those that no other case provokes.
+//! Statuses that the manual's pages name and no other case covers.
 
 use std::ptr::{null, null_mut};
 
@@ -7,10 +7,10 @@ use dat_sys::*;
 use super::refused_or_fails;
 use crate::case::{Outcome, Row, must};
 use crate::check::{answers, ok, unsupported};
-use crate::rig::{Rig, cookie, soon};
+use crate::rig::{Rig, cookie, event_timeout_us};
 
 const NONE: DAT_HANDLE = DAT_HANDLE_NULL;
-/// A bit of a mask that names no parameter of any object but an endpoint.
+/// A mask bit that names a parameter of endpoints only.
 const STRANGE: u32 = 0x4000_0000;
 
 pub(super) const CASES: &[Row] = &[
@@ -157,7 +157,7 @@ pub(super) const CASES: &[Row] = &[
                 rig.api.dat_ep_dup_connect(
                     NONE,
                     rig.ep()?.ep,
-                    soon(),
+                    event_timeout_us(),
                     0,
                     null_mut(),
                     DAT_QOS_BEST_EFFORT,
@@ -448,7 +448,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with a bit that names nothing is invalid.",
+        "A mask with an undefined bit is invalid.",
         |rig| {
             answers(
                 rig.api.dat_cno_query(rig.cno()?, STRANGE, &mut DAT_CNO_PARAM::zeroed()),
@@ -459,7 +459,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with a bit that names nothing is invalid.",
+        "A mask with an undefined bit is invalid.",
         |rig| {
             answers(
                 rig.api.dat_cr_query(rig.request(b"")?.1.cr, STRANGE, &mut DAT_CR_PARAM::zeroed()),
@@ -470,7 +470,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with a bit that names nothing is invalid.",
+        "A mask with an undefined bit is invalid.",
         |rig| {
             answers(
                 rig.api.dat_evd_query(
@@ -485,7 +485,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with a bit that names nothing is invalid.",
+        "A mask with an undefined bit is invalid.",
         |rig| {
             answers(
                 rig.api.dat_ep_query(
@@ -500,7 +500,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with a bit that names nothing is invalid.",
+        "A mask with an undefined bit is invalid.",
         |rig| {
             answers(
                 rig.api.dat_lmr_query(rig.memory(8)?.lmr, STRANGE, &mut DAT_LMR_PARAM::zeroed()),
@@ -511,7 +511,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rmr_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with a bit that names nothing is invalid.",
+        "A mask with an undefined bit is invalid.",
         |rig| {
             answers(
                 rig.api.dat_rmr_query(rig.rmr()?, STRANGE, &mut DAT_RMR_PARAM::zeroed()),
@@ -522,7 +522,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with a bit that names nothing is invalid.",
+        "A mask with an undefined bit is invalid.",
         |rig| {
             answers(
                 rig.api.dat_psp_query(rig.listen()?.psp, STRANGE, &mut DAT_PSP_PARAM::zeroed()),
@@ -533,7 +533,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rsp_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with a bit that names nothing is invalid.",
+        "A mask with an undefined bit is invalid.",
         |rig| {
             answers(
                 rig.api.dat_rsp_query(reserved(rig)?, STRANGE, &mut DAT_RSP_PARAM::zeroed()),
@@ -544,7 +544,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_pz_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with a bit that names nothing is invalid.",
+        "A mask with an undefined bit is invalid.",
         |rig| {
             answers(
                 rig.api.dat_pz_query(rig.pz()?, STRANGE, &mut DAT_PZ_PARAM::zeroed()),
@@ -555,7 +555,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_query/unknown-field",
         "RETURN VALUES: invalid parameter",
-        "A mask with a bit that names nothing is invalid.",
+        "A mask with an undefined bit is invalid.",
         |rig| {
             answers(
                 rig.api.dat_srq_query(rig.srq(4)?, STRANGE, &mut DAT_SRQ_PARAM::zeroed()),
@@ -567,13 +567,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_pz_create/null-out",
         "RETURN VALUES: invalid parameter",
-        "Without a place for the handle nothing is created.",
+        "With a null pointer for the handle, nothing is created.",
         |rig| answers(rig.api.dat_pz_create(rig.ia, null_mut()), DAT_INVALID_PARAMETER),
     ),
     must(
         "dat_cno_create/null-out",
         "RETURN VALUES: invalid parameter",
-        "Without a place for the handle nothing is created.",
+        "With a null pointer for the handle, nothing is created.",
         |rig| {
             answers(
                 rig.api.dat_cno_create(rig.ia, DAT_OS_WAIT_PROXY_AGENT::zeroed(), null_mut()),
@@ -584,7 +584,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create/unknown-flags",
         "RETURN VALUES: invalid parameter",
-        "Flags that name no kind of service point are invalid.",
+        "Flags that are not a kind of service point are invalid.",
         |rig| {
             answers(
                 rig.api.dat_psp_create(
@@ -601,7 +601,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_psp_create_any/unknown-flags",
         "RETURN VALUES: invalid parameter",
-        "Flags that name no kind of service point are invalid.",
+        "Flags that are not a kind of service point are invalid.",
         |rig| {
             answers(
                 rig.api.dat_psp_create_any(
@@ -618,7 +618,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_rsp_create/qualifier-in-use",
         "RETURN VALUES",
-        "A qualifier that a service point listens on is in use.",
+        "A qualifier on which a service point listens is in use.",
         |rig| {
             answers(
                 rig.api.dat_rsp_create(
@@ -635,7 +635,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_set_watermark/negative",
         "RETURN VALUES: invalid parameter",
-        "A watermark below 0 that is not the infinite one is invalid.",
+        "A negative watermark other than the infinite one is invalid.",
         |rig| {
             answers(
                 rig.api.dat_ep_set_watermark(rig.ep()?.ep, -5, DAT_WATERMARK_INFINITE),
@@ -646,13 +646,13 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_resize/negative",
         "RETURN VALUES: invalid parameter",
-        "A queue of less than nothing is invalid.",
+        "A negative queue length is invalid.",
         |rig| answers(rig.api.dat_srq_resize(rig.srq(4)?, -1), DAT_INVALID_PARAMETER),
     ),
     must(
         "dat_evd_resize/negative",
         "RETURN VALUES: invalid parameter",
-        "A queue of less than nothing is invalid.",
+        "A negative queue length is invalid.",
         |rig| {
             answers(rig.api.dat_evd_resize(rig.evd(DAT_EVD_DTO_FLAG)?, -1), DAT_INVALID_PARAMETER)
         },
@@ -660,7 +660,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_resize/too-long",
         "RETURN VALUES: insufficient resources",
-        "A queue that is longer than the adapter's limit cannot be had.",
+        "A queue longer than the adapter's limit is refused.",
         |rig| {
             answers(
                 rig.api.dat_evd_resize(rig.evd(DAT_EVD_DTO_FLAG)?, beyond(rig.attr.max_evd_qlen)?),
@@ -671,7 +671,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_srq_resize/too-long",
         "RETURN VALUES: insufficient resources",
-        "A queue that is longer than the adapter's limit cannot be had.",
+        "A queue longer than the adapter's limit is refused.",
         |rig| {
             answers(
                 rig.api.dat_srq_resize(rig.srq(4)?, beyond(rig.attr.max_recv_per_srq)?),
@@ -682,7 +682,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_strerror/unknown-status",
         "RETURN VALUES",
-        "A status that there is none of is invalid.",
+        "An undefined status is invalid.",
         |rig| {
             answers(
                 rig.api.dat_strerror(DAT_ERROR(0x3ff_0000, 0), &mut null(), &mut null()),
@@ -699,7 +699,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cr_handoff/no-qualifier",
         "RETURN VALUES: invalid parameter",
-        "0 is no qualifier to hand a request off to, and the request stays.",
+        "A request cannot be handed off to qualifier 0, and stays pending.",
         |rig| {
             let (caller, arrival) = rig.request(b"")?;
             answers(rig.api.dat_cr_handoff(arrival.cr, 0), DAT_INVALID_PARAMETER)?;
@@ -710,13 +710,21 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_dup_connect/impossible",
         "RETURN VALUES: invalid parameter, model not supported",
-        "More private data than the provider takes, and a quality of service that it does not have, are refused.",
+        "More private data than the provider allows, and a quality of service that it does not \
+         support, are refused.",
         |rig| {
             let (pair, ep) = (rig.pair()?, rig.ep()?);
             let more = rig.provider.max_private_data_size.saturating_add(1);
             let data = rig.allocate(more as usize);
             let dup = |size, data, qos| {
-                rig.api.dat_ep_dup_connect(ep.ep, pair.active.ep, soon(), size, data, qos)
+                rig.api.dat_ep_dup_connect(
+                    ep.ep,
+                    pair.active.ep,
+                    event_timeout_us(),
+                    size,
+                    data,
+                    qos,
+                )
             };
             answers(dup(more, data, DAT_QOS_BEST_EFFORT), DAT_INVALID_PARAMETER)?;
             rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
@@ -730,7 +738,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_registry_add_provider/null-arguments",
         "RETURN VALUES: invalid parameter",
-        "A provider without a table or without a description is none.",
+        "A provider cannot be registered without a function table or a description.",
         |rig| {
             let (table, info) = (DAT_PROVIDER::zeroed(), DAT_PROVIDER_INFO::zeroed());
             answers(rig.api.dat_registry_add_provider(null(), &info), DAT_INVALID_PARAMETER)?;
@@ -762,7 +770,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/local-memory",
         "RETURN VALUES: protection and privileges violation, invalid parameter",
-        "A segment of another zone, without the local write privilege, of a freed LMR, or outside its LMR is refused.",
+        "A segment of another zone, without the local write privilege, of a freed LMR, or outside \
+         its LMR is refused.",
         |rig| {
             let far = rig.memory(8)?;
             let (outside, freed) = (rig.memory(8)?.part(4, 8), rig.memory(8)?);
@@ -785,11 +794,11 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_post_rdma_read/too-many",
         "RETURN VALUES: insufficient resources",
-        "More requests than the EP has room for are refused.",
+        "More requests than the EP holds are refused.",
         |rig| {
             let (pair, near, far) = (rig.ended_pair()?, rig.memory(8)?, rig.memory(8)?);
             let max = rig.query(pair.active.ep)?.ep_attr.max_request_dtos;
-            if max >= crate::rig::QLEN {
+            if max >= crate::rig::EVD_QUEUE_LENGTH {
                 return unsupported(
                     "the provider gives EPs more requests than an EVD has room for",
                 );
@@ -801,14 +810,14 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// A reserved service point.
+/// Creates a reserved service point.
 fn reserved(rig: &Rig) -> Outcome<DAT_RSP_HANDLE> {
     let (evd, mut rsp) = (rig.evd(DAT_EVD_CR_FLAG)?, null_mut());
     ok(rig.api.dat_rsp_create(rig.ia, rig.free_qualifier()?, rig.ep()?.ep, evd, &mut rsp))?;
     Ok(rsp)
 }
 
-/// One more than a limit.
+/// Returns one more than a limit.
 fn beyond(limit: DAT_COUNT) -> Outcome<DAT_COUNT> {
     match limit.checked_add(1) {
         Some(more) => Ok(more),

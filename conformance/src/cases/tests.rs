@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use super::all;
-use crate::case::{Case, Run, fits};
+use crate::case::{Case, Run, matches_pattern};
 
 #[test]
 fn a_name_is_a_function_and_words() {
@@ -19,7 +19,7 @@ fn a_name_is_a_function_and_words() {
 #[test]
 fn stars_stand_for_any_text() {
     let all = all();
-    let meant = |pattern: &str| all.iter().filter(|case| case.is_meant_by(pattern)).count();
+    let meant = |pattern: &str| all.iter().filter(|case| case.is_selected_by(pattern)).count();
     assert_eq!(meant(""), all.len());
     assert_eq!(meant("*"), all.len());
     assert_eq!(meant("dat_ep_reset/in-connected"), 3, "the paths too: a beginning");
@@ -31,14 +31,14 @@ fn stars_stand_for_any_text() {
 
 const DOCUMENT: &str = include_str!("../../../docs/conformance.md");
 
-/// docs/conformance.md: the text below this heading of the second level.
+/// Returns the text of docs/conformance.md below this second-level heading.
 fn section(heading: &str) -> &'static str {
     let mut sections = DOCUMENT.split("\n## ");
     let found = sections.find_map(|section| section.strip_prefix(heading)?.strip_prefix('\n'));
     found.unwrap_or_else(|| panic!("docs/conformance.md has no section {heading:?}"))
 }
 
-/// The rows of the tables in a text, cell by cell, without the headers.
+/// Returns the cells of all table rows in a text, without the headers.
 fn rows(text: &'static str) -> Vec<Vec<&'static str>> {
     let lines: Vec<_> = text.lines().collect();
     let cells =
@@ -51,7 +51,8 @@ fn rows(text: &'static str) -> Vec<Vec<&'static str>> {
     of_tables.map(|(_, line)| cells(line)).collect()
 }
 
-/// The names of cases in a cell; what begins with "n/t" is a reason for having none, which ends the list.
+/// Returns the names of cases in a cell. A part that begins with "n/t" is a reason for having no
+/// case, and ends the list.
 fn names(cell: &'static str) -> impl Iterator<Item = &'static str> {
     cell.split(", ")
         .flat_map(|part| part.split("; "))
@@ -59,7 +60,8 @@ fn names(cell: &'static str) -> impl Iterator<Item = &'static str> {
         .take_while(|part| !part.starts_with("n/t"))
 }
 
-/// docs/conformance.md: of each of the five pages, the names that its table mentions, without the function.
+/// Returns for each of the five pages in docs/conformance.md the names in its table, without the
+/// function.
 fn documented() -> Vec<(&'static str, HashSet<&'static str>)> {
     let pages = section("The five pages, sentence by sentence").split("\n### ").skip(1);
     let table = |page: &'static str| {
@@ -79,7 +81,7 @@ fn every_case_of_the_five_pages_is_in_the_document() {
     assert_eq!(pages.len(), 5);
     for case in all() {
         let (function, about) = case.id.split_once('/').expect(&case.id);
-        // The matrix is one entry.
+        // The matrix is a single entry.
         let Some((_, words)) = pages.iter().find(|(page, _)| *page == function) else { continue };
         let family =
             |word: &&str| word.strip_suffix('*').is_some_and(|start| about.starts_with(start));
@@ -120,7 +122,7 @@ fn every_sentence_of_the_five_pages_has_a_case_or_says_why_not() {
             let is_case = |word: &str| {
                 let id =
                     if word.contains('/') { word.to_owned() } else { format!("{function}/{word}") };
-                cases.iter().any(|case| fits(&id, &case.id))
+                cases.iter().any(|case| matches_pattern(&id, &case.id))
             };
             let answered =
                 cell.contains("n/t") || cell.trim() == "all others" || words.any(is_case);
@@ -129,12 +131,13 @@ fn every_sentence_of_the_five_pages_has_a_case_or_says_why_not() {
     }
 }
 
-/// docs/conformance.md: the rows about endpoint states and corner points.
+/// Returns the rows about endpoint states and corner points in docs/conformance.md.
 fn mapped() -> Vec<Vec<&'static str>> {
     [rows(section("The endpoint states")), rows(section("Corner points"))].concat()
 }
 
-/// The cases that a cell of the tables of return values and attributes names; "a completion:" is before some.
+/// Returns the cases in a cell of the tables of return values and attributes. Some begin with "a
+/// completion:".
 fn patterns(cell: &'static str) -> impl Iterator<Item = &'static str> {
     names(cell).map(|name| name.rsplit_once(": ").map_or(name, |(_, name)| name))
 }
@@ -148,12 +151,12 @@ fn every_function_has_its_return_values() {
         assert!(!named.is_empty(), "{row:?}");
         for pattern in patterns(named) {
             assert!(
-                cases.iter().any(|case| fits(pattern, &case.id)),
+                cases.iter().any(|case| matches_pattern(pattern, &case.id)),
                 "{row:?}: there is no case {pattern}"
             );
         }
     }
-    // OFED's extension has no page.
+    // OFED's extension has no manual page.
     let described = |case: &&Case| case.is_in_1_2() && case.function() != "dat_extension_op";
     let functions: HashSet<_> =
         cases.iter().filter(described).map(|case| case.function()).collect();
@@ -173,7 +176,7 @@ fn every_state_and_corner_point_has_a_case() {
             continue;
         }
         for pattern in named.split(", ") {
-            let there = cases.iter().any(|case| fits(pattern, &case.id));
+            let there = cases.iter().any(|case| matches_pattern(pattern, &case.id));
             assert!(there, "docs/conformance.md, {:?}: there is no case {pattern}", row[0]);
         }
     }
@@ -189,14 +192,15 @@ fn every_case_is_in_the_document() {
     let is_there = |case: &Case| {
         matches!(case.run, Run::Cell(_))
             || pages.iter().any(|(page, _)| *page == case.function())
-            || named.iter().any(|pattern| fits(pattern, &case.id))
+            || named.iter().any(|pattern| matches_pattern(pattern, &case.id))
     };
     let missing: Vec<_> =
         all().into_iter().filter(|case| !is_there(case)).map(|case| case.id).collect();
     assert!(missing.is_empty(), "not in docs/conformance.md: {missing:?}");
 }
 
-/// The sources of the cases, and what is in them: the rows of each with their names, and what follows the tables.
+/// Returns for each source file of cases the text of each row with its name, and the text after the
+/// tables.
 fn sources() -> Vec<(Vec<(String, String)>, String)> {
     let files =
         std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/cases")).expect("the sources");
@@ -216,9 +220,9 @@ fn sources() -> Vec<(Vec<(String, String)>, String)> {
     parsed.collect()
 }
 
-/// Whether a piece of a source looks at what an adapter says about the letter of the standard.
+/// Returns whether a piece of source code depends on the adapter's attribute `strict`.
 fn looks_at_strict(source: &str) -> bool {
-    ["forbidden(", "is_strict(", "says_strict("].iter().any(|call| source.contains(call))
+    ["forbidden(", "is_strict(", "strict_attribute("].iter().any(|call| source.contains(call))
 }
 
 #[test]
@@ -243,7 +247,7 @@ fn every_case_that_looks_at_strict_is_in_the_document() {
     assert_eq!(documented, found, "docs/conformance.md, What differs without strict=on");
 }
 
-/// The members of a structure, as dat-sys declares it.
+/// Returns the members of a structure as dat-sys declares it.
 fn members(source: &'static str, structure: &str) -> Vec<&'static str> {
     let (_, body) = source.split_once(&format!("pub struct {structure} {{")).expect(structure);
     let (body, _) = body.split_once('}').expect("the end of a structure");
@@ -269,17 +273,17 @@ fn every_attribute_is_decided() {
         let mut parts = section("The attributes").split("\n### Structure ");
         let part = parts.find_map(|part| part.strip_prefix(structure)).expect(structure);
         let table = rows(part);
-        let mut told: Vec<_> = table.iter().flat_map(|row| row[0].split(", ")).collect();
+        let mut returned: Vec<_> = table.iter().flat_map(|row| row[0].split(", ")).collect();
         let mut declared = members(source, structure);
-        told.sort_unstable();
+        returned.sort_unstable();
         declared.sort_unstable();
-        assert_eq!(told, declared, "docs/conformance.md, {structure}");
+        assert_eq!(returned, declared, "docs/conformance.md, {structure}");
         for row in &table {
             let [member, decision, named] = row[..] else { panic!("{structure}: {row:?}") };
             assert!(!decision.is_empty() && !named.is_empty(), "{structure}, {member}");
             for name in names(named) {
                 assert!(
-                    cases.iter().any(|case| fits(name, &case.id)),
+                    cases.iter().any(|case| matches_pattern(name, &case.id)),
                     "{structure}, {member}: no case {name}"
                 );
             }

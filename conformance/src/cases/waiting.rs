@@ -5,20 +5,26 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::{Row, must};
-use crate::check::{answers, failed, ok, same, that, unsupported};
-use crate::rig::{Calls, soon};
+use crate::check::{answers, ensure, ensure_equal, failed, ok, unsupported};
+use crate::rig::{AgentCalls, event_timeout_us};
 
 pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/interrupted",
         "RETURN VALUES: interrupted call",
-        "A signal ends a wait, which says so and takes no event.",
+        "A signal ends a wait with DAT_INTERRUPTED_CALL, without taking an event.",
         |rig| {
             let evd = rig.evd(DAT_EVD_SOFTWARE_FLAG)?;
             let (api, number) = (rig.api, evd as usize);
             let answer = rig.interrupted(|| {
                 let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
-                api.dat_evd_wait(number as DAT_EVD_HANDLE, soon(), 1, &mut event, &mut more)
+                api.dat_evd_wait(
+                    number as DAT_EVD_HANDLE,
+                    event_timeout_us(),
+                    1,
+                    &mut event,
+                    &mut more,
+                )
             })?;
             answers(answer, DAT_INTERRUPTED_CALL)?;
             ok(rig.post_se(evd, 1))?;
@@ -28,9 +34,10 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_wait/unsignalled-completion",
         "DESCRIPTION",
-        "A completion that is unsignalled does not end a wait; one that is signalled does, and then there are both.",
+        "An unsignalled completion does not end a wait; a signalled one does, and both are then \
+         queued.",
         |rig| {
-            // A waiter may sleep for a moment before it has looked for events: then it has missed nothing.
+            // A waiter may sleep briefly before it looks for events. Then it has missed nothing.
             const TRIES: usize = 5;
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
@@ -44,7 +51,7 @@ pub(super) const CASES: &[Row] = &[
                     while to.load(0, 8) != [7; 8] {
                         std::thread::yield_now();
                     }
-                    // What the first one wakes it has woken by the time that others have come and gone.
+                    // What the first one wakes has run by the time that others have come and gone.
                     for id in 0..20 {
                         ok(rig.write(other.active.ep, &[from.all()], id, &to.remote_part(8, 8)))?;
                         rig.completes(other.active.request, id, DAT_DTO_SUCCESS)?;
@@ -63,11 +70,11 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_wait/interrupted",
         "RETURN VALUES: interrupted call",
-        "A signal ends a wait on a CNO, which says so.",
+        "A signal ends a wait on a CNO with DAT_INTERRUPTED_CALL.",
         |rig| {
             let (api, number) = (rig.api, rig.cno()? as usize);
             let answer = rig.interrupted(|| {
-                api.dat_cno_wait(number as DAT_CNO_HANDLE, soon(), &mut null_mut())
+                api.dat_cno_wait(number as DAT_CNO_HANDLE, event_timeout_us(), &mut null_mut())
             })?;
             answers(answer, DAT_INTERRUPTED_CALL)
         },
@@ -84,16 +91,16 @@ pub(super) const CASES: &[Row] = &[
                 evds.iter().try_for_each(|evd| ok(rig.post_se(*evd, 1)))
             })?;
             woken.iter().try_for_each(|(answer, _)| ok(*answer))?;
-            let mut told: Vec<_> = woken.into_iter().map(|(_, evd)| evd).collect();
-            told.sort();
+            let mut returned: Vec<_> = woken.into_iter().map(|(_, evd)| evd).collect();
+            returned.sort();
             evds.sort();
-            same("the EVDs", told, evds.to_vec())
+            ensure_equal("the EVDs", returned, evds.to_vec())
         },
     ),
     must(
         "dat_ia_close/wakes-cno-waiters",
         "dat_cno_wait, DESCRIPTION",
-        "Everybody who waits on a CNO is woken when its adapter is closed, and told no EVD.",
+        "All waiters of a CNO are woken when its adapter is closed, and get no EVD.",
         |rig| {
             let (ia, mut cno) = (rig.other_ia()?, null_mut());
             ok(rig.api.dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &mut cno))?;
@@ -103,8 +110,11 @@ pub(super) const CASES: &[Row] = &[
             })?;
             rig.forget_ia(ia);
             for (answer, evd) in woken {
-                that(DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY, "a waiter was left to its time-out")?;
-                same("the EVD", evd, DAT_HANDLE_NULL)?;
+                ensure(
+                    DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY,
+                    "a waiter was left to its time-out",
+                )?;
+                ensure_equal("the EVD", evd, DAT_HANDLE_NULL)?;
             }
             Ok(())
         },
@@ -112,9 +122,10 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_free/wakes-cno-waiters",
         "dat_cno_wait, DESCRIPTION",
-        "When the last EVD of a CNO is freed, everybody who waits on it is woken and told no EVD, the agent too.",
+        "When the last EVD of a CNO is freed, all waiters are woken and the agent is called, \
+         without an EVD.",
         |rig| {
-            let ((agent, calls), mut cno) = (Calls::agent(), null_mut());
+            let ((agent, calls), mut cno) = (AgentCalls::agent(), null_mut());
             ok(rig.api.dat_cno_create(rig.ia, agent, &mut cno))?;
             let evd = || rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG);
             let (first, last) = (evd()?, evd()?);
@@ -123,24 +134,27 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.api.dat_evd_free(last))
             })?;
             for (answer, evd) in woken {
-                that(DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY, "a waiter was left to its time-out")?;
-                same("the EVD", evd, DAT_HANDLE_NULL)?;
+                ensure(
+                    DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY,
+                    "a waiter was left to its time-out",
+                )?;
+                ensure_equal("the EVD", evd, DAT_HANDLE_NULL)?;
             }
             calls.until(1)?;
-            same("the agent's EVD", calls.last(), DAT_HANDLE_NULL)?;
-            same("calls", calls.count(), 1)?;
-            // It is as good as before.
+            ensure_equal("the agent's EVD", calls.last(), DAT_HANDLE_NULL)?;
+            ensure_equal("calls", calls.count(), 1)?;
+            // The adapter works as before.
             let evd = evd()?;
             ok(rig.post_se(evd, 1))?;
-            let mut told = null_mut();
-            ok(rig.api.dat_cno_wait(cno, soon(), &mut told))?;
-            same("the EVD", told, evd)
+            let mut returned = null_mut();
+            ok(rig.api.dat_cno_wait(cno, event_timeout_us(), &mut returned))?;
+            ensure_equal("the EVD", returned, evd)
         },
     ),
     must(
         "dat_cno_free/waited-for",
         "RETURN VALUES: invalid state",
-        "A CNO that somebody waits on is not freed.",
+        "A CNO with waiters cannot be freed.",
         |rig| {
             let cno = rig.cno()?;
             let evd = rig.evd(DAT_EVD_SOFTWARE_FLAG)?;
@@ -157,23 +171,23 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_create/agent",
         "DESCRIPTION: agent",
-        "The agent is called for a trigger, with the EVD, besides the waiter that is woken.",
+        "A trigger calls the agent with the EVD, and also wakes a waiter.",
         |rig| {
-            let ((agent, calls), mut cno) = (Calls::agent(), null_mut());
+            let ((agent, calls), mut cno) = (AgentCalls::agent(), null_mut());
             ok(rig.api.dat_cno_create(rig.ia, agent, &mut cno))?;
             let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
             let woken = rig.while_waiting_on_cno(cno, 1, || ok(rig.post_se(evd, 1)))?;
-            same("the waiter's EVD", woken, vec![(DAT_SUCCESS, evd)])?;
+            ensure_equal("the waiter's EVD", woken, vec![(DAT_SUCCESS, evd)])?;
             calls.until(1)?;
-            same("the agent's EVD", calls.last(), evd)
+            ensure_equal("the agent's EVD", calls.last(), evd)
         },
     ),
     must(
         "dat_cno_modify_agent/any-trigger",
         "DESCRIPTION",
-        "An agent that is set later hears of every trigger, and of none once there is no agent.",
+        "An agent that is set later is called for every trigger, until it is removed.",
         |rig| {
-            let ((agent, calls), cno) = (Calls::agent(), rig.cno()?);
+            let ((agent, calls), cno) = (AgentCalls::agent(), rig.cno()?);
             let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
             ok(rig.api.dat_cno_modify_agent(cno, agent))?;
             for count in 1..=2 {
@@ -182,26 +196,26 @@ pub(super) const CASES: &[Row] = &[
                 rig.expect(evd, DAT_SOFTWARE_EVENT)?;
             }
             ok(rig.api.dat_cno_modify_agent(cno, DAT_OS_WAIT_PROXY_AGENT_NULL))?;
-            let told = calls.count();
+            let returned = calls.count();
             ok(rig.post_se(evd, 3))?;
-            same("the EVD", rig.while_waiting_on_cno(cno, 0, || Ok(()))?.len(), 0)?;
+            ensure_equal("the EVD", rig.while_waiting_on_cno(cno, 0, || Ok(()))?.len(), 0)?;
             let mut woken = null_mut();
-            ok(rig.api.dat_cno_wait(cno, soon(), &mut woken))?;
-            same("calls", calls.count(), told)
+            ok(rig.api.dat_cno_wait(cno, event_timeout_us(), &mut woken))?;
+            ensure_equal("calls", calls.count(), returned)
         },
     ),
     must(
         "dat_ia_close/calls-agents-off",
         "dat_cno_create, DESCRIPTION: agent",
-        "The agent is told no EVD when the adapter is closed.",
+        "The agent is called without an EVD when the adapter is closed.",
         |rig| {
-            let (ia, (agent, calls), mut cno) = (rig.other_ia()?, Calls::agent(), null_mut());
+            let (ia, (agent, calls), mut cno) = (rig.other_ia()?, AgentCalls::agent(), null_mut());
             ok(rig.api.dat_cno_create(ia, agent, &mut cno))?;
             rig.evd_with(ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;
             ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))?;
             rig.forget_ia(ia);
             calls.until(1)?;
-            same("the EVD", calls.last(), DAT_HANDLE_NULL)
+            ensure_equal("the EVD", calls.last(), DAT_HANDLE_NULL)
         },
     ),
     must(
@@ -220,7 +234,7 @@ pub(super) const CASES: &[Row] = &[
             (1..=EVENTS).try_for_each(|value| ok(rig.post_se(evd, value)))?;
             let mut taken = rig.dequeue_together(evd, 3, EVENTS);
             taken.sort();
-            same("what was taken", taken == (1..=EVENTS).collect::<Vec<_>>(), true)?;
+            ensure_equal("what was taken", taken == (1..=EVENTS).collect::<Vec<_>>(), true)?;
             ok(rig.api.dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG))
         },
     ),

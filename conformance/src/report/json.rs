@@ -1,4 +1,4 @@
-//! For programs.
+//! The report as JSON.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ struct Document<'a> {
     cases: Vec<Line<'a>>,
 }
 
-/// What came of the cases of one clause of a function's page.
+/// The result of the cases of one clause of a function's page.
 #[derive(Serialize)]
 struct Clause<'a> {
     function: &'a str,

@@ -1,4 +1,5 @@
-//! JUnit XML: a suite for each function. Unsupported is `skipped`: CI servers know nothing nearer.
+//! The report as JUnit XML, with a suite per function. Unsupported becomes `skipped`, the nearest
+//! state that CI servers know.
 
 use std::fmt::Write;
 
@@ -38,11 +39,11 @@ fn case(out: &mut String, record: &Record) {
         Verdict::Failed { reason } => ("failure", reason),
         Verdict::Unsupported { reason } => ("skipped", reason),
     };
-    let said = format!("{} {}: {}", case.level, case.clause, case.requirement);
-    let (reason, said) = (escaped(reason), escaped(&said));
+    let requirement = format!("{} {}: {}", case.level, case.clause, case.requirement);
+    let (reason, requirement) = (escaped(reason), escaped(&requirement));
     let _ = writeln!(
         out,
-        ">\n      <{element} message=\"{reason}\">{said}</{element}>\n    </testcase>"
+        ">\n      <{element} message=\"{reason}\">{requirement}</{element}>\n    </testcase>"
     );
 }
 
@@ -51,7 +52,7 @@ fn counts(count: Count) -> String {
     format!(" tests=\"{cases}\" failures=\"{failed}\" errors=\"0\" skipped=\"{unsupported}\"")
 }
 
-/// For an attribute or text. Characters that XML 1.0 cannot have at all become U+FFFD.
+/// Escapes text for XML. Characters that XML 1.0 does not allow become U+FFFD.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What came of a run, for people and for machines.
+//! The result of a run, as text, JSON and JUnit XML.
 
 mod json;
 mod junit;
@@ -6,73 +6,73 @@ mod text;
 
 use std::time::Duration;
 
-use crate::case::{Case, Level, Stop};
+use crate::case::{Case, Level, NotPassed};
 
 /// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "verdict", rename_all = "lowercase")]
 pub enum Verdict {
-    /// The provider does what the standard says.
+    /// The provider meets the requirement.
     Passed,
-    /// It does not.
+    /// The provider violates the requirement.
     Failed {
-        /// What it does instead.
+        /// What the provider does instead.
         reason: String,
     },
-    /// The standard lets providers do without, and this one does: no pass.
+    /// The provider lacks an optional feature. This does not count as passed.
     Unsupported {
-        /// How it says so.
+        /// How the provider reports that.
         reason: String,
     },
 }
 
-impl From<Result<(), Stop>> for Verdict {
-    fn from(outcome: Result<(), Stop>) -> Verdict {
+impl From<Result<(), NotPassed>> for Verdict {
+    fn from(outcome: Result<(), NotPassed>) -> Verdict {
         match outcome {
             Ok(()) => Verdict::Passed,
-            Err(Stop::Failed(reason)) => Verdict::Failed { reason },
-            Err(Stop::Unsupported(reason)) => Verdict::Unsupported { reason },
+            Err(NotPassed::Failed(reason)) => Verdict::Failed { reason },
+            Err(NotPassed::Unsupported(reason)) => Verdict::Unsupported { reason },
         }
     }
 }
 
-/// A case that was run.
+/// The result of a case.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The case.
     pub case: Case,
-    /// How it ended.
+    /// How the case ended.
     pub verdict: Verdict,
-    /// How long it took.
+    /// How long the case took.
     pub took: Duration,
 }
 
-/// A run over one target.
+/// A run against one target.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What was asked.
+    /// The target.
     pub target: String,
     /// The cases, in the order in which they ran.
     pub records: Vec<Record>,
 }
 
-/// How a report is written.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A line for each function, what failed, totals.
+    /// Text: a line per function, failures, totals.
     Text,
-    /// As text, with a line for each clause of a function, too.
+    /// Text, with an additional line per clause of a function.
     Clauses,
-    /// One document.
+    /// One JSON document.
     Json,
-    /// JUnit XML, as CI servers read it.
+    /// JUnit XML for CI servers.
     Junit,
 }
 
-/// Verdicts counted.
+/// The number of cases per verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Count {
-    /// All.
+    /// All cases.
     pub cases: usize,
     /// Passed.
     pub passed: usize,
@@ -83,7 +83,7 @@ pub struct Count {
 }
 
 impl Report {
-    /// The report as text of this format.
+    /// Returns the report in this format.
     pub fn write(&self, format: Format) -> String {
         match format {
             Format::Text => text::write(self, false),
@@ -93,13 +93,13 @@ impl Report {
         }
     }
 
-    /// Whether nothing failed, and, when strict, nothing that a provider has to have was unsupported.
+    /// Returns whether no case failed and, if `strict`, no requirement was unsupported.
     pub fn is_good(&self, strict: bool) -> bool {
         let must = self.count(|record| record.case.level == Level::Must);
         self.count(|_| true).failed == 0 && (!strict || must.unsupported == 0)
     }
 
-    /// Counts the records that are meant.
+    /// Counts the records that `meant` selects.
     pub fn count(&self, meant: impl Fn(&Record) -> bool) -> Count {
         let mut count = Count::default();
         for record in self.records.iter().filter(|record| meant(record)) {
@@ -113,7 +113,7 @@ impl Report {
         count
     }
 
-    /// The functions, each once, in the order of the cases.
+    /// Returns the functions, each once, in the order of the cases.
     fn functions(&self) -> Vec<&str> {
         let mut functions = Vec::new();
         for record in &self.records {
@@ -124,7 +124,7 @@ impl Report {
         functions
     }
 
-    /// The clauses that the cases of a function are of, each once, in their order.
+    /// Returns the clauses of a function's cases, each once, in their order.
     fn clauses(&self, function: &str) -> Vec<&'static str> {
         let mut clauses = Vec::new();
         for record in self.records.iter().filter(|record| record.case.function() == function) {

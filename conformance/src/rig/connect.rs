@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-use super::{Ep, Rig, soon};
+use super::{Ep, Rig, event_timeout_us};
 use crate::case::Outcome;
 use crate::check::ok;
 
@@ -13,9 +13,9 @@ use crate::check::ok;
 pub(crate) struct Listener {
     /// The service point.
     pub(crate) psp: DAT_PSP_HANDLE,
-    /// What it listens on.
+    /// The connection qualifier on which it listens.
     pub(crate) qualifier: DAT_CONN_QUAL,
-    /// Where requests are reported.
+    /// The EVD that reports requests.
     pub(crate) evd: DAT_EVD_HANDLE,
 }
 
@@ -24,41 +24,42 @@ pub(crate) struct Listener {
 pub(crate) struct CommonPoint {
     /// The service point.
     pub(crate) csp: DAT_CSP_HANDLE,
-    /// Where it listens, with the port; the provider's, as long as the point is there.
+    /// The address with the port on which it listens. The provider owns it as long as the service
+    /// point exists.
     pub(crate) address: DAT_IA_ADDRESS_PTR,
-    /// Where requests are reported.
+    /// The EVD that reports requests.
     pub(crate) evd: DAT_EVD_HANDLE,
 }
 
-/// A connection request, as its event tells it.
+/// The event of a connection request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct RequestEvent {
     /// The request.
     pub(crate) cr: DAT_CR_HANDLE,
     /// The service point.
     pub(crate) sp: DAT_HANDLE,
-    /// What was connected to.
+    /// The connection qualifier of the request.
     pub(crate) qualifier: DAT_CONN_QUAL,
-    /// The address that was connected to.
+    /// The address of the request.
     pub(crate) address: DAT_IA_ADDRESS_PTR,
 }
 
 /// Two connected endpoints of one adapter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
-    /// The side that connected.
+    /// The endpoint that connected.
     pub(crate) active: Ep,
-    /// The side that accepted.
+    /// The endpoint that accepted.
     pub(crate) passive: Ep,
 }
 
 impl Rig {
-    /// A public service point on a free qualifier, whose endpoints the consumer makes.
+    /// Creates a public service point on a free qualifier. The consumer creates its endpoints.
     pub(crate) fn listen(&self) -> Outcome<Listener> {
-        self.listen_for(DAT_PSP_CONSUMER_FLAG, super::objects::QLEN)
+        self.listen_for(DAT_PSP_CONSUMER_FLAG, super::objects::EVD_QUEUE_LENGTH)
     }
 
-    /// A public service point of this kind and backlog.
+    /// Creates a public service point with these flags and this backlog.
     pub(crate) fn listen_for(&self, flags: DAT_PSP_FLAGS, backlog: DAT_COUNT) -> Outcome<Listener> {
         let evd = self.evd_of(self.ia, backlog, DAT_EVD_CR_FLAG)?;
         let (mut psp, mut qualifier) = (null_mut(), 0);
@@ -72,7 +73,8 @@ impl Rig {
         Ok(Listener { psp, qualifier, evd })
     }
 
-    /// A common service point at the adapter's address, on any port, where the provider has such.
+    /// Creates a common service point at the adapter's address, on any port, if the provider
+    /// supports them.
     pub(crate) fn common_point(&self) -> Outcome<CommonPoint> {
         const TCP: DAT_COMM = DAT_COMM { domain: 2, r#type: 1, protocol: 6 };
         let (evd, mut csp, mut comm) = (self.evd(DAT_EVD_CR_FLAG)?, null_mut(), TCP);
@@ -87,24 +89,24 @@ impl Rig {
         Ok(CommonPoint { csp, address: param.address_ptr, evd })
     }
 
-    /// A qualifier that was free a moment ago.
+    /// Returns a connection qualifier that was free a moment ago.
     pub(crate) fn free_qualifier(&self) -> Outcome<DAT_CONN_QUAL> {
         let Listener { psp, qualifier, .. } = self.listen()?;
         ok(self.api.dat_psp_free(psp))?;
         Ok(qualifier)
     }
 
-    /// dat_ep_connect to the adapter's own address.
+    /// Calls dat_ep_connect with the adapter's own address.
     pub(crate) fn connect(
         &self,
         ep: DAT_EP_HANDLE,
         qualifier: DAT_CONN_QUAL,
         private: &[u8],
     ) -> DAT_RETURN {
-        self.connect_within(ep, qualifier, private, soon())
+        self.connect_within(ep, qualifier, private, event_timeout_us())
     }
 
-    /// The same with a time limit in microseconds.
+    /// Like [`connect`](Self::connect), with a time limit in microseconds.
     pub(crate) fn connect_within(
         &self,
         ep: DAT_EP_HANDLE,
@@ -118,7 +120,7 @@ impl Rig {
         self.api.dat_ep_connect(ep, address, qualifier, timeout, size, data, qos, flags)
     }
 
-    /// dat_cr_accept.
+    /// Calls dat_cr_accept.
     pub(crate) fn accept(
         &self,
         cr: DAT_CR_HANDLE,
@@ -129,26 +131,26 @@ impl Rig {
         self.api.dat_cr_accept(cr, ep, size, data)
     }
 
-    /// dat_cr_reject.
+    /// Calls dat_cr_reject.
     pub(crate) fn reject(&self, cr: DAT_CR_HANDLE, private: &[u8]) -> DAT_RETURN {
         let (size, data) = bytes(private);
         self.api.dat_cr_reject(cr, size, data)
     }
 
-    /// An endpoint that asks for a connection, and the request that comes of it.
-    pub(crate) fn request(&self, private: &[u8]) -> Outcome<(Ep, Arrival)> {
+    /// Connects an endpoint, and returns it with the event of its request.
+    pub(crate) fn request(&self, private: &[u8]) -> Outcome<(Ep, RequestEvent)> {
         let listener = self.listen()?;
         let ep = self.ep()?;
         ok(self.connect(ep.ep, listener.qualifier, private))?;
-        Ok((ep, self.arrival(listener.evd)?))
+        Ok((ep, self.request_event(listener.evd)?))
     }
 
-    /// Two connected endpoints.
+    /// Returns two connected endpoints.
     pub(crate) fn pair(&self) -> Outcome<Pair> {
         self.pair_of(self.ep()?, self.ep()?)
     }
 
-    /// Two connected endpoints with these attributes.
+    /// Returns two connected endpoints with these attributes.
     pub(crate) fn pair_with(&self, attr: &DAT_EP_ATTR) -> Outcome<Pair> {
         self.pair_of(self.ep_with(attr)?, self.ep_with(attr)?)
     }
@@ -157,7 +159,7 @@ impl Rig {
     pub(crate) fn pair_of(&self, active: Ep, passive: Ep) -> Outcome<Pair> {
         let listener = self.listen()?;
         ok(self.connect(active.ep, listener.qualifier, b""))?;
-        let arrival = self.arrival(listener.evd)?;
+        let arrival = self.request_event(listener.evd)?;
         ok(self.accept(arrival.cr, passive.ep, b""))?;
         self.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
         self.connection(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
@@ -165,16 +167,18 @@ impl Rig {
         Ok(Pair { active, passive })
     }
 
-    /// All that the active side wrote before is in the memory of the other: a read behind it has come back.
+    /// Waits until everything that the active side wrote before is in the other side's memory, by
+    /// means of a read, which is executed after the writes.
     #[track_caller]
-    pub(crate) fn settle(&self, pair: Pair) -> Outcome {
+    pub(crate) fn wait_for_writes(&self, pair: Pair) -> Outcome {
         const READ: u64 = 0xdead_beef;
         let (near, far) = (self.memory(1)?, self.memory(1)?);
         ok(self.read(pair.active.ep, &[near.all()], READ, &far.remote()))?;
         self.completes(pair.active.request, READ, DAT_DTO_SUCCESS).map(drop)
     }
 
-    /// A connection that has ended: both endpoints are disconnected, and their events taken.
+    /// Returns a connection that has ended: both endpoints are disconnected, and their events were
+    /// dequeued.
     pub(crate) fn ended_pair(&self) -> Outcome<Pair> {
         let pair = self.pair()?;
         ok(self.api.dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG))?;
@@ -184,7 +188,7 @@ impl Rig {
     }
 }
 
-/// Private data as C wants it: null where there is none.
+/// Converts private data for C: empty data becomes null.
 pub(crate) fn bytes(private: &[u8]) -> (DAT_COUNT, DAT_PVOID) {
     match private {
         [] => (0, null_mut()),

@@ -2,40 +2,40 @@
 
 use dat_sys::*;
 
-use super::{Arrival, Rig, soon};
+use super::{RequestEvent, Rig, event_timeout_us};
 use crate::case::Outcome;
-use crate::check::{answers, failed, name, ok, same};
+use crate::check::{answers, ensure_equal, failed, name, ok};
 
-/// A completion.
+/// The completion of a DTO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Dto {
+pub(crate) struct DtoCompletion {
     /// The endpoint.
     pub(crate) ep: DAT_EP_HANDLE,
-    /// The cookie that it was posted with.
+    /// The cookie with which it was posted.
     pub(crate) cookie: u64,
-    /// How it went.
+    /// The status.
     pub(crate) status: DAT_DTO_COMPLETION_STATUS,
-    /// Bytes, where it went well.
+    /// The number of bytes, if it succeeded.
     pub(crate) length: DAT_SEG_LENGTH,
-    /// What it was (uDAPL 2.0).
+    /// The operation (uDAPL 2.0).
     pub(crate) operation: DAT_DTOS,
     /// What the peer invalidated (uDAPL 2.0).
     pub(crate) invalidated: DAT_RMR_CONTEXT,
 }
 
-/// The end of an RMR bind.
+/// The completion of an RMR bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bound {
+pub(crate) struct BindCompletion {
     /// The RMR.
     pub(crate) rmr: DAT_RMR_HANDLE,
-    /// The cookie that the bind was posted with.
+    /// The cookie with which the bind was posted.
     pub(crate) cookie: u64,
-    /// How it went.
+    /// The status.
     pub(crate) status: DAT_RMR_BIND_COMPLETION_STATUS,
 }
 
 impl Rig {
-    /// dat_evd_wait for one event.
+    /// Calls dat_evd_wait for one event.
     pub(crate) fn wait(
         &self,
         evd: DAT_EVD_HANDLE,
@@ -48,22 +48,22 @@ impl Rig {
         (status, more)
     }
 
-    /// The next event, which must come soon.
+    /// Returns the next event, which must arrive within the time limit.
     #[track_caller]
     pub(crate) fn event(&self, evd: DAT_EVD_HANDLE) -> Outcome<DAT_EVENT> {
         let mut event = DAT_EVENT::zeroed();
-        let (status, _) = self.wait(evd, soon(), 1, &mut event);
+        let (status, _) = self.wait(evd, event_timeout_us(), 1, &mut event);
         if status != DAT_SUCCESS {
             return Err(failed(format_args!(
-                "no event came: dat_evd_wait answered {}",
+                "no event arrived: dat_evd_wait returned {}",
                 name(status)
             )));
         }
-        same("evd_handle of the event", event.evd_handle, evd)?;
+        ensure_equal("evd_handle of the event", event.evd_handle, evd)?;
         Ok(event)
     }
 
-    /// The next event, which must be this one.
+    /// Returns the next event, which must have this number.
     #[track_caller]
     pub(crate) fn expect(
         &self,
@@ -78,22 +78,22 @@ impl Rig {
         Ok(event)
     }
 
-    /// The next event, a completion.
+    /// Returns the next event, which must be a DTO completion.
     #[track_caller]
-    pub(crate) fn completion(&self, evd: DAT_EVD_HANDLE) -> Outcome<Dto> {
-        Ok(dto(&self.expect(evd, DAT_DTO_COMPLETION_EVENT)?))
+    pub(crate) fn completion(&self, evd: DAT_EVD_HANDLE) -> Outcome<DtoCompletion> {
+        Ok(dto_completion(&self.expect(evd, DAT_DTO_COMPLETION_EVENT)?))
     }
 
-    /// The next event, a completion of the DTO of this cookie with this status.
+    /// Returns the next event, which must be the completion of the DTO with this cookie and status.
     #[track_caller]
     pub(crate) fn completes(
         &self,
         evd: DAT_EVD_HANDLE,
         cookie: u64,
         status: DAT_DTO_COMPLETION_STATUS,
-    ) -> Outcome<Dto> {
+    ) -> Outcome<DtoCompletion> {
         let dto = self.completion(evd)?;
-        same(
+        ensure_equal(
             "the cookie and status of the completion",
             (dto.cookie, dto.status),
             (cookie, status),
@@ -101,18 +101,22 @@ impl Rig {
         Ok(dto)
     }
 
-    /// The next event, the end of a bind.
+    /// Returns the next event, which must be the completion of a bind.
     #[track_caller]
-    pub(crate) fn bound(&self, evd: DAT_EVD_HANDLE) -> Outcome<Bound> {
+    pub(crate) fn bind_completion(&self, evd: DAT_EVD_HANDLE) -> Outcome<BindCompletion> {
         let event = self.expect(evd, DAT_RMR_BIND_COMPLETION_EVENT)?;
-        // SAFETY: the number says which member is valid; a cookie is a word.
+        // SAFETY: the event number selects the valid member; a cookie is a word.
         unsafe {
             let data = event.event_data.rmr_completion_event_data;
-            Ok(Bound { rmr: data.rmr_handle, cookie: data.user_cookie.as_64, status: data.status })
+            Ok(BindCompletion {
+                rmr: data.rmr_handle,
+                cookie: data.user_cookie.as_64,
+                status: data.status,
+            })
         }
     }
 
-    /// The next event, about a connection.
+    /// Returns the next event, which must be a connection event with this number.
     #[track_caller]
     pub(crate) fn connection(
         &self,
@@ -120,18 +124,18 @@ impl Rig {
         number: DAT_EVENT_NUMBER,
     ) -> Outcome<DAT_CONNECTION_EVENT_DATA> {
         let event = self.expect(evd, number)?;
-        // SAFETY: the number says which member is valid.
+        // SAFETY: the event number selects the valid member.
         Ok(unsafe { event.event_data.connect_event_data })
     }
 
-    /// The next event, a connection request.
+    /// Returns the next event, which must be a connection request.
     #[track_caller]
-    pub(crate) fn arrival(&self, evd: DAT_EVD_HANDLE) -> Outcome<Arrival> {
+    pub(crate) fn request_event(&self, evd: DAT_EVD_HANDLE) -> Outcome<RequestEvent> {
         let event = self.expect(evd, DAT_CONNECTION_REQUEST_EVENT)?;
-        // SAFETY: the number says which member is valid; the service points are all handles.
+        // SAFETY: the event number selects the valid member; all service points are handles.
         unsafe {
             let data = event.event_data.cr_arrival_event_data;
-            Ok(Arrival {
+            Ok(RequestEvent {
                 cr: data.cr_handle,
                 sp: data.sp_handle.psp_handle,
                 qualifier: data.conn_qual,
@@ -140,30 +144,30 @@ impl Rig {
         }
     }
 
-    /// The next event of the asynchronous EVD, whatever its number.
+    /// Returns the next event of the asynchronous EVD, whatever its number.
     #[track_caller]
-    pub(crate) fn any_trouble(&self) -> Outcome<(DAT_HANDLE, DAT_COUNT)> {
+    pub(crate) fn async_event(&self) -> Outcome<(DAT_HANDLE, DAT_COUNT)> {
         let event = self.event(self.async_evd)?;
         if event.event_number & 0x8000 == 0 {
             return Err(failed(format_args!("the event is {}", event_name(event.event_number))));
         }
-        Ok(about(&event))
+        Ok(async_error(&event))
     }
 
-    /// Nothing is queued now.
+    /// Checks that no event is queued now.
     #[track_caller]
-    pub(crate) fn quiet(&self, evd: DAT_EVD_HANDLE) -> Outcome {
+    pub(crate) fn expect_no_event(&self, evd: DAT_EVD_HANDLE) -> Outcome {
         let mut event = DAT_EVENT::zeroed();
         match self.api.dat_evd_dequeue(evd, &mut event) {
             DAT_SUCCESS => {
                 let number = event_name(event.event_number);
-                Err(failed(format_args!("an event that should not be: {number}")))
+                Err(failed(format_args!("an unexpected event: {number}")))
             }
             status => answers(status, DAT_QUEUE_EMPTY),
         }
     }
 
-    /// Queues a software event.
+    /// Posts a software event.
     pub(crate) fn post_se(&self, evd: DAT_EVD_HANDLE, value: usize) -> DAT_RETURN {
         let data = DAT_SOFTWARE_EVENT_DATA { pointer: value as DAT_PVOID };
         let event = DAT_EVENT {
@@ -174,7 +178,7 @@ impl Rig {
         self.api.dat_evd_post_se(evd, &event)
     }
 
-    /// Takes all events that are queued now.
+    /// Dequeues all events that are queued now.
     pub(crate) fn drain(&self, evd: DAT_EVD_HANDLE) -> Outcome<Vec<DAT_EVENT>> {
         let mut events = Vec::new();
         loop {
@@ -188,12 +192,13 @@ impl Rig {
     }
 }
 
-/// A completion event as a [`Dto`].
-pub(crate) fn dto(event: &DAT_EVENT) -> Dto {
-    // SAFETY: the members are integers and pointers: of another event they are read as nonsense, not as a fault.
+/// Reads an event as a DTO completion.
+pub(crate) fn dto_completion(event: &DAT_EVENT) -> DtoCompletion {
+    // SAFETY: the members are integers and pointers, which can be read in any event, even if the
+    // values are meaningless.
     unsafe {
         let data = event.event_data.dto_completion_event_data;
-        Dto {
+        DtoCompletion {
             ep: data.ep_handle,
             cookie: data.user_cookie.as_64,
             status: data.status,
@@ -204,27 +209,27 @@ pub(crate) fn dto(event: &DAT_EVENT) -> Dto {
     }
 }
 
-/// What an asynchronous event is about, and the reason.
-pub(crate) fn about(event: &DAT_EVENT) -> (DAT_HANDLE, DAT_COUNT) {
-    // SAFETY: as in `dto`.
+/// Returns the object of an asynchronous event, and the reason.
+pub(crate) fn async_error(event: &DAT_EVENT) -> (DAT_HANDLE, DAT_COUNT) {
+    // SAFETY: as in `dto_completion`.
     unsafe {
         let data = event.event_data.asynch_error_event_data;
         (data.dat_handle, data.reason)
     }
 }
 
-/// What was given to [`Rig::post_se`].
-pub(crate) fn software(event: &DAT_EVENT) -> usize {
-    // SAFETY: as in `dto`.
+/// Returns the value that was given to [`Rig::post_se`].
+pub(crate) fn software_value(event: &DAT_EVENT) -> usize {
+    // SAFETY: as in `dto_completion`.
     unsafe { event.event_data.software_event_data.pointer as usize }
 }
 
-/// A cookie.
+/// Returns a cookie.
 pub(crate) fn cookie(value: u64) -> DAT_CONTEXT {
     DAT_CONTEXT { as_64: value }
 }
 
-/// The name of an event number.
+/// Returns the name of an event number.
 pub(crate) fn event_name(number: DAT_EVENT_NUMBER) -> String {
     let mut named = describe::CONSTANTS.iter().flat_map(|file| file.iter());
     let is_event = |name: &str| {

@@ -1,4 +1,4 @@
-//! Registered memory, and what goes through it.
+//! Registered memory, and DTOs on it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::null_mut;
@@ -9,7 +9,7 @@ use super::{Rig, cookie};
 use crate::case::Outcome;
 use crate::check::ok;
 
-/// Memory that a provider may write to at any time: only ever copied from and to.
+/// Memory to which a provider may write at any time, so it is accessed only by copying.
 pub(super) struct Block {
     at: *mut u8,
     layout: Layout,
@@ -17,33 +17,34 @@ pub(super) struct Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; the adapter that knew it is closed.
+        // SAFETY: the block was allocated with this layout, and the adapter that knew it is closed.
         unsafe { dealloc(self.at, self.layout) }
     }
 }
 
-/// Memory that is registered.
+/// Registered memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region {
     /// Its LMR.
     pub(crate) lmr: DAT_LMR_HANDLE,
-    /// Key for segments.
+    /// The key for local segments.
     pub(crate) lmr_context: DAT_LMR_CONTEXT,
-    /// Key for peers.
+    /// The key for peers.
     pub(crate) rmr_context: DAT_RMR_CONTEXT,
-    /// First byte.
+    /// The first byte.
     pub(crate) address: DAT_VADDR,
-    /// Bytes.
+    /// The length in bytes.
     pub(crate) length: u32,
 }
 
 impl Rig {
-    /// Zeroed memory that stays until the rig is closed.
+    /// Allocates zeroed memory that lives until the rig is closed.
     pub(crate) fn allocate(&self, length: usize) -> DAT_PVOID {
-        // Whole pages: a device may keep those that it knows from the children of this process, with all that is there.
+        // The memory is whole pages, because a device may withhold pages that it knows from the
+        // children of this process, with everything in them.
         let pages = length.max(1).next_multiple_of(4096);
         let layout = Layout::from_size_align(pages, 4096).expect("a small buffer");
-        // SAFETY: not of size 0.
+        // SAFETY: the size is not 0.
         let at = unsafe { alloc_zeroed(layout) };
         if at.is_null() {
             handle_alloc_error(layout);
@@ -52,12 +53,12 @@ impl Rig {
         at.cast()
     }
 
-    /// So many bytes, registered with all privileges in the rig's zone.
+    /// Registers memory of this length with all privileges in the rig's zone.
     pub(crate) fn memory(&self, length: u32) -> Outcome<Region> {
         self.memory_with(self.pz()?, length, DAT_MEM_PRIV_ALL_FLAG)
     }
 
-    /// So many bytes, registered in a zone with these privileges.
+    /// Registers memory of this length in a zone with these privileges.
     pub(crate) fn memory_with(
         &self,
         pz: DAT_PZ_HANDLE,
@@ -70,7 +71,7 @@ impl Rig {
         Ok(region)
     }
 
-    /// dat_lmr_create of virtual memory.
+    /// Calls dat_lmr_create on virtual memory.
     pub(crate) fn register(
         &self,
         at: DAT_PVOID,
@@ -96,12 +97,12 @@ impl Rig {
         )
     }
 
-    /// dat_ep_post_send of whole segments.
+    /// Calls dat_ep_post_send with an array of segments.
     pub(crate) fn send(&self, ep: DAT_EP_HANDLE, iov: &[DAT_LMR_TRIPLET], id: u64) -> DAT_RETURN {
         self.send_with(ep, iov, id, DAT_COMPLETION_DEFAULT_FLAG)
     }
 
-    /// dat_ep_post_send.
+    /// Calls dat_ep_post_send.
     pub(crate) fn send_with(
         &self,
         ep: DAT_EP_HANDLE,
@@ -113,12 +114,12 @@ impl Rig {
         self.api.dat_ep_post_send(ep, count, iov, cookie(id), flags)
     }
 
-    /// dat_ep_post_recv.
+    /// Calls dat_ep_post_recv.
     pub(crate) fn recv(&self, ep: DAT_EP_HANDLE, iov: &[DAT_LMR_TRIPLET], id: u64) -> DAT_RETURN {
         self.recv_with(ep, iov, id, DAT_COMPLETION_DEFAULT_FLAG)
     }
 
-    /// dat_ep_post_recv with flags.
+    /// Calls dat_ep_post_recv with flags.
     pub(crate) fn recv_with(
         &self,
         ep: DAT_EP_HANDLE,
@@ -130,7 +131,7 @@ impl Rig {
         self.api.dat_ep_post_recv(ep, count, iov, cookie(id), flags)
     }
 
-    /// dat_srq_post_recv.
+    /// Calls dat_srq_post_recv.
     pub(crate) fn recv_srq(
         &self,
         srq: DAT_SRQ_HANDLE,
@@ -141,7 +142,7 @@ impl Rig {
         self.api.dat_srq_post_recv(srq, count, iov, cookie(id))
     }
 
-    /// dat_ep_post_rdma_write.
+    /// Calls dat_ep_post_rdma_write.
     pub(crate) fn write(
         &self,
         ep: DAT_EP_HANDLE,
@@ -152,7 +153,7 @@ impl Rig {
         self.write_with(ep, iov, id, remote, DAT_COMPLETION_DEFAULT_FLAG)
     }
 
-    /// dat_ep_post_rdma_write with flags.
+    /// Calls dat_ep_post_rdma_write with flags.
     pub(crate) fn write_with(
         &self,
         ep: DAT_EP_HANDLE,
@@ -165,7 +166,7 @@ impl Rig {
         self.api.dat_ep_post_rdma_write(ep, count, iov, cookie(id), remote, flags)
     }
 
-    /// dat_ep_post_rdma_read.
+    /// Calls dat_ep_post_rdma_read.
     pub(crate) fn read(
         &self,
         ep: DAT_EP_HANDLE,
@@ -186,17 +187,17 @@ impl Rig {
 }
 
 impl Region {
-    /// To be filled in.
+    /// Returns an empty region, to be filled in.
     pub(crate) fn none() -> Region {
         Region { lmr: null_mut(), lmr_context: 0, rmr_context: 0, address: 0, length: 0 }
     }
 
-    /// All of it as a local segment.
+    /// Returns the whole region as a local segment.
     pub(crate) fn all(&self) -> DAT_LMR_TRIPLET {
         self.part(0, self.length)
     }
 
-    /// Some of it, whether or not it is inside.
+    /// Returns a part of the region as a local segment. The part may be outside the region.
     pub(crate) fn part(&self, from: u32, length: u32) -> DAT_LMR_TRIPLET {
         DAT_LMR_TRIPLET {
             virtual_address: self.address + u64::from(from),
@@ -205,17 +206,17 @@ impl Region {
         }
     }
 
-    /// All of it as a peer sees it.
+    /// Returns the whole region as a remote segment.
     pub(crate) fn remote(&self) -> DAT_RMR_TRIPLET {
         self.remote_part(0, self.length)
     }
 
-    /// Some of it as a peer sees it.
+    /// Returns a part of the region as a remote segment.
     pub(crate) fn remote_part(&self, from: u32, length: u32) -> DAT_RMR_TRIPLET {
         self.remote_through(self.rmr_context, from, length)
     }
 
-    /// Some of it as a peer sees it through a context.
+    /// Returns a part of the region as a remote segment with another context.
     pub(crate) fn remote_through(
         &self,
         rmr_context: DAT_RMR_CONTEXT,
@@ -226,18 +227,19 @@ impl Region {
         DAT_RMR_TRIPLET { virtual_address, segment_length: length, rmr_context }
     }
 
-    /// Copies bytes in; what does not fit is left out.
+    /// Copies bytes into the region. Bytes that do not fit are left out.
     pub(crate) fn store(&self, from: u32, bytes: &[u8]) {
         let room = self.length.saturating_sub(from) as usize;
         let bytes = &bytes[..bytes.len().min(room)];
-        // SAFETY: inside the block or mapping, which lives as long as the rig; nobody holds a reference into it.
+        // SAFETY: the bytes are inside the block or mapping, which lives as long as the rig; nobody
+        // holds a reference to it.
         unsafe {
             let to = (self.address as *mut u8).add(from as usize);
             to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
     }
 
-    /// Copies bytes out, as far as there are some.
+    /// Copies bytes out of the region, as far as it has them.
     pub(crate) fn load(&self, from: u32, length: u32) -> Vec<u8> {
         let length = length.min(self.length.saturating_sub(from)) as usize;
         let mut bytes = vec![0; length];
@@ -250,11 +252,12 @@ impl Region {
     }
 }
 
-/// Private data that a provider owns.
+/// Copies private data that a provider owns.
 pub(crate) fn private(at: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> {
     match usize::try_from(size) {
-        // SAFETY: the provider's, valid while the request or endpoint it came with is.
         Ok(size) if !at.is_null() => {
+            // SAFETY: the data belong to the provider, and are valid as long as the request or
+            // endpoint they came with.
             unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) }.to_vec()
         }
         _ => Vec::new(),

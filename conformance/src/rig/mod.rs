@@ -1,6 +1,7 @@
-//! What cases are made with: an open adapter, objects with sane defaults, connected pairs, waiting with a deadline.
+//! The tools of cases: an open adapter, objects with reasonable defaults, connected pairs, waiting
+//! with a time limit.
 //!
-//! Everything is cleaned up by an abrupt close, which the standard says takes all objects with it.
+//! An abrupt close cleans everything up. The standard says that it destroys all objects.
 
 mod connect;
 mod events;
@@ -17,42 +18,42 @@ use std::ptr::null_mut;
 
 use dat_sys::*;
 
-pub(crate) use self::connect::{Arrival, CommonPoint, Listener, Pair};
-pub(crate) use self::events::{about, cookie, dto, event_name, software};
+pub(crate) use self::connect::{CommonPoint, Listener, Pair, RequestEvent};
+pub(crate) use self::events::{async_error, cookie, dto_completion, event_name, software_value};
 pub(crate) use self::memory::{Region, private};
 pub(crate) use self::named::{named, named_infos};
-pub(crate) use self::objects::{Ep, QLEN};
+pub(crate) use self::objects::{EVD_QUEUE_LENGTH, Ep};
 pub(crate) use self::peer::Peer;
 pub(crate) use self::shared::Shared;
-pub(crate) use self::threads::{Calls, until};
+pub(crate) use self::threads::{AgentCalls, until};
 use crate::api::Api;
 use crate::case::Outcome;
 use crate::check::{failed, ok};
-use crate::patience::patience;
+use crate::time_limits::event_timeout;
 
-/// How long a case waits for what must happen, in microseconds.
-pub(crate) fn soon() -> DAT_TIMEOUT {
-    DAT_TIMEOUT::try_from(patience().as_micros()).unwrap_or(DAT_TIMEOUT::MAX - 1)
+/// Returns how long a case waits for an event that must happen, in microseconds.
+pub(crate) fn event_timeout_us() -> DAT_TIMEOUT {
+    DAT_TIMEOUT::try_from(event_timeout().as_micros()).unwrap_or(DAT_TIMEOUT::MAX - 1)
 }
 
-/// An open adapter and what cases make with it.
+/// An open adapter, and the objects that a case creates with it.
 pub(crate) struct Rig {
     /// The functions under test.
     pub(crate) api: &'static Api,
     /// The adapter.
     pub(crate) ia: DAT_IA_HANDLE,
-    /// Its asynchronous EVD.
+    /// The asynchronous EVD of the adapter.
     pub(crate) async_evd: DAT_EVD_HANDLE,
-    /// What the adapter says it can do.
+    /// The attributes of the adapter.
     pub(crate) attr: DAT_IA_ATTR,
-    /// What the provider says it can do.
+    /// The attributes of the provider.
     pub(crate) provider: DAT_PROVIDER_ATTR,
     name: CString,
     pz: OnceCell<DAT_PZ_HANDLE>,
-    /// Further opens, closed with the first.
+    /// Further opens of the adapter, which are closed with the first.
     others: RefCell<Vec<DAT_IA_HANDLE>>,
     memory: RefCell<Vec<memory::Block>>,
-    /// Processes that stay until the case has ended.
+    /// Processes that live until the case has ended.
     peers: RefCell<Vec<Peer>>,
 }
 
@@ -86,7 +87,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// dat_ia_openv, as a consumer of uDAPL 2.0 that is not threaded.
+    /// Calls dat_ia_openv as a single-threaded consumer of uDAPL 2.0.
     pub(crate) fn openv(
         &self,
         name: &CStr,
@@ -107,17 +108,17 @@ impl Rig {
         Ok((ia, async_evd))
     }
 
-    /// The name of the adapter.
+    /// Returns the name of the adapter.
     pub(crate) fn name(&self) -> &CStr {
         &self.name
     }
 
-    /// A second open of the same adapter, with an asynchronous EVD of its own.
+    /// Opens the same adapter again, with another asynchronous EVD.
     pub(crate) fn other_ia(&self) -> Outcome<DAT_IA_HANDLE> {
         self.open_again(DAT_HANDLE_NULL).map(|(ia, _)| ia)
     }
 
-    /// A second open of the same adapter, which reports to this asynchronous EVD.
+    /// Opens the same adapter again, with this asynchronous EVD.
     pub(crate) fn open_again(
         &self,
         async_evd: DAT_EVD_HANDLE,
@@ -127,7 +128,7 @@ impl Rig {
         Ok((ia, async_evd))
     }
 
-    /// The case closed this adapter itself.
+    /// Forgets an adapter that the case has closed itself.
     pub(crate) fn forget_ia(&mut self, ia: DAT_IA_HANDLE) {
         self.others.borrow_mut().retain(|other| *other != ia);
         if self.ia == ia {
@@ -135,16 +136,16 @@ impl Rig {
         }
     }
 
-    /// Closes everything. Memory is given back after the adapter that could have written to it.
+    /// Closes everything. Memory is freed after the adapter that could have written to it.
     pub(crate) fn close(mut self) -> Outcome {
         self.close_all()
     }
 
     fn close_all(&mut self) -> Outcome {
         let mut all = std::mem::take(&mut *self.others.borrow_mut());
-        // The first open last: others may report to its asynchronous EVD.
+        // The first open is closed last, because others may use its asynchronous EVD.
         all.push(std::mem::replace(&mut self.ia, null_mut()));
-        // A provider may give a peer that is held still some time to answer to the end.
+        // A provider may wait for a stopped peer to take part in the close, so the peers end first.
         self.peers.borrow_mut().clear();
         let mut outcome = Ok(());
         for ia in all.into_iter().filter(|ia| !ia.is_null()) {
@@ -152,7 +153,7 @@ impl Rig {
             outcome = outcome.and(closed);
         }
         if outcome.is_err() {
-            // Whatever is still open may still write to it.
+            // An adapter that could not be closed may still write to the memory, so it is leaked.
             std::mem::take(&mut *self.memory.borrow_mut()).into_iter().for_each(std::mem::forget);
         }
         outcome
@@ -161,12 +162,12 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // Only when the case panicked: its verdict is there already.
+        // This happens only after a panic of the case, which has its verdict already.
         let _ = self.close_all();
     }
 }
 
-/// The text in a field of C.
+/// Reads the text in a C array.
 pub(crate) fn text(field: &[c_char; DAT_NAME_MAX_LENGTH]) -> Option<String> {
     let bytes = field.map(|c| c as u8);
     CStr::from_bytes_until_nul(&bytes).ok().map(|text| text.to_string_lossy().into_owned())

@@ -6,9 +6,9 @@ use dat_sys::*;
 
 use super::Rig;
 use crate::case::Outcome;
-use crate::check::{answers, failed, ok, one_of, that};
+use crate::check::{answers, ensure, failed, ok, one_of};
 
-/// The attributes of an array, as names and values.
+/// Reads an array of named attributes as names and values.
 #[track_caller]
 pub(crate) fn named(
     what: &str,
@@ -18,18 +18,18 @@ pub(crate) fn named(
     let Ok(count) = usize::try_from(count) else {
         return Err(failed(format_args!("the number of {what} is {count}")));
     };
-    that(
+    ensure(
         count == 0 || !array.is_null(),
         format_args!("there are {count} {what} behind a null pointer"),
     )?;
     let text = |text: *const c_char| {
-        that(!text.is_null(), format_args!("a name or value of {what} is null"))?;
-        // SAFETY: not null; the provider's text.
+        ensure(!text.is_null(), format_args!("a name or value of {what} is null"))?;
+        // SAFETY: the pointer is not null, and the text belongs to the provider.
         Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     };
     (0..count)
         .map(|index| {
-            // SAFETY: the provider's array of that length, valid while the adapter is open.
+            // SAFETY: the provider's array has this length, and is valid while the adapter is open.
             let attr = unsafe { array.add(index).read() };
             Ok((text(attr.name)?, text(attr.value)?))
         })
@@ -37,21 +37,24 @@ pub(crate) fn named(
 }
 
 impl Rig {
-    /// What an adapter says about the letter of the standard, by its named attribute `strict`; none: it is another's and says
-    /// nothing. One that says no lets programs do what OFED's library lets them do (docs/compatibility.md).
-    pub(crate) fn says_strict(&self) -> Outcome<Option<bool>> {
+    /// Returns the adapter's named attribute `strict`: whether it follows the letter of the
+    /// standard. Other vendors' adapters do not have it. An adapter with `strict=off` allows what
+    /// OFED's library allows (docs/compatibility.md).
+    pub(crate) fn strict_attribute(&self) -> Outcome<Option<bool>> {
         let all =
             named("transport attributes", self.attr.num_transport_attr, self.attr.transport_attr)?;
         Ok(all.into_iter().find(|(name, _)| name == "strict").map(|(_, value)| value == "on"))
     }
 
-    /// Whether the letter of the standard holds: everywhere but where an adapter says that it does not.
+    /// Returns whether the letter of the standard applies. It does, unless the adapter has
+    /// `strict=off`.
     pub(crate) fn is_strict(&self) -> Outcome<bool> {
-        Ok(self.says_strict()? != Some(false))
+        Ok(self.strict_attribute()? != Some(false))
     }
 
-    /// The call answered with the type that the standard has for it, `letter`. Where an adapter does not say that it keeps the
-    /// letter, also one of `others`, which the page has for cases that are hard to tell from this one.
+    /// The call must return the type that the standard has for it, `letter`. If the adapter does
+    /// not have `strict=on`, it may also return one of `others`, which the page has for situations
+    /// that are hard to distinguish from this one.
     #[track_caller]
     pub(crate) fn answers_or(
         &self,
@@ -59,21 +62,21 @@ impl Rig {
         letter: DAT_RETURN_TYPE,
         others: &[DAT_RETURN_TYPE],
     ) -> Outcome {
-        match self.says_strict()? {
+        match self.strict_attribute()? {
             Some(true) => answers(status, letter),
             _ => one_of(status, &[&[letter], others].concat()),
         }
     }
 
-    /// A call that the standard forbids and OFED's library allows: answered with this type, or, where the letter of the standard
-    /// does not hold, carried out.
+    /// For a call that the standard forbids and OFED's library allows: it must return this type or,
+    /// if the letter of the standard does not apply, succeed.
     #[track_caller]
     pub(crate) fn forbidden(&self, status: DAT_RETURN, kind: DAT_RETURN_TYPE) -> Outcome {
         if self.is_strict()? { answers(status, kind) } else { ok(status) }
     }
 }
 
-/// The names that dat_registry_list_providers lists.
+/// Returns the names that dat_registry_list_providers lists.
 #[track_caller]
 pub(crate) fn named_infos(rig: &Rig) -> Outcome<Vec<String>> {
     let mut infos = [DAT_PROVIDER_INFO::zeroed(); 64];
@@ -85,6 +88,6 @@ pub(crate) fn named_infos(rig: &Rig) -> Outcome<Vec<String>> {
         places.as_mut_ptr(),
     ))?;
     let count = usize::try_from(count).unwrap_or(0);
-    that(count <= infos.len(), format_args!("{count} are listed"))?;
+    ensure(count <= infos.len(), format_args!("{count} are listed"))?;
     Ok(infos[..count].iter().filter_map(|info| super::text(&info.ia_name)).collect())
 }

@@ -1,4 +1,4 @@
-//! Zones, dispatchers, endpoints, shared receive queues.
+//! Zones, event dispatchers, endpoints, shared receive queues.
 
 use std::ptr::{from_ref, null, null_mut};
 
@@ -6,14 +6,14 @@ use dat_sys::*;
 
 use super::Rig;
 use crate::case::Outcome;
-use crate::check::{ok, same, supported, unsupported};
+use crate::check::{ensure_equal, ok, supported, unsupported};
 
-/// Events that the EVDs of a rig hold at least.
-pub(crate) const QLEN: DAT_COUNT = 64;
-/// Receives and requests that its EPs hold.
-pub(crate) const DTOS: DAT_COUNT = 16;
+/// The minimum number of events that the EVDs of a rig hold.
+pub(crate) const EVD_QUEUE_LENGTH: DAT_COUNT = 64;
+/// The number of receives and of requests that its EPs hold.
+pub(crate) const MAX_DTOS: DAT_COUNT = 16;
 
-/// An endpoint with EVDs that nobody else uses.
+/// An endpoint whose EVDs nothing else uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ep {
     /// The endpoint.
@@ -27,7 +27,7 @@ pub(crate) struct Ep {
 }
 
 impl Rig {
-    /// The zone of everything that is not told otherwise.
+    /// Returns the zone of all objects that are not created in another one.
     pub(crate) fn pz(&self) -> Outcome<DAT_PZ_HANDLE> {
         if let Some(pz) = self.pz.get() {
             return Ok(*pz);
@@ -36,24 +36,24 @@ impl Rig {
         Ok(*self.pz.get_or_init(|| pz))
     }
 
-    /// Another zone.
+    /// Creates another zone.
     pub(crate) fn new_pz(&self) -> Outcome<DAT_PZ_HANDLE> {
         self.pz_of(self.ia)
     }
 
-    /// A zone of another open.
+    /// Creates a zone of another open.
     pub(crate) fn pz_of(&self, ia: DAT_IA_HANDLE) -> Outcome<DAT_PZ_HANDLE> {
         let mut pz = null_mut();
         ok(self.api.dat_pz_create(ia, &mut pz))?;
         Ok(pz)
     }
 
-    /// An EVD for these streams.
+    /// Creates an EVD for these streams.
     pub(crate) fn evd(&self, flags: DAT_EVD_FLAGS) -> Outcome<DAT_EVD_HANDLE> {
-        self.evd_of(self.ia, QLEN, flags)
+        self.evd_of(self.ia, EVD_QUEUE_LENGTH, flags)
     }
 
-    /// An EVD of an open of the adapter, for at least so many events.
+    /// Creates an EVD for at least this many events, on another open of the adapter.
     pub(crate) fn evd_of(
         &self,
         ia: DAT_IA_HANDLE,
@@ -63,7 +63,7 @@ impl Rig {
         self.evd_with(ia, qlen, DAT_HANDLE_NULL, flags)
     }
 
-    /// An EVD that triggers a CNO.
+    /// Creates an EVD that triggers a CNO.
     pub(crate) fn evd_with(
         &self,
         ia: DAT_IA_HANDLE,
@@ -76,14 +76,14 @@ impl Rig {
         Ok(evd)
     }
 
-    /// A CNO without an agent.
+    /// Creates a CNO without an agent.
     pub(crate) fn cno(&self) -> Outcome<DAT_CNO_HANDLE> {
         let mut cno = null_mut();
         ok(self.api.dat_cno_create(self.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &mut cno))?;
         Ok(cno)
     }
 
-    /// Attributes that any provider can satisfy.
+    /// Returns attributes that any provider can satisfy.
     pub(crate) fn ep_attr(&self) -> DAT_EP_ATTR {
         let reads_in = self.attr.max_rdma_read_per_ep_in.min(4);
         let reads_out = self.attr.max_rdma_read_per_ep_out.min(4);
@@ -92,8 +92,8 @@ impl Rig {
             max_message_size: self.attr.max_message_size.min(1 << 28),
             max_rdma_size: self.attr.max_rdma_size.min(1 << 28),
             qos: DAT_QOS_BEST_EFFORT,
-            max_recv_dtos: DTOS,
-            max_request_dtos: DTOS,
+            max_recv_dtos: MAX_DTOS,
+            max_request_dtos: MAX_DTOS,
             max_recv_iov: 2,
             max_request_iov: 2,
             max_rdma_read_in: reads_in,
@@ -105,17 +105,17 @@ impl Rig {
         }
     }
 
-    /// An unconnected endpoint.
+    /// Creates an unconnected endpoint.
     pub(crate) fn ep(&self) -> Outcome<Ep> {
         self.ep_with(&self.ep_attr())
     }
 
-    /// An unconnected endpoint with these attributes.
+    /// Creates an unconnected endpoint with these attributes.
     pub(crate) fn ep_with(&self, attr: &DAT_EP_ATTR) -> Outcome<Ep> {
         self.ep_in(self.pz()?, Some(attr))
     }
 
-    /// An unconnected endpoint of a zone, with the provider's attributes where none are given.
+    /// Creates an unconnected endpoint in a zone. Without attributes, it gets the provider's.
     pub(crate) fn ep_in(&self, pz: DAT_PZ_HANDLE, attr: Option<&DAT_EP_ATTR>) -> Outcome<Ep> {
         let mut ep = self.evds_of_an_ep()?;
         let attr = attr.map_or(null(), from_ref);
@@ -123,7 +123,7 @@ impl Rig {
         Ok(ep)
     }
 
-    /// EVDs for an endpoint that is still to be made.
+    /// Creates the EVDs for an endpoint that is created later.
     pub(crate) fn evds_of_an_ep(&self) -> Outcome<Ep> {
         Ok(Ep {
             ep: null_mut(),
@@ -133,12 +133,12 @@ impl Rig {
         })
     }
 
-    /// An SRQ for so many receives, of the rig's zone.
+    /// Creates an SRQ for this many receives in the rig's zone.
     pub(crate) fn srq(&self, max_recv_dtos: DAT_COUNT) -> Outcome<DAT_SRQ_HANDLE> {
         self.srq_in(self.pz()?, max_recv_dtos)
     }
 
-    /// An SRQ of a zone.
+    /// Creates an SRQ in a zone.
     pub(crate) fn srq_in(
         &self,
         pz: DAT_PZ_HANDLE,
@@ -154,12 +154,12 @@ impl Rig {
         Ok(srq)
     }
 
-    /// An unconnected endpoint that takes its buffers from an SRQ.
+    /// Creates an unconnected endpoint that takes its receives from an SRQ.
     pub(crate) fn ep_on(&self, srq: DAT_SRQ_HANDLE) -> Outcome<Ep> {
         self.ep_on_with(srq, self.pz()?, &self.ep_attr())
     }
 
-    /// The same, of a zone and with attributes.
+    /// Creates an unconnected endpoint on an SRQ, in a zone and with attributes.
     pub(crate) fn ep_on_with(
         &self,
         srq: DAT_SRQ_HANDLE,
@@ -174,35 +174,35 @@ impl Rig {
         Ok(ep)
     }
 
-    /// An RMR of the rig's zone.
+    /// Creates an RMR in the rig's zone.
     pub(crate) fn rmr(&self) -> Outcome<DAT_RMR_HANDLE> {
         let mut rmr = null_mut();
         supported(self.api.dat_rmr_create(self.pz()?, &mut rmr))?;
         Ok(rmr)
     }
 
-    /// All that dat_ep_query tells.
+    /// Returns everything that dat_ep_query returns.
     pub(crate) fn query(&self, ep: DAT_EP_HANDLE) -> Outcome<DAT_EP_PARAM> {
         let mut param = DAT_EP_PARAM::zeroed();
         ok(self.api.dat_ep_query(ep, DAT_EP_FIELD_ALL, &mut param))?;
         Ok(param)
     }
 
-    /// All that dat_srq_query tells.
+    /// Returns everything that dat_srq_query returns.
     pub(crate) fn query_srq(&self, srq: DAT_SRQ_HANDLE) -> Outcome<DAT_SRQ_PARAM> {
         let mut param = DAT_SRQ_PARAM::zeroed();
         ok(self.api.dat_srq_query(srq, DAT_SRQ_FIELD_ALL, &mut param))?;
         Ok(param)
     }
 
-    /// All that dat_evd_query tells.
+    /// Returns everything that dat_evd_query returns.
     pub(crate) fn query_evd(&self, evd: DAT_EVD_HANDLE) -> Outcome<DAT_EVD_PARAM> {
         let mut param = DAT_EVD_PARAM::zeroed();
         ok(self.api.dat_evd_query(evd, DAT_EVD_FIELD_ALL, &mut param))?;
         Ok(param)
     }
 
-    /// The state of an endpoint.
+    /// Returns the state of an endpoint.
     pub(crate) fn state(&self, ep: DAT_EP_HANDLE) -> Outcome<DAT_EP_STATE> {
         let (mut state, mut recv_idle, mut request_idle) = (0, 0, 0);
         ok(self.api.dat_ep_get_status(ep, &mut state, &mut recv_idle, &mut request_idle))?;
@@ -213,6 +213,6 @@ impl Rig {
     #[track_caller]
     pub(crate) fn state_is(&self, ep: DAT_EP_HANDLE, state: DAT_EP_STATE) -> Outcome {
         let is = self.state(ep)?;
-        same("the state of the EP", is, state)
+        ensure_equal("the state of the EP", is, state)
     }
 }

@@ -13,29 +13,29 @@ use super::{Region, Rig};
 use crate::case::Outcome;
 use crate::check::failed;
 
-/// Memory that processes share: a file, and a name for it in DAT.
+/// Memory that processes share: a file, and its name in DAT.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Shared {
     file: PathBuf,
-    /// The name, 40 bytes.
+    /// The name, which has 40 bytes.
     pub(crate) cookie: Vec<u8>,
     length: u32,
 }
 
 impl Rig {
-    /// Memory to be shared, with a name that nobody else uses. It is never given back.
+    /// Creates memory to share, under a unique name. It is never freed.
     pub(crate) fn to_share(&self, length: u32) -> Outcome<Shared> {
-        // SAFETY: a text that ends with NUL; the answer is checked.
+        // SAFETY: the text is NUL-terminated, and the result is checked.
         let fd = unsafe { libc::memfd_create(c"conformance".as_ptr(), 0) };
         if fd < 0 {
             return Err(failed(std::io::Error::last_os_error()));
         }
-        // SAFETY: open, and nobody else's.
+        // SAFETY: the descriptor is open, and nothing else owns it.
         let memory = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         memory.set_len(length.into()).map_err(failed)?;
         let (process, number) = (std::process::id(), memory.as_raw_fd());
         let file = PathBuf::from(format!("/proc/{process}/fd/{number}"));
-        // Open as long as this process: so no other memory of the run gets its name.
+        // The file stays open as long as this process, so no other memory of the run gets its name.
         forget(memory);
         let mut cookie = format!("conformance {process} {number}").into_bytes();
         cookie.resize(DAT_LMR_COOKIE_SIZE, 0xa5);
@@ -47,7 +47,7 @@ impl Rig {
         let file = OpenOptions::new().read(true).write(true).open(&memory.file).map_err(failed)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let (length, fd) = (memory.length as usize, file.as_raw_fd());
-        // SAFETY: a new mapping, wherever the system has room for it.
+        // SAFETY: this creates a new mapping at an address that the system chooses.
         let at = unsafe { libc::mmap(null_mut(), length, access, libc::MAP_SHARED, fd, 0) };
         match at == libc::MAP_FAILED {
             true => Err(failed(std::io::Error::last_os_error())),
@@ -55,12 +55,12 @@ impl Rig {
         }
     }
 
-    /// dat_lmr_create of such memory, mapped here, in the rig's zone.
+    /// Calls dat_lmr_create on shared memory, mapped in this process, in the rig's zone.
     pub(crate) fn share(&self, memory: &Shared, region: &mut Region) -> Outcome<DAT_RETURN> {
         self.share_at(self.map(memory)?, memory, region)
     }
 
-    /// The same of any memory, under that name.
+    /// Calls dat_lmr_create on memory at any address, under that name.
     pub(crate) fn share_at(
         &self,
         at: DAT_PVOID,

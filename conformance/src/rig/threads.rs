@@ -1,4 +1,5 @@
-//! Further threads, for calls that block, and the proxy agent, which the provider calls in one of its own.
+//! Additional threads for calls that block, and the proxy agent, which the provider calls in a
+//! thread of its own.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -7,39 +8,40 @@ use std::time::{Duration, Instant};
 
 use dat_sys::*;
 
-use super::{Rig, soon};
+use super::{Rig, event_timeout_us};
 use crate::api::Api;
 use crate::case::Outcome;
 use crate::check::failed;
 
-/// A thread that is about to block, as others see it.
-pub(crate) struct Sleeper(AtomicI32);
+/// The ID of a thread that is about to block.
+pub(crate) struct BlockedThread(AtomicI32);
 
-impl Sleeper {
-    /// To be called by the thread itself.
-    fn enters(&self) {
-        // SAFETY: a system call without arguments.
+impl BlockedThread {
+    /// Must be called by the thread itself.
+    fn register(&self) {
+        // SAFETY: this system call takes no arguments.
         self.0.store(unsafe { libc::gettid() }, Ordering::Release);
     }
 
-    /// Whether the system says that it sleeps.
-    fn sleeps(&self) -> bool {
+    /// Returns whether the kernel reports the thread as sleeping.
+    fn is_sleeping(&self) -> bool {
         let tid = self.0.load(Ordering::Acquire);
         let stat =
             std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
     }
 
-    /// Sends it SIGUSR1, which has a handler that does nothing.
+    /// Sends it SIGUSR1, whose handler does nothing.
     fn interrupt(&self) {
         let tid = self.0.load(Ordering::Acquire);
-        // SAFETY: a system call with numbers.
+        // SAFETY: this system call takes only numbers.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGUSR1) };
     }
 }
 
 impl Rig {
-    /// Waits on an EVD in a second thread; once it waits, does something in this one. Answers what the wait answered.
+    /// Waits on an EVD in a second thread. Once that waits, runs a function in this thread. Returns
+    /// the result of the wait.
     #[track_caller]
     pub(crate) fn while_waiting(
         &self,
@@ -49,7 +51,8 @@ impl Rig {
         self.while_waiting_beside(evd, meanwhile).map(|(answer, _)| answer)
     }
 
-    /// The same; answers, too, how many more events there were when the wait ended.
+    /// Like [`while_waiting`](Self::while_waiting). Also returns how many more events there were
+    /// when the wait ended.
     #[track_caller]
     pub(crate) fn while_waiting_beside(
         &self,
@@ -57,23 +60,24 @@ impl Rig {
         meanwhile: impl FnOnce() -> Outcome,
     ) -> Outcome<(DAT_RETURN, DAT_COUNT)> {
         let (api, number) = (self.api, evd as usize);
-        let sleeper = Sleeper(AtomicI32::new(0));
+        let blocked = BlockedThread(AtomicI32::new(0));
         thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                sleeper.enters();
+                blocked.register();
                 wait(api, number)
             });
-            // It has looked for events before it sleeps.
-            let asleep = || until(|| sleeper.sleeps(), "the waiter sleeps");
+            // The waiter looks for events before it sleeps.
+            let asleep = || until(|| blocked.is_sleeping(), "the waiter sleeps");
             let done =
                 self.until_waited_for(evd).and_then(|()| asleep()).and_then(|()| meanwhile());
-            // Ends by itself: the wait has a limit.
+            // The wait has a time limit, so the thread ends.
             let answer = waiter.join().map_err(|_| failed("the waiting thread panicked"))?;
             done.map(|()| answer)
         })
     }
 
-    /// The same in so many threads that wait on a CNO. Answers what each was answered, and the EVD.
+    /// Like [`while_waiting`](Self::while_waiting), with several threads that wait on a CNO.
+    /// Returns each thread's status and EVD.
     #[track_caller]
     pub(crate) fn while_waiting_on_cno(
         &self,
@@ -82,21 +86,29 @@ impl Rig {
         meanwhile: impl FnOnce() -> Outcome,
     ) -> Outcome<Vec<(DAT_RETURN, DAT_EVD_HANDLE)>> {
         let (api, number) = (self.api, cno as usize);
-        let sleepers: Vec<_> = (0..threads).map(|_| Sleeper(AtomicI32::new(0))).collect();
+        let blocked_threads: Vec<_> =
+            (0..threads).map(|_| BlockedThread(AtomicI32::new(0))).collect();
         thread::scope(|scope| {
-            let waiters: Vec<_> = sleepers
+            let waiters: Vec<_> = blocked_threads
                 .iter()
-                .map(|sleeper| {
+                .map(|blocked| {
                     scope.spawn(move || {
-                        sleeper.enters();
+                        blocked.register();
                         let mut evd = null_mut();
-                        let answer = api.dat_cno_wait(number as DAT_CNO_HANDLE, soon(), &mut evd);
+                        let answer = api.dat_cno_wait(
+                            number as DAT_CNO_HANDLE,
+                            event_timeout_us(),
+                            &mut evd,
+                        );
                         (answer, evd as usize)
                     })
                 })
                 .collect();
-            let done = until(|| sleepers.iter().all(Sleeper::sleeps), "the waiters sleep")
-                .and_then(|()| meanwhile());
+            let done = until(
+                || blocked_threads.iter().all(BlockedThread::is_sleeping),
+                "the waiters sleep",
+            )
+            .and_then(|()| meanwhile());
             let answers = waiters.into_iter().map(|waiter| match waiter.join() {
                 Ok((answer, evd)) => Ok((answer, evd as DAT_EVD_HANDLE)),
                 Err(_) => Err(failed("a waiting thread panicked")),
@@ -106,31 +118,33 @@ impl Rig {
         })
     }
 
-    /// What dat_evd_wait or dat_cno_wait, called so, answers in a thread that a signal interrupts.
+    /// Returns what dat_evd_wait or dat_cno_wait returns in a thread that a signal interrupts.
     #[track_caller]
     pub(crate) fn interrupted(
         &self,
         call: impl FnOnce() -> DAT_RETURN + Send,
     ) -> Outcome<DAT_RETURN> {
         extern "C" fn nothing(_signal: libc::c_int) {}
-        // SAFETY: a handler that does nothing, for a signal that nobody else uses here; the record is complete.
+        // SAFETY: the handler does nothing, nothing else uses this signal, and the structure is
+        // complete.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
             libc::sigaction(libc::SIGUSR1, &action, null_mut());
         }
-        let sleeper = Sleeper(AtomicI32::new(0));
+        let blocked = BlockedThread(AtomicI32::new(0));
         thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                sleeper.enters();
+                blocked.register();
                 call()
             });
             let mut sent = 0;
             let done = until(
                 || {
-                    // Again, since one that comes between two sleeps need not be noticed.
-                    if !waiter.is_finished() && sleeper.sleeps() {
-                        sleeper.interrupt();
+                    // The signal is sent repeatedly, because one that arrives between two
+                    // sleeps may go unnoticed.
+                    if !waiter.is_finished() && blocked.is_sleeping() {
+                        blocked.interrupt();
                         sent += 1;
                     }
                     waiter.is_finished()
@@ -142,7 +156,8 @@ impl Rig {
         })
     }
 
-    /// Until another thread waits on the EVD: then a wait or dequeue of ours is refused.
+    /// Waits until another thread waits on the EVD, which shows in that our own wait or dequeue is
+    /// refused.
     #[track_caller]
     fn until_waited_for(&self, evd: DAT_EVD_HANDLE) -> Outcome {
         let mut event = DAT_EVENT::zeroed();
@@ -152,8 +167,8 @@ impl Rig {
         )
     }
 
-    /// What several threads dequeue between them, until so many events have come or it takes too long: the values of
-    /// software events.
+    /// Dequeues in several threads until there were this many events or the time limit is reached.
+    /// Returns the values of the software events.
     pub(crate) fn dequeue_together(
         &self,
         evd: DAT_EVD_HANDLE,
@@ -161,13 +176,13 @@ impl Rig {
         events: usize,
     ) -> Vec<usize> {
         let (api, number, taken) = (self.api, evd as usize, AtomicUsize::new(0));
-        let limit = Instant::now() + Duration::from_micros(soon().into());
+        let limit = Instant::now() + Duration::from_micros(event_timeout_us().into());
         let take = || {
             let mut values = Vec::new();
             while taken.load(Ordering::Relaxed) < events && Instant::now() < limit {
                 let mut event = DAT_EVENT::zeroed();
                 if api.dat_evd_dequeue(number as DAT_EVD_HANDLE, &mut event) == DAT_SUCCESS {
-                    values.push(super::software(&event));
+                    values.push(super::software_value(&event));
                     taken.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -182,48 +197,49 @@ impl Rig {
 
 fn wait(api: &Api, evd: usize) -> (DAT_RETURN, DAT_COUNT) {
     let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
-    (api.dat_evd_wait(evd as DAT_EVD_HANDLE, soon(), 1, &mut event, &mut more), more)
+    (api.dat_evd_wait(evd as DAT_EVD_HANDLE, event_timeout_us(), 1, &mut event, &mut more), more)
 }
 
-/// Until this holds, which must be soon.
+/// Waits until a condition holds, within the time limit.
 #[track_caller]
 pub(crate) fn until(mut holds: impl FnMut() -> bool, what: &str) -> Outcome {
-    let limit = Instant::now() + Duration::from_micros(soon().into());
+    let limit = Instant::now() + Duration::from_micros(event_timeout_us().into());
     while !holds() {
         if Instant::now() > limit {
-            return Err(failed(format_args!("it does not come about that {what}")));
+            return Err(failed(format_args!("timed out waiting until {what}")));
         }
         thread::yield_now();
     }
     Ok(())
 }
 
-/// What an agent has been told.
+/// The calls of an agent.
 #[derive(Debug, Default)]
-pub(crate) struct Calls {
+pub(crate) struct AgentCalls {
     count: AtomicUsize,
     last: AtomicUsize,
 }
 
-impl Calls {
-    /// An agent that notes its calls, for as long as this process: a provider may be late.
-    pub(crate) fn agent() -> (DAT_OS_WAIT_PROXY_AGENT, &'static Calls) {
-        let calls: &'static Calls = Box::leak(Box::default());
+impl AgentCalls {
+    /// Returns an agent that records its calls. It is never freed, because a provider may call it
+    /// late.
+    pub(crate) fn agent() -> (DAT_OS_WAIT_PROXY_AGENT, &'static AgentCalls) {
+        let calls: &'static AgentCalls = Box::leak(Box::default());
         let instance_data = std::ptr::from_ref(calls).cast_mut().cast();
         (DAT_OS_WAIT_PROXY_AGENT { instance_data, proxy_agent_func: Some(note) }, calls)
     }
 
-    /// How often it was called.
+    /// Returns the number of calls.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// The EVD of the last call.
+    /// Returns the EVD of the last call.
     pub(crate) fn last(&self) -> DAT_EVD_HANDLE {
         self.last.load(Ordering::Acquire) as DAT_EVD_HANDLE
     }
 
-    /// Until it has been called so often.
+    /// Waits until it was called this often.
     #[track_caller]
     pub(crate) fn until(&self, count: usize) -> Outcome {
         until(|| self.count() >= count, "the agent is called")
@@ -231,8 +247,8 @@ impl Calls {
 }
 
 unsafe extern "C" fn note(instance_data: DAT_PVOID, evd: DAT_EVD_HANDLE) {
-    // SAFETY: what `Calls::agent` gave, which is never freed.
-    let calls = unsafe { &*instance_data.cast::<Calls>() };
+    // SAFETY: the pointer comes from `AgentCalls::agent` and is never freed.
+    let calls = unsafe { &*instance_data.cast::<AgentCalls>() };
     calls.last.store(evd as usize, Ordering::Release);
     calls.count.fetch_add(1, Ordering::Release);
 }

@@ -1,30 +1,30 @@
-//! What does not pass in our own runs, each with the reason.
+//! The cases that do not pass in our own runs, with the reasons.
 //!
-//! A case in the list that passes fails the run, and so does a MUST that fails or is unsupported and is not in it. None
-//! of its cases is counted as passed.
+//! A run fails if a listed case passes, or if a MUST that is not listed fails or is unsupported.
+//! Listed cases are not counted as passed.
 
-use conformance::fits;
+use conformance::matches_pattern;
 
 /// Tests that do not pass.
 struct Known {
-    /// Their names, `PROVIDER::DOOR::CASE`; a star stands for any text.
+    /// Their names, `PROVIDER::BINDING::CASE`; `*` stands for any text.
     tests: &'static str,
-    how: How,
+    how: KnownOutcome,
     reason: &'static str,
 }
 
-/// How they do not pass.
+/// Why they do not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
-    /// Something else happens.
+pub(crate) enum KnownOutcome {
+    /// The provider violates the requirement.
     Fails,
-    /// The standard lets a provider do without.
+    /// The provider lacks an optional feature.
     Unsupported,
 }
 
-use How::*;
+use KnownOutcome::*;
 
-const fn known(tests: &'static str, how: How, reason: &'static str) -> Known {
+const fn known(tests: &'static str, how: KnownOutcome, reason: &'static str) -> Known {
     Known { tests, how, reason }
 }
 
@@ -45,7 +45,7 @@ const KNOWN: &[Known] = &[
     known("mem::*/half-received*", Unsupported, NO_PEER),
     known("mem::*/peer-is-gone", Unsupported, NO_PEER),
     known("softroce::*::dat_ia_query/private-data-size", Fails, ROOM_IN_A_REQ),
-    // The distribution's library, not a provider.
+    // These concern the distribution's library, not a provider.
     known("*::debian::dat_cno_fd_create/*", Unsupported, NOT_EXPORTED),
     known("*::debian::dat_cno_trigger/*", Unsupported, NOT_EXPORTED),
     known("*::debian::dat_csp_*", Unsupported, NOT_EXPORTED),
@@ -66,7 +66,10 @@ const KNOWN: &[Known] = &[
     ),
 ];
 
-/// How this test is known not to pass, and why.
-pub(crate) fn entry(test: &str) -> Option<(How, &'static str)> {
-    KNOWN.iter().find(|known| fits(known.tests, test)).map(|known| (known.how, known.reason))
+/// Returns why this test is known not to pass.
+pub(crate) fn entry(test: &str) -> Option<(KnownOutcome, &'static str)> {
+    KNOWN
+        .iter()
+        .find(|known| matches_pattern(known.tests, test))
+        .map(|known| (known.how, known.reason))
 }

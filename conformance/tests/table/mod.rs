@@ -1,7 +1,7 @@
-//! The table of results in docs/conformance.md.
+//! Generates the table of results in docs/conformance.md.
 //!
-//! It follows from the cases and from the list of what does not pass: the tests of this run fail where that list is not
-//! exactly what happens.
+//! The table follows from the cases and from the list of cases that do not pass. If that list were
+//! wrong, the tests of this run would fail.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,17 +11,17 @@ use conformance::{Case, Level};
 use libtest_mimic::{Failed, Trial};
 
 use super::Setup;
-use super::known::{self, How};
+use super::known::{self, KnownOutcome};
 
-/// Where it is, and what is around it.
+/// The document, and the headings before and after the table.
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/conformance.md");
 const HEADING: &str = "## Results\n";
-const NEXT: &str = "\n## ";
+const NEXT_HEADING: &str = "\n## ";
 
-/// Has the document written instead of compared.
-const UPDATE: &str = "CONFORMANCE_UPDATE";
+/// The variable that makes the test write the document instead of comparing it.
+const UPDATE_VARIABLE: &str = "CONFORMANCE_UPDATE";
 
-/// The test that the document has the table as it is.
+/// Returns the test that the table in the document is up to date.
 pub(crate) fn trial(setups: &[Setup]) -> Trial {
     let now = table(setups);
     Trial::test("results_in_the_document_are_those_of_this_run", move || check(&now))
@@ -32,17 +32,18 @@ fn check(now: &str) -> Result<(), Failed> {
     let (before, section) =
         document.split_once(HEADING).ok_or("docs/conformance.md has no results")?;
     let (written, after) =
-        section.split_at(section.find(NEXT).ok_or("nothing follows the results")?);
-    // What is before the table stays.
+        section.split_at(section.find(NEXT_HEADING).ok_or("nothing follows the results")?);
+    // The text before the table is kept.
     let text = written.find("\n| ").map_or(written, |table| &written[..=table]);
     let wanted = format!("{text}{now}");
     if wanted == written {
         return Ok(());
     }
-    if std::env::var_os(UPDATE).is_some() {
+    if std::env::var_os(UPDATE_VARIABLE).is_some() {
         return Ok(fs::write(DOCUMENT, [before, HEADING, &wanted, after].concat())?);
     }
-    Err(format!("docs/conformance.md has other results; {UPDATE}=1 writes these:\n{now}").into())
+    Err(format!("docs/conformance.md has other results; {UPDATE_VARIABLE}=1 writes these:\n{now}")
+        .into())
 }
 
 fn table(setups: &[Setup]) -> String {
@@ -56,12 +57,13 @@ fn table(setups: &[Setup]) -> String {
         let known =
             |how| count(&|case| known::entry(&setup.test(case)).is_some_and(|(is, _)| is == how));
         let must = count(&|case| case.level == Level::Must);
-        let (unsupported, fails) = (known(How::Unsupported), known(How::Fails));
-        let (provider, words, all) = (setup.provider, setup.words, cases.len());
+        let (unsupported, fails) = (known(KnownOutcome::Unsupported), known(KnownOutcome::Fails));
+        let (provider, description, all) = (setup.provider, setup.description, cases.len());
         let (should, passed) = (all - must, all - unsupported - fails);
         let _ = writeln!(
             out,
-            "| {provider} | {words} | {all} | {must} | {should} | {passed} | {unsupported} | {fails} |"
+            "| {provider} | {description} | {all} | {must} | {should} | {passed} | {unsupported} | \
+             {fails} |"
         );
     }
     out

@@ -1,4 +1,5 @@
-//! `cargo xtask mpi`: how fast MPI messages are over our adapters, beside the same library's own TCP.
+//! `cargo xtask mpi`: measures MPI messages over our adapters, compared with the MPI library's own
+//! TCP.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,33 +12,33 @@ use crate::dist;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// How often each is measured, in turn
+    /// Rounds, each of which measures every adapter once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Octets of the smallest message
+    /// Size of the smallest message in octets
     #[arg(long, default_value_t = 1)]
     smallest: u32,
-    /// Octets of the largest: sizes double up to this
+    /// Size of the largest message in octets; sizes double up to it
     #[arg(long, default_value_t = 4 << 20)]
     largest: u32,
-    /// Libraries that `cargo xtask dist` has laid out before, in place of new ones
+    /// Use libraries that `cargo xtask dist` has laid out instead of building new ones
     #[arg(long, value_name = "DIR")]
     dist: Option<PathBuf>,
-    /// Fail when a size misses its bar
+    /// Fail if a size misses its limit
     #[arg(long)]
     check: bool,
 }
 
-/// An adapter, and the least that its messages may be as fast as over the library's own TCP.
+/// The adapters, and the minimum ratio of their speed to that of the library's own TCP.
 const ADAPTERS: [(&str, f64); 2] = [("tcp-emu", 1.0), ("softroce", 0.7)];
 
-/// A run takes a minute on a busy machine.
-const LIMIT: &str = "600";
+/// The time limit of a run in seconds. A run takes a minute on a busy machine.
+const TIME_LIMIT_SECONDS: &str = "600";
 
-/// Microseconds by octets: half of the time there and back.
-type Times = BTreeMap<u32, f64>;
+/// Half a round trip in microseconds, by message size in octets.
+type LatencyBySize = BTreeMap<u32, f64>;
 
-/// Measures, and prints a table; whether each size meets its bar, if that is asked.
+/// Measures and prints a table. With `--check`, returns whether each size meets its limit.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let mpi = super::provide().context("without Intel MPI there is nothing to measure")?;
     let dist = match &options.dist {
@@ -46,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     };
     let preload = compile_preload()?;
     let measure = |adapter| {
-        let mut command = job(&mpi, &dist, &preload, adapter);
+        let mut command = ranks_command(&mpi, &dist, &preload, adapter);
         command.arg(workspace().join("tests/programs/pingpong.py"));
         command.args([options.smallest.to_string(), options.largest.to_string()]);
         let times = parse(command)?;
@@ -67,9 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             rounds.push(measure(Some(adapter))?);
         }
     }
-    println!(
-        "Half of the time there and back, and how many times as fast as the library's own TCP:"
-    );
+    println!("Half a round trip, and the ratio of the speed to that of the library's own TCP:");
     println!("median of {} rounds (smallest and largest).\n", options.rounds);
     print!("| octets | own TCP, µs |");
     ADAPTERS.iter().for_each(|(name, bar)| print!(" {name}, µs | ≥ {bar:.1} |"));
@@ -96,17 +95,18 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(met || !options.check)
 }
 
-/// Two ranks of Python; over an adapter of ours, or the library's own TCP.
-fn job(mpi: &Path, dist: &Path, preload: &Path, adapter: Option<&str>) -> Command {
+/// Returns the command that runs two ranks of Python over one of our adapters, or over the
+/// library's own TCP.
+fn ranks_command(mpi: &Path, dist: &Path, preload: &Path, adapter: Option<&str>) -> Command {
     let mut command = Command::new("timeout");
-    command.arg(LIMIT).arg(mpi.join("bin/mpiexec.hydra"));
+    command.arg(TIME_LIMIT_SECONDS).arg(mpi.join("bin/mpiexec.hydra"));
     let path =
         format!("{}:{}", mpi.join("bin").display(), std::env::var("PATH").unwrap_or_default());
     command
         .env("PATH", path)
         .env("I_MPI_ROOT", mpi)
         .env("LD_LIBRARY_PATH", dist.join("lib"))
-        // No entries but those that are built in.
+        // Only the built-in entries are used.
         .env("DAT_OVERRIDE", "/dev/null")
         .env("LD_PRELOAD", preload)
         .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -120,12 +120,12 @@ fn job(mpi: &Path, dist: &Path, preload: &Path, adapter: Option<&str>) -> Comman
     command
 }
 
-fn parse(mut command: Command) -> Result<Times> {
+fn parse(mut command: Command) -> Result<LatencyBySize> {
     let output = command.output().context("mpiexec.hydra does not start")?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         bail!(
-            "{command:?} failed ({})\n{said}{}",
+            "{command:?} failed ({})\n{output_text}{}",
             output.status,
             String::from_utf8_lossy(&output.stderr)
         );
@@ -134,10 +134,10 @@ fn parse(mut command: Command) -> Result<Times> {
         let (size, time) = line.split_once(' ')?;
         Some((size.parse().ok()?, time.trim().parse().ok()?))
     };
-    Ok(said.lines().filter_map(line).collect())
+    Ok(output_text.lines().filter_map(line).collect())
 }
 
-/// Intel MPI asks how much memory may be locked.
+/// Compiles a library that reports an unlimited memory lock limit, since Intel MPI asks for it.
 fn compile_preload() -> Result<PathBuf> {
     let library = target()?.join("memlock.so");
     let status = Command::new("cc")

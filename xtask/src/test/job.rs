@@ -1,4 +1,4 @@
-//! What a run is made of: processes that run tests, and the stages that bring them.
+//! The parts of a run: jobs, which are processes that run tests, and the stages that prepare them.
 
 use std::process::Command;
 
@@ -6,45 +6,46 @@ use anyhow::Result;
 
 /// A process that runs tests.
 pub(crate) struct Job {
-    /// What it is called on the screen, in the list of failures and in the name of its log.
+    /// The name on the screen, in the list of failures, and of the log.
     pub(crate) name: String,
     pub(crate) command: Command,
     pub(crate) runs: Runs,
     pub(crate) load: Load,
 }
 
-/// What a job's command is.
+/// The kind of command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runs {
-    /// One program with so many tests.
+    /// One program with this many tests.
     Program(usize),
-    /// cargo, which builds first, and then runs as many programs and tests as there are.
+    /// cargo, which first builds, and then runs any number of programs and tests.
     Cargo,
 }
 
-/// What a job does to the machine.
+/// How a job uses the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     /// It computes all the time.
     Computes,
-    /// It starts programs that take all processors while they wait for each other: few at a time, or each
-    /// would wait for the others' turns.
+    /// It starts programs that busy-wait for each other on all processors. Only few such jobs may
+    /// run at a time, or they would starve each other.
     Spins,
-    /// It has a virtual machine, whose kernel is to answer in time: several at a time, when nothing spins.
+    /// It has a virtual machine whose kernel must respond in time. Several may run at a time, if no
+    /// job busy-waits.
     Guest,
 }
 
-/// Something that must be made before there are jobs, such as a virtual machine. It is made beside the jobs
-/// of others.
+/// A step that must be done before its jobs exist, such as building a virtual machine. It runs in
+/// parallel with other jobs.
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     pub(crate) prepare: Box<dyn FnOnce() -> Result<Prepared> + Send>,
 }
 
-/// What comes of a stage.
+/// The result of a stage.
 pub(crate) enum Prepared {
     Jobs(Vec<Job>),
-    /// Why it cannot be had here, which counts as one test that is skipped.
+    /// Why it is not possible here. It counts as one skipped test.
     Cannot(String),
 }
 
@@ -56,7 +57,7 @@ impl Stage {
         Self { name, prepare: Box::new(prepare) }
     }
 
-    /// Jobs that need no preparation.
+    /// Returns a stage of jobs that need no preparation.
     pub(crate) fn of(name: &'static str, jobs: Vec<Job>) -> Self {
         Self::new(name, || Ok(Prepared::Jobs(jobs)))
     }

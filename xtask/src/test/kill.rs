@@ -1,20 +1,21 @@
-//! Kills the processes of a test run that hangs, and names them.
+//! Kills the processes of a test run that hangs, and lists them.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-/// A process, from /proc (proc(5)).
+/// A process in /proc (proc(5)).
 struct Process {
     id: u32,
     parent: u32,
-    /// Where in the kernel it waits, `0` where it does not or where that is not told.
+    /// The kernel function in which it waits, or `0` if it does not wait or the kernel does not
+    /// tell.
     waits_in: String,
     arguments: String,
 }
 
-/// Kills the descendants of a process from this generation on; 0 is the process itself, 1 its children.
-/// Answers a line about each.
+/// Kills the descendants of a process from this generation on; 0 is the process itself, 1 its
+/// children. Returns a line about each.
 pub(crate) fn descendants(root: u32, generation: usize) -> Vec<String> {
     let all = processes();
     let family = family(root, &all);
@@ -25,14 +26,14 @@ pub(crate) fn descendants(root: u32, generation: usize) -> Vec<String> {
     });
     let lines = lines.collect();
     for (_, process) in killed {
-        // It may have ended by itself: then there is nothing to complain of.
+        // The process may have ended by itself, so errors are ignored.
         let mut kill = Command::new("kill");
         kill.args(["-KILL", &process.id.to_string()]).output().ok();
     }
     lines
 }
 
-/// The descendants of a process with their generation, each behind its parent.
+/// Returns the descendants of a process with their generation, each after its parent.
 fn family(root: u32, all: &[Process]) -> Vec<(usize, &Process)> {
     let mut children: BTreeMap<u32, Vec<&Process>> = BTreeMap::new();
     for process in all {
@@ -42,7 +43,7 @@ fn family(root: u32, all: &[Process]) -> Vec<(usize, &Process)> {
     let mut open = vec![(0, root)];
     while let Some((depth, id)) = open.pop() {
         family.extend(all.iter().find(|process| process.id == id).map(|process| (depth, process)));
-        // Taken out, so that a process id that is used again while we look cannot make a circle.
+        // Processes are removed from the list, so that a reused process ID cannot create a cycle.
         let below = children.remove(&id).unwrap_or_default();
         open.extend(below.iter().rev().map(|child| (depth + 1, child.id)));
     }
@@ -58,7 +59,7 @@ fn processes() -> Vec<Process> {
 fn process(id: u32) -> Option<Process> {
     let read = |file: &str| fs::read(format!("/proc/{id}/{file}")).ok();
     let text = |file: &str| Some(String::from_utf8_lossy(&read(file)?).into_owned());
-    // `id (name) state parent …`: the name may have anything in it.
+    // The format is `id (name) state parent …`. The name may contain any character.
     let stat = text("stat")?;
     let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
     let arguments = text("cmdline")?.replace('\0', " ");
@@ -79,13 +80,13 @@ mod tests {
         shell.args(["-c", lines]).stdout(Stdio::piped());
         let mut shell = shell.spawn().expect("a shell");
         let mut output = BufReader::new(shell.stdout.take().expect("piped"));
-        let mut said = String::new();
-        output.read_line(&mut said).expect("a line");
+        let mut text = String::new();
+        output.read_line(&mut text).expect("a line");
         let ended = descendants(shell.id(), 1);
-        // The end of the pipe, which all three of them had.
-        output.read_to_string(&mut said).expect("text");
+        // This reads until all three processes have closed the pipe.
+        output.read_to_string(&mut text).expect("text");
         assert!(shell.wait().expect("it ends").success());
-        assert_eq!((ended.len(), said.as_str()), (2, "ready\n"), "{ended:?}");
+        assert_eq!((ended.len(), text.as_str()), (2, "ready\n"), "{ended:?}");
         assert!(ended[0].contains("echo ready"), "{ended:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! The test programs of the workspace, and the jobs that run them. Most programs run as one job; the long
-//! ones run as several, each with a share of the tests.
+//! The test programs of the workspace, and the jobs that run them. Most programs run as one job;
+//! the long ones run as several, each with a share of the tests.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,26 +9,27 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::job::{Job, Load, Runs};
-use crate::cargo::{cargo, watch, workspace};
+use crate::cargo::{cargo, run_with_progress, workspace};
 
-/// A program with tests, as cargo has built it.
+/// A test program that cargo has built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// Its package's directory, and what it is there: `dat-core lib`.
+    /// Its package's directory and its target: `dat-core lib`.
     name: String,
     directory: PathBuf,
     executable: PathBuf,
 }
 
-/// How a program's tests are shared out: by how many parts of their names, and what each share does to the
-/// machine.
+/// How the tests of a program are divided into jobs: by how many parts of their names, and how each
+/// job uses the machine.
 struct Shares {
     program: &'static str,
     parts: usize,
     load: Load,
 }
 
-/// Programs that would take long as one job. All of them heed `OPENDAT_SHARE` (`opendat_tests::run`).
+/// Programs that would take long as one job. All of them support `OPENDAT_SHARE`
+/// (`opendat_tests::run`).
 const SHARES: &[Shares] = &[
     Shares { program: "conformance suite", parts: 2, load: Load::Computes },
     Shares { program: "tests programs", parts: 3, load: Load::Spins },
@@ -38,22 +39,23 @@ const SHARES: &[Shares] = &[
     Shares { program: "tests sanitizers", parts: 1, load: Load::Spins },
 ];
 
-/// Says in the environment which tests are wanted: those whose names begin so, or after `!`, all others.
-pub(crate) const SHARE: &str = "OPENDAT_SHARE";
+/// The variable that selects tests: those whose names begin with one of its values or, after `!`,
+/// all others.
+pub(crate) const SHARE_VARIABLE: &str = "OPENDAT_SHARE";
 
-/// Settings of the environment, for all jobs.
+/// Environment variables for all jobs.
 pub(crate) type Environment = Vec<(&'static str, PathBuf)>;
 
-/// Builds all programs of the workspace.
+/// Builds all test programs of the workspace.
 pub(crate) fn build() -> Result<Vec<Program>> {
     let mut build = cargo();
     build.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
-    let (status, said) = watch(&mut build, "building the tests")?;
+    let (status, text) = run_with_progress(&mut build, "building the tests")?;
     ensure!(status.success(), "the tests are not compiled, see above ({status})");
-    Ok(programs(&said, workspace()))
+    Ok(programs(&text, workspace()))
 }
 
-/// A line of what cargo says in JSON.
+/// A line of cargo's JSON output.
 #[derive(Deserialize)]
 struct Message {
     reason: String,
@@ -75,8 +77,8 @@ struct Profile {
     test: bool,
 }
 
-/// The programs that cargo tells of.
-fn programs(said: &str, workspace: &Path) -> Vec<Program> {
+/// Reads the programs from cargo's output.
+fn programs(text: &str, workspace: &Path) -> Vec<Program> {
     let program = |line: &str| {
         let Message { reason, manifest_path, target, profile, executable } =
             serde_json::from_str(line).ok()?;
@@ -97,7 +99,7 @@ fn programs(said: &str, workspace: &Path) -> Vec<Program> {
             executable,
         })
     };
-    said.lines().filter_map(program).collect()
+    text.lines().filter_map(program).collect()
 }
 
 impl Program {
@@ -105,36 +107,37 @@ impl Program {
         self.name == name
     }
 
-    /// A command that runs its tests one after the other, so that the time of each is seen.
+    /// Returns a command that runs its tests one after the other, so that the time of each is
+    /// known.
     fn command(&self, environment: &Environment, filter: Option<&str>) -> Command {
         let mut command = Command::new(&self.executable);
         command
             .current_dir(&self.directory)
             .env("CARGO_MANIFEST_DIR", &self.directory)
-            .env_remove(SHARE)
-            .env_remove(super::SHORT)
+            .env_remove(SHARE_VARIABLE)
+            .env_remove(super::SHORT_VARIABLE)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .args(["--color=never", "--test-threads=1"])
             .args(filter);
         command
     }
 
-    /// The names of its tests.
+    /// Returns the names of its tests.
     fn list(&self, environment: &Environment, filter: Option<&str>) -> Result<Vec<String>> {
         let mut list = self.command(environment, filter);
         let output = list.arg("--list").stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("{} does not start", self.name))?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(
             output.status.success(),
-            "{} does not list its tests ({})\n{said}",
+            "{} does not list its tests ({})\n{text}",
             self.name,
             output.status
         );
-        Ok(said.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+        Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 
-    /// The jobs that run its tests.
+    /// Returns the jobs that run its tests.
     pub(crate) fn jobs(&self, environment: &Environment, filter: Option<&str>) -> Result<Vec<Job>> {
         let tests = self.list(environment, filter)?;
         let Some(shares) = SHARES.iter().find(|shares| self.is(shares.program)) else {
@@ -144,13 +147,13 @@ impl Program {
         let job = |(start, tests): (String, usize)| {
             let name = format!("{} {}", self.name, start.trim_end_matches("::"));
             let mut job = self.job(name, environment, filter, tests, shares.load);
-            job.command.env(SHARE, start);
+            job.command.env(SHARE_VARIABLE, start);
             job
         };
         Ok(count_by_start(&tests, shares.parts).into_iter().map(job).collect())
     }
 
-    /// A job of this name for the tests of a share, if it has any.
+    /// Returns a job with this name for a share of the tests, if the share is not empty.
     pub(crate) fn job_of_share(
         &self,
         name: &str,
@@ -160,7 +163,7 @@ impl Program {
         load: Load,
     ) -> Result<Option<Job>> {
         let mut environment = environment.clone();
-        environment.push((SHARE, share.into()));
+        environment.push((SHARE_VARIABLE, share.into()));
         let tests = self.list(&environment, filter)?.len();
         Ok((tests > 0).then(|| self.job(name.to_owned(), &environment, filter, tests, load)))
     }
@@ -174,14 +177,14 @@ impl Program {
         load: Load,
     ) -> Job {
         let mut command = self.command(environment, filter);
-        // A test that passes may have printed that it was skipped.
+        // A test that passes may have printed SKIP, so its output is shown.
         command.arg("--show-output");
         Job { name, command, runs: Runs::Program(tests), load }
     }
 }
 
-/// The beginnings of the tests' names, of so many parts, with the number of tests for each. A name with fewer
-/// parts is a beginning by itself.
+/// Counts the tests by the first `parts` parts of their names. A name with fewer parts counts by
+/// itself.
 fn count_by_start(tests: &[String], parts: usize) -> BTreeMap<String, usize> {
     let mut starts = BTreeMap::new();
     for test in tests {
@@ -204,7 +207,7 @@ mod tests {
                 r#"{{"reason":"compiler-artifact","manifest_path":"/w/dat-core/Cargo.toml","target":{{"name":"model","kind":["{kind}"]}},"profile":{{"test":{test}}},"executable":{executable},"fresh":true}}"#
             )
         };
-        let said = [
+        let text = [
             line("lib", true, r#""/t/a""#),
             line("lib", false, "null"),
             line("test", true, r#""/t/b""#),
@@ -218,7 +221,7 @@ mod tests {
             executable: PathBuf::from(executable),
         };
         assert_eq!(
-            programs(&said.join("\n"), Path::new("/w")),
+            programs(&text.join("\n"), Path::new("/w")),
             [program("dat-core lib", "/t/a"), program("dat-core model", "/t/b")]
         );
     }

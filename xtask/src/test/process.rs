@@ -1,4 +1,4 @@
-//! A running job: its process, its output, and the test that it is running now.
+//! A running job: its process, its output, and its current test.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -11,9 +11,9 @@ use anyhow::{Context, Result};
 
 use super::job::{Job, Load, Runs};
 use super::kill;
-use super::tally::{Tally, Told};
+use super::tally::{Tally, TestEnd};
 
-/// What a job's process writes, and how it ends.
+/// The output of a job's process, and its end.
 pub(crate) enum Output {
     Text(Vec<u8>),
     End(io::Result<ExitStatus>),
@@ -23,19 +23,19 @@ pub(crate) enum Output {
 pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) load: Load,
-    /// How many tests were listed, and how many of them have ended.
+    /// The number of tests that were listed, and of those that have ended.
     pub(crate) tests: usize,
     pub(crate) done: usize,
-    /// How many failed tests have been shown.
-    pub(crate) shown: usize,
+    /// The number of failed tests that were shown.
+    pub(crate) shown_failures: usize,
     pub(crate) began: Instant,
-    /// The test that runs now, if its name has been printed, and when it began.
+    /// The current test, if its name was printed, and when it began.
     pub(crate) test: Option<String>,
     pub(crate) test_began: Instant,
     id: u32,
     runs: Runs,
     last_output: Instant,
-    silence: Silence,
+    silence: HangState,
     tally: Tally,
     line: Vec<u8>,
     text: String,
@@ -45,11 +45,11 @@ pub(crate) struct Process {
 
 /// What was done about a job that prints nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Silence {
+enum HangState {
     Watched,
     /// The processes that its tests had started were killed.
     ChildrenKilled,
-    /// All its processes were killed.
+    /// All of its processes were killed.
     AllKilled,
 }
 
@@ -57,18 +57,18 @@ enum Silence {
 pub(crate) struct Ended {
     pub(crate) name: String,
     pub(crate) failed: bool,
-    /// How long it took, if the tests of the job run one after the other.
+    /// How long it took, if the job runs its tests one after the other.
     pub(crate) took: Duration,
 }
 
-/// A job that prints nothing for so long hangs. Some tests take minutes on slow machines.
+/// A job that prints nothing for this long hangs. Some tests take minutes on slow machines.
 const SILENCE_LIMIT: Duration = Duration::from_secs(1200);
-/// The same, after some of its processes were killed.
-const AFTER_KILL: Duration = Duration::from_secs(60);
+/// The limit after some of its processes were killed.
+const AFTER_KILL_LIMIT: Duration = Duration::from_secs(60);
 
 impl Process {
-    /// Starts a job. Its output goes into a file in the directory `logs`. Another thread passes the output to
-    /// `tell`, until that answers false.
+    /// Starts a job. Its output is written to a file in the directory `logs`. Another thread passes
+    /// the output to `tell` until that returns false.
     pub(crate) fn start(
         job: Job,
         logs: &Path,
@@ -76,7 +76,7 @@ impl Process {
     ) -> Result<Self> {
         let Job { name, command, runs, load } = job;
         let mut command = match load {
-            // The other jobs have programs and kernels that must answer in time.
+            // Other jobs have programs and kernels that must respond in time.
             Load::Computes => at_low_priority(&command),
             Load::Spins | Load::Guest => command,
         };
@@ -92,7 +92,7 @@ impl Process {
         command.stdin(Stdio::null());
         let mut child = command.spawn().with_context(|| format!("{name} does not start"))?;
         let id = child.id();
-        // The command holds the writing ends, and the pipe ends only when all of them are closed.
+        // The command holds the write ends, and the reader ends only when all of them are closed.
         drop(command);
         thread::spawn(move || {
             let mut buffer = vec![0; 1 << 16];
@@ -113,14 +113,14 @@ impl Process {
             load,
             tests,
             done: 0,
-            shown: 0,
+            shown_failures: 0,
             began: now,
             test: None,
             test_began: now,
             id,
             runs,
             last_output: now,
-            silence: Silence::Watched,
+            silence: HangState::Watched,
             tally,
             line: Vec::new(),
             text: String::new(),
@@ -129,11 +129,11 @@ impl Process {
         })
     }
 
-    /// Takes the next octets of its output; answers the tests that have ended with them.
+    /// Processes the next octets of its output. Returns the tests that end with them.
     pub(crate) fn take_output(&mut self, octets: &[u8]) -> Vec<Ended> {
         self.last_output = Instant::now();
-        self.silence = Silence::Watched;
-        // The run goes on if the log cannot be written.
+        self.silence = HangState::Watched;
+        // The run continues if the log cannot be written.
         self.log.write_all(octets).ok();
         self.line.extend_from_slice(octets);
         let mut ended = Vec::new();
@@ -143,7 +143,7 @@ impl Process {
                 String::from_utf8_lossy(&std::mem::replace(&mut self.line, rest)).into_owned();
             ended.extend(self.take_line(&line));
         }
-        // `test NAME ... ` without an outcome: this test runs now.
+        // `test NAME ... ` without an outcome: this is the current test.
         let begun =
             std::str::from_utf8(&self.line).ok().and_then(|line| line.strip_prefix("test "));
         if let Some((name, "")) = begun.and_then(|line| line.split_once(" ... ")) {
@@ -155,12 +155,12 @@ impl Process {
     fn take_line(&mut self, line: &str) -> Option<Ended> {
         self.text.push_str(line);
         if line.starts_with("running ") {
-            // The time before was that of the build.
+            // The first interval includes the build, so it is not the time of the test.
             self.test_began = Instant::now();
         }
         let (name, failed) = match self.tally.line(line)? {
-            Told::Ended(name) => (name, false),
-            Told::Failed(name) => (name, true),
+            TestEnd::Ended(name) => (name, false),
+            TestEnd::Failed(name) => (name, true),
         };
         let took = self.test_began.elapsed();
         self.test = None;
@@ -170,23 +170,23 @@ impl Process {
         Some(Ended { name, failed, took })
     }
 
-    /// What the screen shows of it: the name of the test that runs now, or its own name.
-    pub(crate) fn shows(&self) -> String {
+    /// Returns what the screen shows for the job: the name of the current test, or the job's name.
+    pub(crate) fn label(&self) -> String {
         self.test.clone().unwrap_or_else(|| self.name.clone())
     }
 
-    /// Kills processes of a job that hangs; answers lines that say so.
+    /// Kills processes of a job that hangs. Returns lines that report it.
     pub(crate) fn check_for_hang(&mut self) -> Vec<String> {
         let (limit, next) = match self.silence {
-            Silence::Watched => (SILENCE_LIMIT, Silence::ChildrenKilled),
-            Silence::ChildrenKilled => (AFTER_KILL, Silence::AllKilled),
-            Silence::AllKilled => return Vec::new(),
+            HangState::Watched => (SILENCE_LIMIT, HangState::ChildrenKilled),
+            HangState::ChildrenKilled => (AFTER_KILL_LIMIT, HangState::AllKilled),
+            HangState::AllKilled => return Vec::new(),
         };
         if self.last_output.elapsed() < limit {
             return Vec::new();
         }
         (self.last_output, self.silence) = (Instant::now(), next);
-        if next == Silence::AllKilled {
+        if next == HangState::AllKilled {
             return kill::descendants(self.id, 0);
         }
         let minutes = SILENCE_LIMIT.as_secs() / 60;
@@ -194,18 +194,18 @@ impl Process {
         self.tally.hung(&format!("{test} printed nothing for {minutes} minutes"));
         let mut lines =
             vec![format!("{}: {test} printed nothing for {minutes} minutes; killed:", self.name)];
-        // cargo's children are the programs with tests.
+        // The children of cargo are the test programs.
         lines.extend(kill::descendants(self.id, if self.runs == Runs::Cargo { 2 } else { 1 }));
         lines
     }
 
-    /// Whether a process that is no descendant any more still has the pipe, so that the end of the job is not
-    /// seen.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.silence == Silence::AllKilled && self.last_output.elapsed() >= AFTER_KILL
+    /// Returns whether a process that is no longer a descendant still holds the pipe open, which
+    /// hides the end of the job.
+    pub(crate) fn output_outlives_process(&self) -> bool {
+        self.silence == HangState::AllKilled && self.last_output.elapsed() >= AFTER_KILL_LIMIT
     }
 
-    /// Ends the count; answers it, and the output of failed tests.
+    /// Finishes the count. Returns it, with the output of failed tests.
     pub(crate) fn end(mut self, status: &io::Result<ExitStatus>) -> (Tally, Option<String>) {
         let rest = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
         self.take_line(&rest);
@@ -218,12 +218,12 @@ impl Process {
             self.tally.check_count(tests);
         }
         self.tally.finish(success, &format!("{status}, see {log}"));
-        let said = (self.tally.failed() > 0).then(|| of_failures(&self.text));
-        (self.tally, said)
+        let failures = (self.tally.failed() > 0).then(|| failure_output(&self.text));
+        (self.tally, failures)
     }
 }
 
-/// The same command, with the lower priority of nice(1).
+/// Returns the same command with the lower priority of nice(1).
 fn at_low_priority(command: &Command) -> Command {
     let mut nice = Command::new("nice");
     nice.args(["-n", "10"]).arg(command.get_program()).args(command.get_args());
@@ -239,14 +239,14 @@ fn at_low_priority(command: &Command) -> Command {
     nice
 }
 
-/// How many lines of the output of failed tests are shown.
-const LINES: usize = 300;
+/// The maximum number of lines of failed tests' output.
+const MAX_FAILURE_LINES: usize = 300;
 
-/// The output of failed tests, which programs with tests print last; or, of a program that died, its last
-/// lines.
-fn of_failures(text: &str) -> String {
+/// Returns the output of failed tests, which test programs print last. If the program crashed,
+/// returns its last lines.
+fn failure_output(text: &str) -> String {
     let text = text.find("\nfailures:\n").map_or(text, |at| &text[at + 1..]);
     let lines: Vec<&str> = text.lines().collect();
-    let from = lines.len().saturating_sub(LINES);
+    let from = lines.len().saturating_sub(MAX_FAILURE_LINES);
     lines[from..].join("\n")
 }

@@ -1,4 +1,4 @@
-//! Runs jobs side by side and shows their progress.
+//! Runs jobs in parallel and shows their progress.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use anyhow::{Result, anyhow};
 use super::job::{Job, Load, Prepared, Runs, Stage};
 use super::process::{Output, Process};
 use super::screen::{Colour, Screen, about, clock};
-use super::slots::{Left, Slots, remaining};
+use super::slots::{RemainingJob, Slots, remaining};
 use super::tally::Tally;
 use super::times::Times;
 
@@ -24,40 +24,40 @@ pub(crate) struct Run<'a> {
     logs: PathBuf,
     slots: Slots,
     began: Instant,
-    /// Names of the stages that are being prepared.
+    /// The names of the stages that are being prepared.
     preparing: BTreeMap<usize, &'static str>,
     left: Vec<Job>,
     running: BTreeMap<usize, Process>,
-    /// Jobs that were started.
+    /// The jobs that were started.
     started: usize,
     tally: Tally,
-    /// Tests of jobs that have ended.
+    /// The number of tests of jobs that have ended.
     done: usize,
-    /// Failed tests of all jobs.
+    /// The number of failed tests of all jobs.
     failed: usize,
-    /// Running time of the jobs that have ended.
+    /// The total running time of jobs that have ended.
     spent: Duration,
     slowest: Vec<(Duration, String)>,
 }
 
 enum Event {
-    /// A stage.
+    /// A stage is prepared.
     Prepared(usize, Result<Prepared>),
-    /// A job.
+    /// A job has output or has ended.
     Job(usize, Output),
 }
 
 /// The result of a run.
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
-    /// The tests that took longest.
+    /// The slowest tests.
     pub(crate) slowest: Vec<(Duration, String)>,
 }
 
-/// How many of them are shown.
-const SLOWEST: usize = 8;
-/// How often the screen is redrawn, and jobs are checked for hangs, if nothing else happens.
-const TICK: Duration = Duration::from_millis(500);
+/// How many of the slowest tests are shown.
+const SLOWEST_COUNT: usize = 8;
+/// How often the screen is redrawn and jobs are checked for hangs if nothing else happens.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
 impl<'a> Run<'a> {
     pub(crate) fn new(screen: &'a mut Screen, times: &'a mut Times, logs: PathBuf) -> Self {
@@ -98,17 +98,17 @@ impl<'a> Run<'a> {
             self.show();
         }
         self.screen.clear();
-        self.slowest.truncate(SLOWEST);
+        self.slowest.truncate(SLOWEST_COUNT);
         Outcome { tally: self.tally, slowest: self.slowest }
     }
 
     /// Waits for the next event and handles it.
     fn next(&mut self, events: &Receiver<Event>, sender: &Sender<Event>) {
-        match events.recv_timeout(TICK) {
+        match events.recv_timeout(REFRESH_INTERVAL) {
             Ok(Event::Prepared(stage, prepared)) => self.prepared(stage, prepared),
             Ok(Event::Job(job, Output::Text(octets))) => self.take_output(job, &octets),
             Ok(Event::Job(job, Output::End(status))) => self.ended(job, &status),
-            // It cannot be disconnected: this thread has a sender, too.
+            // The channel cannot be disconnected, because this thread also has a sender.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
         self.start(sender);
@@ -118,8 +118,8 @@ impl<'a> Run<'a> {
         let Some(name) = self.preparing.remove(&stage) else { return };
         match prepared {
             Ok(Prepared::Jobs(jobs)) => {
-                // Long jobs start first, so that none of them runs alone at the end. A job whose time is not
-                // known may be long, and a job that had to be prepared is the longest.
+                // Long jobs start first, so that none of them runs alone at the end. A job whose
+                // time is unknown may be long, and jobs that need preparation are the longest.
                 self.left.splice(0..0, jobs);
                 let time = |job: &Job| self.times.of(&job.name).unwrap_or(Duration::MAX);
                 self.left.sort_by_key(|job| std::cmp::Reverse(time(job)));
@@ -131,7 +131,7 @@ impl<'a> Run<'a> {
 
     /// Counts a failure of something that is not a test.
     fn fails(&mut self, what: &str, why: &str) {
-        self.screen.mark(Colour::Red, "FAILED", format!("{what}: {why}"));
+        self.screen.print_marked(Colour::Red, "FAILED", format!("{what}: {why}"));
         self.failed += 1;
         self.tally.add(Tally::of_failure(what, why));
     }
@@ -158,15 +158,15 @@ impl<'a> Run<'a> {
         for test in process.take_output(octets) {
             if test.failed {
                 self.failed += 1;
-                process.shown += 1;
+                process.shown_failures += 1;
                 let again = format!("cargo xtask test '{}'", test.name);
                 let line = format!("{} [{}]   again: {again}", test.name, process.name);
-                self.screen.mark(Colour::Red, "FAILED", line);
+                self.screen.print_marked(Colour::Red, "FAILED", line);
             }
             self.slowest.push((test.took, test.name));
         }
         self.slowest.sort_by(|one, other| other.cmp(one));
-        self.slowest.truncate(10 * SLOWEST);
+        self.slowest.truncate(10 * SLOWEST_COUNT);
     }
 
     fn ended(&mut self, job: usize, status: &io::Result<ExitStatus>) {
@@ -175,36 +175,40 @@ impl<'a> Run<'a> {
             (process.name.clone(), process.log_path.clone(), process.began.elapsed());
         self.done += process.done;
         self.spent += time;
-        let (shown, test) = (process.shown, process.test.clone());
-        let (tally, said) = process.end(status);
-        if tally.failed() > shown {
-            // No test has failed: the program has died, or its count is wrong.
-            self.failed += tally.failed() - shown;
+        let (shown_failures, test) = (process.shown_failures, process.test.clone());
+        let (tally, failures) = process.end(status);
+        if tally.failed() > shown_failures {
+            // No test has failed, so the program has crashed or the count is wrong.
+            self.failed += tally.failed() - shown_failures;
             let at = test.map(|test| format!(", in {test}")).unwrap_or_default();
             let status = status.as_ref().map_or_else(ToString::to_string, ToString::to_string);
-            self.screen.mark(Colour::Red, "FAILED", format!("{name}: {status}{at}"));
+            self.screen.print_marked(Colour::Red, "FAILED", format!("{name}: {status}{at}"));
         }
-        if let Some(said) = said {
-            self.screen.say(format!("---- {name}, whole in {} ----\n{said}\n----", log.display()));
+        if let Some(failures) = failures {
+            self.screen.print(format!(
+                "---- {name}, whole in {} \
+                                       ----\n{failures}\n----",
+                log.display()
+            ));
         } else {
             self.times.set(name, time);
         }
         self.tally.add(tally);
     }
 
-    /// Kills what hangs.
+    /// Kills jobs that hang.
     fn check_for_hangs(&mut self) {
         let mut lines = Vec::new();
         for process in self.running.values_mut() {
             lines.extend(process.check_for_hang());
         }
         for line in lines {
-            self.screen.mark(Colour::Red, "HANGS", line);
+            self.screen.print_marked(Colour::Red, "HANGS", line);
         }
         let lost: Vec<usize> = self
             .running
             .iter()
-            .filter(|(_, process)| process.is_lost())
+            .filter(|(_, process)| process.output_outlives_process())
             .map(|(&job, _)| job)
             .collect();
         for job in lost {
@@ -222,22 +226,22 @@ impl<'a> Run<'a> {
         let spent = self.spent
             + self.running.values().map(|process| process.began.elapsed()).sum::<Duration>();
         let each = spent / u32::try_from(done).unwrap_or(u32::MAX).max(1);
-        let running = self.running.values().map(|process| Left {
+        let running = self.running.values().map(|process| RemainingJob {
             load: process.load,
             tests: process.tests,
             done: process.done,
             last_time: self.times.of(&process.name),
             ran: process.began.elapsed(),
         });
-        let left = self.left.iter().map(|job| Left {
+        let left = self.left.iter().map(|job| RemainingJob {
             load: job.load,
             tests: listed(job),
             done: 0,
             last_time: self.times.of(&job.name),
             ran: Duration::ZERO,
         });
-        let jobs: Vec<Left> = running.chain(left).collect();
-        // The first tests are no measure of the others.
+        let jobs: Vec<RemainingJob> = running.chain(left).collect();
+        // The first tests are no measure for the others.
         let known = done * 20 > total || jobs.iter().all(|job| job.last_time.is_some());
         let time = if known {
             format!(", {} left", about(remaining(&jobs, self.slots, each)))
@@ -246,11 +250,11 @@ impl<'a> Run<'a> {
         };
         let failed =
             if self.failed > 0 { format!(", {} FAILED", self.failed) } else { String::new() };
-        // The jobs whose test has run longest come first.
+        // The jobs whose current test has run longest come first.
         let mut now: Vec<(Duration, String)> = self
             .running
             .values()
-            .map(|process| (process.test_began.elapsed(), process.shows()))
+            .map(|process| (process.test_began.elapsed(), process.label()))
             .collect();
         now.sort_by(|one, other| other.cmp(one));
         let names = now.into_iter().map(|(time, name)| format!("{name} ({} s)", time.as_secs()));

@@ -1,23 +1,23 @@
-//! What a run shows: a line for each failure, and how far it is. On a terminal the last line is redrawn;
-//! elsewhere a new one is printed every ten seconds.
+//! The output of a run: a line per failure, and the progress. On a terminal the last line is
+//! redrawn; elsewhere a new line is printed every ten seconds.
 
 use std::env;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Where it is shown.
+/// The destination of the output.
 pub(crate) struct Screen {
     terminal: bool,
     colour: bool,
-    /// When the line that tells how far it is was printed last.
-    told: Option<Instant>,
+    /// When the progress was last printed.
+    printed_at: Option<Instant>,
 }
 
-/// So long nothing new may be seen.
-const SILENCE: Duration = Duration::from_secs(10);
-/// What a terminal shows without breaking the line, if it does not say how wide it is.
-const WIDTH: usize = 80;
+/// How often the progress is printed if it is not redrawn.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+/// The width of a terminal that does not report it.
+const DEFAULT_WIDTH: usize = 80;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Colour {
@@ -29,40 +29,41 @@ impl Screen {
     pub(crate) fn new() -> Self {
         let terminal = io::stdout().is_terminal();
         let colour = terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self { terminal, colour, told: None }
+        Self { terminal, colour, printed_at: None }
     }
 
-    /// Prints something that stays.
-    pub(crate) fn say(&mut self, text: impl Display) {
+    /// Prints text that stays.
+    pub(crate) fn print(&mut self, text: impl Display) {
         println!("{}{text}", self.erase());
     }
 
-    /// The same beginning with a coloured word.
-    pub(crate) fn mark(&mut self, colour: Colour, word: &str, text: impl Display) {
+    /// Prints text that begins with a coloured word.
+    pub(crate) fn print_marked(&mut self, colour: Colour, word: &str, text: impl Display) {
         let code = match colour {
             Colour::Red => 31,
             Colour::Green => 32,
         };
         if self.colour {
-            self.say(format!("\x1b[1;{code}m{word}\x1b[0m {text}"))
+            self.print(format!("\x1b[1;{code}m{word}\x1b[0m {text}"))
         } else {
-            self.say(format!("{word} {text}"))
+            self.print(format!("{word} {text}"))
         }
     }
 
-    /// Shows how far it is, unless that was shown a moment ago.
+    /// Shows the progress, unless it was shown a moment ago.
     pub(crate) fn progress(&mut self, line: impl FnOnce() -> String) {
         if self.terminal {
             let line: String = line().chars().take(columns()).collect();
             print!("{}{line}", self.erase());
             io::stdout().flush().ok();
-        } else if self.told.is_none_or(|told| told.elapsed() >= SILENCE) {
+        } else if self.printed_at.is_none_or(|printed_at| printed_at.elapsed() >= PROGRESS_INTERVAL)
+        {
             println!("{}", line());
-            self.told = Some(Instant::now());
+            self.printed_at = Some(Instant::now());
         }
     }
 
-    /// Takes the line away that tells how far it is.
+    /// Removes the progress line.
     pub(crate) fn clear(&mut self) {
         print!("{}", self.erase());
     }
@@ -72,16 +73,16 @@ impl Screen {
     }
 }
 
-/// What shells tell, where they export it, less one column for the cursor.
+/// Returns the width that the shell exports, minus one column for the cursor.
 fn columns() -> usize {
     env::var("COLUMNS")
         .ok()
         .and_then(|columns| columns.parse().ok())
-        .unwrap_or(WIDTH)
+        .unwrap_or(DEFAULT_WIDTH)
         .saturating_sub(1)
 }
 
-/// `2:05` or `1:02:05`.
+/// Formats a duration: `2:05` or `1:02:05`.
 pub(crate) fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -92,7 +93,7 @@ pub(crate) fn clock(time: Duration) -> String {
     }
 }
 
-/// A time that is not known to the second: `less than a minute`, `about 3 min`.
+/// Formats an estimate: `less than a minute`, `about 3 min`.
 pub(crate) fn about(time: Duration) -> String {
     match (time.as_secs() + 30) / 60 {
         0 => "less than a minute".to_owned(),

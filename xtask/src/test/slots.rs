@@ -1,10 +1,10 @@
-//! Which job starts next, and how long the remaining ones will take.
+//! Decides which job starts next, and estimates the remaining time.
 
 use std::time::Duration;
 
 use super::job::Load;
 
-/// How many jobs of each kind run side by side.
+/// The number of jobs of each kind that run in parallel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots {
     computing: usize,
@@ -13,7 +13,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// There is one computing job more than there are processors, because each of them waits at times.
+    /// There is one computing job more than processors, because jobs sometimes wait.
     pub(crate) fn of(processors: usize) -> Self {
         Self {
             computing: processors + 1,
@@ -30,8 +30,8 @@ impl Slots {
         }
     }
 
-    /// The first waiting job that may start now. Jobs that spin and jobs with a guest never run at the same
-    /// time, and those that spin start first.
+    /// Returns the first waiting job that may start now. Jobs that busy-wait never run at the same
+    /// time as jobs with a guest, and start first.
     pub(crate) fn next(self, left: &[Load], running: &[Load]) -> Option<usize> {
         let room = |load| {
             let must_wait = match load {
@@ -45,19 +45,19 @@ impl Slots {
     }
 }
 
-/// How much of a job remains.
+/// The remaining part of a job.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
+pub(crate) struct RemainingJob {
     pub(crate) load: Load,
     pub(crate) tests: usize,
     pub(crate) done: usize,
-    /// How long it took in the last whole run, if that is known.
+    /// How long it took in the last complete run, if known.
     pub(crate) last_time: Option<Duration>,
     /// How long it has been running.
     pub(crate) ran: Duration,
 }
 
-impl Left {
+impl RemainingJob {
     fn time(&self, each: Duration) -> Duration {
         if self.tests == 0 {
             return self.last_time.unwrap_or_default().saturating_sub(self.ran);
@@ -67,9 +67,9 @@ impl Left {
     }
 }
 
-/// How long the remaining jobs will take, if each test takes `each`: as long as the longest of them, or as
-/// all of them in their slots.
-pub(crate) fn remaining(left: &[Left], slots: Slots, each: Duration) -> Duration {
+/// Estimates how long the remaining jobs take if each test takes `each`: the maximum of the longest
+/// job, and of all jobs divided by their slots.
+pub(crate) fn remaining(left: &[RemainingJob], slots: Slots, each: Duration) -> Duration {
     let sum = |load| {
         left.iter().filter(|job| job.load == load).map(|job| job.time(each)).sum::<Duration>()
     };
@@ -82,7 +82,7 @@ pub(crate) fn remaining(left: &[Left], slots: Slots, each: Duration) -> Duration
 mod tests {
     use std::time::Duration;
 
-    use super::{Left, Slots, remaining};
+    use super::{RemainingJob, Slots, remaining};
     use crate::test::job::Load::{self, Computes, Guest, Spins};
 
     const TWO: Slots = Slots { computing: 3, spinning: 1, guests: 4 };
@@ -105,8 +105,8 @@ mod tests {
         assert_eq!(TWO.next(&[Guest, Computes], &[Guest; 4]), Some(1));
     }
 
-    fn left(load: Load, tests: usize, done: usize, last_time: Option<u64>) -> Left {
-        Left {
+    fn left(load: Load, tests: usize, done: usize, last_time: Option<u64>) -> RemainingJob {
+        RemainingJob {
             load,
             tests,
             done,
@@ -118,10 +118,10 @@ mod tests {
     #[test]
     fn what_is_left_is_the_longest_job_or_all_of_a_lane() {
         let each = Duration::from_secs(1);
-        let time = |jobs: &[Left]| remaining(jobs, TWO, each).as_secs();
+        let time = |jobs: &[RemainingJob]| remaining(jobs, TWO, each).as_secs();
         assert_eq!(time(&[]), 0);
         assert_eq!(time(&[left(Computes, 10, 4, Some(100))]), 60);
-        // Without a last time, its tests are as long as others.
+        // Without a previous time, its tests take as long as others.
         assert_eq!(time(&[left(Spins, 8, 0, None)]), 8);
         assert_eq!(time(&[left(Computes, 10, 0, Some(10)); 6]), 20);
         assert_eq!(time(&[left(Guest, 10, 0, Some(10)); 6]), 15);

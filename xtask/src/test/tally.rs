@@ -1,72 +1,73 @@
-//! Counting over many test programs, from what they print with `--show-output`.
+//! Counts tests over many test programs, from their output with `--show-output`.
 //!
-//! A test says that it could not run in one of three ways, all counted as skipped and never as passed:
-//! `#[ignore = "reason"]`, libtest-mimic's `Completion::ignored_with(reason)`, or a printed
+//! A test reports in one of three ways that it could not run. All are counted as skipped, never as
+//! passed: `#[ignore = "reason"]`, libtest-mimic's `Completion::ignored_with(reason)`, or a printed
 //! line `SKIP: reason`.
 //!
-//! What only looks like a test is not counted at all: `#[ignore = "not a test: reason"]` marks the part that
-//! a test runs in a process of its own, or a measurement.
+//! Some functions are not tests and are not counted: `#[ignore = "not a test: reason"]` marks code
+//! that a test runs in a process of its own, or a measurement.
 
 use std::fmt;
 
-/// Results so far.
+/// The results so far.
 #[derive(Default)]
 pub(crate) struct Tally {
     passed: usize,
     failures: Vec<String>,
     skips: Vec<String>,
-    /// The program that runs now: it has begun and has not printed its result yet.
+    /// The current program, which has not printed its result yet.
     program: Option<String>,
-    /// Names of failed tests of this program, as far as they were printed.
+    /// The names of failed tests of this program, as far as they were printed.
     named: Vec<String>,
-    /// The successful test whose output is being shown, until it has said SKIP.
+    /// The successful test whose output is being shown, until it prints SKIP.
     shown: Option<String>,
-    /// SKIP lines of this program: the program itself counts these tests as passed.
-    said_skip: usize,
-    /// All tests of this program have ended, and it prints what it has captured of their output.
-    shows: bool,
-    /// The same, of the tests that have passed.
+    /// The number of SKIP lines of this program, which counts these tests as passed.
+    skip_lines: usize,
+    /// All tests of this program have ended, and it prints their captured output.
+    label: bool,
+    /// The program prints the captured output of passed tests.
     shows_successes: bool,
-    /// A test that has begun and has printed something itself, so that its outcome comes on a later line.
+    /// A test that has printed something itself, so that its outcome comes on a later line.
     open: Option<String>,
-    /// Ignored tests of this program, as far as they were printed.
+    /// The number of ignored tests of this program, as far as they were printed.
     ignored: usize,
-    /// There is one program, not a cargo that runs several.
+    /// There is a single program, not a cargo that runs several.
     alone: bool,
-    /// The last result that it has printed. Before that it may have printed others: the captured output of
-    /// failed tests that run the program again.
+    /// The last result that the program has printed. Earlier ones may belong to the captured output
+    /// of failed tests that run the program again.
     last_result: Option<String>,
-    /// How many tests have passed, failed or were ignored, by the results of programs.
+    /// The number of tests that have passed, failed or were ignored, according to the programs'
+    /// results.
     counted: usize,
 }
 
-/// The end of a test, as a line of output tells it.
+/// The end of a test, according to a line of output.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// It has passed or was ignored.
+pub(crate) enum TestEnd {
+    /// The test has passed or was ignored.
     Ended(String),
     Failed(String),
 }
 
-/// The outcome of a test in a line, if there is one. Text that the test itself has printed may come before
-/// it.
+/// Returns the outcome of a test in a line, if there is one. Text that the test has printed may
+/// precede it.
 fn outcome_in(text: &str) -> Option<&str> {
     let text = text.find("ignored (").map_or(text, |at| &text[at..]);
     (text == "ok" || text.ends_with("FAILED") || text.starts_with("ignored")).then_some(text)
 }
 
 impl Tally {
-    /// Of a program with tests, called so.
+    /// Starts a count for a test program with this name.
     pub(crate) fn of_program(name: &str) -> Self {
         Self { program: Some(name.to_owned()), alone: true, ..Self::default() }
     }
 
-    /// Of something that did not come as far as the tests.
+    /// Returns a count with one failure of something other than a test.
     pub(crate) fn of_failure(what: &str, why: &str) -> Self {
         Self { failures: vec![format!("{what}: {why}")], ..Self::default() }
     }
 
-    /// Of something that cannot be done here.
+    /// Returns a count with one skip of something that is not possible here.
     pub(crate) fn of_skip(what: &str, why: &str) -> Self {
         Self { skips: vec![format!("{what}: {why}")], ..Self::default() }
     }
@@ -83,15 +84,15 @@ impl Tally {
         self.skips.len()
     }
 
-    /// Adds another run to this one; both are finished.
+    /// Adds a finished count to this finished count.
     pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failures.extend(other.failures);
         self.skips.extend(other.skips);
     }
 
-    /// Takes the next line of output.
-    pub(crate) fn line(&mut self, line: &str) -> Option<Told> {
+    /// Processes the next line of output.
+    pub(crate) fn line(&mut self, line: &str) -> Option<TestEnd> {
         let text = line.trim();
         let program = text.strip_prefix("Running ").or_else(|| text.strip_prefix("Doc-tests "));
         if let Some(program) = program.filter(|_| !self.alone) {
@@ -104,7 +105,7 @@ impl Tally {
                 self.result(result);
             }
         } else if line.trim_end() == "failures:" || line.trim_end() == "successes:" {
-            self.shows = true;
+            self.label = true;
             self.shows_successes = line.starts_with("successes");
         } else if let Some(name) =
             text.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"))
@@ -114,10 +115,10 @@ impl Tally {
             if self.shows_successes
                 && let Some(name) = self.shown.take()
             {
-                self.said_skip += 1;
+                self.skip_lines += 1;
                 self.skips.push(format!("{name}: {reason}"));
             }
-        } else if !self.shows
+        } else if !self.label
             && let Some((name, outcome)) =
                 text.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
         {
@@ -136,13 +137,13 @@ impl Tally {
         None
     }
 
-    /// The program that is running hangs: a failure, whatever comes of it.
+    /// Counts the current program as hung, which is a failure whatever it prints later.
     pub(crate) fn hung(&mut self, how: &str) {
         let program = self.program.as_deref().unwrap_or("cargo test");
         self.failures.push(format!("{program}: {how}"));
     }
 
-    fn test(&mut self, name: String, outcome: &str) -> Told {
+    fn test(&mut self, name: String, outcome: &str) -> TestEnd {
         self.open = None;
         // libtest: `ignored, reason`; libtest-mimic: `ignored (reason)`.
         if let Some(reason) = outcome.strip_prefix("ignored") {
@@ -154,18 +155,18 @@ impl Tally {
             }
         } else if outcome.ends_with("FAILED") {
             self.named.push(name.clone());
-            return Told::Failed(name);
+            return TestEnd::Failed(name);
         }
-        Told::Ended(name)
+        TestEnd::Ended(name)
     }
 
-    /// `ok. 3 passed; 1 failed; 2 ignored; …`
+    /// Parses `ok. 3 passed; 1 failed; 2 ignored; …`.
     fn result(&mut self, text: &str) {
         let count = |word: &str| {
             let (before, _) = text.split_once(word)?;
             before.trim_end().rsplit([' ', ';']).next()?.parse::<usize>().ok()
         };
-        self.passed += count("passed").unwrap_or(0).saturating_sub(self.said_skip);
+        self.passed += count("passed").unwrap_or(0).saturating_sub(self.skip_lines);
         let failed = count("failed").unwrap_or(0);
         self.counted += count("passed").unwrap_or(0) + failed + count("ignored").unwrap_or(0);
         let unseen =
@@ -180,26 +181,26 @@ impl Tally {
         names.truncate(failed);
         names.resize(failed, "(a test whose name was not printed)".to_owned());
         self.failures.extend(names.iter().map(|name| format!("{name} [{program}]")));
-        self.said_skip = 0;
+        self.skip_lines = 0;
         self.shown = None;
     }
 
-    /// A program that has begun and never reported was killed or crashed.
+    /// A program that has begun and never reported a result was killed or has crashed.
     fn close(&mut self) {
-        (self.shows, self.shows_successes, self.open) = (false, false, None);
+        (self.label, self.shows_successes, self.open) = (false, false, None);
         if let Some(result) = self.last_result.take() {
             self.result(&result);
         }
         self.named.clear();
-        self.said_skip = 0;
+        self.skip_lines = 0;
         self.shown = None;
         if let Some(program) = self.program.take() {
             self.failures.push(format!("{program}: ended without a result"));
         }
     }
 
-    /// The program, which has ended, has listed so many tests: so many must have run. None is lost, and none
-    /// runs twice.
+    /// Checks that as many tests have run as the program, which has ended, had listed: none is
+    /// lost, and none runs twice.
     pub(crate) fn check_count(&mut self, listed: usize) {
         let (Some(program), true) = (self.program.clone(), self.last_result.is_some()) else {
             return;
@@ -212,8 +213,8 @@ impl Tally {
         }
     }
 
-    /// Ends the count; `status` is how the process ended. A failure that no test reported, such as one of the
-    /// compiler, counts as one.
+    /// Finishes the count. `status` describes how the process ended. A failure that no test has
+    /// reported, such as one of the compiler, counts as one.
     pub(crate) fn finish(&mut self, success: bool, status: &str) {
         self.close();
         if !success && self.failures.is_empty() {
@@ -222,7 +223,7 @@ impl Tally {
     }
 }
 
-/// The reasons of the skips, the names of the failures, and the closing line.
+/// Prints the reasons of the skips, the names of the failures, and the closing line.
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for skip in &self.skips {
@@ -237,7 +238,7 @@ impl fmt::Display for Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::{Tally, Told};
+    use super::{Tally, TestEnd};
 
     fn tally(output: &str, success: bool) -> String {
         let mut tally = Tally::default();
@@ -267,14 +268,15 @@ mod tests {
                       test result: ok. 2 passed; 0 failed; 2 ignored; 0 measured\n";
         assert_eq!(
             tally(output, true),
-            "skipped: b: needs a device\nskipped: d: no gcc\nskipped: a: no dtest\n1 passed, 0 failed, 3 skipped"
+            "skipped: b: needs a device\nskipped: d: no gcc\nskipped: a: no dtest\n1 passed, 0 \
+             failed, 3 skipped"
         );
     }
 
     #[test]
     fn what_is_not_a_test_is_not_counted() {
-        let output = "     Running tests/x.rs (x)\ntest a ... ok\ntest child ... ignored, not a test: run by a\n\
-                      test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured\n";
+        let output = "     Running tests/x.rs (x)\ntest a ... ok\ntest child ... ignored, not a \
+                      test: run by a\ntest result: ok. 1 passed; 0 failed; 1 ignored; 0 measured\n";
         assert_eq!(tally(output, true), "1 passed, 0 failed, 0 skipped");
     }
 
@@ -318,9 +320,10 @@ mod tests {
     #[test]
     fn what_a_failed_test_shows_of_another_run_is_not_counted() {
         let output = "running 2 tests\ntest a ... FAILED\ntest b ... ok\n\nfailures:\n\n\
-                      ---- a stdout ----\nrunning 1 test\ntest child ... FAILED\n\nfailures:\n    child\n\n\
-                      test result: FAILED. 0 passed; 1 failed; 0 ignored\n\nfailures:\n    a\n\n\
-                      test result: FAILED. 1 passed; 1 failed; 0 ignored\n";
+                      ---- a stdout ----\nrunning 1 test\ntest child ... \
+                      FAILED\n\nfailures:\n    child\n\ntest result: FAILED. 0 passed; 1 failed; 0 \
+                      ignored\n\nfailures:\n    a\n\ntest result: FAILED. 1 passed; 1 failed; 0 \
+                      ignored\n";
         let mut tally = Tally::of_program("x");
         for line in output.lines() {
             tally.line(line);
@@ -332,8 +335,8 @@ mod tests {
     #[test]
     fn a_program_that_is_killed_is_a_failure() {
         let mut tally = Tally::of_program("x");
-        assert_eq!(tally.line("test a ... ok"), Some(Told::Ended("a".to_owned())));
-        assert_eq!(tally.line("test b ... FAILED"), Some(Told::Failed("b".to_owned())));
+        assert_eq!(tally.line("test a ... ok"), Some(TestEnd::Ended("a".to_owned())));
+        assert_eq!(tally.line("test b ... FAILED"), Some(TestEnd::Failed("b".to_owned())));
         tally.finish(false, "signal: 9");
         assert_eq!(
             tally.to_string(),
@@ -343,15 +346,16 @@ mod tests {
 
     #[test]
     fn what_a_test_prints_itself_hides_no_outcome() {
-        let output = "running 3 tests\ntest a ... dat: cannot open\nmore\nok\ntest b ... text\nFAILED\n\
-                      test c ... textignored (no device)\ntest d ... one line\nignored (no gcc)\n\
-                      test result: FAILED. 1 passed; 1 failed; 2 ignored\n";
+        let output = "running 3 tests\ntest a ... dat: cannot open\nmore\nok\ntest b ... \
+                      text\nFAILED\ntest c ... textignored (no device)\ntest d ... one \
+                      line\nignored (no gcc)\ntest result: FAILED. 1 passed; 1 failed; 2 ignored\n";
         let mut tally = Tally::of_program("x");
-        let told: Vec<_> = output.lines().filter_map(|line| tally.line(line)).collect();
-        let ended = |name: &str| Told::Ended(name.to_owned());
-        assert_eq!(told, [ended("a"), Told::Failed("b".to_owned()), ended("c"), ended("d")]);
+        let ends: Vec<_> = output.lines().filter_map(|line| tally.line(line)).collect();
+        let ended = |name: &str| TestEnd::Ended(name.to_owned());
+        assert_eq!(ends, [ended("a"), TestEnd::Failed("b".to_owned()), ended("c"), ended("d")]);
         tally.finish(false, "exit status: 101");
-        let expected = "skipped: c: no device\nskipped: d: no gcc\nfailed: b [x]\n1 passed, 1 failed, 2 skipped";
+        let expected = "skipped: c: no device\nskipped: d: no gcc\nfailed: b [x]\n1 passed, 1 \
+                        failed, 2 skipped";
         assert_eq!(tally.to_string(), expected);
     }
 
@@ -360,7 +364,8 @@ mod tests {
         let mut tally = Tally::of_program("x");
         tally.line("test result: ok. 1 passed; 0 failed; 1 ignored");
         tally.finish(true, "exit status: 0");
-        let expected = "failed: x: the reasons of 1 ignored tests were not seen\n1 passed, 1 failed, 0 skipped";
+        let expected = "failed: x: the reasons of 1 ignored tests were not seen\n1 passed, 1 \
+                        failed, 0 skipped";
         assert_eq!(tally.to_string(), expected);
     }
 

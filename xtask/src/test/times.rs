@@ -1,6 +1,6 @@
-//! How long each job took the last time: a line each, seconds and name, in the target directory. For the
-//! first run there are the times of another machine, with two processors, in `times/`: the longest jobs begin
-//! first, and what is left of the run is told.
+//! The duration of each job in the last run: a line each, with seconds and name, in the target
+//! directory. The first run uses the times of another machine with two processors, in `times/`. The
+//! longest jobs start first, and the remaining time is estimated.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,14 +14,15 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// What the file says, and of other jobs what `usual` says. Lines that cannot be read say nothing.
-    pub(crate) fn load(path: PathBuf, usual: &str) -> Self {
+    /// Loads the times from the file, and those of other jobs from `typical`. Unreadable lines are
+    /// ignored.
+    pub(crate) fn load(path: PathBuf, typical: &str) -> Self {
         let text = fs::read_to_string(&path).unwrap_or_default();
         let line = |line: &str| {
             let (seconds, name) = line.split_once(' ')?;
             Some((name.to_owned(), Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?))
         };
-        Self { path, of: usual.lines().chain(text.lines()).filter_map(line).collect() }
+        Self { path, of: typical.lines().chain(text.lines()).filter_map(line).collect() }
     }
 
     pub(crate) fn of(&self, job: &str) -> Option<Duration> {
@@ -32,7 +33,7 @@ impl Times {
         self.of.insert(job, time);
     }
 
-    /// Writes the file. They only make an estimate better: where it cannot be written nothing is lost.
+    /// Writes the file. The times only improve an estimate, so errors are ignored.
     pub(crate) fn save(&self) {
         let mut text = String::new();
         for (name, time) in &self.of {
@@ -51,12 +52,12 @@ mod tests {
     #[test]
     fn what_was_saved_is_loaded() {
         let path = std::env::temp_dir().join(format!("opendat-times-{}", std::process::id()));
-        let usual = "7.0 a job\n1.5 another\n";
-        let mut times = Times::load(path.clone(), usual);
+        let typical = "7.0 a job\n1.5 another\n";
+        let mut times = Times::load(path.clone(), typical);
         assert_eq!(times.of("a job"), Some(Duration::from_secs(7)));
         times.set("a job".to_owned(), Duration::from_millis(2500));
         times.save();
-        let loaded = Times::load(path.clone(), usual);
+        let loaded = Times::load(path.clone(), typical);
         std::fs::remove_file(path).expect("it was written");
         let of = |job| loaded.of(job).map(|time| time.as_millis());
         assert_eq!([of("a job"), of("another"), of("a third")], [Some(2500), Some(1500), None]);

@@ -5,8 +5,10 @@ use std::ptr::null_mut;
 use dat_sys::*;
 
 use crate::case::Outcome;
-use crate::check::{ok, same};
-use crate::rig::{Arrival, CommonPoint, Ep, Listener, Pair, Region, Rig, cookie, soon};
+use crate::check::{ensure_equal, ok};
+use crate::rig::{
+    CommonPoint, Ep, Listener, Pair, Region, RequestEvent, Rig, cookie, event_timeout_us,
+};
 
 /// An operation on an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ pub(super) enum Operation {
 use Operation::*;
 
 impl Operation {
-    /// The function, and the word for the variant.
+    /// Returns the function, and the word for the variant.
     pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Query => ("dat_ep_query", ""),
@@ -71,7 +73,7 @@ impl Operation {
         }
     }
 
-    /// Where the page of the function says it.
+    /// Returns the section of the function's page.
     pub(super) fn clause(self) -> &'static str {
         match self {
             Query | GetStatus | RecvQuery => "DESCRIPTION: no state is excluded",
@@ -91,7 +93,7 @@ impl Operation {
         }
     }
 
-    /// Does it.
+    /// Runs the operation.
     pub(super) fn run(self, rig: &Rig, tools: &Tools, end: Ep) -> DAT_RETURN {
         let (api, ep, memory) = (rig.api, end.ep, tools.memory);
         let (mut iov, remote, id) = ([memory.part(0, 8)], memory.remote_part(0, 8), cookie(ID));
@@ -108,11 +110,18 @@ impl Operation {
             Connect => rig.connect(ep, tools.listener.qualifier, b""),
             DupConnect => {
                 let model = tools.pair.map_or(DAT_HANDLE_NULL, |pair| pair.active.ep);
-                api.dat_ep_dup_connect(ep, model, soon(), 0, null_mut(), DAT_QOS_BEST_EFFORT)
+                api.dat_ep_dup_connect(
+                    ep,
+                    model,
+                    event_timeout_us(),
+                    0,
+                    null_mut(),
+                    DAT_QOS_BEST_EFFORT,
+                )
             }
             CommonConnect => {
                 let address = tools.common.map_or(null_mut(), |point| point.address);
-                api.dat_ep_common_connect(ep, address, soon(), 0, null_mut())
+                api.dat_ep_common_connect(ep, address, event_timeout_us(), 0, null_mut())
             }
             RspCreate => {
                 let Listener { qualifier, evd, .. } = tools.listener;
@@ -146,13 +155,13 @@ impl Operation {
         }
     }
 
-    /// What was posted to a disconnected endpoint comes back flushed.
+    /// Checks that an operation posted to a disconnected endpoint is flushed.
     pub(super) fn is_flushed(self, rig: &Rig, end: Ep) -> Outcome {
         match self {
             RmrBind => {
-                let bound = rig.bound(end.request)?;
+                let bound = rig.bind_completion(end.request)?;
                 let flushed = (ID, DAT_DTO_ERR_FLUSHED);
-                same("cookie and status of the bind", (bound.cookie, bound.status), flushed)
+                ensure_equal("cookie and status of the bind", (bound.cookie, bound.status), flushed)
             }
             PostRecv => rig.completes(end.recv, ID, DAT_DTO_ERR_FLUSHED).map(drop),
             _ => rig.completes(end.request, ID, DAT_DTO_ERR_FLUSHED).map(drop),
@@ -160,22 +169,22 @@ impl Operation {
     }
 }
 
-/// The cookie of what is posted.
+/// The cookie of posted operations.
 const ID: u64 = 0x7a11;
 
-/// What operations need besides the endpoint.
+/// The objects that operations need besides the endpoint.
 pub(super) struct Tools {
     memory: Region,
     pz: DAT_PZ_HANDLE,
     request_evd: DAT_EVD_HANDLE,
     rmr: DAT_RMR_HANDLE,
-    /// For dat_rsp_create only its qualifier and EVD: the service point is free again.
+    /// The qualifier and EVD for dat_rsp_create. The service point itself was freed.
     listener: Listener,
     /// A request that waits for an answer.
-    arrival: Option<Arrival>,
+    arrival: Option<RequestEvent>,
     /// For dat_ep_common_connect.
     common: Option<CommonPoint>,
-    /// A connection to be like.
+    /// A connection for dat_ep_dup_connect.
     pair: Option<Pair>,
 }
 
@@ -204,11 +213,11 @@ impl Tools {
     }
 }
 
-/// A connection whose service point still listens.
+/// Creates a connection whose service point still listens.
 fn like_this(rig: &Rig, listener: Listener) -> Outcome<Pair> {
     let (active, passive) = (rig.ep()?, rig.ep()?);
     ok(rig.connect(active.ep, listener.qualifier, b""))?;
-    ok(rig.accept(rig.arrival(listener.evd)?.cr, passive.ep, b""))?;
+    ok(rig.accept(rig.request_event(listener.evd)?.cr, passive.ep, b""))?;
     rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
     Ok(Pair { active, passive })
 }

@@ -1,4 +1,4 @@
-//! Bringing an endpoint into a state.
+//! Brings an endpoint into a state.
 
 use std::ptr::null_mut;
 
@@ -8,7 +8,7 @@ use crate::case::Outcome;
 use crate::check::{failed, ok, supported, unsupported};
 use crate::rig::{Ep, Rig};
 
-/// A new endpoint in this state.
+/// Returns a new endpoint in this state.
 pub(super) fn reach(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
     let ep = match state {
         DAT_EP_STATE_UNCONNECTED => rig.ep()?,
@@ -32,7 +32,7 @@ pub(super) fn reach(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
     }
 }
 
-/// Without a zone. Providers need not have such endpoints.
+/// Without a zone. Providers need not support such endpoints.
 fn unconfigured(rig: &Rig) -> Outcome<Ep> {
     let mut ep = rig.evds_of_an_ep()?;
     let (none, attr) = (DAT_HANDLE_NULL, rig.ep_attr());
@@ -43,7 +43,7 @@ fn unconfigured(rig: &Rig) -> Outcome<Ep> {
     }
 }
 
-/// Reserved for a service point; where that listens and reports.
+/// Reserved for a service point. Also returns its qualifier and EVD.
 fn reserved(rig: &Rig, ep: Ep) -> Outcome<(Ep, DAT_CONN_QUAL, DAT_EVD_HANDLE)> {
     let (evd, qualifier, mut rsp) = (rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
     ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
@@ -55,11 +55,12 @@ fn passive(rig: &Rig, ep: Ep) -> Outcome<Ep> {
     let (ep, qualifier, evd) = reserved(rig, ep)?;
     let caller = rig.ep()?;
     ok(rig.connect(caller.ep, qualifier, b""))?;
-    rig.arrival(evd)?;
+    rig.request_event(evd)?;
     Ok(ep)
 }
 
-/// Made by the provider for a request. The handles other than the endpoint's are for the consumer to give it.
+/// Created by the provider for a request. The consumer has to set all handles except the
+/// endpoint's.
 fn tentative(rig: &Rig) -> Outcome<Ep> {
     if rig.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER {
         return unsupported("the provider attribute ep_creator is DAT_PSP_CREATES_EP_NEVER");
@@ -67,7 +68,7 @@ fn tentative(rig: &Rig) -> Outcome<Ep> {
     let listener = rig.listen_for(DAT_PSP_PROVIDER_FLAG, 8)?;
     let caller = rig.ep()?;
     ok(rig.connect(caller.ep, listener.qualifier, b""))?;
-    let arrival = rig.arrival(listener.evd)?;
+    let arrival = rig.request_event(listener.evd)?;
     let mut param = DAT_CR_PARAM::zeroed();
     ok(rig.api.dat_cr_query(arrival.cr, DAT_CR_FIELD_ALL, &mut param))?;
     Ok(Ep { ep: param.local_ep_handle, ..rig.evds_of_an_ep()? })
@@ -90,17 +91,17 @@ fn configured(rig: &Rig, ep: Ep) -> Outcome<Ep> {
     Ok(ep)
 }
 
-/// Connected, to an endpoint that takes what is sent to it.
+/// Connected to an endpoint that has posted receives.
 fn connected(rig: &Rig) -> Outcome<Ep> {
     let (pair, memory) = (rig.pair()?, rig.memory(64)?);
     ok(rig.recv(pair.passive.ep, &[memory.all()], 0))?;
     Ok(pair.active)
 }
 
-/// Disconnecting gracefully from a process that stands still, while it owes the answer to an RDMA read.
+/// Disconnecting gracefully from a stopped process that still has to answer an RDMA read.
 fn disconnecting(rig: &Rig) -> Outcome<Ep> {
-    let ((ep, peer), memory) = (rig.far_pair()?, rig.memory(64)?);
-    peer.hold()?;
+    let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(64)?);
+    peer.stop_process()?;
     let remote = DAT_RMR_TRIPLET { segment_length: memory.length, ..peer.memory };
     ok(rig.read(ep.ep, &[memory.all()], 0, &remote))?;
     ok(rig.api.dat_ep_disconnect(ep.ep, DAT_CLOSE_GRACEFUL_FLAG))?;
@@ -108,18 +109,18 @@ fn disconnecting(rig: &Rig) -> Outcome<Ep> {
     Ok(ep)
 }
 
-/// Accepted, while the process that connected stands still and does not learn it.
+/// Accepted, while the process that connected is stopped and does not notice it.
 fn completing(rig: &Rig) -> Outcome<Ep> {
-    let ((_, mut peer), listener, ep) = (rig.far_pair()?, rig.listen()?, rig.ep()?);
+    let ((_, mut peer), listener, ep) = (rig.pair_with_peer_process()?, rig.listen()?, rig.ep()?);
     peer.connect(listener.qualifier)?;
-    let arrival = rig.arrival(listener.evd)?;
-    peer.hold()?;
+    let arrival = rig.request_event(listener.evd)?;
+    peer.stop_process()?;
     ok(rig.accept(arrival.cr, ep.ep, b""))?;
     rig.keep(peer);
     Ok(ep)
 }
 
-/// Connected over one or several of several paths.
+/// Connected over one or over several of several paths.
 fn several_paths(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
     if rig.provider.supports_multipath == DAT_FALSE {
         return unsupported("the provider attribute supports_multipath is false");
@@ -130,7 +131,7 @@ fn several_paths(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
     };
     let (active, passive, listener, qos) =
         (rig.ep()?, rig.ep()?, rig.listen()?, DAT_QOS_BEST_EFFORT);
-    let (address, timeout) = (rig.attr.ia_address_ptr, crate::rig::soon());
+    let (address, timeout) = (rig.attr.ia_address_ptr, crate::rig::event_timeout_us());
     let answer = rig.api.dat_ep_connect(
         active.ep,
         address,
@@ -142,7 +143,7 @@ fn several_paths(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
         flags,
     );
     supported(answer)?;
-    ok(rig.accept(rig.arrival(listener.evd)?.cr, passive.ep, b""))?;
+    ok(rig.accept(rig.request_event(listener.evd)?.cr, passive.ep, b""))?;
     rig.connection(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED)?;
     match rig.state(active.ep)? {
         is if is == state => Ok(active),

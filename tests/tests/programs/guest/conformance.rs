@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use conformance::{Door, Version};
+use conformance::{Binding, Version};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Skip, Stop};
 
@@ -48,8 +48,8 @@ enum Verdict {
 type Verdicts = HashMap<String, Verdict>;
 
 pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial> {
-    // This door only selects cases: some are for the registry of Rust programs alone.
-    let door = Door::Library("libdat2.so.2".into(), Version::V2_0);
+    // This binding only selects cases: some are for the registry of Rust programs alone.
+    let binding = Binding::Library("libdat2.so.2".into(), Version::V2_0);
     let is_wanted = |name: &str| match &arguments.filter {
         Some(filter) if arguments.exact => name == filter,
         Some(filter) => name.contains(filter.as_str()),
@@ -58,7 +58,7 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
     let mut trials = Vec::new();
     for target in &TARGETS {
         let cases =
-            conformance::all().into_iter().filter(|case| door.has(case)).map(|case| case.id);
+            conformance::all().into_iter().filter(|case| binding.has(case)).map(|case| case.id);
         let cases = cases.map(|case| (format!("guest::conformance::{}", target.test(&case)), case));
         let cases: Vec<(String, String)> = cases.collect();
         let wanted =
@@ -90,7 +90,7 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
             move || {
                 let [.., ofa] = &TARGETS;
                 let cases: Vec<_> =
-                    conformance::all().into_iter().filter(|case| door.has(case)).collect();
+                    conformance::all().into_iter().filter(|case| binding.has(case)).collect();
                 let cases: Vec<_> = cases
                     .into_iter()
                     .map(|case| case.id)
@@ -150,7 +150,7 @@ impl Target {
         let (_, ours) = REGISTRIES[0];
         let limit = match self.provider {
             "ofa" => String::new(),
-            _ => format!("{}={EVENT_LIMIT_SECONDS}", conformance::PATIENCE),
+            _ => format!("{}={EVENT_LIMIT_SECONDS}", conformance::TIMEOUT_VARIABLE),
         };
         // The suite exits with 1 if a case has failed, which does not count here. Processes that
         // die print lines that are not JSON.

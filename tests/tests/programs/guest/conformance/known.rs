@@ -78,7 +78,7 @@ const SIW_HOLDS_CALLER: &str = "siw holds up the caller until TCP gives up";
 /// its threads, which block all signals and so report no place. None of this project's code is
 /// among them.
 const OFED: &[&str] =
-    &["libdaplofa.so", "librdmacm.so", "libibverbs.so", "librxe-", "an untold place"];
+    &["libdaplofa.so", "librdmacm.so", "libibverbs.so", "librxe-", "an unreported place"];
 
 /// Cases in which OFED's provider dies.
 const DEADLY: &[&str] = &[
@@ -104,12 +104,12 @@ const DEADLY: &[&str] = &[
 
 /// Returns why a test is known not to pass.
 pub(super) fn known(test: &str) -> Option<&'static str> {
-    KNOWN.iter().find(|(tests, _)| conformance::fits(tests, test)).map(|(_, why)| *why)
+    KNOWN.iter().find(|(tests, _)| conformance::matches_pattern(tests, test)).map(|(_, why)| *why)
 }
 
 /// Returns why a test may not pass.
 pub(super) fn flaky(test: &str) -> Option<&'static str> {
-    FLAKY.iter().find(|(tests, _)| conformance::fits(tests, test)).map(|(_, why)| *why)
+    FLAKY.iter().find(|(tests, _)| conformance::matches_pattern(tests, test)).map(|(_, why)| *why)
 }
 
 /// Returns whether running the case would only waste the machine's time.
@@ -137,7 +137,7 @@ pub(super) fn may_be_late(case: &str, verdict: &Verdict) -> bool {
 }
 
 fn is_deadly(case: &str) -> bool {
-    DEADLY.iter().any(|deadly| conformance::fits(deadly, case))
+    DEADLY.iter().any(|deadly| conformance::matches_pattern(deadly, case))
 }
 
 fn in_ofed(reason: &str) -> bool {

@@ -1,45 +1,53 @@
-//! Where a process dies: in whose code. A provider's fault is not its consumer's, and the exit status does not tell them apart.
+//! Reports in whose code a process crashes. The exit status does not tell a provider's fault from
+//! its consumer's.
 
 use std::ffi::{CStr, c_void};
 use std::io::{Cursor, Write};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// What a dying process begins its last line of standard output with; the library and the function follow.
-pub(crate) const MARK: &str = "conformance died: ";
+/// The prefix of the last line that a crashing process prints to standard output. The library and
+/// the function follow.
+pub(crate) const LINE_PREFIX: &str = "conformance died: ";
 
-/// How a report says it; `in` and the place follow, if there is one.
+/// The text of a report. "in" and the place follow, if the place is known.
 pub(crate) const DIED: &str = "the process died";
 
-/// In place of the place: it had no time to say so. A thread that blocks the signal of its own fault has none.
-pub(crate) const UNTOLD: &str = "an untold place";
+/// The place if the process could not report it. A thread that blocks the signal of its own fault
+/// cannot.
+pub(crate) const UNREPORTED_PLACE: &str = "an unreported place";
 
-/// Seconds for the last words. What they take, a lock of the dynamic linker for one, may be with another thread.
-const PATIENCE: libc::c_uint = 5;
+/// The time limit of the report, in seconds. The report may need a lock that another thread holds,
+/// such as the dynamic linker's.
+const REPORT_TIMEOUT_SECONDS: libc::c_uint = 5;
 
 /// The signals of faults and of `abort`.
-pub(crate) const DEADLY: [libc::c_int; 5] =
+pub(crate) const FATAL_SIGNALS: [libc::c_int; 5] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
-/// Octets for the handler where the stack itself has ended.
-const STACK: usize = 64 << 10;
+/// The size of the signal stack, which is used when the thread's own stack is exhausted.
+const SIGNAL_STACK_BYTES: usize = 64 << 10;
 
-/// From now on this process says where it dies. This thread may use up its stack; others have as much room for the handler as they
-/// were given, by Rust some 8 KiB, by C none.
-pub(crate) fn say_where() {
-    let stack = Box::leak(vec![0_u8; STACK].into_boxed_slice());
-    let stack = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: STACK };
-    // SAFETY: nothing else has these octets, ever. There is room for one frame; this first use loads the unwinder, which a
-    // handler could not.
+/// Makes this process report its crashes. This thread may exhaust its stack. Other threads have the
+/// signal stack that they were created with: about 8 KiB from Rust, none from C.
+pub(crate) fn report_crashes() {
+    let stack = Box::leak(vec![0_u8; SIGNAL_STACK_BYTES].into_boxed_slice());
+    let stack = libc::stack_t {
+        ss_sp: stack.as_mut_ptr().cast(),
+        ss_flags: 0,
+        ss_size: SIGNAL_STACK_BYTES,
+    };
+    // SAFETY: nothing else uses these octets, which are never freed. There is room for one frame.
+    // This first call loads the unwinder, which a signal handler could not do.
     unsafe {
         libc::sigaltstack(&stack, null_mut());
         libc::backtrace([null_mut(); 1].as_mut_ptr(), 1);
     }
-    DEADLY.into_iter().for_each(|signal| handle(signal, last_words as *const () as usize));
+    FATAL_SIGNALS.into_iter().for_each(|signal| handle(signal, report_crash as *const () as usize));
 }
 
 fn handle(signal: libc::c_int, handler: libc::sighandler_t) {
-    // SAFETY: the record is complete, and the handler one for signals, or SIG_DFL.
+    // SAFETY: the structure is complete, and the handler is a signal handler or SIG_DFL.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler;
@@ -48,51 +56,52 @@ fn handle(signal: libc::c_int, handler: libc::sighandler_t) {
     }
 }
 
-/// Allocates nothing: the heap may be what is broken.
-extern "C" fn last_words(
+/// Must not allocate, because the heap may be corrupt.
+extern "C" fn report_crash(
     signal: libc::c_int,
     _: *const libc::siginfo_t,
     context: *const libc::ucontext_t,
 ) {
-    static SPEAKER: AtomicI32 = AtomicI32::new(0);
-    // SAFETY: system calls without pointers.
+    static REPORTING_THREAD: AtomicI32 = AtomicI32::new(0);
+    // SAFETY: these system calls take no pointers.
     let this = unsafe {
-        libc::alarm(PATIENCE);
+        libc::alarm(REPORT_TIMEOUT_SECONDS);
         libc::gettid()
     };
-    match SPEAKER.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed) {
-        // SAFETY: the kernel's own record.
-        Ok(_) => say(unsafe { died(context) }),
-        // Another thread was first; the process ends when it has spoken.
+    match REPORTING_THREAD.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed) {
+        // SAFETY: the kernel has passed this context.
+        Ok(_) => report_line(unsafe { locate_crash(context) }),
+        // Another thread crashed first. The process ends when that thread has reported.
         Err(first) if first != this => loop {
-            // SAFETY: a system call without pointers.
+            // SAFETY: this system call takes no pointers.
             unsafe { libc::pause() };
         },
-        // The stack is such that nobody can walk it.
-        Err(_) => say((None, None)),
+        // The report has crashed as well, so the stack cannot be walked.
+        Err(_) => report_line((None, None)),
     }
     handle(signal, libc::SIG_DFL);
-    // SAFETY: nothing handles or blocks the signal any more: this is the end.
+    // SAFETY: the signal is neither handled nor blocked any more, so it ends the process.
     unsafe { libc::raise(signal) };
 }
 
-/// Where it died, and what of the C library was called there: `free`, for one, of a broken heap.
+/// Returns where the process has crashed, and which function of the C library was called there, for
+/// example `free` with a corrupt heap.
 ///
 /// # Safety
-/// It is the record that a handler of a signal is given.
-unsafe fn died(context: *const libc::ucontext_t) -> (Option<Place>, Option<&'static str>) {
-    // SAFETY: as the caller promised.
+/// `context` must be what the kernel passes to a signal handler.
+unsafe fn locate_crash(context: *const libc::ucontext_t) -> (Option<Place>, Option<&'static str>) {
+    // SAFETY: the caller guarantees it.
     if let Some(at) = unsafe { interrupted(context) }
         && !at.is_libc()
     {
         return (Some(at), None);
     }
     let mut frames = [null_mut(); 64];
-    // SAFETY: room for as many frames.
+    // SAFETY: the array has room for this many frames.
     let count = unsafe { libc::backtrace(frames.as_mut_ptr(), 64) };
     let places = frames.iter().take(usize::try_from(count).unwrap_or(0)).map(|frame| place(*frame));
-    // The handler, the C library's frame of the signal, then what it interrupted; of that, not the C library, which dies of
-    // what it is given.
+    // The frames are: the handler, the C library's signal frame, then the interrupted code. Frames
+    // of the C library are skipped there, because its faults come from its arguments.
     let mut called = None;
     for place in places.skip_while(|place| !place.is_libc()).skip(1) {
         if !place.is_libc() {
@@ -103,13 +112,14 @@ unsafe fn died(context: *const libc::ucontext_t) -> (Option<Place>, Option<&'sta
     (None, called)
 }
 
-/// What was being executed; where there is no code, whoever has called it.
+/// Returns the place of the interrupted instruction. If that address contains no code, returns the
+/// place of the caller.
 ///
 /// # Safety
-/// As [`died`].
+/// As for [`locate_crash`].
 #[cfg(target_arch = "x86_64")]
 unsafe fn interrupted(context: *const libc::ucontext_t) -> Option<Place> {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller guarantees it.
     let registers = unsafe { (*context).uc_mcontext.gregs };
     let register = |index: libc::c_int| registers[index as usize] as usize;
     let at = place(std::ptr::without_provenance_mut(register(libc::REG_RIP)));
@@ -117,7 +127,8 @@ unsafe fn interrupted(context: *const libc::ucontext_t) -> Option<Place> {
         return Some(at);
     }
     let return_address = std::ptr::with_exposed_provenance::<*mut c_void>(register(libc::REG_RSP));
-    // SAFETY: the top of the stack; should that be no memory either, this handler is called once more, and says so.
+    // SAFETY: this is the top of the stack. If it is unmapped, this handler is called again and
+    // reports that.
     let caller = place(unsafe { return_address.read_unaligned() });
     (caller.library != NO_LIBRARY).then_some(caller)
 }
@@ -127,10 +138,10 @@ unsafe fn interrupted(_: *const libc::ucontext_t) -> Option<Place> {
     None
 }
 
-/// The last line of standard output.
-fn say((place, called): (Option<Place>, Option<&'static str>)) {
+/// Prints the last line of standard output.
+fn report_line((place, called): (Option<Place>, Option<&'static str>)) {
     let mut line = Cursor::new([0; 512]);
-    let _ = write!(line, "\n{MARK}");
+    let _ = write!(line, "\n{LINE_PREFIX}");
     let _ = match place {
         Some(Place { library, function: Some(function) }) => write!(line, "{library} ({function})"),
         Some(Place { library, function: None }) => write!(line, "{library}"),
@@ -141,7 +152,7 @@ fn say((place, called): (Option<Place>, Option<&'static str>)) {
         None => writeln!(line),
     };
     let length = usize::try_from(line.position()).unwrap_or(0);
-    // SAFETY: as many bytes are written there.
+    // SAFETY: the line has at least `length` bytes.
     unsafe { libc::write(1, line.get_ref().as_ptr().cast(), length) };
 }
 
@@ -150,7 +161,7 @@ struct Place {
     function: Option<&'static str>,
 }
 
-/// Where there is no library, or none that the dynamic linker knows.
+/// The name if there is no library, or none that the dynamic linker knows.
 const NO_LIBRARY: &str = "no library";
 
 impl Place {
@@ -159,16 +170,16 @@ impl Place {
     }
 }
 
-/// What the dynamic linker knows of an address.
+/// Asks the dynamic linker about an address.
 fn place(address: *mut c_void) -> Place {
-    // SAFETY: the record is plain data, for dladdr to fill.
+    // SAFETY: the structure is plain data, which dladdr fills in.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     let text = |text: *const libc::c_char| match text.is_null() {
         true => None,
-        // SAFETY: the texts of libraries that stay loaded while they are on the stack.
+        // SAFETY: the strings belong to libraries that stay loaded while they are on the stack.
         false => unsafe { CStr::from_ptr(text) }.to_str().ok(),
     };
-    // SAFETY: any address may be asked for.
+    // SAFETY: dladdr accepts any address.
     if unsafe { libc::dladdr(address, &mut found) } == 0 {
         return Place { library: NO_LIBRARY, function: None };
     }
@@ -182,37 +193,37 @@ mod tests {
     use std::process::Command;
     use std::ptr::null_mut;
 
-    const CHILD: &str = "CONFORMANCE_DIES";
+    const CRASH_VARIABLE: &str = "CONFORMANCE_DIES";
 
-    /// Has no end.
-    fn deep(n: usize) -> usize {
+    /// Recurses without end.
+    fn recurse(n: usize) -> usize {
         let octets = std::hint::black_box([n; 100]);
-        if n == 0 { 0 } else { deep(n + 1) + octets[n % 100] }
+        if n == 0 { 0 } else { recurse(n + 1) + octets[n % 100] }
     }
 
     #[test]
-    fn a_death_is_of_the_code_that_was_called() {
+    fn a_crash_is_attributed_to_the_code_that_was_called() {
         let this = std::env::current_exe().unwrap();
-        match std::env::var(CHILD).as_deref() {
+        match std::env::var(CRASH_VARIABLE).as_deref() {
             Ok("abort") => {
-                super::say_where();
-                // SAFETY: that is the end of this process.
+                super::report_crashes();
+                // SAFETY: this ends the process.
                 unsafe { libc::abort() }
             }
             Ok("nowhere") => {
-                super::say_where();
+                super::report_crashes();
                 let nowhere = std::hint::black_box(std::ptr::without_provenance::<()>(8));
-                // SAFETY: none; there is no code at 8.
+                // SAFETY: not safe: there is no code at address 8. This process is meant to crash.
                 unsafe { std::mem::transmute::<*const (), extern "C" fn()>(nowhere)() };
             }
             Ok("overflow") => {
-                super::say_where();
-                std::hint::black_box(deep(1));
+                super::report_crashes();
+                std::hint::black_box(recurse(1));
             }
             Ok(way) => {
-                super::say_where();
+                super::report_crashes();
                 if way == "blocked" {
-                    // SAFETY: a set of this thread's own.
+                    // SAFETY: the signal set is a local of this thread.
                     unsafe {
                         let mut all = std::mem::zeroed();
                         libc::sigfillset(&mut all);
@@ -220,13 +231,13 @@ mod tests {
                     }
                 }
                 let nowhere = std::hint::black_box(std::ptr::without_provenance(8));
-                // SAFETY: none; this process is to die of it.
+                // SAFETY: not safe: this process is meant to crash.
                 std::hint::black_box(unsafe { libc::strlen(nowhere) });
                 unreachable!("there is nothing at 8");
             }
             Err(_) => {}
         }
-        // In the C library it is its caller's.
+        // A fault in the C library is attributed to its caller.
         for (way, signal) in [
             ("blocked", libc::SIGSEGV),
             ("nowhere", libc::SIGSEGV),
@@ -234,14 +245,14 @@ mod tests {
             ("fault", libc::SIGSEGV),
             ("overflow", libc::SIGSEGV),
         ] {
-            let name = "death::tests::a_death_is_of_the_code_that_was_called";
+            let name = "crash::tests::a_crash_is_attributed_to_the_code_that_was_called";
             let child = Command::new(&this)
                 .args(["--exact", name, "--nocapture"])
-                .env(CHILD, way)
+                .env(CRASH_VARIABLE, way)
                 .output()
                 .unwrap();
             let said = String::from_utf8_lossy(&child.stdout);
-            let place = said.lines().find_map(|line| line.strip_prefix(super::MARK));
+            let place = said.lines().find_map(|line| line.strip_prefix(super::LINE_PREFIX));
             let file = this.file_name().unwrap().to_str().unwrap();
             match way {
                 "blocked" => assert_eq!(place, None, "it has no time for that"),

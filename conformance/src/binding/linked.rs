@@ -1,4 +1,5 @@
-//! The linked-in registry: what libdat2 does between a consumer and a provider's table, in this program.
+//! The linked registry: what libdat2 does between a consumer and a provider's table, within this
+//! program.
 
 use std::ffi::CStr;
 
@@ -15,7 +16,7 @@ use super::extension::ExtensionOp;
 use crate::api::Api;
 use crate::functions::functions;
 
-/// The providers linked in, tried after the entries of the registry file.
+/// The providers that are linked in. They are tried after the entries of the registry file.
 static BUILTINS: &[Builtin] = &[
     builtin::<Mem>(r#"mem u2.0 nonthreadsafe default builtin opendat.0.1 "conformance" """#),
     builtin::<Mem>(r#"mem u2.0 threadsafe default builtin opendat.0.1 "conformance" """#),
@@ -48,28 +49,29 @@ static BUILTINS: &[Builtin] = &[
 const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {
     Builtin {
         line,
-        init: provider::init::<P, This>,
-        fini: provider::fini::<P, This>,
+        init: provider::init::<P, LinkedRegistry>,
+        fini: provider::fini::<P, LinkedRegistry>,
         discover: None,
     }
 }
 
-/// The same entry once more for each RDMA device of the host.
+/// Adds the same entry for each RDMA device of the host.
 const fn with_devices(verbs: Builtin) -> Builtin {
     Builtin { discover: Some(provider_verbs::entries), ..verbs }
 }
 
-/// What built-in providers register with.
-struct This;
+/// The registry with which built-in providers register.
+struct LinkedRegistry;
 
-impl provider::Registry for This {
+impl provider::Registry for LinkedRegistry {
     const FNS: RegistryFns = registry::FNS;
 }
 
-/// The registry of this door; also for the cases of the crate `dat`.
+/// The registry of this binding. The cases of the crate `dat` use it, too.
 pub(crate) static REGISTRY: Registry = Registry::new(BUILTINS);
 
-/// What a function expects as its first argument: how the object behind it is found, and what is said of none.
+/// What a function expects as its first argument: how to find the provider's object, and the
+/// subtype if there is none.
 type Kind = (fn(DAT_HANDLE) -> Option<DAT_HANDLE>, DAT_RETURN_SUBTYPE);
 
 const IA: Kind = (ia::provider_ia, DAT_INVALID_HANDLE_IA);
@@ -96,7 +98,7 @@ macro_rules! link {
             dat_ia_close: Some(dat_ia_close),
             dat_registry_add_provider: Some(registry::FNS.add_provider),
             dat_registry_remove_provider: Some(registry::FNS.remove_provider),
-            // These three are the C library's own.
+            // Only the C library has these three functions.
             dat_registry_list_providers: None,
             dat_registry_providers_related: None,
             dat_strerror: None,
@@ -111,11 +113,13 @@ macro_rules! link {
                 let Some((object, table)) = found else {
                     return DAT_ERROR(DAT_INVALID_HANDLE, subtype);
                 };
-                // SAFETY: the table of a registered provider, which an open IA keeps in memory.
+                // SAFETY: this is the table of a registered provider, which an open IA keeps in
+                // memory.
                 let Some(function) = (unsafe { (*table).$slot }) else {
                     return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
                 };
-                // SAFETY: the provider's own function and object; the other arguments are the case's word.
+                // SAFETY: this is the provider's own function and object; the case guarantees the
+                // other arguments.
                 unsafe { function(object $(, $arg)*) }
             }
         )*
@@ -134,12 +138,12 @@ unsafe extern "C" fn dat_ia_openv(
     threadsafe: DAT_BOOLEAN,
 ) -> DAT_RETURN {
     let invalid = |argument| DAT_ERROR(DAT_INVALID_PARAMETER, argument);
-    // SAFETY: null or NUL-terminated, as the case says.
+    // SAFETY: the case guarantees that the name is null or NUL-terminated.
     let name = unsafe { name.as_ref().map(|name| CStr::from_ptr(name)) };
     let Some(name) = name.and_then(|name| name.to_str().ok()) else {
         return invalid(DAT_INVALID_ARG1);
     };
-    // SAFETY: null or writable, as the case says.
+    // SAFETY: the case guarantees that the pointers are null or writable.
     let (async_evd, ia_handle) = unsafe { (async_evd.as_mut(), ia_handle.as_mut()) };
     let Some(async_evd) = async_evd else { return invalid(DAT_INVALID_ARG3) };
     let Some(ia_handle) = ia_handle else {

@@ -1,4 +1,4 @@
-//! Segments and events.
+//! Converts segments and events.
 
 use std::ptr::null;
 
@@ -6,7 +6,7 @@ use dat_sys::*;
 
 use super::{changed, filled, status};
 
-/// Segments as 1.2 has them; null stays null. A number that is none is for the library to refuse.
+/// Segments converted to 1.2. Null stays null. An invalid count is left for the library to refuse.
 struct Segments {
     null: bool,
     converted: Vec<v1::DAT_LMR_TRIPLET>,
@@ -15,11 +15,11 @@ struct Segments {
 impl Segments {
     /// # Safety
     ///
-    /// `iov` is null or leads to `count` segments, if that is not negative.
+    /// `iov` must be null or point to `count` segments, if `count` is not negative.
     unsafe fn of(iov: *const DAT_LMR_TRIPLET, count: usize) -> Segments {
         let null = iov.is_null();
         let count = if null { 0 } else { count };
-        // SAFETY: as promised.
+        // SAFETY: the caller guarantees it.
         let converted = (0..count).map(|at| triplet(unsafe { &*iov.add(at) })).collect();
         Segments { null, converted }
     }
@@ -40,12 +40,12 @@ fn triplet(new: &DAT_LMR_TRIPLET) -> v1::DAT_LMR_TRIPLET {
 
 /// # Safety
 ///
-/// Null, or a remote segment.
+/// `target` must be null or point to a remote segment.
 unsafe fn with_target<R>(
     remote: *const DAT_RMR_TRIPLET,
     call: impl FnOnce(*const v1::DAT_RMR_TRIPLET) -> R,
 ) -> R {
-    // SAFETY: as promised.
+    // SAFETY: the caller guarantees it.
     let Some(new) = (unsafe { remote.as_ref() }) else { return call(null()) };
     call(&v1::DAT_RMR_TRIPLET {
         rmr_context: new.rmr_context,
@@ -55,14 +55,15 @@ unsafe fn with_target<R>(
     })
 }
 
-/// Functions that post: the body calls that of 1.2, with `iov` converted.
+/// Defines functions that post. The body calls that of 1.2 with `iov` converted.
 macro_rules! posts {
     ($($name:ident($count:ident: $number:ty, $iov:ident: $segments:ty
         $(, $arg:ident: $type:ty)*) => $call:expr;)*) => {$(
         pub(super) unsafe extern "C" fn $name(
             handle: DAT_HANDLE, $count: $number, $iov: $segments $(, $arg: $type)*
         ) -> DAT_RETURN {
-            // SAFETY: the case's word, see `api.rs`; the library's function.
+            // SAFETY: the case guarantees valid arguments, see `api.rs`; the callee is the
+            // library's function.
             unsafe {
                 let mut segments = Segments::of($iov, usize::try_from($count).unwrap_or(0));
                 let $iov = segments.as_mut_ptr();
@@ -94,7 +95,7 @@ pub(super) unsafe extern "C" fn lmr_sync_rdma_read(
     iov: *const DAT_LMR_TRIPLET,
     count: DAT_VLEN,
 ) -> DAT_RETURN {
-    // SAFETY: as for posts.
+    // SAFETY: as for `posts!`.
     unsafe {
         let mut segments = Segments::of(iov, count as usize);
         status((changed().dat_lmr_sync_rdma_read)(ia, segments.as_mut_ptr(), count))
@@ -106,14 +107,14 @@ pub(super) unsafe extern "C" fn lmr_sync_rdma_write(
     iov: *const DAT_LMR_TRIPLET,
     count: DAT_VLEN,
 ) -> DAT_RETURN {
-    // SAFETY: as for posts.
+    // SAFETY: as for `posts!`.
     unsafe {
         let mut segments = Segments::of(iov, count as usize);
         status((changed().dat_lmr_sync_rdma_write)(ia, segments.as_mut_ptr(), count))
     }
 }
 
-/// The region is the one of the segment's context.
+/// The LMR is the one that the segment's context names.
 #[allow(clippy::too_many_arguments)] // the standard's prototype
 pub(super) unsafe extern "C" fn rmr_bind(
     rmr: DAT_HANDLE,
@@ -126,7 +127,7 @@ pub(super) unsafe extern "C" fn rmr_bind(
     flags: DAT_COMPLETION_FLAGS,
     context: *mut DAT_RMR_CONTEXT,
 ) -> DAT_RETURN {
-    // SAFETY: as for posts.
+    // SAFETY: as for `posts!`.
     unsafe {
         let mut segments = Segments::of(segment, 1);
         let segment = segments.as_mut_ptr();
@@ -142,33 +143,35 @@ pub(super) unsafe extern "C" fn evd_wait(
     more: *mut DAT_COUNT,
 ) -> DAT_RETURN {
     let wait = |event: *mut v1::DAT_EVENT| {
-        // SAFETY: the library's function; pointers are null or the case's.
+        // SAFETY: this is the library's function; the case guarantees pointers that are null or
+        // valid.
         unsafe { (changed().dat_evd_wait)(evd, timeout, threshold, event, more) }
     };
-    // SAFETY: null or the case's.
+    // SAFETY: the case guarantees a pointer that is null or valid.
     unsafe { filled(event, v1::DAT_EVENT::zeroed(), wait, event_of_2_0) }
 }
 
 pub(super) unsafe extern "C" fn evd_dequeue(evd: DAT_HANDLE, event: *mut DAT_EVENT) -> DAT_RETURN {
-    // SAFETY: the library's function; pointers are null or the case's.
+    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
     let dequeue = |event: *mut v1::DAT_EVENT| unsafe { (changed().dat_evd_dequeue)(evd, event) };
-    // SAFETY: null or the case's.
+    // SAFETY: the case guarantees a pointer that is null or valid.
     unsafe { filled(event, v1::DAT_EVENT::zeroed(), dequeue, event_of_2_0) }
 }
 
-/// A software event has a pointer; of any other only the number matters, since it is refused.
+/// A software event has a pointer. Any other event is refused, so only its number matters.
 pub(super) unsafe extern "C" fn evd_post_se(
     evd: DAT_HANDLE,
     event: *const DAT_EVENT,
 ) -> DAT_RETURN {
-    // SAFETY: null or an event; a member that is a pointer can be read of any.
+    // SAFETY: the pointer is null or points to an event; a member that is a pointer can be read in
+    // any event.
     let read = unsafe { event.as_ref().map(|event| (event, event.event_data.software_event_data)) };
     let old = read.map(|(event, software_event_data)| v1::DAT_EVENT {
         event_number: event.event_number,
         evd_handle: event.evd_handle,
         event_data: v1::DAT_EVENT_DATA { software_event_data },
     });
-    // SAFETY: the library's function.
+    // SAFETY: this is the library's function.
     status(unsafe {
         (changed().dat_evd_post_se)(evd, old.as_ref().map_or(null(), std::ptr::from_ref))
     })
@@ -176,7 +179,7 @@ pub(super) unsafe extern "C" fn evd_post_se(
 
 fn event_of_2_0(old: &v1::DAT_EVENT) -> DAT_EVENT {
     let data = &old.event_data;
-    // SAFETY: of a union only the member that the number selects is read.
+    // SAFETY: only the union member that the number selects is read.
     let event_data = unsafe {
         match old.event_number {
             DAT_DTO_COMPLETION_EVENT => {
@@ -186,7 +189,7 @@ fn event_of_2_0(old: &v1::DAT_EVENT) -> DAT_EVENT {
                         ep_handle: dto.ep_handle,
                         user_cookie: dto.user_cookie,
                         status: dto.status,
-                        // Undefined where the operation failed.
+                        // Undefined if the operation failed.
                         transfered_length: dto
                             .transfered_length
                             .try_into()

@@ -1,7 +1,7 @@
-//! A libdat.so.1 as a door: functions with the signatures of uDAPL 2.0 that call those of 1.2.
+//! A binding to a libdat.so.1: functions with the signatures of uDAPL 2.0 that call those of 1.2.
 //!
-//! Cases are written for 2.0. What they pass is converted to 1.2, what comes back to 2.0; what 1.2 has no words for is
-//! left out, and the cases that are about it are not asked (`Case::is_in_1_2`).
+//! Cases are written for 2.0. Their arguments are converted to 1.2, and results back to 2.0. What
+//! 1.2 cannot express is left out, and cases about it do not run (`Case::is_in_1_2`).
 
 mod mask;
 mod post;
@@ -18,11 +18,11 @@ use libloading::os::unix::Library;
 use crate::api::Api;
 use crate::functions::functions;
 
-/// The functions of the library in a process of its own.
+/// Returns the library's functions. A process can use only one library.
 pub(super) fn api(path: &Path) -> Result<&'static Api, String> {
-    let library = super::library::stays(path)?;
-    // SAFETY: a library of 1.2, by what it exports. Of the functions found with the signatures of 2.0, those that have
-    // others in 1.2 are never called: `api` puts ours in their place.
+    let library = super::library::load_forever(path)?;
+    // SAFETY: the library is one of 1.2, judged by its exports. `api` replaces the functions whose
+    // signatures differ between 1.2 and 2.0, so those are never called with a wrong signature.
     let (same, changed) = unsafe { (Api::of(library), Changed::of(library)) };
     let _ = (
         SAME.set(same),
@@ -31,12 +31,12 @@ pub(super) fn api(path: &Path) -> Result<&'static Api, String> {
     Ok(Box::leak(Box::new(wrapped())))
 }
 
-/// The functions that have the same arguments in both versions.
+/// The functions with the same arguments in both versions.
 static SAME: OnceLock<Api> = OnceLock::new();
-/// Those that do not.
+/// The functions with different arguments.
 static CHANGED: OnceLock<Changed> = OnceLock::new();
 
-fn same() -> &'static Api {
+fn ensure_equal() -> &'static Api {
     SAME.get().expect("the library was loaded before its functions were handed out")
 }
 
@@ -44,7 +44,7 @@ fn changed() -> &'static Changed {
     CHANGED.get().expect("as above")
 }
 
-/// A status of 1.2 in the numbers of 2.0.
+/// Converts a status of 1.2 to the numbers of 2.0.
 fn status(status: DAT_RETURN) -> DAT_RETURN {
     let (rest, subtype) = (status & !DAT_SUBTYPE_MASK, status & DAT_SUBTYPE_MASK);
     let rest = match rest {
@@ -59,11 +59,11 @@ fn status(status: DAT_RETURN) -> DAT_RETURN {
     rest | subtype
 }
 
-/// Has a record of 1.2 filled in, and gives it to the case as one of 2.0.
+/// Lets `call` fill in a structure of 1.2, and stores its conversion to 2.0 in `to`.
 ///
 /// # Safety
 ///
-/// `to` is null or can be written to.
+/// `to` must be null or writable.
 unsafe fn filled<Old, New>(
     to: *mut New,
     mut record: Old,
@@ -72,7 +72,7 @@ unsafe fn filled<Old, New>(
 ) -> DAT_RETURN {
     let answer = status(call(if to.is_null() { null_mut() } else { &raw mut record }));
     if answer == DAT_SUCCESS && !to.is_null() {
-        // SAFETY: as promised.
+        // SAFETY: the caller guarantees it.
         unsafe { to.write(convert(&record)) };
     }
     answer
@@ -83,9 +83,10 @@ macro_rules! wrap {
         registry { $($own:ident($($own_arg:ident: $own_type:ty),* $(,)?);)* }
         forwarded { $($name:ident($kind:ident $(, $arg:ident: $type:ty)*) => $slot:ident;)* }
     ) => {
-        /// All functions: those with other arguments as they are below, of the others only the status is converted.
+        /// Returns all functions: converting ones if the arguments differ, else ones that only
+        /// convert the status.
         fn wrapped() -> Api {
-            let same = same();
+            let same = ensure_equal();
             let plain = Api {
                 $($own: same.$own.map(|_| plain::$own as _),)*
                 $($name: same.$name.map(|_| plain::$name as _),)*
@@ -98,13 +99,13 @@ macro_rules! wrap {
             use super::*;
             $(
                 pub(super) unsafe extern "C" fn $own($($own_arg: $own_type),*) -> DAT_RETURN {
-                    status(same().$own($($own_arg),*))
+                    status(ensure_equal().$own($($own_arg),*))
                 }
             )*
             $(
                 #[allow(clippy::too_many_arguments)] // the standard's prototypes
                 pub(super) unsafe extern "C" fn $name(handle: DAT_HANDLE $(, $arg: $type)*) -> DAT_RETURN {
-                    status(same().$name(handle $(, $arg)*))
+                    status(ensure_equal().$name(handle $(, $arg)*))
                 }
             )*
         }
@@ -115,7 +116,7 @@ functions!(wrap);
 
 macro_rules! changed {
     ($($name:ident: $type:ty = $ours:path;)*) => {
-        /// The functions of 1.2 that have other arguments, or the same that lead to other structures.
+        /// The functions of 1.2 whose arguments, or structures behind them, differ.
         #[allow(missing_debug_implementations)] // pointers
         struct Changed {
             $($name: $type,)*
@@ -124,9 +125,10 @@ macro_rules! changed {
         impl Changed {
             /// # Safety
             ///
-            /// What the library exports under these names has the signatures of uDAPL 1.2.
+            /// The functions that the library exports under these names must have the signatures of
+            /// uDAPL 1.2.
             unsafe fn of(library: &Library) -> Result<Changed, libloading::Error> {
-                // SAFETY: as promised.
+                // SAFETY: the caller guarantees it.
                 unsafe { Ok(Changed { $($name: *library.get(stringify!($name).as_bytes())?,)* }) }
             }
         }
@@ -167,7 +169,7 @@ changed! {
     dat_rmr_bind: v1::DAT_RMR_BIND_FUNC = post::rmr_bind;
 }
 
-/// A consumer of 2.0 is one of 1.2 here; one of another version stays what it is.
+/// Opens an adapter. Version 2.0 becomes 1.2; any other version is passed unchanged.
 unsafe extern "C" fn openv(
     name: DAT_NAME_PTR,
     async_qlen: DAT_COUNT,
@@ -178,7 +180,7 @@ unsafe extern "C" fn openv(
     threadsafe: DAT_BOOLEAN,
 ) -> DAT_RETURN {
     let (major, minor) = if (major, minor) == (2, 0) { (1, 2) } else { (major, minor) };
-    status(same().dat_ia_openv(name, async_qlen, async_evd, ia, major, minor, threadsafe))
+    status(ensure_equal().dat_ia_openv(name, async_qlen, async_evd, ia, major, minor, threadsafe))
 }
 
 unsafe extern "C" fn strerror(
@@ -186,15 +188,15 @@ unsafe extern "C" fn strerror(
     major: *mut *const c_char,
     minor: *mut *const c_char,
 ) -> DAT_RETURN {
-    status(same().dat_strerror(v1::status(of), major, minor))
+    status(ensure_equal().dat_strerror(v1::status(of), major, minor))
 }
 
-/// Without the private data: 1.2 takes none.
+/// The private data is dropped, because 1.2 has no such argument.
 unsafe extern "C" fn reject(
     cr: DAT_HANDLE,
     _size: DAT_COUNT,
     _private_data: DAT_PVOID,
 ) -> DAT_RETURN {
-    // SAFETY: the library's function; the handle is the case's word.
+    // SAFETY: this is the library's function; the case guarantees a valid handle.
     status(unsafe { (changed().dat_cr_reject)(cr) })
 }

@@ -1,5 +1,6 @@
-//! Structures that a function fills in or is given.
-#![allow(clippy::needless_update)] // of `copied!`: most structures have members in 2.0 that 1.2 lacks, not all
+//! Converts structures that functions fill in or are given.
+// For `copied!`: most structures have members in 2.0 that 1.2 lacks, but not all.
+#![allow(clippy::needless_update)]
 
 use std::ptr::{from_ref, null, null_mut};
 
@@ -7,14 +8,14 @@ use dat_sys::*;
 
 use super::{changed, filled, mask, status};
 
-/// Copies the members that have the same type in both.
+/// Copies the members that have the same type in both versions.
 macro_rules! copied {
     ($from:ident, $($to:ident)::+ { $($same:ident),* $(,)? } $(, $changed:ident: $value:expr)* $(,)?) => {
         $($to)::+ { $($same: $from.$same,)* $($changed: $value,)* ..$($to)::+::zeroed() }
     };
 }
 
-/// What has 32 bits in 2.0.
+/// Converts a length that has 32 bits in 2.0.
 fn length(bytes: DAT_VLEN) -> DAT_SEG_LENGTH {
     bytes.try_into().unwrap_or(DAT_SEG_LENGTH::MAX)
 }
@@ -32,10 +33,10 @@ pub(super) unsafe extern "C" fn ia_query(
     let to_ia = if ia_attr.is_null() { null_mut() } else { &raw mut old_ia };
     let to_provider = if provider_attr.is_null() { null_mut() } else { &raw mut old_provider };
     let (ia_mask, provider_mask) = (mask::ia(ia_mask), mask::provider(provider_mask));
-    // SAFETY: the library's function; the out arguments are null or can be written to.
+    // SAFETY: this is the library's function; the out arguments are null or writable.
     unsafe {
-        let asked = changed().dat_ia_query;
-        let answer = status(asked(ia, async_evd, ia_mask, to_ia, provider_mask, to_provider));
+        let requested = changed().dat_ia_query;
+        let answer = status(requested(ia, async_evd, ia_mask, to_ia, provider_mask, to_provider));
         if answer == DAT_SUCCESS && ia_mask != 0 {
             ia_attr.write(ia_attr_of_2_0(&old_ia));
         }
@@ -64,7 +65,7 @@ fn ia_attr_of_2_0(old: &v1::DAT_IA_ATTR) -> DAT_IA_ATTR {
     )
 }
 
-/// What only 2.0 has is not there: no scope of an RMR, no paths.
+/// What only 2.0 has is absent: no scope of RMRs, no paths.
 fn provider_attr_of_2_0(old: &v1::DAT_PROVIDER_ATTR) -> DAT_PROVIDER_ATTR {
     let version = match (old.dapl_version_major, old.dapl_version_minor) {
         (1, 2) => (2, 0),
@@ -91,7 +92,7 @@ pub(super) unsafe extern "C" fn cno_query(
     fields: DAT_CNO_PARAM_MASK,
     param: *mut DAT_CNO_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the library's function; pointers are null or the case's.
+    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
     let ask = |param| unsafe { (changed().dat_cno_query)(cno, mask::cno(fields), param) };
     let convert = |old: &v1::DAT_CNO_PARAM| DAT_CNO_PARAM {
         ia_handle: old.ia_handle,
@@ -102,7 +103,7 @@ pub(super) unsafe extern "C" fn cno_query(
         },
         proxy: DAT_CNO_PROXY { agent: old.agent },
     };
-    // SAFETY: null or the case's.
+    // SAFETY: the case guarantees a pointer that is null or valid.
     unsafe { filled(param, v1::DAT_CNO_PARAM::zeroed(), ask, convert) }
 }
 
@@ -143,7 +144,8 @@ pub(super) unsafe extern "C" fn ep_create(
     attr: *const DAT_EP_ATTR,
     ep: *mut DAT_EP_HANDLE,
 ) -> DAT_RETURN {
-    // SAFETY: null or the case's; the library's function.
+    // SAFETY: the case guarantees a pointer that is null or valid; the callee is the library's
+    // function.
     unsafe {
         let attr = attr.as_ref().map(ep_attr);
         let attr = attr.as_ref().map_or(null(), from_ref);
@@ -162,7 +164,8 @@ pub(super) unsafe extern "C" fn ep_create_with_srq(
     attr: *const DAT_EP_ATTR,
     ep: *mut DAT_EP_HANDLE,
 ) -> DAT_RETURN {
-    // SAFETY: null or the case's; the library's function.
+    // SAFETY: the case guarantees a pointer that is null or valid; the callee is the library's
+    // function.
     unsafe {
         let attr = attr.as_ref().map(ep_attr);
         let attr = attr.as_ref().map_or(null(), from_ref);
@@ -175,7 +178,7 @@ pub(super) unsafe extern "C" fn ep_query(
     fields: DAT_EP_PARAM_MASK,
     param: *mut DAT_EP_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the library's function; pointers are null or the case's.
+    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
     let ask = |param| unsafe { (changed().dat_ep_query)(ep, mask::ep(fields), param) };
     let convert = |old: &v1::DAT_EP_PARAM| {
         copied!(
@@ -187,7 +190,7 @@ pub(super) unsafe extern "C" fn ep_query(
             ep_attr: ep_attr_of_2_0(&old.ep_attr),
         )
     };
-    // SAFETY: null or the case's.
+    // SAFETY: the case guarantees a pointer that is null or valid.
     unsafe { filled(param, v1::DAT_EP_PARAM::zeroed(), ask, convert) }
 }
 
@@ -196,7 +199,7 @@ pub(super) unsafe extern "C" fn ep_modify(
     fields: DAT_EP_PARAM_MASK,
     param: *const DAT_EP_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: null or the case's.
+    // SAFETY: the case guarantees a pointer that is null or valid.
     let old = unsafe { param.as_ref() }.map(|new| {
         copied!(
             new,
@@ -207,7 +210,7 @@ pub(super) unsafe extern "C" fn ep_modify(
             ep_attr: ep_attr(&new.ep_attr),
         )
     });
-    // SAFETY: the library's function.
+    // SAFETY: this is the library's function.
     status(unsafe {
         (changed().dat_ep_modify)(ep, mask::ep(fields), old.as_ref().map_or(null(), from_ref))
     })
@@ -229,7 +232,7 @@ pub(super) unsafe extern "C" fn lmr_create(
     address: *mut DAT_VADDR,
 ) -> DAT_RETURN {
     let create = changed().dat_lmr_create;
-    // SAFETY: the library's function; pointers are null or the case's.
+    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
     status(unsafe {
         create(
             ia,
@@ -252,7 +255,7 @@ pub(super) unsafe extern "C" fn lmr_query(
     fields: DAT_LMR_PARAM_MASK,
     param: *mut DAT_LMR_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the library's function; pointers are null or the case's.
+    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
     let ask = |param| unsafe { (changed().dat_lmr_query)(lmr, mask::lmr(fields), param) };
     let convert = |old: &v1::DAT_LMR_PARAM| {
         copied!(
@@ -271,7 +274,7 @@ pub(super) unsafe extern "C" fn lmr_query(
             },
         )
     };
-    // SAFETY: null or the case's.
+    // SAFETY: the case guarantees a pointer that is null or valid.
     unsafe { filled(param, v1::DAT_LMR_PARAM::zeroed(), ask, convert) }
 }
 
@@ -280,7 +283,7 @@ pub(super) unsafe extern "C" fn rmr_query(
     fields: DAT_RMR_PARAM_MASK,
     param: *mut DAT_RMR_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the library's function; pointers are null or the case's.
+    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
     let ask = |param| unsafe { (changed().dat_rmr_query)(rmr, mask::rmr(fields), param) };
     let convert = |old: &v1::DAT_RMR_PARAM| {
         let segment = old.lmr_triplet;
@@ -294,17 +297,17 @@ pub(super) unsafe extern "C" fn rmr_query(
             },
         )
     };
-    // SAFETY: null or the case's.
+    // SAFETY: the case guarantees a pointer that is null or valid.
     unsafe { filled(param, v1::DAT_RMR_PARAM::zeroed(), ask, convert) }
 }
 
-/// The structure is the same, the numbers of the states are not.
+/// The structure is the same in both versions, but the states have different numbers.
 pub(super) unsafe extern "C" fn srq_query(
     srq: DAT_HANDLE,
     fields: DAT_SRQ_PARAM_MASK,
     param: *mut DAT_SRQ_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: the library's function; pointers are null or the case's.
+    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
     let ask = |param| unsafe { (changed().dat_srq_query)(srq, fields, param) };
     let convert = |old: &DAT_SRQ_PARAM| DAT_SRQ_PARAM {
         srq_state: match old.srq_state {
@@ -313,6 +316,6 @@ pub(super) unsafe extern "C" fn srq_query(
         },
         ..*old
     };
-    // SAFETY: null or the case's.
+    // SAFETY: the case guarantees a pointer that is null or valid.
     unsafe { filled(param, DAT_SRQ_PARAM::zeroed(), ask, convert) }
 }

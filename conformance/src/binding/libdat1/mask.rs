@@ -1,13 +1,13 @@
-//! Masks of 2.0 as masks of 1.2. A bit that 2.0 does not know becomes one that 1.2 does not know either; what only 2.0
-//! has is not asked for.
+//! Converts masks of 2.0 to masks of 1.2. A bit that 2.0 does not define becomes a bit that 1.2
+//! does not define. Fields that only 2.0 has are left out.
 
 use dat_sys::*;
 
-/// In a mask of 64 bits and in one of 32, a bit of no field.
+/// An undefined bit in masks of 64 and of 32 bits.
 const UNKNOWN: u64 = 1 << 63;
 const UNKNOWN_32: u64 = 1 << 31;
 
-/// The fields from `first` on were `places` higher.
+/// Moves the fields from `first` on down by `places` bits.
 const fn down(mask: u64, all: u64, first: u64, places: u32, unknown: u64) -> u64 {
     let before = first - 1;
     if mask & !all == 0 { mask & before | mask >> places & !before } else { unknown }
@@ -27,7 +27,8 @@ pub(super) fn provider(mask: DAT_PROVIDER_ATTR_MASK) -> v1::DAT_PROVIDER_ATTR_MA
     )
 }
 
-/// The fields between the state and the attributes are one lower in 1.2; the attributes stay.
+/// In 1.2, the fields between the state and the attributes are one bit lower. The attributes have
+/// the same bits.
 pub(super) fn ep(mask: DAT_EP_PARAM_MASK) -> v1::DAT_EP_PARAM_MASK {
     let attributes = mask & !(DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE - 1);
     let others = mask & (DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE - 1);
@@ -52,7 +53,7 @@ pub(super) fn rmr(mask: DAT_RMR_PARAM_MASK) -> v1::DAT_RMR_PARAM_MASK {
     }
 }
 
-/// The masks of 2.0 overlap: the proxy is 3, everything is 4.
+/// In 2.0 the masks overlap: 3 is the proxy, 4 is everything.
 pub(super) fn cno(mask: DAT_CNO_PARAM_MASK) -> v1::DAT_CNO_PARAM_MASK {
     match mask {
         0 | DAT_CNO_FIELD_IA_HANDLE => mask,
@@ -66,7 +67,7 @@ pub(super) fn cno(mask: DAT_CNO_PARAM_MASK) -> v1::DAT_CNO_PARAM_MASK {
 mod tests {
     use super::*;
 
-    /// By name: every field of 1.2 is what the field of 2.0 of the same name becomes.
+    /// Checks that every field of 1.2 is the conversion of the field with the same name in 2.0.
     fn agree(beginning: &str, convert: impl Fn(u64) -> u64) -> usize {
         let new = |name: &str| {
             let mut all = describe::CONSTANTS.iter().copied().flatten();

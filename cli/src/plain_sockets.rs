@@ -1,5 +1,5 @@
-//! Plain TCP, as a careful program would use it, and plain UDP: what DAT is measured against. TCP also keeps the two
-//! processes in step.
+//! Plain TCP and plain UDP, used the way a well-written program would: the reference for DAT. The
+//! TCP connection also synchronises the two processes.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -10,39 +10,41 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use socket2::SockRef;
 
-use crate::measure::{PATIENCE, Role, Wait};
+use crate::measure::{PEER_TIMEOUT, Role, Wait};
 use crate::plain::Against;
 
-/// Bytes that a reader of small messages asks for at once: as a program would that knows what comes.
-const READ_AHEAD: usize = 64 << 10;
+/// How many bytes a reader of small messages asks for at once, as a program would that knows what
+/// is coming.
+const READ_AHEAD_BYTES: usize = 64 << 10;
 
-/// The longest datagram over IPv4, in octets.
-const DATAGRAM: usize = 65_507;
-/// Octets of datagrams that may wait.
-const RECEIVE_BUFFER: usize = 4 << 20;
+/// The longest UDP datagram over IPv4, in octets.
+const MAX_DATAGRAM_BYTES: usize = 65_507;
+/// The receive buffer of the UDP socket, in octets.
+const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
-/// What providers choose for connections within the host, in this order; both sides of a comparison get the same.
+/// The congestion control that providers choose for connections within the host, in this order.
+/// Both sides of a comparison use the same.
 const CONGESTION_CONTROL: [&str; 2] = ["cubic", "reno"];
 
-/// One end of a TCP connection between the two processes.
-pub(crate) struct Raw {
+/// The plain sockets of one process, connected to those of the other.
+pub(crate) struct PlainSockets {
     stream: TcpStream,
-    /// Connected to the other process's.
+    /// Connected to the other process's UDP socket.
     datagrams: UdpSocket,
-    /// Which of the two is measured.
+    /// Which of the two sockets is measured.
     pub(crate) against: Against,
     wait: Wait,
     buffer: Vec<u8>,
 }
 
-/// Which way the bulk of the data goes.
+/// The direction of the bulk data.
 #[derive(Clone, Copy)]
 pub(crate) enum Direction {
     ToServer,
     ToClient,
 }
 
-impl Raw {
+impl PlainSockets {
     pub(crate) fn new(
         stream: TcpStream,
         datagrams: UdpSocket,
@@ -58,32 +60,32 @@ impl Raw {
         }
         stream.set_nonblocking(wait == Wait::Poll)?;
         if wait == Wait::Block {
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(PEER_TIMEOUT))?;
+            stream.set_write_timeout(Some(PEER_TIMEOUT))?;
         }
         datagrams.set_nonblocking(true)?;
-        Ok(Raw {
+        Ok(PlainSockets {
             stream,
             datagrams,
             against: Against::Tcp,
             wait,
-            buffer: vec![0; largest.max(READ_AHEAD)],
+            buffer: vec![0; largest.max(READ_AHEAD_BYTES)],
         })
     }
 
-    /// The congestion control in use.
+    /// Returns the congestion control in use.
     pub(crate) fn congestion_control(&self) -> String {
         let name = SockRef::from(&self.stream).tcp_congestion().unwrap_or_default();
         String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
     }
 
-    /// Meets the other process.
+    /// Waits until the other process has also called this.
     pub(crate) fn barrier(&mut self) -> Result<()> {
         self.send(1)?;
         self.receive(1)
     }
 
-    /// One process tells the other a number; returns it at both.
+    /// Sends a number from one process to the other. Returns it at both.
     pub(crate) fn tell(&mut self, from: Role, role: Role, number: u64) -> Result<u64> {
         const SIZE: usize = size_of::<u64>();
         let mut bytes = number.to_be_bytes();
@@ -97,7 +99,7 @@ impl Raw {
         Ok(u64::from_be_bytes(bytes))
     }
 
-    /// One `write` where it takes all.
+    /// Sends with one `write` if that takes all bytes.
     fn send(&mut self, size: usize) -> Result<()> {
         let mut sent = 0;
         while sent < size {
@@ -116,7 +118,7 @@ impl Raw {
     }
 
     fn receive_some(&mut self, from: usize, to: usize) -> Result<usize> {
-        let Raw { stream, wait, buffer, .. } = self;
+        let PlainSockets { stream, wait, buffer, .. } = self;
         let room = &mut buffer[from..to];
         match retry(*wait, "reading", || (&*stream).read(room))? {
             0 => bail!("the other process closed the TCP connection"),
@@ -124,14 +126,14 @@ impl Raw {
         }
     }
 
-    /// One datagram, as soon as there is room for it.
+    /// Sends one datagram, as soon as the socket buffer has room for it.
     fn send_datagram(&mut self, size: usize) -> Result<()> {
-        let Raw { datagrams, buffer, .. } = self;
+        let PlainSockets { datagrams, buffer, .. } = self;
         retry(Wait::Poll, "writing", || datagrams.send(&buffer[..size])).map(drop)
     }
 
     fn receive_datagram(&mut self) -> Result<()> {
-        let Raw { datagrams, buffer, .. } = self;
+        let PlainSockets { datagrams, buffer, .. } = self;
         retry(Wait::Poll, "reading", || datagrams.recv(buffer)).map(drop)
     }
 
@@ -143,8 +145,8 @@ impl Raw {
         if self.against == Against::Udp { self.receive_datagram() } else { self.receive(size) }
     }
 
-    /// `count` round trips of `size` bytes each way; the client's times of half of each, in seconds. Within the host no
-    /// datagram of a ping-pong is lost.
+    /// Runs `count` round trips of `size` bytes each way. Returns half of each of the client's
+    /// times, in seconds. Within a host no datagram of a ping-pong is lost.
     pub(crate) fn ping_pong(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {
@@ -164,10 +166,10 @@ impl Raw {
         Ok(times)
     }
 
-    /// As [`ping_pong`](Self::ping_pong), where a thread of its own sleeps until there is something to read
-    /// and this one watches memory for what has been read. Datagrams are as long as they may be.
+    /// Like [`ping_pong`](Self::ping_pong), with a second thread that sleeps until data arrives and
+    /// reads it, while this one polls memory for what was read. Datagrams have the maximum size.
     pub(crate) fn watched(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
-        let Raw { stream, datagrams, against, buffer, wait } = self;
+        let PlainSockets { stream, datagrams, against, buffer, wait } = self;
         ensure!(*wait == Wait::Block, "a thread of its own sleeps while it waits");
         if *against == Against::Tcp {
             let write = |octets: &[u8]| (&*stream).write_all(octets);
@@ -175,22 +177,24 @@ impl Raw {
                 (&*stream).read_exact(room)
             });
         }
-        // All of a message may wait there; the system may allow less, and then a large one is not whole.
-        SockRef::from(&*datagrams).set_recv_buffer_size(RECEIVE_BUFFER)?;
+        // The buffer should hold a whole message. The system may allow less; then a large message
+        // is incomplete.
+        SockRef::from(&*datagrams).set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
         datagrams.set_nonblocking(false)?;
-        datagrams.set_read_timeout(Some(PATIENCE))?;
+        datagrams.set_read_timeout(Some(PEER_TIMEOUT))?;
         let write = |octets: &[u8]| {
-            octets.chunks(DATAGRAM).try_for_each(|one| datagrams.send(one).map(drop))
+            octets.chunks(MAX_DATAGRAM_BYTES).try_for_each(|one| datagrams.send(one).map(drop))
         };
         let read = |room: &mut [u8]| {
-            room.chunks_mut(DATAGRAM).try_for_each(|one| datagrams.recv(one).map(drop))
+            room.chunks_mut(MAX_DATAGRAM_BYTES).try_for_each(|one| datagrams.recv(one).map(drop))
         };
         let times = watched(role, &buffer[..size], count, write, read);
         datagrams.set_nonblocking(true)?;
         times
     }
 
-    /// `count` times: the client asks with one byte, the server answers with `size`; the client's times, in seconds.
+    /// Runs `count` requests of one byte, which the server answers with `size` bytes. Returns the
+    /// client's times in seconds.
     pub(crate) fn ask(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {
@@ -210,8 +214,9 @@ impl Raw {
         Ok(times)
     }
 
-    /// `count` datagrams of `size` bytes, one call each; the client's seconds until all are sent. The server reads
-    /// meanwhile; what it is too slow for is lost, which only makes the client faster.
+    /// Sends `count` datagrams of `size` bytes, one call each. Returns the client's seconds until
+    /// all are sent. The server reads meanwhile; datagrams that it is too slow for are lost, which
+    /// only makes the client faster.
     fn datagrams(&mut self, role: Role, size: usize, count: usize) -> Result<f64> {
         let start = Instant::now();
         if role == Role::Client {
@@ -232,7 +237,8 @@ impl Raw {
         Ok(took)
     }
 
-    /// `count` messages of `size` bytes, one `write` each; seconds until the client knows that all have arrived.
+    /// Sends `count` messages of `size` bytes, one `write` each. Returns the seconds until the
+    /// client knows that all have arrived.
     pub(crate) fn stream(
         &mut self,
         role: Role,
@@ -275,14 +281,14 @@ impl Raw {
     fn receive_many(&mut self, size: usize, count: usize) -> Result<()> {
         let mut left = size * count;
         while left > 0 {
-            let room = left.min(size.max(READ_AHEAD));
+            let room = left.min(size.max(READ_AHEAD_BYTES));
             left -= self.receive_some(0, room)?;
         }
         Ok(())
     }
 }
 
-/// See [`Raw::watched`].
+/// See [`PlainSockets::watched`].
 fn watched(
     role: Role,
     message: &[u8],
@@ -331,19 +337,19 @@ fn watched(
     })
 }
 
-/// Calls until it is done: spinning, or as often as a signal interrupts it.
+/// Repeats a call that was interrupted by a signal, or that would block while polling.
 fn retry(
     wait: Wait,
     what: &str,
     mut call: impl FnMut() -> std::io::Result<usize>,
 ) -> Result<usize> {
-    let mut patience = wait.patience(PATIENCE);
+    let mut poll_limit = wait.poll_limit(PEER_TIMEOUT);
     loop {
         match call() {
             Ok(n) => return Ok(n),
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
             Err(e) if e.kind() == ErrorKind::WouldBlock && wait == Wait::Poll => {
-                patience.spend("TCP data")?;
+                poll_limit.check("TCP data")?;
             }
             Err(e) => return Err(e).with_context(|| format!("{what} TCP data")),
         }

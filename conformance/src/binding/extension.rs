@@ -1,4 +1,4 @@
-//! dat_extension_op, the one function with variable arguments: all of them here are words.
+//! dat_extension_op, the only function with variable arguments. Here all of them are 64-bit words.
 
 use dat_sys::*;
 use libloading::os::unix::Library;
@@ -7,19 +7,19 @@ use registry::{ia, table_of};
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("dat_extension_op needs the va_list of this architecture");
 
-/// How dat_extension_op is reached.
+/// How dat_extension_op is called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExtensionOp {
     /// The function of a C library.
     Exported(unsafe extern "C" fn(DAT_HANDLE, DAT_EXTENDED_OP, ...) -> DAT_RETURN),
-    /// The provider's function, which takes a `va_list`, through the linked-in registry.
+    /// The provider's function, which takes a `va_list`, through the linked registry.
     Linked,
 }
 
-/// What an operation may have, besides handle and number; it does not look at more than it has.
+/// The variable arguments after handle and operation. An operation reads only those that it has.
 pub(crate) type Words = [u64; 6];
 
-/// System V AMD64 ABI, 3.5.7: all arguments are in memory, as if the registers were used up.
+/// System V AMD64 ABI, 3.5.7: all arguments are in memory, as if no registers were left.
 #[repr(C)]
 struct VaList {
     gp_offset: u32,
@@ -29,13 +29,14 @@ struct VaList {
 }
 
 impl ExtensionOp {
-    /// That of a library, if it exports one.
+    /// Looks it up in a library.
     ///
     /// # Safety
     ///
-    /// What it exports under this name is the function of uDAPL 2.0, and it stays loaded.
+    /// The function that the library exports under this name must be that of uDAPL 2.0, and must
+    /// stay loaded.
     pub(crate) unsafe fn of(library: &Library) -> Option<ExtensionOp> {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller guarantees it.
         unsafe { library.get(b"dat_extension_op") }
             .ok()
             .map(|symbol| ExtensionOp::Exported(*symbol))
@@ -45,7 +46,7 @@ impl ExtensionOp {
     ///
     /// # Safety
     ///
-    /// The words are the operation's arguments.
+    /// The words must be valid arguments of the operation.
     pub(crate) unsafe fn call(
         self,
         handle: DAT_HANDLE,
@@ -53,7 +54,8 @@ impl ExtensionOp {
         words: Words,
     ) -> DAT_RETURN {
         match self {
-            // SAFETY: as the caller promised; a function of C may be given more arguments than it takes.
+            // SAFETY: the caller guarantees it. A variadic C function may be given more arguments
+            // than it reads.
             ExtensionOp::Exported(function) => unsafe {
                 function(handle, op, words[0], words[1], words[2], words[3], words[4], words[5])
             },
@@ -69,11 +71,12 @@ impl ExtensionOp {
                     overflow_arg_area: area,
                     reg_save_area: area,
                 };
-                // SAFETY: the table of a registered provider of 2.0, all of whose tables in this program have the function.
+                // SAFETY: this is the table of a registered provider of 2.0. All such tables in
+                // this program have the function.
                 let Some(function) = (unsafe { (*table).handle_extendedop_func }) else {
                     return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
                 };
-                // SAFETY: as the caller promised.
+                // SAFETY: the caller guarantees it.
                 unsafe { function(object, op, (&raw mut list).cast()) }
             }
         }

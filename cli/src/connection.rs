@@ -1,0 +1,467 @@
+//! A DAT connection between the two processes, with the memory that they use for it.
+//!
+//! All receives use the same buffer, which takes the largest message. [`POSTED_RECEIVES`] of them
+//! are always posted. A message of no octets is a notification. A sender stays within what the
+//! other side has posted: each notification from there grants another [`MESSAGES_PER_CREDIT`]
+//! messages.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use dat::{
+    Access, Adapter, Address, Close, Completion, Endpoint, Event, EventDispatcher, Flags,
+    MemoryRegion, RemoteRegion, Segment, Status,
+};
+
+use crate::measure::{ATOMIC_BYTES, Operation, PEER_TIMEOUT, Wait};
+
+/// The number of receives that are always posted.
+pub(crate) const POSTED_RECEIVES: usize = 512;
+/// The receiver of a stream sends a notification after this many messages.
+pub(crate) const MESSAGES_PER_CREDIT: usize = 128;
+/// The maximum number of outstanding requests, notifications included. Each may have a write in
+/// front of it that does not complete by itself.
+pub(crate) const MAX_REQUESTS: usize = 128;
+/// The maximum number of outstanding RDMA reads in each direction. Further reads wait at the
+/// reader.
+const MAX_READS: usize = 16;
+/// The number of bytes after the incoming data that must stay unchanged.
+pub(crate) const GUARD_BYTES: usize = 64;
+
+/// The private data of each side begins with this, followed by the description of its memory.
+const PRIVATE_DATA_PREFIX: &[u8] = b"opendat 1 ";
+
+/// One end of a DAT connection.
+pub(crate) struct Connection {
+    endpoint: Endpoint,
+    /// The outgoing data, then the incoming data, then the guard.
+    pub(crate) memory: MemoryRegion<'static>,
+    peer: RemoteRegion,
+    /// Bytes of the largest message.
+    largest: usize,
+    receives: EventDispatcher,
+    requests: EventDispatcher,
+    connections: EventDispatcher,
+    /// The number of requests that have not completed.
+    pub(crate) outstanding: usize,
+    /// The number of receives that have completed and were not posted again.
+    unposted_receives: usize,
+    sequence: SequenceNumbers,
+    call_counter: CallCounter,
+    wait: Wait,
+}
+
+/// The latest sequence numbers that were written to a peer that watches its memory, and seen in our
+/// own.
+#[derive(Default)]
+struct SequenceNumbers {
+    sent: u8,
+    seen: u8,
+}
+
+/// Counts the calls of DAT that are due while a consumer watches memory. It counts over all
+/// messages, because most take less time than there is between two calls.
+struct CallCounter {
+    since: Instant,
+    /// The number of calls that were due so far. Calls that fell into a time when nobody watched
+    /// are replaced by a single call.
+    due: u128,
+}
+
+impl CallCounter {
+    /// Returns whether a call is due, at `calls` per millisecond.
+    fn is_due(&mut self, now: Instant, calls: u32) -> bool {
+        let due = (now - self.since).as_micros() * u128::from(calls) / 1000;
+        std::mem::replace(&mut self.due, due) < due
+    }
+}
+
+/// A connection that waits for its peer.
+pub(crate) struct Listening {
+    connection: Connection,
+    listener: dat::Listener,
+}
+
+impl Listening {
+    /// Listens on a free connection qualifier.
+    pub(crate) fn new(adapter: &Adapter, largest: usize, wait: Wait) -> Result<Self> {
+        let connection = Connection::new(adapter, largest, wait)?;
+        let listener = adapter.listen_any(&connection.connections)?;
+        Ok(Listening { connection, listener })
+    }
+
+    pub(crate) fn qualifier(&self) -> u64 {
+        self.listener.qualifier()
+    }
+
+    /// Accepts the first request whose private data are valid.
+    pub(crate) fn accept(mut self) -> Result<Connection> {
+        let request = self
+            .connection
+            .connections
+            .wait(Some(PEER_TIMEOUT))
+            .context("waiting for the client")?
+            .request()?;
+        self.connection.peer = peer_memory(&request.private_data()?)?;
+        let own = self.connection.own_private_data();
+        request.accept(&mut self.connection.endpoint, &own)?;
+        self.connection.established()?;
+        Ok(self.connection)
+    }
+}
+
+impl Connection {
+    fn new(adapter: &Adapter, largest: usize, wait: Wait) -> Result<Self> {
+        let limits = adapter.attributes();
+        ensure!(
+            largest <= limits.max_message as usize,
+            "adapter {} sends at most {} bytes at once; needed are {largest}",
+            limits.adapter,
+            limits.max_message
+        );
+        // Atomic operations need aligned incoming data.
+        let largest = largest.next_multiple_of(ATOMIC_BYTES);
+        let zone = adapter.zone()?;
+        let access =
+            if limits.extended { Access::ALL | Access::REMOTE_ATOMIC } else { Access::ALL };
+        let memory = zone.register(vec![0; 2 * largest + GUARD_BYTES], access)?;
+        let receives = adapter.dispatcher(POSTED_RECEIVES)?;
+        let requests = adapter.dispatcher(2 * MAX_REQUESTS)?;
+        let connections = adapter.dispatcher(8)?;
+        let mut endpoint = adapter
+            .endpoint()
+            .zone(&zone)
+            .receives(&receives)
+            .requests(&requests)
+            .connections(&connections)
+            .max_receives(POSTED_RECEIVES)
+            .max_requests(2 * MAX_REQUESTS)
+            .max_reads(MAX_READS.min(limits.max_reads_out), MAX_READS.min(limits.max_reads_in))
+            .create()?;
+        let incoming = memory.segment(largest..2 * largest)?;
+        for _ in 0..POSTED_RECEIVES {
+            endpoint.post_receive(&[incoming], 0)?;
+        }
+        let peer = memory.remote(); // replaced when the peer's private data arrive
+        Ok(Connection {
+            endpoint,
+            memory,
+            peer,
+            largest,
+            receives,
+            requests,
+            connections,
+            outstanding: 0,
+            unposted_receives: 0,
+            sequence: SequenceNumbers::default(),
+            call_counter: CallCounter { since: Instant::now(), due: 0 },
+            wait,
+        })
+    }
+
+    /// Connects to a peer that is [`Listening`].
+    pub(crate) fn connect(
+        adapter: &Adapter,
+        peer: Address,
+        qualifier: u64,
+        largest: usize,
+        wait: Wait,
+    ) -> Result<Self> {
+        let mut connection = Connection::new(adapter, largest, wait)?;
+        let own = connection.own_private_data();
+        connection.endpoint.connect(peer, qualifier, &own, Some(PEER_TIMEOUT))?;
+        let answer = connection.established().with_context(|| format!("connecting to {peer}"))?;
+        connection.peer = peer_memory(&answer)?;
+        Ok(connection)
+    }
+
+    fn own_private_data(&self) -> Vec<u8> {
+        [PRIVATE_DATA_PREFIX, &self.memory.remote().to_bytes()].concat()
+    }
+
+    fn established(&mut self) -> Result<Vec<u8>> {
+        Ok(self
+            .connections
+            .wait(Some(PEER_TIMEOUT))
+            .context("waiting for the connection")?
+            .established()?)
+    }
+
+    /// Disconnects, or waits for the peer's disconnect.
+    pub(crate) fn disconnect(mut self) -> Result<()> {
+        self.endpoint.disconnect(Close::Graceful)?;
+        Ok(self
+            .connections
+            .wait(Some(PEER_TIMEOUT))
+            .context("waiting for the disconnection")?
+            .disconnected()?)
+    }
+
+    /// Returns the outgoing data of some size.
+    pub(crate) fn outgoing(&self, size: usize) -> Result<Segment> {
+        Ok(self.memory.segment(0..size)?)
+    }
+
+    /// Returns where incoming data begins in the memory.
+    pub(crate) fn incoming_offset(&self) -> usize {
+        self.largest
+    }
+
+    /// Posts a send of the outgoing data.
+    #[inline]
+    pub(crate) fn send(&mut self, data: Segment) -> Result<()> {
+        self.endpoint.post_send(&[data], 0, Flags::default())?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Posts a notification.
+    #[inline]
+    pub(crate) fn notify(&mut self) -> Result<()> {
+        self.endpoint.post_send(&[], 0, Flags::default())?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Posts an RDMA write from the outgoing data to the peer's incoming data.
+    #[inline]
+    pub(crate) fn write(&mut self, size: usize) -> Result<()> {
+        self.post_write(size, Flags::default())?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Posts a write as [`write`](Self::write) does, and a notification after it. Only the
+    /// notification has a completion, which also covers the write.
+    #[inline]
+    pub(crate) fn write_and_notify(&mut self, size: usize) -> Result<()> {
+        self.post_write(size, Flags::SUPPRESS)?;
+        self.notify()
+    }
+
+    #[inline]
+    fn post_write(&mut self, size: usize, flags: Flags) -> Result<()> {
+        let local = self.memory.segment(0..size)?;
+        let remote = self.peer.segment(self.largest..self.largest + size)?;
+        Ok(self.endpoint.post_write(&[local], remote, 0, flags)?)
+    }
+
+    /// Posts a write as [`write`](Self::write) does, with a new sequence number in the last octet.
+    /// It has no completion.
+    pub(crate) fn write_numbered(&mut self, size: usize) -> Result<()> {
+        self.sequence.sent = self.sequence.sent.wrapping_add(1);
+        self.memory.store(size - 1, &[self.sequence.sent])?;
+        self.post_write(size, Flags::SUPPRESS)
+    }
+
+    /// Polls the last octet of the incoming data until it is the next sequence number. Meanwhile it
+    /// polls for completions `calls` times per millisecond, and there are none.
+    pub(crate) fn watch(&mut self, size: usize, calls: u32) -> Result<()> {
+        const POLLS_PER_CLOCK_CHECK: u32 = 32;
+        self.sequence.seen = self.sequence.seen.wrapping_add(1);
+        let start = Instant::now();
+        let mut last = [0];
+        loop {
+            for _ in 0..POLLS_PER_CLOCK_CHECK {
+                self.memory.load(self.largest + size - 1, &mut last)?;
+                if last == [self.sequence.seen] {
+                    return Ok(());
+                }
+                std::hint::spin_loop();
+            }
+            let now = Instant::now();
+            ensure!(
+                now - start < PEER_TIMEOUT,
+                "waited {} s for what the other process has written",
+                PEER_TIMEOUT.as_secs()
+            );
+            if self.call_counter.is_due(now, calls) {
+                ensure!(
+                    self.requests.dequeue()?.is_none(),
+                    "a write with a suppressed completion completed"
+                );
+            }
+        }
+    }
+
+    /// Posts an RDMA read, or an atomic operation on the first word of the peer's outgoing data.
+    #[inline]
+    pub(crate) fn post_read_or_atomic(&mut self, operation: Operation, size: usize) -> Result<()> {
+        if !operation.is_atomic() {
+            return self.read(size);
+        }
+        let local = self.memory.segment(self.largest..self.largest + ATOMIC_BYTES)?;
+        let remote = self.peer.segment(0..ATOMIC_BYTES)?;
+        match operation {
+            Operation::CompareSwap => {
+                self.endpoint.post_compare_swap(local, remote, (0, 0), 0, Flags::default())?;
+            }
+            _ => self.endpoint.post_fetch_add(local, remote, 1, 0, Flags::default())?,
+        }
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Sets how later calls wait.
+    pub(crate) fn set_wait(&mut self, wait: Wait) {
+        self.wait = wait;
+    }
+
+    /// Posts an RDMA read from the peer's outgoing data to our incoming data.
+    #[inline]
+    fn read(&mut self, size: usize) -> Result<()> {
+        let local = self.memory.segment(self.largest..self.largest + size)?;
+        let remote = self.peer.segment(0..size)?;
+        self.endpoint.post_read(&[local], remote, 0, Flags::default())?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Waits for a message and posts the receive again. Returns the length.
+    #[inline]
+    pub(crate) fn receive(&mut self) -> Result<usize> {
+        let length = self.take_message()?;
+        self.post_receives()?;
+        Ok(length)
+    }
+
+    /// Waits for a message and returns its length. [`post_receives`](Self::post_receives) posts the
+    /// receive again when there is time.
+    #[inline]
+    pub(crate) fn take_message(&mut self) -> Result<usize> {
+        self.take_message_within(PEER_TIMEOUT)
+    }
+
+    #[inline]
+    fn take_message_within(&mut self, limit: Duration) -> Result<usize> {
+        let completion = next_completion(&mut self.receives, self.wait, "a message", limit)?;
+        self.unposted_receives += 1;
+        Ok(completion.length as usize)
+    }
+
+    /// Posts the completed receives again.
+    #[inline]
+    pub(crate) fn post_receives(&mut self) -> Result<()> {
+        while self.unposted_receives > 0 {
+            self.unposted_receives -= 1;
+            let incoming = self.memory.segment(self.largest..2 * self.largest)?;
+            self.endpoint.post_receive(&[incoming], 0)?;
+        }
+        Ok(())
+    }
+
+    /// Returns a message's length if one has arrived.
+    #[inline]
+    pub(crate) fn try_receive(&mut self) -> Result<Option<usize>> {
+        match self.receives.dequeue()? {
+            Some(event) => {
+                let length = expect_success(event)?.length as usize;
+                self.unposted_receives += 1;
+                self.post_receives()?;
+                Ok(Some(length))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Waits for a message that must be a notification.
+    pub(crate) fn receive_notification(&mut self) -> Result<()> {
+        self.receive_notification_within(PEER_TIMEOUT)
+    }
+
+    /// As [`receive_notification`](Self::receive_notification), with a time limit.
+    pub(crate) fn receive_notification_within(&mut self, limit: Duration) -> Result<()> {
+        let length = self.take_message_within(limit)?;
+        self.post_receives()?;
+        match length {
+            0 => Ok(()),
+            length => bail!("expected a notification, got a message of {length} bytes"),
+        }
+    }
+
+    /// Takes the completions that are already there.
+    #[inline]
+    pub(crate) fn reap(&mut self) -> Result<()> {
+        while self.outstanding > 0
+            && let Some(event) = self.requests.dequeue()?
+        {
+            expect_success(event)?;
+            self.outstanding -= 1;
+        }
+        Ok(())
+    }
+
+    /// Waits until at most `left` requests are outstanding.
+    #[inline]
+    pub(crate) fn complete(&mut self, left: usize) -> Result<()> {
+        while self.outstanding > left {
+            next_completion(&mut self.requests, self.wait, "a completion", PEER_TIMEOUT)?;
+            self.outstanding -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// Decodes a peer's memory from its private data.
+fn peer_memory(private_data: &[u8]) -> Result<RemoteRegion> {
+    private_data
+        .strip_prefix(PRIVATE_DATA_PREFIX)
+        .and_then(RemoteRegion::from_bytes)
+        .context("the private data of the other process did not arrive as it was sent")
+}
+
+#[inline]
+fn next_completion(
+    events: &mut EventDispatcher,
+    wait: Wait,
+    what: &str,
+    limit: Duration,
+) -> Result<Completion> {
+    let event = match wait {
+        Wait::Block => events.wait(Some(limit)).with_context(|| format!("waiting for {what}"))?,
+        Wait::Poll => {
+            let mut poll_limit = wait.poll_limit(limit);
+            loop {
+                match events.dequeue()? {
+                    Some(event) => break event,
+                    None => poll_limit.check(what)?,
+                }
+            }
+        }
+    };
+    expect_success(event)
+}
+
+#[inline]
+fn expect_success(event: Event) -> Result<Completion> {
+    match event {
+        Event::Completion(completion) if completion.status == Status::Success => Ok(completion),
+        Event::Completion(failed) => bail!("{} failed: {}", failed.operation, failed.status),
+        other => bail!("expected a completion, got {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Returns how many calls are due if the clock is read `steps` times, every `step`
+    /// microseconds.
+    fn calls(step: u64, steps: u32, calls: u32) -> usize {
+        let since = Instant::now();
+        let mut call_counter = CallCounter { since, due: 0 };
+        (1..=steps)
+            .filter(|&at| call_counter.is_due(since + at * Duration::from_micros(step), calls))
+            .count()
+    }
+
+    #[test]
+    fn calls_are_counted_over_all_messages() {
+        assert_eq!(calls(7, 1000, 1), 7, "each look is a message of its own");
+        assert_eq!(calls(7, 1000, 100), 700);
+        assert_eq!(calls(7, 1000, 0), 0);
+        assert_eq!(calls(5000, 2, 1), 2, "what is late is made good by one");
+    }
+}

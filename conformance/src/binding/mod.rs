@@ -1,0 +1,77 @@
+//! How the suite calls the functions of DAT.
+
+pub(crate) mod extension;
+mod libdat1;
+mod library;
+mod linked;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::Case;
+use crate::api::Api;
+
+pub(crate) use self::linked::REGISTRY;
+
+/// How the suite calls the functions of DAT.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Binding {
+    /// Through the registry and function tables that are linked into this program, as in the crate
+    /// `dat`. `mem` and `tcp-emu` are built in; other names are looked up in dat.conf.
+    Linked,
+    /// Through a C library in this file.
+    Library(PathBuf, Version),
+}
+
+/// The version of the interface that a C library has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Version {
+    /// uDAPL 1.2, a `libdat.so.1`.
+    V1_2,
+    /// uDAPL 2.0, a `libdat2.so.2`.
+    V2_0,
+}
+
+/// The functions that only the C library implements, without a provider.
+const C_LIBRARY_FUNCTIONS: &[&str] =
+    &["dat_registry_list_providers", "dat_registry_providers_related", "dat_strerror"];
+
+impl Binding {
+    /// Returns the binding to a library of either version.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the library cannot be loaded or is not a DAT library.
+    pub fn library(path: &Path) -> Result<Binding, String> {
+        Ok(Binding::Library(path.to_owned(), library::version(path)?))
+    }
+
+    /// Returns whether the binding has what a case needs: the C library's own functions, or the
+    /// Rust API.
+    pub fn has(&self, case: &Case) -> bool {
+        match self {
+            Binding::Linked => !C_LIBRARY_FUNCTIONS.contains(&case.function()),
+            Binding::Library(_, Version::V1_2) => case.is_in_1_2(),
+            Binding::Library(_, Version::V2_0) => case.function() != "rust",
+        }
+    }
+
+    /// Returns the functions. A library stays loaded.
+    pub(crate) fn api(&self) -> Result<&'static Api, String> {
+        match self {
+            Binding::Linked => Ok(&linked::API),
+            Binding::Library(path, Version::V1_2) => libdat1::api(path),
+            Binding::Library(path, Version::V2_0) => library::api(path),
+        }
+    }
+}
+
+impl fmt::Display for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Binding::Linked => f.write_str("the linked-in registry"),
+            Binding::Library(path, Version::V1_2) => write!(f, "{} (uDAPL 1.2)", path.display()),
+            Binding::Library(path, Version::V2_0) => path.display().fmt(f),
+        }
+    }
+}
