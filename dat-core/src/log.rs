@@ -15,7 +15,7 @@
 //! | | info | a message waits for a receive; once for each such message |
 //! | `dat::evd` | warn | there is no room for an event |
 //! | `dat::api` | debug | a call is refused; `trace`: each other control call |
-//! | `dat::wake` | trace | a thread falls asleep, is woken, wakes ([`trace`](crate::wake::trace)) |
+//! | `dat::wake` | trace | a thread falls asleep, wakes another, is awake: [`crate::wake::trace`] |
 //!
 //! Fields:
 //!

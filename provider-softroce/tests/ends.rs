@@ -436,7 +436,7 @@ fn a_peer_that_has_left_a_connection_connects_again() {
 /// A peer that does not answer is stopped, or its packets are lost for a while, if its host answers
 /// and has the port open. Its retries are used up long before it answers.
 #[test]
-fn a_stopped_peer_is_waited_for() {
+fn a_peer_that_is_stopped_is_waited_for() {
     let _peer_port = lock_peer_port();
     let ours = open(&format!("{OURS} engine=user timeout=32 retries=1"));
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
@@ -453,7 +453,7 @@ fn a_stopped_peer_is_waited_for() {
 
 /// The same without retries: the host is probed before the one timeout has expired.
 #[test]
-fn a_stopped_peer_is_waited_for_without_retries() {
+fn a_peer_that_is_stopped_is_waited_for_without_retries() {
     let _peer_port = lock_peer_port();
     let ours = open(&format!("{OURS} engine=user retries=0"));
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
@@ -509,7 +509,7 @@ fn a_stopped_peer_is_asked_repeatedly() {
 /// being changed. On a machine so busy that the moment exceeds a second and a half, the connection
 /// ends.
 #[test]
-fn a_port_that_is_closed_for_a_moment_ends_no_connection() {
+fn a_port_that_is_refused_for_a_moment() {
     let _peer_port = lock_peer_port();
     let goes_on = |n: u32| {
         let ours = adapter();
