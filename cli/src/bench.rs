@@ -74,7 +74,7 @@ pub(crate) struct Options {
     /// Write a self-contained HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Measure the rows of docs/performance.md next to plain sockets instead, with the limit that
+    /// Measure the rows of docs/performance.md next to plain sockets instead, with the bar that
     /// each has to meet
     #[arg(long, conflicts_with_all = [
         "host", "vs", "operations", "sizes", "depths", "connections", "duration", "block", "wide",

@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_elsewhere_for_other_programs_is_warned_of() {
+    fn an_ambiguous_name_is_warned_of() {
         let line = |kind: &str, library: &str, params: &str| {
             format!("a {kind} default {library} v.1.0 \"{params}\" \"\"\n")
         };

@@ -36,7 +36,7 @@ pub(crate) struct RowOptions {
     /// datagrams
     #[arg(long, requires = "watched")]
     udp: bool,
-    /// Exit with 1 if a row misses its limit
+    /// Exit with 1 if a row misses its bar
     #[arg(long, requires = "plain")]
     check: bool,
 }
@@ -60,7 +60,7 @@ struct Row {
     raw_wait: Wait,
     /// Set for both processes, instead of ia_params.
     environment: &'static [(&'static str, &'static str)],
-    bar: Limit,
+    bar: Bar,
 }
 
 /// The plain socket that DAT is compared with.
@@ -73,10 +73,10 @@ pub(crate) enum Against {
     Udp,
 }
 
-/// The limit for the ratio of DAT to the plain socket.
+/// The bar for the ratio of DAT to the plain socket.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Limit {
+enum Bar {
     AtMost(f64),
     AtLeast(f64),
 }
@@ -102,7 +102,7 @@ fn watched_row(against: Against, size: usize, calls: u32) -> Row {
         wait: Wait::Poll,
         raw_wait: Wait::Block,
         environment: &[],
-        bar: Limit::AtMost(1.30),
+        bar: Bar::AtMost(1.30),
     }
 }
 
@@ -115,7 +115,7 @@ const ROWS: [Row; 10] = [
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Limit::AtMost(1.10),
+        bar: Bar::AtMost(1.10),
     },
     Row {
         name: Cow::Borrowed("64 B ping-pong, blocking"),
@@ -125,7 +125,7 @@ const ROWS: [Row; 10] = [
         wait: Wait::Block,
         raw_wait: Wait::Block,
         environment: &[("OPENDAT_SPIN_US", "0")],
-        bar: Limit::AtMost(1.15),
+        bar: Bar::AtMost(1.15),
     },
     Row {
         name: Cow::Borrowed("64 B, adaptive wait / spin"),
@@ -135,7 +135,7 @@ const ROWS: [Row; 10] = [
         wait: Wait::Block,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Limit::AtMost(1.20),
+        bar: Bar::AtMost(1.20),
     },
     Row {
         name: Cow::Borrowed("1 MiB RDMA write, window 16"),
@@ -145,7 +145,7 @@ const ROWS: [Row; 10] = [
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Limit::AtLeast(0.90),
+        bar: Bar::AtLeast(0.90),
     },
     Row {
         name: Cow::Borrowed("1 MiB RDMA read, window 16"),
@@ -155,7 +155,7 @@ const ROWS: [Row; 10] = [
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Limit::AtLeast(0.85),
+        bar: Bar::AtLeast(0.85),
     },
     Row {
         name: Cow::Borrowed("64 B sends, 64 outstanding"),
@@ -165,7 +165,7 @@ const ROWS: [Row; 10] = [
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Limit::AtLeast(10.0),
+        bar: Bar::AtLeast(10.0),
     },
     Row {
         name: Cow::Borrowed("64 B ping-pong polling, UDP"),
@@ -175,7 +175,7 @@ const ROWS: [Row; 10] = [
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Limit::AtMost(1.25),
+        bar: Bar::AtMost(1.25),
     },
     Row {
         name: Cow::Borrowed("1 MiB RDMA write, MTU 4096"),
@@ -185,7 +185,7 @@ const ROWS: [Row; 10] = [
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[("OPENDAT_MTU", "4096")],
-        bar: Limit::AtLeast(0.55),
+        bar: Bar::AtLeast(0.55),
     },
     Row {
         name: Cow::Borrowed("1 MiB RDMA write, MTU 1024"),
@@ -195,7 +195,7 @@ const ROWS: [Row; 10] = [
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[("OPENDAT_MTU", "1024")],
-        bar: Limit::AtLeast(0.40),
+        bar: Bar::AtLeast(0.40),
     },
     Row {
         name: Cow::Borrowed("64 B sends, 64 outst., UDP"),
@@ -205,7 +205,7 @@ const ROWS: [Row; 10] = [
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
         environment: &[],
-        bar: Limit::AtLeast(2.0),
+        bar: Bar::AtLeast(2.0),
     },
 ];
 
@@ -250,7 +250,7 @@ struct Measured {
     ratio: f64,
     ratio_min: f64,
     ratio_max: f64,
-    bar: Limit,
+    bar: Bar,
     /// For rows with polled memory: the ratio of the bandwidth to that of the next smaller size.
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<f64>,
@@ -274,7 +274,7 @@ struct Document<'a> {
 const TABLE: Table<6> =
     Table { columns: [(Left, 27), (Right, 9), (Right, 9), (Left, 16), (Left, 5), (Left, 4)] };
 
-/// Runs all rows. Returns false if a row misses its limit and `--check` is given.
+/// Runs all rows. Returns false if a row misses its bar and `--check` is given.
 pub(crate) fn run(
     common: &Common,
     rounds: u32,
@@ -405,8 +405,8 @@ impl Row {
             ratio_max: ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             bar: self.bar,
             met: match self.bar {
-                Limit::AtMost(bar) => ratio <= bar,
-                Limit::AtLeast(bar) => ratio >= bar,
+                Bar::AtMost(bar) => ratio <= bar,
+                Bar::AtLeast(bar) => ratio >= bar,
             },
             step: None,
             dips: false,
@@ -436,8 +436,8 @@ fn line(row: &Measured) -> String {
     };
     let digits = if row.ratio < 9.995 { 2 } else { 1 };
     let bar = match row.bar {
-        Limit::AtMost(bar) => format!("≤{bar:.2}"),
-        Limit::AtLeast(bar) => format!("≥{bar:.*}", if bar < 10.0 { 2 } else { 0 }),
+        Bar::AtMost(bar) => format!("≤{bar:.2}"),
+        Bar::AtLeast(bar) => format!("≥{bar:.*}", if bar < 10.0 { 2 } else { 0 }),
     };
     let verdict = match (row.met, row.dips) {
         (true, _) => colour("met", Colour::Good),

@@ -19,7 +19,7 @@ short u2.0 nonthreadsafe default libdat_tcp_emu.so
 ";
 
 #[test]
-fn programs_say_what_happened_where_and_what_to_do() {
+fn program_errors_name_event_place_and_remedy() {
     let dir = tempfile::tempdir().expect("a directory");
     let conf = dir.path().join("dat.conf");
     std::fs::write(&conf, REGISTRY).expect("writes");
@@ -103,7 +103,7 @@ fn connected() -> (Side, Side) {
 }
 
 #[test]
-fn operations_say_what_happened_where_and_what_to_do() {
+fn operation_errors_name_event_place_and_remedy() {
     let mut output_text = String::new();
     let mut report = |what: &str, text: &dyn std::fmt::Display| {
         writeln!(output_text, "{what}\n    {text}\n").expect("a string");

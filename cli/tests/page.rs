@@ -13,7 +13,7 @@ const CHROMIUM: &str = "/usr/bin/chromium";
 const LINE_COLOURS: [[u8; 3]; 2] = [[0x1f, 0x6f, 0xb2], [0xd2, 0x69, 0x1e]];
 
 #[test]
-fn a_browser_shows_the_plots_and_complains_of_nothing() {
+fn a_browser_renders_the_plots_without_errors() {
     if !Path::new(CHROMIUM).exists() {
         println!("SKIP: no {CHROMIUM} (package chromium)");
         return;

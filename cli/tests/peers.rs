@@ -63,7 +63,7 @@ fn times(document: &Value) -> Vec<f64> {
 }
 
 #[test]
-fn without_a_host_a_process_here_answers() {
+fn ping_without_a_host_uses_a_local_process() {
     for operation in ["send", "write", "read"] {
         let arguments = [
             "ping",
@@ -108,7 +108,7 @@ fn without_a_host_a_process_here_answers() {
 }
 
 #[test]
-fn each_answer_is_told_as_it_comes() {
+fn each_answer_is_printed_as_it_arrives() {
     let mut ping = dat(&["ping", "--count", "10000000", "--interval", "0"]);
     let mut ping = Killed(ping.stdout(Stdio::piped()).spawn().expect("it starts"));
     // The pings take a long time, so what is read now was not kept until the end.
@@ -133,7 +133,7 @@ fn a_ping_of_some_answers_fits_a_terminal() {
 }
 
 #[test]
-fn another_host_answers_where_dat_serve_runs() {
+fn ping_reaches_dat_serve_on_another_host() {
     let server = Server::start();
     let host = server.at.to_string();
     for _ in 0..3 {
@@ -172,7 +172,7 @@ fn send_and_receive(server: &Server, words: &str) -> String {
 }
 
 #[test]
-fn who_does_not_know_the_words_is_told_so_and_others_are_served() {
+fn an_invalid_plan_is_refused_and_others_are_served() {
     let server = Server::start();
     let plan = |work: &str| {
         format!(
@@ -211,7 +211,7 @@ fn who_does_not_know_the_words_is_told_so_and_others_are_served() {
 }
 
 #[test]
-fn nobody_there_is_an_error_that_says_what_to_do() {
+fn a_missing_server_is_an_error_with_a_remedy() {
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .expect("a port")
@@ -267,7 +267,7 @@ fn bench_measures_operations_sizes_depths_and_connections() {
 }
 
 #[test]
-fn bench_compares_two_adapters_and_draws_what_came_out() {
+fn bench_compares_two_adapters_and_draws_plots() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("page.html");
     let page = path.to_str().expect("UTF-8");
@@ -311,7 +311,7 @@ fn bench_compares_two_adapters_and_draws_what_came_out() {
 }
 
 #[test]
-fn benchs_table_fits_a_terminal_and_a_wide_one_has_more() {
+fn bench_table_fits_a_terminal_and_wide_has_more_columns() {
     let short = ["bench", "--sizes", "64,64K", "--rounds", "2"];
     let text = stdout(&dat(&short).output().expect("it starts"));
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -355,7 +355,7 @@ fn bench_prints_values_for_a_spreadsheet() {
 }
 
 #[test]
-fn bench_measures_for_as_long_and_where_it_is_told() {
+fn bench_applies_duration_and_cpus() {
     let processor = {
         let list = std::fs::read_to_string("/proc/self/status").expect("it is there");
         let list =
@@ -382,7 +382,7 @@ fn bench_measures_for_as_long_and_where_it_is_told() {
 }
 
 #[test]
-fn who_calls_over_another_wire_is_told_which_is_served() {
+fn an_error_names_the_provider_that_is_served() {
     let server = Server::of(&["tcp-emu"]);
     let output =
         dat(&["ping", &server.at.to_string(), "--ia", "softroce"]).output().expect("it starts");
@@ -413,7 +413,7 @@ fn bench_with_another_host_asks_for_the_adapters_that_are_served_there() {
 }
 
 #[test]
-fn bench_says_what_it_cannot_do_before_it_begins() {
+fn bench_refuses_invalid_options_before_it_measures() {
     for (arguments, words) in [
         (&["--sizes", "1G"][..], "expected 1 to 16777216 bytes, as in 64, 4K or 1M"),
         (&["--depths", "0"], "expected a number from 1 to 120"),

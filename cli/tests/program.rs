@@ -43,12 +43,12 @@ fn positive(value: &Value) -> bool {
 }
 
 #[test]
-fn without_arguments_every_way_to_move_data_is_verified() {
+fn the_demonstration_verifies_every_operation() {
     assert_everything_is_verified(&["--json", "--rounds", "1"], "tcp-emu");
 }
 
 #[test]
-fn the_other_adapter_moves_data_in_every_way_too() {
+fn the_demonstration_verifies_every_operation_over_softroce() {
     assert_everything_is_verified(
         &["--json", "--rounds", "1", "--adapter", "softroce"],
         "softroce",
@@ -103,7 +103,7 @@ fn the_table_fits_a_terminal_and_has_no_colours_in_a_file() {
 }
 
 #[test]
-fn an_adapter_that_does_not_open_is_an_error_in_words() {
+fn an_adapter_that_does_not_open_is_an_error_with_its_reason() {
     let text = fails(dat(&["--adapter", "no-such-adapter"]).env("DAT_OVERRIDE", "/dev/null"));
     assert!(text.contains("no-such-adapter") && text.contains("no entry has this name"), "{text}");
     assert!(text.contains("known are tcp-emu"), "{text}");
@@ -121,7 +121,7 @@ fn an_adapter_that_does_not_open_is_an_error_in_words() {
 }
 
 #[test]
-fn an_address_of_no_use_is_an_error_that_says_what_to_do() {
+fn an_unusable_address_is_an_error_with_a_remedy() {
     let text = fails(&mut dat(&["--address", "192.0.2.1"]));
     assert!(
         text.contains("192.0.2.1 is not an address of this host; `ip -brief address` lists"),
@@ -137,7 +137,7 @@ fn an_address_of_no_use_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn an_adapter_of_one_address_is_reached_there() {
+fn an_adapter_of_one_address_is_used_at_that_address() {
     let entry = "one u2.0 nonthreadsafe default libdat_tcp_emu.so v.1.0 \"127.0.0.9\" \"\"\n";
     let Some(dist) = std::env::var_os("OPENDAT_DIST") else {
         println!("SKIP: no OPENDAT_DIST; `cargo xtask test` has one");
@@ -153,7 +153,7 @@ fn an_adapter_of_one_address_is_reached_there() {
 }
 
 #[test]
-fn an_option_before_the_command_is_told_where_it_belongs() {
+fn an_option_before_the_command_is_an_error_with_a_hint() {
     let text = fails(&mut dat(&["--json", "list"]));
     assert!(text.contains("write the option after the command: dat list --json"), "{text}");
 }
@@ -225,7 +225,7 @@ fn list_shows_where_an_entry_is_and_why_it_does_not_open() {
 }
 
 #[test]
-fn list_has_the_same_for_machines() {
+fn list_prints_the_same_as_json() {
     let (output, path) = with_registry(&["list", "--json"], REGISTRY);
     let document = json(&output);
     assert_eq!(document["file"], path.as_str());
@@ -314,7 +314,7 @@ fn list_has_an_entry_for_each_rdma_device_and_says_what_to_install() {
 }
 
 #[test]
-fn list_says_how_to_have_an_rdma_device_where_there_is_none() {
+fn list_explains_how_to_add_an_rdma_device() {
     let Some(document) = list_with_devices(&[]) else { return };
     assert_eq!(
         states(&document),
@@ -325,7 +325,7 @@ fn list_says_how_to_have_an_rdma_device_where_there_is_none() {
 }
 
 #[test]
-fn list_says_once_what_many_entries_fail_of() {
+fn list_groups_entries_that_fail_for_the_same_reason() {
     let entry = |n| {
         format!("gone{n} u2.0 nonthreadsafe default libopendat_not_there.so vendor.1.0 \"\" \"\"\n")
     };
@@ -371,7 +371,7 @@ fn list_shows_the_entries_whose_name_contains_a_word() {
 }
 
 #[test]
-fn list_fits_a_terminal_unless_it_is_to_be_wide() {
+fn list_fits_a_terminal_unless_wide() {
     let output = run(dat(&["list"]).env("DAT_OVERRIDE", "/dev/null"));
     let text = stdout(&output);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -415,7 +415,7 @@ fn a_registry_file_does_not_reach_the_terminal() {
 }
 
 #[test]
-fn a_registry_file_has_an_end() {
+fn a_registry_file_must_be_a_regular_file() {
     let output = run(&mut dat(&["check", "/dev/zero"]));
     assert_eq!(output.status.code(), Some(2));
     assert!(
@@ -432,7 +432,7 @@ fn a_registry_file_has_an_end() {
 }
 
 #[test]
-fn list_points_at_a_mistake_and_uses_the_rest() {
+fn list_reports_an_error_and_uses_the_other_entries() {
     let (output, path) = with_registry(&["list"], "broken u2.0 \"nonthreadsafe\n");
     assert_eq!(output.status.code(), Some(1));
     let text = stdout(&output);
@@ -472,7 +472,7 @@ k k1.2 threadsafe default libk.so k.1.0 \"\" \"\"
 }
 
 #[test]
-fn convert_points_at_mistakes_and_prints_no_half() {
+fn convert_reports_errors_and_prints_no_partial_file() {
     let good = "a u2.0 nonthreadsafe default liba.so a.1.0 \"\" \"\"\n";
     let path = file(".conf", &format!("{good}b u2.0 sometimes default libb.so b.1.0 \"\" \"\"\n"));
     let output = convert(&path);
@@ -518,7 +518,7 @@ fn bench_measures_a_row_against_plain_tcp() {
 }
 
 #[test]
-fn conformance_counts_what_is_unsupported_apart() {
+fn conformance_counts_unsupported_separately() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let junit = dir.path().join("result.xml");
     let ids =
@@ -541,7 +541,7 @@ fn conformance_counts_what_is_unsupported_apart() {
 }
 
 #[test]
-fn conformance_says_when_there_is_nothing_to_ask() {
+fn conformance_reports_a_provider_that_does_not_open() {
     let refused = |arguments: &[&str], why: &str| {
         let output =
             run(&mut dat(&[&["conformance", "--registry", "/dev/null"], arguments].concat()));
@@ -614,7 +614,7 @@ fn vendor_providers_find_the_registry_in_the_program() {
 }
 
 #[test]
-fn query_tells_every_attribute_under_the_standards_name() {
+fn query_prints_every_attribute_under_the_standards_name() {
     let output = run(dat(&["query", "tcp-emu"]).env("DAT_OVERRIDE", "/dev/null"));
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
@@ -639,7 +639,7 @@ fn query_tells_every_attribute_under_the_standards_name() {
 }
 
 #[test]
-fn query_tells_machines_the_same() {
+fn query_prints_the_same_as_json() {
     let output = run(dat(&["query", "softroce", "--json"]).env("DAT_OVERRIDE", "/dev/null"));
     let document = json(&output);
     assert_eq!(document["ia"], "softroce");
@@ -654,7 +654,7 @@ fn query_tells_machines_the_same() {
 }
 
 #[test]
-fn query_says_once_why_nothing_opens() {
+fn query_reports_once_why_nothing_opens() {
     let text = fails(dat(&["query", "none"]).env("DAT_OVERRIDE", "/dev/null"));
     assert_eq!(text.matches("cannot open IA \"none\"").count(), 1, "{text}");
     assert!(text.contains("`dat list` shows the names there are"), "{text}");

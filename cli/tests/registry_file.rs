@@ -70,7 +70,7 @@ libc u2.0 threadsafe default libc.so.6 v.1.0 \"\" \"\"
 ";
 
 #[test]
-fn every_mistake_has_its_place_and_what_is_expected() {
+fn every_error_has_its_place_and_the_expected_value() {
     let output = check(&file("dat.conf", INVALID_ENTRIES), &["--json"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
@@ -272,7 +272,7 @@ a u1.2 nonthreadsafe default liba.so v.1.0 \"\" \"\"
 b u2.0 nonthreadsafe default libb.so v.1.0 \"\" \"\"";
 
 #[test]
-fn an_entry_is_put_in_and_all_else_stays() {
+fn an_entry_is_added_and_everything_else_stays() {
     let file = file("dat.conf", CONF);
     let output = dat(
         &file.path,
@@ -307,7 +307,7 @@ fn an_entry_is_put_in_and_all_else_stays() {
 }
 
 #[test]
-fn what_will_be_of_no_use_is_said_when_it_is_registered() {
+fn register_warns_of_an_unusable_entry() {
     let file = file("dat.conf", CONF);
     let concerns = |arguments: &[&str]| {
         let output = dat(&file.path, &[&["register", "--json"], arguments].concat());
@@ -333,7 +333,7 @@ fn what_will_be_of_no_use_is_said_when_it_is_registered() {
 }
 
 #[test]
-fn one_that_is_there_is_replaced_only_if_that_is_wanted() {
+fn an_existing_entry_is_replaced_only_with_replace() {
     let file = file("dat.conf", CONF);
     let output = dat(&file.path, &["register", "a", "libnew.so"]);
     assert_eq!(output.status.code(), Some(1));
@@ -354,7 +354,7 @@ fn one_that_is_there_is_replaced_only_if_that_is_wanted() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_said_with_what_to_do() {
+fn a_file_that_cannot_be_opened_is_an_error_with_a_remedy() {
     let file = file("dat.conf", CONF);
     let output = dat(&file.path.join("no/x.conf"), &["register", "n", "liba.so"]);
     assert!(!output.status.success());
@@ -368,7 +368,7 @@ fn what_cannot_be_opened_is_said_with_what_to_do() {
 }
 
 #[test]
-fn what_is_no_registry_is_left_alone() {
+fn a_file_that_is_not_a_registry_is_left_alone() {
     for (name, text) in
         [("program", "\u{7f}ELF\u{2}\u{1}\0\0\0"), ("other.json", "{\n  \"a\": 1\n}\n")]
     {
@@ -384,7 +384,7 @@ fn what_is_no_registry_is_left_alone() {
 }
 
 #[test]
-fn those_are_taken_out_that_are_meant() {
+fn unregister_removes_the_selected_entries() {
     let file = file("dat.conf", CONF);
     assert!(dat(&file.path, &["unregister", "a", "--api", "u1.2"]).status.success());
     assert_eq!(
@@ -435,7 +435,7 @@ library = \"libb.so\"
 }
 
 #[test]
-fn what_would_be_no_entry_is_refused_and_nothing_changes() {
+fn an_invalid_entry_is_refused_and_nothing_changes() {
     let file = file("dat.conf", CONF);
     for (arguments, why) in [
         (vec!["register", "", "liba.so"], "the IA name is empty"),
@@ -477,7 +477,7 @@ fn the_file_keeps_its_mode_and_stays_where_links_lead() {
 }
 
 #[test]
-fn nothing_is_lost_when_many_edit_at_once() {
+fn concurrent_edits_lose_nothing() {
     let file = file("dat.conf", CONF);
     std::thread::scope(|scope| {
         for n in 0..16 {
@@ -493,7 +493,7 @@ fn nothing_is_lost_when_many_edit_at_once() {
 
 /// Run by root, a regular file in the place of /dev/null would affect every process.
 #[test]
-fn what_is_no_regular_file_is_left_alone() {
+fn a_file_that_is_not_regular_is_left_alone() {
     let dir = tempfile::tempdir().expect("a directory");
     let fifo = dir.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).expect("a pipe");

@@ -81,7 +81,7 @@ fn the_rows_beside_plain_sockets_are_as_their_schema_says() {
 }
 
 #[test]
-fn where_there_is_no_result_the_document_says_why() {
+fn an_error_document_has_the_reason() {
     for (arguments, code) in [
         (&["query", "no-such-ia"][..], 1),
         (&["check", "no-such-file"], 2),
@@ -115,7 +115,7 @@ impl Drop for Killed {
 }
 
 #[test]
-fn who_serves_says_where() {
+fn serve_reports_where_it_listens() {
     let mut serve = dat(&["serve", "--json", "--bind", "127.0.0.1", "--port", "0"]);
     serve.env("DAT_OVERRIDE", "/dev/null").stdout(Stdio::piped());
     let mut serve = Killed(serve.spawn().expect("it starts"));
@@ -130,7 +130,7 @@ fn who_serves_says_where() {
 }
 
 #[test]
-fn a_process_tells_what_its_adapters_do_while_it_runs() {
+fn a_process_publishes_its_counters_while_it_runs() {
     let mut ping = dat(&["ping", "--block", "--count", "10000000", "--interval", "0", "--quiet"]);
     ping.env("OPENDAT_STATS", "1").env("DAT_OVERRIDE", "/dev/null").stdout(Stdio::null());
     let _ping = Killed(ping.spawn().expect("it starts"));

@@ -32,7 +32,7 @@ fn lines(output: &Output) -> Vec<String> {
 }
 
 #[test]
-fn a_connection_is_told_from_end_to_end() {
+fn a_connection_is_logged_from_start_to_end() {
     let output = trace(&["--log", "dat::cm=debug,dat::ia=info"], PING);
     assert!(output.status.success(), "{output:?}");
     assert!(
@@ -60,7 +60,7 @@ fn a_connection_is_told_from_end_to_end() {
 /// Uses a program that ends by itself. The two processes of `dat ping` are killed when they have
 /// sent their result.
 #[test]
-fn an_adapter_is_told_when_it_opens_and_closes() {
+fn opening_and_closing_an_adapter_is_logged() {
     let output = trace(&["--log", "info"], &[env!("CARGO_BIN_EXE_dat"), "query", "tcp-emu"]);
     let lines = lines(&output);
     let [opened, closed] = &lines[..] else { panic!("{lines:#?}") };
@@ -72,7 +72,7 @@ fn an_adapter_is_told_when_it_opens_and_closes() {
 }
 
 #[test]
-fn what_is_refused_and_what_breaks_a_connection_is_told() {
+fn refused_calls_and_broken_connections_are_logged() {
     let dat = env!("CARGO_BIN_EXE_dat");
     let told = |case: &str| {
         let output = trace(&[], &[dat, "conformance", "--ia", "tcp-emu", case]);
@@ -100,7 +100,7 @@ fn what_is_refused_and_what_breaks_a_connection_is_told() {
 /// Each thread wakes up before it falls asleep again. The scheduler's account of its wait for a
 /// processor is part of the sleep, except for the time that the accounting itself takes.
 #[test]
-fn sleeps_and_who_is_asked_to_wake_up_are_told() {
+fn sleeps_and_wakeups_are_logged() {
     let output = trace(&["--log", "dat::wake=trace", "--json"], PING);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr);
@@ -145,7 +145,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// A program that posts a receive for each line on its standard input. Until then, its messages
 /// wait.
 #[test]
-#[ignore = "not a test: the program that `a_message_without_a_receive_is_told_of_once` traces"]
+#[ignore = "not a test: the program that `a_message_without_a_receive_is_logged_once` traces"]
 fn late_receiver() -> Result<(), Box<dyn Error>> {
     let adapter = Adapter::open(&env::var(IA_VARIABLE)?)?;
     let zone = adapter.zone()?;
@@ -180,7 +180,7 @@ fn late_receiver() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
-fn a_message_without_a_receive_is_told_of_once() {
+fn a_message_without_a_receive_is_logged_once() {
     for ia in ["tcp-emu", "softroce"] {
         // If the log did not mention a waiting message, the program would wait for ever.
         let mut command = Command::new("timeout");
@@ -251,7 +251,7 @@ fn a_full_standard_error_disturbs_no_program() {
 }
 
 #[test]
-fn what_is_wrong_with_the_words_is_said() {
+fn invalid_log_targets_are_reported() {
     let output = trace(&["--log", "dat::ep=loud"], PING);
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{text}");

@@ -24,7 +24,7 @@ pub(crate) struct Options {
     /// Use libraries that `cargo xtask dist` has laid out instead of building new ones
     #[arg(long, value_name = "DIR")]
     dist: Option<PathBuf>,
-    /// Fail if a size misses its limit
+    /// Fail if a size misses its bar
     #[arg(long)]
     check: bool,
 }
@@ -38,7 +38,7 @@ const TIME_LIMIT_SECONDS: &str = "600";
 /// Half a round trip in microseconds, by message size in octets.
 type LatencyBySize = BTreeMap<u32, f64>;
 
-/// Measures and prints a table. With `--check`, returns whether each size meets its limit.
+/// Measures and prints a table. With `--check`, returns whether each size meets its bar.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let mpi = super::provide().context("without Intel MPI there is nothing to measure")?;
     let dist = match &options.dist {
