@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
@@ -32,7 +33,9 @@ enum TransportCall {
 struct RecordingTransport {
     attrs: Attrs,
     calls: &'static Mutex<Vec<TransportCall>>,
+    on_poll: &'static Mutex<Option<OnPoll>>,
     qp: Mutex<Option<Sink<RecordingTransport>>>,
+    token: Mutex<Option<Token>>,
     srq: Mutex<Option<Sink<RecordingTransport>>>,
     listener: Mutex<Option<Sink<RecordingTransport>>>,
 }
@@ -42,8 +45,20 @@ struct RecordingProvider {
     quiet: bool,
 }
 
-struct Cq(&'static Mutex<Vec<TransportCall>>);
+struct Cq {
+    calls: &'static Mutex<Vec<TransportCall>>,
+    on_poll: &'static Mutex<Option<OnPoll>>,
+}
+
+/// What happens while a completion queue is polled, and the completion that is found then.
+type OnPoll = Box<dyn FnOnce() -> Wc + Send>;
+
 struct Nothing;
+
+thread_local! {
+    /// The ID of the receive that was posted last.
+    static POSTED: Cell<u64> = const { Cell::new(0) };
+}
 
 impl Provider for RecordingProvider {
     type Transport = RecordingTransport;
@@ -54,7 +69,9 @@ impl Provider for RecordingProvider {
         Ok(RecordingTransport {
             attrs,
             calls: Box::leak(Box::default()),
+            on_poll: Box::leak(Box::default()),
             qp: Mutex::default(),
+            token: Mutex::default(),
             srq: Mutex::default(),
             listener: Mutex::default(),
         })
@@ -82,7 +99,7 @@ unsafe impl Transport for RecordingTransport {
         Ok(Nothing)
     }
     fn cq(&self, _: usize, _: Sink<RecordingTransport>) -> Result<Cq> {
-        Ok(Cq(self.calls))
+        Ok(Cq { calls: self.calls, on_poll: self.on_poll })
     }
     fn srq(
         &self,
@@ -96,9 +113,10 @@ unsafe impl Transport for RecordingTransport {
     }
     fn qp(
         &self,
-        _: QpCfg<'_, RecordingTransport>,
+        cfg: QpCfg<'_, RecordingTransport>,
         sink: Sink<RecordingTransport>,
     ) -> Result<Nothing> {
+        *self.token.lock().unwrap() = Some(cfg.token);
         *self.qp.lock().unwrap() = Some(sink);
         Ok(Nothing)
     }
@@ -114,15 +132,20 @@ unsafe impl Transport for RecordingTransport {
     }
 }
 
-// SAFETY: there never is a completion.
+// SAFETY: the only completion is that of a receive which a test has posted.
 unsafe impl Completions for Cq {
-    unsafe fn poll(&self, _: &mut Polled<'_>) {}
+    unsafe fn poll(&self, out: &mut Polled<'_>) {
+        let on_poll = self.on_poll.lock().unwrap().take();
+        if let Some(on_poll) = on_poll {
+            out.push(on_poll());
+        }
+    }
     unsafe fn arm(&self, solicited: bool) -> bool {
-        self.0.lock().unwrap().push(TransportCall::Arm { solicited });
+        self.calls.lock().unwrap().push(TransportCall::Arm { solicited });
         true
     }
     fn require_upcalls(&self, on: bool) {
-        self.0.lock().unwrap().push(TransportCall::RequireUpcalls(on));
+        self.calls.lock().unwrap().push(TransportCall::RequireUpcalls(on));
     }
     unsafe fn resize(&self, _: usize) -> Result<()> {
         Ok(())
@@ -156,7 +179,8 @@ unsafe impl Queue<RecordingTransport> for Nothing {
     unsafe fn post_send(&self, _: &SendWr<'_>) -> std::result::Result<(), PostError> {
         Ok(())
     }
-    unsafe fn post_recv(&self, _: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+    unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
+        POSTED.set(wr.id);
         Ok(())
     }
     fn connect(&self, _: &Connect<'_>) -> Result<()> {
@@ -429,4 +453,34 @@ fn a_connection_lost_while_connecting_or_disconnecting_causes_one_event() {
         // SAFETY: nobody dequeues meanwhile.
         assert!(unsafe { connect.wait(0, 1) }.unwrap().event.is_err(), "one event");
     }
+}
+
+/// The transport reports the connection and pushes the completion of a message while a consumer
+/// dequeues, after the consumer has found no event and before it polls the completion queue.
+#[test]
+fn a_connection_comes_before_its_first_message() {
+    let ia = open(true);
+    let all = evd(ia, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
+    let pz = pz::create(ia).unwrap();
+    let handles =
+        Handles { pz: Some(pz), recv: Some(all), request: None, connect: Some(all), srq: None };
+    let ep = ep::create(ia, handles, None).unwrap();
+    // SAFETY: there are no segments.
+    unsafe { ep.post_recv(&[], 5, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
+    let (limit, flags) = (DAT_TIMEOUT_INFINITE, DAT_CONNECT_DEFAULT_FLAG);
+    ep.connect(address(), 7, limit, b"", DAT_QOS_BEST_EFFORT, flags).unwrap();
+    let sink = ia.transport.qp.lock().unwrap().unwrap();
+    let (id, qp) = (POSTED.get(), ia.transport.token.lock().unwrap().unwrap());
+    *ia.transport.on_poll.lock().unwrap() = Some(Box::new(move || {
+        let depth = ReadDepth { incoming: 0, outgoing: 0 };
+        let [peer, local] = [address(); 2];
+        sink.call(Upcall::Established { private: b"", peer, local, depth });
+        let (op, status) = (WcOp::Recv, WcStatus::Success);
+        Wc { id, qp, bytes: 0, invalidated: None, immediate: None, op, status }
+    }));
+    // SAFETY: nobody else dequeues.
+    let next = || unsafe { all.dequeue() }.map(|event| event.event_number);
+    assert_eq!(next(), Ok(DAT_CONNECTION_EVENT_ESTABLISHED));
+    assert_eq!(next(), Ok(DAT_DTO_COMPLETION_EVENT));
+    assert_eq!(next(), Err(dat_core::Error::of(DAT_QUEUE_EMPTY)));
 }

@@ -143,7 +143,10 @@ impl<T: Transport> Evd<T> {
             if self.queued_len.load(Ordering::Acquire) > 0 && self.take_queued(Order::Now, event) {
                 return Some(DCNT_EVD_DEQUEUE_FOUND);
             }
-            if let Some(found) = self.take_completion(|wc| self.write_completion(wc, event)) {
+            let earlier = || self.take_queued(Order::Now, event);
+            if let Some(found) =
+                self.take_completion(earlier, |wc| self.write_completion(wc, event))
+            {
                 return Some(found);
             }
             let taken = self.queued_len.load(Ordering::Acquire) > 0
@@ -155,10 +158,18 @@ impl<T: Transport> Evd<T> {
     /// Takes the first completion. Returns the counter to increment. `then` gets the completion by
     /// reference, because the compiler would copy a moved one field by field.
     ///
+    /// The transport may have queued an event, such as the establishment of the connection, and
+    /// then pushed the completion after the caller looked for events. So if an event is queued by
+    /// now, `earlier` takes it first, and the completion is staged.
+    ///
     /// # Safety
     /// As [`Evd::dequeue`].
     #[inline(always)]
-    unsafe fn take_completion(&self, then: impl Fn(&Wc)) -> Option<DAT_EVD_COUNTERS> {
+    unsafe fn take_completion(
+        &self,
+        earlier: impl Fn() -> bool,
+        then: impl Fn(&Wc),
+    ) -> Option<DAT_EVD_COUNTERS> {
         let cq = self.cq.as_ref()?;
         // SAFETY: the caller is the only thread that takes events.
         let staged = unsafe { &mut *self.staged.completions.get() };
@@ -177,6 +188,11 @@ impl<T: Transport> Evd<T> {
             compiler_fence(Ordering::SeqCst);
             return None;
         };
+        if self.queued_len.load(Ordering::Acquire) > 0 && earlier() {
+            staged.push_back(*wc);
+            self.staged.len.store(staged.len(), Ordering::Relaxed);
+            return Some(DCNT_EVD_DEQUEUE_FOUND);
+        }
         then(wc);
         Some(DCNT_EVD_DEQUEUE_POLL_FOUND)
     }
@@ -192,7 +208,7 @@ impl<T: Transport> Evd<T> {
             unsafe { wc.qp.flow() }.retire(wc);
         };
         // SAFETY: the caller guarantees this.
-        while unsafe { self.take_completion(retire) }.is_some() {}
+        while unsafe { self.take_completion(|| false, retire) }.is_some() {}
     }
 
     /// Takes the first queued event, if its order permits that. `AfterCompletions` permits every
