@@ -66,8 +66,8 @@ impl Memory {
     /// Registers memory. Returns the local and the remote key.
     ///
     /// # Safety
-    /// As for [`Transport::mr`](dat_core::provider::Transport::mr): the memory stays mapped until the
-    /// keys are deregistered.
+    /// As for [`Transport::mr`](dat_core::provider::Transport::mr): the memory stays mapped until
+    /// the keys are deregistered.
     pub(super) unsafe fn register(
         &mut self,
         pd: Id,

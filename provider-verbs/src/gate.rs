@@ -34,7 +34,8 @@ impl Gate {
     #[inline]
     pub unsafe fn enter(&self) -> Option<GateHolder<'_>> {
         self.inside.store(true, Ordering::Relaxed);
-        // A compiler fence suffices here: `barrier::fence_all_threads` provides the processor's fence.
+        // A compiler fence suffices here: `barrier::fence_all_threads` provides the processor's
+        // fence.
         compiler_fence(Ordering::SeqCst);
         let inside = GateHolder(self);
         (self.closers.load(Ordering::Acquire) == 0).then_some(inside)

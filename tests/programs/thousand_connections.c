@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A process has 1,000 connections to another one at the same time. It makes them in bursts of
- * BURST, more than the 64 acceptances that softroce keeps half-open per address. Each carries a
- * message each way and an RDMA write, and is then ended. None is lost. Both processes print how much
- * memory a connection takes, as malloc accounts for it, which is at most MAX_BYTES.
+ * BURST, more than the 64 acceptances that softroce keeps half-open per address. Each connection
+ * carries a message each way and an RDMA write, and is then ended. None is lost. Both processes
+ * print how much memory a connection takes, as malloc accounts for it. It is at most MAX_BYTES.
  */
 
 #include "usage.h"

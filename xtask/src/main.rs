@@ -7,6 +7,8 @@ mod cargo;
 mod deny;
 mod dist;
 mod guest;
+#[cfg(test)]
+mod line_length;
 mod loom;
 mod miri;
 mod mpi;

@@ -43,6 +43,18 @@ fn is_listed_kind(file: &str) -> bool {
 }
 
 fn files_with_unsafe() -> BTreeSet<String> {
+    files()
+        .into_iter()
+        .filter(|file| file.ends_with(".rs") && is_listed_kind(file))
+        .filter(|file| {
+            let text = fs::read_to_string(workspace().join(file)).expect("a source file");
+            text.lines().any(has_unsafe)
+        })
+        .collect()
+}
+
+/// Returns the files of the workspace, without what is built and what is hidden.
+pub(crate) fn files() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     visit(workspace(), &mut found);
     found
@@ -52,19 +64,14 @@ fn visit(dir: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(dir).expect("a directory of the workspace").flatten() {
         let path = entry.path();
         let name = entry.file_name();
+        if name == "target" || name.to_string_lossy().starts_with('.') {
+            continue;
+        }
         if path.is_dir() {
-            if name != "target" && !name.to_string_lossy().starts_with('.') {
-                visit(&path, found);
-            }
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).expect("a source file");
-            if text.lines().any(has_unsafe) {
-                let relative = path.strip_prefix(workspace()).expect("below the workspace");
-                let relative = relative.to_string_lossy();
-                if is_listed_kind(&relative) {
-                    found.insert(relative.into_owned());
-                }
-            }
+            visit(&path, found);
+        } else {
+            let relative = path.strip_prefix(workspace()).expect("below the workspace");
+            found.insert(relative.to_string_lossy().into_owned());
         }
     }
 }

@@ -44,7 +44,7 @@ fn panic_in_the_progress_thread() {
     let listener = tb.listen(Port::Any, 1, sink).expect("listen");
     let caller = End::new(&ta);
     caller.connect(tb.port(&listener), b"", None);
-    // Nobody calls into the adapters any more, so the progress thread takes the request and ends the
-    // process.
+    // Nobody calls into the adapters any more, so the progress thread takes the request and ends
+    // the process.
     std::thread::park_timeout(EVENT_TIMEOUT);
 }

@@ -50,8 +50,8 @@ pub struct View<'a, T: Transport> {
     pub zero_based: bool,
 }
 
-/// Receive buffers that belong to a queue pair and have not completed: those posted to its own queue, and those its
-/// messages have taken from a shared one.
+/// Receive buffers that belong to a queue pair and have not completed: those posted to its own
+/// queue, and those its messages have taken from a shared one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocated {
     /// Their number.

@@ -112,8 +112,8 @@ pub(crate) fn across_outage(
                 false => Err("the transfer ended before the outage did".to_owned()),
             }
         });
-        // The guard also acts in a panic, so that the other thread does not wait for a transfer that
-        // has ended.
+        // The guard also acts in a panic, so that the other thread does not wait for a transfer
+        // that has ended.
         let end = SetOnDrop(&over);
         let outcome = transfer.run(registry, route);
         drop(end);
