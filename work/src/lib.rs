@@ -152,7 +152,10 @@ pub enum PostError {
     #[error("a segment's region belongs to another protection domain")]
     Domain,
     /// The region does not grant the local access needed: reading (`false`) or writing (`true`).
-    #[error("a segment's region does not grant local {} access", if *write { "write" } else { "read" })]
+    #[error(
+        "a segment's region does not grant local {} access",
+        if *write { "write" } else { "read" }
+    )]
     Access {
         /// Write access was missing.
         write: bool,
