@@ -206,7 +206,10 @@ fn event(kind: EventKind, message: Option<&Message<'_>>) -> Event {
         (EventKind::Unreachable, _) => Event::Unreachable,
         (EventKind::TimedOut, _) => Event::TimedOut,
         (EventKind::Disconnecting, message) => {
-            let broke = matches!(message, Some(Message::Dreq(dreq)) if dreq.private.starts_with(BROKEN_PRIVATE_DATA));
+            let broke = matches!(
+                message,
+                Some(Message::Dreq(dreq)) if dreq.private.starts_with(BROKEN_PRIVATE_DATA)
+            );
             Event::Disconnecting { broke }
         }
         (EventKind::Disconnected, _) => Event::Disconnected,

@@ -77,9 +77,10 @@ fn a_call_to_oneself() {
     let [(b, Event::Request(_))] = deliver(cm)[..] else { panic!() };
     cm.accept(now, b, &accept()).unwrap();
     let events = deliver(cm);
-    assert!(
-        matches!(&events[..], [(x, Event::Accepted(_)), (y, Event::Established)] if (*x, *y) == (a, b))
-    );
+    assert!(matches!(
+        &events[..],
+        [(x, Event::Accepted(_)), (y, Event::Established)] if (*x, *y) == (a, b)
+    ));
     cm.disconnect(now, b, Ending::Graceful);
     assert_eq!(deliver(cm), [(a, Event::Disconnecting { broke: false })]);
     cm.disconnect(now, a, Ending::Graceful);
@@ -324,9 +325,10 @@ fn private_data_have_limits() {
     assert_eq!(cm.reject(now, b, Reason::CONSUMER, &long[..145]), too_long(145, 144));
     cm.accept(now, b, &Accept { private: &long[..196], ..accept() }).unwrap();
     pair.run();
-    assert!(
-        matches!(&pair.events(A)[..], [(_, Event::Accepted(accepted))] if accepted.private == [7; 196])
-    );
+    assert!(matches!(
+        &pair.events(A)[..],
+        [(_, Event::Accepted(accepted))] if accepted.private == [7; 196]
+    ));
 }
 
 #[test]
