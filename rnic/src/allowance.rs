@@ -28,27 +28,27 @@ impl Allowance {
     /// Takes a token. Returns false if the bucket is empty.
     pub fn take(&mut self, now: Instant) -> bool {
         let full_at = self.full_at.map_or(now, |at| at.max(now)) + self.period;
-        let is_there = full_at.duration_since(now) <= self.fill;
-        if is_there {
+        let available = full_at.duration_since(now) <= self.fill;
+        if available {
             self.full_at = Some(full_at);
         }
-        is_there
+        available
     }
 }
 
 /// The number of buckets.
-const GROUPS: usize = 32;
+const GROUP_COUNT: usize = 32;
 /// Tokens that a bucket gains per second. The processes of a large host may need that many answers.
-const RATE: u32 = 256;
+const TOKENS_PER_SECOND: u32 = 256;
 /// Tokens that a bucket holds at most.
-const BURST: u32 = 512;
+const MAX_TOKENS: u32 = 512;
 
 /// A token bucket for each of 32 groups of addresses. A hash with a random key maps an address to
 /// its group. So a flood from one address empties one bucket, and the sender cannot choose which
 /// other addresses share it. A flood from many forged addresses empties all buckets, and gets 32
 /// times as many tokens.
 pub struct Allowances {
-    groups: [Allowance; GROUPS],
+    groups: [Allowance; GROUP_COUNT],
     key: RandomState,
     /// The number of times that a bucket was empty.
     refused: u64,
@@ -56,7 +56,7 @@ pub struct Allowances {
 
 impl Default for Allowances {
     fn default() -> Self {
-        let group = Allowance::new(RATE, BURST);
+        let group = Allowance::new(TOKENS_PER_SECOND, MAX_TOKENS);
         let groups = std::array::from_fn(|_| group.clone());
         Allowances { groups, key: RandomState::new(), refused: 0 }
     }
@@ -66,10 +66,10 @@ impl Allowances {
     /// Takes a token for a datagram from this address. Returns false if the bucket is empty: the
     /// caller must drop the datagram.
     pub fn take(&mut self, now: Instant, from: IpAddr) -> bool {
-        let group = self.key.hash_one(network(from)) as usize % GROUPS;
-        let is_there = self.groups[group].take(now);
-        self.refused += u64::from(!is_there);
-        is_there
+        let group = self.key.hash_one(network(from)) as usize % GROUP_COUNT;
+        let available = self.groups[group].take(now);
+        self.refused += u64::from(!available);
+        available
     }
 
     /// The number of times that a bucket was empty.
@@ -138,12 +138,15 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_floods_leaves_the_others_theirs() {
+    fn a_flood_from_one_address_leaves_tokens_for_others() {
         let now = Instant::now();
         let mut allowances = Allowances::default();
         let flooder = IpAddr::from([10, 0, 0, 1]);
         let answered = (0..10_000).filter(|_| allowances.take(now, flooder)).count();
-        assert_eq!((answered, allowances.refused()), (BURST as usize, 10_000 - u64::from(BURST)));
+        assert_eq!(
+            (answered, allowances.refused()),
+            (MAX_TOKENS as usize, 10_000 - u64::from(MAX_TOKENS))
+        );
         // About six of 200 other addresses are in the same group.
         let others = (0..200).map(|n| IpAddr::from([10, 1, 0, n]));
         assert!(others.filter(|&other| allowances.take(now, other)).count() > 150);
@@ -155,15 +158,15 @@ mod tests {
         let mut allowances = Allowances::default();
         let addresses = (0..100_000_u32).map(|n| IpAddr::from(n.to_be_bytes()));
         let answered = addresses.filter(|&from| allowances.take(now, from)).count();
-        assert_eq!(answered, GROUPS * BURST as usize);
+        assert_eq!(answered, GROUP_COUNT * MAX_TOKENS as usize);
     }
 
     #[test]
-    fn addresses_of_one_network_are_one() {
+    fn addresses_of_one_network_share_a_bucket() {
         let now = Instant::now();
         let mut allowances = Allowances::default();
         let addresses = (0..10_000_u16).map(|n| IpAddr::from([0xFD00, 0, 0, 1, 0, 0, 0, n]));
         let answered = addresses.filter(|&from| allowances.take(now, from)).count();
-        assert_eq!(answered, BURST as usize);
+        assert_eq!(answered, MAX_TOKENS as usize);
     }
 }

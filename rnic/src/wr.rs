@@ -1,5 +1,5 @@
-//! Work requests and completions: those of the crate `work`, which dat-core uses too, and what has to do
-//! with rnic's own objects.
+//! Work requests and completions: the types of the crate `work`, which dat-core uses too, and those
+//! that refer to objects of rnic.
 
 pub use work::{PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp, WcStatus};
 
@@ -9,22 +9,23 @@ use crate::key::window::{Mw, View};
 /// A completion. It names its queue pair by [`QpCfg::token`](crate::QpCfg::token).
 pub type Wc = work::Wc<u64>;
 
-/// Binding a window. It starts when all earlier requests are done, and later ones start when it is.
+/// A bind of a window. It starts when all earlier requests are done, and later requests start when
+/// it is done.
 #[derive(Clone, Copy)]
 pub struct BindWr<'a> {
     /// Comes back in [`Wc::id`].
     pub id: u64,
     /// The window.
     pub window: &'a Mw,
-    /// What it shall show; none: nothing any more.
+    /// The memory that the window gives access to; `None` ends its access.
     pub view: Option<View<'a>>,
-    /// Success is reported. A failure always is.
+    /// Whether success is reported. A failure always is.
     pub signalled: bool,
     /// As [`SendWr::quiet`].
     pub quiet: bool,
 }
 
-/// The error of a post whose key does not allow it. `write`: the post needs write access.
+/// Converts the error of a key check. `write`: the post needs write access.
 pub(crate) fn post_error(error: KeyError, write: bool) -> PostError {
     match error {
         KeyError::Invalid => PostError::Key,
@@ -34,11 +35,12 @@ pub(crate) fn post_error(error: KeyError, write: bool) -> PostError {
     }
 }
 
-/// A message of the peer that waits for a receive.
+/// A message of the peer that waits for a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Octets of it that its first segment or packet brings; of an RDMA write with immediate data, those written.
+    /// The number of octets that the first segment or packet of the message brings. For an RDMA
+    /// write with immediate data it is the number of octets written.
     pub octets: u32,
-    /// There are no more than that.
+    /// Whether these are all octets of the message.
     pub whole: bool,
 }

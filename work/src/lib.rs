@@ -1,5 +1,5 @@
-//! Work requests and completions. dat-core posts and polls them, and `rnic` carries them out. Both use
-//! these types, so nothing is converted between them.
+//! Work requests and completions. dat-core posts and polls them, and `rnic` carries them out. Both
+//! use these types, so nothing is converted between them.
 
 #![forbid(unsafe_code)]
 
@@ -31,9 +31,9 @@ impl Access {
 pub struct Segment {
     /// Address of the first byte.
     pub addr: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// The region's local key. A segment of zero bytes may have any.
+    /// The region's local key. A segment of zero bytes may have any key.
     pub key: u32,
 }
 
@@ -48,8 +48,8 @@ pub struct Remote {
 
 /// What a request does.
 ///
-/// The operations from [`WriteImm`](SendOp::WriteImm) on need a transport, and a peer, that have them.
-/// A post of one is refused with [`PostError::Unsupported`] otherwise.
+/// The operations from [`WriteImm`](SendOp::WriteImm) on work only if the transport and the peer
+/// support them. Otherwise the post is refused with [`PostError::Unsupported`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOp {
     /// Sends to the peer's next receive buffer, and may invalidate a remote key there.
@@ -61,20 +61,21 @@ pub enum SendOp {
     Write(Remote),
     /// Reads remote memory into local segments. The length is that of the segments.
     Read(Remote),
-    /// As [`Read`](SendOp::Read), into memory that the segments name by remote keys of this side, of
-    /// windows or of regions. These must let peers write.
+    /// As [`Read`](SendOp::Read), into memory that the segments name by remote keys of this side:
+    /// keys of windows or of regions. These must let peers write.
     ReadToWindow(Remote),
     /// Writes local segments to remote memory, then consumes the peer's next receive buffer, of
-    /// whatever size, and tells its owner a number. It is one request with one completion at each end.
+    /// whatever size. The completion of that buffer contains a number. This is one request with one
+    /// completion at each end.
     WriteImm {
         /// Where to write to.
         to: Remote,
         /// The number.
         immediate: u32,
     },
-    /// Adds to 64 bits of remote memory, aligned to as many. Their previous value goes to the local
-    /// segments, which have eight bytes in all. The operation is atomic with respect to all other
-    /// atomic operations at the peer's adapter.
+    /// Adds to a 64-bit word of remote memory, aligned to 8 bytes. Its previous value goes to the
+    /// local segments, which have eight bytes in all. The operation is atomic with respect to all
+    /// other atomic operations at the peer's adapter.
     FetchAdd {
         /// The target.
         at: Remote,
@@ -101,13 +102,14 @@ pub struct SendWr<'a> {
     pub op: SendOp,
     /// Local memory, in order.
     pub segments: &'a [Segment],
-    /// Success is reported. A failure always is.
+    /// Whether success is reported. A failure always is.
     pub signalled: bool,
-    /// Wakes a receiver that waits for solicited completions only.
+    /// Whether the message wakes a receiver that waits for solicited completions only.
     pub solicited: bool,
-    /// Starts only after all earlier RDMA reads and atomic operations have completed.
+    /// Whether the request starts only after all earlier RDMA reads and atomic operations have
+    /// completed.
     pub fence: bool,
-    /// Its success does not wake a queue that is armed for solicited completions only.
+    /// Whether success does not wake a queue that is armed for solicited completions only.
     pub quiet: bool,
 }
 
@@ -127,9 +129,9 @@ pub struct RecvWr<'a> {
 pub enum BindState {
     /// Queued.
     Posted,
-    /// The window is bound by it.
+    /// The window is bound by this request.
     Bound,
-    /// It failed or was flushed, or a later bind or a peer's invalidation has ended it.
+    /// The bind failed or was flushed, or a later bind or a peer's invalidation has ended it.
     Over,
 }
 
@@ -139,25 +141,29 @@ pub enum PostError {
     /// The queue is full, or there is no room for another key.
     #[error("the queue is full")]
     Full,
-    /// There is no such local key: the region was freed, or never was.
+    /// There is no such local key: the region was freed, or never existed.
     #[error("a segment's key names no registered memory")]
     Key,
-    /// A segment is not inside its region, or the segments have more than 2^32-1 bytes in all, or not
-    /// eight for an atomic operation.
+    /// A segment is not inside its region, or the segments have more than 2^32-1 bytes in all, or
+    /// not exactly eight for an atomic operation.
     #[error("a segment is not inside registered memory")]
     Bounds,
     /// The region belongs to another protection domain.
     #[error("a segment's region belongs to another protection domain")]
     Domain,
     /// The region does not grant the local access needed: reading (`false`) or writing (`true`).
-    #[error("a segment's region does not grant local {} access", if *write { "write" } else { "read" })]
+    #[error(
+        "a segment's region does not grant local {} access",
+        if *write { "write" } else { "read" }
+    )]
     Access {
         /// Write access was missing.
         write: bool,
     },
     /// The request has more segments than the queue was made for, or is a receive for a queue pair
-    /// that uses a shared receive queue, or the transport or the peer cannot do the operation.
-    #[error("the queue does not take such a request")]
+    /// that uses a shared receive queue, or the transport or the peer does not support the
+    /// operation.
+    #[error("the queue does not support such a request")]
     Unsupported,
 }
 
@@ -168,17 +174,18 @@ pub struct Wc<Q> {
     pub id: u64,
     /// The queue pair.
     pub qp: Q,
-    /// Bytes moved. For a receive it is the message's length, and with immediate data that of the RDMA
-    /// write that they came with.
+    /// The number of bytes moved. For a receive it is the message's length, or with immediate data
+    /// that of the RDMA write that they came with.
     pub bytes: u32,
     /// The remote key that the peer's send invalidated here.
     pub invalidated: Option<u32>,
-    /// Immediate data, which consumed a receive buffer. If they came with an RDMA write, nothing was
-    /// placed in the buffer. Other implementations also send them with a message, which was placed.
+    /// Immediate data, which consumed a receive buffer. If they came with an RDMA write, nothing
+    /// was placed in the buffer. Other implementations also send them with a message, which was
+    /// placed.
     pub immediate: Option<u32>,
-    /// What completed.
+    /// The operation that completed.
     pub op: WcOp,
-    /// How.
+    /// The result.
     pub status: WcStatus,
 }
 
@@ -223,9 +230,9 @@ impl WcOp {
 /// How a work request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WcStatus {
-    /// Done.
+    /// The request succeeded.
     Success,
-    /// Not carried out: the connection ended first.
+    /// The request was not carried out: the connection ended first.
     Flushed,
     /// The message was longer than the buffer.
     LocalLength,
@@ -233,11 +240,11 @@ pub enum WcStatus {
     LocalEp,
     /// Local memory was not accessible as needed.
     LocalProtection,
-    /// The peer's answer made no sense.
+    /// The peer's answer was invalid.
     BadResponse,
     /// The peer refused the access.
     RemoteAccess,
-    /// The peer could not carry it out.
+    /// The peer could not carry out the request.
     RemoteResponder,
     /// The transport gave up.
     Transport,

@@ -1,88 +1,93 @@
-//! What the consumer is told.
+//! The events that the consumer gets.
 
 use std::net::SocketAddr;
 
 use wire::cm::{Reason, Timeout};
 use wire::rocev2::{PathMtu, Psn};
 
-/// What became of a connection.
+/// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Passive: somebody calls. Answer with [`Cm::accept`](super::Cm::accept) or [`Cm::reject`](super::Cm::reject).
+    /// Passive: a caller requests a connection. Answer with [`Cm::accept`](super::Cm::accept) or
+    /// [`Cm::reject`](super::Cm::reject).
     Request(Box<Request>),
-    /// Passive: the caller is not interested any more, or has not been heard of for too long. The request is gone.
+    /// Passive: the caller has withdrawn its request, or has not repeated it for too long. The
+    /// request no longer exists.
     Withdrawn,
-    /// Passive: the caller has seen the acceptance; the connection is up.
+    /// Passive: the caller has received the acceptance; the connection is established.
     Established,
-    /// Passive: the caller never answered to the acceptance, or refused it.
+    /// Passive: the caller never answered the acceptance, or refused it.
     AcceptFailed,
-    /// Active: the peer accepts; the connection is up.
+    /// Active: the peer accepts; the connection is established.
     Accepted(Box<Accepted>),
-    /// Active: the peer's consumer rejects.
+    /// Active: the peer's consumer rejects the request.
     Rejected {
-        /// Its private data, filled up with zeros.
+        /// Its private data, padded with zeros.
         private: Vec<u8>,
     },
-    /// Active: the peer's adapter refuses. With [`Reason::STALE_CONNECTION`], it believes that this queue pair is
-    /// connected: another will do.
+    /// Active: the peer's adapter refuses the request. [`Reason::STALE_CONNECTION`] means that the
+    /// peer believes this queue pair to be connected: a call with another queue pair can succeed.
     Refused {
-        /// Why.
+        /// The reason.
         reason: Reason,
-        /// With [`Reason::INVALID_MTU`]: the largest that the peer would take, if it said so.
+        /// With [`Reason::INVALID_MTU`]: the largest path MTU that the peer accepts, if it has
+        /// named one.
         path_mtu: Option<PathMtu>,
     },
-    /// Active: nobody answers, as often as the request is repeated.
+    /// Active: there was no answer, although the request was repeated as often as allowed.
     Unreachable,
-    /// Active: there was no answer within the consumer's time.
+    /// Active: there was no answer before the consumer's deadline.
     TimedOut,
-    /// The peer disconnects. It takes nothing new, but goes on answering what it has taken, until it is answered by
-    /// [`Cm::disconnect`](super::Cm::disconnect): call that when nothing is in flight, soon in any case.
+    /// The peer disconnects. It takes nothing new, but still answers what it has taken, until
+    /// [`Cm::disconnect`](super::Cm::disconnect) is called. Call it when nothing is in flight, and
+    /// soon in any case.
     Disconnecting {
-        /// It says that the connection broke on its side.
+        /// Whether the peer says that the connection broke on its side.
         broke: bool,
     },
-    /// The connection was ended by either side.
+    /// Either side has ended the connection.
     Disconnected,
     /// The peer has left the connection without ending it.
     Broken,
-    /// Somebody says that the peer's queue pair is in another connection by now, which may be forged. Ask the peer over
-    /// this connection, and call [`Cm::stale`](super::Cm::stale) if it does not answer.
+    /// A REQ or REP claims that the peer's queue pair is now in another connection. It may be
+    /// forged. Ask the peer over this connection, and call [`Cm::stale`](super::Cm::stale) if it
+    /// does not answer.
     Stale,
-    /// Nothing that belongs to the connection can be under way any more: the queue pair number may be used again. It
-    /// is told of each queue pair number that [`Cm`](super::Cm) was given, last and even of a connection that was
-    /// forgotten.
+    /// No packet of the connection can be under way any more, so the queue pair number may be used
+    /// again. This event comes for each queue pair number that [`Cm`](super::Cm) was given. It is
+    /// the last of its connection, and comes even if the connection was forgotten.
     Released {
-        /// Which.
+        /// The queue pair number.
         qpn: u32,
     },
 }
 
-/// A caller.
+/// A request to connect, as the passive side sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The caller, with its port.
+    /// The caller's address and port.
     pub from: SocketAddr,
-    /// Whom it calls.
+    /// The address and port that it calls.
     pub to: SocketAddr,
     /// Its queue pair.
     pub qpn: u32,
     /// The PSN with which our send queue starts.
     pub starting_psn: Psn,
-    /// What it proposes; not above what [`Cfg`](super::Cfg) says.
+    /// The path MTU that it proposes; not larger than [`Cfg`](super::Cfg) allows.
     pub path_mtu: PathMtu,
-    /// READs and atomics that it holds at most.
+    /// The most READs and atomics that it holds.
     pub responder_resources: u8,
-    /// READs and atomics that it would have outstanding.
+    /// The most READs and atomics that it would have outstanding.
     pub initiator_depth: u8,
     /// How long to wait for an ACK.
     pub ack_timeout: Timeout,
     /// How often to repeat a packet that is not acknowledged.
     pub retry_count: u8,
-    /// How often to repeat a packet for which there was no receive; 7: for ever.
+    /// How often to repeat a packet for which there was no receive; 7 means for ever.
     pub rnr_retry_count: u8,
-    /// Its receives come from a shared queue.
+    /// Whether its receives come from a shared receive queue.
     pub srq: bool,
-    /// Its consumer's private data, filled up with zeros to 56 octets.
+    /// Its consumer's private data, padded with zeros to 56 octets.
     pub private: Vec<u8>,
 }
 
@@ -93,16 +98,16 @@ pub struct Accepted {
     pub qpn: u32,
     /// The PSN with which our send queue starts.
     pub starting_psn: Psn,
-    /// READs and atomics that it holds at most.
+    /// The most READs and atomics that it holds.
     pub responder_resources: u8,
-    /// READs and atomics that it will have outstanding.
+    /// The most READs and atomics that it will have outstanding.
     pub initiator_depth: u8,
     /// How long it takes to acknowledge.
     pub target_ack_delay: Timeout,
-    /// How often to repeat a packet for which there was no receive; 7: for ever.
+    /// How often to repeat a packet for which there was no receive; 7 means for ever.
     pub rnr_retry_count: u8,
-    /// Its receives come from a shared queue.
+    /// Whether its receives come from a shared receive queue.
     pub srq: bool,
-    /// Its consumer's private data, filled up with zeros to 196 octets.
+    /// Its consumer's private data, padded with zeros to 196 octets.
     pub private: Vec<u8>,
 }

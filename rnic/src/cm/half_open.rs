@@ -15,25 +15,25 @@ use wire::cm::MAD_SIZE;
 use super::request::RequestKey;
 use crate::allowance::network;
 
-/// Acceptances of one caller's address that may wait at a time. A further REQ from there ends the
-/// oldest of them if it has waited for [`EVICTED_AFTER`]. Otherwise the REQ is
+/// The most acceptances of one caller's address that may wait at a time. A further REQ from there
+/// ends the oldest of them if it has waited for [`EVICTABLE_AFTER`]. Otherwise the REQ is
 /// [deferred](DeferredReq).
-pub(super) const MOST_PER_SOURCE: usize = 64;
-/// Longer than any way there and back: a caller that makes many connections at once answers within
-/// this time.
-pub(super) const EVICTED_AFTER: Duration = Duration::from_millis(250);
-/// With `n` acceptances that wait, the latest waits for an `n`-th of this.
-const SHARED_WAIT: Duration = Duration::from_secs(16);
-/// An acceptance waits so long at least.
-const LEAST: Duration = Duration::from_millis(500);
-/// Deferred REQs of one caller's address at most. A further one replaces the oldest.
+pub(super) const MAX_PER_SOURCE: usize = 64;
+/// An acceptance may be ended for another one after this time. It is longer than any round trip: a
+/// caller that makes many connections at once answers within this time.
+pub(super) const EVICTABLE_AFTER: Duration = Duration::from_millis(250);
+/// If `n` acceptances wait, the latest waits for an `n`-th of this time.
+const SHARED_RTU_WAIT: Duration = Duration::from_secs(16);
+/// An acceptance waits at least for this time.
+const MIN_RTU_WAIT: Duration = Duration::from_millis(500);
+/// The most deferred REQs of one caller's address. A further one replaces the oldest.
 pub(super) const MAX_DEFERRED_PER_SOURCE: usize = 512;
-/// Deferred REQs of all addresses at most. A further one replaces the oldest of its own address, or
-/// is dropped.
+/// The most deferred REQs of all addresses. A further one replaces the oldest of its own address.
+/// If there is none, the further one is dropped.
 pub(super) const MAX_DEFERRED: usize = 1024;
-/// A deferred REQ is dropped if its caller has not repeated it for so long, since the caller has
-/// given up. Linux repeats a REQ after 4.6 s.
-pub(super) const DEFERRED_FOR: Duration = Duration::from_secs(5);
+/// A deferred REQ is dropped if its caller has not repeated it for this time, because the caller
+/// has given up. Linux repeats a REQ after 4.6 s.
+pub(super) const DEFERRED_LIFETIME: Duration = Duration::from_secs(5);
 
 /// All acceptances that wait for their RTU, and the deferred REQs.
 #[derive(Default)]
@@ -43,7 +43,7 @@ pub(super) struct HalfOpen {
     by_source: HashMap<IpAddr, Source>,
 }
 
-/// The same of one address.
+/// The acceptances and deferred REQs of one address.
 #[derive(Default)]
 struct Source {
     /// The acceptances, with their times, the oldest first.
@@ -55,7 +55,7 @@ struct Source {
 /// these is established or ends, so its caller need not repeat it.
 pub(super) struct DeferredReq {
     request: RequestKey,
-    heard: Instant,
+    last_received: Instant,
     pub(super) to: IpAddr,
     pub(super) mad: Box<[u8; MAD_SIZE]>,
 }
@@ -72,46 +72,46 @@ impl DeferredReq {
 }
 
 impl HalfOpen {
-    pub(super) fn enter(&mut self, source: IpAddr, id: u32, now: Instant) {
+    pub(super) fn insert(&mut self, source: IpAddr, id: u32, now: Instant) {
         self.total += 1;
         self.by_source.entry(network(source)).or_default().waiting.push_back((id, now));
     }
 
-    /// It waits no more, if it did.
-    pub(super) fn leave(&mut self, source: IpAddr, id: u32) {
+    /// Removes an acceptance, if it still waits.
+    pub(super) fn remove(&mut self, source: IpAddr, id: u32) {
         let source = network(source);
-        let Some(of) = self.by_source.get_mut(&source) else { return };
-        if let Some(at) = of.waiting.iter().position(|&(waits, _)| waits == id) {
-            of.waiting.remove(at);
+        let Some(entry) = self.by_source.get_mut(&source) else { return };
+        if let Some(at) = entry.waiting.iter().position(|&(waiting, _)| waiting == id) {
+            entry.waiting.remove(at);
             self.total -= 1;
         }
-        self.tidy(source);
+        self.remove_if_empty(source);
     }
 
     /// The number of acceptances of this caller's address that wait.
     fn waiting(&self, source: IpAddr) -> usize {
-        self.by_source.get(&network(source)).map_or(0, |of| of.waiting.len())
+        self.by_source.get(&network(source)).map_or(0, |entry| entry.waiting.len())
     }
 
-    /// Whether no more of this caller's address may wait.
+    /// Whether the largest number of acceptances of this caller's address wait.
     pub(super) fn is_full(&self, source: IpAddr) -> bool {
-        self.waiting(source) >= MOST_PER_SOURCE
+        self.waiting(source) >= MAX_PER_SOURCE
     }
 
-    /// Whether too many of this caller's address wait.
+    /// Whether more acceptances of this caller's address wait than may.
     pub(super) fn is_overfull(&self, source: IpAddr) -> bool {
-        self.waiting(source) > MOST_PER_SOURCE
+        self.waiting(source) > MAX_PER_SOURCE
     }
 
     /// The oldest of this address, if it may be ended so that another can wait.
-    pub(super) fn to_evict(&self, source: IpAddr, now: Instant) -> Option<u32> {
+    pub(super) fn evictable(&self, source: IpAddr, now: Instant) -> Option<u32> {
         let &(id, since) = self.by_source.get(&network(source))?.waiting.front()?;
-        (now >= since + EVICTED_AFTER).then_some(id)
+        (now >= since + EVICTABLE_AFTER).then_some(id)
     }
 
-    /// How long the latest may take for its RTU; none: as long as the REP is repeated.
-    pub(super) fn time_for_rtu(&self) -> Option<Duration> {
-        (self.total > 1).then(|| (SHARED_WAIT / self.total).max(LEAST))
+    /// How long the latest acceptance may wait for its RTU. `None`: as long as the REP is repeated.
+    pub(super) fn rtu_wait(&self) -> Option<Duration> {
+        (self.total > 1).then(|| (SHARED_RTU_WAIT / self.total).max(MIN_RTU_WAIT))
     }
 
     /// Defers a REQ. One that is deferred already keeps its place.
@@ -122,18 +122,23 @@ impl HalfOpen {
         now: Instant,
         mad: impl FnOnce() -> [u8; MAD_SIZE],
     ) {
-        let Some(of) = self.by_source.get_mut(&network(request.0)) else { return };
-        if let Some(known) = of.deferred.iter_mut().find(|req| req.request == request) {
-            known.heard = now;
+        let Some(entry) = self.by_source.get_mut(&network(request.0)) else { return };
+        if let Some(known) = entry.deferred.iter_mut().find(|req| req.request == request) {
+            known.last_received = now;
             return;
         }
-        if of.deferred.len() >= MAX_DEFERRED_PER_SOURCE || self.deferred >= MAX_DEFERRED {
-            if of.deferred.pop_front().is_none() {
+        if entry.deferred.len() >= MAX_DEFERRED_PER_SOURCE || self.deferred >= MAX_DEFERRED {
+            if entry.deferred.pop_front().is_none() {
                 return;
             }
             self.deferred -= 1;
         }
-        of.deferred.push_back(DeferredReq { request, heard: now, to, mad: Box::new(mad()) });
+        entry.deferred.push_back(DeferredReq {
+            request,
+            last_received: now,
+            to,
+            mad: Box::new(mad()),
+        });
         self.deferred += 1;
     }
 
@@ -143,16 +148,16 @@ impl HalfOpen {
             return None;
         }
         let source = network(source);
-        let of = self.by_source.get_mut(&source)?;
+        let entry = self.by_source.get_mut(&source)?;
         let mut next = None;
-        while let Some(req) = of.deferred.pop_front() {
+        while let Some(req) = entry.deferred.pop_front() {
             self.deferred -= 1;
-            if now < req.heard + DEFERRED_FOR {
+            if now < req.last_received + DEFERRED_LIFETIME {
                 next = Some(req);
                 break;
             }
         }
-        self.tidy(source);
+        self.remove_if_empty(source);
         next
     }
 
@@ -162,19 +167,19 @@ impl HalfOpen {
             return;
         }
         let source = network(request.0);
-        let Some(of) = self.by_source.get_mut(&source) else { return };
-        if let Some(at) = of.deferred.iter().position(|req| req.request == *request) {
-            of.deferred.remove(at);
+        let Some(entry) = self.by_source.get_mut(&source) else { return };
+        if let Some(at) = entry.deferred.iter().position(|req| req.request == *request) {
+            entry.deferred.remove(at);
             self.deferred -= 1;
         }
-        self.tidy(source);
+        self.remove_if_empty(source);
     }
 
-    fn tidy(&mut self, source: IpAddr) {
+    fn remove_if_empty(&mut self, source: IpAddr) {
         if self
             .by_source
             .get(&source)
-            .is_some_and(|of| of.waiting.is_empty() && of.deferred.is_empty())
+            .is_some_and(|entry| entry.waiting.is_empty() && entry.deferred.is_empty())
         {
             self.by_source.remove(&source);
         }

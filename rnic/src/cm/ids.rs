@@ -1,13 +1,13 @@
 //! Communication and transaction IDs.
 
-/// Bits of a communication ID that name the adapter's slot.
+/// The number of bits of a communication ID that name the adapter's slot.
 const SLOT_BITS: u32 = 7;
 
-/// Where random numbers come from: the system's generator, or in tests a seed.
+/// A source of random numbers: the system's generator, or a seeded one in tests.
 pub type Random = Box<dyn FnMut() -> u64 + Send>;
 
-/// Where IDs come from. All are random: whoever has not seen a message of a connection has to guess its IDs, and what
-/// peers or late datagrams know of earlier connections does not fit.
+/// Makes IDs. All are random, so a sender that has not seen a message of a connection has to guess
+/// its IDs. IDs of earlier connections, which peers or late datagrams may contain, do not match.
 pub(super) struct Ids {
     slot: u32,
     random: Random,
@@ -19,7 +19,7 @@ impl Ids {
         Ids { slot: slot.into(), random }
     }
 
-    /// A communication ID that is not taken, and not 0. 25 of its 32 bits are random.
+    /// Makes a communication ID that is not taken, and not 0. 25 of its 32 bits are random.
     pub(super) fn communication(&mut self, taken: impl Fn(u32) -> bool) -> u32 {
         loop {
             let id = ((self.random)() as u32) << SLOT_BITS | self.slot;
@@ -40,7 +40,7 @@ mod tests {
 
     fn ids(slot: u8, numbers: &'static [u64]) -> Ids {
         let mut numbers = numbers.iter().copied();
-        Ids::new(slot, Box::new(move || numbers.next().expect("more than the test has")))
+        Ids::new(slot, Box::new(move || numbers.next().expect("another random number")))
     }
 
     #[test]

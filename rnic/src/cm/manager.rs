@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use wire::cm::{IpHeader, Mad, Message, Path, Reason, Rej, Rep, Req, ServiceId, Timeout};
 
-use super::conn::{Conn, Peer};
+use super::connection::{Conn, Peer};
 use super::half_open::HalfOpen;
 use super::ids::{Ids, Random};
 use super::request::{Listener, PeerQp, RequestKey};
@@ -14,40 +14,43 @@ use super::state::{Input, State};
 use super::{Accept, Cfg, CmError, ConnId, Connect, Ending, Event, Transmit};
 use crate::allowance::Allowances;
 
-/// What OFED's uDAPL puts before the private data of a refusal, and expects there.
+/// The octets that OFED's uDAPL puts before the private data of a rejection, and expects there.
 pub(super) const OFED_REJECT_PREFIX: [u8; 4] = [0x02, 0x00, 0x02, 0x00];
-/// How long a consumer waits for the end of a connection that it ends abruptly.
-const ABRUPT: Duration = Duration::from_millis(250);
+/// How long the consumer waits at most for [`Event::Disconnected`] when it ends a connection
+/// abruptly.
+const ABRUPT_END_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Communication management of one adapter.
 pub struct Cm {
     pub(super) cfg: Cfg,
     pub(super) ids: Ids,
     pub(super) conns: HashMap<u32, Conn>,
-    /// Passive connections, by what makes a REQ theirs.
+    /// Passive connections, by what identifies their REQs.
     pub(super) by_request: HashMap<RequestKey, u32>,
-    /// The connections that peers' queue pairs are in, or may be.
+    /// The connection that a peer's queue pair is in, or may be in.
     pub(super) by_peer_qp: HashMap<PeerQp, u32>,
     pub(super) listeners: HashMap<u16, Listener>,
     pub(super) half_open: HalfOpen,
     /// Limits answers to messages that belong to no connection.
     pub(super) answers: Allowances,
-    /// Tells listeners apart: the same port may be listened to again.
+    /// The serial number of the latest listener. It tells listeners of the same port apart.
     listener_serial: u64,
-    /// Those that are kept to repeat a refusal, the oldest first. May name some that are gone.
-    pub(super) refused: VecDeque<u32>,
+    /// Connections that are kept to repeat a rejection, the oldest first. Some of them may no
+    /// longer exist.
+    pub(super) rejected: VecDeque<u32>,
     pub(super) timers: BTreeSet<(Instant, u32)>,
     pub(super) transmits: VecDeque<Transmit>,
     pub(super) events: VecDeque<(ConnId, Event)>,
 }
 
 impl Cm {
-    /// Octets of private data in a call.
+    /// The most octets of private data in a request.
     pub const MAX_CONNECT_PRIVATE: usize = Req::MAX_PRIVATE - IpHeader::SIZE;
-    /// Octets of private data in an acceptance.
+    /// The most octets of private data in an acceptance.
     pub const MAX_ACCEPT_PRIVATE: usize = Rep::MAX_PRIVATE;
 
-    /// Without connections. `random` gives the IDs, which strangers must not be able to guess.
+    /// Makes a manager without connections. `random` supplies the IDs, which strangers must not be
+    /// able to guess.
     ///
     /// # Panics
     /// If the slot is not below 128.
@@ -62,21 +65,21 @@ impl Cm {
             half_open: HalfOpen::default(),
             answers: Allowances::default(),
             listener_serial: 0,
-            refused: VecDeque::new(),
+            rejected: VecDeque::new(),
             timers: BTreeSet::new(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
         }
     }
 
-    /// Calls a peer. [`Event::Accepted`] or the reason why not follows.
+    /// Calls a peer. [`Event::Accepted`] or the reason of the failure follows.
     pub fn connect(&mut self, now: Instant, call: &Connect<'_>) -> Result<ConnId, CmError> {
         check_private(call.private, Self::MAX_CONNECT_PRIVATE)?;
         let (local, remote) = (call.local.ip(), call.remote.ip());
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(CmError::Families);
         }
-        let mut conn = self.conn(State::ReqSent, call.local, call.remote, call.ack_timeout);
+        let mut conn = self.new_conn(State::ReqSent, call.local, call.remote, call.ack_timeout);
         conn.qpn = Some(call.qpn);
         conn.deadline = call.deadline;
         conn.transaction = self.ids.transaction();
@@ -116,7 +119,8 @@ impl Cm {
         Ok(ConnId(id))
     }
 
-    /// Takes calls to a port, as many at a time as the backlog says until they are decided on.
+    /// Starts to accept requests to a port. At most `backlog` requests wait for a decision at a
+    /// time.
     pub fn listen(&mut self, port: u16, backlog: usize) -> Result<(), CmError> {
         if self.listeners.contains_key(&port) {
             return Err(CmError::PortInUse(port));
@@ -126,17 +130,18 @@ impl Cm {
         Ok(())
     }
 
-    /// Takes no more calls to a port. Requests that were told stay as they are.
+    /// Stops accepting requests to a port. Requests that the consumer already knows are not
+    /// affected.
     pub fn unlisten(&mut self, port: u16) {
         self.listeners.remove(&port);
     }
 
-    /// Accepts a request. [`Event::Established`] or [`Event::AcceptFailed`] follows; the peer may send before the
-    /// first.
+    /// Accepts a request. [`Event::Established`] or [`Event::AcceptFailed`] follows. The peer may
+    /// send data before [`Event::Established`].
     pub fn accept(&mut self, now: Instant, id: ConnId, accept: &Accept<'_>) -> Result<(), CmError> {
         check_private(accept.private, Self::MAX_ACCEPT_PRIVATE)?;
         let Cfg { ca_guid, target_ack_delay, .. } = self.cfg;
-        let (conn, alternate) = self.undecided(id)?;
+        let (conn, alternate) = self.pending_request(id)?;
         let rep = Rep {
             local_id: conn.id,
             remote_id: conn.peer.id,
@@ -157,16 +162,17 @@ impl Cm {
         conn.keep_repeating(now, rep);
         let source = conn.remote.ip();
         self.apply(now, id.0, Input::Accept, None);
-        self.make_room(now, source);
+        self.evict_excess(now, source);
         Ok(())
     }
 
-    /// Octets of private data in a rejection.
+    /// The most octets of private data in a rejection.
     pub fn max_reject_private(&self) -> usize {
         Rej::MAX_PRIVATE - if self.cfg.ofed_reject_prefix { OFED_REJECT_PREFIX.len() } else { 0 }
     }
 
-    /// Rejects a request; [`Reason::CONSUMER`] is the consumer's. Nothing more is told of it.
+    /// Rejects a request. The reason is [`Reason::CONSUMER`] if the consumer rejects it. No event
+    /// follows.
     pub fn reject(
         &mut self,
         now: Instant,
@@ -179,23 +185,23 @@ impl Cm {
             true => &OFED_REJECT_PREFIX[..],
             false => &[],
         };
-        let (conn, _) = self.undecided(id)?;
+        let (conn, _) = self.pending_request(id)?;
         let rej = conn.rej_of_req(reason, &[prefix, private].concat());
         conn.keep(rej.mad);
         self.apply(now, id.0, Input::Reject, None);
         Ok(())
     }
 
-    /// Ends a connection, or an attempt that [`connect`](Self::connect) began, or answers a peer that disconnects.
-    /// [`Event::Disconnected`] follows, unless another end was told before.
+    /// Ends a connection, or an attempt that [`connect`](Self::connect) began, or answers a peer
+    /// that disconnects. [`Event::Disconnected`] follows, unless the end was reported before.
     pub fn disconnect(&mut self, now: Instant, id: ConnId, ending: Ending) {
         self.apply(now, id.0, Input::Disconnect, None);
         if ending == Ending::Abrupt {
-            self.give_up_drep_at(id.0, now + ABRUPT);
+            self.give_up_drep_at(id.0, now + ABRUPT_END_TIMEOUT);
         }
     }
 
-    /// The time is limited in which the answer to a DREQ is waited for.
+    /// Limits the time for which a connection waits for the answer to its DREQ.
     fn give_up_drep_at(&mut self, id: u32, until: Instant) {
         if let Some(conn) = self.conns.get_mut(&id)
             && conn.state == State::DreqSent
@@ -205,17 +211,18 @@ impl Cm {
         }
     }
 
-    /// Ends whatever there is of it, as far as it has come, and tells no more of it than [`Event::Released`].
+    /// Ends a connection, whatever its state. Of its events only [`Event::Released`] still follows.
     pub fn forget(&mut self, now: Instant, id: ConnId) {
         let Some(conn) = self.conns.get_mut(&id.0) else { return };
-        conn.silent = true;
+        conn.muted = true;
         self.events.retain(|(of, event)| *of != id || matches!(event, Event::Released { .. }));
         if self.reject(now, id, Reason::CONSUMER, &[]).is_err() {
             self.disconnect(now, id, Ending::Abrupt);
         }
     }
 
-    /// As [`forget`](Self::forget), of a connection that broke on this side: the peer is told so.
+    /// As [`forget`](Self::forget), for a connection that broke on this side: the DREQ tells the
+    /// peer so.
     pub fn break_off(&mut self, now: Instant, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(&id.0) {
             conn.broke = true;
@@ -223,26 +230,30 @@ impl Cm {
         self.forget(now, id);
     }
 
-    /// An RC packet has come for the connection's queue pair: that stands for an RTU that was lost.
+    /// Reports that an RC packet has arrived for the connection's queue pair. It counts as the RTU,
+    /// which may be lost.
     pub fn established_by_data(&mut self, now: Instant, id: ConnId) {
         self.apply(now, id.0, Input::Data, None);
     }
 
-    /// The peer has not answered over a connection of which [`Event::Stale`] was told: it has left that.
-    /// [`Event::Broken`] follows, and the peer's queue pair may be in another connection.
+    /// Reports that the peer has not answered over a connection after its [`Event::Stale`], so it
+    /// has left the connection. [`Event::Broken`] follows, and the peer's queue pair may then be in
+    /// another connection.
     pub fn stale(&mut self, now: Instant, id: ConnId) {
         self.apply(now, id.0, Input::Stale, None);
     }
 
-    /// The peer's host says that nobody takes packets of RoCE there (ICMP, port unreachable): repeating is of no use.
+    /// Reports that the peer's host has no receiver of RoCE packets (ICMP, port unreachable), so
+    /// repetitions are useless.
     pub fn unreachable(&mut self, now: Instant, id: ConnId) {
         self.apply(now, id.0, Input::Exhausted, None);
     }
 
-    /// Peers are gone, told by their addresses and IDs: nobody answers to the ends of connections with them.
+    /// Reports that peers are gone. `are_gone` gets the peer's address and its ID of the
+    /// connection. Connections that wait for the answer to a DREQ to such a peer stop waiting.
     pub fn peers_are_gone(&mut self, now: Instant, are_gone: impl Fn(IpAddr, ConnId) -> bool) {
-        let parting = self.conns.iter().filter(|(_, conn)| conn.state == State::DreqSent);
-        let gone = parting.filter(|(_, conn)| are_gone(conn.remote.ip(), ConnId(conn.peer.id)));
+        let ending = self.conns.iter().filter(|(_, conn)| conn.state == State::DreqSent);
+        let gone = ending.filter(|(_, conn)| are_gone(conn.remote.ip(), ConnId(conn.peer.id)));
         let gone: Vec<u32> = gone.map(|(&id, _)| id).collect();
         gone.into_iter().for_each(|id| self.apply(now, id, Input::Exhausted, None));
     }
@@ -252,24 +263,24 @@ impl Cm {
         self.transmits.pop_front()
     }
 
-    /// The next of what is to be told.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<(ConnId, Event)> {
         self.events.pop_front()
     }
 
-    /// When [`expire`](Self::expire) is to be called.
+    /// The time at which [`expire`](Self::expire) must be called next.
     pub fn deadline(&self) -> Option<Instant> {
         self.timers.first().map(|&(at, _)| at)
     }
 
-    /// Does what is due.
+    /// Serves all timers that have expired.
     pub fn expire(&mut self, now: Instant) {
         while let Some(&(at, id)) = self.timers.first()
             && at <= now
         {
             let conn = self.conns.get_mut(&id).expect("an armed connection");
             if conn.deadline.is_some_and(|deadline| deadline <= now) {
-                self.time_is_over(now, id);
+                self.deadline_passed(now, id);
             } else if let Some(again) = conn.repeat(now) {
                 self.transmits.push_back(again);
             } else {
@@ -279,22 +290,24 @@ impl Cm {
         }
     }
 
-    /// The time for a connection's state is over.
-    pub(super) fn time_is_over(&mut self, now: Instant, id: u32) {
+    /// Handles the end of the time for a connection's state.
+    pub(super) fn deadline_passed(&mut self, now: Instant, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.deadline = None;
         if conn.state == State::RepSent {
-            // The REQ may be forged, with times as long as can be: whom it names gets few DREQs, and soon no more.
-            (conn.interval, conn.retries) = (conn.interval.min(ABRUPT), 0);
+            // The REQ may be forged, with times as long as possible. So its alleged sender gets
+            // only a few DREQs, for a short time.
+            (conn.interval, conn.retries) = (conn.interval.min(ABRUPT_END_TIMEOUT), 0);
         }
         self.apply(now, id, Input::Deadline, None);
     }
 
-    /// Until when the answer to a DREQ of an abrupt end, or of a forgotten connection, is waited for. Whoever
-    /// stops before has to reckon with peers that have not heard of the end, and perhaps never will.
+    /// The time until which the last abrupt end or forgotten connection waits for the answer to its
+    /// DREQ. If the adapter stops before, peers may not have learned of the end, and may never do
+    /// so.
     pub fn parting_until(&self) -> Option<Instant> {
-        let parting = self.conns.values().filter(|conn| conn.state == State::DreqSent);
-        parting.filter_map(|conn| conn.deadline).max()
+        let ending = self.conns.values().filter(|conn| conn.state == State::DreqSent);
+        ending.filter_map(|conn| conn.deadline).max()
     }
 
     /// The number of messages that got no answer because of the limit on answers to strangers.
@@ -302,18 +315,18 @@ impl Cm {
         self.answers.refused()
     }
 
-    /// Connections that something is known of, whatever their state.
+    /// The number of connections, whatever their state.
     pub fn len(&self) -> usize {
         self.conns.len()
     }
 
-    /// Whether nothing is known of any connection.
+    /// Whether there is no connection.
     pub fn is_empty(&self) -> bool {
         self.conns.is_empty()
     }
 
-    /// A connection of which nothing is known yet.
-    pub(super) fn conn(
+    /// Makes a connection with a new ID.
+    pub(super) fn new_conn(
         &mut self,
         state: State,
         local: SocketAddr,
@@ -333,8 +346,8 @@ impl Cm {
             interval: self.cfg.interval(self.cfg.response_timeout),
             retries: self.cfg.max_cm_retries,
             ack_timeout,
-            linger: Duration::ZERO,
-            silent: false,
+            retention: Duration::ZERO,
+            muted: false,
             broke: false,
             rep_is_seen: false,
             pending: None,
@@ -345,8 +358,8 @@ impl Cm {
         }
     }
 
-    /// A request that waits for a decision, and whether it names an alternate path.
-    fn undecided(&mut self, id: ConnId) -> Result<(&mut Conn, bool), CmError> {
+    /// Returns a request that waits for a decision, and whether it names an alternate path.
+    fn pending_request(&mut self, id: ConnId) -> Result<(&mut Conn, bool), CmError> {
         let conn = self.conns.get_mut(&id.0).ok_or(CmError::NoRequest)?;
         let alternate = conn.pending.as_ref().ok_or(CmError::NoRequest)?.alternate;
         Ok((conn, alternate))

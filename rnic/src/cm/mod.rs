@@ -1,5 +1,5 @@
-//! Communication management of InfiniBand (IBA volume 1, chapter 12), without I/O: which queue pairs are connected to
-//! which, and how they came to be.
+//! Communication management of InfiniBand (IBA volume 1, chapter 12), without I/O: how queue pairs
+//! get connected and disconnected.
 //!
 //! ```text
 //! active                                                passive
@@ -11,48 +11,49 @@
 //! Cm::disconnect ────── DREQ ────────────────────────►  Event::Disconnecting
 //!                                                       Cm::disconnect
 //! Event::Disconnected ◄─ DREP ────────────────────────  Event::Disconnected
-//!             both sides, when nothing of it can be under way any more: Event::Released
+//!             both sides, when no packet of it can be under way any more: Event::Released
 //! ```
 //!
 //! | file | what |
 //! |---|---|
-//! | [`state`] | what a message, a call or a timer does in each state: one table |
-//! | `manager` | [`Cm`]: the connections of an adapter, and what its consumer calls |
-//! | `call` | what the consumer says |
-//! | `act` | what the table says, done |
-//! | `receive` | which connection a message belongs to, if it does |
-//! | `request` | new REQs: who may connect; what of them is answered without a trace |
-//! | `conn` | one connection: who is at its ends, what it says, when it says it again |
-//! | `event` | what the consumer is told |
+//! | [`state`] | the state chart: what a message, a call or a timer does in each state |
+//! | `manager` | [`Cm`]: the connections of an adapter, and the calls of its consumer |
+//! | `params` | the configuration, and the parameters of the calls |
+//! | `event` | the events that the consumer gets |
+//! | `actions` | performs the actions that the state chart says |
+//! | `receive` | finds the connection that a message belongs to |
+//! | `request` | new REQs: which callers may connect, and what is refused without keeping state |
+//! | `connection` | one connection: its ends, its messages, and their repetition |
 //! | `half_open` | how many acceptances may wait for their RTU, and for how long; deferred REQs |
 //! | `ids` | communication and transaction IDs |
 //!
-//! Nothing is believed that does not come from a connection's peer, that is from its address, with
-//! the IDs and for a DREQ the queue pair number of the connection. A REQ that names a queue pair in
-//! use proves nothing, since anybody who has had a connection with its adapter may know what is in
-//! it: the peer is asked first ([`Event::Stale`]). All that strangers can make this keep is a
-//! request for each place of a listener's backlog, acceptances that wait for their RTU
-//! (`half_open`) or have just been given up, deferred REQs, and a number of refusals; these have
-//! bounds. The number of answers to messages that belong to no connection is limited, too
-//! ([`allowance`](crate::allowance)).
+//! A message about a connection counts only if it comes from the peer's address and names the
+//! connection's IDs, and for a DREQ also its queue pair number. A REQ that names a queue pair in
+//! use proves nothing, since anybody who has had a connection with that adapter may know the fields
+//! of such a REQ. So the peer is asked first ([`Event::Stale`]).
+//!
+//! Strangers can make this module keep only these things, each of which is limited: a request for
+//! each place of a listener's backlog; acceptances that wait for their RTU (`half_open`), or have
+//! just been given up; deferred REQs; and refusals. The number of answers to messages that belong
+//! to no connection is limited, too ([`allowance`](crate::allowance)).
 
-mod act;
-mod call;
-mod conn;
+mod actions;
+mod connection;
 mod event;
 mod half_open;
 mod ids;
 mod manager;
+mod params;
 mod receive;
 mod request;
 pub mod state;
 
-pub use call::{Accept, Cfg, CmError, Connect, Ending, Transmit};
 pub use event::{Accepted, Event, Request};
 pub use ids::Random;
 pub use manager::Cm;
+pub use params::{Accept, Cfg, CmError, Connect, Ending, Transmit};
 
-/// A connection of a [`Cm`], by its communication ID.
+/// Names a connection of a [`Cm`] by its communication ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u32);
 

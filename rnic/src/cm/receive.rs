@@ -1,21 +1,22 @@
-//! Which connection a message belongs to, if it does.
+//! Finds the connection that a message belongs to.
 
 use std::net::IpAddr;
 use std::time::Instant;
 
 use wire::cm::{Answered, Drep, Dreq, Mad, MadError, Message, Reason, Rej, Rep};
 
-use super::conn::Peer;
+use super::connection::Peer;
 use super::state::{Input, State};
 use super::{Cm, Transmit};
 
-/// Datagrams that may wait to be sent, when one is received that might be answered.
-const MAX_QUEUED: usize = 1024;
+/// Received datagrams are dropped while this many datagrams wait to be sent.
+const MAX_QUEUED_DATAGRAMS: usize = 1024;
 
 impl Cm {
-    /// Takes the payload of a datagram to QP 1, with its addresses (those of IPv4 as such, not mapped). What does not
-    /// belong to a connection is answered or passed over; an error is a payload that is not of this class. While many
-    /// datagrams wait to be sent, everything is passed over: send first.
+    /// Handles the payload of a datagram to QP 1. IPv4 addresses must not be mapped to IPv6. A
+    /// message that belongs to no connection is answered or ignored. Fails if the payload is not a
+    /// message of this class. While many datagrams wait to be sent, everything is ignored: send
+    /// first.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -24,36 +25,51 @@ impl Cm {
         octets: &[u8],
     ) -> Result<(), MadError> {
         let mad = &Mad::parse(octets)?;
-        if self.transmits.len() >= MAX_QUEUED {
+        if self.transmits.len() >= MAX_QUEUED_DATAGRAMS {
             return Ok(());
         }
         let route = Route { from, to };
         match &mad.message {
-            Message::Req(req) => self.request(now, from, to, mad, req),
+            Message::Req(req) => self.receive_req(now, from, to, mad, req),
             Message::Mra(mra) => match mra.answered {
-                Answered::Req => {
-                    self.take(now, route, (mra.remote_id, mra.local_id), Input::MraOfReq, mad)
-                }
-                Answered::Rep => {
-                    self.take(now, route, (mra.remote_id, mra.local_id), Input::MraOfRep, mad)
-                }
+                Answered::Req => self.apply_if_valid(
+                    now,
+                    route,
+                    (mra.remote_id, mra.local_id),
+                    Input::MraOfReq,
+                    mad,
+                ),
+                Answered::Rep => self.apply_if_valid(
+                    now,
+                    route,
+                    (mra.remote_id, mra.local_id),
+                    Input::MraOfRep,
+                    mad,
+                ),
                 Answered::Other => {}
             },
-            Message::Rej(rej) => self.rej(now, route, mad, rej),
-            Message::Rep(rep) => self.rep(now, route, mad, rep),
+            Message::Rej(rej) => self.receive_rej(now, route, mad, rej),
+            Message::Rep(rep) => self.receive_rep(now, route, mad, rep),
             Message::Rtu(rtu) => {
-                self.take(now, route, (rtu.remote_id, rtu.local_id), Input::Rtu, mad)
+                self.apply_if_valid(now, route, (rtu.remote_id, rtu.local_id), Input::Rtu, mad)
             }
-            Message::Dreq(dreq) => self.dreq(now, route, mad, dreq),
+            Message::Dreq(dreq) => self.receive_dreq(now, route, mad, dreq),
             Message::Drep(drep) => {
-                self.take(now, route, (drep.remote_id, drep.local_id), Input::Drep, mad)
+                self.apply_if_valid(now, route, (drep.remote_id, drep.local_id), Input::Drep, mad)
             }
         }
         Ok(())
     }
 
-    /// Applies a message to the connection between both ends with these IDs, ours and the peer's.
-    fn take(&mut self, now: Instant, route: Route, ids: (u32, u32), input: Input, mad: &Mad<'_>) {
+    /// Applies a message if it belongs to the connection. `ids` are our ID and the peer's.
+    fn apply_if_valid(
+        &mut self,
+        now: Instant,
+        route: Route,
+        ids: (u32, u32),
+        input: Input,
+        mad: &Mad<'_>,
+    ) {
         if self.belongs(route, ids, mad.transaction) {
             self.apply(now, ids.0, input, Some(mad));
         }
@@ -63,14 +79,15 @@ impl Cm {
         self.conns.get(&ours).is_some_and(|conn| {
             conn.is_between(route.from, route.to)
                 && match conn.state {
-                    // Its ID is not known yet. Of whoever has not seen the REQ, it does not know the transaction.
+                    // The peer's ID is not known yet. But only a peer that has seen the REQ knows
+                    // the transaction ID.
                     State::ReqSent => conn.transaction == transaction,
                     _ => conn.peer.id == theirs,
                 }
         })
     }
 
-    fn rej(&mut self, now: Instant, route: Route, mad: &Mad<'_>, rej: &Rej<'_>) {
+    fn receive_rej(&mut self, now: Instant, route: Route, mad: &Mad<'_>, rej: &Rej<'_>) {
         let input = if rej.answered == Answered::Req { Input::RejOfReq } else { Input::Rej };
         // A caller that gave up before it had an answer does not know our ID.
         if rej.remote_id == 0
@@ -80,17 +97,17 @@ impl Cm {
             let request = (route.from, u64::from_be_bytes(*guid), rej.local_id);
             self.half_open.drop_deferred(&request);
             if let Some(&id) = self.by_request.get(&request) {
-                self.take(now, route, (id, rej.local_id), input, mad);
+                self.apply_if_valid(now, route, (id, rej.local_id), input, mad);
             }
         } else {
-            self.take(now, route, (rej.remote_id, rej.local_id), input, mad);
+            self.apply_if_valid(now, route, (rej.remote_id, rej.local_id), input, mad);
         }
     }
 
-    fn rep(&mut self, now: Instant, route: Route, mad: &Mad<'_>, rep: &Rep<'_>) {
+    fn receive_rep(&mut self, now: Instant, route: Route, mad: &Mad<'_>, rep: &Rep<'_>) {
         let id = rep.remote_id;
         let Some(conn) = self.conns.get(&id) else {
-            // An attempt that was given up. The sender need not repeat itself.
+            // The attempt was given up. The answer keeps the sender from repeating its REP.
             self.refuse_rep(now, route, mad, rep, Reason::INVALID_COMM_ID);
             return;
         };
@@ -110,7 +127,7 @@ impl Cm {
                 conn.peer = Peer { id: rep.local_id, ca_guid: rep.ca_guid, qpn: rep.qpn };
             }
         }
-        self.take(now, route, (id, rep.local_id), Input::Rep, mad);
+        self.apply_if_valid(now, route, (id, rep.local_id), Input::Rep, mad);
     }
 
     /// Refuses a REP. Returns false if the limit on answers to strangers is reached.
@@ -133,7 +150,7 @@ impl Cm {
         self.answer(now, route, Mad { transaction: mad.transaction, message: Message::Rej(rej) })
     }
 
-    fn dreq(&mut self, now: Instant, route: Route, mad: &Mad<'_>, dreq: &Dreq<'_>) {
+    fn receive_dreq(&mut self, now: Instant, route: Route, mad: &Mad<'_>, dreq: &Dreq<'_>) {
         match self.conns.get(&dreq.remote_id) {
             Some(conn) if !conn.is_between(route.from, route.to) => {}
             Some(conn) if conn.peer.id == dreq.local_id => {
@@ -141,7 +158,8 @@ impl Cm {
                     self.apply(now, dreq.remote_id, Input::Dreq, Some(mad));
                 }
             }
-            // A connection that has been forgotten: its end is no secret.
+            // The connection was removed, so the peer may have missed its end. Telling that it has
+            // ended reveals nothing.
             _ => {
                 let drep =
                     Drep { local_id: dreq.remote_id, remote_id: dreq.local_id, private: &[] };

@@ -1,4 +1,4 @@
-//! REQs of callers: who may connect.
+//! REQs: which callers may connect.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -8,40 +8,45 @@ use wire::cm::path::gid;
 use wire::cm::{Answered, IpHeader, Mad, Message, Reason, Rej, Req};
 use wire::rocev2::PathMtu;
 
-use super::conn::Peer;
+use super::connection::Peer;
 use super::state::{Input, State};
 use super::{Cm, ConnId, Event, Request, Transmit};
 
-/// What makes two REQs the same: the caller's address, CA GUID and communication ID.
+/// What identifies a REQ: the caller's address, CA GUID and communication ID.
 pub(super) type RequestKey = (IpAddr, u64, u32);
 
 /// A queue pair of a peer: its address, CA GUID and QPN.
 pub(super) type PeerQp = (IpAddr, u64, u32);
 
-/// How soon a caller may ask us to repeat ourselves, and how late.
-const INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-/// How long a request is kept that neither its caller nor the consumer asks for, at least and at most.
-const PATIENCE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(120));
+/// The shortest interval at which a REQ or REP is repeated. Repetitions of a REQ that come sooner
+/// are ignored.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+/// The longest interval at which a REQ or REP is repeated.
+const MAX_INTERVAL: Duration = Duration::from_secs(10);
+/// A request is kept for at least this time without a repetition of its REQ or a decision.
+const MIN_DECISION_TIME: Duration = Duration::from_secs(5);
+/// A request is kept for at most this time without a repetition of its REQ or a decision.
+const MAX_DECISION_TIME: Duration = Duration::from_secs(120);
 
-/// Who takes calls to a port.
+/// A port at which requests are accepted.
 pub(super) struct Listener {
     pub(super) serial: u64,
     pub(super) backlog: usize,
-    /// Requests that wait for a decision.
+    /// The number of requests that wait for a decision.
     pub(super) pending: usize,
 }
 
-/// A request's place in a backlog.
+/// A request's place in a listener's backlog.
 pub(super) struct Pending {
     port: u16,
     serial: u64,
-    /// The caller names an alternate path.
+    /// Whether the caller names an alternate path.
     pub(super) alternate: bool,
 }
 
 impl Pending {
-    /// Makes room for another request.
-    pub(super) fn leave(self, listeners: &mut HashMap<u16, Listener>) {
+    /// Frees the place for another request.
+    pub(super) fn release(self, listeners: &mut HashMap<u16, Listener>) {
         if let Some(listener) = listeners.get_mut(&self.port)
             && listener.serial == self.serial
         {
@@ -50,7 +55,8 @@ impl Pending {
     }
 }
 
-/// A REQ that is refused: why, and what would do instead.
+/// Why a REQ is refused, with additional rejection information (ARI), such as the largest path MTU
+/// that would be accepted.
 struct Refusal {
     reason: Reason,
     ari: Vec<u8>,
@@ -62,7 +68,7 @@ impl From<Reason> for Refusal {
     }
 }
 
-/// What the consumer sees of a caller.
+/// The verified data of a REQ.
 struct Caller<'a> {
     from: SocketAddr,
     to: SocketAddr,
@@ -72,7 +78,7 @@ struct Caller<'a> {
 
 impl Cm {
     /// Handles a REQ: a repetition of a known one, one to be deferred, or a new one.
-    pub(super) fn request(
+    pub(super) fn receive_req(
         &mut self,
         now: Instant,
         from: IpAddr,
@@ -82,8 +88,8 @@ impl Cm {
     ) {
         let key = (from, req.ca_guid, req.local_id);
         if let Some(&id) = self.by_request.get(&key) {
-            self.request_again(now, id, mad);
-        } else if self.half_open.is_full(from) && self.half_open.to_evict(from, now).is_none() {
+            self.repeated_request(now, id, mad);
+        } else if self.half_open.is_full(from) && self.half_open.evictable(from, now).is_none() {
             self.half_open.defer(key, to, now, || mad.emit());
         } else {
             self.half_open.drop_deferred(&key);
@@ -93,9 +99,9 @@ impl Cm {
 
     /// Handles the repetition of a known REQ. It is ignored if it comes sooner than a caller
     /// repeats a REQ.
-    fn request_again(&mut self, now: Instant, id: u32, mad: &Mad<'_>) {
+    fn repeated_request(&mut self, now: Instant, id: u32, mad: &Mad<'_>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        if conn.last_repeat.is_none_or(|asked| now >= asked + INTERVAL.0) {
+        if conn.last_repeat.is_none_or(|last| now >= last + MIN_INTERVAL) {
             conn.last_repeat = Some(now);
             self.apply(now, id, Input::Req, Some(mad));
         }
@@ -114,7 +120,7 @@ impl Cm {
         }
     }
 
-    /// Handles a new REQ. Returns whether the consumer is told of it. Otherwise it is refused, and
+    /// Handles a new REQ. Returns whether the consumer gets it. Otherwise it is refused, and
     /// no state of it is kept.
     fn new_request(
         &mut self,
@@ -149,21 +155,24 @@ impl Cm {
             self.listeners.get_mut(&caller.to.port()).expect("an admitted caller has a listener");
         listener.pending += 1;
         let serial = listener.serial;
-        let mut conn = self.conn(State::ReqRcvd, caller.to, caller.from, req.primary.ack_timeout);
+        let mut conn =
+            self.new_conn(State::ReqRcvd, caller.to, caller.from, req.primary.ack_timeout);
         conn.pending =
             Some(Pending { port: caller.to.port(), serial, alternate: req.alternate.is_some() });
         conn.peer = Peer { id: req.local_id, ca_guid: req.ca_guid, qpn: req.qpn };
         conn.transaction = mad.transaction;
-        conn.interval = self.cfg.interval(req.local_response_timeout).clamp(INTERVAL.0, INTERVAL.1);
+        conn.interval =
+            self.cfg.interval(req.local_response_timeout).clamp(MIN_INTERVAL, MAX_INTERVAL);
         conn.retries = req.max_cm_retries;
-        // A REQ may come again after two of its intervals, if the second was lost.
-        let repeated = self.cfg.interval(req.remote_response_timeout).clamp(INTERVAL.0, INTERVAL.1);
-        conn.linger = 2 * repeated;
-        let patience = repeated * (1 + u32::from(req.max_cm_retries));
-        conn.deadline = Some(now + patience.clamp(PATIENCE.0, PATIENCE.1));
+        // If the second REQ is lost, the next repetition comes two intervals after the first REQ.
+        let repeated =
+            self.cfg.interval(req.remote_response_timeout).clamp(MIN_INTERVAL, MAX_INTERVAL);
+        conn.retention = 2 * repeated;
+        let decision_time = repeated * (1 + u32::from(req.max_cm_retries));
+        conn.deadline = Some(now + decision_time.clamp(MIN_DECISION_TIME, MAX_DECISION_TIME));
 
         let id = conn.id;
-        self.by_request.insert(conn.request(), id);
+        self.by_request.insert(conn.request_key(), id);
         self.by_peer_qp.insert(conn.peer_qp(), id);
         self.conns.insert(id, conn);
         self.arm(id);
@@ -185,12 +194,13 @@ impl Cm {
         true
     }
 
-    /// Ends the oldest acceptance of this caller's address if there are too many, and it may be ended.
-    pub(super) fn make_room(&mut self, now: Instant, source: IpAddr) {
+    /// Ends the oldest acceptance of this caller's address if more than may wait, and it has waited
+    /// long enough to be ended.
+    pub(super) fn evict_excess(&mut self, now: Instant, source: IpAddr) {
         if self.half_open.is_overfull(source)
-            && let Some(oldest) = self.half_open.to_evict(source, now)
+            && let Some(oldest) = self.half_open.evictable(source, now)
         {
-            self.time_is_over(now, oldest);
+            self.deadline_passed(now, oldest);
         }
     }
 
@@ -205,7 +215,7 @@ impl Cm {
         }
     }
 
-    /// Whether a REQ that is not known makes sense and somebody takes it.
+    /// Checks a new REQ, and that there is a listener with room for it.
     fn admit<'a>(
         &mut self,
         from: IpAddr,
@@ -218,8 +228,8 @@ impl Cm {
         if req.transport != Req::RC {
             return Err(Reason::INVALID_TRANSPORT.into());
         }
-        // RC packets will go to the GID, and are taken from it alone: only the caller may be meant. Linux names a wrong
-        // partition in the same way.
+        // RC packets are sent to the GID, and accepted only from it, so it must be the caller's
+        // address. Linux reports a wrong partition with the same reason.
         let path = (req.primary.local_gid, req.primary.remote_gid);
         if path != (gid(from), gid(to)) || req.p_key & 0x7FFF != 0x7FFF {
             return Err(Reason::INVALID_GID.into());
@@ -234,10 +244,11 @@ impl Cm {
         if self.by_peer_qp.contains_key(&(from, req.ca_guid, req.qpn)) {
             return Err(Reason::STALE_CONNECTION.into());
         }
-        let most = if from == to { self.cfg.loopback_path_mtu } else { self.cfg.path_mtu };
-        let path_mtu = PathMtu::new(req.path_mtu)
-            .filter(|&mtu| mtu <= most)
-            .ok_or_else(|| Refusal { reason: Reason::INVALID_MTU, ari: vec![most.code()] })?;
+        let max_path_mtu = if from == to { self.cfg.loopback_path_mtu } else { self.cfg.path_mtu };
+        let path_mtu =
+            PathMtu::new(req.path_mtu).filter(|&mtu| mtu <= max_path_mtu).ok_or_else(|| {
+                Refusal { reason: Reason::INVALID_MTU, ari: vec![max_path_mtu.code()] }
+            })?;
         if listener.pending >= listener.backlog {
             return Err(Reason::NO_RESOURCES.into());
         }

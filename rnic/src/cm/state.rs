@@ -2,31 +2,32 @@
 
 use wire::cm::Reason;
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Active: waits for the answer to its REQ.
     ReqSent,
     /// Passive: waits for its consumer's decision.
     ReqRcvd,
-    /// Passive: refused, or given up by the caller. Kept for a while, since the REJ may be lost, and the REQ come
-    /// again: taken for a new one, it would end what connects the caller's queue pair by now.
+    /// Passive: rejected, or withdrawn by the caller. The connection is kept for a while, because
+    /// the REJ may be lost and the REQ come again. Otherwise that REQ would count as a new one, and
+    /// end the connection that the caller's queue pair is in by then.
     Rejected,
     /// Passive: waits for the answer to its REP.
     RepSent,
-    /// Both may send.
+    /// The connection is established.
     Established,
     /// Waits for the answer to its DREQ.
     DreqSent,
-    /// Waits until its consumer is ready for the answer to the peer's DREQ.
+    /// Waits until its consumer allows the answer to the peer's DREQ.
     DreqRcvd,
-    /// Ended. Kept until nothing that belongs to it can be under way any more.
+    /// Ended. It is kept until no packet of it can be under way any more.
     TimeWait,
-    /// Nothing is left of it.
+    /// The connection is removed.
     Closed,
 }
 
-/// What happens to a connection.
+/// An input to the state chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Its REQ came again.
@@ -37,7 +38,7 @@ pub enum Input {
     MraOfRep,
     /// REJ of its REQ.
     RejOfReq,
-    /// REJ of anything else, or because the peer gave up.
+    /// REJ of another message, or because the peer gave up.
     Rej,
     /// REP.
     Rep,
@@ -47,26 +48,28 @@ pub enum Input {
     Dreq,
     /// DREP.
     Drep,
-    /// An RC packet came for its queue pair.
+    /// An RC packet has arrived for its queue pair.
     Data,
-    /// The peer's queue pair is said to be in another connection, and the peer has not answered over this one.
+    /// A REQ or REP claims that the peer's queue pair is in another connection, and the peer has
+    /// not answered over this one.
     Stale,
     /// The consumer accepts.
     Accept,
     /// The consumer rejects.
     Reject,
-    /// The consumer disconnects, or gives up an attempt, or is ready for the end that the peer wants.
+    /// The consumer disconnects, gives up an attempt, or allows the answer to the peer's DREQ.
     Disconnect,
-    /// What is repeated has been repeated as often as it may, or cannot arrive.
+    /// The kept message has been repeated as often as allowed, or cannot arrive.
     Exhausted,
-    /// The time for this state is over.
+    /// The time for the state has ended.
     Deadline,
 }
 
-/// What is done about it, in this order.
+/// An action of a transition. A transition performs its actions in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// Send what is kept for repetition, if anything is: the REP, or the REJ of the consumer.
+pub enum Action {
+    /// Send the message that is kept for repetition, if there is one: the REP, or the consumer's
+    /// REJ.
     SendKept,
     /// Send an RTU.
     SendRtu,
@@ -76,20 +79,20 @@ pub enum Act {
     SendDreq,
     /// Send a DREP.
     SendDrep,
-    /// Send a REJ of the REQ: a peer minds it only while it waits for the answer to that.
+    /// Send a REJ of the REQ. The peer ignores it unless it waits for the answer to the REQ.
     RefuseReq(Reason),
-    /// Send a REJ to say that this is the end.
+    /// Send a REJ that ends the connection.
     SendRej(Reason),
-    /// Repeat nothing for as long as an MRA says.
+    /// Postpone the next repetition as the MRA asks.
     Wait,
-    /// Tell the consumer.
-    Tell(News),
+    /// Report an event to the consumer.
+    Tell(EventKind),
 }
 
-/// What the consumer is told; [`Event`](super::Event) has the words.
+/// The kind of an [`Event`](super::Event), without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum News {
+pub enum EventKind {
     Accepted,
     Established,
     Refused,
@@ -104,80 +107,90 @@ pub enum News {
 
 /// What an input does in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Effect {
-    /// The state afterwards.
+pub struct Transition {
+    /// The state after the transition.
     pub to: State,
-    /// What is done.
-    pub acts: &'static [Act],
+    /// The actions of the transition.
+    pub actions: &'static [Action],
 }
 
-/// The table. `None`: a message is ignored, a call refused.
-pub const fn effect(state: State, input: Input) -> Option<Effect> {
-    use Act::*;
+/// The state chart. `None` means that a message is ignored, or that a call is refused.
+pub const fn transition(state: State, input: Input) -> Option<Transition> {
+    use Action::*;
     use Input::*;
     use State::*;
-    let (to, acts): (State, &'static [Act]) = match (input, state) {
+    let (to, actions): (State, &'static [Action]) = match (input, state) {
         (Req, ReqRcvd) => (state, &[SendMra]),
         (Req, Rejected) => (state, &[SendKept]),
-        // The peer has not seen the REP. A DREQ would mean nothing to it.
+        // The peer has not seen the REP, so a DREQ would mean nothing to it.
         (Req, DreqSent) => (state, &[RefuseReq(Reason::CONSUMER)]),
         (Req, TimeWait) => (state, &[RefuseReq(Reason::STALE_CONNECTION)]),
 
         (MraOfReq, ReqSent) | (MraOfRep, RepSent) => (state, &[Wait]),
 
-        (RejOfReq | Rej, ReqSent) => (Closed, &[Tell(News::Refused)]),
-        (Rej, ReqRcvd) => (Rejected, &[Tell(News::Withdrawn)]),
-        (Rej, RepSent) => (TimeWait, &[Tell(News::AcceptFailed)]),
-        // It gave up waiting for the RTU.
-        (Rej, Established) => (TimeWait, &[Tell(News::Broken)]),
-        (Rej, DreqSent) => (TimeWait, &[Tell(News::Disconnected)]),
+        (RejOfReq | Rej, ReqSent) => (Closed, &[Tell(EventKind::Refused)]),
+        (Rej, ReqRcvd) => (Rejected, &[Tell(EventKind::Withdrawn)]),
+        (Rej, RepSent) => (TimeWait, &[Tell(EventKind::AcceptFailed)]),
+        // The peer gave up waiting for the RTU.
+        (Rej, Established) => (TimeWait, &[Tell(EventKind::Broken)]),
+        (Rej, DreqSent) => (TimeWait, &[Tell(EventKind::Disconnected)]),
 
-        (Rep, ReqSent) => (Established, &[SendRtu, Tell(News::Accepted)]),
-        // The RTU was lost. Linux tells its consumer nothing before it has one.
+        (Rep, ReqSent) => (Established, &[SendRtu, Tell(EventKind::Accepted)]),
+        // The RTU was lost. Linux reports nothing to its consumer before it has one.
         (Rep, Established) => (state, &[SendRtu]),
         (Rep | Rtu, TimeWait) => (state, &[SendRej(Reason::INVALID_COMM_ID)]),
 
-        (Rtu | Data, RepSent) => (Established, &[Tell(News::Established)]),
+        (Rtu | Data, RepSent) => (Established, &[Tell(EventKind::Established)]),
 
-        // Who disconnects has had the REP: the RTU was lost, not the connection.
-        (Dreq, RepSent) => (DreqRcvd, &[Tell(News::Established), Tell(News::Disconnecting)]),
-        (Dreq, Established) => (DreqRcvd, &[Tell(News::Disconnecting)]),
-        (Dreq, DreqSent) => (TimeWait, &[SendDrep, Tell(News::Disconnected)]),
+        // A peer that disconnects has received the REP: only the RTU was lost.
+        (Dreq, RepSent) => {
+            (DreqRcvd, &[Tell(EventKind::Established), Tell(EventKind::Disconnecting)])
+        }
+        (Dreq, Established) => (DreqRcvd, &[Tell(EventKind::Disconnecting)]),
+        (Dreq, DreqSent) => (TimeWait, &[SendDrep, Tell(EventKind::Disconnected)]),
         (Dreq, TimeWait) => (state, &[SendDrep]),
-        (Drep, DreqSent) => (TimeWait, &[Tell(News::Disconnected)]),
+        (Drep, DreqSent) => (TimeWait, &[Tell(EventKind::Disconnected)]),
 
-        // Said once: nobody answers to it. In other states the connection ends by itself if its peer has left.
-        (Stale, Established) => (TimeWait, &[SendDreq, Tell(News::Broken)]),
+        // The DREQ is sent only once, since nobody answers it. In other states the connection ends
+        // by itself if its peer has left.
+        (Stale, Established) => (TimeWait, &[SendDreq, Tell(EventKind::Broken)]),
 
         (Accept, ReqRcvd) => (RepSent, &[SendKept]),
         (Reject, ReqRcvd) => (Rejected, &[SendKept]),
-        (Disconnect, ReqSent) => (Closed, &[SendRej(Reason::TIMEOUT), Tell(News::Disconnected)]),
-        // The peer waits for the REP, or it has had it: one of the two tells it.
+        (Disconnect, ReqSent) => {
+            (Closed, &[SendRej(Reason::TIMEOUT), Tell(EventKind::Disconnected)])
+        }
+        // The REJ tells a peer that still waits for the REP, the DREQ one that has received it.
         (Disconnect, RepSent) => {
-            (DreqSent, &[RefuseReq(Reason::CONSUMER), SendDreq, Tell(News::Disconnected)])
+            (DreqSent, &[RefuseReq(Reason::CONSUMER), SendDreq, Tell(EventKind::Disconnected)])
         }
         (Disconnect, Established) => (DreqSent, &[SendDreq]),
         (Disconnect, DreqSent) => (state, &[]),
-        (Disconnect, DreqRcvd) => (TimeWait, &[SendDrep, Tell(News::Disconnected)]),
+        (Disconnect, DreqRcvd) => (TimeWait, &[SendDrep, Tell(EventKind::Disconnected)]),
 
-        (Exhausted, ReqSent) => (Closed, &[SendRej(Reason::TIMEOUT), Tell(News::Unreachable)]),
-        (Exhausted, RepSent) => (TimeWait, &[SendRej(Reason::TIMEOUT), Tell(News::AcceptFailed)]),
-        (Exhausted, DreqSent | DreqRcvd) => (TimeWait, &[Tell(News::Disconnected)]),
-
-        (Deadline, ReqSent) => (Closed, &[SendRej(Reason::TIMEOUT), Tell(News::TimedOut)]),
-        // Many wait for an RTU (`half_open`). As where the consumer disconnects, but not for long.
-        (Deadline, RepSent) => {
-            (DreqSent, &[RefuseReq(Reason::NO_RESOURCES), SendDreq, Tell(News::AcceptFailed)])
+        (Exhausted, ReqSent) => (Closed, &[SendRej(Reason::TIMEOUT), Tell(EventKind::Unreachable)]),
+        (Exhausted, RepSent) => {
+            (TimeWait, &[SendRej(Reason::TIMEOUT), Tell(EventKind::AcceptFailed)])
         }
-        // Neither the consumer nor the peer asks for it any more.
-        (Deadline, ReqRcvd) => (Closed, &[RefuseReq(Reason::NO_RESOURCES), Tell(News::Withdrawn)]),
-        // The consumer need not wait; the peer is asked for some time yet.
-        (Deadline, DreqSent) => (state, &[Tell(News::Disconnected)]),
+        (Exhausted, DreqSent | DreqRcvd) => (TimeWait, &[Tell(EventKind::Disconnected)]),
+
+        (Deadline, ReqSent) => (Closed, &[SendRej(Reason::TIMEOUT), Tell(EventKind::TimedOut)]),
+        // Many acceptances wait for an RTU (`half_open`). This is handled as if the consumer
+        // disconnected, but for a shorter time.
+        (Deadline, RepSent) => {
+            (DreqSent, &[RefuseReq(Reason::NO_RESOURCES), SendDreq, Tell(EventKind::AcceptFailed)])
+        }
+        // The consumer has not decided, and the caller has not repeated its REQ.
+        (Deadline, ReqRcvd) => {
+            (Closed, &[RefuseReq(Reason::NO_RESOURCES), Tell(EventKind::Withdrawn)])
+        }
+        // The consumer need not wait any longer; the DREQ is still repeated for some time.
+        (Deadline, DreqSent) => (state, &[Tell(EventKind::Disconnected)]),
         (Deadline, Rejected | TimeWait) => (Closed, &[]),
 
         _ => return None,
     };
-    Some(Effect { to, acts })
+    Some(Transition { to, actions })
 }
 
 impl State {
@@ -217,10 +230,11 @@ impl Input {
     ];
 }
 
-impl News {
-    /// Whether nothing more is told of the connection after this.
+impl EventKind {
+    /// Whether this is the last event of a connection, except
+    /// [`Event::Released`](super::Event::Released).
     pub const fn is_last(self) -> bool {
-        !matches!(self, News::Accepted | News::Established | News::Disconnecting)
+        !matches!(self, EventKind::Accepted | EventKind::Established | EventKind::Disconnecting)
     }
 }
 
@@ -228,7 +242,7 @@ impl News {
 mod tests {
     use super::*;
 
-    /// The whole matrix: review a change of this snapshot like code.
+    /// The whole state chart: review a change of this snapshot like a change of code.
     #[test]
     #[cfg_attr(miri, ignore = "not a test: Miri cannot start the program that finds the snapshot")]
     fn matrix() {
@@ -236,29 +250,34 @@ mod tests {
         for input in Input::ALL {
             text += &format!("{input:?}\n");
             for state in State::ALL {
-                let effect = match effect(state, input) {
+                let transition = match transition(state, input) {
                     None => "-".to_owned(),
-                    Some(Effect { to, acts }) if to == state => format!("stays: {acts:?}"),
-                    Some(Effect { to, acts }) => format!("-> {to:?}: {acts:?}"),
+                    Some(Transition { to, actions }) if to == state => {
+                        format!("stays: {actions:?}")
+                    }
+                    Some(Transition { to, actions }) => format!("-> {to:?}: {actions:?}"),
                 };
-                text += &format!("  {:<12}{effect}\n", format!("{state:?}"));
+                text += &format!("  {:<12}{transition}\n", format!("{state:?}"));
             }
         }
         insta::assert_snapshot!(text);
     }
 
-    /// Whatever happens, a connection that ends is told of as ended, and one that is told of as ended ends.
+    /// Whenever a connection ends, this is reported, and a connection whose end is reported ends.
     #[test]
-    fn the_end_is_told() {
+    fn each_end_is_reported_once() {
         let open = |state| {
             use State::*;
             matches!(state, ReqSent | ReqRcvd | RepSent | Established | DreqRcvd)
         };
         for input in Input::ALL {
             for state in State::ALL.into_iter().filter(|&state| open(state)) {
-                let Some(Effect { to, acts }) = effect(state, input) else { continue };
-                let ended = acts.iter().any(|act| matches!(act, Act::Tell(news) if news.is_last()));
-                // DREQ: the end is told when it is answered. A rejection is the consumer's own.
+                let Some(Transition { to, actions }) = transition(state, input) else { continue };
+                let ended = actions
+                    .iter()
+                    .any(|action| matches!(action, Action::Tell(kind) if kind.is_last()));
+                // After a DREQ, the end is reported when the DREQ is answered. A rejection by the
+                // consumer itself is not reported.
                 let later = matches!(
                     (input, to),
                     (Input::Disconnect, State::DreqSent) | (Input::Reject, _)

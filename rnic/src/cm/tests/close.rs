@@ -1,16 +1,18 @@
-//! The end of connections.
+//! How connections end.
 
 use wire::cm::{Dreq, Mad, Message};
 
 use super::*;
 
 const INTERVAL: Duration = Duration::from_millis(2 * 256 + 4096);
-/// The first repeat of a DREQ; each of the next takes twice as long, up to `INTERVAL`.
+/// The time before the first repetition of a DREQ. It doubles with each repetition, up to
+/// `INTERVAL`.
 const FIRST_REPEAT: Duration = Duration::from_millis(16);
-/// Repeats that are sooner than that, and the time until the last of them.
-const SOON: u32 = 9;
-const ALL_SOON: Duration = Duration::from_millis(16 * ((1 << SOON) - 1));
-/// The call's ACK timeout, 17.
+/// The number of repetitions at shorter intervals than `INTERVAL`, and the time until the last of
+/// them.
+const SHORT_REPEATS: u32 = 9;
+const SHORT_REPEATS_TIME: Duration = Duration::from_millis(16 * ((1 << SHORT_REPEATS) - 1));
+/// The time that the call's ACK timeout (17) stands for.
 const TIME_WAIT: Duration = Duration::from_millis(512);
 
 #[test]
@@ -19,19 +21,19 @@ fn either_side_disconnects() {
         let mut pair = Pair::new();
         let ids = pair.connected();
         pair.cms[side].disconnect(pair.now, ids[side], Ending::Graceful);
-        assert_eq!(pair.told(side), []);
+        assert_eq!(pair.events(side), []);
         pair.run();
         assert_eq!(pair.sent(), ["A:DREQ B:DREP", "B:DREQ A:DREP"][side]);
         for side in [A, B] {
-            assert_eq!(pair.told(side), [(ids[side], Event::Disconnected)]);
+            assert_eq!(pair.events(side), [(ids[side], Event::Disconnected)]);
             assert_eq!(pair.state(side, ids[side]), State::TimeWait);
             pair.cms[side].disconnect(pair.now, ids[side], Ending::Abrupt);
         }
         pair.pass(TIME_WAIT - Duration::from_nanos(1));
-        assert_eq!([A, B].map(|side| pair.told(side)), [vec![], vec![]]);
+        assert_eq!([A, B].map(|side| pair.events(side)), [vec![], vec![]]);
         pair.pass(Duration::from_nanos(1));
         for side in [A, B] {
-            assert_eq!(pair.told(side), [(ids[side], Event::Released { qpn: QPN[side] })]);
+            assert_eq!(pair.events(side), [(ids[side], Event::Released { qpn: QPN[side] })]);
         }
         assert_eq!(pair.sent(), "");
         assert!(pair.is_empty());
@@ -48,13 +50,14 @@ fn both_disconnect_at_once() {
     pair.run();
     assert_eq!(pair.sent(), "A:DREQ B:DREQ A:DREP B:DREP");
     for side in [A, B] {
-        assert_eq!(pair.told(side), [(ids[side], Event::Disconnected)]);
+        assert_eq!(pair.events(side), [(ids[side], Event::Disconnected)]);
     }
     pair.pass_all();
     assert!(pair.is_empty());
 }
 
-/// Who has something in flight answers when that is settled, whatever the peer repeats meanwhile.
+/// A side with something in flight answers a DREQ when that is settled, although the peer repeats
+/// the DREQ meanwhile.
 #[test]
 fn a_dreq_is_answered_when_the_consumer_is_ready() {
     for side in [A, B] {
@@ -62,55 +65,56 @@ fn a_dreq_is_answered_when_the_consumer_is_ready() {
         let (ids, other) = (pair.connected(), 1 - side);
         pair.cms[side].disconnect(pair.now, ids[side], Ending::Graceful);
         pair.run();
-        assert_eq!(pair.told(other), [(ids[other], Event::Disconnecting { broke: false })]);
+        assert_eq!(pair.events(other), [(ids[other], Event::Disconnecting { broke: false })]);
         assert_eq!(pair.state(other, ids[other]), State::DreqRcvd);
         pair.pass(7 * FIRST_REPEAT);
         assert_eq!(
             pair.sent(),
             ["A:DREQ A:DREQ A:DREQ A:DREQ", "B:DREQ B:DREQ B:DREQ B:DREQ"][side]
         );
-        assert_eq!([A, B].map(|side| pair.told(side)), [vec![], vec![]]);
+        assert_eq!([A, B].map(|side| pair.events(side)), [vec![], vec![]]);
         pair.cms[other].disconnect(pair.now, ids[other], Ending::Graceful);
         pair.run();
         assert_eq!(pair.sent(), ["B:DREP", "A:DREP"][side]);
         for side in [A, B] {
-            assert_eq!(pair.told(side), [(ids[side], Event::Disconnected)]);
+            assert_eq!(pair.events(side), [(ids[side], Event::Disconnected)]);
             assert_eq!(pair.state(side, ids[side]), State::TimeWait);
         }
     }
 }
 
-/// The consumer that is asked goes away instead.
+/// The consumer forgets the connection instead of answering the DREQ.
 #[test]
 fn a_dreq_is_answered_when_the_connection_is_forgotten() {
     let mut pair = Pair { busy: true, ..Pair::new() };
     let ids = pair.connected();
     pair.cms[A].disconnect(pair.now, ids[A], Ending::Graceful);
     pair.run();
-    assert_eq!(pair.told(B), [(ids[B], Event::Disconnecting { broke: false })]);
+    assert_eq!(pair.events(B), [(ids[B], Event::Disconnecting { broke: false })]);
     pair.cms[B].forget(pair.now, ids[B]);
     pair.run();
     assert_eq!(pair.sent(), "A:DREQ B:DREP");
-    assert_eq!(pair.told(A), [(ids[A], Event::Disconnected)]);
+    assert_eq!(pair.events(A), [(ids[A], Event::Disconnected)]);
     pair.pass(TIME_WAIT);
-    assert_eq!(pair.told(B), [(ids[B], Event::Released { qpn: QPN[B] })]);
+    assert_eq!(pair.events(B), [(ids[B], Event::Released { qpn: QPN[B] })]);
 }
 
-/// A connection breaks on one side: the other side's consumer is told the same, also where the first word is lost.
+/// A connection breaks on one side: the consumer of the other side learns it, even if the first
+/// DREQ is lost.
 #[test]
-fn both_sides_are_told_that_a_connection_broke() {
+fn both_sides_report_that_a_connection_broke() {
     for side in [A, B] {
         for lost in [vec![], vec![["A:DREQ", "B:DREQ"][side]]] {
             let mut pair = Pair { busy: true, lose: lost, ..Pair::new() };
             let (ids, other) = (pair.connected(), 1 - side);
             pair.cms[side].break_off(pair.now, ids[side]);
             pair.pass(FIRST_REPEAT);
-            assert_eq!(pair.told(other), [(ids[other], Event::Disconnecting { broke: true })]);
-            assert_eq!(pair.told(side), []);
+            assert_eq!(pair.events(other), [(ids[other], Event::Disconnecting { broke: true })]);
+            assert_eq!(pair.events(side), []);
             pair.cms[other].forget(pair.now, ids[other]);
             pair.pass(TIME_WAIT);
             for side in [A, B] {
-                assert_eq!(pair.told(side), [(ids[side], Event::Released { qpn: QPN[side] })]);
+                assert_eq!(pair.events(side), [(ids[side], Event::Released { qpn: QPN[side] })]);
             }
         }
     }
@@ -126,35 +130,35 @@ fn a_lost_dreq_or_drep() {
         pair.lose.push(lost);
         pair.cms[A].disconnect(pair.now, ids[A], Ending::Graceful);
         pair.pass(FIRST_REPEAT - Duration::from_nanos(1));
-        assert_eq!(pair.told(A), []);
+        assert_eq!(pair.events(A), []);
         pair.pass(Duration::from_nanos(1));
-        assert_eq!(pair.told(A), [(ids[A], Event::Disconnected)]);
-        // It is answered even if nothing is known of the connection any more.
+        assert_eq!(pair.events(A), [(ids[A], Event::Disconnected)]);
+        // A DREQ is answered even if the connection is unknown.
         assert_eq!(pair.sent(), sent);
-        assert_eq!(pair.told(B)[0], (ids[B], Event::Disconnected));
+        assert_eq!(pair.events(B)[0], (ids[B], Event::Disconnected));
     }
 }
 
 #[test]
-fn an_abrupt_end_is_told_soon() {
+fn an_abrupt_end_is_reported_soon() {
     let mut pair = Pair::new();
     let ids = pair.connected();
     pair.lose = vec!["A:DREQ"; 5];
     pair.cms[A].disconnect(pair.now, ids[A], Ending::Graceful);
     pair.cms[A].disconnect(pair.now, ids[A], Ending::Abrupt);
     pair.pass(Duration::from_millis(249));
-    assert_eq!(pair.told(A), []);
+    assert_eq!(pair.events(A), []);
     pair.cms[A].disconnect(pair.now, ids[A], Ending::Abrupt);
     pair.pass(Duration::from_millis(1));
-    assert_eq!(pair.told(A), [(ids[A], Event::Disconnected)]);
-    // The peer is told nevertheless.
+    assert_eq!(pair.events(A), [(ids[A], Event::Disconnected)]);
+    // The DREQ is still repeated, so the peer learns of the end.
     pair.pass_all();
-    assert_eq!(pair.told(A), [(ids[A], Event::Released { qpn: QPN[A] })]);
-    assert_eq!(pair.told(B)[0], (ids[B], Event::Disconnected));
+    assert_eq!(pair.events(A), [(ids[A], Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.events(B)[0], (ids[B], Event::Disconnected));
     assert!(pair.is_empty());
 }
 
-/// Until then an adapter that is closed stays.
+/// An adapter that is closed stays open until its peers have learned of the end, or time is over.
 #[test]
 fn an_end_that_the_peer_may_not_have_heard_of() {
     for forget in [false, true] {
@@ -172,18 +176,18 @@ fn an_end_that_the_peer_may_not_have_heard_of() {
             (pair.cms[A].parting_until(), pair.sent().as_str()),
             (None, "(A:DREQ) A:DREQ B:DREP")
         );
-        assert_eq!(pair.told(B)[0], (ids[B], Event::Disconnected));
+        assert_eq!(pair.events(B)[0], (ids[B], Event::Disconnected));
     }
-    // One that is gone is not waited for.
+    // The adapter does not wait for a peer that is gone.
     let mut pair = Pair::new();
     let ids = pair.connected();
     pair.lose = vec!["A:DREQ"; 9];
     pair.cms[A].forget(pair.now, ids[A]);
     pair.cms[A].peers_are_gone(pair.now, |_, id| id != ids[B]);
-    assert!(pair.cms[A].parting_until().is_some(), "it is another one");
+    assert!(pair.cms[A].parting_until().is_some(), "another peer is gone");
     pair.cms[A].peers_are_gone(pair.now, |_, id| id == ids[B]);
     assert_eq!(pair.cms[A].parting_until(), None);
-    // One that does not answer is not waited for for ever.
+    // The adapter waits only for a limited time for a peer that does not answer.
     let mut pair = Pair::new();
     let ids = pair.connected();
     pair.lose = vec!["A:DREQ"; 9];
@@ -193,20 +197,20 @@ fn an_end_that_the_peer_may_not_have_heard_of() {
 }
 
 #[test]
-fn the_peer_is_gone() {
+fn a_peer_that_never_answers_a_dreq() {
     let mut pair = Pair::new();
     let ids = pair.connected();
-    pair.lose = vec!["A:DREQ"; 1 + SOON as usize + 15];
+    pair.lose = vec!["A:DREQ"; 1 + SHORT_REPEATS as usize + 15];
     pair.cms[A].disconnect(pair.now, ids[A], Ending::Graceful);
-    pair.pass(ALL_SOON + 16 * INTERVAL - Duration::from_nanos(1));
-    assert_eq!((pair.told(A), &pair.lose[..]), (vec![], &[][..]));
+    pair.pass(SHORT_REPEATS_TIME + 16 * INTERVAL - Duration::from_nanos(1));
+    assert_eq!((pair.events(A), &pair.lose[..]), (vec![], &[][..]));
     pair.pass(Duration::from_nanos(1));
-    assert_eq!(pair.told(A), [(ids[A], Event::Disconnected)]);
+    assert_eq!(pair.events(A), [(ids[A], Event::Disconnected)]);
     pair.pass(TIME_WAIT);
-    assert_eq!(pair.told(A), [(ids[A], Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.events(A), [(ids[A], Event::Released { qpn: QPN[A] })]);
 }
 
-/// A DREQ that is faster than the RTU, or comes instead of it.
+/// A DREQ overtakes the RTU, or the RTU is lost.
 #[test]
 fn a_dreq_stands_for_a_lost_rtu() {
     let mut pair = Pair::new();
@@ -219,14 +223,16 @@ fn a_dreq_stands_for_a_lost_rtu() {
     pair.run();
     pair.cms[A].disconnect(pair.now, a, Ending::Graceful);
     pair.run();
-    assert_eq!(pair.told(B), [(b, Event::Established), (b, Event::Disconnected)]);
+    assert_eq!(pair.events(B), [(b, Event::Established), (b, Event::Disconnected)]);
 }
 
-/// The passive side ends what it has accepted before it knows whether the acceptance arrived.
+/// The passive side ends a connection that it has accepted, before it knows whether the acceptance
+/// has arrived.
 #[test]
-fn an_acceptance_is_taken_back() {
-    for (lost, sent, told) in [
-        // REJ and DREQ: the first finds an active side that waits for the REP, the second one that has had it.
+fn an_accepted_connection_is_disconnected_before_the_rtu() {
+    for (lost, sent, events) in [
+        // The REJ is for an active side that waits for the REP, the DREQ for one that has received
+        // it.
         ("B:REP", "(B:REP) B:REJ28 B:DREQ A:DREP", Event::Rejected { private: padded(b"", 148) }),
         ("A:RTU", "B:REP (A:RTU) B:REJ28 B:DREQ A:DREP", Event::Disconnected),
     ] {
@@ -240,18 +246,18 @@ fn an_acceptance_is_taken_back() {
         pair.accept(b, QPN[B]);
         pair.run();
         pair.cms[B].disconnect(pair.now, b, Ending::Graceful);
-        assert_eq!(pair.told(B), [(b, Event::Disconnected)]);
+        assert_eq!(pair.events(B), [(b, Event::Disconnected)]);
         pair.run();
         assert_eq!(pair.sent(), sent);
-        let told_a = pair.told(A);
-        assert!(told_a.contains(&(a, told)), "{told_a:?}");
+        let events_a = pair.events(A);
+        assert!(events_a.contains(&(a, events)), "{events_a:?}");
         pair.pass_all();
-        assert_eq!(pair.told(B), [(b, Event::Released { qpn: QPN[B] })]);
+        assert_eq!(pair.events(B), [(b, Event::Released { qpn: QPN[B] })]);
         assert!(pair.is_empty());
     }
 }
 
-/// Whatever has become of it, the peer is told and the consumer is not.
+/// In every state, the peer learns of the end and the consumer gets no event of it.
 #[test]
 fn a_connection_is_forgotten() {
     // An attempt.
@@ -262,8 +268,8 @@ fn a_connection_is_forgotten() {
     let (b, _) = pair.request();
     pair.cms[A].forget(pair.now, a);
     pair.run();
-    assert_eq!(pair.told(A), [(a, Event::Released { qpn: QPN[A] })]);
-    assert_eq!(pair.told(B), [(b, Event::Withdrawn)]);
+    assert_eq!(pair.events(A), [(a, Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.events(B), [(b, Event::Withdrawn)]);
 
     pair.pass_all();
 
@@ -273,8 +279,8 @@ fn a_connection_is_forgotten() {
     let b = *pair.cms[B].conns.keys().next().unwrap();
     pair.cms[B].forget(pair.now, ConnId(b));
     pair.run();
-    assert!(matches!(pair.told(A)[0], (id, Event::Rejected { .. }) if id == a));
-    assert_eq!(pair.told(B), []);
+    assert!(matches!(pair.events(A)[0], (id, Event::Rejected { .. }) if id == a));
+    assert_eq!(pair.events(B), []);
     pair.pass_all();
 
     // A connection.
@@ -283,15 +289,15 @@ fn a_connection_is_forgotten() {
         pair.cms[side].forget(pair.now, ids[side]);
         pair.cms[side].forget(pair.now, ids[side]);
         pair.run();
-        assert_eq!(pair.told(1 - side), [(ids[1 - side], Event::Disconnected)]);
+        assert_eq!(pair.events(1 - side), [(ids[1 - side], Event::Disconnected)]);
         pair.pass_all();
-        assert_eq!(pair.told(side), [(ids[side], Event::Released { qpn: QPN[side] })]);
+        assert_eq!(pair.events(side), [(ids[side], Event::Released { qpn: QPN[side] })]);
         assert!(pair.is_empty());
-        pair.told(1 - side);
+        pair.events(1 - side);
     }
 }
 
-/// A DREQ for what is not known any more, or never was.
+/// A DREQ arrives for a connection that no longer exists, or never existed.
 #[test]
 fn the_end_of_an_unknown_connection() {
     let mut pair = Pair::new();
@@ -307,8 +313,8 @@ fn the_end_of_an_unknown_connection() {
     assert!(pair.is_empty());
 }
 
-/// The active process died and another one, or the same one after all, uses its queue pair number: the
-/// connection ends when the consumer says that nobody answers over it.
+/// The active process died, and a process uses its queue pair number again. The connection ends
+/// when the consumer says that nobody answers over it.
 #[test]
 fn a_stale_connection() {
     let mut pair = Pair::new();
@@ -318,24 +324,24 @@ fn a_stale_connection() {
     let a = pair.connect(QPN[A]);
     pair.run();
     assert_eq!(pair.sent(), "A:REQ B:REJ10");
-    assert_eq!(pair.told(B), [(b, Event::Stale)]);
-    assert_eq!(pair.told(A)[0], (a, refused(Reason::STALE_CONNECTION)));
+    assert_eq!(pair.events(B), [(b, Event::Stale)]);
+    assert_eq!(pair.events(A)[0], (a, refused(Reason::STALE_CONNECTION)));
     assert_eq!(pair.state(B, b), State::Established);
 
     pair.cms[B].stale(pair.now, b);
     pair.run();
     assert_eq!(pair.sent(), "B:DREQ A:DREP");
-    assert_eq!(pair.told(B), [(b, Event::Broken)]);
-    // Another attempt, even with the same one.
+    assert_eq!(pair.events(B), [(b, Event::Broken)]);
+    // Now another attempt succeeds, even with the same queue pair.
     let a = pair.connect(QPN[A]);
     pair.run();
     let (id, _) = pair.request();
     pair.accept(id, QPN[B] + 0x80);
     pair.run();
-    assert!(matches!(pair.told(A)[..], [(id, Event::Accepted(_))] if id == a));
+    assert!(matches!(pair.events(A)[..], [(id, Event::Accepted(_))] if id == a));
 }
 
-/// A queue pair number of the passive side that the active one believes to be connected.
+/// The passive side accepts with a queue pair number that the active side believes to be connected.
 #[test]
 fn a_stale_acceptance() {
     let mut pair = Pair::new();
@@ -348,17 +354,18 @@ fn a_stale_acceptance() {
     let (b, _) = pair.request();
     pair.accept(b, QPN[B]);
     pair.run();
-    assert_eq!(pair.told(A), [(old, Event::Stale)]);
-    assert_eq!(pair.told(B), [(b, Event::AcceptFailed)]);
+    assert_eq!(pair.events(A), [(old, Event::Stale)]);
+    assert_eq!(pair.events(B), [(b, Event::AcceptFailed)]);
     assert_eq!(pair.state(A, a), State::ReqSent, "it asks again");
     pair.cms[A].stale(pair.now, old);
-    assert_eq!(pair.told(A), [(old, Event::Broken)]);
+    assert_eq!(pair.events(A), [(old, Event::Broken)]);
     pair.pass(5 * SECOND);
-    assert_eq!(pair.told(A)[0].0, old, "released");
+    assert_eq!(pair.events(A)[0].0, old, "released");
 }
 
-/// It gave the request up, or answered to the DREQ: what would have said so was lost. A REQ with the same
-/// queue pair number may as well be forged, so that it is refused until the connection has ended by itself.
+/// The caller gave its request up, or answered the DREQ, and the message that said so was lost. A
+/// REQ with the same queue pair number may be forged, so it is refused until the connection has
+/// ended by itself.
 #[test]
 fn a_queue_pair_that_is_used_again() {
     let mut pair = Pair::new();
@@ -368,12 +375,12 @@ fn a_queue_pair_that_is_used_again() {
     let (b, _) = pair.request();
     pair.lose.push("A:REJ4");
     pair.cms[A].forget(pair.now, a);
-    let refused_one = pair.connect(QPN[A]);
+    let refused_call = pair.connect(QPN[A]);
     pair.run();
-    assert_eq!(pair.told(B), []);
-    assert!(pair.told(A).contains(&(refused_one, refused(Reason::STALE_CONNECTION))));
+    assert_eq!(pair.events(B), []);
+    assert!(pair.events(A).contains(&(refused_call, refused(Reason::STALE_CONNECTION))));
     pair.pass(130 * SECOND);
-    assert_eq!(pair.told(B), [(b, Event::Withdrawn)]);
+    assert_eq!(pair.events(B), [(b, Event::Withdrawn)]);
     pair.connect(QPN[A]);
     pair.run();
     pair.request();
@@ -383,39 +390,40 @@ fn a_queue_pair_that_is_used_again() {
     pair.lose.push("A:DREP");
     pair.cms[B].disconnect(pair.now, b, Ending::Graceful);
     pair.run();
-    assert_eq!(pair.told(A), [(a, Event::Disconnected)]);
-    let refused_one = pair.connect(QPN[A]);
+    assert_eq!(pair.events(A), [(a, Event::Disconnected)]);
+    let refused_call = pair.connect(QPN[A]);
     pair.run();
-    assert_eq!(pair.told(B), []);
-    assert!(pair.told(A).contains(&(refused_one, refused(Reason::STALE_CONNECTION))));
+    assert_eq!(pair.events(B), []);
+    assert!(pair.events(A).contains(&(refused_call, refused(Reason::STALE_CONNECTION))));
     // The DREQ is repeated.
     pair.pass(SECOND / 10);
-    assert_eq!(pair.told(B), [(b, Event::Disconnected)]);
+    assert_eq!(pair.events(B), [(b, Event::Disconnected)]);
     pair.connect(QPN[A]);
     pair.run();
     pair.request();
 }
 
-/// A connection whose time is over takes nothing away from the one that the peer's queue pair is in by now.
+/// The end of an old connection does not remove the entry of the next connection of the same queue
+/// pair of the peer.
 #[test]
-fn the_next_connection_of_a_queue_pair_is_known_too() {
+fn an_old_connection_does_not_hide_the_next_one_of_its_queue_pair() {
     let mut pair = Pair::new();
     let [a, _] = pair.connected();
     pair.cms[A].disconnect(pair.now, a, Ending::Graceful);
     pair.run();
     for side in [A, B] {
-        pair.told(side);
+        pair.events(side);
     }
     let [a, b] = pair.connected();
     pair.pass(2 * TIME_WAIT);
     for side in [A, B] {
-        pair.told(side);
+        pair.events(side);
     }
     pair.cms[A].conns.remove(&a.0);
     pair.cms[A].by_peer_qp.clear();
     pair.connect(QPN[A]);
     pair.run();
-    assert_eq!(pair.told(B), [(b, Event::Stale)]);
+    assert_eq!(pair.events(B), [(b, Event::Stale)]);
 }
 
 #[test]
@@ -432,10 +440,14 @@ fn a_late_req_in_time_wait() {
     pair.run();
     assert_eq!(pair.state(B, b), State::TimeWait);
     pair.sent();
-    pair.told(B);
+    pair.events(B);
     pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
     pair.run();
     assert_eq!(pair.sent(), "B:REJ10");
-    assert_eq!(pair.told(B), []);
-    assert_eq!(pair.state(A, a), State::TimeWait, "it is not waiting for an answer to that");
+    assert_eq!(pair.events(B), []);
+    assert_eq!(
+        pair.state(A, a),
+        State::TimeWait,
+        "the caller ignores a REJ that it does not wait for"
+    );
 }

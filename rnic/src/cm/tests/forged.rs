@@ -6,7 +6,7 @@ use wire::cm::{Answered, Dreq, MAD_SIZE, Mad, Message, Mra, Rej};
 
 use super::*;
 
-/// All that the tables and timers say.
+/// The contents of the tables and timers.
 fn snapshot(cm: &Cm) -> String {
     let mut conns: Vec<_> = cm
         .conns
@@ -19,7 +19,7 @@ fn snapshot(cm: &Cm) -> String {
                 conn.remote,
                 conn.qpn,
                 conn.peer,
-                conn.silent,
+                conn.muted,
                 conn.armed,
             )
         })
@@ -28,13 +28,14 @@ fn snapshot(cm: &Cm) -> String {
     format!("{conns:?} {:?} {:?}", cm.by_request.len(), cm.timers)
 }
 
-/// Each message that ends or changes a connection, right but for one thing that only the peer knows.
+/// Each message that ends or changes a connection is ignored if one value is wrong that only the
+/// peer knows.
 #[test]
 fn a_forged_message_changes_nothing() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 4).unwrap();
     let [a, b] = pair.connected();
-    // In other states: waiting for the REP, the decision, the RTU and the DREP.
+    // Connections in other states: one each waits for the REP, the decision, the RTU and the DREP.
     let calling = pair.connect(QPN[A] + 0x80);
     pair.run();
     let (undecided, _) = pair.request();
@@ -52,7 +53,7 @@ fn a_forged_message_changes_nothing() {
     pair.cms[A].disconnect(pair.now, ending, Ending::Graceful);
     pair.run();
     for side in [A, B] {
-        pair.told(side);
+        pair.events(side);
     }
 
     for (side, id) in [(A, a), (B, b), (A, calling), (B, undecided), (B, accepted), (A, ending)] {
@@ -86,7 +87,7 @@ fn a_forged_message_changes_nothing() {
             mra(stranger, ours, Answered::Rep),
         ];
         if pair.state(side, id) == State::ReqSent {
-            // Its peer has no ID yet: what counts is the transaction.
+            // The peer has no ID yet, so the transaction ID counts.
             forged.push(mra(theirs, ours, Answered::Req));
             forged.push(rej(theirs, ours, Answered::Req));
         }
@@ -98,7 +99,7 @@ fn a_forged_message_changes_nothing() {
             pair.cms[side].receive(pair.now, address(1 - side), address(side), &mad).unwrap();
             assert_eq!(snapshot(&pair.cms[side]), before, "{message:?}");
         }
-        // All right, but from elsewhere or to another address.
+        // All values are right, but the message comes from elsewhere, or goes to another address.
         let right = [
             rej(theirs, ours, Answered::Other),
             rej(theirs, ours, Answered::Req),
@@ -116,12 +117,12 @@ fn a_forged_message_changes_nothing() {
                 assert_eq!(snapshot(&pair.cms[side]), before, "{message:?} from {from} to {to}");
             }
         }
-        assert_eq!(pair.told(side), []);
+        assert_eq!(pair.events(side), []);
     }
 }
 
-/// A REQ that names the queue pair of somebody's connection, as anybody can write one: it ends nothing, and
-/// is not heeded at all where nobody listens.
+/// Anybody can make a REQ that names the queue pair of somebody else's connection. It ends nothing.
+/// The peer is asked only if there is a listener for the REQ.
 #[test]
 fn a_forged_request_ends_no_connection() {
     let mut pair = Pair::new();
@@ -139,14 +140,14 @@ fn a_forged_request_ends_no_connection() {
             pair.cms[side].receive(pair.now, req.from, req.to, &req.mad).unwrap();
             assert_eq!(snapshot(&pair.cms[side]), before);
             let asked = [(id, Event::Stale)];
-            assert_eq!(pair.told(side), if is_asked { &asked[..] } else { &[] });
+            assert_eq!(pair.events(side), if is_asked { &asked[..] } else { &[] });
             pair.cms[side].poll_transmit().expect("a refusal");
             assert_eq!(pair.cms[side].poll_transmit(), None);
         }
     }
 }
 
-/// A REQ of another caller at A's address, with times as long as can be.
+/// Delivers a REQ of another caller at the address `source`, with times as long as possible.
 fn forge(cm: &mut Cm, n: u32, source: IpAddr, now: Instant) {
     let to = if source.is_ipv4() { address(B) } else { [0xFD00, 2, 0, 0, 0, 0, 0, 1].into() };
     let cfg = Cfg { response_timeout: Timeout::new(31), ..Cfg::new(1, u64::from(n) + 1) };
@@ -161,10 +162,10 @@ fn forge(cm: &mut Cm, n: u32, source: IpAddr, now: Instant) {
 }
 
 impl Pair {
-    /// B accepts what it is told of, if it is told of anything.
+    /// B accepts all requests that it has got. Returns their number.
     fn accept_all(&mut self) -> usize {
-        let told = self.told(B);
-        let requests = told.iter().filter(|(_, event)| matches!(event, Event::Request(_)));
+        let events = self.events(B);
+        let requests = events.iter().filter(|(_, event)| matches!(event, Event::Request(_)));
         let requests: Vec<_> = requests.map(|&(id, _)| id).collect();
         for &id in &requests {
             self.accept(id, id.0 & 0xFF_FFFF);
@@ -172,13 +173,14 @@ impl Pair {
         requests.len()
     }
 
-    /// Acceptances of B that wait for their RTU.
+    /// The number of acceptances of B that wait for their RTU.
     fn half_open(&self) -> usize {
         self.cms[B].conns.values().filter(|conn| conn.state == State::RepSent).count()
     }
 
-    /// Lets time pass and nothing arrive: how many messages B sends meanwhile.
-    fn pass_unheard(&mut self, time: Duration) -> usize {
+    /// Lets time pass in which no message arrives. Returns the number of messages that B sends
+    /// meanwhile.
+    fn pass_without_receiving(&mut self, time: Duration) -> usize {
         let end = self.now + time;
         let mut sent = 0;
         loop {
@@ -192,8 +194,9 @@ impl Pair {
     }
 }
 
-/// Callers that are accepted and never answer: each newcomer waits for less time, so that the queue pairs of
-/// a server with sixteen are free again after a second; and nothing is left of any soon after.
+/// Callers are accepted and never answer. Each further one waits for less time, so that the queue
+/// pairs of a server with sixteen are free again after a second. Soon after, no state of them is
+/// left.
 #[test]
 fn callers_that_never_answer() {
     let mut pair = Pair::new();
@@ -202,19 +205,20 @@ fn callers_that_never_answer() {
         forge(&mut pair.cms[B], n, address(A), pair.now);
         assert_eq!(pair.accept_all(), 1);
     }
-    let failed = |told: &[(ConnId, Event)]| {
-        told.iter().filter(|(_, event)| *event == Event::AcceptFailed).count()
+    let failed = |events: &[(ConnId, Event)]| {
+        events.iter().filter(|(_, event)| *event == Event::AcceptFailed).count()
     };
-    pair.pass_unheard(2 * SECOND);
-    assert_eq!(failed(&pair.told(B)), 9);
-    pair.pass_unheard(6 * SECOND);
-    assert_eq!(failed(&pair.told(B)), 6);
-    // The first one waits for as long as its REP is repeated.
-    pair.pass_unheard(3 * SECOND);
+    pair.pass_without_receiving(2 * SECOND);
+    assert_eq!(failed(&pair.events(B)), 9);
+    pair.pass_without_receiving(6 * SECOND);
+    assert_eq!(failed(&pair.events(B)), 6);
+    // The first one waits as long as its REP is repeated.
+    pair.pass_without_receiving(3 * SECOND);
     assert_eq!((pair.half_open(), pair.cms[B].len()), (1, 1));
 }
 
-/// Whoever a forged REQ names gets few datagrams for it, for a few seconds, whatever times the REQ asks for.
+/// The alleged sender of a forged REQ gets few datagrams for it, and only for a few seconds,
+/// whatever times the REQ asks for.
 #[test]
 fn an_acceptance_that_is_given_up_is_soon_forgotten() {
     const REQS: u32 = 50;
@@ -224,17 +228,17 @@ fn an_acceptance_that_is_given_up_is_soon_forgotten() {
         forge(&mut pair.cms[B], n, [10, 1, 0, n as u8].into(), pair.now);
         pair.accept_all();
     }
-    let mut sent = pair.pass_unheard(12 * SECOND);
+    let mut sent = pair.pass_without_receiving(12 * SECOND);
     assert!(pair.cms[B].len() <= 3, "{} are left", pair.cms[B].len());
-    sent += pair.pass_unheard(8 * SECOND);
-    // Three REPs, a REJ and five DREQs each; and some REPs of the first one.
+    sent += pair.pass_without_receiving(8 * SECOND);
+    // Each causes three REPs, a REJ and five DREQs. The first one causes some more REPs.
     assert!(sent <= 9 * REQS as usize + 10, "{sent} messages");
     let released = |(_, event): &(ConnId, Event)| matches!(event, Event::Released { .. });
-    assert_eq!(pair.told(B).iter().filter(|told| released(told)).count(), REQS as usize);
+    assert_eq!(pair.events(B).iter().filter(|event| released(event)).count(), REQS as usize);
     assert_eq!((pair.half_open(), pair.cms[B].len()), (1, 1));
 }
 
-/// The same of one that its caller refuses.
+/// The same holds for an acceptance that its caller refuses.
 #[test]
 fn an_acceptance_that_is_refused_is_soon_forgotten() {
     let mut pair = Pair::new();
@@ -247,74 +251,74 @@ fn an_acceptance_that_is_refused_is_soon_forgotten() {
     let rej = Message::Rej(Rej { local_id, remote_id: id, answered, reason, ari, private });
     let mad = Mad { transaction: conn.transaction, message: rej }.emit();
     pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
-    pair.pass_unheard(2 * SECOND);
+    pair.pass_without_receiving(2 * SECOND);
     assert!(pair.is_empty());
 }
 
-/// Somebody forges REQs of a caller's address: they do not keep the caller out. But a caller that makes many
+/// Forged REQs of a caller's address do not keep the caller out. But a caller that makes many
 /// connections at once loses none of them.
 #[test]
 fn forged_requests_do_not_keep_their_caller_out() {
-    const MOST: u32 = half_open::MOST_PER_SOURCE as u32;
+    const MAX: u32 = half_open::MAX_PER_SOURCE as u32;
     let ms = Duration::from_millis(1);
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 200).unwrap();
-    for n in 0..MOST {
+    for n in 0..MAX {
         forge(&mut pair.cms[B], n, address(A), pair.now);
         assert_eq!(pair.accept_all(), 1);
     }
-    // Another one is passed over for now, and the caller repeats it.
-    pair.pass_unheard(half_open::EVICTED_AFTER - ms);
-    forge(&mut pair.cms[B], MOST, address(A), pair.now);
-    assert_eq!((pair.accept_all(), pair.half_open()), (0, MOST as usize));
-    // Then it takes the place of the oldest; of those that come without a break each does.
-    pair.pass_unheard(ms);
+    // Another REQ is not accepted at first, and its caller repeats it.
+    pair.pass_without_receiving(half_open::EVICTABLE_AFTER - ms);
+    forge(&mut pair.cms[B], MAX, address(A), pair.now);
+    assert_eq!((pair.accept_all(), pair.half_open()), (0, MAX as usize));
+    // Then the REQ replaces the oldest acceptance. Each further REQ does so, even without a pause.
+    pair.pass_without_receiving(ms);
     for n in 0..10 {
-        forge(&mut pair.cms[B], MOST + n, address(A), pair.now);
-        assert_eq!((pair.accept_all(), pair.half_open()), (1, MOST as usize));
+        forge(&mut pair.cms[B], MAX + n, address(A), pair.now);
+        assert_eq!((pair.accept_all(), pair.half_open()), (1, MAX as usize));
     }
-    // Those that the consumer rejects take no place.
-    forge(&mut pair.cms[B], 2 * MOST, address(A), pair.now);
+    // Requests that the consumer rejects take no place.
+    forge(&mut pair.cms[B], 2 * MAX, address(A), pair.now);
     let id = pair
-        .told(B)
+        .events(B)
         .into_iter()
         .rev()
         .find_map(|(id, event)| matches!(event, Event::Request(_)).then_some(id));
     pair.cms[B].reject(pair.now, id.unwrap(), Reason::CONSUMER, &[]).unwrap();
-    assert_eq!(pair.half_open(), MOST as usize);
-    // Another address is not concerned.
-    forge(&mut pair.cms[B], 3 * MOST, [10, 0, 0, 9].into(), pair.now);
-    assert_eq!((pair.accept_all(), pair.half_open()), (1, MOST as usize + 1));
+    assert_eq!(pair.half_open(), MAX as usize);
+    // Callers at another address are not affected.
+    forge(&mut pair.cms[B], 3 * MAX, [10, 0, 0, 9].into(), pair.now);
+    assert_eq!((pair.accept_all(), pair.half_open()), (1, MAX as usize + 1));
 }
 
-/// Requests that waited for a decision when there were few acceptances: all may be accepted at once, but they do not
-/// stay beside others that come later.
+/// Requests that waited for a decision when there were few acceptances may all be accepted at once.
+/// But soon no more acceptances wait than the limit says.
 #[test]
 fn many_requests_are_accepted_at_once() {
-    const MOST: u32 = half_open::MOST_PER_SOURCE as u32;
+    const MAX: u32 = half_open::MAX_PER_SOURCE as u32;
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 200).unwrap();
-    for n in 0..2 * MOST {
+    for n in 0..2 * MAX {
         forge(&mut pair.cms[B], n, address(A), pair.now);
     }
-    assert_eq!(pair.accept_all(), 2 * MOST as usize);
-    assert_eq!(pair.half_open(), 2 * MOST as usize);
-    for n in 0..MOST {
-        forge(&mut pair.cms[B], 2 * MOST + n, address(A), pair.now);
+    assert_eq!(pair.accept_all(), 2 * MAX as usize);
+    assert_eq!(pair.half_open(), 2 * MAX as usize);
+    for n in 0..MAX {
+        forge(&mut pair.cms[B], 2 * MAX + n, address(A), pair.now);
     }
     assert_eq!(pair.accept_all(), 0);
-    pair.pass_unheard(Duration::from_millis(500));
-    assert!(pair.half_open() <= MOST as usize, "{} wait", pair.half_open());
+    pair.pass_without_receiving(Duration::from_millis(500));
+    assert!(pair.half_open() <= MAX as usize, "{} wait", pair.half_open());
 }
 
-/// One host may have all addresses of IPv6 that begin with the same 64 bits.
+/// One host may have all IPv6 addresses with the same first 64 bits.
 #[test]
 fn addresses_of_one_network_count_together() {
-    const MOST: u32 = half_open::MOST_PER_SOURCE as u32;
-    for (prefix, expected) in [(0xFD00, MOST), (0xFE80, MOST + 1)] {
+    const MAX: u32 = half_open::MAX_PER_SOURCE as u32;
+    for (prefix, expected) in [(0xFD00, MAX), (0xFE80, MAX + 1)] {
         let mut pair = Pair::new();
         pair.cms[B].listen(PORT, 200).unwrap();
-        for n in 0..=MOST {
+        for n in 0..=MAX {
             let source = [prefix, 0, 0, 0, 0, 0, 0, n as u16 + 1].into();
             forge(&mut pair.cms[B], n, source, pair.now);
             pair.accept_all();
@@ -323,12 +327,13 @@ fn addresses_of_one_network_count_together() {
     }
 }
 
-/// Who has seen the REP, and says so with an MRA, takes no time from others; but its time ends, too.
+/// A caller that answers with an MRA has received the REP, and does not shorten the time of others.
+/// But its own time ends, too.
 #[test]
 fn callers_that_ask_for_time() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 200).unwrap();
-    for n in 0..half_open::MOST_PER_SOURCE as u32 {
+    for n in 0..half_open::MAX_PER_SOURCE as u32 {
         forge(&mut pair.cms[B], n, address(A), pair.now);
         pair.accept_all();
     }
@@ -345,15 +350,15 @@ fn callers_that_ask_for_time() {
     };
     mra_all(&mut pair);
     assert!(!pair.cms[B].half_open.is_full(address(A)));
-    assert_eq!(pair.cms[B].half_open.time_for_rtu(), None);
+    assert_eq!(pair.cms[B].half_open.rtu_wait(), None);
     for _ in 0..17 {
-        pair.pass_unheard(10 * SECOND);
+        pair.pass_without_receiving(10 * SECOND);
         mra_all(&mut pair);
-        assert_eq!(pair.half_open(), half_open::MOST_PER_SOURCE);
+        assert_eq!(pair.half_open(), half_open::MAX_PER_SOURCE);
     }
-    pair.pass_unheard(10 * SECOND);
+    pair.pass_without_receiving(10 * SECOND);
     assert_eq!(pair.half_open(), 0);
-    pair.pass_unheard(10 * SECOND);
+    pair.pass_without_receiving(10 * SECOND);
     assert!(pair.is_empty());
 }
 
@@ -361,27 +366,27 @@ fn callers_that_ask_for_time() {
 /// when its caller gives up. It is not admitted a second time after it was admitted out of turn.
 #[test]
 fn deferred_requests_are_admitted_in_turn() {
-    const MOST: u32 = half_open::MOST_PER_SOURCE as u32;
+    const MAX: u32 = half_open::MAX_PER_SOURCE as u32;
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 200).unwrap();
     // One request waits for a decision, and the largest number of acceptances wait for their RTU.
     forge(&mut pair.cms[B], 0, address(A), pair.now);
     let (undecided, _) = pair.request();
-    for n in 1..=MOST {
+    for n in 1..=MAX {
         forge(&mut pair.cms[B], n, address(A), pair.now);
         pair.accept_all();
     }
     for n in 1..=4 {
-        forge(&mut pair.cms[B], MOST + n, address(A), pair.now);
+        forge(&mut pair.cms[B], MAX + n, address(A), pair.now);
     }
-    assert_eq!((pair.told(B).len(), pair.cms[B].half_open.deferred_count()), (0, 4));
-    // A rejection does not help while there are too many acceptances.
+    assert_eq!((pair.events(B).len(), pair.cms[B].half_open.deferred_count()), (0, 4));
+    // A rejection admits no deferred REQ while there are too many acceptances.
     pair.cms[B].reject(pair.now, undecided, Reason::CONSUMER, &[]).unwrap();
-    assert_eq!((pair.told(B).len(), pair.cms[B].half_open.deferred_count()), (0, 4));
+    assert_eq!((pair.events(B).len(), pair.cms[B].half_open.deferred_count()), (0, 4));
     // The first deferred caller gives up.
     let mut ari = [0; 8];
-    ari.copy_from_slice(&(u64::from(MOST) + 2).to_be_bytes());
-    let conn = super::random(u64::from(MOST) + 1)() as u32;
+    ari.copy_from_slice(&(u64::from(MAX) + 2).to_be_bytes());
+    let conn = super::random(u64::from(MAX) + 1)() as u32;
     let rej = Message::Rej(Rej {
         local_id: conn << 7 | 1,
         remote_id: 0,
@@ -393,8 +398,8 @@ fn deferred_requests_are_admitted_in_turn() {
     let mad = Mad { transaction: 0, message: rej }.emit();
     pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
     assert_eq!(pair.cms[B].half_open.deferred_count(), 3);
-    // A caller refuses its acceptance: the consumer is told of the next REQ. When the consumer
-    // rejects that, it is told of the one after it.
+    // A caller refuses its acceptance: the consumer gets the next REQ. When the consumer rejects
+    // that, it gets the one after it.
     let refuse_one = |pair: &mut Pair| {
         let waits = pair.cms[B].conns.values().find(|conn| conn.state == State::RepSent).unwrap();
         let (local_id, remote_id, transaction) = (waits.peer.id, waits.id, waits.transaction);
@@ -405,8 +410,8 @@ fn deferred_requests_are_admitted_in_turn() {
         pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
     };
     let request = |pair: &mut Pair| {
-        let told = pair.told(B);
-        let mut requests = told.iter().filter_map(|(id, event)| match event {
+        let events = pair.events(B);
+        let mut requests = events.iter().filter_map(|(id, event)| match event {
             Event::Request(request) => Some((*id, request.qpn >> 7)),
             _ => None,
         });
@@ -415,38 +420,38 @@ fn deferred_requests_are_admitted_in_turn() {
     refuse_one(&mut pair);
     let (next, None) = request(&mut pair) else { panic!("more than one") };
     let (id, n) = next.expect("a request");
-    assert_eq!((n, pair.cms[B].half_open.deferred_count()), (MOST + 2, 2));
+    assert_eq!((n, pair.cms[B].half_open.deferred_count()), (MAX + 2, 2));
     pair.cms[B].reject(pair.now, id, Reason::CONSUMER, &[]).unwrap();
     let (next, None) = request(&mut pair) else { panic!("more than one") };
     let (id, n) = next.expect("a request");
-    assert_eq!((n, pair.cms[B].half_open.deferred_count()), (MOST + 3, 1));
+    assert_eq!((n, pair.cms[B].half_open.deferred_count()), (MAX + 3, 1));
     pair.accept(id, 5);
-    assert_eq!(pair.half_open(), MOST as usize);
+    assert_eq!(pair.half_open(), MAX as usize);
     // The last REQ comes again when the oldest acceptance may be ended for it.
-    pair.pass_unheard(half_open::EVICTED_AFTER);
-    forge(&mut pair.cms[B], MOST + 4, address(A), pair.now);
+    pair.pass_without_receiving(half_open::EVICTABLE_AFTER);
+    forge(&mut pair.cms[B], MAX + 4, address(A), pair.now);
     assert_eq!((pair.accept_all(), pair.cms[B].half_open.deferred_count()), (1, 0));
-    assert_eq!(pair.half_open(), MOST as usize);
+    assert_eq!(pair.half_open(), MAX as usize);
 }
 
 /// Forged REQs of a caller's address are deferred. They keep out neither the caller nor others.
 #[test]
 fn deferred_forgeries_keep_nobody_out() {
-    const MOST: u32 = half_open::MOST_PER_SOURCE as u32;
+    const MAX: u32 = half_open::MAX_PER_SOURCE as u32;
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 200).unwrap();
     for n in 0..4000 {
         forge(&mut pair.cms[B], n, address(A), pair.now);
         pair.accept_all();
     }
-    assert_eq!(pair.half_open(), MOST as usize);
+    assert_eq!(pair.half_open(), MAX as usize);
     assert_eq!(pair.cms[B].half_open.deferred_count(), half_open::MAX_DEFERRED_PER_SOURCE);
     // A caller with another address is admitted at once.
     forge(&mut pair.cms[B], 5000, [10, 0, 0, 9].into(), pair.now);
     assert_eq!(pair.accept_all(), 1);
     // The caller itself is admitted as soon as the oldest acceptance may be ended.
-    pair.pass_unheard(half_open::EVICTED_AFTER);
-    pair.told(B);
+    pair.pass_without_receiving(half_open::EVICTABLE_AFTER);
+    pair.events(B);
     pair.log.clear();
     let call = pair.connect(0x00_5581);
     pair.run();
@@ -455,10 +460,10 @@ fn deferred_forgeries_keep_nobody_out() {
     pair.accept(id, QPN[B]);
     pair.run();
     assert!(
-        pair.told(A).iter().any(|(of, event)| *of == call && matches!(event, Event::Accepted(_)))
+        pair.events(A).iter().any(|(of, event)| *of == call && matches!(event, Event::Accepted(_)))
     );
     // Nothing is left of the forged REQs.
-    pair.pass_unheard(200 * SECOND);
+    pair.pass_without_receiving(200 * SECOND);
     assert_eq!((pair.half_open(), pair.cms[B].half_open.deferred_count()), (0, 0));
 }
 
@@ -520,8 +525,8 @@ fn a_flood_is_answered_in_part() {
             assert_eq!(name(&pair.cms[B].poll_transmit().unwrap()), "REP");
         }
         // The limit no longer holds after the flood.
-        pair.pass_unheard(10 * SECOND);
-        pair.told(B);
+        pair.pass_without_receiving(10 * SECOND);
+        pair.events(B);
     }
     assert_eq!(pair.cms[B].unanswered(), unanswered);
 }
@@ -537,7 +542,7 @@ fn a_request_again_and_again() {
     let mut answers = 0;
     for _ in 0..1000 {
         pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
-        answers += pair.pass_unheard(Duration::from_millis(1));
+        answers += pair.pass_without_receiving(Duration::from_millis(1));
     }
     // One MRA each tenth of a second.
     assert_eq!(answers, 10);
@@ -546,7 +551,7 @@ fn a_request_again_and_again() {
     let mut answers = 0;
     for _ in 0..300 {
         pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
-        answers += pair.pass_unheard(Duration::from_millis(1));
+        answers += pair.pass_without_receiving(Duration::from_millis(1));
     }
     assert!((3..=4).contains(&answers), "{answers} refusals");
 }
@@ -564,13 +569,13 @@ fn a_flood_of_stale_requests() {
         forger.connect(pair.now, &Connect { qpn: peer.qpn, ..call() }).unwrap();
         let req = forger.poll_transmit().unwrap();
         pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
-        asked += pair.told(B).iter().filter(|told| **told == (b, Event::Stale)).count();
+        asked += pair.events(B).iter().filter(|event| **event == (b, Event::Stale)).count();
         pair.cms[B].poll_transmit();
     }
     assert!(asked <= 600, "{asked} questions");
 }
 
-/// REQs without end: a listener's backlog is all that they get.
+/// A flood of REQs gets no more than a listener's backlog.
 #[test]
 fn a_flood_of_requests() {
     const BACKLOG: usize = 16;
@@ -587,23 +592,23 @@ fn a_flood_of_requests() {
         assert!(pair.cms[B].len() <= BACKLOG);
         assert!(pair.cms[B].transmits.len() <= 1024);
     }
-    // Nobody answers, nobody asks: they go away.
-    assert_eq!(pair.told(B).len(), BACKLOG);
+    // The consumer does not decide, and the callers do not repeat: the requests are withdrawn.
+    assert_eq!(pair.events(B).len(), BACKLOG);
     while pair.cms[B].poll_transmit().is_some() {}
     pair.pass(Duration::from_secs(130));
     assert_eq!(
-        pair.told(B).iter().filter(|(_, event)| *event == Event::Withdrawn).count(),
+        pair.events(B).iter().filter(|(_, event)| *event == Event::Withdrawn).count(),
         BACKLOG
     );
     assert!(pair.is_empty());
 }
 
-/// Refusals are remembered, but not without end.
+/// The number of rejections that are kept is limited.
 #[test]
 fn a_flood_of_refusals() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 1).unwrap();
-    const REFUSALS: usize = if cfg!(miri) { 20 } else { 3 * act::MAX_REFUSED };
+    const REFUSALS: usize = if cfg!(miri) { 20 } else { 3 * actions::MAX_REJECTED };
     for n in 0..REFUSALS as u64 {
         let mut caller = Cm::new(Cfg::new(1, n + 1), super::random(n));
         caller.connect(pair.now, &call()).unwrap();
@@ -612,14 +617,15 @@ fn a_flood_of_refusals() {
         let (id, _) = pair.request();
         pair.cms[B].reject(pair.now, id, Reason::CONSUMER, &[]).unwrap();
         while pair.cms[B].poll_transmit().is_some() {}
-        assert!(pair.cms[B].len() <= act::MAX_REFUSED);
-        assert!(pair.cms[B].refused.len() <= act::MAX_REFUSED);
+        assert!(pair.cms[B].len() <= actions::MAX_REJECTED);
+        assert!(pair.cms[B].rejected.len() <= actions::MAX_REJECTED);
     }
     pair.pass_all();
     assert!(pair.is_empty());
 }
 
-/// Random datagrams, and changed ones of a real exchange: never a panic, tables stay bounded, timers run out.
+/// Random datagrams, and altered ones of a real exchange, cause no panic. The tables stay small,
+/// and all timers expire.
 #[test]
 fn hostile_datagrams() {
     let mut seed = 1_u64;
@@ -648,7 +654,7 @@ fn hostile_datagrams() {
                         .unwrap();
                 }
             }
-            for (id, event) in pair.told(side) {
+            for (id, event) in pair.events(side) {
                 match event {
                     Event::Request(_) if random() % 4 == 0 => {
                         pair.cms[side].reject(pair.now, id, Reason::CONSUMER, &[]).unwrap();
@@ -686,7 +692,7 @@ fn hostile_datagrams() {
         pair.now += Duration::from_millis(random() as u64 % 200);
         for cm in &mut pair.cms {
             cm.expire(pair.now);
-            assert!(cm.len() < 200 + act::MAX_REFUSED, "{}", cm.len());
+            assert!(cm.len() < 200 + actions::MAX_REJECTED, "{}", cm.len());
         }
     }
     for side in [A, B] {

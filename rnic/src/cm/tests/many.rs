@@ -1,4 +1,4 @@
-//! A thousand connections: each message and timer costs what it does with one.
+//! A thousand connections: each message and timer costs as much as with one connection.
 
 use super::*;
 
@@ -13,14 +13,14 @@ fn a_thousand_connections() {
         ids.push(pair.connect(at << 7 | 1));
     }
     pair.run();
-    let requests = pair.told(B);
+    let requests = pair.events(B);
     assert_eq!(requests.len(), ids.len());
     for (at, (id, _)) in (0..).zip(&requests) {
         pair.accept(*id, at << 7 | 2);
     }
     pair.run();
-    assert_eq!(pair.told(A).len(), ids.len());
-    assert_eq!(pair.told(B).len(), ids.len());
+    assert_eq!(pair.events(A).len(), ids.len());
+    assert_eq!(pair.events(B).len(), ids.len());
     assert_eq!(pair.deadline(), None);
     for cm in &pair.cms {
         assert!(
@@ -32,21 +32,21 @@ fn a_thousand_connections() {
         pair.cms[A].disconnect(pair.now, id, Ending::Graceful);
     }
     pair.pass_all();
-    assert_eq!(pair.told(A).len(), 2 * ids.len());
-    assert_eq!(pair.told(B).len(), 2 * ids.len());
+    assert_eq!(pair.events(A).len(), 2 * ids.len());
+    assert_eq!(pair.events(B).len(), 2 * ids.len());
     assert!(pair.is_empty());
 }
 
-/// A host calls more often at once than acceptances may wait for their RTU. All calls are connected
+/// A host makes more calls at once than acceptances may wait for their RTU. All calls are connected
 /// soon, in their order, and no REQ has to be repeated.
 #[test]
 fn deferred_callers_need_not_call_again() {
-    const CALLS: u32 = (half_open::MOST_PER_SOURCE + half_open::MAX_DEFERRED_PER_SOURCE) as u32;
+    const CALLS: u32 = (half_open::MAX_PER_SOURCE + half_open::MAX_DEFERRED_PER_SOURCE) as u32;
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, CALLS as usize).unwrap();
-    // The first calls are accepted, and their RTUs are lost, before the other calls come.
-    let first = half_open::MOST_PER_SOURCE as u32;
-    let mut told = vec![];
+    // The first calls are accepted, and their RTUs are lost, before the other calls arrive.
+    let first = half_open::MAX_PER_SOURCE as u32;
+    let mut accepted = vec![];
     pair.lose = vec!["A:RTU"; first as usize];
     for n in 0..first {
         pair.connect(n << 7 | 1);
@@ -54,26 +54,26 @@ fn deferred_callers_need_not_call_again() {
         let (id, request) = pair.request();
         pair.accept(id, request.qpn + 1);
         pair.run();
-        told.push(request.qpn);
+        accepted.push(request.qpn);
     }
     for n in first..CALLS {
         pair.connect(n << 7 | 1);
     }
     pair.run();
     assert_eq!(
-        (pair.told(B).len(), pair.cms[B].half_open.deferred_count()),
+        (pair.events(B).len(), pair.cms[B].half_open.deferred_count()),
         (0, half_open::MAX_DEFERRED_PER_SOURCE)
     );
     // The REPs are repeated and answered, and the deferred REQs are admitted one after the other.
     let before = pair.now;
     pair.now = pair.cms[B].deadline().unwrap();
-    while told.len() < CALLS as usize {
+    while accepted.len() < CALLS as usize {
         pair.cms[B].expire(pair.now);
         pair.run();
-        for (id, event) in pair.told(B) {
+        for (id, event) in pair.events(B) {
             if let Event::Request(request) = event {
                 pair.accept(id, request.qpn + 1);
-                told.push(request.qpn);
+                accepted.push(request.qpn);
             }
         }
         pair.run();
@@ -82,7 +82,7 @@ fn deferred_callers_need_not_call_again() {
         }
     }
     assert!(pair.now < before + SECOND / 2, "{:?}", pair.now - before);
-    assert_eq!(told, (0..CALLS).map(|n| n << 7 | 1).collect::<Vec<_>>());
+    assert_eq!(accepted, (0..CALLS).map(|n| n << 7 | 1).collect::<Vec<_>>());
     assert_eq!(pair.log.iter().filter(|sent| *sent == "A:REQ").count(), CALLS as usize);
     pair.pass(20 * SECOND);
     let up = pair.cms[B].conns.values().filter(|conn| conn.state == State::Established);
@@ -96,27 +96,27 @@ fn deferred_requests_have_a_bound() {
     let now = Instant::now();
     let mut half_open = half_open::HalfOpen::default();
     let key = |source: u8, n: usize| (IpAddr::from([10, 0, 0, source]), 7, n as u32);
-    let stand = |half_open: &mut half_open::HalfOpen, source, n| {
+    let defer = |half_open: &mut half_open::HalfOpen, source, n| {
         half_open.defer(key(source, n), address(B), now, || [0; 256]);
         half_open.deferred_count()
     };
     // Without an acceptance nothing is deferred: no event would admit the REQ.
-    assert_eq!(stand(&mut half_open, 1, 0), 0);
+    assert_eq!(defer(&mut half_open, 1, 0), 0);
     for source in 1..=3 {
-        half_open.enter([10, 0, 0, source].into(), source.into(), now);
+        half_open.insert([10, 0, 0, source].into(), source.into(), now);
     }
     for n in 0..2 * half_open::MAX_DEFERRED_PER_SOURCE {
-        assert_eq!(stand(&mut half_open, 1, n), half_open::MAX_DEFERRED_PER_SOURCE.min(n + 1));
+        assert_eq!(defer(&mut half_open, 1, n), half_open::MAX_DEFERRED_PER_SOURCE.min(n + 1));
     }
-    // A repetition takes no second place.
+    // A repeated REQ takes no second place.
     assert_eq!(
-        stand(&mut half_open, 1, 2 * half_open::MAX_DEFERRED_PER_SOURCE - 1),
+        defer(&mut half_open, 1, 2 * half_open::MAX_DEFERRED_PER_SOURCE - 1),
         half_open::MAX_DEFERRED_PER_SOURCE
     );
     for n in 0..half_open::MAX_DEFERRED_PER_SOURCE {
-        stand(&mut half_open, 2, n);
+        defer(&mut half_open, 2, n);
     }
-    assert_eq!(stand(&mut half_open, 3, 0), half_open::MAX_DEFERRED);
+    assert_eq!(defer(&mut half_open, 3, 0), half_open::MAX_DEFERRED);
     assert!(half_open.next_deferred([10, 0, 0, 3].into(), now).is_none());
     let next =
         half_open.next_deferred([10, 0, 0, 2].into(), now).map(|deferred| deferred.request());
@@ -127,21 +127,21 @@ fn deferred_requests_have_a_bound() {
     assert_eq!(next, Some(key(1, half_open::MAX_DEFERRED_PER_SOURCE)));
     // REQs that were not repeated for long are dropped.
     half_open.drop_deferred(&key(2, 1));
-    let later = now + half_open::DEFERRED_FOR;
+    let later = now + half_open::DEFERRED_LIFETIME;
     half_open.defer(key(2, 9), address(B), later, || [0; 256]);
     let next =
         half_open.next_deferred([10, 0, 0, 2].into(), later).map(|deferred| deferred.request());
     assert_eq!(next, Some(key(2, 9)));
     for source in 1..=3 {
-        half_open.leave([10, 0, 0, source].into(), source.into());
+        half_open.remove([10, 0, 0, source].into(), source.into());
         while half_open.next_deferred([10, 0, 0, source].into(), now).is_some() {}
     }
     assert!(half_open.is_empty());
 }
 
-/// Octets that an established connection takes, without the tables that name it.
+/// Limits the size of an established connection, without its entries in the tables.
 #[test]
 fn a_connection_is_small() {
-    let size = size_of::<conn::Conn>();
+    let size = size_of::<connection::Conn>();
     assert!(size <= 256, "{size}");
 }

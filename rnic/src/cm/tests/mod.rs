@@ -1,4 +1,4 @@
-//! Two [`Cm`]s with a network between them, under a clock that the test turns.
+//! Two [`Cm`]s with a network between them. The test controls the clock.
 
 mod close;
 mod forged;
@@ -21,7 +21,7 @@ use super::state::State;
 use super::*;
 use crate::tests::Rng;
 
-/// The active side, and the passive one.
+/// The active side and the passive side.
 const A: usize = 0;
 const B: usize = 1;
 const PORT: u16 = 7174;
@@ -37,18 +37,20 @@ fn random(seed: u64) -> Random {
 struct Pair {
     now: Instant,
     cms: [Cm; 2],
-    /// From A, and from B.
+    /// The links that A and B send over.
     links: [Link<Transmit>; 2],
-    /// What was sent, as one letter for the sender and the name of the message; what was lost in parentheses.
+    /// The messages sent, each as one letter for the sender and the name of the message. Lost
+    /// messages are in parentheses.
     log: Vec<String>,
-    /// To be lost, each once.
+    /// Messages to be lost, each once.
     lose: Vec<&'static str>,
-    /// Whether the consumers have something in flight when their peer disconnects: then they answer themselves.
+    /// Whether the consumers have something in flight when their peer disconnects. If not, `Pair`
+    /// answers the DREQ for them at once.
     busy: bool,
 }
 
 impl Pair {
-    /// Over a network that loses nothing and takes no time.
+    /// Makes a pair over a network that loses nothing and takes no time.
     fn new() -> Self {
         Self::over(Conditions::OFF)
     }
@@ -85,9 +87,9 @@ impl Pair {
         self.cms[A].connect(self.now, &call).unwrap()
     }
 
-    /// The request that B has been told of, and nothing else.
+    /// The request that B has got. Panics if B has got any other event.
     fn request(&mut self) -> (ConnId, Request) {
-        match &self.told(B)[..] {
+        match &self.events(B)[..] {
             [(id, Event::Request(request))] => (*id, (**request).clone()),
             other => panic!("{other:?}"),
         }
@@ -97,7 +99,7 @@ impl Pair {
         self.cms[B].accept(self.now, id, &Accept { qpn, ..accept() }).unwrap();
     }
 
-    /// A connection, established: its name at either end.
+    /// Makes an established connection. Returns its ID on either side.
     fn connected(&mut self) -> [ConnId; 2] {
         if self.cms[B].listeners.is_empty() {
             self.cms[B].listen(PORT, 16).unwrap();
@@ -107,13 +109,13 @@ impl Pair {
         let (b, _) = self.request();
         self.accept(b, QPN[B]);
         self.run();
-        assert!(matches!(self.told(A)[..], [(id, Event::Accepted(_))] if id == a));
-        assert_eq!(self.told(B), [(b, Event::Established)]);
+        assert!(matches!(self.events(A)[..], [(id, Event::Accepted(_))] if id == a));
+        assert_eq!(self.events(B), [(b, Event::Established)]);
         self.log.clear();
         [a, b]
     }
 
-    /// Sends and delivers all that takes no time.
+    /// Sends and delivers all messages that are due now.
     fn run(&mut self) {
         loop {
             for side in [A, B] {
@@ -141,7 +143,7 @@ impl Pair {
         }
     }
 
-    /// The next time at which something is due.
+    /// The next time at which a timer expires or a datagram arrives.
     fn deadline(&self) -> Option<Instant> {
         let cms = self.cms.iter().filter_map(Cm::deadline);
         cms.chain(self.links.iter().filter_map(Link::deadline)).min()
@@ -161,18 +163,18 @@ impl Pair {
         self.now = end;
     }
 
-    /// Lets time pass until nothing waits for anything.
+    /// Lets time pass until no timer is left and nothing is under way.
     fn pass_all(&mut self) {
         while let Some(due) = self.deadline() {
             self.pass(due.saturating_duration_since(self.now));
         }
     }
 
-    fn told(&mut self, side: usize) -> Vec<(ConnId, Event)> {
+    fn events(&mut self, side: usize) -> Vec<(ConnId, Event)> {
         std::iter::from_fn(|| self.cms[side].poll_event()).collect()
     }
 
-    /// A consumer that has nothing in flight answers as soon as its peer disconnects.
+    /// Answers the DREQ for a consumer that has nothing in flight.
     fn answer(&mut self, side: usize) {
         let cm = &mut self.cms[side];
         let asked =
@@ -186,12 +188,12 @@ impl Pair {
         self.cms[side].conns.get(&id.0).map_or(State::Closed, |conn| conn.state)
     }
 
-    /// What was sent since the last call.
+    /// The messages sent since the last call.
     fn sent(&mut self) -> String {
         std::mem::take(&mut self.log).join(" ")
     }
 
-    /// Nothing of any connection is left.
+    /// Whether no state of any connection is left.
     fn is_empty(&self) -> bool {
         self.cms.iter().all(|cm| {
             cm.is_empty()
@@ -254,7 +256,7 @@ fn name(transmit: &Transmit) -> String {
     name
 }
 
-/// Private data as the peer sees them.
+/// Private data as the peer gets them.
 fn padded(private: &[u8], size: usize) -> Vec<u8> {
     let mut padded = private.to_vec();
     padded.resize(size, 0);

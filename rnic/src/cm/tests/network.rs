@@ -1,4 +1,5 @@
-//! A network that loses, repeats and reorders: either both sides are connected or both are told, and nothing is left.
+//! Tests over networks that lose, repeat and reorder: either both sides are connected or both get
+//! an event that they are not, and no state is left.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +8,15 @@ use netem::Probability;
 use super::*;
 
 const NETWORKS: u64 = 1000;
-/// Queue pairs of the active side. Each calls again when its number is released, up to so many calls in all.
+/// Queue pairs of the active side. Each calls again when its number is released, until there were
+/// `CALLS` calls in all.
 const QPS: u16 = 8;
 const CALLS: usize = 32;
-/// After so many seconds nobody calls or disconnects any more, after so many all has settled, and everything is ended.
-const BUSY: u32 = 200;
-const SETTLED: u32 = 350;
-const END: u32 = 600;
+/// The seconds after which nobody calls or disconnects any more, after which all connections have
+/// settled, and after which all have ended.
+const BUSY_SECONDS: u32 = 200;
+const SETTLED_SECONDS: u32 = 350;
+const END_SECONDS: u32 = 600;
 
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
@@ -21,7 +24,7 @@ fn a_thousand_networks() {
     let mut ends = BTreeMap::<String, usize>::new();
     for seed in 0..NETWORKS {
         let percent = Probability::percent(seed as u32 % 21);
-        // Datagrams of whole attempts overtake each other.
+        // With the longest jitter, the datagrams of whole attempts overtake each other.
         let jitter = [Duration::ZERO, Duration::from_millis(100), 6 * SECOND][seed as usize % 3];
         let conditions = Conditions {
             loss: percent,
@@ -35,7 +38,7 @@ fn a_thousand_networks() {
             *ends.entry(end).or_default() += 1;
         }
     }
-    // That all of these happened, often, is what gives the rest a meaning.
+    // The test is worth something only if each of these endings happened often.
     let accepted = ["Accepted Disconnected", "Established Disconnected", "AcceptFailed"];
     let not_accepted = ["Rejected", "Disconnected", "TimedOut", "Withdrawn"];
     for end in accepted.into_iter().chain(not_accepted) {
@@ -46,49 +49,49 @@ fn a_thousand_networks() {
 /// Two adapters with a network between them, and their consumers.
 struct Network {
     pair: Pair,
-    dice: Rng,
-    /// What each consumer was told of each of its connections.
-    told: [BTreeMap<ConnId, Vec<Event>>; 2],
-    /// The calls, in their order; the caller's port says which it is.
+    rng: Rng,
+    /// The events that each consumer got for each of its connections.
+    events: [BTreeMap<ConnId, Vec<Event>>; 2],
+    /// The calls, in their order. The caller's port is the index of its call.
     calls: Vec<ConnId>,
 }
 
 impl Network {
     fn new(conditions: Conditions) -> Self {
-        let dice = Rng(conditions.seed);
+        let rng = Rng(conditions.seed);
         let busy = conditions.seed.is_multiple_of(2);
         Network {
             pair: Pair { busy, ..Pair::over(conditions) },
-            dice,
-            told: [BTreeMap::new(), BTreeMap::new()],
+            rng,
+            events: [BTreeMap::new(), BTreeMap::new()],
             calls: vec![],
         }
     }
 
-    /// What was told of each connection, in words.
+    /// Returns the names of the events of each connection.
     fn run(mut self) -> Vec<String> {
         self.pair.cms[B].listen(PORT, QPS.into()).unwrap();
         for qp in 0..QPS {
             self.call(u32::from(qp) << 7 | 1);
         }
-        for second in 0..END {
+        for second in 0..END_SECONDS {
             self.pair.pass(SECOND);
             for side in [A, B] {
-                self.hear(side, second);
+                self.take_events(side, second);
                 self.act(side, second);
             }
-            if second == SETTLED {
-                self.agree();
+            if second == SETTLED_SECONDS {
+                self.assert_agreement();
             }
         }
-        assert!(self.pair.is_empty(), "something is left");
-        assert_eq!(self.told[A].len(), self.calls.len());
-        self.told.iter().flat_map(BTreeMap::values).map(|told| summary(told)).collect()
+        assert!(self.pair.is_empty(), "some state is left");
+        assert_eq!(self.events[A].len(), self.calls.len());
+        self.events.iter().flat_map(BTreeMap::values).map(|events| summary(events)).collect()
     }
 
     fn call(&mut self, qpn: u32) {
-        let patience = SECOND * self.dice.below(20) as u32;
-        let deadline = self.dice.chance(4).then(|| self.pair.now + patience);
+        let timeout = SECOND * self.rng.below(20) as u32;
+        let deadline = self.rng.chance(4).then(|| self.pair.now + timeout);
         let port = self.calls.len() as u16;
         let id = self.pair.connect_with(|call| {
             call.qpn = qpn;
@@ -98,15 +101,15 @@ impl Network {
         self.calls.push(id);
     }
 
-    fn hear(&mut self, side: usize, second: u32) {
-        for (id, event) in self.pair.told(side) {
-            let told = self.told[side].entry(id).or_default();
+    fn take_events(&mut self, side: usize, second: u32) {
+        for (id, event) in self.pair.events(side) {
+            let events = self.events[side].entry(id).or_default();
             let released = matches!(event, Event::Released { .. });
-            assert_eq!(ended(told), released, "{event:?} after {told:?}");
-            told.push(event.clone());
+            assert_eq!(ended(events), released, "{event:?} after {events:?}");
+            events.push(event.clone());
             if let Event::Released { qpn } = event
                 && side == A
-                && second < BUSY
+                && second < BUSY_SECONDS
                 && self.calls.len() < CALLS
             {
                 self.call(qpn);
@@ -115,30 +118,30 @@ impl Network {
     }
 
     fn act(&mut self, side: usize, second: u32) {
-        let Network { pair, dice, told, .. } = self;
-        for (&id, told) in &told[side] {
-            match told.last().unwrap() {
-                Event::Request(_) if pair.state(side, id) == State::ReqRcvd && dice.chance(8) => {
-                    match dice.chance(4) {
+        let Network { pair, rng, events, .. } = self;
+        for (&id, events) in &events[side] {
+            match events.last().unwrap() {
+                Event::Request(_) if pair.state(side, id) == State::ReqRcvd && rng.chance(8) => {
+                    match rng.chance(4) {
                         true => {
                             pair.cms[side].reject(pair.now, id, Reason::CONSUMER, b"no").unwrap()
                         }
                         false => pair.accept(id, id.0 & 0xFF_FFFF),
                     }
                 }
-                // Not yet established.
-                Event::Request(_) if pair.state(side, id) == State::RepSent && dice.chance(100) => {
+                // The connection is not yet established.
+                Event::Request(_) if pair.state(side, id) == State::RepSent && rng.chance(100) => {
                     pair.cms[side].disconnect(pair.now, id, Ending::Graceful);
                 }
                 Event::Accepted(_) | Event::Established => {
-                    let tired =
-                        second < BUSY && dice.chance(128) || second > SETTLED && dice.chance(16);
-                    let ending = [Ending::Graceful, Ending::Abrupt][dice.below(2)];
-                    if tired {
+                    let disconnects = second < BUSY_SECONDS && rng.chance(128)
+                        || second > SETTLED_SECONDS && rng.chance(16);
+                    let ending = [Ending::Graceful, Ending::Abrupt][rng.below(2)];
+                    if disconnects {
                         pair.cms[side].disconnect(pair.now, id, ending);
                     }
                 }
-                Event::Disconnecting { .. } if dice.chance(3) => {
+                Event::Disconnecting { .. } if rng.chance(3) => {
                     pair.cms[side].disconnect(pair.now, id, Ending::Graceful);
                 }
                 _ => {}
@@ -146,16 +149,19 @@ impl Network {
         }
     }
 
-    /// What one side takes for a connection, the other does too, with the same numbers.
-    fn agree(&self) {
-        let Network { pair, told, calls, .. } = self;
+    /// Checks that both sides have the same connections, with the same numbers.
+    fn assert_agreement(&self) {
+        let Network { pair, events, calls, .. } = self;
         let up = |side: usize| {
-            told[side].keys().copied().filter(move |&id| pair.state(side, id) == State::Established)
+            events[side]
+                .keys()
+                .copied()
+                .filter(move |&id| pair.state(side, id) == State::Established)
         };
         let mut passive: Vec<_> = up(B)
             .map(|id| {
-                let Event::Request(request) = &told[B][&id][0] else {
-                    panic!("{:?}", told[B][&id])
+                let Event::Request(request) = &events[B][&id][0] else {
+                    panic!("{:?}", events[B][&id])
                 };
                 (calls[usize::from(request.from.port())], id)
             })
@@ -174,7 +180,7 @@ impl Network {
     }
 }
 
-fn ended(told: &[Event]) -> bool {
+fn ended(events: &[Event]) -> bool {
     let open = |event: &Event| {
         matches!(
             event,
@@ -184,13 +190,13 @@ fn ended(told: &[Event]) -> bool {
                 | Event::Disconnecting { .. }
         )
     };
-    told.iter().any(|event| !open(event))
+    events.iter().any(|event| !open(event))
 }
 
-fn summary(told: &[Event]) -> String {
+fn summary(events: &[Event]) -> String {
     let name = |event: &Event| format!("{event:?}").split(['(', ' ']).next().unwrap().to_owned();
     let silent = |event: &&Event| {
         !matches!(event, Event::Request(_) | Event::Disconnecting { .. } | Event::Released { .. })
     };
-    told.iter().filter(silent).map(name).collect::<Vec<_>>().join(" ")
+    events.iter().filter(silent).map(name).collect::<Vec<_>>().join(" ")
 }

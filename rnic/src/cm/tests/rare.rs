@@ -1,4 +1,4 @@
-//! Messages that seldom meet the state in which they mean something.
+//! Messages in states in which they seldom arrive.
 
 use wire::cm::{Answered, Mra, Rej};
 
@@ -7,7 +7,7 @@ use super::*;
 const INTERVAL: Duration = Duration::from_millis(2 * 256 + 4096);
 
 impl Pair {
-    /// A connection that B has accepted and A has not confirmed.
+    /// Makes a connection that B has accepted and A has not confirmed.
     fn accepted(&mut self) -> [ConnId; 2] {
         self.cms[B].listen(PORT, 1).unwrap();
         self.lose.push("A:RTU");
@@ -16,12 +16,12 @@ impl Pair {
         let (b, _) = self.request();
         self.accept(b, QPN[B]);
         self.run();
-        self.told(A);
+        self.events(A);
         self.log.clear();
         [a, b]
     }
 
-    /// Has a side receive a message of its connection's peer.
+    /// Delivers a message of the peer of a connection to a side.
     fn deliver(&mut self, side: usize, id: ConnId, message: Message<'_>) {
         let transaction = self.cms[side].conns[&id.0].transaction;
         let mad = Mad { transaction, message }.emit();
@@ -60,7 +60,7 @@ fn an_mra_of_the_rep() {
     assert_eq!(pair.sent(), "B:REP A:RTU");
 }
 
-/// The REP, the REJ and each DREQ that took it back: all lost.
+/// The REP is lost, and so are the REJ and the DREQs that take it back.
 #[test]
 fn a_req_comes_again_while_its_connection_ends() {
     let mut pair = Pair::new();
@@ -72,8 +72,8 @@ fn a_req_comes_again_while_its_connection_ends() {
     pair.accept(b, QPN[B]);
     pair.cms[B].disconnect(pair.now, b, Ending::Graceful);
     pair.pass(INTERVAL);
-    assert!(matches!(pair.told(A)[0], (id, Event::Rejected { .. }) if id == a));
-    assert_eq!(pair.told(B), [(b, Event::Disconnected)]);
+    assert!(matches!(pair.events(A)[0], (id, Event::Rejected { .. }) if id == a));
+    assert_eq!(pair.events(B), [(b, Event::Disconnected)]);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_peer_that_gives_up_before_its_rep_arrives() {
     let mut pair = Pair::new();
     let a = pair.connect(QPN[A]);
     pair.deliver(A, a, rej(ConnId(9), a));
-    assert_eq!(pair.told(A)[0], (a, refused(Reason::TIMEOUT)));
+    assert_eq!(pair.events(A)[0], (a, refused(Reason::TIMEOUT)));
 }
 
 #[test]
@@ -90,11 +90,11 @@ fn a_peer_that_gives_up_while_it_is_disconnected() {
     let [a, b] = pair.connected();
     pair.cms[A].disconnect(pair.now, a, Ending::Graceful);
     pair.deliver(A, a, rej(b, a));
-    assert_eq!(pair.told(A), [(a, Event::Disconnected)]);
+    assert_eq!(pair.events(A), [(a, Event::Disconnected)]);
     assert_eq!(pair.state(A, a), State::TimeWait);
 }
 
-/// The side that has given up says so to whoever still takes it for a connection.
+/// A side that has given up tells a peer that still takes the attempt for a connection.
 #[test]
 fn a_connection_that_only_one_side_knows() {
     let mut pair = Pair::new();
@@ -103,12 +103,12 @@ fn a_connection_that_only_one_side_knows() {
     pair.lose = vec!["A:RTU", "B:REJ4"];
     pair.cms[B].unreachable(pair.now, b);
     pair.run();
-    assert_eq!(pair.told(B), [(b, Event::AcceptFailed)]);
+    assert_eq!(pair.events(B), [(b, Event::AcceptFailed)]);
     pair.sent();
     pair.cms[B].receive(pair.now, rtu.from, rtu.to, &rtu.mad).unwrap();
     pair.run();
     assert_eq!(pair.sent(), "B:REJ6");
-    assert_eq!(pair.told(A), [(a, Event::Broken)]);
+    assert_eq!(pair.events(A), [(a, Event::Broken)]);
 }
 
 #[test]
@@ -124,11 +124,11 @@ fn a_rep_for_a_connection_that_has_ended() {
     pair.cms[A].receive(pair.now, address(B), address(A), &rep).unwrap();
     pair.run();
     assert_eq!(pair.sent(), "(A:DREQ) A:REJ6");
-    assert_eq!(pair.told(B), [(b, Event::AcceptFailed)]);
+    assert_eq!(pair.events(B), [(b, Event::AcceptFailed)]);
 }
 
-/// The caller died after the acceptance, and calls again with the same queue pair number: the acceptance ends
-/// in its time.
+/// The caller died after the acceptance, and a new process calls with the same queue pair number.
+/// The acceptance ends when its time is over.
 #[test]
 fn an_acceptance_is_stale() {
     let mut pair = Pair::new();
@@ -137,8 +137,8 @@ fn an_acceptance_is_stale() {
     pair.cms[A].by_peer_qp.clear();
     pair.connect(QPN[A]);
     pair.run();
-    assert_eq!(pair.told(B), []);
+    assert_eq!(pair.events(B), []);
     assert_eq!(pair.sent(), "A:REQ B:REJ10");
     pair.pass(20 * SECOND);
-    assert!(pair.told(B).contains(&(b, Event::AcceptFailed)));
+    assert!(pair.events(B).contains(&(b, Event::AcceptFailed)));
 }

@@ -1,4 +1,4 @@
-//! What is lost is said again; what comes again is said once.
+//! Lost messages are repeated, and repeated messages have their effect once.
 
 use super::*;
 
@@ -8,7 +8,7 @@ const REQ_INTERVAL: Duration = Duration::from_millis(2 * 256 + 4096);
 fn a_lost_message_is_repeated() {
     for (lost, sent) in [
         ("A:REQ", "(A:REQ) A:REQ B:REP A:RTU"),
-        // It is decided on: the REP's own timer repeats it.
+        // The request is decided on, so the timer of the REP repeats the REP.
         ("B:REP", "A:REQ (B:REP) A:REQ B:REP A:RTU"),
         ("A:RTU", "A:REQ B:REP (A:RTU) B:REP A:RTU"),
     ] {
@@ -28,8 +28,8 @@ fn a_lost_message_is_repeated() {
         let (b, _) = pair.request();
         pair.accept(b, QPN[B]);
         pair.pass(REQ_INTERVAL);
-        assert!(matches!(pair.told(A)[..], [(id, Event::Accepted(_))] if id == a), "{lost}");
-        assert_eq!(pair.told(B), [(b, Event::Established)], "{lost}");
+        assert!(matches!(pair.events(A)[..], [(id, Event::Accepted(_))] if id == a), "{lost}");
+        assert_eq!(pair.events(B), [(b, Event::Established)], "{lost}");
         assert_eq!(pair.sent(), sent);
         assert_eq!(pair.deadline(), None);
     }
@@ -45,15 +45,15 @@ fn data_stand_for_a_lost_rtu() {
     let (b, _) = pair.request();
     pair.accept(b, QPN[B]);
     pair.run();
-    assert_eq!(pair.told(B), []);
+    assert_eq!(pair.events(B), []);
     for _ in 0..2 {
         pair.cms[B].established_by_data(pair.now, b);
     }
-    assert_eq!(pair.told(B), [(b, Event::Established)]);
+    assert_eq!(pair.events(B), [(b, Event::Established)]);
     assert_eq!(pair.deadline(), None);
 }
 
-/// Each REP is answered: the kernel's consumer hears nothing before.
+/// Each REP is answered with an RTU, because the kernel's consumer gets no event before the RTU.
 #[test]
 fn every_rep_is_answered() {
     let mut pair = Pair::new();
@@ -64,13 +64,13 @@ fn every_rep_is_answered() {
     let (b, _) = pair.request();
     pair.accept(b, QPN[B]);
     pair.pass(6 * REQ_INTERVAL);
-    assert_eq!(pair.told(A).len(), 1);
-    assert_eq!(pair.told(B), [(b, Event::Established)]);
+    assert_eq!(pair.events(A).len(), 1);
+    assert_eq!(pair.events(B), [(b, Event::Established)]);
     assert_eq!(pair.sent().matches("B:REP").count(), 6);
 }
 
 #[test]
-fn an_mra_answers_who_repeats_itself() {
+fn a_repeated_req_gets_an_mra() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 1).unwrap();
     let a = pair.connect(QPN[A]);
@@ -79,30 +79,30 @@ fn an_mra_answers_who_repeats_itself() {
     assert_eq!(
         pair.sent(),
         "A:REQ A:REQ B:MRA",
-        "it waits for as long as it was asked to, and the way there and back"
+        "it waits as long as the MRA asks, and the way there and back"
     );
     pair.pass(service_timeout + REQ_INTERVAL);
     assert_eq!(pair.sent(), "A:REQ B:MRA");
     let (b, _) = pair.request();
     pair.accept(b, QPN[B]);
     pair.run();
-    assert!(matches!(pair.told(A)[..], [(id, Event::Accepted(_))] if id == a));
+    assert!(matches!(pair.events(A)[..], [(id, Event::Accepted(_))] if id == a));
 }
 
-/// One MRA counts for each time that the message is sent.
+/// Only one MRA counts for each time that the message is sent.
 #[test]
-fn a_peer_cannot_make_us_wait_for_ever() {
+fn mras_cannot_make_a_caller_wait_for_ever() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 1).unwrap();
     let a = pair.connect(QPN[A]);
     pair.run();
     let mra = pair.cms[B].conns.values_mut().next().unwrap().mra(pair.now);
-    // Each of 16 REQs is waited for 70 seconds, in which three MRAs come.
+    // For each of 16 REQs the caller waits for 70 seconds, in which three MRAs arrive.
     for _ in 0..16 * 3 {
         pair.cms[A].receive(pair.now, mra.from, mra.to, &mra.mad).unwrap();
         pair.pass(24 * SECOND);
     }
-    assert_eq!(pair.told(A), [(a, Event::Unreachable), (a, Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.events(A), [(a, Event::Unreachable), (a, Event::Released { qpn: QPN[A] })]);
 }
 
 #[test]
@@ -111,34 +111,34 @@ fn nobody_answers() {
     pair.lose = vec!["A:REQ"; 16];
     let a = pair.connect(QPN[A]);
     pair.pass(16 * REQ_INTERVAL - Duration::from_nanos(1));
-    assert_eq!(pair.told(A), []);
+    assert_eq!(pair.events(A), []);
     pair.pass(Duration::from_nanos(1));
-    assert_eq!(pair.told(A), [(a, Event::Unreachable), (a, Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.events(A), [(a, Event::Unreachable), (a, Event::Released { qpn: QPN[A] })]);
     assert_eq!(pair.sent(), ["(A:REQ) "; 16].concat() + "A:REJ4");
     assert!(pair.is_empty());
 }
 
 #[test]
-fn an_icmp_error_saves_the_wait() {
+fn an_icmp_error_ends_the_wait() {
     let mut pair = Pair::new();
     pair.lose = vec!["A:REQ"];
     let a = pair.connect(QPN[A]);
     pair.run();
     pair.cms[A].unreachable(pair.now, a);
-    assert_eq!(pair.told(A), [(a, Event::Unreachable), (a, Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.events(A), [(a, Event::Unreachable), (a, Event::Released { qpn: QPN[A] })]);
 
     let [a, _] = pair.connected();
     pair.cms[A].unreachable(pair.now, a);
-    assert_eq!(pair.state(A, a), State::Established, "what moves data decides");
+    assert_eq!(pair.state(A, a), State::Established, "only the data path may end it");
     pair.lose = vec!["A:DREQ"];
     pair.cms[A].disconnect(pair.now, a, Ending::Graceful);
     pair.run();
     pair.cms[A].unreachable(pair.now, a);
-    assert_eq!(pair.told(A), [(a, Event::Disconnected)]);
+    assert_eq!(pair.events(A), [(a, Event::Disconnected)]);
 }
 
 #[test]
-fn the_consumer_has_less_patience() {
+fn the_consumers_deadline_comes_first() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 1).unwrap();
     let deadline = pair.now + 3 * SECOND;
@@ -146,15 +146,16 @@ fn the_consumer_has_less_patience() {
     pair.run();
     let (b, _) = pair.request();
     pair.pass(3 * SECOND);
-    assert_eq!(pair.told(A), [(a, Event::TimedOut), (a, Event::Released { qpn: QPN[A] })]);
-    assert_eq!(pair.told(B), [(b, Event::Withdrawn)]);
+    assert_eq!(pair.events(A), [(a, Event::TimedOut), (a, Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.events(B), [(b, Event::Withdrawn)]);
     assert_eq!(pair.sent(), "A:REQ A:REJ4");
     assert_eq!(pair.cms[B].accept(pair.now, b, &accept()), Err(CmError::NoRequest));
     pair.pass_all();
     assert!(pair.is_empty());
 }
 
-/// Of an attempt that was given up: it is neither a new call, nor does it end what the queue pair is used for by now.
+/// A REQ of an attempt that was given up is not a new call, and does not end the connection that
+/// the queue pair is in by then.
 #[test]
 fn a_late_req() {
     let mut pair = Pair::new();
@@ -165,17 +166,17 @@ fn a_late_req() {
     pair.request();
     pair.cms[A].disconnect(pair.now, a, Ending::Graceful);
     pair.run();
-    pair.told(A);
-    assert!(matches!(pair.told(B)[..], [(_, Event::Withdrawn)]));
+    pair.events(A);
+    assert!(matches!(pair.events(B)[..], [(_, Event::Withdrawn)]));
 
     let [_, b] = pair.connected();
     pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
     pair.run();
-    assert_eq!(pair.told(B), []);
+    assert_eq!(pair.events(B), []);
     assert_eq!(pair.state(B, b), State::Established);
 }
 
-/// An acceptance that crosses with the end of the attempt.
+/// An acceptance is under way when the caller ends the attempt.
 #[test]
 fn a_late_acceptance() {
     let mut pair = Pair::new();
@@ -186,17 +187,17 @@ fn a_late_acceptance() {
     let (b, _) = pair.request();
     pair.cms[A].disconnect(pair.now, a, Ending::Graceful);
     pair.run();
-    assert_eq!(pair.told(A), [(a, Event::Disconnected), (a, Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.events(A), [(a, Event::Disconnected), (a, Event::Released { qpn: QPN[A] })]);
     pair.accept(b, QPN[B]);
     pair.run();
     assert_eq!(pair.sent(), "A:REQ (A:REJ4) B:REP A:REJ6");
-    assert_eq!(pair.told(B), [(b, Event::AcceptFailed)]);
+    assert_eq!(pair.events(B), [(b, Event::AcceptFailed)]);
     pair.pass_all();
-    assert_eq!(pair.told(B), [(b, Event::Released { qpn: QPN[B] })]);
+    assert_eq!(pair.events(B), [(b, Event::Released { qpn: QPN[B] })]);
     assert!(pair.is_empty());
 }
 
-/// The caller is killed: nothing comes any more.
+/// The caller is killed: no further message arrives.
 #[test]
 fn a_caller_that_vanishes() {
     let mut pair = Pair::new();
@@ -210,21 +211,20 @@ fn a_caller_that_vanishes() {
     pair.accept(ids[1], QPN[B]);
     pair.lose = vec!["B:REP"; 16];
     pair.pass(Duration::from_secs(600));
-    let mut told = pair.told(B);
-    told.sort_by_key(|(id, _)| *id);
+    let mut events = pair.events(B);
+    events.sort_by_key(|(id, _)| *id);
     let mut expected = vec![
         (ids[0], Event::Withdrawn),
         (ids[1], Event::AcceptFailed),
         (ids[1], Event::Released { qpn: QPN[B] }),
     ];
     expected.sort_by_key(|(id, _)| *id);
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
     assert!(pair.is_empty());
 }
 
-/// A REP is repeated as often as the caller asks.
 #[test]
-fn a_caller_says_how_often() {
+fn a_rep_is_repeated_as_often_as_the_caller_asks() {
     let mut pair = Pair::new();
     pair.cms[A].cfg.max_cm_retries = 2;
     pair.cms[B].listen(PORT, 1).unwrap();
@@ -237,7 +237,8 @@ fn a_caller_says_how_often() {
     assert_eq!(pair.sent().matches("B:REP").count(), 3);
 }
 
-/// The RTUs are lost and the passive side gives up: the active one is told that there is no connection.
+/// The RTUs are lost and the passive side gives up: the active side learns that there is no
+/// connection.
 #[test]
 fn no_rtu_arrives() {
     let mut pair = Pair::new();
@@ -248,9 +249,9 @@ fn no_rtu_arrives() {
     let (b, _) = pair.request();
     pair.accept(b, QPN[B]);
     pair.pass_all();
-    let told = pair.told(A);
-    assert!(matches!(&told[0], (id, Event::Accepted(_)) if *id == a));
-    assert_eq!(told[1..], [(a, Event::Broken), (a, Event::Released { qpn: QPN[A] })]);
-    assert_eq!(pair.told(B), [(b, Event::AcceptFailed), (b, Event::Released { qpn: QPN[B] })]);
+    let events = pair.events(A);
+    assert!(matches!(&events[0], (id, Event::Accepted(_)) if *id == a));
+    assert_eq!(events[1..], [(a, Event::Broken), (a, Event::Released { qpn: QPN[A] })]);
+    assert_eq!(pair.events(B), [(b, Event::AcceptFailed), (b, Event::Released { qpn: QPN[B] })]);
     assert!(pair.is_empty());
 }

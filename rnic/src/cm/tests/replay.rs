@@ -1,6 +1,7 @@
-//! Both sides of every exchange that was captured between other implementations: with the numbers that are a side's
-//! own choice (communication IDs, transaction IDs, GUIDs, PSNs, queue pairs) taken from there, each message is sent to
-//! the same octets, and what the other side sent is understood.
+//! Replays both sides of every exchange that was captured between other implementations. The
+//! numbers that a side chooses itself (communication IDs, transaction IDs, GUIDs, PSNs, queue
+//! pairs) are taken from the capture. Each message is sent with the same octets as in the capture,
+//! and the messages of the other side are understood.
 
 use std::net::SocketAddr;
 
@@ -10,7 +11,7 @@ use wire::rocev2::{Deth, Extension, Icrc, Packet, UDP_PORT};
 use super::*;
 use crate::tests::capture;
 
-/// Of all captures together.
+/// The outcome of all captures together.
 const EXCHANGES: Outcome = Outcome { refused: 1, connected: 28, disconnected: 27 };
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -28,11 +29,11 @@ fn every_exchange_of_the_captures() {
         let mads = mads(&file);
         for req in &mads {
             if let Ok(Mad { transaction, message: Message::Req(called) }) = Mad::parse(&req.mad) {
-                // What else is said about the connection names the caller's ID.
-                let of_call = |said: &&Transmit| of(called.local_id, &said.mad);
-                let said: Vec<_> = mads.iter().filter(of_call).collect();
-                let mut exchange = Exchange::new(&name, req, called, transaction, &said);
-                for message in said {
+                // All other messages of the connection name the caller's ID.
+                let of_call = |message: &&Transmit| of(called.local_id, &message.mad);
+                let messages: Vec<_> = mads.iter().filter(of_call).collect();
+                let mut exchange = Exchange::new(&name, req, called, transaction, &messages);
+                for message in messages {
                     exchange.take(message);
                 }
                 exchange.end(&mut outcome);
@@ -42,7 +43,7 @@ fn every_exchange_of_the_captures() {
     assert_eq!(outcome, EXCHANGES);
 }
 
-/// What was sent from QP 1 to QP 1.
+/// The messages that were sent from QP 1 to QP 1.
 fn mads(file: &[u8]) -> Vec<Transmit> {
     const UDP: u8 = 17;
     let gsi = Extension::Deth(Deth { q_key: Deth::GSI_Q_KEY, source_qpn: Deth::GSI_QPN });
@@ -57,7 +58,7 @@ fn mads(file: &[u8]) -> Vec<Transmit> {
         .collect()
 }
 
-/// Whether a message is of the connection whose caller has this ID.
+/// Whether a message belongs to the connection whose caller has this ID.
 fn of(caller: u32, mad: &[u8; MAD_SIZE]) -> bool {
     let ids = match Mad::parse(mad).map(|mad| mad.message) {
         Ok(Message::Req(req)) => [req.local_id, 0],
@@ -75,14 +76,14 @@ fn of(caller: u32, mad: &[u8; MAD_SIZE]) -> bool {
 struct Exchange<'a> {
     place: String,
     now: Instant,
-    /// Active and passive.
+    /// The active side and the passive side.
     cms: [Cm; 2],
     addresses: [IpAddr; 2],
     ids: [Option<ConnId>; 2],
-    /// Sent, and not seen in the capture yet.
+    /// Messages that were sent, and that the capture has not contained yet.
     sent: [Vec<Transmit>; 2],
-    told: [Vec<Event>; 2],
-    /// Who sends a DREQ.
+    events: [Vec<Event>; 2],
+    /// Which sides send a DREQ.
     disconnects: [bool; 2],
     req: Req<'a>,
 }
@@ -93,12 +94,13 @@ impl<'a> Exchange<'a> {
         call: &Transmit,
         req: Req<'a>,
         transaction: u64,
-        said: &[&Transmit],
+        messages: &[&Transmit],
     ) -> Self {
-        let rep = said.iter().find_map(|said| match Mad::parse(&said.mad).unwrap().message {
-            Message::Rep(rep) => Some(rep),
-            _ => None,
-        });
+        let rep =
+            messages.iter().find_map(|message| match Mad::parse(&message.mad).unwrap().message {
+                Message::Rep(rep) => Some(rep),
+                _ => None,
+            });
         let (passive_id, passive_guid) = rep.map_or((1 << 7, 1), |rep| (rep.local_id, rep.ca_guid));
         let now = Instant::now();
         let mut cms =
@@ -107,7 +109,7 @@ impl<'a> Exchange<'a> {
                     target_ack_delay: rep.map_or(Timeout::new(0), |rep| rep.target_ack_delay),
                     ..Cfg::new(id as u8 & 0x7F, ca_guid)
                 };
-                // The first communication ID is the capture's.
+                // The first communication ID is that of the capture.
                 let (mut first, mut rest) = (Some(u64::from(id >> 7)), random(1));
                 Cm::new(cfg, Box::new(move || first.take().unwrap_or_else(&mut rest)))
             });
@@ -134,8 +136,9 @@ impl<'a> Exchange<'a> {
         let id = cms[A].connect(now, &call_again).unwrap();
         cms[A].conns.get_mut(&id.0).unwrap().transaction = transaction;
         let dreq_from = |address| {
-            said.iter()
-                .any(|said| said.from == address && said.mad[16..18] == 0x15_u16.to_be_bytes())
+            messages.iter().any(|message| {
+                message.from == address && message.mad[16..18] == 0x15_u16.to_be_bytes()
+            })
         };
         Exchange {
             place: format!("{name}, call of {:#x}", req.local_id),
@@ -144,19 +147,21 @@ impl<'a> Exchange<'a> {
             addresses: [call.from, call.to],
             ids: [Some(id), None],
             sent: [vec![], vec![]],
-            told: [vec![], vec![]],
+            events: [vec![], vec![]],
             disconnects: [call.from, call.to].map(dreq_from),
             req,
         }
     }
 
-    /// One message of the capture: the sender's side sends it too, the receiver's gets it.
+    /// Replays a message of the capture: the sender's side sends it too, and the receiver's side
+    /// gets it.
     fn take(&mut self, seen: &Transmit) {
         let mad = Mad::parse(&seen.mad).unwrap();
         let from = self.addresses.iter().position(|&address| address == seen.from).unwrap();
         match mad.message {
             Message::Rep(rep) => self.accept(&rep),
-            // Both before either arrives, if there are two: they may have crossed.
+            // If both sides send a DREQ, both do so before either arrives, because the two may have
+            // crossed.
             Message::Dreq(_) => {
                 for side in [A, B] {
                     if std::mem::take(&mut self.disconnects[side]) {
@@ -172,12 +177,12 @@ impl<'a> Exchange<'a> {
         }
         self.collect();
         let ours = self.sent[from].iter().position(|sent| sent.mad[16..18] == seen.mad[16..18]);
-        let ours = ours.unwrap_or_else(|| panic!("{}: we would not say {mad:?}", self.place));
+        let ours = ours.unwrap_or_else(|| panic!("{}: we did not send {mad:?}", self.place));
         let ours = self.sent[from].remove(ours);
         assert_eq!((ours.from, ours.to), (seen.from, seen.to), "{}", self.place);
         let (ours, theirs) = (Mad::parse(&ours.mad).unwrap(), without_choices(mad));
         let transaction = match mad.message {
-            // Begun by it: any will do.
+            // The message begins a transaction: any ID is right.
             Message::Req(_) | Message::Dreq(_) => mad.transaction,
             _ => ours.transaction,
         };
@@ -196,8 +201,8 @@ impl<'a> Exchange<'a> {
             srq: rep.srq,
             private: rep.private,
         };
-        let [Event::Request(request)] = &self.told[B][..] else {
-            panic!("{}: {:?}", self.place, self.told)
+        let [Event::Request(request)] = &self.events[B][..] else {
+            panic!("{}: {:?}", self.place, self.events)
         };
         assert_eq!(request.private, self.req.private[IpHeader::SIZE..]);
         assert_eq!((request.qpn, request.starting_psn), (self.req.qpn, self.req.starting_psn));
@@ -212,7 +217,7 @@ impl<'a> Exchange<'a> {
                     Event::Disconnecting { .. } => {
                         self.cms[side].disconnect(self.now, id, Ending::Graceful)
                     }
-                    event => self.told[side].push(event),
+                    event => self.events[side].push(event),
                 }
             }
             self.sent[side].extend(std::iter::from_fn(|| self.cms[side].poll_transmit()));
@@ -220,8 +225,8 @@ impl<'a> Exchange<'a> {
     }
 
     fn end(self, outcome: &mut Outcome) {
-        assert_eq!(self.sent, [vec![], vec![]], "{}: more than was captured", self.place);
-        let [a, b] = &self.told;
+        assert_eq!(self.sent, [vec![], vec![]], "{}: we sent more than was captured", self.place);
+        let [a, b] = &self.events;
         match (&a[..], &b[..]) {
             ([Event::Refused { .. }, Event::Released { .. }], []) => outcome.refused += 1,
             ([Event::Accepted(_), a @ ..], [Event::Request(_), Event::Established, b @ ..]) => {
@@ -237,8 +242,9 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// The message, with our choice of what is free: no flow label, which Linux makes of the ports, no rate, and no flow
-/// control, which OFED's uDAPL asks for and rxe does not have.
+/// Changes the fields of a message that the standard leaves free to our values: no flow label,
+/// which Linux makes of the ports; no rate; and no flow control, which OFED's uDAPL asks for and
+/// rxe does not have.
 fn without_choices(mut mad: Mad<'_>) -> Mad<'_> {
     match &mut mad.message {
         Message::Req(req) => {

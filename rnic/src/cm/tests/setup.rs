@@ -1,4 +1,4 @@
-//! Calls, and what becomes of them where nothing is lost.
+//! Connection setup without losses.
 
 use wire::cm::{Mad, Message, Path, Req, ServiceId, Timeout};
 
@@ -38,8 +38,8 @@ fn a_call_is_accepted() {
         srq: false,
         private: padded(b"accept", 196),
     };
-    assert_eq!(pair.told(A), [(a, Event::Accepted(Box::new(expected)))]);
-    assert_eq!(pair.told(B), [(b, Event::Established)]);
+    assert_eq!(pair.events(A), [(a, Event::Accepted(Box::new(expected)))]);
+    assert_eq!(pair.events(B), [(b, Event::Established)]);
     assert_eq!(pair.sent(), "A:REQ B:REP A:RTU");
     assert_eq!([a.0 & 0x7F, b.0 & 0x7F], [1, 2], "the slots");
     assert_eq!(pair.deadline(), None, "an idle connection needs no timer");
@@ -57,10 +57,10 @@ fn ipv6() {
     assert_eq!((request.from, request.to), (from, to));
     pair.accept(b, QPN[B]);
     pair.run();
-    assert_eq!(pair.told(B), [(b, Event::Established)]);
+    assert_eq!(pair.events(B), [(b, Event::Established)]);
 }
 
-/// A process calls itself: both ends are in the same tables.
+/// A process calls itself: both ends of the connection are in the same tables.
 #[test]
 fn a_call_to_oneself() {
     let mut pair = Pair::new();
@@ -76,10 +76,11 @@ fn a_call_to_oneself() {
     };
     let [(b, Event::Request(_))] = deliver(cm)[..] else { panic!() };
     cm.accept(now, b, &accept()).unwrap();
-    let told = deliver(cm);
-    assert!(
-        matches!(&told[..], [(x, Event::Accepted(_)), (y, Event::Established)] if (*x, *y) == (a, b))
-    );
+    let events = deliver(cm);
+    assert!(matches!(
+        &events[..],
+        [(x, Event::Accepted(_)), (y, Event::Established)] if (*x, *y) == (a, b)
+    ));
     cm.disconnect(now, b, Ending::Graceful);
     assert_eq!(deliver(cm), [(a, Event::Disconnecting { broke: false })]);
     cm.disconnect(now, a, Ending::Graceful);
@@ -110,18 +111,18 @@ fn the_consumer_rejects() {
         assert_eq!(rej.private.starts_with(b"\x02\x00\x02\x00no\0"), prefix);
         assert_eq!(rej.private.starts_with(b"no\0"), !prefix);
 
-        // The peer repeats itself, since that was lost.
+        // That REJ was lost, so the peer repeats its REQ.
         pair.pass(5 * SECOND);
         let private = padded(b"no", if prefix { 144 } else { 148 });
         assert_eq!(
-            pair.told(A),
+            pair.events(A),
             [(a, Event::Rejected { private }), (a, Event::Released { qpn: QPN[A] })]
         );
-        assert_eq!(pair.told(B), []);
+        assert_eq!(pair.events(B), []);
         assert_eq!(pair.sent(), "A:REQ A:REQ B:REJ28");
         pair.pass_all();
         assert!(pair.is_empty());
-        assert_eq!(pair.told(B), []);
+        assert_eq!(pair.events(B), []);
     }
 }
 
@@ -137,7 +138,7 @@ fn a_rejection_with_another_reason_has_no_prefix() {
     let Ok(Mad { message: Message::Rej(sent), .. }) = Mad::parse(&rej.mad) else { panic!() };
     assert_eq!(sent.private, [0; 148]);
     pair.cms[A].receive(pair.now, rej.from, rej.to, &rej.mad).unwrap();
-    assert_eq!(pair.told(A)[0], (a, refused(Reason::NO_RESOURCES)));
+    assert_eq!(pair.events(A)[0], (a, refused(Reason::NO_RESOURCES)));
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn nobody_listens() {
     let mut pair = Pair::new();
     let a = pair.connect(QPN[A]);
     pair.run();
-    assert_eq!(pair.told(A)[0], (a, refused(Reason::INVALID_SERVICE_ID)));
+    assert_eq!(pair.events(A)[0], (a, refused(Reason::INVALID_SERVICE_ID)));
     assert_eq!(pair.sent(), "A:REQ B:REJ8");
     assert!(pair.is_empty());
 
@@ -153,7 +154,7 @@ fn nobody_listens() {
     pair.cms[B].unlisten(PORT);
     let a = pair.connect(QPN[A]);
     pair.run();
-    assert_eq!(pair.told(A)[0], (a, refused(Reason::INVALID_SERVICE_ID)));
+    assert_eq!(pair.events(A)[0], (a, refused(Reason::INVALID_SERVICE_ID)));
 }
 
 #[test]
@@ -165,11 +166,12 @@ fn a_path_mtu_that_is_too_large() {
     pair.run();
     let refused =
         Event::Refused { reason: Reason::INVALID_MTU, path_mtu: Some(PathMtu::Octets1024) };
-    assert_eq!(pair.told(A)[0], (a, refused));
+    assert_eq!(pair.events(A)[0], (a, refused));
     assert!(pair.is_empty());
 }
 
-/// Between two processes at one address packets do not go through the interface.
+/// Packets between two processes at one address do not go through the interface, so its MTU does
+/// not limit them.
 #[test]
 fn a_path_mtu_that_is_too_large_for_other_addresses() {
     let mut pair = Pair::new();
@@ -189,10 +191,10 @@ fn a_full_backlog() {
     pair.cms[B].listen(PORT, 2).unwrap();
     let calls = [1, 2, 3].map(|qpn| pair.connect(qpn << 7));
     pair.run();
-    let requests = pair.told(B);
+    let requests = pair.events(B);
     assert_eq!(requests.len(), 2);
-    assert_eq!(pair.told(A)[0], (calls[2], refused(Reason::NO_RESOURCES)));
-    // A decision makes room, whichever it is.
+    assert_eq!(pair.events(A)[0], (calls[2], refused(Reason::NO_RESOURCES)));
+    // Any decision makes room.
     pair.accept(requests[0].0, QPN[B]);
     pair.cms[B].reject(pair.now, requests[1].0, Reason::CONSUMER, &[]).unwrap();
     for qpn in [4, 5] {
@@ -200,12 +202,13 @@ fn a_full_backlog() {
         pair.run();
     }
     assert_eq!(
-        pair.told(B).iter().filter(|(_, event)| matches!(event, Event::Request(_))).count(),
+        pair.events(B).iter().filter(|(_, event)| matches!(event, Event::Request(_))).count(),
         2
     );
 }
 
-/// Requests of a listener that has gone stay; they do not count for the next one at the port.
+/// Requests of a listener that was removed stay. They do not count for the next listener of the
+/// port.
 #[test]
 fn a_port_is_listened_to_again() {
     let mut pair = Pair::new();
@@ -224,12 +227,12 @@ fn a_port_is_listened_to_again() {
     pair.accept(new, QPN[B] + 0x80);
     assert_eq!(pair.cms[B].listeners[&PORT].pending, 0);
     pair.run();
-    assert!(matches!(&pair.told(A)[0], (id, Event::Accepted(_)) if *id == a));
+    assert!(matches!(&pair.events(A)[0], (id, Event::Accepted(_)) if *id == a));
 }
 
-/// Each field that is looked at, wrong in an otherwise good REQ.
+/// Each checked field is wrong in one of the REQs, which are right otherwise.
 #[test]
-fn requests_that_make_no_sense() {
+fn invalid_requests_are_refused() {
     type Change = fn(&mut Req<'_>);
     let cases: [(Change, Reason); 10] = [
         (|req| req.local_id = 0, Reason::INVALID_COMM_ID),
@@ -267,7 +270,7 @@ fn requests_that_make_no_sense() {
         );
         assert!(pair.cms[B].is_empty());
     }
-    // The caller lies about its address, in the header that the consumer would see.
+    // The header that the consumer would see contains a false address of the caller.
     let other = IpAddr::from([10, 0, 0, 3]);
     let mad = Mad {
         transaction,
@@ -322,13 +325,14 @@ fn private_data_have_limits() {
     assert_eq!(cm.reject(now, b, Reason::CONSUMER, &long[..145]), too_long(145, 144));
     cm.accept(now, b, &Accept { private: &long[..196], ..accept() }).unwrap();
     pair.run();
-    assert!(
-        matches!(&pair.told(A)[..], [(_, Event::Accepted(accepted))] if accepted.private == [7; 196])
-    );
+    assert!(matches!(
+        &pair.events(A)[..],
+        [(_, Event::Accepted(accepted))] if accepted.private == [7; 196]
+    ));
 }
 
 #[test]
-fn what_has_been_decided_cannot_be_decided() {
+fn a_request_is_decided_only_once() {
     let mut pair = Pair::new();
     let [a, b] = pair.connected();
     for id in [b, ConnId(0x1234)] {

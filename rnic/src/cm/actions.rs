@@ -1,61 +1,65 @@
-//! What the table of [`state`](super::state) says, done.
+//! Performs the actions of the state chart ([`state`](super::state)).
 
 use std::time::{Duration, Instant};
 
 use wire::cm::{Mad, Message, Reason, Rej};
 use wire::rocev2::PathMtu;
 
-use super::conn::{BROKE, MAX_WAIT};
+use super::connection::{BROKEN_PRIVATE_DATA, MAX_MRA_WAIT};
 use super::manager::OFED_REJECT_PREFIX;
-use super::state::{Act, Input, News, State, effect};
+use super::state::{Action, EventKind, Input, State, transition};
 use super::{Accepted, Cm, ConnId, Event};
 
-/// How long a connection is kept after its end, at least and at most.
-const TIME_WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
-/// Refusals that are remembered at most.
-pub(super) const MAX_REFUSED: usize = 1024;
+/// The shortest time for which a connection is kept after its end.
+const MIN_TIME_WAIT: Duration = Duration::from_millis(500);
+/// The longest time for which a connection is kept after its end.
+const MAX_TIME_WAIT: Duration = Duration::from_secs(2);
+/// The largest number of rejected requests that are kept to repeat the refusal.
+pub(super) const MAX_REJECTED: usize = 1024;
 
 impl Cm {
-    /// Applies an input; `mad` is the message that it came with.
+    /// Applies an input to a connection. `mad` is the message that caused the input, if any.
     pub(super) fn apply(&mut self, now: Instant, id: u32, input: Input, mad: Option<&Mad<'_>>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        let Some(effect) = effect(conn.state, input) else { return };
-        for &act in effect.acts {
-            self.act(now, id, act, mad);
+        let Some(transition) = transition(conn.state, input) else { return };
+        for &action in transition.actions {
+            self.perform(now, id, action, mad);
         }
-        self.enter(now, id, effect.to, mad);
+        self.enter_state(now, id, transition.to, mad);
     }
 
-    fn act(&mut self, now: Instant, id: u32, act: Act, mad: Option<&Mad<'_>>) {
+    fn perform(&mut self, now: Instant, id: u32, action: Action, mad: Option<&Mad<'_>>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        let transmit = match act {
-            Act::SendKept => return self.send_kept(id),
-            Act::SendRtu => conn.rtu(),
-            Act::SendMra => conn.mra(now),
-            Act::SendDreq => conn.dreq(now, self.ids.transaction()),
-            Act::SendDrep => conn.drep(mad.map_or(conn.dreq_transaction, |dreq| dreq.transaction)),
-            Act::RefuseReq(reason) => conn.rej_of_req(reason, &[]),
-            Act::SendRej(reason) => conn.rej(reason, self.cfg.ca_guid),
-            Act::Wait => {
+        let transmit = match action {
+            Action::SendKept => return self.send_kept(id),
+            Action::SendRtu => conn.rtu(),
+            Action::SendMra => conn.mra(now),
+            Action::SendDreq => conn.dreq(now, self.ids.transaction()),
+            Action::SendDrep => {
+                conn.drep(mad.map_or(conn.dreq_transaction, |dreq| dreq.transaction))
+            }
+            Action::RefuseReq(reason) => conn.rej_of_req(reason, &[]),
+            Action::SendRej(reason) => conn.rej(reason, self.cfg.ca_guid),
+            Action::Wait => {
                 if let Some(Mad { message: Message::Mra(mra), .. }) = mad {
                     conn.take_mra(now, mra.service_timeout);
                     if conn.state == State::RepSent
                         && !std::mem::replace(&mut conn.rep_is_seen, true)
                     {
-                        // A caller that has received the REP is there: its time is not shortened
-                        // any more, and ends after MAX_WAIT.
+                        // The caller has received the REP, so its address is not forged. Its time
+                        // is not shortened any more, and ends after `MAX_MRA_WAIT`.
                         let source = conn.remote.ip();
-                        conn.deadline = Some(now + MAX_WAIT);
-                        self.half_open.leave(source, id);
+                        conn.deadline = Some(now + MAX_MRA_WAIT);
+                        self.half_open.remove(source, id);
                         self.admit_deferred(now, source);
                     }
                 }
                 return;
             }
-            Act::Tell(news) => {
-                if !conn.silent {
-                    conn.silent = news.is_last();
-                    let event = event(news, mad.map(|mad| &mad.message));
+            Action::Tell(kind) => {
+                if !conn.muted {
+                    conn.muted = kind.is_last();
+                    let event = event(kind, mad.map(|mad| &mad.message));
                     self.events.push_back((ConnId(id), event));
                 }
                 return;
@@ -64,36 +68,37 @@ impl Cm {
         self.transmits.push_back(transmit);
     }
 
-    /// Leaves for another state, or stays; sets the timers either way.
-    fn enter(&mut self, now: Instant, id: u32, to: State, mad: Option<&Mad<'_>>) {
+    /// Enters a state, which may be the current one. Sets the timers in either case.
+    fn enter_state(&mut self, now: Instant, id: u32, to: State, mad: Option<&Mad<'_>>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let source = conn.remote.ip();
-        let leaves_place = match conn.state {
+        let frees_place = match conn.state {
             State::ReqRcvd => !matches!(to, State::ReqRcvd | State::RepSent),
             State::RepSent => to != State::RepSent && !conn.rep_is_seen,
             _ => false,
         };
         if to != conn.state {
             if conn.state == State::RepSent {
-                self.half_open.leave(source, id);
+                self.half_open.remove(source, id);
             }
             conn.state = to;
             conn.deadline = None;
             if let Some(pending) = conn.pending.take() {
-                pending.leave(&mut self.listeners);
+                pending.release(&mut self.listeners);
             }
             match to {
                 State::Established => {
                     conn.kept = None;
-                    conn.linger = conn.ack_timeout.duration().clamp(TIME_WAIT.0, TIME_WAIT.1);
+                    conn.retention =
+                        conn.ack_timeout.duration().clamp(MIN_TIME_WAIT, MAX_TIME_WAIT);
                 }
                 State::TimeWait => {
                     conn.kept = None;
-                    conn.deadline = Some(now + conn.linger);
+                    conn.deadline = Some(now + conn.retention);
                 }
                 State::Rejected => {
-                    conn.deadline = Some(now + conn.linger);
-                    self.refused.push_back(id);
+                    conn.deadline = Some(now + conn.retention);
+                    self.rejected.push_back(id);
                 }
                 State::Closed => conn.kept = None,
                 State::DreqRcvd => {
@@ -101,35 +106,36 @@ impl Cm {
                     conn.dreq_transaction = mad.map_or(0, |dreq| dreq.transaction);
                 }
                 State::RepSent => {
-                    // From now on it is not kept to repeat a refusal.
-                    conn.linger = conn.ack_timeout.duration().clamp(TIME_WAIT.0, TIME_WAIT.1);
-                    self.half_open.enter(source, id, now);
-                    if let Some(wait) = self.half_open.time_for_rtu() {
+                    // From now on the connection is not kept to repeat a refusal.
+                    conn.retention =
+                        conn.ack_timeout.duration().clamp(MIN_TIME_WAIT, MAX_TIME_WAIT);
+                    self.half_open.insert(source, id, now);
+                    if let Some(wait) = self.half_open.rtu_wait() {
                         conn.give_up_rtu_after(now, wait);
                     }
                 }
                 State::ReqSent | State::ReqRcvd | State::DreqSent => {}
             }
             if matches!(to, State::TimeWait | State::Rejected | State::Closed) {
-                self.leave_peer_qp(id);
+                self.release_peer_qp(id);
             }
         }
         self.arm(id);
         if to == State::Closed {
             self.close(id);
         }
-        if self.refused.len() > MAX_REFUSED
-            && let Some(oldest) = self.refused.pop_front()
+        if self.rejected.len() > MAX_REJECTED
+            && let Some(oldest) = self.rejected.pop_front()
             && self.conns.get(&oldest).is_some_and(|conn| conn.state == State::Rejected)
         {
             self.close(oldest);
         }
-        if leaves_place {
+        if frees_place {
             self.admit_deferred(now, source);
         }
     }
 
-    /// Sends what is kept for repetition.
+    /// Sends the message that is kept for repetition, if there is one.
     pub(super) fn send_kept(&mut self, id: u32) {
         if let Some(conn) = self.conns.get(&id)
             && let Some(kept) = &conn.kept
@@ -138,10 +144,10 @@ impl Cm {
         }
     }
 
-    /// Sets the timer to what the connection waits for.
+    /// Sets the timer to the connection's next deadline.
     pub(super) fn arm(&mut self, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        let next = conn.next();
+        let next = conn.next_deadline();
         if next != conn.armed {
             if let Some(at) = std::mem::replace(&mut conn.armed, next) {
                 self.timers.remove(&(at, id));
@@ -150,8 +156,8 @@ impl Cm {
         }
     }
 
-    /// From now on the peer's queue pair may be in another connection.
-    fn leave_peer_qp(&mut self, id: u32) {
+    /// Allows the peer's queue pair to be in another connection from now on.
+    fn release_peer_qp(&mut self, id: u32) {
         if let Some(conn) = self.conns.get(&id) {
             let key = conn.peer_qp();
             if self.by_peer_qp.get(&key) == Some(&id) {
@@ -160,14 +166,14 @@ impl Cm {
         }
     }
 
-    /// Leaves no trace of a connection.
+    /// Removes a connection.
     fn close(&mut self, id: u32) {
-        self.leave_peer_qp(id);
+        self.release_peer_qp(id);
         let Some(conn) = self.conns.remove(&id) else { return };
         if let Some(at) = conn.armed {
             self.timers.remove(&(at, id));
         }
-        let request = conn.request();
+        let request = conn.request_key();
         if self.by_request.get(&request) == Some(&id) {
             self.by_request.remove(&request);
         }
@@ -177,10 +183,10 @@ impl Cm {
     }
 }
 
-/// What to tell, with what the message says that it came with.
-fn event(news: News, message: Option<&Message<'_>>) -> Event {
-    match (news, message) {
-        (News::Accepted, Some(Message::Rep(rep))) => Event::Accepted(Box::new(Accepted {
+/// Makes the event of a kind, with the data of the message that caused it.
+fn event(kind: EventKind, message: Option<&Message<'_>>) -> Event {
+    match (kind, message) {
+        (EventKind::Accepted, Some(Message::Rep(rep))) => Event::Accepted(Box::new(Accepted {
             qpn: rep.qpn,
             starting_psn: rep.starting_psn,
             responder_resources: rep.responder_resources,
@@ -190,20 +196,24 @@ fn event(news: News, message: Option<&Message<'_>>) -> Event {
             srq: rep.srq,
             private: rep.private.to_vec(),
         })),
-        (News::Refused, Some(Message::Rej(rej))) => refusal(rej),
-        (News::Accepted | News::Refused, _) => unreachable!("{news:?} comes with a REP or a REJ"),
-        (News::Established, _) => Event::Established,
-        (News::AcceptFailed, _) => Event::AcceptFailed,
-        (News::Withdrawn, _) => Event::Withdrawn,
-        (News::Unreachable, _) => Event::Unreachable,
-        (News::TimedOut, _) => Event::TimedOut,
-        (News::Disconnecting, message) => {
-            let broke =
-                matches!(message, Some(Message::Dreq(dreq)) if dreq.private.starts_with(BROKE));
+        (EventKind::Refused, Some(Message::Rej(rej))) => refusal(rej),
+        (EventKind::Accepted | EventKind::Refused, _) => {
+            unreachable!("{kind:?} comes with a REP or a REJ")
+        }
+        (EventKind::Established, _) => Event::Established,
+        (EventKind::AcceptFailed, _) => Event::AcceptFailed,
+        (EventKind::Withdrawn, _) => Event::Withdrawn,
+        (EventKind::Unreachable, _) => Event::Unreachable,
+        (EventKind::TimedOut, _) => Event::TimedOut,
+        (EventKind::Disconnecting, message) => {
+            let broke = matches!(
+                message,
+                Some(Message::Dreq(dreq)) if dreq.private.starts_with(BROKEN_PRIVATE_DATA)
+            );
             Event::Disconnecting { broke }
         }
-        (News::Disconnected, _) => Event::Disconnected,
-        (News::Broken, _) => Event::Broken,
+        (EventKind::Disconnected, _) => Event::Disconnected,
+        (EventKind::Broken, _) => Event::Broken,
     }
 }
 

@@ -1,4 +1,4 @@
-//! One connection: who is at its ends, what it says, when it says it again.
+//! One connection: its ends, its messages, and their repetition.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use super::Transmit;
 use super::request::{PeerQp, Pending, RequestKey};
 use super::state::State;
 
-/// What an MRA of ours asks for: 65 s, Linux's choice.
-const SERVICE_TIMEOUT: Timeout = Timeout::new(24);
-/// What an MRA of a peer gets at most; and all MRAs of a REP together.
-pub(super) const MAX_WAIT: Duration = Duration::from_secs(180);
+/// The time that our MRAs ask for: 65 s, as in Linux.
+const MRA_SERVICE_TIMEOUT: Timeout = Timeout::new(24);
+/// The longest time that a peer's MRA can get, and that all MRAs of one REP can get together.
+pub(super) const MAX_MRA_WAIT: Duration = Duration::from_secs(180);
 
 /// A connection.
 pub(super) struct Conn {
@@ -20,47 +20,49 @@ pub(super) struct Conn {
     pub(super) state: State,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
-    /// Ours; `None` while the passive consumer has not accepted.
+    /// Our queue pair; `None` while the passive consumer has not accepted.
     pub(super) qpn: Option<u32>,
-    /// Zeros until the peer has said them.
+    /// All zeros until the peer has named them.
     pub(super) peer: Peer,
-    /// Of the REQ, and so of what answers to it.
+    /// The transaction ID of the REQ and of the answers to it.
     pub(super) transaction: u64,
-    /// Of the DREQ that is to be answered.
+    /// The transaction ID of the DREQ that waits for its answer.
     pub(super) dreq_transaction: u64,
-    /// How long an answer may take, with the way there and back.
+    /// How long to wait for an answer, including the way there and back.
     pub(super) interval: Duration,
     /// How often a message is repeated.
     pub(super) retries: u8,
-    /// How long a requester waits for an ACK: what it sends lives no longer.
+    /// How long a requester waits for an ACK. No packet that it sends is under way for longer.
     pub(super) ack_timeout: Timeout,
-    /// How long the connection is kept when it is over.
-    pub(super) linger: Duration,
-    /// Its consumer has heard the last of it, or does not want to.
-    pub(super) silent: bool,
-    /// It broke here, which a DREQ says.
+    /// How long the connection is kept after its end.
+    pub(super) retention: Duration,
+    /// The consumer gets no more events of it: it has got the last one, or has forgotten the
+    /// connection.
+    pub(super) muted: bool,
+    /// The connection broke on this side, and a DREQ says so.
     pub(super) broke: bool,
     /// An MRA has shown that the peer has seen the REP.
     pub(super) rep_is_seen: bool,
-    /// Passive, and not decided on.
+    /// The place in the backlog of a request that waits for a decision.
     pub(super) pending: Option<Pending>,
     /// The time of the last repetition of its REQ that was not ignored.
     pub(super) last_repeat: Option<Instant>,
-    pub(super) kept: Option<Box<Kept>>,
-    /// When the time for this state is over.
+    pub(super) kept: Option<Box<KeptMessage>>,
+    /// When the time for the current state ends.
     pub(super) deadline: Option<Instant>,
-    /// When [`Cm`](super::Cm) will look at it.
+    /// When the timer of [`Cm`](super::Cm) for this connection expires.
     pub(super) armed: Option<Instant>,
 }
 
-/// Private data of the DREQ of a connection that broke at its sender, so that both sides report the same. It is a
-/// convention of OpenDAT: other receivers pass over the private data of a DREQ.
-pub(super) const BROKE: &[u8] = b"OpenDAT: broken";
-/// A DREQ is repeated after this time, then after twice as much, up to the interval of other messages: whoever ends a
-/// connection may be gone soon, and a peer that has nothing to send would never learn of it.
-const DREQ_REPEAT: Duration = Duration::from_millis(16);
+/// The private data of the DREQ of a connection that broke at its sender, so that both sides report
+/// the same. This is a convention of OpenDAT: other receivers ignore the private data of a DREQ.
+pub(super) const BROKEN_PRIVATE_DATA: &[u8] = b"OpenDAT: broken";
+/// The time before the first repetition of a DREQ. It doubles with each repetition, up to the
+/// interval of other messages. It is short because the side that ends a connection may be gone
+/// soon, and a peer that has nothing to send would never learn of the end.
+const FIRST_DREQ_REPEAT: Duration = Duration::from_millis(16);
 
-/// What a peer says about itself.
+/// What the peer has said about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) id: u32,
@@ -69,29 +71,30 @@ pub(super) struct Peer {
 }
 
 /// A message that may be sent again.
-pub(super) struct Kept {
+pub(super) struct KeptMessage {
     pub(super) mad: [u8; MAD_SIZE],
-    /// When it is repeated by itself; `None`: only when asked for.
-    pub(super) repeat: Option<Repeat>,
+    /// The timer that repeats it. `None`: it is repeated only when the peer asks for it.
+    pub(super) repeat: Option<RepeatTimer>,
 }
 
-pub(super) struct Repeat {
+pub(super) struct RepeatTimer {
     pub(super) at: Instant,
-    /// The time between the last two.
+    /// The current interval between two repetitions.
     after: Duration,
     left: u8,
-    /// An MRA was taken. One for each time that the message is sent: the peer cannot make us wait for ever.
-    waits: bool,
+    /// An MRA has postponed this repetition. Only one MRA counts for each time that the message is
+    /// sent, so that the peer cannot make us wait for ever.
+    mra_taken: bool,
 }
 
 impl Conn {
-    /// Whether a datagram came from the other end.
+    /// Whether a datagram from `from` to `to` came from the other end of this connection.
     pub(super) fn is_between(&self, from: IpAddr, to: IpAddr) -> bool {
         self.remote.ip() == from && self.local.ip() == to
     }
 
-    /// What makes a REQ this connection's.
-    pub(super) fn request(&self) -> RequestKey {
+    /// What identifies the REQ of this connection.
+    pub(super) fn request_key(&self) -> RequestKey {
         (self.remote.ip(), self.peer.ca_guid, self.peer.id)
     }
 
@@ -100,8 +103,8 @@ impl Conn {
         (self.remote.ip(), self.peer.ca_guid, self.peer.qpn)
     }
 
-    /// The next time at which something is to be done.
-    pub(super) fn next(&self) -> Option<Instant> {
+    /// The next time at which the connection needs attention.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         let repeat =
             self.kept.as_ref().and_then(|kept| kept.repeat.as_ref()).map(|repeat| repeat.at);
         [repeat, self.deadline].into_iter().flatten().min()
@@ -113,11 +116,12 @@ impl Conn {
     }
 
     fn repeat_after(&mut self, now: Instant, after: Duration, mad: [u8; MAD_SIZE]) {
-        let repeat = Repeat { at: now + after, after, left: self.retries, waits: false };
-        self.kept = Some(Box::new(Kept { mad, repeat: Some(repeat) }));
+        let repeat = RepeatTimer { at: now + after, after, left: self.retries, mra_taken: false };
+        self.kept = Some(Box::new(KeptMessage { mad, repeat: Some(repeat) }));
     }
 
-    /// The answer to the REP is waited for no longer than this. A message that is lost is repeated in time.
+    /// Limits the wait for the answer to the REP. Repeats the REP early enough that one lost
+    /// message does no harm.
     pub(super) fn give_up_rtu_after(&mut self, now: Instant, wait: Duration) {
         self.deadline = Some(now + wait);
         if let Some(repeat) = self.kept.as_mut().and_then(|kept| kept.repeat.as_mut()) {
@@ -126,12 +130,13 @@ impl Conn {
         }
     }
 
-    /// Keeps a message for when the peer asks again.
+    /// Keeps a message, to be sent again when the peer asks for it.
     pub(super) fn keep(&mut self, mad: [u8; MAD_SIZE]) {
-        self.kept = Some(Box::new(Kept { mad, repeat: None }));
+        self.kept = Some(Box::new(KeptMessage { mad, repeat: None }));
     }
 
-    /// Repeats what is due. `None`: it has been repeated as often as it may, not counting what came sooner than usual.
+    /// Repeats the kept message. Returns `None` if it has been repeated as often as allowed.
+    /// Repetitions at shorter intervals than usual do not count.
     pub(super) fn repeat(&mut self, now: Instant) -> Option<Transmit> {
         let interval = self.interval;
         let kept = self.kept.as_mut()?;
@@ -142,17 +147,17 @@ impl Conn {
             false => repeat.left.checked_sub(1)?,
         };
         let after = (2 * repeat.after).min(interval);
-        *repeat = Repeat { at: now + after, after, left, waits: false };
+        *repeat = RepeatTimer { at: now + after, after, left, mra_taken: false };
         Some(self.datagram(mad))
     }
 
-    /// Takes an MRA.
+    /// Postpones the next repetition as an MRA of the peer asks.
     pub(super) fn take_mra(&mut self, now: Instant, service: Timeout) {
         if let Some(repeat) = self.kept.as_mut().and_then(|kept| kept.repeat.as_mut())
-            && !repeat.waits
+            && !repeat.mra_taken
         {
-            repeat.at = now + service.duration().min(MAX_WAIT) + self.interval;
-            repeat.waits = true;
+            repeat.at = now + service.duration().min(MAX_MRA_WAIT) + self.interval;
+            repeat.mra_taken = true;
         }
     }
 
@@ -161,44 +166,44 @@ impl Conn {
     }
 
     pub(super) fn rtu(&self) -> Transmit {
-        self.say(
+        self.message(
             self.transaction,
             Message::Rtu(Rtu { local_id: self.id, remote_id: self.peer.id, private: &[] }),
         )
     }
 
-    /// Asks the peer to wait for the decision, which is waited for as long here.
+    /// Makes an MRA, which asks the peer to wait for the decision. Our consumer gets as much time.
     pub(super) fn mra(&mut self, now: Instant) -> Transmit {
-        self.deadline = Some(now + SERVICE_TIMEOUT.duration() + 2 * self.interval);
+        self.deadline = Some(now + MRA_SERVICE_TIMEOUT.duration() + 2 * self.interval);
         let mra = Mra {
             local_id: self.id,
             remote_id: self.peer.id,
             answered: Answered::Req,
-            service_timeout: SERVICE_TIMEOUT,
+            service_timeout: MRA_SERVICE_TIMEOUT,
             private: &[],
         };
-        self.say(self.transaction, Message::Mra(mra))
+        self.message(self.transaction, Message::Mra(mra))
     }
 
-    /// A DREQ, to be repeated.
+    /// Makes a DREQ, and keeps it for repetition.
     pub(super) fn dreq(&mut self, now: Instant, transaction: u64) -> Transmit {
-        let private = if self.broke { BROKE } else { &[] };
+        let private = if self.broke { BROKEN_PRIVATE_DATA } else { &[] };
         let dreq =
             Dreq { local_id: self.id, remote_id: self.peer.id, remote_qpn: self.peer.qpn, private };
-        let dreq = self.say(transaction, Message::Dreq(dreq));
-        self.repeat_after(now, DREQ_REPEAT.min(self.interval), dreq.mad);
+        let dreq = self.message(transaction, Message::Dreq(dreq));
+        self.repeat_after(now, FIRST_DREQ_REPEAT.min(self.interval), dreq.mad);
         dreq
     }
 
-    /// The answer to a DREQ.
+    /// Makes the answer to a DREQ.
     pub(super) fn drep(&self, transaction: u64) -> Transmit {
-        self.say(
+        self.message(
             transaction,
             Message::Drep(Drep { local_id: self.id, remote_id: self.peer.id, private: &[] }),
         )
     }
 
-    /// Of the REQ, which the sender answers without an ID of its own (as Linux does).
+    /// Makes a REJ of the REQ, which names no ID of our own, as in Linux.
     pub(super) fn rej_of_req(&self, reason: Reason, private: &[u8]) -> Transmit {
         let rej = Rej {
             local_id: 0,
@@ -208,10 +213,11 @@ impl Conn {
             ari: &[],
             private,
         };
-        self.say(self.transaction, Message::Rej(rej))
+        self.message(self.transaction, Message::Rej(rej))
     }
 
-    /// This is the end. By the GUID, a peer finds the connection also if it has not told us its ID.
+    /// Makes a REJ that ends the connection. It contains the CA GUID if the peer may not have told
+    /// us its ID: the peer finds the connection by the GUID.
     pub(super) fn rej(&self, reason: Reason, ca_guid: u64) -> Transmit {
         let ari = ca_guid.to_be_bytes();
         let rej = Rej {
@@ -222,10 +228,10 @@ impl Conn {
             ari: if reason == Reason::TIMEOUT { &ari } else { &[] },
             private: &[],
         };
-        self.say(self.transaction, Message::Rej(rej))
+        self.message(self.transaction, Message::Rej(rej))
     }
 
-    fn say(&self, transaction: u64, message: Message<'_>) -> Transmit {
+    fn message(&self, transaction: u64, message: Message<'_>) -> Transmit {
         self.datagram(Mad { transaction, message }.emit())
     }
 }
