@@ -1,4 +1,4 @@
-//! A connected socket, and the record of what it moves if the adapter is captured.
+//! A connected socket, with the capture of its traffic if the adapter is captured.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -9,29 +9,30 @@ use std::time::{Duration, Instant};
 use capture::{Capture, Direction, Flow};
 use socket2::Socket;
 
-use crate::socket::{self, Moved};
+use crate::socket::{self, IoOutcome};
 
-/// The socket. What is no transfer is called on it directly.
+/// A socket whose transfers are captured. It dereferences to the socket for everything that
+/// transfers nothing.
 pub(crate) struct Connection {
     socket: Socket,
-    record: Option<Box<Record>>,
+    captured: Option<Box<CapturedFlow>>,
 }
 
-/// What is being recorded of it.
-struct Record {
+/// The capture of one connection.
+struct CapturedFlow {
     flow: Flow,
-    /// The octets of one system call; kept for its memory.
+    /// The octets of the latest system call. The buffer is reused.
     octets: Vec<u8>,
 }
 
 impl Connection {
-    /// A socket of which nothing is recorded, for example since it is not connected yet.
+    /// Wraps a socket that is not captured, for example because it is not connected yet.
     pub(crate) fn new(socket: Socket) -> Self {
-        Connection { socket, record: None }
+        Connection { socket, captured: None }
     }
 
-    /// It is connected, and was `opened` by this side or by the peer.
-    pub(crate) fn begin_record(
+    /// Starts the capture of a connected socket. `opened` says which side opened the connection.
+    pub(crate) fn start_capture(
         &mut self,
         capture: Option<&Capture>,
         local: SocketAddr,
@@ -39,114 +40,120 @@ impl Connection {
         opened: Direction,
     ) {
         let flow = capture.and_then(|capture| capture.tcp(Instant::now(), local, peer, opened));
-        self.record = flow.map(|flow| Box::new(Record { flow, octets: Vec::new() }));
+        self.captured = flow.map(|flow| Box::new(CapturedFlow { flow, octets: Vec::new() }));
     }
 
-    /// Sends what a gather vector names. `ends_record`: what is sent after it is to begin a TCP segment.
+    /// Sends the octets of a gather vector. With `ends_record`, the octets that are sent next begin
+    /// a new TCP segment.
     ///
     /// # Safety
-    /// The vector names readable memory, or such as is not there any more.
+    /// Each element of the vector must name memory that is readable or no longer mapped.
     #[inline]
-    pub(crate) unsafe fn send(&mut self, iov: &[libc::iovec], ends_record: bool) -> Moved {
-        // SAFETY: the caller's promise.
-        let moved = unsafe { socket::send(&self.socket, iov, ends_record) };
-        if let Some(record) = &mut self.record {
-            // SAFETY: the caller's promise.
-            unsafe { record.sent(iov, &moved) };
+    pub(crate) unsafe fn send(&mut self, iov: &[libc::iovec], ends_record: bool) -> IoOutcome {
+        // SAFETY: the caller guarantees it.
+        let outcome = unsafe { socket::send(&self.socket, iov, ends_record) };
+        if let Some(captured) = &mut self.captured {
+            // SAFETY: the caller guarantees it, and the kernel has read what was sent.
+            unsafe { captured.record_sent(iov, &outcome) };
         }
-        moved
+        outcome
     }
 
-    /// Receives to where a scatter vector says.
+    /// Receives octets into a scatter vector.
     ///
     /// # Safety
-    /// The vector names writable memory, or such as is not there any more.
+    /// Each element of the vector must name memory that is writable or no longer mapped.
     #[inline]
-    pub(crate) unsafe fn receive(&mut self, iov: &[libc::iovec]) -> Moved {
-        // SAFETY: the caller's promise.
-        let moved = unsafe { socket::receive(&self.socket, iov) };
-        if let Some(record) = &mut self.record {
-            // SAFETY: the caller's promise; what can be written can be read.
-            unsafe { record.received(iov, &moved) };
+    pub(crate) unsafe fn receive(&mut self, iov: &[libc::iovec]) -> IoOutcome {
+        // SAFETY: the caller guarantees it.
+        let outcome = unsafe { socket::receive(&self.socket, iov) };
+        if let Some(captured) = &mut self.captured {
+            // SAFETY: the caller guarantees writable memory, and the kernel has written what was
+            // received. Writable memory is readable.
+            unsafe { captured.record_received(iov, &outcome) };
         }
-        moved
+        outcome
     }
 
-    /// Sends a few octets.
-    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> Moved {
+    /// Sends a slice.
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> IoOutcome {
         let iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        // SAFETY: the vector names `bytes`.
+        // SAFETY: the vector names `bytes`, which is readable.
         unsafe { self.send(&[iov], false) }
     }
 
-    /// Receives a few octets.
-    pub(crate) fn receive_bytes(&mut self, bytes: &mut [u8]) -> Moved {
+    /// Receives into a slice.
+    pub(crate) fn receive_bytes(&mut self, bytes: &mut [u8]) -> IoOutcome {
         let iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        // SAFETY: the vector names `bytes`.
+        // SAFETY: the vector names `bytes`, which is writable.
         unsafe { self.receive(&[iov]) }
     }
 
-    /// This side will send no more.
+    /// Shuts down the sending side: the peer receives a FIN.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)?;
-        if let Some(record) = &mut self.record {
-            record.flow.finish(Instant::now(), Direction::Out);
+        if let Some(captured) = &mut self.captured {
+            captured.flow.finish(Instant::now(), Direction::Out);
         }
         Ok(())
     }
 
-    /// Closes with a RST: the peer's stack learns that nobody took its call.
+    /// Closes with a RST, so that the peer's stack learns that nobody accepted its call.
     pub(crate) fn reset(mut self) {
         self.socket.set_linger(Some(Duration::ZERO)).ok();
-        if let Some(record) = &mut self.record {
-            record.flow.reset(Instant::now(), Direction::Out);
+        if let Some(captured) = &mut self.captured {
+            captured.flow.reset(Instant::now(), Direction::Out);
         }
     }
 }
 
-impl Record {
-    /// An attempt that failed moved nothing, and what the peer has sent before is still to come.
+impl CapturedFlow {
+    /// Records the octets of a send. A failed send moved nothing, and the peer's earlier octets are
+    /// still to be read, so it is not recorded.
     ///
     /// # Safety
-    /// The vector names readable memory.
+    /// The part of the vector that `outcome` says was moved must be readable.
     #[cold]
-    unsafe fn sent(&mut self, iov: &[libc::iovec], moved: &Moved) {
-        if let &Moved::Octets(n) = moved {
-            // SAFETY: the caller's promise.
-            unsafe { self.note(Direction::Out, iov, n) };
+    unsafe fn record_sent(&mut self, iov: &[libc::iovec], outcome: &IoOutcome) {
+        if let &IoOutcome::Octets(n) = outcome {
+            // SAFETY: the caller guarantees it.
+            unsafe { self.record(Direction::Out, iov, n) };
         }
     }
 
+    /// Records the octets of a receive, or the end of the stream.
+    ///
     /// # Safety
-    /// The vector names readable memory.
+    /// The part of the vector that `outcome` says was moved must be readable.
     #[cold]
-    unsafe fn received(&mut self, iov: &[libc::iovec], moved: &Moved) {
-        match *moved {
-            Moved::Octets(0) => self.flow.finish(Instant::now(), Direction::In),
-            // SAFETY: the caller's promise.
-            Moved::Octets(n) => unsafe { self.note(Direction::In, iov, n) },
-            Moved::Nothing | Moved::Fault => {}
-            Moved::Gone(_) => self.flow.reset(Instant::now(), Direction::In),
+    unsafe fn record_received(&mut self, iov: &[libc::iovec], outcome: &IoOutcome) {
+        match *outcome {
+            IoOutcome::Octets(0) => self.flow.finish(Instant::now(), Direction::In),
+            // SAFETY: the caller guarantees it.
+            IoOutcome::Octets(n) => unsafe { self.record(Direction::In, iov, n) },
+            IoOutcome::WouldBlock | IoOutcome::Fault => {}
+            IoOutcome::Failed(_) => self.flow.reset(Instant::now(), Direction::In),
         }
     }
 
     /// Records the first `n` octets of a vector.
     ///
     /// # Safety
-    /// The vector names readable memory.
-    unsafe fn note(&mut self, direction: Direction, iov: &[libc::iovec], n: usize) {
+    /// These octets must be readable.
+    unsafe fn record(&mut self, direction: Direction, iov: &[libc::iovec], n: usize) {
         self.octets.clear();
         self.octets.reserve(n);
         for part in iov {
-            let held = self.octets.len();
-            let octets = part.iov_len.min(n - held);
-            // SAFETY: the caller's promise for the source, which may be memory of the consumer, so no reference is made to
-            // it; `reserve` for the target, of which no more than `n` octets are used.
+            let copied = self.octets.len();
+            let octets = part.iov_len.min(n - copied);
+            // SAFETY: The caller guarantees that the source is readable. It may be memory of the
+            // consumer, so no reference to it is created. `reserve` guarantees that the target has
+            // room for `n` octets, and no more are written.
             unsafe {
                 part.iov_base
                     .cast::<u8>()
-                    .copy_to_nonoverlapping(self.octets.as_mut_ptr().add(held), octets);
-                self.octets.set_len(held + octets);
+                    .copy_to_nonoverlapping(self.octets.as_mut_ptr().add(copied), octets);
+                self.octets.set_len(copied + octets);
             }
         }
         self.flow.data(Instant::now(), direction, &self.octets);

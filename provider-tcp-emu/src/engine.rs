@@ -1,6 +1,6 @@
-//! Everything that touches sockets, under the engine lock: connections, service points, timers.
+//! The engine: connections, listeners and timers. The engine lock protects all of it.
 
-mod kit;
+mod resources;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,35 +13,39 @@ use mio::event::Event;
 use rnic::Work;
 use rnic::rdmap::setup::MAX_READ_DEPTH;
 
-pub(crate) use self::kit::{Key, Kit, Timer};
-use crate::call::{Calls, RequestId};
-use crate::linger::Lingerers;
+pub(crate) use self::resources::{EngineResources, Key, Timer};
+use crate::linger::LingeringSockets;
 use crate::link::{Link, Target};
+use crate::listeners::{Listeners, RequestId};
 use crate::params::Params;
 use crate::socket;
 
-/// Connections that are looked at in each pass of a polling consumer, without asking the poller.
-const HOT: usize = 8;
-/// Fruitless looks at a hot connection after which the poller shall tell of it, if there are others.
-const PATIENCE: u32 = 256;
-/// Fruitful looks in a row after which a hot connection leaves the poller: its wake-ups are work for nobody, and take
-/// part of a microsecond from each message.
-const ZEAL: u32 = 64;
-/// Fruitless passes after which the poller is asked, although all connections are hot: new calls come that way.
-const ASK_EVERY: u32 = 256;
+/// The number of connections that each pass of a polling consumer reads without asking the poller.
+const MAX_POLLED: usize = 8;
+/// The number of consecutive reads without data after which a connection is no longer polled and
+/// the poller reports it again, if the adapter has other connections.
+const MAX_EMPTY_READS: u32 = 256;
+/// The number of successful reads after which a polled connection leaves the poller. Nobody needs
+/// its wake-ups, and they cost each message part of a microsecond.
+const READS_BEFORE_SUSPENSION: u32 = 64;
+/// The number of consecutive passes without data after which the poller is asked although all
+/// connections are polled. Only the poller reports new callers.
+const EMPTY_PASSES_PER_POLL: u32 = 256;
 
-/// The engine.
+/// The engine of an open adapter.
 pub struct Engine {
-    kit: Kit,
+    resources: EngineResources,
     links: Table<Link>,
-    calls: Calls,
-    lingerers: Lingerers,
-    /// Recently active connections, the most recent first.
-    hot: Vec<usize>,
-    /// Of these, the ones that have left the poller. They are back in it before anybody sleeps there.
-    absent: Vec<usize>,
-    /// Fruitless passes of polling consumers in a row.
-    fruitless: u32,
+    listeners: Listeners,
+    lingering: LingeringSockets,
+    /// The connections that a consumer's pass reads, at most [`MAX_POLLED`]. The most recently
+    /// active connection is first.
+    polled: Vec<usize>,
+    /// The polled connections that have left the poller. They return to it before a thread sleeps
+    /// there.
+    suspended: Vec<usize>,
+    /// The number of consecutive passes of polling consumers without data.
+    empty_passes: u32,
     /// See [`adapter::Engine::take_partial`].
     partial: bool,
 }
@@ -49,78 +53,82 @@ pub struct Engine {
 impl Engine {
     pub(crate) fn new(context: Context<Engine>, params: Params) -> Self {
         Engine {
-            kit: Kit::new(context, params),
+            resources: EngineResources::new(context, params),
             links: Table::new(),
-            calls: Calls::default(),
-            lingerers: Lingerers::default(),
-            hot: Vec::with_capacity(HOT + 1),
-            absent: Vec::new(),
-            fruitless: 0,
+            listeners: Listeners::default(),
+            lingering: LingeringSockets::default(),
+            polled: Vec::with_capacity(MAX_POLLED + 1),
+            suspended: Vec::new(),
+            empty_passes: 0,
             partial: false,
         }
     }
 
-    fn ready(&mut self, index: usize, event: &Event) {
+    fn on_link_event(&mut self, index: usize, event: &Event) {
         let Some(link) = self.links.get_mut(index) else { return };
         if event.is_writable() || event.is_error() {
-            link.writable(&mut self.kit, &mut self.lingerers);
+            link.writable(&mut self.resources, &mut self.lingering);
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
-            (link.idle_looks, link.good_looks) = (0, 0);
-            // The end of the stream is reported once: a read that gives less than asked must not stop before it.
+            (link.empty_reads, link.successful_reads) = (0, 0);
+            // The poller reports the end of the stream once. So a short read must not stop before
+            // the end.
             let until_end = event.is_read_closed() || event.is_error();
             if until_end {
                 link.peer_has_ended();
             }
-            link.receive_until(&mut self.kit, &mut self.lingerers, until_end);
+            link.receive_until(&mut self.resources, &mut self.lingering, until_end);
             self.partial = link.is_mid_message();
         }
-        self.heat(index);
+        self.poll_first(index);
     }
 
-    /// Puts a connection first among the hot ones.
-    fn heat(&mut self, index: usize) {
-        if self.hot.first() == Some(&index) {
+    /// Makes a connection the first of the polled ones.
+    fn poll_first(&mut self, index: usize) {
+        if self.polled.first() == Some(&index) {
             return;
         }
-        self.hot.retain(|&i| i != index);
-        self.hot.insert(0, index);
-        if self.hot.len() > HOT {
-            self.hot.truncate(HOT);
-            self.assemble();
+        self.polled.retain(|&i| i != index);
+        self.polled.insert(0, index);
+        if self.polled.len() > MAX_POLLED {
+            self.polled.truncate(MAX_POLLED);
+            self.resume_suspended();
         }
     }
 
-    /// All connections are back in the poller.
-    fn assemble(&mut self) {
-        while let Some(index) = self.absent.pop() {
+    /// Returns all suspended connections to the poller.
+    fn resume_suspended(&mut self) {
+        while let Some(index) = self.suspended.pop() {
             if let Some(link) = self.links.get_mut(index) {
-                link.enter_poller(&mut self.kit, &mut self.lingerers);
+                link.resume_polling(&mut self.resources, &mut self.lingering);
             }
         }
     }
 
     fn expire(&mut self) {
         let now = Instant::now();
-        while let Some(key) = self.kit.next_due(now) {
+        while let Some(key) = self.resources.take_expired(now) {
             match key {
                 Key::Link(index) => {
                     if let Some(link) = self.links.get_mut(index) {
                         link.timer = Timer::default();
-                        link.expire(&mut self.kit, &mut self.lingerers, now);
+                        link.expire(&mut self.resources, &mut self.lingering, now);
                     }
                 }
-                Key::Door(index) => {
-                    self.calls.reopen_door(&mut self.kit, &mut self.lingerers, index)
-                }
-                Key::Caller(index) => self.calls.give_up_caller(&mut self.kit, index),
-                Key::Lingerer(index) => self.lingerers.expire(&mut self.kit, index),
+                Key::Listener(index) => self.listeners.listener_timer_expired(
+                    &mut self.resources,
+                    &mut self.lingering,
+                    index,
+                ),
+                Key::Caller(index) => self.listeners.reset_caller(&mut self.resources, index),
+                Key::LingeringSocket(index) => self.lingering.expire(&mut self.resources, index),
             }
         }
     }
 }
 
-// SAFETY: `Work` goes to a `Link`, which is in the engine as long as it lives; sinks go with links and service points.
+// SAFETY: `Work` goes to a `Link`, which the engine removes in `remove_qp`. Sinks belong to links
+// and listeners, and the engine uses none after it has removed its owner.
 unsafe impl adapter::Engine for Engine {
     const NAME: &'static str = "tcp-emu";
     type RequestId = RequestId;
@@ -128,42 +136,47 @@ unsafe impl adapter::Engine for Engine {
     #[inline]
     fn poll(&mut self) -> Progress {
         self.advance();
-        let (mut moved, mut blocked, mut stale) = (false, false, false);
-        for i in 0..self.hot.len() {
-            let Some(link) = self.hot.get(i).and_then(|&i| self.links.get_mut(i)) else { continue };
-            match link.receive(&mut self.kit, &mut self.lingerers) {
-                false => link.idle_looks += 1,
+        let (mut has_moved, mut blocked, mut stale) = (false, false, false);
+        for i in 0..self.polled.len() {
+            let Some(link) = self.polled.get(i).and_then(|&i| self.links.get_mut(i)) else {
+                continue;
+            };
+            match link.receive(&mut self.resources, &mut self.lingering) {
+                false => link.empty_reads += 1,
                 true => {
-                    moved = true;
+                    has_moved = true;
                     self.partial = link.is_mid_message();
-                    link.idle_looks = 0;
-                    link.good_looks += 1;
-                    if link.good_looks.is_multiple_of(ZEAL)
-                        && !self.kit.context.has_sleeper()
-                        && link.leave_poller(&self.kit)
+                    link.empty_reads = 0;
+                    link.successful_reads += 1;
+                    if link.successful_reads.is_multiple_of(READS_BEFORE_SUSPENSION)
+                        && !self.resources.context.has_sleeper()
+                        && link.suspend_polling(&self.resources)
                     {
-                        self.absent.push(self.hot[i]);
+                        self.suspended.push(self.polled[i]);
                     }
                 }
             }
             blocked |= link.is_blocked();
-            stale |= !link.is_up() || link.idle_looks > PATIENCE;
+            stale |= !link.is_established() || link.empty_reads > MAX_EMPTY_READS;
         }
-        self.fruitless = if moved { 0 } else { self.fruitless.wrapping_add(1) };
+        self.empty_passes = if has_moved { 0 } else { self.empty_passes.wrapping_add(1) };
         if stale && self.links.len() > 1 {
             let links = &mut self.links;
-            self.hot.retain(|&i| {
-                links.get_mut(i).is_some_and(|l| l.is_up() && l.idle_looks <= PATIENCE)
+            self.polled.retain(|&i| {
+                links
+                    .get_mut(i)
+                    .is_some_and(|l| l.is_established() && l.empty_reads <= MAX_EMPTY_READS)
             });
-            self.assemble();
+            self.resume_suspended();
         }
-        let cold = self.links.len() > self.hot.len();
+        let has_unpolled = self.links.len() > self.polled.len();
         match blocked
             || self.has_closed()
-            || (!moved && (cold || self.fruitless.is_multiple_of(ASK_EVERY)))
+            || (!has_moved
+                && (has_unpolled || self.empty_passes.is_multiple_of(EMPTY_PASSES_PER_POLL)))
         {
             true => Progress::AskPoller,
-            false if moved => Progress::Moved,
+            false if has_moved => Progress::Moved,
             false => Progress::Nothing,
         }
     }
@@ -175,50 +188,55 @@ unsafe impl adapter::Engine for Engine {
 
     fn on_event(&mut self, event: &Event) {
         match Key::from(event.token()) {
-            Key::Link(index) => self.ready(index, event),
-            Key::Door(index) => self.calls.answer_door(&mut self.kit, &mut self.lingerers, index),
-            Key::Caller(index) => self.calls.hear_caller(&mut self.kit, &mut self.lingerers, index),
-            Key::Lingerer(index) => self.lingerers.readable(&mut self.kit, index),
+            Key::Link(index) => self.on_link_event(index, event),
+            Key::Listener(index) => {
+                self.listeners.accept_callers(&mut self.resources, &mut self.lingering, index)
+            }
+            Key::Caller(index) => {
+                self.listeners.caller_readable(&mut self.resources, &mut self.lingering, index)
+            }
+            Key::LingeringSocket(index) => self.lingering.readable(&mut self.resources, index),
         }
     }
 
     #[inline]
     fn advance(&mut self) {
-        if !self.absent.is_empty() && self.kit.context.has_sleeper() {
-            self.assemble();
+        if !self.suspended.is_empty() && self.resources.context.has_sleeper() {
+            self.resume_suspended();
         }
-        // Each once: whoever has still more to do is behind them by then.
-        for _ in 0..self.kit.again.len() {
+        // Each link runs once per pass. A link with more work queues itself again, behind the
+        // others.
+        for _ in 0..self.resources.pending.len() {
             if let Some(link) =
-                self.kit.again.pop_front().and_then(|index| self.links.get_mut(index))
+                self.resources.pending.pop_front().and_then(|index| self.links.get_mut(index))
             {
-                link.go_on(&mut self.kit, &mut self.lingerers);
+                link.run_pending(&mut self.resources, &mut self.lingering);
             }
         }
-        if self.kit.alarm().is_some() {
+        if self.resources.next_deadline().is_some() {
             self.expire();
         }
     }
 
     fn remaining(&mut self) -> Remaining {
         Remaining {
-            at_once: !self.kit.again.is_empty() || self.has_closed(),
-            deadline: self.kit.alarm(),
+            at_once: !self.resources.pending.is_empty() || self.has_closed(),
+            deadline: self.resources.next_deadline(),
         }
     }
 
     fn has_closed(&self) -> bool {
-        !self.kit.over.is_empty()
+        !self.resources.closed.is_empty()
     }
 
     fn take_closed(&mut self) -> Vec<usize> {
-        std::mem::take(&mut self.kit.over)
+        std::mem::take(&mut self.resources.closed)
     }
 
-    fn finish_closed(&mut self, over: Vec<usize>) {
-        for index in over {
+    fn finish_closed(&mut self, closed: Vec<usize>) {
+        for index in closed {
             if let Some(link) = self.links.get_mut(index) {
-                link.end_if_over(&mut self.kit, &mut self.lingerers);
+                link.finish_closed(&mut self.resources, &mut self.lingering);
             }
         }
     }
@@ -232,27 +250,27 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn counters(&mut self) -> Vec<(&'static str, u64)> {
-        let mut counts = self.kit.past.clone();
+        let mut counts = self.resources.ended_counts.clone();
         self.links.iter().for_each(|link| link.count(&mut counts));
         counts.into_list()
     }
 
     fn remove_qp(&mut self, qp: usize) {
-        self.hot.retain(|&i| i != qp);
-        self.kit.again.retain(|&i| i != qp);
+        self.polled.retain(|&i| i != qp);
+        self.resources.pending.retain(|&i| i != qp);
         if let Some(link) = self.links.remove(qp) {
-            link.close(&mut self.kit, &mut self.lingerers);
+            link.close(&mut self.resources, &mut self.lingering);
         }
     }
 
     fn transmit(&mut self, qp: usize) {
         let Some(link) = self.links.get_mut(qp) else { return };
-        link.transmit(&mut self.kit, &mut self.lingerers);
+        link.transmit(&mut self.resources, &mut self.lingering);
         if link.is_stalled() {
-            link.receive_until(&mut self.kit, &mut self.lingerers, true);
+            link.receive_until(&mut self.resources, &mut self.lingering, true);
         }
-        if self.hot.len() < HOT && !self.hot.contains(&qp) {
-            self.heat(qp);
+        if self.polled.len() < MAX_POLLED && !self.polled.contains(&qp) {
+            self.poll_first(qp);
         }
     }
 
@@ -261,7 +279,10 @@ unsafe impl adapter::Engine for Engine {
         addr.set_port(adapter::port(to.port));
         let depth = within_limits(to.depth);
         let target = Target { to: addr, private: to.private, timeout: to.timeout, depth };
-        self.links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?.dial(&mut self.kit, &target)
+        self.links
+            .get_mut(qp)
+            .ok_or(Error::of(DAT_INVALID_STATE))?
+            .connect(&mut self.resources, &target)
     }
 
     fn accept(
@@ -272,10 +293,10 @@ unsafe impl adapter::Engine for Engine {
         depth: ReadDepth,
     ) -> Result<()> {
         let link = self.links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
-        match self.calls.take(&mut self.kit, call) {
-            Some(caller) => link.answer(&mut self.kit, caller, private, within_limits(depth)),
+        match self.listeners.take(&mut self.resources, call) {
+            Some(caller) => link.accept(&mut self.resources, caller, private, within_limits(depth)),
             None => {
-                link.answer_nobody(&mut self.kit);
+                link.accept_gone_caller(&mut self.resources);
                 Ok(())
             }
         }
@@ -283,7 +304,7 @@ unsafe impl adapter::Engine for Engine {
 
     fn disconnect(&mut self, qp: usize, how: Close) {
         if let Some(link) = self.links.get_mut(qp) {
-            link.disconnect(&mut self.kit, &mut self.lingerers, how);
+            link.disconnect(&mut self.resources, &mut self.lingering, how);
         }
     }
 
@@ -294,23 +315,26 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn listen(&mut self, port: Port, backlog: usize, sink: Sink) -> Result<(usize, u16)> {
-        let socket = socket::listen(self.kit.params.adapter.bind, port)?;
+        let socket = socket::listen(self.resources.params.adapter.bind, port)?;
         let address = socket.local_addr().ok().and_then(|a| a.as_socket());
         let port = address.map_or(0, |address| address.port());
-        let index = self.calls.open(&mut self.kit, socket, backlog, sink).map_err(no_resources)?;
+        let index = self
+            .listeners
+            .open(&mut self.resources, socket, backlog, sink)
+            .map_err(no_resources)?;
         Ok((index, port))
     }
 
     fn close(&mut self, listener: usize) {
-        self.calls.close(&mut self.kit, listener);
+        self.listeners.close(&mut self.resources, listener);
     }
 
     fn reject(&mut self, call: RequestId, private: &[u8]) -> Result<()> {
-        self.calls.reject(&mut self.kit, &mut self.lingerers, call, private)
+        self.listeners.reject(&mut self.resources, &mut self.lingering, call, private)
     }
 
     fn refuse(&mut self, call: RequestId) {
-        self.calls.refuse(&mut self.kit, call);
+        self.listeners.refuse(&mut self.resources, call);
     }
 }
 
@@ -321,7 +345,7 @@ fn within_limits(depth: ReadDepth) -> ReadDepth {
     }
 }
 
-/// What upcalls of an engine go to.
+/// The receiver of an engine's upcalls.
 pub(crate) type Sink = adapter::Sink<Engine>;
-/// What upcalls of an engine say.
+/// An upcall of an engine.
 pub(crate) type Upcall<'a> = adapter::Upcall<'a, Engine>;

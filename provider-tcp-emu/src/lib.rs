@@ -1,23 +1,24 @@
-//! A DAT provider that needs no RDMA device: iWARP (MPA, DDP, RDMAP) over TCP sockets, from user space.
+//! A DAT provider that needs no RDMA device: iWARP (MPA, DDP, RDMAP) over TCP sockets in user
+//! space.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `params` | ia_params: which addresses, which options |
-//! | `connection` | a connected socket, and the record of what it moves (docs/capture.md) |
-//! | `socket` | sockets and their options |
-//! | `engine` | all that touches sockets: what the adapter (see the crate `adapter`) is built on |
-//! | `call` | the passive side before a queue pair is involved: service points and callers |
+//! | `params` | ia_params: the address and the options |
+//! | `socket` | creates, binds and configures sockets; sends and receives |
+//! | `connection` | a connected socket, with the capture of its traffic (docs/capture.md) |
+//! | `engine` | the engine of an open adapter, see [`adapter::Engine`] |
+//! | `listeners` | the passive side before a queue pair is involved: listeners and callers |
 //! | `link` | a queue pair and its connection, from the first SYN to the last completion |
-//! | `linger` | sockets that wait for their peers to close |
+//! | `linger` | sockets that wait until their peers close |
 //!
-//! Who makes progress, and dat-core's objects over rnic's queues, are in `adapter`; the protocol itself is in `rnic` and
-//! `wire`.
+//! The crate `adapter` makes progress and puts dat-core's objects over rnic's queues. The crates
+//! `rnic` and `wire` contain the protocol.
 
-mod call;
 mod connection;
 mod engine;
 mod linger;
 mod link;
+mod listeners;
 mod params;
 mod socket;
 
@@ -31,14 +32,15 @@ use rnic::rdmap::setup::MAX_READ_DEPTH;
 use crate::engine::Engine;
 use crate::params::Params;
 
-/// The provider: opens adapters.
+/// The provider. It opens adapters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpEmu;
 
-/// Whether it understands these ia_params and what the environment says.
+/// Checks ia_params and the environment variables that amend them.
 ///
 /// # Errors
-/// As [`TcpEmu`] would open an adapter, as far as that can be told without.
+/// The errors with which [`TcpEmu`] would refuse to open an adapter, as far as they are known
+/// without opening one.
 pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
     Params::parse(params, env).map(drop)
 }
@@ -61,7 +63,7 @@ impl Provider for TcpEmu {
             })?;
         }
         if let Some(addr) = params.adapter.bind {
-            socket::check_local(addr).map_err(|e| {
+            socket::check_bind(addr).map_err(|e| {
                 let reason = format!("ia_params: binding to {}: {e}", addr.ip());
                 OpenError::new(Error::of(DAT_INVALID_ADDRESS), reason)
             })?;
@@ -75,7 +77,7 @@ impl Provider for TcpEmu {
                 ("transport".to_owned(), "iWARP over TCP, in user space".to_owned()),
                 (
                     "crc".to_owned(),
-                    if params.crc { "asked for" } else { "where the peer asks" }.to_owned(),
+                    if params.crc { "requested" } else { "if the peer requests it" }.to_owned(),
                 ),
             ],
         };

@@ -1,8 +1,9 @@
-//! Sockets whose connection has ended here, until their peers have heard of it.
+//! Sockets of connections that have ended on this side. They stay open until the peer has read
+//! everything.
 //!
-//! A socket that is closed with octets unread sends a RST, and a RST may overtake the last messages and the TERMINATE on
-//! their way to the peer. So the socket says that it will send no more, drops what still comes, and is closed when the peer
-//! closes its side, or is too slow.
+//! A socket that is closed with unread octets sends a RST, and the RST may overtake the last
+//! messages and the TERMINATE on their way to the peer. So the socket sends a FIN, drops what still
+//! arrives, and is closed when the peer closes its side or [`PEER_CLOSE_TIMEOUT`] expires.
 
 use std::time::{Duration, Instant};
 
@@ -10,92 +11,113 @@ use adapter::Table;
 use mio::Interest;
 
 use crate::connection::Connection;
-use crate::engine::{Key, Kit, Timer};
-use crate::socket::Moved;
+use crate::engine::{EngineResources, Key, Timer};
+use crate::socket::IoOutcome;
 
-/// How long the peer has to close its side.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How much later a stranger sees the end. siw fails a message that the peer has received when it sees the peer's end before
-/// its sender is done with it (siw_qp_sq_proc_tx asks for `tx_suspend` after a segment); the peer may well have ended because of that message.
-const RESPECT: Duration = Duration::from_millis(20);
-/// Octets dropped before others get their turn.
-const BURST: usize = 4 << 20;
+/// How long the peer may take to close its side.
+const PEER_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The delay of the FIN to a peer that may not be an OpenDAT. siw fails a message that the peer has
+/// received if siw sees the peer's FIN before the sender has finished that message
+/// (`siw_qp_sq_proc_tx` checks `tx_suspend` after each segment). The FIN may well be a reaction to
+/// that message.
+const FOREIGN_FIN_DELAY: Duration = Duration::from_millis(20);
+/// The number of octets in one turn after which a peer that goes on sending is given up.
+const MAX_DROPPED_BYTES: usize = 4 << 20;
 
-/// The sockets.
+/// The sockets that linger.
 #[derive(Default)]
-pub(crate) struct Lingerers(Table<Lingerer>);
+pub(crate) struct LingeringSockets(Table<LingeringSocket>);
 
-struct Lingerer {
+struct LingeringSocket {
     socket: Connection,
     timer: Timer,
-    /// When it says that it will send no more, if it has not.
-    ends_at: Option<Instant>,
+    /// When the FIN is sent; `None` if it was sent.
+    fin_at: Option<Instant>,
 }
 
-impl Lingerers {
-    /// Ends the sending side of a watched socket, and takes it over.
-    pub(crate) fn add(&mut self, kit: &mut Kit, mut socket: Connection) {
+impl LingeringSockets {
+    /// Sends a FIN on a watched socket, and lets the socket linger.
+    pub(crate) fn add(&mut self, resources: &mut EngineResources, mut socket: Connection) {
         match socket.finish() {
-            Ok(()) => self.take_over(kit, socket, None),
-            Err(_) => kit.context.unwatch(&socket),
+            Ok(()) => self.take_over(resources, socket, None),
+            Err(_) => resources.context.unwatch(&socket),
         }
     }
 
-    /// The same, of one whose peer may be no OpenDAT, and has something to finish.
-    pub(crate) fn add_of_stranger(&mut self, kit: &mut Kit, socket: Connection) {
-        self.take_over(kit, socket, Some(Instant::now() + RESPECT));
+    /// Lets a watched socket linger whose peer may not be an OpenDAT. The FIN follows after a
+    /// delay, so that the peer can finish its work.
+    pub(crate) fn add_of_foreign_peer(
+        &mut self,
+        resources: &mut EngineResources,
+        socket: Connection,
+    ) {
+        self.take_over(resources, socket, Some(Instant::now() + FOREIGN_FIN_DELAY));
     }
 
-    fn take_over(&mut self, kit: &mut Kit, socket: Connection, ends_at: Option<Instant>) {
-        let key = Key::Lingerer(self.0.next_index());
-        if kit.context.rename(key, &socket, Interest::READABLE).is_err() {
-            kit.context.unwatch(&socket);
+    fn take_over(
+        &mut self,
+        resources: &mut EngineResources,
+        socket: Connection,
+        fin_at: Option<Instant>,
+    ) {
+        let key = Key::LingeringSocket(self.0.next_index());
+        if resources.context.rename(key, &socket, Interest::READABLE).is_err() {
+            resources.context.unwatch(&socket);
             return;
         }
         let mut timer = Timer::default();
-        kit.set_timer(key, &mut timer, Some(ends_at.unwrap_or_else(|| Instant::now() + PATIENCE)));
-        self.0.insert(Lingerer { socket, timer, ends_at });
+        resources.set_timer(
+            key,
+            &mut timer,
+            Some(fin_at.unwrap_or_else(|| Instant::now() + PEER_CLOSE_TIMEOUT)),
+        );
+        self.0.insert(LingeringSocket { socket, timer, fin_at });
     }
 
-    /// Its timer has run out.
-    pub(crate) fn expire(&mut self, kit: &mut Kit, index: usize) {
-        let Some(lingerer) = self.0.get_mut(index) else { return };
-        if lingerer.ends_at.take().is_some() && lingerer.socket.finish().is_ok() {
-            let patience = Some(Instant::now() + PATIENCE);
-            return kit.set_timer(Key::Lingerer(index), &mut lingerer.timer, patience);
+    /// Handles the timer of a socket.
+    pub(crate) fn expire(&mut self, resources: &mut EngineResources, index: usize) {
+        let Some(lingering) = self.0.get_mut(index) else { return };
+        if lingering.fin_at.take().is_some() && lingering.socket.finish().is_ok() {
+            let close_by = Some(Instant::now() + PEER_CLOSE_TIMEOUT);
+            return resources.set_timer(
+                Key::LingeringSocket(index),
+                &mut lingering.timer,
+                close_by,
+            );
         }
-        self.give_up(kit, index);
+        self.close(resources, index);
     }
 
-    /// Drops what has come.
-    pub(crate) fn readable(&mut self, kit: &mut Kit, index: usize) {
-        let Some(lingerer) = self.0.get_mut(index) else { return };
+    /// Drops the octets that have arrived.
+    pub(crate) fn readable(&mut self, resources: &mut EngineResources, index: usize) {
+        let Some(lingering) = self.0.get_mut(index) else { return };
         let mut dropped = 0;
         let mut octets = [0; 16 << 10];
-        while dropped < BURST {
-            match lingerer.socket.receive_bytes(&mut octets) {
-                Moved::Octets(n @ 1..) => dropped += n,
-                Moved::Nothing => return,
-                Moved::Octets(0) | Moved::Fault | Moved::Gone(_) => break,
+        while dropped < MAX_DROPPED_BYTES {
+            match lingering.socket.receive_bytes(&mut octets) {
+                IoOutcome::Octets(n @ 1..) => dropped += n,
+                IoOutcome::WouldBlock => return,
+                IoOutcome::Octets(0) | IoOutcome::Fault | IoOutcome::Failed(_) => break,
             }
         }
-        // The peer has closed too, or does not think of it.
-        self.give_up(kit, index);
+        // The peer has closed its side, the connection has failed, or the peer sends too much.
+        self.close(resources, index);
     }
 
-    /// Closes.
-    pub(crate) fn give_up(&mut self, kit: &mut Kit, index: usize) {
-        if let Some(mut lingerer) = self.0.remove(index) {
-            kit.set_timer(Key::Lingerer(index), &mut lingerer.timer, None);
-            kit.context.unwatch(&lingerer.socket);
+    /// Closes a socket.
+    pub(crate) fn close(&mut self, resources: &mut EngineResources, index: usize) {
+        if let Some(mut lingering) = self.0.remove(index) {
+            resources.set_timer(Key::LingeringSocket(index), &mut lingering.timer, None);
+            resources.context.unwatch(&lingering.socket);
         }
     }
 }
 
-impl Drop for Lingerers {
-    /// The adapter is closed: whoever has not yet said its end stays as long as it would.
+impl Drop for LingeringSockets {
+    /// Waits until each socket's delay of its FIN has passed, because dropping the sockets closes
+    /// them.
     fn drop(&mut self) {
-        if let Some(at) = self.0.iter().filter_map(|lingerer| lingerer.ends_at).max() {
+        if let Some(at) = self.0.iter().filter_map(|lingering| lingering.fin_at).max() {
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
         }
     }

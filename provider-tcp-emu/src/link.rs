@@ -1,17 +1,19 @@
 //! A queue pair and its connection: from the first SYN to the last completion.
 //!
 //! ```text
-//! Idle ─ dial ──► Dialing ─ reply ──► Up ──► Ended        everything posted completes before the upcall
-//!      ─ answer ────────────────────► Up                  that says how it ended
+//! Idle ── connect ──► Connecting ── reply ──► Established ──► Ended
+//!      ── accept ───────────────────────────► Established
 //! ```
 //!
-//! `stall` has what is done while a message of the peer waits for a receive, `doubt` what is done about
-//! memory that may be gone.
+//! Everything posted completes before the upcall that says how the connection ended.
+//!
+//! `receive_wait` handles a message of the peer that waits for a receive. `fault_check` handles
+//! transfers that may have stopped at memory that is no longer mapped.
 
-mod doubt;
+mod established;
+mod fault_check;
+mod receive_wait;
 mod setup;
-mod stall;
-mod up;
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -23,63 +25,63 @@ use dat_core::provider::Close;
 use rnic::rdmap::setup::{Gate, RtrMissing};
 use rnic::{Failure, Work};
 
-use self::doubt::Doubt;
-use self::setup::Dialing;
+use self::established::{Established, ReadOutcome, WriteOutcome};
+use self::fault_check::FaultCheck;
+use self::receive_wait::WindowWatch;
+use self::setup::Connecting;
 pub(crate) use self::setup::Target;
-use self::stall::Window;
-use self::up::{Received, Sent, Up};
-use crate::call::READ_WRITE;
-use crate::engine::{Key, Kit, Sink, Timer, Upcall};
-use crate::linger::Lingerers;
+use crate::engine::{EngineResources, Key, Sink, Timer, Upcall};
+use crate::linger::LingeringSockets;
+use crate::listeners::READ_WRITE;
 
-/// Scatter reads of one connection before others get their turn.
-const RX_BURST: usize = 16;
+/// The number of scatter reads of one connection in one turn.
+const MAX_READS_PER_TURN: usize = 16;
 
-/// A queue pair, as the engine sees it.
+/// A queue pair as the engine sees it.
 pub(crate) struct Link {
     index: usize,
     sink: Sink,
     shared: Arc<Shared>,
     phase: Phase,
     pub(crate) timer: Timer,
-    /// Looks in a row that found nothing.
-    pub(crate) idle_looks: u32,
-    /// Looks that found something, since the poller last had to tell of it.
-    pub(crate) good_looks: u32,
+    /// The number of consecutive reads without data.
+    pub(crate) empty_reads: u32,
+    /// The number of reads with data since the poller last had to report the connection.
+    pub(crate) successful_reads: u32,
 }
 
 enum Phase {
     Idle(Work),
-    Dialing(Box<Dialing>),
-    Up(Box<Up>),
+    Connecting(Box<Connecting>),
+    Established(Box<Established>),
     Ended(Work),
-    /// While one of the others becomes another.
-    Between,
+    /// The value while one phase replaces another.
+    Transition,
 }
 
 /// Why a connection ends.
-enum End {
-    /// This side's consumer wants it.
+enum EndReason {
+    /// The consumer of this side disconnects.
     Local,
-    /// The peer closed, or reset the connection, between messages.
+    /// The peer closed or reset the connection between messages.
     Peer,
-    /// The network failed, or the peer vanished in the middle of a message.
+    /// The network failed, or the peer left in the middle of a message.
     Lost(Loss),
-    /// One side broke the rules of the protocol.
+    /// One side violated the protocol.
     Protocol(Failure),
 }
 
-/// What was lost.
+/// What a broken connection has lost.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
-    /// The TCP connection; an error number, if there is one.
+    /// The TCP connection, with the error number if there is one.
     Connection(Option<i32>),
     /// The rest of a message.
-    Rest,
-    /// The frame that was promised when the connection was set up.
+    PartialMessage,
+    /// The RTR frame that the peer agreed to send when the connection was set up.
     FirstFrame(RtrMissing),
-    /// Whoever would tell of the connection.
-    Watch,
+    /// The events of the poller: there is no memory to watch the socket.
+    Poller,
 }
 
 impl fmt::Display for Loss {
@@ -89,9 +91,11 @@ impl fmt::Display for Loss {
             Loss::Connection(Some(errno)) => {
                 write!(f, "the TCP connection was lost: {}", io::Error::from_raw_os_error(*errno))
             }
-            Loss::Rest => f.write_str("the peer has left in the middle of a message"),
+            Loss::PartialMessage => {
+                f.write_str("the peer closed the connection in the middle of a message")
+            }
             Loss::FirstFrame(missing) => missing.fmt(f),
-            Loss::Watch => f.write_str("no memory to watch the connection"),
+            Loss::Poller => f.write_str("out of memory for watching the connection"),
         }
     }
 }
@@ -104,46 +108,46 @@ impl Link {
             shared,
             phase: Phase::Idle(work),
             timer: Timer::default(),
-            idle_looks: 0,
-            good_looks: 0,
+            empty_reads: 0,
+            successful_reads: 0,
         }
     }
 
-    pub(crate) fn is_up(&self) -> bool {
-        matches!(self.phase, Phase::Up(_))
+    pub(crate) fn is_established(&self) -> bool {
+        matches!(self.phase, Phase::Established(_))
     }
 
-    /// Whether a message of the peer has come in part.
+    /// Returns whether a message of the peer has arrived in part.
     pub(crate) fn is_mid_message(&self) -> bool {
-        matches!(&self.phase, Phase::Up(up) if up.stream.is_mid_message())
+        matches!(&self.phase, Phase::Established(conn) if conn.stream.is_mid_message())
     }
 
-    /// Whether something waits for room in the socket.
+    /// Returns whether the connection waits for room in the socket's send buffer.
     pub(crate) fn is_blocked(&self) -> bool {
-        matches!(&self.phase, Phase::Up(up) if !up.writable)
+        matches!(&self.phase, Phase::Established(conn) if !conn.writable)
     }
 
-    /// What its connection has done, if it is up.
+    /// Adds the counters of the established connection.
     pub(crate) fn count(&self, counts: &mut Counts) {
-        if let Phase::Up(up) = &self.phase {
-            counts.add(&up.stream.stats().list());
+        if let Phase::Established(conn) = &self.phase {
+            counts.add(&conn.stream.stats().list());
         }
     }
 
-    /// Receive buffers that belong to it and have not completed.
+    /// Returns the number of receive buffers that the queue pair has and that have not completed.
     pub(crate) fn allocated(&self) -> usize {
         match &self.phase {
             Phase::Idle(work) | Phase::Ended(work) => work.allocated(),
-            Phase::Dialing(dialing) => dialing.work.allocated(),
-            Phase::Up(up) => up.stream.work().allocated(),
-            Phase::Between => 0,
+            Phase::Connecting(connecting) => connecting.work.allocated(),
+            Phase::Established(conn) => conn.stream.work().allocated(),
+            Phase::Transition => 0,
         }
     }
 
     #[inline]
-    fn up_mut(&mut self) -> Option<&mut Up> {
+    fn established_mut(&mut self) -> Option<&mut Established> {
         match &mut self.phase {
-            Phase::Up(up) => Some(up),
+            Phase::Established(conn) => Some(conn),
             _ => None,
         }
     }
@@ -152,310 +156,373 @@ impl Link {
         Key::Link(self.index)
     }
 
-    fn set_timer(&mut self, kit: &mut Kit, at: Option<Instant>) {
-        kit.set_timer(self.key(), &mut self.timer, at);
+    fn set_timer(&mut self, resources: &mut EngineResources, at: Option<Instant>) {
+        resources.set_timer(self.key(), &mut self.timer, at);
     }
 
-    /// Sets the timer of a connection.
-    fn renew_timer(&mut self, kit: &mut Kit) {
-        if let Phase::Up(up) = &self.phase {
-            let at = up.deadline();
-            self.set_timer(kit, at);
+    /// Sets the timer to the connection's next deadline.
+    fn renew_timer(&mut self, resources: &mut EngineResources) {
+        if let Phase::Established(conn) = &self.phase {
+            let at = conn.deadline();
+            self.set_timer(resources, at);
         }
     }
 }
 
-/// The connection.
+/// The established connection, and the end of a connection or attempt.
 impl Link {
-    /// Looks for octets, once or until there are none for the time being.
+    /// Receives until the socket is empty or the turn is over. Returns whether data arrived.
     #[inline]
-    pub(crate) fn receive(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) -> bool {
-        self.receive_until(kit, lingerers, false)
+    pub(crate) fn receive(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+    ) -> bool {
+        self.receive_until(resources, lingering, false)
     }
 
-    /// As `receive`; `until_end`: the stream has an end, and no other sign of it will come.
+    /// Receives like [`Self::receive`]. With `until_end`, a short read does not stop the loop,
+    /// because the poller will not report the end of the stream again.
     pub(crate) fn receive_until(
         &mut self,
-        kit: &mut Kit,
-        lingerers: &mut Lingerers,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
         until_end: bool,
     ) -> bool {
-        let Phase::Up(up) = &mut self.phase else {
-            self.dialing(kit, lingerers);
+        let Phase::Established(conn) = &mut self.phase else {
+            self.continue_connecting(resources, lingering);
             return false;
         };
-        if up.over.is_some() {
+        if conn.pending_end.is_some() {
             return false;
         }
         let (mut progress, mut until_end) = (false, until_end);
-        for _ in 0..RX_BURST {
-            match up.receive(kit, &self.sink, &self.shared) {
-                Ok(Received::Nothing) => {
-                    return self.after_receive(kit, lingerers, progress, false);
+        for _ in 0..MAX_READS_PER_TURN {
+            match conn.receive(resources, &self.sink, &self.shared) {
+                Ok(ReadOutcome::WouldBlock) => {
+                    return self.after_receive(resources, lingering, progress, false);
                 }
-                Ok(Received::Some { drained }) => {
+                Ok(ReadOutcome::Progress { drained }) => {
                     progress = true;
-                    if drained && !until_end && !up.hung_up {
-                        return self.after_receive(kit, lingerers, progress, false);
+                    if drained && !until_end && !conn.send_failed {
+                        return self.after_receive(resources, lingering, progress, false);
                     }
                 }
-                Ok(Received::Stalled) => return self.stand_still(kit, lingerers, progress),
-                Ok(Received::Resumed) => {
-                    // What the poller has told meanwhile, it does not tell again.
+                Ok(ReadOutcome::NoReceive) => {
+                    return self.wait_for_receive(resources, lingering, progress);
+                }
+                Ok(ReadOutcome::Resumed) => {
+                    // Meanwhile the poller may have reported events that it does not repeat.
                     (progress, until_end) = (true, true);
                 }
-                Err(end @ End::Protocol(_)) => {
-                    self.end(kit, lingerers, end);
+                Err(end @ EndReason::Protocol(_)) => {
+                    self.end(resources, lingering, end);
                     return true;
                 }
                 Err(end) => {
-                    up.over = Some(end);
-                    kit.over.push(self.index);
-                    self.after_receive(kit, lingerers, progress, false);
+                    conn.pending_end = Some(end);
+                    resources.closed.push(self.index);
+                    self.after_receive(resources, lingering, progress, false);
                     return true;
                 }
             }
         }
-        self.after_receive(kit, lingerers, progress, true)
+        self.after_receive(resources, lingering, progress, true)
     }
 
-    /// Whatever came elsewhere before the end of this stream has been seen.
-    pub(crate) fn end_if_over(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
-        if let Phase::Up(up) = &mut self.phase
-            && let Some(end) = up.over.take()
+    /// Ends the connection if the end of its stream has been seen. The caller must have handled all
+    /// earlier events of other sockets.
+    pub(crate) fn finish_closed(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+    ) {
+        if let Phase::Established(conn) = &mut self.phase
+            && let Some(end) = conn.pending_end.take()
         {
-            self.end(kit, lingerers, end);
+            self.end(resources, lingering, end);
         }
     }
 
     #[inline]
     fn after_receive(
         &mut self,
-        kit: &mut Kit,
-        lingerers: &mut Lingerers,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
         progress: bool,
         more: bool,
     ) -> bool {
         if more {
-            self.again(kit);
+            self.queue_pending(resources);
         }
         if progress {
-            self.after_frames(kit, lingerers);
+            self.after_frames(resources, lingering);
         }
         progress
     }
 
-    /// Frames came: a gate may have opened, and reads of the peer wait for their answers.
-    fn after_frames(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
-        let Phase::Up(up) = &mut self.phase else { return };
-        if up.doubt == Doubt::New {
-            self.ask_later(kit);
+    /// Handles arrived frames: the gate may open, and reads of the peer wait for their responses.
+    fn after_frames(&mut self, resources: &mut EngineResources, lingering: &mut LingeringSockets) {
+        let Phase::Established(conn) = &mut self.phase else { return };
+        if conn.fault_check == FaultCheck::Requested {
+            self.schedule_fault_check(resources);
         }
-        let Phase::Up(up) = &mut self.phase else { return };
-        let opened = up.gate != Gate::Open && !up.stream.is_held() && {
-            up.gate = Gate::Open;
+        let Phase::Established(conn) = &mut self.phase else { return };
+        let opened = conn.gate != Gate::Open && !conn.stream.is_held() && {
+            conn.gate = Gate::Open;
             true
         };
-        let transmit = opened || up.closing || (up.writable && up.stream.wants_tx());
+        let transmit = opened || conn.closing || (conn.writable && conn.stream.wants_tx());
         if opened {
-            self.renew_timer(kit);
+            self.renew_timer(resources);
         }
         if transmit {
-            self.transmit(kit, lingerers);
+            self.transmit(resources, lingering);
         }
     }
 
     /// Sends what is ready.
-    pub(crate) fn transmit(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
+    pub(crate) fn transmit(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+    ) {
         match &mut self.phase {
-            Phase::Up(up) => match up.transmit(kit) {
-                Ok(_) if up.window == Window::Sent => self.watch_window(kit, lingerers),
-                Ok(Sent::All) if up.absent && !up.writable => self.enter_poller(kit, lingerers),
-                Ok(Sent::All) => {}
-                Ok(Sent::More) => self.again(kit),
-                Err(end) => self.end(kit, lingerers, end),
+            Phase::Established(conn) => match conn.transmit(resources) {
+                Ok(_) if conn.window_watch == WindowWatch::Requested => {
+                    self.start_window_watch(resources, lingering)
+                }
+                Ok(WriteOutcome::Done) if conn.is_suspended && !conn.writable => {
+                    self.resume_polling(resources, lingering)
+                }
+                Ok(WriteOutcome::Done) => {}
+                Ok(WriteOutcome::More) => self.queue_pending(resources),
+                Err(end) => self.end(resources, lingering, end),
             },
             Phase::Ended(work) => work.flush(),
-            Phase::Idle(_) | Phase::Dialing(_) | Phase::Between => {}
+            Phase::Idle(_) | Phase::Connecting(_) | Phase::Transition => {}
         }
-        if self.up_mut().is_some_and(|up| up.doubt == Doubt::New) {
-            self.ask_later(kit);
+        if self.established_mut().is_some_and(|conn| conn.fault_check == FaultCheck::Requested) {
+            self.schedule_fault_check(resources);
         }
     }
 
-    /// The socket has room again, or an attempt to connect has ended.
-    pub(crate) fn writable(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
+    /// Handles room in the send buffer, or the result of an attempt to connect.
+    pub(crate) fn writable(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+    ) {
         match &mut self.phase {
-            Phase::Up(up) if !up.writable => {
-                up.writable = true;
-                self.transmit(kit, lingerers);
+            Phase::Established(conn) if !conn.writable => {
+                conn.writable = true;
+                self.transmit(resources, lingering);
             }
-            Phase::Dialing(_) => self.dialing(kit, lingerers),
+            Phase::Connecting(_) => self.continue_connecting(resources, lingering),
             _ => {}
         }
     }
 
-    /// The poller need not tell of this connection, since consumers look at it all the time. False: it is to stay.
-    pub(crate) fn leave_poller(&mut self, kit: &Kit) -> bool {
+    /// Removes the socket from the poller, because consumers read it in each pass. Returns false if
+    /// the socket must stay in the poller.
+    pub(crate) fn suspend_polling(&mut self, resources: &EngineResources) -> bool {
         match &mut self.phase {
-            // One that waits for room needs to be told.
-            Phase::Up(up) if up.writable && !up.absent && !up.stream.is_stalled() => {
-                up.absent = kit.context.suspend(&up.socket).is_ok();
-                up.absent
+            // Only the poller reports room in the send buffer, and the peer's end while a message
+            // waits.
+            Phase::Established(conn)
+                if conn.writable && !conn.is_suspended && !conn.stream.is_stalled() =>
+            {
+                conn.is_suspended = resources.context.suspend(&conn.socket).is_ok();
+                conn.is_suspended
             }
             _ => false,
         }
     }
 
-    /// It must tell again.
-    pub(crate) fn enter_poller(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
-        self.good_looks = 0;
+    /// Returns the socket to the poller if it has left it.
+    pub(crate) fn resume_polling(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+    ) {
+        self.successful_reads = 0;
         let key = self.key();
-        if let Phase::Up(up) = &mut self.phase
-            && std::mem::take(&mut up.absent)
-            && kit.context.resume(key, &up.socket, READ_WRITE).is_err()
+        if let Phase::Established(conn) = &mut self.phase
+            && std::mem::take(&mut conn.is_suspended)
+            && resources.context.resume(key, &conn.socket, READ_WRITE).is_err()
         {
-            // Out of memory for the poller: nobody would ever hear of this connection.
-            self.end(kit, lingerers, End::Lost(Loss::Watch));
+            // The poller has no memory, so it would never report this connection again.
+            self.end(resources, lingering, EndReason::Lost(Loss::Poller));
         }
     }
 
-    /// Notes that there is more to do.
-    fn again(&mut self, kit: &mut Kit) {
-        if let Phase::Up(up) = &mut self.phase
-            && !std::mem::replace(&mut up.queued, true)
+    /// Queues the link, because it can continue at once.
+    fn queue_pending(&mut self, resources: &mut EngineResources) {
+        if let Phase::Established(conn) = &mut self.phase
+            && !std::mem::replace(&mut conn.is_pending, true)
         {
-            kit.again.push_back(self.index);
+            resources.pending.push_back(self.index);
         }
     }
 
-    /// Does it.
-    pub(crate) fn go_on(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
-        let Phase::Up(up) = &mut self.phase else { return };
-        up.queued = false;
-        if up.hung_up && !up.announced {
-            return self.end(kit, lingerers, End::Peer);
+    /// Continues the work for which the link was queued.
+    pub(crate) fn run_pending(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+    ) {
+        let Phase::Established(conn) = &mut self.phase else { return };
+        conn.is_pending = false;
+        if conn.send_failed && !conn.announced {
+            return self.end(resources, lingering, EndReason::Peer);
         }
-        // Without an RTR frame to come the passive side is up as soon as its reply is out.
-        if let Gate::FirstFrame(_) = up.gate
-            && !up.announced
+        // If no RTR frame will come, the passive side is established as soon as its reply is sent.
+        if let Gate::FirstFrame(_) = conn.gate
+            && !conn.announced
         {
-            up.announce(&self.sink, &[]);
+            conn.announce(&self.sink, &[]);
         }
-        self.receive_until(kit, lingerers, true);
-        self.transmit(kit, lingerers);
+        self.receive_until(resources, lingering, true);
+        self.transmit(resources, lingering);
     }
 
-    /// A timer has run out.
-    pub(crate) fn expire(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, now: Instant) {
+    /// Handles the timer of the link.
+    pub(crate) fn expire(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        now: Instant,
+    ) {
         match &mut self.phase {
-            Phase::Dialing(dialing) => {
-                let why = dialing.socket.as_ref().err().cloned();
+            Phase::Connecting(connecting) => {
+                let why = connecting.socket.as_ref().err().cloned();
                 let because = why.as_ref().map(|why| why as &dyn Display);
-                let timed_out = dialing.limited && because.is_none();
+                let timed_out = connecting.has_consumer_timeout && because.is_none();
                 self.fail(
-                    kit,
+                    resources,
                     if timed_out { Upcall::TimedOut } else { Upcall::Unreachable { because } },
                 );
             }
-            Phase::Up(up) if up.has_waited_long_enough(now) => {
-                let end = up.how_it_ended();
-                self.end(kit, lingerers, end);
+            Phase::Established(conn) if conn.has_receive_wait_expired(now) => {
+                let end = conn.end_reason();
+                self.end(resources, lingering, end);
             }
-            Phase::Up(up) if up.doubt.is_due(now) => self.ask(kit, lingerers),
-            Phase::Up(up) => {
-                up.window.expire(now, &up.socket, kit.params.patience);
-                match up.gate.expire(now) {
-                    Ok(nudge) if up.gate.is_open() => {
+            Phase::Established(conn) if conn.fault_check.is_due(now) => {
+                self.run_fault_check(resources, lingering)
+            }
+            Phase::Established(conn) => {
+                conn.window_watch.expire(now, &conn.socket, resources.params.peer_timeout);
+                match conn.gate.expire(now) {
+                    Ok(nudge) if conn.gate.is_open() => {
                         if nudge {
-                            up.stream.queue_rtr();
+                            conn.stream.queue_rtr();
                         }
-                        up.stream.release();
-                        self.renew_timer(kit);
-                        self.transmit(kit, lingerers);
+                        conn.stream.release();
+                        self.renew_timer(resources);
+                        self.transmit(resources, lingering);
                     }
-                    Ok(_) => self.renew_timer(kit),
-                    Err(missing) => self.end(kit, lingerers, End::Lost(Loss::FirstFrame(missing))),
+                    Ok(_) => self.renew_timer(resources),
+                    Err(missing) => {
+                        self.end(resources, lingering, EndReason::Lost(Loss::FirstFrame(missing)))
+                    }
                 }
             }
             Phase::Ended(_) => self.sink.call(Upcall::AcceptFailed),
-            Phase::Idle(_) | Phase::Between => {}
+            Phase::Idle(_) | Phase::Transition => {}
         }
     }
 
-    /// Ends the connection, or the attempt, as the consumer wants.
-    pub(crate) fn disconnect(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, how: Close) {
+    /// Ends the connection or the attempt on behalf of the consumer.
+    pub(crate) fn disconnect(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        how: Close,
+    ) {
         match (&mut self.phase, how) {
-            (Phase::Up(up), Close::Graceful) if up.announced => {
-                up.closing = true;
-                self.transmit(kit, lingerers);
+            (Phase::Established(conn), Close::Graceful) if conn.announced => {
+                conn.closing = true;
+                self.transmit(resources, lingering);
             }
-            (Phase::Up(_), _) => self.end(kit, lingerers, End::Local),
-            (Phase::Dialing(_), _) => self.fail(kit, Upcall::Disconnected),
+            (Phase::Established(_), _) => self.end(resources, lingering, EndReason::Local),
+            (Phase::Connecting(_), _) => self.fail(resources, Upcall::Disconnected),
             (Phase::Idle(_), _) => {
-                if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) {
-                    self.finish(kit, work);
+                if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) {
+                    self.finish(resources, work);
                 }
                 self.sink.call(Upcall::Disconnected);
             }
-            (Phase::Ended(_) | Phase::Between, _) => {}
+            (Phase::Ended(_) | Phase::Transition, _) => {}
         }
     }
 
-    fn end(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, end: End) {
-        let Phase::Up(up) = std::mem::replace(&mut self.phase, Phase::Between) else { return };
-        kit.past.add(&up.stream.stats().list());
-        let Up { mut stream, mut socket, announced, closing, hung_up, .. } = *up;
-        if let End::Protocol(Failure { by_peer: false, .. }) = end {
-            // Best effort, as the standard says (RFC 5040, section 5.4).
+    fn end(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        end: EndReason,
+    ) {
+        let Phase::Established(conn) = std::mem::replace(&mut self.phase, Phase::Transition) else {
+            return;
+        };
+        resources.ended_counts.add(&conn.stream.stats().list());
+        let Established { mut stream, mut socket, announced, closing, send_failed, .. } = *conn;
+        if let EndReason::Protocol(Failure { by_peer: false, .. }) = end {
+            // The TERMINATE is a best effort (RFC 5040, section 5.4).
             socket.send_bytes(&stream.terminate());
         }
-        self.set_timer(kit, None);
+        self.set_timer(resources, None);
         stream.flush();
-        let is_stranger = !stream.is_extended();
-        self.finish(kit, stream.into_work());
+        let is_foreign_peer = !stream.is_extended();
+        self.finish(resources, stream.into_work());
         match end {
-            End::Peer | End::Lost(_) => kit.context.unwatch(&socket),
-            End::Local | End::Protocol(_) if hung_up => kit.context.unwatch(&socket),
-            End::Local if is_stranger => lingerers.add_of_stranger(kit, socket),
-            End::Local | End::Protocol(_) => lingerers.add(kit, socket),
+            EndReason::Peer | EndReason::Lost(_) => resources.context.unwatch(&socket),
+            EndReason::Local | EndReason::Protocol(_) if send_failed => {
+                resources.context.unwatch(&socket)
+            }
+            EndReason::Local if is_foreign_peer => lingering.add_of_foreign_peer(resources, socket),
+            EndReason::Local | EndReason::Protocol(_) => lingering.add(resources, socket),
         }
         self.sink.call(match &end {
-            End::Local => Upcall::Disconnected,
+            EndReason::Local => Upcall::Disconnected,
             _ if !announced => Upcall::AcceptFailed,
             _ if closing => Upcall::Disconnected,
-            End::Peer => Upcall::Disconnected,
-            End::Lost(because) => Upcall::Broken { because },
-            End::Protocol(because) => Upcall::Broken { because },
+            EndReason::Peer => Upcall::Disconnected,
+            EndReason::Lost(because) => Upcall::Broken { because },
+            EndReason::Protocol(because) => Upcall::Broken { because },
         });
     }
 
-    /// Completes all that is posted, and sees to it that what is posted later is completed, too.
-    fn finish(&mut self, kit: &mut Kit, mut work: Work) {
+    /// Flushes everything that is posted. Everything that is posted later is flushed, too.
+    fn finish(&mut self, resources: &mut EngineResources, mut work: Work) {
         self.shared.end();
         work.flush();
-        // It may have been the next that takes a buffer of a shared receive queue.
-        kit.again.extend(work.next_waiting());
+        // This queue pair may have been the next to take a buffer of a shared receive queue.
+        resources.pending.extend(work.next_waiting());
         self.phase = Phase::Ended(work);
     }
 
-    /// The queue pair goes away: no upcalls any more.
-    pub(crate) fn close(mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
-        self.set_timer(kit, None);
-        match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Up(up) => {
-                kit.past.add(&up.stream.stats().list());
-                lingerers.add(kit, up.socket);
-                let mut work = up.stream.into_work();
+    /// Removes the queue pair. There are no upcalls any more.
+    pub(crate) fn close(
+        mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+    ) {
+        self.set_timer(resources, None);
+        match std::mem::replace(&mut self.phase, Phase::Transition) {
+            Phase::Established(conn) => {
+                resources.ended_counts.add(&conn.stream.stats().list());
+                lingering.add(resources, conn.socket);
+                let mut work = conn.stream.into_work();
                 work.stop_waiting();
-                kit.again.extend(work.next_waiting());
+                resources.pending.extend(work.next_waiting());
             }
-            Phase::Dialing(dialing) => {
-                if let Ok(socket) = &dialing.socket {
-                    kit.context.unwatch(socket);
+            Phase::Connecting(connecting) => {
+                if let Ok(socket) = &connecting.socket {
+                    resources.context.unwatch(socket);
                 }
             }
-            Phase::Idle(_) | Phase::Ended(_) | Phase::Between => {}
+            Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => {}
         }
     }
 }

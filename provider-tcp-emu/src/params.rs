@@ -1,79 +1,84 @@
-//! ia_params: what [`adapter::params`] says, and these keys.
+//! ia_params: the keys of [`adapter::params`], and these.
 //!
-//! | key | value | default |
-//! |---|---|---|
-//! | `crc` | `on`: ask peers for CRCs; `off`: only where the peer asks | `off` |
-//! | `cc` | TCP congestion control of all connections | `cubic` or `reno` within the host, else the system's |
-//! | `extended` | `on`: immediate data and atomic operations (RFC 7306) with peers that know them; `off`: with none | `on` |
-//! | `fpdu` | octets of the largest FPDU sent, 128 to 65536 | 65536; MSS towards strangers |
-//! | `timeout` | milliseconds until a quiet peer on another host is asked whether it is there, 32 to 600,000 | 10000 |
-//! | `retries` | how often it is asked again, 0 to 7 | 5 |
-//! | `rnr` | a message without a receive: `wait`: it waits for one, if the peer is an OpenDAT; `terminate`: it ends the connection | `wait` |
+//! - `crc`: `on` requests CRCs from peers; `off` uses them only if the peer requests them. The
+//!   default is `off`.
+//! - `cc`: the TCP congestion control of all connections. The default is `cubic` or `reno` within
+//!   the host, otherwise the system's.
+//! - `extended`: `on` offers immediate data and atomic operations (RFC 7306) to peers that support
+//!   them; `off` never does. The default is `on`.
+//! - `fpdu`: the octets of the largest FPDU that is sent, 128 to 65536. The default is 65536, and
+//!   the MSS towards peers that are not OpenDAT.
+//! - `timeout`: milliseconds without a sign of a peer on another host until TCP probes it, and
+//!   between two probes, 32 to 600,000. The default is 10000.
+//! - `retries`: how often TCP repeats the probe, 0 to 7. The default is 5.
+//! - `rnr`: what happens to a message without a posted receive. `wait`: it waits for one if its
+//!   sender is an OpenDAT; `terminate`: it ends the connection. The default is `wait`.
 
 use adapter::params::on;
 use dat_core::OpenError;
 
-use crate::socket::Patience;
+use crate::socket::PeerTimeout;
 
 /// Parsed ia_params.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Params {
-    /// What every adapter has.
+    /// The parameters that all adapters share.
     pub(crate) adapter: adapter::Params,
-    /// CRCs are asked for.
+    /// This side requests CRCs.
     pub(crate) crc: bool,
-    /// The operations of RFC 7306 are there for peers that know them.
+    /// The operations of RFC 7306 are available with peers that support them.
     pub(crate) extended: bool,
-    /// TCP congestion control.
+    /// The TCP congestion control; `None` for the default.
     pub(crate) cc: Option<String>,
-    /// Octets of the largest FPDU sent.
+    /// The octets of the largest FPDU that is sent.
     pub(crate) fpdu: usize,
-    /// How long peers on other hosts may be silent.
-    pub(crate) patience: Patience,
-    /// Messages of an OpenDAT wait for receives.
-    pub(crate) waits: bool,
+    /// When a silent peer on another host counts as dead.
+    pub(crate) peer_timeout: PeerTimeout,
+    /// A message of an OpenDAT waits for a receive. If false, it ends the connection.
+    pub(crate) rnr_wait: bool,
 }
 
-const FPDU: std::ops::RangeInclusive<usize> = 128..=65536;
+const FPDU_OCTETS: std::ops::RangeInclusive<usize> = 128..=65536;
 
 impl Params {
-    /// Reads ia_params; see [`adapter::params::parse`].
+    /// Parses ia_params; see [`adapter::params::parse`].
     pub(crate) fn parse(
         text: &str,
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, OpenError> {
-        let (mut crc, mut extended, mut cc, mut fpdu, mut waits) =
-            (false, true, None, *FPDU.end(), true);
-        let mut patience = Patience::default();
+        let (mut crc, mut extended, mut cc, mut fpdu, mut rnr_wait) =
+            (false, true, None, *FPDU_OCTETS.end(), true);
+        let mut peer_timeout = PeerTimeout::default();
         let adapter = adapter::params::parse(text, env, |key, value| {
             match (key, value) {
                 ("crc", _) => crc = on(value)?,
                 ("extended", _) => extended = on(value)?,
                 ("cc", "") => return Err("expected the name of a congestion control".into()),
                 ("cc", _) => cc = Some(value.to_owned()),
-                ("fpdu", _) => fpdu = self::fpdu(value)?,
-                ("timeout", _) => patience.timeout = adapter::params::timeout(value)?,
-                ("retries", _) => patience.retries = adapter::params::retries(value)?,
-                ("rnr", "wait") => waits = true,
-                ("rnr", "terminate") => waits = false,
+                ("fpdu", _) => fpdu = parse_fpdu(value)?,
+                ("timeout", _) => peer_timeout.timeout = adapter::params::timeout(value)?,
+                ("retries", _) => peer_timeout.retries = adapter::params::retries(value)?,
+                ("rnr", "wait") => rnr_wait = true,
+                ("rnr", "terminate") => rnr_wait = false,
                 ("rnr", _) => return Err("expected wait or terminate".into()),
                 _ => {
                     return Err(
-                        "unknown key; known are crc, extended, rnr, cc, fpdu, timeout, retries, spin, \
-                         strict and capture"
+                        "unknown key; known are crc, extended, rnr, cc, fpdu, timeout, retries, \
+                         spin, strict and capture"
                             .into(),
                     );
                 }
             }
             Ok(())
         })?;
-        Ok(Params { adapter, crc, extended, cc, fpdu, patience, waits })
+        Ok(Params { adapter, crc, extended, cc, fpdu, peer_timeout, rnr_wait })
     }
 }
 
-fn fpdu(value: &str) -> Result<usize, String> {
-    let octets = value.parse().ok().filter(|octets| FPDU.contains(octets));
-    octets.ok_or_else(|| format!("expected {} to {} octets", FPDU.start(), FPDU.end()))
+fn parse_fpdu(value: &str) -> Result<usize, String> {
+    let octets = value.parse().ok().filter(|octets| FPDU_OCTETS.contains(octets));
+    octets
+        .ok_or_else(|| format!("expected {} to {} octets", FPDU_OCTETS.start(), FPDU_OCTETS.end()))
 }
 
 #[cfg(test)]
@@ -100,7 +105,7 @@ mod tests {
                 && params.extended
                 && params.cc.is_none()
                 && params.fpdu == 65536
-                && params.waits
+                && params.rnr_wait
         );
     }
 
@@ -113,12 +118,12 @@ mod tests {
         assert_eq!(params.fpdu, 4096);
         assert!(params.extended && !parse("extended=off").expect("parses").extended);
         assert!(
-            !parse("rnr=terminate").expect("parses").waits
-                && parse("rnr=wait").expect("parses").waits
+            !parse("rnr=terminate").expect("parses").rnr_wait
+                && parse("rnr=wait").expect("parses").rnr_wait
         );
         assert!(!parse("crc=on crc=off").expect("parses").crc, "the last one counts");
-        let patience = parse("timeout=500 retries=7").expect("parses").patience;
-        assert_eq!(patience, Patience { timeout: Duration::from_millis(500), retries: 7 });
+        let peer_timeout = parse("timeout=500 retries=7").expect("parses").peer_timeout;
+        assert_eq!(peer_timeout, PeerTimeout { timeout: Duration::from_millis(500), retries: 7 });
     }
 
     #[test]
@@ -127,8 +132,8 @@ mod tests {
         assert_eq!(reason("extended="), "ia_params: extended=: expected on or off");
         assert_eq!(
             reason("speed=11"),
-            "ia_params: speed=11: unknown key; known are crc, extended, rnr, cc, fpdu, timeout, retries, spin, \
-             strict and capture"
+            "ia_params: speed=11: unknown key; known are crc, extended, rnr, cc, fpdu, timeout, \
+             retries, spin, strict and capture"
         );
         assert_eq!(reason("timeout=1"), "ia_params: timeout=1: expected 32 to 600000 milliseconds");
         assert_eq!(reason("retries=8"), "ia_params: retries=8: expected 0 to 7");

@@ -1,4 +1,4 @@
-//! TCP sockets: how they are made, bound and tuned.
+//! TCP sockets: how they are created, bound and configured, and the system calls that move octets.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,35 +16,36 @@ use dat_sys::{
 use rnic::rdmap::setup::REQUEST_TIMEOUT;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-/// Connections within the host get the first of these that the system allows: bbr, where it is the system's default,
-/// paces, which halves the bandwidth of a loopback.
+/// Connections within the host use the first of these that the system allows. The system's default
+/// may be bbr, whose pacing halves the bandwidth of the loopback device.
 const LOCAL_CONGESTION_CONTROL: [&[u8]; 2] = [b"cubic", b"reno"];
-/// How long a peer on another host may answer nothing.
+/// When a silent peer on another host counts as dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Patience {
-    /// Until it is asked, and asked again.
+pub(crate) struct PeerTimeout {
+    /// The time until TCP probes the peer, and between two probes.
     pub(crate) timeout: Duration,
-    /// How often it is asked again.
+    /// How often TCP repeats the probe.
     pub(crate) retries: u8,
 }
 
-impl Default for Patience {
+impl Default for PeerTimeout {
     fn default() -> Self {
-        Patience { timeout: Duration::from_secs(10), retries: 5 }
+        PeerTimeout { timeout: Duration::from_secs(10), retries: 5 }
     }
 }
 
-impl Patience {
-    /// After this it is gone.
-    pub(crate) fn silence(self) -> Duration {
+impl PeerTimeout {
+    /// Returns how long the peer may be silent in all.
+    pub(crate) fn total(self) -> Duration {
         self.timeout * (u32::from(self.retries) + 1)
     }
 }
 
-/// Calls that wait in the kernel while this process is busy; how many wait for the consumer is counted elsewhere.
+/// The number of callers that the kernel queues while this process is busy. The service point's own
+/// backlog limits the requests that wait for the consumer.
 const KERNEL_BACKLOG: i32 = 4096;
 
-/// A socket that listens on one address, or on all of them in both families.
+/// Creates a socket that listens on one address, or on all addresses of both families.
 pub(crate) fn listen(bind: Option<SocketAddr>, port: Port) -> Result<Socket, Error> {
     let port = match port {
         Port::Any => 0,
@@ -56,14 +57,14 @@ pub(crate) fn listen(bind: Option<SocketAddr>, port: Port) -> Result<Socket, Err
     let listener = match bind {
         Some(mut addr) => {
             addr.set_port(port);
-            bound(addr)
+            bind_and_listen(addr)
         }
-        None => match bound((Ipv6Addr::UNSPECIFIED, port).into()) {
-            // A host without IPv6.
+        None => match bind_and_listen((Ipv6Addr::UNSPECIFIED, port).into()) {
+            // The host has no IPv6.
             Err(e)
                 if matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) =>
             {
-                bound((Ipv4Addr::UNSPECIFIED, port).into())
+                bind_and_listen((Ipv4Addr::UNSPECIFIED, port).into())
             }
             result => result,
         },
@@ -77,12 +78,13 @@ pub(crate) fn listen(bind: Option<SocketAddr>, port: Port) -> Result<Socket, Err
     })
 }
 
-fn bound(addr: SocketAddr) -> io::Result<Socket> {
-    let socket = stream(addr)?;
+fn bind_and_listen(addr: SocketAddr) -> io::Result<Socket> {
+    let socket = new_tcp_socket(addr)?;
     if addr.is_ipv6() {
         socket.set_only_v6(!addr.ip().is_unspecified())?;
     }
-    // For connections in TIME_WAIT; two listeners on one port exclude each other all the same.
+    // This allows a port with connections in TIME_WAIT. Two listeners on one port still exclude
+    // each other.
     socket.set_reuse_address(true)?;
     socket.bind(&addr.into())?;
     defer_accept(&socket);
@@ -90,11 +92,12 @@ fn bound(addr: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The kernel keeps callers until they have said something, as whoever calls does at once (RFC 5044, section 7.1).
-/// Those who say nothing then take no descriptor.
+/// Makes the kernel hold back connections until they have sent octets. An initiator sends its
+/// request at once (RFC 5044, section 7.1), so a connection that sends nothing takes no descriptor.
 fn defer_accept(socket: &Socket) {
     let seconds = REQUEST_TIMEOUT.as_secs() as libc::c_int;
-    // SAFETY: a socket, and one integer. Where the kernel cannot do it, callers come before they speak.
+    // SAFETY: the arguments name a socket and one readable integer. A kernel without this option
+    // reports connections before they have sent octets, which is allowed.
     unsafe {
         let (value, length) =
             ((&raw const seconds).cast(), size_of::<libc::c_int>() as libc::socklen_t);
@@ -108,14 +111,14 @@ fn defer_accept(socket: &Socket) {
     }
 }
 
-/// A socket on its way to a peer; it becomes writable when it has arrived, or failed.
+/// Starts to connect. The socket becomes writable when it has connected or failed.
 pub(crate) fn connect(bind: Option<SocketAddr>, to: SocketAddr) -> Result<Socket, LocalFailure> {
     let local_failure = |error: io::Error| LocalFailure::of(&error);
-    let socket = stream(to).map_err(local_failure)?;
-    // Else its local port, in TIME_WAIT, would keep a service point from being opened there.
+    let socket = new_tcp_socket(to).map_err(local_failure)?;
+    // Otherwise the local port, in TIME_WAIT, would prevent a listener on it.
     socket.set_reuse_address(true).map_err(local_failure)?;
     if let Some(from) = bind {
-        // Of two families one cannot call the other.
+        // A socket cannot connect to an address of another family.
         if from.is_ipv4() != to.is_ipv4() {
             return Err(LocalFailure::lasting(
                 "the peer's address is of another family than the adapter's",
@@ -129,14 +132,14 @@ pub(crate) fn connect(bind: Option<SocketAddr>, to: SocketAddr) -> Result<Socket
     }
 }
 
-fn stream(addr: SocketAddr) -> io::Result<Socket> {
+fn new_tcp_socket(addr: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(addr),
         Type::STREAM.nonblocking().cloexec(),
         Some(Protocol::TCP),
     )?;
-    // Until the peer is known, as for one on this host: a congestion control that paces (bbr) and is replaced only
-    // after the connection has begun leaves its pacing behind.
+    // Every socket starts with the congestion control for peers on this host. If bbr were replaced
+    // only after the connection was established, its pacing would stay.
     SYSTEM_CONGESTION_CONTROL.get_or_init(|| {
         let name = socket.tcp_congestion().unwrap_or_default();
         name.into_iter().take_while(|octet| *octet != 0).collect()
@@ -145,14 +148,15 @@ fn stream(addr: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// What sockets begin with, unless told otherwise.
+/// The congestion control that new sockets have by default.
 static SYSTEM_CONGESTION_CONTROL: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// Sets the options of a connected socket; returns its peer's and its own address. None of the options is vital.
-pub(crate) fn tune(
+/// Sets the options of a connected socket. Returns its peer's address and its own. Only TCP_NODELAY
+/// must succeed.
+pub(crate) fn configure_connected(
     socket: &Socket,
     cc: Option<&str>,
-    patience: Patience,
+    peer_timeout: PeerTimeout,
 ) -> io::Result<(SocketAddr, SocketAddr)> {
     let (peer, local) = addresses(socket)?;
     socket.set_tcp_nodelay(true)?;
@@ -168,41 +172,43 @@ pub(crate) fn tune(
             }
         }
     }
-    // Within the host, the kernel itself says when a peer has gone; a stopped one (in a debugger) may take its time.
+    // Within the host, the kernel reports when a peer has ended. A peer that is stopped, for
+    // example in a debugger, may take its time.
     if !same_host {
-        watch_peer(socket, patience);
+        enable_keepalive(socket, peer_timeout);
     }
     Ok((peer, local))
 }
 
-/// Has TCP find out that the peer's host has died, also while nothing is sent.
-pub(crate) fn watch_peer(socket: &Socket, patience: Patience) {
-    // TCP counts these in seconds.
-    let every = Duration::from_secs(patience.timeout.as_millis().div_ceil(1000) as u64);
-    let retries = u32::from(patience.retries) + 1;
-    let probes = TcpKeepalive::new().with_time(every).with_interval(every).with_retries(retries);
+/// Makes TCP detect that the peer's host is dead, even while nothing is sent.
+pub(crate) fn enable_keepalive(socket: &Socket, peer_timeout: PeerTimeout) {
+    // TCP counts the intervals in seconds.
+    let interval = Duration::from_secs(peer_timeout.timeout.as_millis().div_ceil(1000) as u64);
+    let retries = u32::from(peer_timeout.retries) + 1;
+    let probes =
+        TcpKeepalive::new().with_time(interval).with_interval(interval).with_retries(retries);
     socket.set_tcp_keepalive(&probes).ok();
-    limit_wait(socket, Some(patience));
+    set_user_timeout(socket, Some(peer_timeout));
 }
 
-/// Whether a connection stays within the host.
+/// Returns whether a connection stays within the host.
 pub(crate) fn is_same_host(peer: SocketAddr, local: SocketAddr) -> bool {
     peer.ip().is_loopback() || peer.ip() == local.ip()
 }
 
-/// What of all that a socket was given the peer has not got.
+/// What the peer has not acknowledged of the octets that a socket was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unsent {
-    /// Nothing.
+pub(crate) enum Unacknowledged {
+    /// Everything is acknowledged.
     Nothing,
-    /// Something is on its way, or lost.
-    UnderWay,
-    /// The peer's host has no room for more, and has acknowledged all before.
-    NoRoom,
+    /// Octets are in flight or lost.
+    InFlight,
+    /// The peer has acknowledged everything that was sent, and its window has no room for the rest.
+    NoWindow,
 }
 
-/// How far the peer's host has come with what a socket was given.
-pub(crate) fn unsent(socket: &Socket) -> Unsent {
+/// Returns what the peer has not acknowledged.
+pub(crate) fn unacknowledged(socket: &Socket) -> Unacknowledged {
     const SIOCOUTQNSD: libc::c_ulong = 0x894B;
     let count = |request: libc::c_ulong| {
         let mut octets: libc::c_int = 0;
@@ -211,160 +217,171 @@ pub(crate) fn unsent(socket: &Socket) -> Unsent {
         if answer == 0 { octets } else { 0 }
     };
     match (count(libc::TIOCOUTQ), count(SIOCOUTQNSD)) {
-        (0, _) => Unsent::Nothing,
-        (unacknowledged, unsent) if unacknowledged == unsent && !has_room(socket) => Unsent::NoRoom,
-        _ => Unsent::UnderWay,
+        (0, _) => Unacknowledged::Nothing,
+        (unacknowledged, unsent) if unacknowledged == unsent && !has_window_for_segment(socket) => {
+            Unacknowledged::NoWindow
+        }
+        _ => Unacknowledged::InFlight,
     }
 }
 
-/// Whether the peer's last acknowledgement left room for a segment. Then what has not been sent is kept back
-/// by this host: its link is down, say. Kernels before 5.4 do not tell, which counts as no room.
-fn has_room(socket: &Socket) -> bool {
-    /// Places in `struct tcp_info`, in words of 32 bits: `tcpi_snd_mss` and `tcpi_snd_wnd`.
-    const SEGMENT: usize = 4;
-    const WINDOW: usize = 57;
-    let mut info = [0u32; WINDOW + 1];
+/// Returns whether the window in the peer's last acknowledgement has room for a segment. If so,
+/// this host holds back what is unsent, for example because its network device is down. Kernels
+/// before 5.4 do not report the window; that counts as no room.
+fn has_window_for_segment(socket: &Socket) -> bool {
+    /// The indices of `tcpi_snd_mss` and `tcpi_snd_wnd` in `struct tcp_info`, in words of 32 bits.
+    const SND_MSS: usize = 4;
+    const SND_WND: usize = 57;
+    let mut info = [0u32; SND_WND + 1];
     let mut length = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: room for the answer, of this length.
+    // SAFETY: the buffer has room for an answer of this length.
     let answer = unsafe {
         let to = info.as_mut_ptr().cast();
         libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, &mut length)
     };
-    answer == 0 && length as usize == size_of_val(&info) && info[WINDOW] >= info[SEGMENT].max(1)
+    answer == 0 && length as usize == size_of_val(&info) && info[SND_WND] >= info[SND_MSS].max(1)
 }
 
-/// Whether a peer that has no room for what it is sent is given up, as one that does not answer is. (TCP
-/// makes no difference: TCP_USER_TIMEOUT counts for both.)
-pub(crate) fn limit_wait(socket: &Socket, limit: Option<Patience>) {
-    socket.set_tcp_user_timeout(limit.map(Patience::silence)).ok();
+/// Sets or removes the limit after which TCP gives up a peer. TCP_USER_TIMEOUT does not distinguish
+/// a peer that does not answer from one whose window stays closed, so the limit must be removed for
+/// the latter.
+pub(crate) fn set_user_timeout(socket: &Socket, limit: Option<PeerTimeout>) {
+    socket.set_tcp_user_timeout(limit.map(PeerTimeout::total)).ok();
 }
 
-/// Whether the system knows a congestion control and lets this process use it.
+/// Checks that the system has a congestion control and lets this process use it.
 pub(crate) fn check_congestion_control(name: &str) -> io::Result<()> {
     let any = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
         .or_else(|_| Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP)))?;
     any.set_tcp_congestion(name.as_bytes())
 }
 
-/// Whether connections can be made from an address.
-pub(crate) fn check_local(addr: SocketAddr) -> io::Result<()> {
-    stream(addr)?.bind(&addr.into())
+/// Checks that sockets can be bound to an address.
+pub(crate) fn check_bind(addr: SocketAddr) -> io::Result<()> {
+    new_tcp_socket(addr)?.bind(&addr.into())
 }
 
-/// What one system call did.
+/// The outcome of one system call.
 #[derive(Debug)]
-pub(crate) enum Moved {
-    /// This many octets; receiving, 0 is the end of the stream.
+pub(crate) enum IoOutcome {
+    /// This many octets were moved. For a receive, 0 is the end of the stream.
     Octets(usize),
-    /// Nothing: the socket is full, or empty.
-    Nothing,
-    /// Nothing: the vector names memory that is not there any more, or cannot be used so.
+    /// Nothing was moved, because the socket is full or empty.
+    WouldBlock,
+    /// Nothing was moved, because the vector names memory that is unmapped or has the wrong
+    /// protection.
     Fault,
-    /// The connection is gone.
-    Gone(io::Error),
+    /// The connection has failed.
+    Failed(io::Error),
 }
 
-/// Sends what a gather vector names. `ends_record`: what is sent after it is to begin a TCP segment.
+/// Sends the octets of a gather vector. With `ends_record`, the octets that are sent next begin a
+/// new TCP segment.
 ///
 /// # Safety
-/// The vector names readable memory, or such as is not there any more.
+/// Each element of the vector must name memory that is readable or no longer mapped.
 #[inline]
-pub(crate) unsafe fn send(socket: &Socket, iov: &[libc::iovec], ends_record: bool) -> Moved {
+pub(crate) unsafe fn send(socket: &Socket, iov: &[libc::iovec], ends_record: bool) -> IoOutcome {
     let fd = socket.as_raw_fd();
     let flags = if ends_record { libc::MSG_NOSIGNAL | libc::MSG_EOR } else { libc::MSG_NOSIGNAL };
-    retry(|| match iov {
-        // SAFETY: the caller's promise.
-        [one] => unsafe { send_one(fd, one, flags) },
+    retry_interrupted(|| match iov {
+        // SAFETY: the caller guarantees it.
+        [one] => unsafe { sendto(fd, one, flags) },
         _ => {
-            // SAFETY: a message header of zeros is an empty one.
+            // SAFETY: a `msghdr` of zeros is a valid, empty one.
             let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
             message.msg_iov = iov.as_ptr().cast_mut();
             message.msg_iovlen = iov.len() as _;
-            // SAFETY: the caller's promise; sendmsg does not write to the vector.
+            // SAFETY: the caller guarantees it. `sendmsg` does not write to the vector.
             unsafe { libc::sendmsg(fd, &message, flags) }
         }
     })
 }
 
-/// Receives to where a scatter vector says.
+/// Receives octets into a scatter vector.
 ///
 /// # Safety
-/// The vector names writable memory, or such as is not there any more.
+/// Each element of the vector must name memory that is writable or no longer mapped.
 #[inline]
-pub(crate) unsafe fn receive(socket: &Socket, iov: &[libc::iovec]) -> Moved {
+pub(crate) unsafe fn receive(socket: &Socket, iov: &[libc::iovec]) -> IoOutcome {
     let fd = socket.as_raw_fd();
-    retry(|| match iov {
-        // SAFETY: the caller's promise.
-        [one] => unsafe { recv(fd, one) },
-        // SAFETY: the caller's promise.
+    retry_interrupted(|| match iov {
+        // SAFETY: the caller guarantees it.
+        [one] => unsafe { recvfrom(fd, one) },
+        // SAFETY: the caller guarantees it.
         _ => unsafe { libc::readv(fd, iov.as_ptr(), iov.len() as libc::c_int) },
     })
 }
 
-/// `recv` and `send` without the C library's: those are cancellation points, which in a process with threads takes two
-/// atomic operations a call.
+/// Receives with the bare system call. The C library's `recv` and `send` are cancellation points,
+/// which cost two atomic operations per call in a process with threads.
 ///
 /// # Safety
-/// The element names writable memory.
+/// The element must name memory that is writable or no longer mapped.
 #[inline]
-unsafe fn recv(fd: libc::c_int, to: &libc::iovec) -> isize {
-    const NO: usize = 0;
-    // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_recvfrom, fd, to.iov_base, to.iov_len, NO, NO, NO) as isize }
-}
-
-/// See [`recv`].
-///
-/// # Safety
-/// The element names readable memory.
-#[inline]
-unsafe fn send_one(fd: libc::c_int, from: &libc::iovec, flags: libc::c_int) -> isize {
-    const NO: usize = 0;
-    // SAFETY: the caller's promise.
+unsafe fn recvfrom(fd: libc::c_int, to: &libc::iovec) -> isize {
+    const UNUSED: usize = 0;
+    // SAFETY: the caller guarantees it.
     unsafe {
-        libc::syscall(libc::SYS_sendto, fd, from.iov_base, from.iov_len, flags, NO, NO) as isize
+        libc::syscall(libc::SYS_recvfrom, fd, to.iov_base, to.iov_len, UNUSED, UNUSED, UNUSED)
+            as isize
     }
 }
 
-/// Whether the peer of a socket that has nothing to read is still there.
-pub(crate) fn is_alive(socket: &Socket) -> bool {
+/// Sends with the bare system call; see [`recvfrom`].
+///
+/// # Safety
+/// The element must name memory that is readable or no longer mapped.
+#[inline]
+unsafe fn sendto(fd: libc::c_int, from: &libc::iovec, flags: libc::c_int) -> isize {
+    const UNUSED: usize = 0;
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        libc::syscall(libc::SYS_sendto, fd, from.iov_base, from.iov_len, flags, UNUSED, UNUSED)
+            as isize
+    }
+}
+
+/// Returns whether the peer of a socket has not closed or reset the connection.
+pub(crate) fn has_peer(socket: &Socket) -> bool {
     let mut octet = 0u8;
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     // SAFETY: `octet` is one writable octet.
-    let peeked =
-        retry(|| unsafe { libc::recv(socket.as_raw_fd(), (&raw mut octet).cast(), 1, flags) });
-    matches!(peeked, Moved::Nothing | Moved::Octets(1))
+    let peeked = retry_interrupted(|| unsafe {
+        libc::recv(socket.as_raw_fd(), (&raw mut octet).cast(), 1, flags)
+    });
+    matches!(peeked, IoOutcome::WouldBlock | IoOutcome::Octets(1))
 }
 
-/// TCP's maximum segment size on a connection.
+/// Returns the maximum segment size of a connection.
 pub(crate) fn mss(socket: &Socket) -> usize {
     socket.tcp_mss().map_or(536, |mss| mss as usize)
 }
 
 #[inline]
-fn retry(mut call: impl FnMut() -> isize) -> Moved {
+fn retry_interrupted(mut call: impl FnMut() -> isize) -> IoOutcome {
     loop {
         let n = call();
         if n >= 0 {
-            return Moved::Octets(n as usize);
+            return IoOutcome::Octets(n as usize);
         }
-        // Most looks find nothing, so this is the path to be short.
-        // SAFETY: the address of this thread's errno.
+        // Most receives find an empty socket, so that case is first.
+        // SAFETY: `__errno_location` returns the valid address of this thread's errno.
         match unsafe { *libc::__errno_location() } {
-            libc::EAGAIN => return Moved::Nothing,
+            libc::EAGAIN => return IoOutcome::WouldBlock,
             libc::EINTR => {}
-            libc::EFAULT => return Moved::Fault,
-            errno => return Moved::Gone(io::Error::from_raw_os_error(errno)),
+            libc::EFAULT => return IoOutcome::Fault,
+            errno => return IoOutcome::Failed(io::Error::from_raw_os_error(errno)),
         }
     }
 }
 
-/// A connected socket's peer and its own address.
+/// Returns the peer's address and the own address of a connected socket.
 pub(crate) fn addresses(socket: &Socket) -> io::Result<(SocketAddr, SocketAddr)> {
     Ok((canonical(socket.peer_addr()?)?, canonical(socket.local_addr()?)?))
 }
 
-/// An address as its host writes it: those of IPv4 callers of a socket for both families are IPv4 ones.
+/// Converts an IPv4-mapped IPv6 address, which a socket for both families reports, to IPv4.
 fn canonical(addr: socket2::SockAddr) -> io::Result<SocketAddr> {
     let addr = addr.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
     Ok(match addr.ip() {

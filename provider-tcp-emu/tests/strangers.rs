@@ -138,7 +138,7 @@ fn a_stranger_has_time_to_finish_its_last_message() {
     }
 }
 
-/// A service point rests after them, and callers who come meanwhile are let in all the same.
+/// The listener is suspended after them, and callers that arrive meanwhile are still accepted.
 #[test]
 fn callers_who_babble_keep_nobody_out() {
     let t = open();

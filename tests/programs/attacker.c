@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Somebody who attacks without a pause what programs over our providers have open, and has no
- * privilege: another user of the host, or somebody on another host. Root starts the program. It
- * listens to the wire first, where the attack needs to know the victim's connections, and then
- * becomes another user for good.
+ * Attacks the open ports of programs that use our providers, without a pause and without
+ * privileges. The attacker is another user of the host, or a user of another host. Root starts the
+ * program. If the attack needs the numbers of the victim's connections, the program first captures
+ * packets. Then it becomes another user for good.
  *
  *   attacker ATTACK SOURCE VICTIM CLOSED OPEN...
  *
- * SOURCE and VICTIM are addresses of IPv4. OPEN are the victim's ports, CLOSED is one that nobody
- * has. SIGUSR1 sends the attack to the open ports, SIGUSR2 the same packets to the closed one. The
- * program rests until the first of these. It says `listens` when it does, `rests` when it knows
- * enough, and now and then how many packets have gone where, and in how many seconds: `open 123456
- * 0.512`.
+ * SOURCE and VICTIM are IPv4 addresses. OPEN are ports of the victim, and CLOSED is a port that is
+ * closed. SIGUSR1 starts the attack on the open ports, SIGUSR2 sends the same packets to the closed
+ * port. Before the first signal, the program sends nothing.
+ *
+ * The output is `listening` when the program captures packets and `ready` when it waits for a
+ * signal. During an attack, it is how many packets have gone to the open or closed ports, and in
+ * how many seconds: `open 123456 0.512`.
  */
 
 #define _GNU_SOURCE
@@ -27,28 +29,28 @@
 #include <netpacket/packet.h>
 #include <sys/resource.h>
 
-/* As Linux has it; some libc's headers lack it. */
+/* Linux has this option, but the headers of some C libraries lack it. */
 #ifndef IP_BIND_ADDRESS_NO_PORT
 #define IP_BIND_ADDRESS_NO_PORT 24
 #endif
 
 enum {
-    ATTACKER = 65534,
-    ROCE = 4791,
-    BATCH = 64,
-    POOL = 8192,
-    LARGEST = 1472,
-    MOST_PORTS = 4,
-    CALLERS = 900,
-    MOST_HEARD = 16,
+    ATTACKER_UID = 65534,
+    ROCE_PORT = 4791,
+    BATCH_PACKETS = 64,
+    POOL_PACKETS = 8192,
+    MAX_PACKET_BYTES = 1472,
+    MAX_PORTS = 4,
+    MAX_CALLERS = 900,
+    MAX_TRACKED = 16,
 };
 
 static struct in_addr source, victim;
-static in_port_t source_port, closed_port, open_ports[MOST_PORTS];
-static int ports;
+static in_port_t source_port, closed_port, open_ports[MAX_PORTS];
+static int port_count;
 
-/* xorshift: whoever reads the packets does not foresee what it gives, no more. */
-static uint64_t dice(void)
+/* xorshift. The victim cannot predict the numbers; nothing more is needed. */
+static uint64_t random_number(void)
 {
     static uint64_t state = 0x9e3779b97f4a7c15;
     state ^= state << 13;
@@ -57,7 +59,7 @@ static uint64_t dice(void)
     return state;
 }
 
-static void put(uint8_t *at, uint64_t value, int octets)
+static void write_be(uint8_t *at, uint64_t value, int octets)
 {
     while (octets-- > 0) {
         at[octets] = (uint8_t)value;
@@ -65,7 +67,7 @@ static void put(uint8_t *at, uint64_t value, int octets)
     }
 }
 
-static uint64_t number_at(const uint8_t *at, int octets)
+static uint64_t read_be(const uint8_t *at, int octets)
 {
     uint64_t value = 0;
     for (int i = 0; i < octets; i++)
@@ -73,11 +75,11 @@ static uint64_t number_at(const uint8_t *at, int octets)
     return value;
 }
 
-/* ---- packets ----------------------------------------------------------------------------------- */
+/* ---- packets --------------------------------------------------------------------------------- */
 
 struct packet {
     size_t length;
-    uint8_t octets[LARGEST];
+    uint8_t octets[MAX_PACKET_BYTES];
 };
 
 enum { BTH = 12, DETH = 8, MAD = 256, MAD_HEADER = 24, ICRC = 4 };
@@ -99,24 +101,24 @@ static uint32_t crc(uint32_t state, const uint8_t *octets, size_t length)
 }
 
 /*
- * Appends the ICRC that the packet should have on its way to RoCEv2's port: the sockets send with
- * DF and an ID of 0.
+ * Appends the ICRC that is valid for a packet to RoCEv2's port. The kernel sends the sockets'
+ * packets with DF and an ID of 0.
  */
-static void seal(struct packet *packet)
+static void append_icrc(struct packet *packet)
 {
     uint8_t image[8 + 20 + 8 + BTH];
     size_t udp = 8 + packet->length + ICRC;
     uint32_t state;
     memset(image, 0xff, sizeof image);
     image[8] = 0x45;
-    put(image + 10, 20 + udp, 2);
-    put(image + 12, 0x4000, 4);
+    write_be(image + 10, 20 + udp, 2);
+    write_be(image + 12, 0x4000, 4);
     image[17] = IPPROTO_UDP;
     memcpy(image + 20, &source, 4);
     memcpy(image + 24, &victim, 4);
-    put(image + 28, source_port, 2);
-    put(image + 30, ROCE, 2);
-    put(image + 32, udp, 2);
+    write_be(image + 28, source_port, 2);
+    write_be(image + 30, ROCE_PORT, 2);
+    write_be(image + 32, udp, 2);
     memcpy(image + 36, packet->octets, BTH);
     image[36 + 4] = 0xff;
     state = crc(0xffffffff, image, sizeof image);
@@ -125,97 +127,100 @@ static void seal(struct packet *packet)
         packet->octets[packet->length++] = (uint8_t)(state >> 8 * i);
 }
 
-static void put_bth(struct packet *packet, int opcode, uint32_t qpn, uint32_t psn)
+static void start_packet(struct packet *packet, int opcode, uint32_t qpn, uint32_t psn)
 {
     memset(packet->octets, 0, BTH);
     packet->octets[0] = (uint8_t)opcode;
     packet->octets[1] = 0x40;
-    put(packet->octets + 2, 0xffff, 2);
-    put(packet->octets + 5, qpn, 3);
+    write_be(packet->octets + 2, 0xffff, 2);
+    write_be(packet->octets + 5, qpn, 3);
     packet->octets[8] = 0x80;
-    put(packet->octets + 9, psn, 3);
+    write_be(packet->octets + 9, psn, 3);
     packet->length = BTH;
 }
 
-/* Starts a message of connection management, and answers its body. */
-static uint8_t *put_mad(struct packet *packet, int attribute, uint64_t transaction)
+/* Starts a message of connection management, and returns its body. */
+static uint8_t *start_mad(struct packet *packet, int attribute, uint64_t transaction)
 {
     uint8_t *mad = packet->octets + BTH + DETH;
-    put_bth(packet, DATAGRAM, 1, 0);
+    start_packet(packet, DATAGRAM, 1, 0);
     packet->octets[8] = 0;
-    put(packet->octets + BTH, 0x80010000, 4);
-    put(packet->octets + BTH + 4, 1, 4);
+    write_be(packet->octets + BTH, 0x80010000, 4);
+    write_be(packet->octets + BTH + 4, 1, 4);
     memset(mad, 0, MAD);
-    put(mad, 0x01070203, 4);
-    put(mad + 8, transaction, 8);
-    put(mad + 16, (uint64_t)attribute, 2);
+    write_be(mad, 0x01070203, 4);
+    write_be(mad + 8, transaction, 8);
+    write_be(mad + 16, (uint64_t)attribute, 2);
     packet->length += DETH + MAD;
     return mad + MAD_HEADER;
 }
 
-/* ---- what is heard of the victim's connections --------------------------------------------------- */
+/* ---- the victim's connections ---------------------------------------------------------------- */
 
-/* Queue pairs that packets go to, with the last PSN that was heard. */
+/* Queue pairs that receive packets, with the last PSN seen. */
 static struct {
     uint32_t qpn, psn;
-} flows[MOST_HEARD];
+} flows[MAX_TRACKED];
 
-/* Who has asked for a connection, or accepted one. */
+/* The senders of REQ and REP. */
 static struct {
     uint64_t guid, service;
     uint32_t qpn;
-} callers[MOST_HEARD];
+} callers[MAX_TRACKED];
 
-static int flows_heard, callers_heard;
+static int flow_count, caller_count;
 
-static void hear_flow(uint32_t qpn, uint32_t psn)
+static void track_flow(uint32_t qpn, uint32_t psn)
 {
     int i = 0;
-    while (i < flows_heard && flows[i].qpn != qpn)
+    while (i < flow_count && flows[i].qpn != qpn)
         i++;
-    if (i == MOST_HEARD)
+    if (i == MAX_TRACKED)
         return;
     flows[i].qpn = qpn;
     flows[i].psn = psn;
-    if (i == flows_heard)
-        flows_heard++;
+    if (i == flow_count)
+        flow_count++;
 }
 
-static void hear_caller(uint64_t guid, uint32_t qpn, uint64_t service)
+static void track_caller(uint64_t guid, uint32_t qpn, uint64_t service)
 {
-    for (int i = 0; i < callers_heard; i++)
+    for (int i = 0; i < caller_count; i++)
         if (callers[i].qpn == qpn)
             return;
-    if (callers_heard == MOST_HEARD)
+    if (caller_count == MAX_TRACKED)
         return;
-    callers[callers_heard].guid = guid;
-    callers[callers_heard].qpn = qpn;
-    callers[callers_heard++].service = service;
+    callers[caller_count].guid = guid;
+    callers[caller_count].qpn = qpn;
+    callers[caller_count++].service = service;
 }
 
-static void hear(const uint8_t *packet, size_t length)
+static void track_packet(const uint8_t *packet, size_t length)
 {
     const uint8_t *body = packet + BTH + DETH + MAD_HEADER;
     static uint64_t service;
     if (length < BTH)
         return;
     if (packet[0] >> 5 == 0)
-        hear_flow((uint32_t)number_at(packet + 5, 3), (uint32_t)number_at(packet + 9, 3));
+        track_flow((uint32_t)read_be(packet + 5, 3), (uint32_t)read_be(packet + 9, 3));
     if (packet[0] != DATAGRAM || length < BTH + DETH + MAD)
         return;
-    switch (number_at(packet + BTH + DETH + 16, 2)) {
+    switch (read_be(packet + BTH + DETH + 16, 2)) {
     case REQ:
-        service = number_at(body + 8, 8);
-        hear_caller(number_at(body + 16, 8), (uint32_t)number_at(body + 32, 3), service);
+        service = read_be(body + 8, 8);
+        track_caller(read_be(body + 16, 8), (uint32_t)read_be(body + 32, 3), service);
         break;
     case REP:
-        hear_caller(number_at(body + 28, 8), (uint32_t)number_at(body + 12, 3), service);
+        track_caller(read_be(body + 28, 8), (uint32_t)read_be(body + 12, 3), service);
         break;
     }
 }
 
-/* Both ends of two connections: dapltest has one for what it says of its test, and one to be tested. */
-static void listen_to_wire(void)
+/*
+ * Captures packets until both ends of two connections are known: dapltest controls its test over
+ * one connection and transfers over the other.
+ */
+static void sniff_connections(void)
 {
     struct timeval limit = {.tv_sec = WAIT_LIMIT_SECONDS};
     static uint8_t packet[65536];
@@ -223,134 +228,136 @@ static void listen_to_wire(void)
     EXPECT(fd >= 0, "packet socket: %s", strerror(errno));
     EXPECT(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0, "setsockopt: %s",
            strerror(errno));
-    puts("listens");
-    while (flows_heard < 4 || callers_heard < 4) {
+    puts("listening");
+    while (flow_count < 4 || caller_count < 4) {
         ssize_t length = recv(fd, packet, sizeof packet, 0);
         size_t ip = (size_t)(packet[0] & 0xf) * 4;
-        EXPECT(length > 0, "%d queue pairs and %d callers were heard: %s", flows_heard, callers_heard,
+        EXPECT(length > 0, "%d queue pairs and %d callers were seen: %s", flow_count, caller_count,
                strerror(errno));
         if (packet[9] != IPPROTO_UDP || (size_t)length < ip + 8)
             continue;
-        if (number_at(packet + ip + 2, 2) == ROCE)
-            hear(packet + ip + 8, (size_t)length - ip - 8);
+        if (read_be(packet + ip + 2, 2) == ROCE_PORT)
+            track_packet(packet + ip + 8, (size_t)length - ip - 8);
     }
     close(fd);
 }
 
-/* ---- attacks with datagrams ---------------------------------------------------------------------- */
+/* ---- attacks with datagrams ------------------------------------------------------------------ */
 
-/* Octets of all lengths; the ICRC of every other one is right. */
+/* Random octets of any length. Every other packet has a valid ICRC. */
 static void garbage(struct packet *packet, uint64_t n)
 {
-    packet->length = dice() % (LARGEST - ICRC);
+    packet->length = random_number() % (MAX_PACKET_BYTES - ICRC);
     for (size_t i = 0; i < packet->length; i++)
-        packet->octets[i] = (uint8_t)dice();
+        packet->octets[i] = (uint8_t)random_number();
     if (n % 2 == 0 || packet->length < BTH)
         return;
     packet->length &= ~(size_t)3;
-    seal(packet);
+    append_icrc(packet);
 }
 
-static void put_req(struct packet *packet, uint64_t guid, uint32_t qpn, uint64_t service)
+static void make_req(struct packet *packet, uint64_t guid, uint32_t qpn, uint64_t service)
 {
-    uint8_t *body = put_mad(packet, REQ, dice()), *path = body + 52, *private = body + 140;
-    put(body, dice(), 4);
-    put(body + 8, service, 8);
-    put(body + 16, guid, 8);
-    put(body + 32, qpn, 3);
+    uint8_t *body = start_mad(packet, REQ, random_number());
+    uint8_t *path = body + 52, *private = body + 140;
+    write_be(body, random_number(), 4);
+    write_be(body + 8, service, 8);
+    write_be(body + 16, guid, 8);
+    write_be(body + 32, qpn, 3);
     body[35] = body[39] = 4;
     body[43] = 17 << 3;
-    put(body + 44, dice(), 3);
+    write_be(body + 44, random_number(), 3);
     body[47] = 17 << 3 | 7;
-    put(body + 48, 0xffff, 2);
+    write_be(body + 48, 0xffff, 2);
     body[50] = 3 << 4 | 7;
     body[51] = 15 << 4;
-    put(path, 0xffffffff, 4);
-    put(path + 14, 0xffff, 2);
+    write_be(path, 0xffffffff, 4);
+    write_be(path + 14, 0xffff, 2);
     memcpy(path + 16, &source, 4);
-    put(path + 30, 0xffff, 2);
+    write_be(path + 30, 0xffff, 2);
     memcpy(path + 32, &victim, 4);
     path[41] = 64;
     path[43] = 17 << 3;
     private[1] = 0x40;
-    put(private + 2, dice(), 2);
+    write_be(private + 2, random_number(), 2);
     memcpy(private + 16, &source, 4);
     memcpy(private + 32, &victim, 4);
-    seal(packet);
+    append_icrc(packet);
 }
 
-/* Requests to connect, right in all, of services that nobody has: no privileged port has one. */
+/* Valid connection requests for services that nobody has: the ports are privileged. */
 static void requests(struct packet *packet, uint64_t n)
 {
-    put_req(packet, dice() | 1, (uint32_t)dice() & 0xffffff, 0x01060000 + n % 1024);
+    make_req(packet, random_number() | 1, (uint32_t)random_number() & 0xffffff,
+             0x01060000 + n % 1024);
 }
 
-/* Requests to connect that name queue pairs which are connected. */
+/* Connection requests that name queue pairs which are connected. */
 static void stale_requests(struct packet *packet, uint64_t n)
 {
-    int i = (int)(n % (uint64_t)callers_heard);
-    put_req(packet, callers[i].guid, callers[i].qpn, callers[i].service);
+    int i = (int)(n % (uint64_t)caller_count);
+    make_req(packet, callers[i].guid, callers[i].qpn, callers[i].service);
 }
 
-static void put_data(struct packet *packet, uint32_t qpn, uint32_t psn, size_t length)
+static void make_send(struct packet *packet, uint32_t qpn, uint32_t psn, size_t length)
 {
-    put_bth(packet, SEND_ONLY, qpn, psn);
+    start_packet(packet, SEND_ONLY, qpn, psn);
     memset(packet->octets + BTH, 0xee, length);
     packet->length += length;
-    seal(packet);
+    append_icrc(packet);
 }
 
-/* Packets and messages of the victim's connections, from a port that is not the peer's. */
+/* Packets and messages for the victim's connections, from a port that is not the peer's. */
 static void injections(struct packet *packet, uint64_t n)
 {
     enum { ACK = 0x1f, NAK = 0x60 };
-    int i = (int)(n % (uint64_t)flows_heard);
+    int i = (int)(n % (uint64_t)flow_count);
     uint32_t qpn = flows[i].qpn, psn = flows[i].psn + (uint32_t)n;
     uint8_t *body;
-    switch (n / (uint64_t)flows_heard % 5) {
+    switch (n / (uint64_t)flow_count % 5) {
     case 0:
-        put_data(packet, qpn, psn, 64);
+        make_send(packet, qpn, psn, 64);
         return;
     case 1:
     case 2:
-        put_bth(packet, ACKNOWLEDGE, qpn, psn);
-        put(packet->octets + BTH, n % 2 ? ACK : NAK + n / 2 % 4, 1);
-        put(packet->octets + BTH + 1, n, 3);
+        start_packet(packet, ACKNOWLEDGE, qpn, psn);
+        write_be(packet->octets + BTH, n % 2 ? ACK : NAK + n / 2 % 4, 1);
+        write_be(packet->octets + BTH + 1, n, 3);
         packet->length += 4;
         break;
     case 3:
-        body = put_mad(packet, DREQ, dice());
-        put(body, dice(), 4);
-        put(body + 4, dice(), 4);
-        put(body + 8, qpn, 3);
+        body = start_mad(packet, DREQ, random_number());
+        write_be(body, random_number(), 4);
+        write_be(body + 4, random_number(), 4);
+        write_be(body + 8, qpn, 3);
         break;
     default:
-        body = put_mad(packet, REJ, dice());
-        put(body, dice(), 4);
-        put(body + 4, dice(), 4);
+        body = start_mad(packet, REJ, random_number());
+        write_be(body, random_number(), 4);
+        write_be(body + 4, random_number(), 4);
         body[8] = 2 << 6;
-        put(body + 10, 28, 2);
+        write_be(body + 10, 28, 2);
     }
-    seal(packet);
+    append_icrc(packet);
 }
 
-/* All PSNs, one after the other, of a queue pair that is guessed: another one for each round. */
+/* All PSNs, one after the other, for a guessed queue pair. Each round guesses another one. */
 static void sweep(struct packet *packet, uint64_t n)
 {
-    /* Of a slot that is likely: the lowest are taken first. */
+    /* The guess has a likely slot, because the lowest slots are assigned first. */
     static uint32_t guess;
     if (n % (1 << 24) == 0)
-        guess = ((uint32_t)dice() & 0xffff80) | (uint32_t)(n >> 24) % 4;
-    put_data(packet, guess, (uint32_t)n & 0xffffff, 16);
+        guess = ((uint32_t)random_number() & 0xffff80) | (uint32_t)(n >> 24) % 4;
+    make_send(packet, guess, (uint32_t)n & 0xffffff, 16);
 }
 
 static const struct attack {
     const char *name;
     void (*make)(struct packet *, uint64_t);
-    /* It needs to know the victim's connections. */
-    bool listens;
-    /* No packet comes twice; of the others POOL are made, and sent again and again. */
-    bool fresh;
+    /* The attack needs the numbers of the victim's connections. */
+    bool needs_connections;
+    /* Each packet is new. Otherwise, POOL_PACKETS packets are repeated. */
+    bool never_repeats;
 } ATTACKS[] = {
     {"garbage", garbage, false, false},      {"requests", requests, false, false},
     {"stale_requests", stale_requests, true, false}, {"injections", injections, true, false},
@@ -370,89 +377,93 @@ static int udp_socket(void)
     return fd;
 }
 
-/* Sends a batch to an address, and answers how many datagrams have gone. */
+/* Sends a batch to an address, and returns how many datagrams were sent. */
 static long send_batch(const struct attack *attack, struct sockaddr_in *to)
 {
     static struct packet *pool;
-    static struct mmsghdr batch[BATCH];
-    static struct iovec pieces[BATCH];
+    static struct mmsghdr batch[BATCH_PACKETS];
+    static struct iovec pieces[BATCH_PACKETS];
     static uint64_t next;
     static int fd;
     int sent;
     if (pool == NULL) {
         fd = udp_socket();
-        pool = calloc(POOL, sizeof *pool);
+        pool = calloc(POOL_PACKETS, sizeof *pool);
         EXPECT(pool != NULL, "no memory");
-        for (uint64_t n = 0; n < POOL && !attack->fresh; n++)
+        for (uint64_t n = 0; n < POOL_PACKETS && !attack->never_repeats; n++)
             attack->make(&pool[n], n);
     }
-    for (int i = 0; i < BATCH; i++, next++) {
-        struct packet *packet = &pool[next % POOL];
-        if (attack->fresh)
+    for (int i = 0; i < BATCH_PACKETS; i++, next++) {
+        struct packet *packet = &pool[next % POOL_PACKETS];
+        if (attack->never_repeats)
             attack->make(packet, next);
         pieces[i] = (struct iovec){packet->octets, packet->length};
         batch[i].msg_hdr = (struct msghdr){
             .msg_name = to, .msg_namelen = sizeof *to, .msg_iov = &pieces[i], .msg_iovlen = 1};
     }
-    sent = sendmmsg(fd, batch, BATCH, 0);
-    /* The error may be one that an earlier datagram has met on its way. */
+    sent = sendmmsg(fd, batch, BATCH_PACKETS, 0);
+    /* The error may belong to an earlier datagram. */
     EXPECT(sent > 0 || errno == ECONNREFUSED || errno == ENOBUFS, "sendmmsg: %s", strerror(errno));
     return sent > 0 ? sent : 0;
 }
 
-/* ---- attacks on other sockets -------------------------------------------------------------------- */
+/* ---- attacks on other sockets ---------------------------------------------------------------- */
 
-/* TCP callers, who say what no caller says, or nothing. As many as may be stay until others come. */
-static long call(const struct sockaddr_in *to, bool babbles)
+/*
+ * Opens a TCP connection that sends garbage or nothing. The latest MAX_CALLERS connections stay
+ * open.
+ */
+static long open_connection(const struct sockaddr_in *to, bool sends_garbage)
 {
     static const char words[300] = "GET / HTTP/1.1";
-    static int calls[CALLERS], next;
+    static int connections[MAX_CALLERS], next;
     struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr = source};
     int on = 1, fd;
-    if (calls[next] > 0)
-        close(calls[next]);
+    if (connections[next] > 0)
+        close(connections[next]);
     fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     EXPECT(fd >= 0, "TCP socket: %s", strerror(errno));
-    calls[next] = fd;
-    next = (next + 1) % CALLERS;
+    connections[next] = fd;
+    next = (next + 1) % MAX_CALLERS;
     EXPECT(setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on) == 0 &&
                bind(fd, (struct sockaddr *)&from, sizeof from) == 0,
            "TCP socket: %s", strerror(errno));
-    /* Over the loopback the connection is there, or refused, when this returns. */
-    if ((connect(fd, (const struct sockaddr *)to, sizeof *to) == 0 || errno == EINPROGRESS) && babbles)
+    /* On the loopback device, the connection is established or refused when connect returns. */
+    if ((connect(fd, (const struct sockaddr *)to, sizeof *to) == 0 || errno == EINPROGRESS) &&
+        sends_garbage)
         send(fd, words, sizeof words, MSG_NOSIGNAL);
     return 1;
 }
 
-/* The local sockets that the kernel lists; or, closed, a name that nobody has. */
+/* Attacks all local sockets that the kernel lists or, if `closed`, a name that nobody has. */
 static long attack_local_sockets(bool closed)
 {
     struct sockaddr_un nobody = {.sun_family = AF_UNIX, .sun_path = "/tmp/opendat-nobody/4791"};
     struct attempts attempts = {0, 0};
     if (closed)
-        for (; attempts.made < BATCH; attempts.made++)
+        for (; attempts.made < BATCH_PACKETS; attempts.made++)
             is_accepted(attempts.made % 2 ? SOCK_STREAM : SOCK_DGRAM, &nobody, sizeof nobody);
     else
         attack_all(&attempts);
-    EXPECT(attempts.taken == 0, "%ld connections and datagrams of another user were taken",
-           attempts.taken);
+    EXPECT(attempts.accepted == 0, "%ld connections and datagrams of another user were accepted",
+           attempts.accepted);
     return attempts.made;
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------ */
+/* ---- control --------------------------------------------------------------------------------- */
 
-/* Attacks once more, and answers with how many packets or attempts. */
-static long strike(const char *name, const struct attack *attack, bool closed)
+/* Attacks once, and returns the number of packets or attempts. */
+static long attack_once(const char *name, const struct attack *attack, bool closed)
 {
     static int next;
-    in_port_t port = closed ? closed_port : open_ports[next++ % ports];
+    in_port_t port = closed ? closed_port : open_ports[next++ % port_count];
     struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_addr = victim, .sin_port = htons(port)};
     if (attack != NULL)
         return send_batch(attack, &to);
     if (strcmp(name, "local_sockets") == 0)
         return attack_local_sockets(closed);
-    return call(&to, strcmp(name, "babbling_callers") == 0);
+    return open_connection(&to, strcmp(name, "babbling_callers") == 0);
 }
 
 static const struct attack *find_attack(const char *name)
@@ -464,7 +475,7 @@ static const struct attack *find_attack(const char *name)
     for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++)
         if (strcmp(OTHERS[i], name) == 0)
             return NULL;
-    FAIL("%s is no attack", name);
+    FAIL("%s is not an attack", name);
 }
 
 int main(int argc, char **argv)
@@ -474,45 +485,47 @@ int main(int argc, char **argv)
     struct {
         long packets;
         double seconds;
-    } done[2] = {{0, 0}, {0, 0}};
+    } progress[2] = {{0, 0}, {0, 0}};
     sigset_t signals;
-    double since, told;
-    int way;
+    double last, reported;
+    int active_signal;
 
-    EXPECT(argc >= 6 && argc - 5 <= MOST_PORTS,
+    EXPECT(argc >= 6 && argc - 5 <= MAX_PORTS,
            "usage: attacker ATTACK SOURCE VICTIM CLOSED OPEN...");
     attack = find_attack(argv[1]);
     EXPECT(inet_pton(AF_INET, argv[2], &source) == 1 && inet_pton(AF_INET, argv[3], &victim) == 1,
-           "%s or %s is no address", argv[2], argv[3]);
+           "%s or %s is not an IPv4 address", argv[2], argv[3]);
     closed_port = (in_port_t)atoi(argv[4]);
-    for (ports = 0; ports < argc - 5; ports++)
-        open_ports[ports] = (in_port_t)atoi(argv[5 + ports]);
+    for (port_count = 0; port_count < argc - 5; port_count++)
+        open_ports[port_count] = (in_port_t)atoi(argv[5 + port_count]);
 
     sigemptyset(&signals);
     sigaddset(&signals, SIGUSR1);
     sigaddset(&signals, SIGUSR2);
     sigprocmask(SIG_BLOCK, &signals, NULL);
-    if (attack != NULL && attack->listens)
-        listen_to_wire();
-    EXPECT(setresgid(ATTACKER, ATTACKER, ATTACKER) == 0 &&
-               setresuid(ATTACKER, ATTACKER, ATTACKER) == 0,
+    if (attack != NULL && attack->needs_connections)
+        sniff_connections();
+    EXPECT(setresgid(ATTACKER_UID, ATTACKER_UID, ATTACKER_UID) == 0 &&
+               setresuid(ATTACKER_UID, ATTACKER_UID, ATTACKER_UID) == 0,
            "setresuid: %s", strerror(errno));
-    puts("rests");
+    puts("ready");
 
-    way = sigwaitinfo(&signals, NULL);
-    for (told = since = now();;) {
+    active_signal = sigwaitinfo(&signals, NULL);
+    for (reported = last = now();;) {
+        bool closed;
         double time;
         int signal = sigtimedwait(&signals, NULL, &no_time);
         if (signal > 0)
-            way = signal;
-        done[way == SIGUSR2].packets += strike(argv[1], attack, way == SIGUSR2);
+            active_signal = signal;
+        closed = active_signal == SIGUSR2;
+        progress[closed].packets += attack_once(argv[1], attack, closed);
         time = now();
-        done[way == SIGUSR2].seconds += time - since;
-        since = time;
-        if (time - told > 0.05) {
-            printf("%s %ld %.3f\n", way == SIGUSR2 ? "closed" : "open",
-                   done[way == SIGUSR2].packets, done[way == SIGUSR2].seconds);
-            told = time;
+        progress[closed].seconds += time - last;
+        last = time;
+        if (time - reported > 0.05) {
+            printf("%s %ld %.3f\n", closed ? "closed" : "open", progress[closed].packets,
+                   progress[closed].seconds);
+            reported = time;
         }
     }
 }

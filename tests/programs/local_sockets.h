@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Attacks on the local sockets of others: all those that the kernel lists. */
+/* Attacks on the local sockets of other users: on all that the kernel lists. */
 
 #ifndef LOCAL_SOCKETS_H
 #define LOCAL_SOCKETS_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <sys/un.h>
 
-static inline socklen_t abstract(struct sockaddr_un *address, const char *name)
+static inline socklen_t abstract_address(struct sockaddr_un *address, const char *name)
 {
     size_t length = strlen(name);
     memset(address, 0, sizeof *address);
@@ -23,21 +23,21 @@ static inline socklen_t abstract(struct sockaddr_un *address, const char *name)
 static inline bool is_accepted(int type, const struct sockaddr_un *address, socklen_t length)
 {
     int fd = socket(AF_UNIX, type | SOCK_NONBLOCK, 0);
-    bool taken = fd >= 0 && connect(fd, (const struct sockaddr *)address, length) == 0;
+    bool accepted = fd >= 0 && connect(fd, (const struct sockaddr *)address, length) == 0;
     EXPECT(fd >= 0, "socket: %s", strerror(errno));
     if (type == SOCK_DGRAM)
-        taken = sendto(fd, "hello", 5, 0, (const struct sockaddr *)address, length) == 5 || taken;
+        accepted |= sendto(fd, "hello", 5, 0, (const struct sockaddr *)address, length) == 5;
     close(fd);
-    return taken;
+    return accepted;
 }
 
 struct attempts {
-    long made, taken;
+    long made, accepted;
 };
 
 /*
- * Attacks each socket that the kernel lists: number, references, protocol, flags, type, state,
- * inode, name.
+ * Attacks each socket that the kernel lists. The columns are number, references, protocol, flags,
+ * type, state, inode and name.
  */
 static inline void attack_all(struct attempts *attempts)
 {
@@ -49,16 +49,16 @@ static inline void attack_all(struct attempts *attempts)
     while (fgets(line, sizeof line, list) != NULL) {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         socklen_t length = sizeof address;
-        /* A socket that is being closed has no type. */
+        /* The kernel lists no type for a socket that is being closed. */
         if (sscanf(line, "%*s %*s %*s %*s %x %*s %*s %255s", &type, name) != 2 || type == 0)
             continue;
         if (name[0] == '@')
-            length = abstract(&address, name + 1);
+            length = abstract_address(&address, name + 1);
         else
             memcpy(address.sun_path, name, strlen(name) + 1);
         attempts->made++;
         if (is_accepted((int)type, &address, length))
-            attempts->taken++;
+            attempts->accepted++;
     }
     fclose(list);
 }

@@ -43,7 +43,7 @@ static void become(uid_t user)
 static int bind_abstract(int type, const char *name)
 {
     struct sockaddr_un address;
-    socklen_t length = abstract(&address, name);
+    socklen_t length = abstract_address(&address, name);
     int fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     EXPECT(fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0, "%s: %s", name,
            strerror(errno));
@@ -165,8 +165,8 @@ static int attack_without_pause(int parent)
     await_notice(parent);
     for (long until = attempts.made + MEASURED_ATTEMPTS; attempts.made < until;)
         attack_all(&attempts);
-    EXPECT(attempts.taken == 0,
-           "%ld of %ld connections and datagrams of another user were accepted", attempts.taken,
+    EXPECT(attempts.accepted == 0,
+           "%ld of %ld connections and datagrams of another user were accepted", attempts.accepted,
            attempts.made);
     notify(parent);
     return 0;

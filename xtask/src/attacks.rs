@@ -1,5 +1,5 @@
-//! What attacks at full speed cost transfers (`tests/tests/attacks/`); not part of `test`, which
-//! has the same attacks for two seconds each, and judges no speed.
+//! Measures what attacks at full speed cost transfers (`tests/tests/attacks/`). `cargo xtask test`
+//! runs the same attacks for two seconds each and does not judge their speed.
 
 use anyhow::{Context, Result};
 
@@ -9,15 +9,15 @@ use crate::prerequisites;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// How long each attack goes on, and so long its packets go to a closed port
+    /// Seconds that each attack lasts, and also the packets to a closed port
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// The attacks, or providers, whose names contain one of these; without them, all
+    /// Attacks or providers to measure, by a part of their names; all if none is given
     names: Vec<String>,
 }
 
-/// Tells the program how long, and that nothing is to be tested.
-const SECONDS: &str = "OPENDAT_ATTACK_SECONDS";
+/// The variable that makes the test program measure for this many seconds, and test nothing.
+const SECONDS_VARIABLE: &str = "OPENDAT_ATTACK_SECONDS";
 
 pub(crate) fn measure(options: &Options) -> Result<bool> {
     prerequisites::provide(false);
@@ -25,6 +25,6 @@ pub(crate) fn measure(options: &Options) -> Result<bool> {
     let mut command = cargo();
     command.args(["test", "--release", "-p", "opendat-tests", "--test", "attacks", "--"]);
     command.args(&options.names);
-    command.env("OPENDAT_DIST", dist).env(SECONDS, options.seconds.to_string());
+    command.env("OPENDAT_DIST", dist).env(SECONDS_VARIABLE, options.seconds.to_string());
     Ok(command.status().context("cargo does not start")?.success())
 }

@@ -1,5 +1,5 @@
-//! Our providers and the kernel's RDMA drivers, face to face. The kernel is Debian's, in a virtual machine
-//! that `tests/guest/build.sh` makes of Debian's packages; the tests are those of
+//! Tests of our providers together with the kernel's RDMA drivers. The kernel is Debian's, in a
+//! virtual machine that `tests/guest/build.sh` builds from Debian's packages. The tests are in
 //! `tests/tests/programs/guest/`.
 
 use std::path::Path;
@@ -14,37 +14,39 @@ use crate::test::{Environment, Load, PROGRAMS, Prepared, Stage, Tests};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Of how many rounds; the figures are those of the middle
+    /// Number of rounds; the figures are their medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
 }
 
-/// Measures provider-verbs and provider-softroce beside Debian's libdaplofa in the guest; judges nothing.
+/// Measures provider-verbs and provider-softroce side by side with Debian's libdaplofa in the
+/// guest. It judges nothing.
 pub(crate) fn measure(options: &Options) -> Result<bool> {
     prerequisites::provide(true);
     let dist = dist::build(Profile::Dist)?;
     let machine = match build()? {
-        Made::Machine(environment) => environment,
-        Made::Cannot(why) => bail!("there is no guest: {why}"),
+        Guest::Built(environment) => environment,
+        Guest::Unavailable(why) => bail!("there can be no guest: {why}"),
     };
     let mut command = cargo();
     command.args(["test", "--workspace", "--test", "programs", "--", "--nocapture"]).envs(machine);
-    let status = command.env("OPENDAT_DIST", dist).env(ROUNDS, options.rounds.to_string()).status();
+    let status =
+        command.env("OPENDAT_DIST", dist).env(ROUNDS_VARIABLE, options.rounds.to_string()).status();
     Ok(status.context("cargo does not start")?.success())
 }
 
-/// Tells the program that nothing but this is wanted.
-const ROUNDS: &str = "OPENDAT_GUEST_SPEED";
+/// The variable that makes the test program measure this many rounds, and nothing else.
+const ROUNDS_VARIABLE: &str = "OPENDAT_GUEST_SPEED";
 
-/// The tests with the guest. Where there can be none they count as one that is skipped.
+/// Returns the tests in the guest. If there can be no guest, they count as one skipped test.
 pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
     let (program, filter, environment) =
         (tests.program(PROGRAMS)?, tests.filter.clone(), tests.environment());
     Ok(Stage::new("the guest", move || {
         let mut environment = environment;
         match build()? {
-            Made::Machine(machine) => environment.extend(machine),
-            Made::Cannot(why) => return Ok(Prepared::Cannot(why)),
+            Guest::Built(machine) => environment.extend(machine),
+            Guest::Unavailable(why) => return Ok(Prepared::Cannot(why)),
         }
         let all: Vec<&str> = GROUPS.iter().flat_map(|(_, tests)| tests.iter().copied()).collect();
         let groups = GROUPS.iter().map(|(name, tests)| (*name, tests.join(",")));
@@ -58,33 +60,33 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
     }))
 }
 
-/// What comes of building it.
-enum Made {
-    /// What tells the tests where it is.
-    Machine(Environment),
-    Cannot(String),
+/// The result of building the guest.
+enum Guest {
+    /// The variables that tell the tests where the guest is.
+    Built(Environment),
+    Unavailable(String),
 }
 
-fn build() -> Result<Made> {
-    if let Some(reason) = obstacle() {
-        return Ok(Made::Cannot(reason));
+fn build() -> Result<Guest> {
+    if let Some(reason) = missing_prerequisite() {
+        return Ok(Guest::Unavailable(reason));
     }
     let machine = target()?.join("guest");
     let mut build = Command::new("timeout");
-    build.arg(BUILD_LIMIT).arg(workspace().join("tests/guest/build.sh")).arg(&machine);
+    build.arg(BUILD_LIMIT_SECONDS).arg(workspace().join("tests/guest/build.sh")).arg(&machine);
     let output = build.output().context("tests/guest/build.sh does not start")?;
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    if output.status.code() == Some(CANNOT_BE_HAD) {
-        return Ok(Made::Cannot(format!("its packages cannot be downloaded\n{said}")));
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    if output.status.code() == Some(EXIT_PACKAGES_UNAVAILABLE) {
+        return Ok(Guest::Unavailable(format!("its packages cannot be downloaded\n{text}")));
     }
-    ensure!(output.status.success(), "tests/guest/build.sh failed ({})\n{said}", output.status);
-    Ok(Made::Machine(vec![("OPENDAT_GUEST", machine)]))
+    ensure!(output.status.success(), "tests/guest/build.sh failed ({})\n{text}", output.status);
+    Ok(Guest::Built(vec![("OPENDAT_GUEST", machine)]))
 }
 
-/// Groups of tests that run at the same time as the rest, each with a guest and a network of its own: while
-/// the programs of one group wait, those of another compute. Each has a name, and the beginnings of the names
-/// of its tests.
+/// Groups of tests that run at the same time as the rest, each with a guest and a network of its
+/// own. While the programs of one group wait, those of another compute. Each group has a name and
+/// the prefixes of its tests' names.
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "guest, siw and our provider",
@@ -95,7 +97,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "guest::rxe::verbs::",
         ],
     ),
-    // The conformance suite waits most of the time for what OFED's provider does not do.
+    // The conformance suite spends most of its time in timeouts, for events that OFED's provider
+    // does not report.
     (
         "guest, OFED's provider",
         &[
@@ -105,29 +108,29 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "guest::verbs::with_ofa::",
         ],
     ),
-    // They wait for outages of real seconds.
+    // These tests wait for outages that take real seconds.
     ("guest, outages", &["guest::rxe::outages::"]),
     ("guest, speed", &["guest::speed::small_operations_beside_libdaplofa"]),
 ];
 
-/// Seconds. It takes one minute; a download may stand still.
-const BUILD_LIMIT: &str = "1200";
+/// The time limit of the build. It takes one minute, but a download may stall.
+const BUILD_LIMIT_SECONDS: &str = "1200";
 
-/// How `build.sh` says so.
-const CANNOT_BE_HAD: i32 = 77;
+/// The exit status of `build.sh` if the packages cannot be downloaded.
+const EXIT_PACKAGES_UNAVAILABLE: i32 = 77;
 
-/// Why there can be no guest on this machine.
-fn obstacle() -> Option<String> {
+/// Returns why this machine can have no guest.
+fn missing_prerequisite() -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
-        return Some("it is one of x86-64".to_owned());
+        return Some("the guest is an x86-64 machine".to_owned());
     }
     if !is_root() {
-        return Some("this is not root, who may plug a guest into a network".to_owned());
+        return Some("only root can connect a guest to a network".to_owned());
     }
     if !Path::new("/dev/net/tun").exists() {
         return Some("no /dev/net/tun".to_owned());
     }
     let programs = ["apt-get", "dpkg-deb", "gcc", "make", "strip", "xz"];
     let missing = programs.into_iter().find(|program| !on_path(program));
-    missing.map(|program| format!("no {program}, with which it is made of Debian's packages"))
+    missing.map(|program| format!("no {program}, which builds the guest from Debian's packages"))
 }

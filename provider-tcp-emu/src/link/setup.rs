@@ -1,4 +1,4 @@
-//! From a call, made or taken, to the connection.
+//! Connection setup on both sides, from the call to the established connection.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,34 +13,35 @@ use rnic::{Stream, StreamCfg, Work};
 use socket2::Socket;
 use wire::iwarp::mpa::fpdu::mulpdu_for_mss;
 
-use super::stall::Window;
-use super::up::Up;
+use super::established::Established;
+use super::receive_wait::WindowWatch;
 use super::{Link, Phase};
-use crate::call::{Accepted, READ_WRITE};
 use crate::connection::Connection;
-use crate::engine::{Kit, Upcall};
-use crate::linger::Lingerers;
+use crate::engine::{EngineResources, Upcall};
+use crate::linger::LingeringSockets;
+use crate::listeners::{Accepted, READ_WRITE};
 use crate::params::Params;
-use crate::socket::{self, Moved};
+use crate::socket::{self, IoOutcome};
 
-/// How long the whole of an attempt may take where the consumer sets no limit.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// A setup frame is read in pieces of at most this many octets.
-const PIECE: usize = 512 + 20;
+/// The time limit of an attempt to connect if the consumer sets none.
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The largest read of a setup frame: an MPA frame with 512 octets of private data.
+const MAX_SETUP_READ_BYTES: usize = 512 + 20;
 
 /// An attempt to connect.
-pub(super) struct Dialing {
+pub(super) struct Connecting {
     pub(super) work: Work,
-    /// An error: the attempt has failed before it began, of this.
+    /// The socket, or the local failure that prevented the attempt.
     pub(super) socket: Result<Connection, String>,
     pub(super) initiator: Initiator,
-    /// Not empty: the connection is not there yet.
+    /// The request frame that has not been sent. It is sent when TCP has connected; then this is
+    /// empty.
     pub(super) request: Vec<u8>,
-    /// The time limit is the consumer's.
-    pub(super) limited: bool,
+    /// The consumer has set the time limit.
+    pub(super) has_consumer_timeout: bool,
 }
 
-/// Where to, and on what terms.
+/// The peer to connect to, and the terms.
 pub(crate) struct Target<'a> {
     pub(crate) to: SocketAddr,
     pub(crate) private: &'a [u8],
@@ -50,16 +51,23 @@ pub(crate) struct Target<'a> {
 
 /// The active side.
 impl Link {
-    /// Starts to connect. Upcalls come later, also where it fails at once.
-    pub(crate) fn dial(&mut self, kit: &mut Kit, target: &Target<'_>) -> Result<(), Error> {
+    /// Starts to connect. All upcalls come later, even if the attempt fails at once.
+    pub(crate) fn connect(
+        &mut self,
+        resources: &mut EngineResources,
+        target: &Target<'_>,
+    ) -> Result<(), Error> {
         let Phase::Idle(_) = self.phase else { return Err(Error::of(DAT_INVALID_STATE)) };
         let now = Instant::now();
-        let deadline = target.timeout.and_then(|t| now.checked_add(t)).unwrap_or(now + PATIENCE);
-        let offer = offer(target.depth, &kit.params);
+        let deadline = target
+            .timeout
+            .and_then(|t| now.checked_add(t))
+            .unwrap_or(now + DEFAULT_CONNECT_TIMEOUT);
+        let offer = offer(target.depth, &resources.params);
         let (initiator, request) = Initiator::new(offer, target.private, deadline)
             .map_err(|_| Error::of(DAT_INVALID_PARAMETER))?;
-        let socket = socket::connect(kit.params.adapter.bind, target.to).and_then(|socket| {
-            let watched = kit.context.watch(self.key(), &socket, READ_WRITE);
+        let socket = socket::connect(resources.params.adapter.bind, target.to).and_then(|socket| {
+            let watched = resources.context.watch(self.key(), &socket, READ_WRITE);
             watched.map(|()| Connection::new(socket)).map_err(|error| LocalFailure::of(&error))
         });
         let socket = match socket {
@@ -67,121 +75,139 @@ impl Link {
             Err(local_failure) => Err(local_failure.answer(target.to)?),
         };
 
-        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else {
+        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) else {
             return Ok(());
         };
-        self.set_timer(kit, Some(if socket.is_ok() { deadline } else { now }));
-        self.phase = Phase::Dialing(Box::new(Dialing {
+        self.set_timer(resources, Some(if socket.is_ok() { deadline } else { now }));
+        self.phase = Phase::Connecting(Box::new(Connecting {
             work,
             socket,
             initiator,
             request,
-            limited: target.timeout.is_some(),
+            has_consumer_timeout: target.timeout.is_some(),
         }));
         Ok(())
     }
 
-    /// The poller says that something has happened to the socket.
-    pub(super) fn dialing(&mut self, kit: &mut Kit, lingerers: &mut Lingerers) {
-        let Phase::Dialing(dialing) = &mut self.phase else { return };
-        let Ok(socket) = &mut dialing.socket else { return };
-        if !dialing.request.is_empty() {
-            match connected(socket) {
+    /// Continues the attempt after an event of the socket.
+    pub(super) fn continue_connecting(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+    ) {
+        let Phase::Connecting(connecting) = &mut self.phase else { return };
+        let Ok(socket) = &mut connecting.socket else { return };
+        if !connecting.request.is_empty() {
+            match is_connected(socket) {
                 Ok(false) => return,
                 Ok(true) => {}
-                Err(e) => return self.fail(kit, refusal(&e)),
+                Err(e) => return self.fail(resources, connect_failure(&e)),
             }
-            match socket::tune(socket, kit.params.cc.as_deref(), kit.params.patience) {
+            match socket::configure_connected(
+                socket,
+                resources.params.cc.as_deref(),
+                resources.params.peer_timeout,
+            ) {
                 Ok((peer, local)) => {
-                    socket.begin_record(kit.context.capture(), local, peer, Direction::Out);
+                    socket.start_capture(resources.context.capture(), local, peer, Direction::Out);
                 }
-                Err(e) => return self.fail(kit, refusal(&e)),
+                Err(e) => return self.fail(resources, connect_failure(&e)),
             }
-            // The first octets of a socket always find room.
-            match socket.send_bytes(&dialing.request) {
-                Moved::Octets(n) if n == dialing.request.len() => dialing.request.clear(),
-                Moved::Gone(e) => return self.fail(kit, refusal(&e)),
-                _ => return self.fail(kit, Upcall::Unreachable { because: None }),
+            // An empty socket buffer always has room for the first octets.
+            match socket.send_bytes(&connecting.request) {
+                IoOutcome::Octets(n) if n == connecting.request.len() => connecting.request.clear(),
+                IoOutcome::Failed(e) => return self.fail(resources, connect_failure(&e)),
+                _ => return self.fail(resources, Upcall::Unreachable { because: None }),
             }
         }
         loop {
-            let Phase::Dialing(dialing) = &mut self.phase else { return };
-            let Ok(socket) = &mut dialing.socket else { return };
-            let mut piece = [0; PIECE];
-            let wanted = dialing.initiator.wants().min(PIECE);
+            let Phase::Connecting(connecting) = &mut self.phase else { return };
+            let Ok(socket) = &mut connecting.socket else { return };
+            let mut piece = [0; MAX_SETUP_READ_BYTES];
+            let wanted = connecting.initiator.wants().min(MAX_SETUP_READ_BYTES);
             match socket.receive_bytes(&mut piece[..wanted]) {
-                Moved::Nothing => return,
-                Moved::Octets(0) | Moved::Fault | Moved::Gone(_) => {
-                    return self.fail(kit, NOT_BY_PEER);
+                IoOutcome::WouldBlock => return,
+                IoOutcome::Octets(0) | IoOutcome::Fault | IoOutcome::Failed(_) => {
+                    return self.fail(resources, NON_PEER_REJECTED);
                 }
-                Moved::Octets(n) => match dialing.initiator.feed(&piece[..n]) {
+                IoOutcome::Octets(n) => match connecting.initiator.feed(&piece[..n]) {
                     None => {}
-                    Some(Reply::Failed) => return self.fail(kit, NOT_BY_PEER),
+                    Some(Reply::Failed) => return self.fail(resources, NON_PEER_REJECTED),
                     Some(Reply::Rejected { private }) => {
                         let private = private.to_vec();
-                        return self
-                            .fail(kit, Upcall::Rejected { by_peer: true, private: &private });
+                        return self.fail(
+                            resources,
+                            Upcall::Rejected { by_peer: true, private: &private },
+                        );
                     }
                     Some(Reply::Accepted { terms, private }) => {
                         let private = private.to_vec();
-                        return self.come_up(kit, lingerers, &terms, &private);
+                        return self.establish(resources, lingering, &terms, &private);
                     }
                 },
             }
         }
     }
 
-    /// The peer has accepted.
-    fn come_up(&mut self, kit: &mut Kit, lingerers: &mut Lingerers, terms: &Terms, private: &[u8]) {
-        let Phase::Dialing(dialing) = std::mem::replace(&mut self.phase, Phase::Between) else {
+    /// Establishes the connection after the peer has accepted.
+    fn establish(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        terms: &Terms,
+        private: &[u8],
+    ) {
+        let Phase::Connecting(connecting) = std::mem::replace(&mut self.phase, Phase::Transition)
+        else {
             return;
         };
-        let Dialing { work, socket, .. } = *dialing;
+        let Connecting { work, socket, .. } = *connecting;
         let gate = Gate::initiator(terms, Instant::now());
         let Ok(socket) = socket else { return };
         let addresses = socket::addresses(&socket);
-        let mut stream = Stream::new(work, stream_cfg(kit, &socket, terms, !gate.is_open()));
+        let mut stream = Stream::new(work, stream_cfg(resources, &socket, terms, !gate.is_open()));
         if terms.rtr != Rtr::None {
             stream.queue_rtr();
         }
-        let (peer, local) = addresses.unwrap_or((UNKNOWN, UNKNOWN));
+        let (peer, local) = addresses.unwrap_or((UNKNOWN_ADDRESS, UNKNOWN_ADDRESS));
         let depth = ReadDepth { incoming: terms.ird, outgoing: terms.ord };
-        let mut up = Up::new(stream, socket, peer, local, depth, gate);
-        up.window = Window::of(terms, peer, local);
-        up.announce(&self.sink, private);
-        self.phase = Phase::Up(Box::new(up));
-        self.renew_timer(kit);
-        self.transmit(kit, lingerers);
-        // What came behind the reply came with the same edge.
-        self.again(kit);
+        let mut conn = Established::new(stream, socket, peer, local, depth, gate);
+        conn.window_watch = WindowWatch::of(terms, peer, local);
+        conn.announce(&self.sink, private);
+        self.phase = Phase::Established(Box::new(conn));
+        self.renew_timer(resources);
+        self.transmit(resources, lingering);
+        // One edge of the poller may have reported both the reply and the frames after it.
+        self.queue_pending(resources);
     }
 
-    /// The attempt has failed, or is given up.
-    pub(super) fn fail(&mut self, kit: &mut Kit, upcall: Upcall<'_>) {
-        let Phase::Dialing(dialing) = std::mem::replace(&mut self.phase, Phase::Between) else {
+    /// Ends an attempt that has failed or is given up.
+    pub(super) fn fail(&mut self, resources: &mut EngineResources, upcall: Upcall<'_>) {
+        let Phase::Connecting(connecting) = std::mem::replace(&mut self.phase, Phase::Transition)
+        else {
             return;
         };
-        if let Ok(socket) = &dialing.socket {
-            kit.context.unwatch(socket);
+        if let Ok(socket) = &connecting.socket {
+            resources.context.unwatch(socket);
         }
-        self.set_timer(kit, None);
-        self.finish(kit, dialing.work);
+        self.set_timer(resources, None);
+        self.finish(resources, connecting.work);
         self.sink.call(upcall);
     }
 }
 
 /// The passive side.
 impl Link {
-    /// Takes a caller. The upcall comes later, also where it has gone already.
-    pub(crate) fn answer(
+    /// Accepts a caller. The upcall comes later, even if the caller has gone already.
+    pub(crate) fn accept(
         &mut self,
-        kit: &mut Kit,
+        resources: &mut EngineResources,
         caller: Accepted,
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<(), Error> {
         let Accepted { socket, peer, local, request } = caller;
-        let offer = offer(depth, &kit.params);
+        let offer = offer(depth, &resources.params);
         let prepared = match &self.phase {
             Phase::Idle(_) => {
                 request.accept(offer, private).map_err(|_| Error::of(DAT_INVALID_PARAMETER))
@@ -191,48 +217,49 @@ impl Link {
         let (reply, terms) = match prepared {
             Ok(prepared) => prepared,
             Err(e) => {
-                kit.context.unwatch(&socket);
+                resources.context.unwatch(&socket);
                 socket.reset();
                 return Err(e);
             }
         };
-        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) else {
+        let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) else {
             return Ok(());
         };
 
-        // Receives are usable, and the poller knows whom to call, before the peer can send the first frame.
-        let stream = Stream::new(work, stream_cfg(kit, &socket, &terms, true));
+        // Receives must be usable, and the poller must use the link's key, before the peer can send
+        // the first frame.
+        let stream = Stream::new(work, stream_cfg(resources, &socket, &terms, true));
         let gate = Gate::responder(&terms, Instant::now());
-        self.set_timer(kit, gate.deadline());
-        let renamed = kit.context.rename(self.key(), &socket, READ_WRITE).is_ok();
+        self.set_timer(resources, gate.deadline());
+        let renamed = resources.context.rename(self.key(), &socket, READ_WRITE).is_ok();
         let depth = ReadDepth { incoming: terms.ird, outgoing: terms.ord };
-        let mut up = Up::new(stream, socket, peer, local, depth, gate);
-        up.window = Window::of(&terms, peer, local);
-        let sent = match renamed && socket::is_alive(&up.socket) {
-            true => up.socket.send_bytes(&reply),
-            false => Moved::Nothing,
+        let mut conn = Established::new(stream, socket, peer, local, depth, gate);
+        conn.window_watch = WindowWatch::of(&terms, peer, local);
+        let sent = match renamed && socket::has_peer(&conn.socket) {
+            true => conn.socket.send_bytes(&reply),
+            false => IoOutcome::WouldBlock,
         };
-        up.hung_up = !matches!(sent, Moved::Octets(n) if n == reply.len());
-        self.phase = Phase::Up(Box::new(up));
-        self.again(kit);
+        conn.send_failed = !matches!(sent, IoOutcome::Octets(n) if n == reply.len());
+        self.phase = Phase::Established(Box::new(conn));
+        self.queue_pending(resources);
         Ok(())
     }
 
-    /// The caller had gone before the consumer made up its mind.
-    pub(crate) fn answer_nobody(&mut self, kit: &mut Kit) {
-        if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Between) {
-            self.finish(kit, work);
-            self.set_timer(kit, Some(Instant::now()));
+    /// Accepts a caller that has gone while the consumer decided. The timer reports the failure.
+    pub(crate) fn accept_gone_caller(&mut self, resources: &mut EngineResources) {
+        if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) {
+            self.finish(resources, work);
+            self.set_timer(resources, Some(Instant::now()));
         }
     }
 }
 
-const NOT_BY_PEER: Upcall<'static> = Upcall::Rejected { by_peer: false, private: &[] };
-const UNKNOWN: SocketAddr =
+const NON_PEER_REJECTED: Upcall<'static> = Upcall::Rejected { by_peer: false, private: &[] };
+const UNKNOWN_ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
-/// Whether an attempt to connect has succeeded; an error if it has failed.
-fn connected(socket: &Socket) -> std::io::Result<bool> {
+/// Returns whether TCP has connected, or the error of a failed attempt.
+fn is_connected(socket: &Socket) -> std::io::Result<bool> {
     if let Some(error) = socket.take_error()? {
         return Err(error);
     }
@@ -243,28 +270,34 @@ fn connected(socket: &Socket) -> std::io::Result<bool> {
     }
 }
 
-/// What an attempt that TCP could not carry out is to the consumer.
-fn refusal(error: &std::io::Error) -> Upcall<'_> {
+/// Returns the upcall for an attempt that failed in TCP.
+fn connect_failure(error: &std::io::Error) -> Upcall<'_> {
     match error.raw_os_error() {
-        Some(libc::ECONNREFUSED | libc::ECONNRESET | libc::EPIPE) => NOT_BY_PEER,
+        Some(libc::ECONNREFUSED | libc::ECONNRESET | libc::EPIPE) => NON_PEER_REJECTED,
         _ => Upcall::Unreachable { because: Some(error) },
     }
 }
 
-/// What this side brings to the negotiation.
+/// Returns what this side offers in the negotiation.
 fn offer(depth: ReadDepth, params: &Params) -> Offer {
     let &Params { crc, extended, .. } = params;
     Offer { ird: depth.incoming, ord: depth.outgoing, crc, extended }
 }
 
-fn stream_cfg(kit: &Kit, socket: &Socket, terms: &Terms, hold: bool) -> StreamCfg {
+fn stream_cfg(
+    resources: &EngineResources,
+    socket: &Socket,
+    terms: &Terms,
+    hold: bool,
+) -> StreamCfg {
     let mss = socket::mss(socket);
     let (fpdu, segment) = match terms.large_fpdus {
-        true => (kit.params.fpdu, 0),
-        false => (kit.params.fpdu.min(mss), if terms.crc { mss } else { 0 }),
+        true => (resources.params.fpdu, 0),
+        false => (resources.params.fpdu.min(mss), if terms.crc { mss } else { 0 }),
     };
     let &Terms { crc, extended, ird, ord, .. } = terms;
-    // Any other peer is told what RFC 5041 has for it: it may count on that.
-    let waits = kit.params.waits && extended;
+    // A peer that is not an OpenDAT gets the error that RFC 5041 prescribes, because it may rely on
+    // it.
+    let waits = resources.params.rnr_wait && extended;
     StreamCfg { mulpdu: mulpdu_for_mss(fpdu), crc, extended, ird, ord, hold, segment, waits }
 }

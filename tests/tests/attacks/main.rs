@@ -1,14 +1,16 @@
-//! Transfers beside attacks at full speed: no octet is wrong, no connection is lost, and everybody
-//! who calls is served. The attacker (`programs/attacker.c`) is another user of the host, or
-//! somebody on another host; only root can start it. Where this is `cargo xtask attacks`, what the
-//! transfers lose is measured, too.
+//! Transfers while an attacker sends at full speed. No octet may be wrong, no connection may be
+//! lost, and every newcomer must be served.
+//!
+//! The attacker (`programs/attacker.c`) is another user of the host, or a user of another host.
+//! Only root can start it. With `cargo xtask attacks`, this program also measures how much
+//! throughput the transfers lose.
 #![forbid(unsafe_code)]
 
+mod attack_run;
 #[path = "../programs/host.rs"]
 #[expect(dead_code, reason = "attacks need no outages")]
 mod host;
 mod measure;
-mod scene;
 mod transfer;
 
 use std::env;
@@ -19,26 +21,26 @@ use opendat_tests::{
     PROVIDERS, Provider, enter_network_of_all_users, enter_own_network, is_short_run, trial,
 };
 
-use scene::{From, Scene};
+use attack_run::{AttackRun, AttackerLocation};
 
-/// What is attacked in which way.
+/// An attack and the attacker's location.
 #[derive(Clone, Copy)]
 struct Attack {
     name: &'static str,
-    /// What the attacker calls it.
+    /// The name of the attack in `attacker.c`.
     kind: &'static str,
-    from: From,
-    /// The short run has it, too.
-    short: bool,
+    from: AttackerLocation,
+    /// The short run includes the attack.
+    in_short_run: bool,
 }
 
-/// Those on providers that send packets.
+/// The attacks on providers that send packets.
 const ON_PACKETS: &[Attack] = &[
     of_another_user("garbage"),
-    Attack { short: true, ..of_another_user("requests") },
+    Attack { in_short_run: true, ..of_another_user("requests") },
     Attack {
         name: "requests_from_another_host",
-        from: From::AnotherHost,
+        from: AttackerLocation::AnotherHost,
         ..of_another_user("requests")
     },
     of_another_user("stale_requests"),
@@ -47,18 +49,18 @@ const ON_PACKETS: &[Attack] = &[
     of_another_user("local_sockets"),
 ];
 
-/// Those on providers with a socket for each connection.
+/// The attacks on providers with a socket per connection.
 const ON_STREAMS: &[Attack] = &[
     of_another_user("silent_callers"),
-    Attack { short: true, ..of_another_user("babbling_callers") },
+    Attack { in_short_run: true, ..of_another_user("babbling_callers") },
 ];
 
 const fn of_another_user(kind: &'static str) -> Attack {
-    Attack { name: kind, kind, from: From::AnotherUser, short: false }
+    Attack { name: kind, kind, from: AttackerLocation::AnotherUser, in_short_run: false }
 }
 
 fn main() -> ExitCode {
-    if let Some(seconds) = measure::wanted() {
+    if let Some(seconds) = measure::requested_seconds() {
         enter_network();
         return measure::run(all(), &env::args().skip(1).collect::<Vec<_>>(), seconds);
     }
@@ -66,23 +68,23 @@ fn main() -> ExitCode {
     if !arguments.list {
         enter_network();
     }
-    // One at a time: each takes all processors.
+    // The attacks run one at a time, because each uses all processors.
     arguments.test_threads = Some(1);
-    let wanted = all().filter(|(_, attack)| attack.short || !is_short_run());
+    let wanted = all().filter(|(_, attack)| attack.in_short_run || !is_short_run());
     let trials = wanted.map(|(provider, attack)| {
         let name = format!("{}::beside_{}", provider.ia, attack.name);
-        trial(name, move || Scene::new(provider, attack)?.survives())
+        trial(name, move || AttackRun::new(provider, attack)?.run_test())
     });
     opendat_tests::run(&arguments, trials.collect())
 }
 
-/// One with all users, if that is allowed.
+/// Enters a network namespace, with a user namespace of all users if that is allowed.
 fn enter_network() {
     enter_network_of_all_users();
     enter_own_network();
 }
 
-/// Each attack, with whom it is on.
+/// Returns each provider with each attack on it.
 fn all() -> impl Iterator<Item = (&'static Provider, Attack)> {
     PROVIDERS.iter().flat_map(|provider| {
         let attacks = if provider.packets { ON_PACKETS } else { ON_STREAMS };

@@ -1,4 +1,5 @@
-//! What an attack costs a transfer, beside what the same packets to a closed port cost it.
+//! Measures how much throughput an attack costs a transfer, compared to the same packets sent to a
+//! closed port.
 
 use std::env;
 use std::process::ExitCode;
@@ -8,40 +9,42 @@ use std::time::Duration;
 use opendat_tests::{Provider, Skip, Stop};
 
 use crate::Attack;
-use crate::scene::{Port, Scene};
+use crate::attack_run::{AttackRun, Port};
 
-/// Says for how many seconds each attack is to go on; then nothing is tested.
-const SECONDS: &str = "OPENDAT_ATTACK_SECONDS";
-/// The attack and its packets to a closed port take turns of so many seconds.
-const TURN: u64 = 10;
+/// The variable with the number of seconds of each attack. If it is set, this program measures and
+/// tests nothing.
+const SECONDS_VARIABLE: &str = "OPENDAT_ATTACK_SECONDS";
+/// The attack and its packets to a closed port alternate in turns of this many seconds.
+const TURN_SECONDS: u64 = 10;
 
-/// Whether this is no test, and how many seconds were asked for.
-pub(crate) fn wanted() -> Option<u64> {
-    env::var(SECONDS).ok()?.parse().ok()
+/// Returns the number of seconds if this is a measurement.
+pub(crate) fn requested_seconds() -> Option<u64> {
+    env::var(SECONDS_VARIABLE).ok()?.parse().ok()
 }
 
 /// A row of the table.
 #[derive(Default)]
 struct Figures {
-    /// Packets a second, and the transfer's octets a second: of the attack, and to a closed port.
+    /// Packets per second, and octets of the transfer per second: during the attack, and while the
+    /// packets go to a closed port.
     attack: (f64, f64),
     closed: (f64, f64),
     wrong: usize,
     lost: usize,
     refused: usize,
     newcomers: usize,
-    /// ms.
+    /// Milliseconds.
     slowest: f64,
 }
 
-/// Measures the attacks whose names, or providers, contain one of these texts, or all, and prints a
-/// table. It fails where octets, connections or newcomers were lost.
+/// Measures the attacks whose names or providers contain one of `names`, or all, and prints a
+/// table. It fails if octets were wrong, connections were lost or newcomers were refused.
 pub(crate) fn run(
     attacks: impl Iterator<Item = (&'static Provider, Attack)>,
     names: &[String],
     seconds: u64,
 ) -> ExitCode {
-    let mut harmless = true;
+    let mut passed = true;
     println!(
         "| attack | packets/s | beside it | packets/s to a closed port | beside them | ratio \
          | octets wrong | connections lost | newcomers refused | slowest newcomer |"
@@ -56,35 +59,35 @@ pub(crate) fn run(
         match measure(provider, attack, seconds) {
             Ok(figures) => {
                 figures.print(&name);
-                harmless &= figures.wrong + figures.lost + figures.refused == 0;
+                passed &= figures.wrong + figures.lost + figures.refused == 0;
             }
             Err(Stop::Skip(Skip(reason))) => println!("| {name} | skipped: {reason} |"),
             Err(Stop::Fail(why)) => {
                 println!("| {name} | failed |");
                 eprintln!("{name}: {why}");
-                harmless = false;
+                passed = false;
             }
         }
     }
-    if harmless { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn measure(provider: &'static Provider, attack: Attack, seconds: u64) -> Result<Figures, Stop> {
-    let scene = Scene::new(provider, attack)?;
-    let turns = seconds.div_ceil(TURN).max(1);
+    let attack_run = AttackRun::new(provider, attack)?;
+    let turns = seconds.div_ceil(TURN_SECONDS).max(1);
     let turn = Duration::from_secs(seconds) / turns as u32;
     let mut figures = Figures::default();
     for _ in 0..turns {
         for port in [Port::Closed, Port::Open] {
-            scene.attack(port)?;
-            let before = scene.progress()?;
+            attack_run.attack(port)?;
+            let before = attack_run.progress()?;
             thread::sleep(turn);
-            let after = scene.progress()?;
+            let after = attack_run.progress()?;
             let octets = (after.octets - before.octets) as f64;
             match port {
                 Port::Open => {
                     figures.attack.1 += octets;
-                    let times = scene.newcomers();
+                    let times = attack_run.newcomer_times();
                     figures.newcomers += after.newcomers - before.newcomers;
                     let slowest = times[before.newcomers..].iter().copied().fold(0.0, f64::max);
                     figures.slowest = figures.slowest.max(slowest);
@@ -93,10 +96,17 @@ fn measure(provider: &'static Provider, attack: Attack, seconds: u64) -> Result<
             }
         }
     }
-    let end = scene.progress()?;
-    let (wrong, lost, refused) = (scene.transfer.wrong(), scene.transfer.lost(), scene.refused());
+    let end = attack_run.progress()?;
+    let (wrong, lost, refused) = (
+        attack_run.transfer.corruption_reports(),
+        attack_run.transfer.failure_reports(),
+        attack_run.refusals(),
+    );
     if [&wrong, &lost, &refused].iter().any(|complaints| !complaints.is_empty()) {
-        eprintln!("{}", scene.transfer.report(&[&wrong[..], &lost, &refused].concat().join("\n")));
+        eprintln!(
+            "{}",
+            attack_run.transfer.report(&[&wrong[..], &lost, &refused].concat().join("\n"))
+        );
     }
     (figures.wrong, figures.lost, figures.refused) = (wrong.len(), lost.len(), refused.len());
     let time = seconds.max(1) as f64;
@@ -113,8 +123,8 @@ impl Figures {
     fn print(&self, name: &str) {
         let Figures { attack, closed, wrong, lost, refused, newcomers, slowest } = self;
         println!(
-            "| {name} | {:.0} | {:.1} MB/s | {:.0} | {:.1} MB/s | {:.2} | {wrong} | {lost} | {refused} \
-             of {} | {slowest:.0} ms |",
+            "| {name} | {:.0} | {:.1} MB/s | {:.0} | {:.1} MB/s | {:.2} | {wrong} | {lost} \
+             | {refused} of {} | {slowest:.0} ms |",
             attack.0,
             attack.1 / 1e6,
             closed.0,

@@ -1,5 +1,5 @@
-//! A transfer of Debian's dapltest that checks all octets and comes to no end. What it has moved is
-//! asked of the library: dapltest itself says nothing before its end.
+//! An endless transfer of Debian's dapltest that checks all octets. dapltest prints nothing before
+//! its end, so the library tells how much has been moved.
 
 use std::fs;
 use std::io::Read;
@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use opendat_tests::{Registry, Running, Skip, Stop, find_program};
 
-/// Of dapltest's server, and with the next ones, of its endpoints.
+/// The port of dapltest's server. Its endpoints use the following ones.
 const PORT: u16 = 21950;
-/// What is moved again and again.
+/// The operations of the transfer, which dapltest repeats.
 const OPERATIONS: &str = "client SR 4096 1 server SR 1024 2 client RW 16384 2 server RR 16384 1";
 
-/// The server, whose client is still to come.
+/// A running server without a client.
 pub(crate) struct Server(Running);
 
 pub(crate) struct Transfer {
@@ -48,22 +48,22 @@ impl Transfer {
         Ok(Server(server))
     }
 
-    /// Octets that its client has sent and received, written and read.
+    /// Returns the octets that the client has sent, received, written and read.
     pub(crate) fn octets(&self) -> Result<u64, String> {
-        let said = statistics(self.client.id()).map_err(|why| self.report(&why))?;
-        let sum = said.lines().skip_while(|line| *line != "sum ep");
+        let output = statistics(self.client.id()).map_err(|why| self.report(&why))?;
+        let sum = output.lines().skip_while(|line| *line != "sum ep");
         let counters = sum.filter_map(|line| line.split_once(' '));
         let octets = counters.filter(|(name, _)| name.ends_with("_DATA"));
         Ok(octets.filter_map(|(_, number)| number.parse::<u64>().ok()).sum())
     }
 
-    /// What has been said of octets that were not the right ones.
-    pub(crate) fn wrong(&self) -> Vec<String> {
+    /// Returns what dapltest printed about wrong octets.
+    pub(crate) fn corruption_reports(&self) -> Vec<String> {
         self.lines(&["Expected "])
     }
 
-    /// What has been said of anything else that went wrong; and nobody may have ended.
-    pub(crate) fn lost(&self) -> Vec<String> {
+    /// Returns what dapltest printed about other failures, and whether a side has ended.
+    pub(crate) fn failure_reports(&self) -> Vec<String> {
         let mut lost =
             self.lines(&["rror", "FAIL", "ail", "arning", "annot", "problem", "DISCONNECTED"]);
         for side in [&self.server, &self.client] {
@@ -75,14 +75,14 @@ impl Transfer {
     }
 
     fn lines(&self, words: &[&str]) -> Vec<String> {
-        let said = [self.server.said(), self.client.said()].concat();
-        let bad = said.lines().filter(|line| words.iter().any(|word| line.contains(word)));
+        let output = [self.server.said(), self.client.said()].concat();
+        let bad = output.lines().filter(|line| words.iter().any(|word| line.contains(word)));
         bad.map(str::to_owned).collect()
     }
 
-    /// What both have said.
+    /// Returns the output of both sides.
     pub(crate) fn report(&self, complaint: &str) -> String {
-        self.client.report(complaint) + &self.server.report("serves it")
+        self.client.report(complaint) + &self.server.report("belongs to this transfer")
     }
 }
 
@@ -92,18 +92,18 @@ fn dapltest(registry: &Registry, test: &str) -> Result<Command, Skip> {
     Ok(command)
 }
 
-/// What the adapters of a process have done (`dat top`).
+/// Returns the statistics of a process's adapters (as `dat top` does).
 fn statistics(process: u32) -> Result<String, String> {
-    let mut said = String::new();
+    let mut output = String::new();
     let sockets = fs::read_dir("/tmp/opendat-0").into_iter().flatten().flatten();
     for directory in sockets.filter_map(|entry| fs::read_dir(entry.path().join("stats")).ok()) {
         for socket in directory.flatten() {
             if socket.file_name().to_string_lossy().starts_with(&format!("{process}-")) {
                 let connected = UnixStream::connect(socket.path());
-                let read = connected.and_then(|mut stream| stream.read_to_string(&mut said));
+                let read = connected.and_then(|mut stream| stream.read_to_string(&mut output));
                 read.map_err(|error| format!("{}: {error}", socket.path().display()))?;
             }
         }
     }
-    Ok(said)
+    Ok(output)
 }

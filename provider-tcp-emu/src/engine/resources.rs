@@ -1,4 +1,5 @@
-//! What the parts of the engine use in common: the poller, timers, lists of what is to be done.
+//! The state that all parts of the engine share: the poller, the timers, and the lists of pending
+//! work.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
@@ -10,41 +11,42 @@ use rnic::{RxVec, TxVec};
 use super::Engine;
 use crate::params::Params;
 
-/// The kit.
-pub(crate) struct Kit {
+/// The poller, timers, parameters and work lists of an engine.
+pub(crate) struct EngineResources {
     pub(crate) context: Context<Engine>,
     pub(crate) params: Params,
     timers: BTreeSet<(Instant, Key)>,
-    /// Connections that could go on at once: the next pass does.
-    pub(crate) again: VecDeque<usize>,
-    /// Connections whose end has been seen: they end when the poller has been asked what else there is.
-    pub(crate) over: Vec<usize>,
+    /// Links that can continue at once. The next pass runs them.
+    pub(crate) pending: VecDeque<usize>,
+    /// Links that have seen the end of their stream. They report it after the poller has reported
+    /// everything that came before.
+    pub(crate) closed: Vec<usize>,
     pub(crate) tx: TxVec,
     pub(crate) rx: RxVec,
-    /// What connections did that are over.
-    pub(crate) past: Counts,
+    /// The counters of connections that have ended.
+    pub(crate) ended_counts: Counts,
 }
 
-/// Names an object of the engine to timers and poller.
+/// Names an object of the engine in the poller and in the timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     /// A queue pair.
     Link(usize),
-    /// A service point.
-    Door(usize),
-    /// A caller that no queue pair has been given to.
+    /// A listener of a service point.
+    Listener(usize),
+    /// A caller that has no queue pair yet.
     Caller(usize),
-    /// A socket that waits for its peer to close, too.
-    Lingerer(usize),
+    /// A socket that waits until its peer closes.
+    LingeringSocket(usize),
 }
 
 impl From<Key> for Token {
     fn from(key: Key) -> Self {
         Token(match key {
             Key::Link(index) => index << 2,
-            Key::Door(index) => index << 2 | 1,
+            Key::Listener(index) => index << 2 | 1,
             Key::Caller(index) => index << 2 | 2,
-            Key::Lingerer(index) => index << 2 | 3,
+            Key::LingeringSocket(index) => index << 2 | 3,
         })
     }
 }
@@ -52,29 +54,29 @@ impl From<Key> for Token {
 impl From<Token> for Key {
     fn from(token: Token) -> Self {
         let index = token.0 >> 2;
-        [Key::Link, Key::Door, Key::Caller, Key::Lingerer][token.0 & 3](index)
+        [Key::Link, Key::Listener, Key::Caller, Key::LingeringSocket][token.0 & 3](index)
     }
 }
 
-/// One timer of an object.
+/// The timer of one object.
 #[derive(Debug, Default)]
 pub(crate) struct Timer(Option<Instant>);
 
-impl Kit {
+impl EngineResources {
     pub(super) fn new(context: Context<Engine>, params: Params) -> Self {
-        Kit {
+        EngineResources {
             context,
             params,
             timers: BTreeSet::new(),
-            again: VecDeque::new(),
-            over: Vec::new(),
+            pending: VecDeque::new(),
+            closed: Vec::new(),
             tx: TxVec::new(),
             rx: RxVec::new(),
-            past: Counts::default(),
+            ended_counts: Counts::default(),
         }
     }
 
-    /// Sets or stops an object's timer.
+    /// Sets an object's timer, or stops it if `at` is `None`.
     pub(crate) fn set_timer(&mut self, key: Key, timer: &mut Timer, at: Option<Instant>) {
         if timer.0 == at {
             return;
@@ -87,13 +89,13 @@ impl Kit {
         }
     }
 
-    /// When the next timer runs out.
-    pub(super) fn alarm(&self) -> Option<Instant> {
+    /// Returns when the next timer expires.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.timers.first().map(|&(at, _)| at)
     }
 
-    /// Takes a timer that has run out.
-    pub(super) fn next_due(&mut self, now: Instant) -> Option<Key> {
+    /// Takes one timer that has expired.
+    pub(super) fn take_expired(&mut self, now: Instant) -> Option<Key> {
         let &(at, key) = self.timers.first()?;
         (at <= now).then(|| {
             self.timers.pop_first();

@@ -1,0 +1,235 @@
+//! An established connection: moves frames to and from the socket.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use adapter::Shared;
+use dat_core::provider::ReadDepth;
+use rnic::Stream;
+use rnic::rdmap::setup::Gate;
+
+use super::fault_check::FaultCheck;
+use super::receive_wait::{ReceiveWait, WindowWatch};
+use super::{EndReason, Loss};
+use crate::connection::Connection;
+use crate::engine::{EngineResources, Sink, Upcall};
+use crate::socket::IoOutcome;
+
+/// The number of gather writes of one connection in one turn.
+const MAX_WRITES_PER_TURN: usize = 16;
+
+/// An established connection.
+pub(super) struct Established {
+    pub(super) stream: Stream,
+    pub(super) socket: Connection,
+    pub(super) peer: SocketAddr,
+    pub(super) local: SocketAddr,
+    pub(super) depth: ReadDepth,
+    pub(super) gate: Gate,
+    /// The consumer knows that the connection is established.
+    pub(super) announced: bool,
+    /// A graceful disconnect is in progress.
+    pub(super) closing: bool,
+    /// The latest send took everything that was ready.
+    pub(super) writable: bool,
+    /// A send has failed. What the peer sent earlier is still to be read.
+    pub(super) send_failed: bool,
+    /// The error number of the failed send.
+    pub(super) send_errno: Option<i32>,
+    /// The link is queued in `EngineResources::pending`.
+    pub(super) is_pending: bool,
+    /// The socket has left the poller.
+    pub(super) is_suspended: bool,
+    /// The state while a message of the peer waits for a receive.
+    pub(super) receive_wait: ReceiveWait,
+    /// Watches the receive window of the peer.
+    pub(super) window_watch: WindowWatch,
+    /// Checks for memory that is no longer mapped.
+    pub(super) fault_check: FaultCheck,
+    /// The end of the stream has been read. It is reported by [`adapter::Engine::finish_closed`],
+    /// after the earlier events of other sockets.
+    pub(super) pending_end: Option<EndReason>,
+}
+
+pub(super) enum ReadOutcome {
+    /// The socket is empty.
+    WouldBlock,
+    /// Octets arrived.
+    /// `drained`: the read was short, so the socket is empty.
+    Progress { drained: bool },
+    /// A message waits for a receive.
+    NoReceive,
+    /// The message that waited has been taken.
+    Resumed,
+}
+
+pub(super) enum WriteOutcome {
+    /// Nothing is ready, or the socket is full.
+    Done,
+    /// The turn is over, but more may be ready.
+    More,
+}
+
+impl Established {
+    pub(super) fn new(
+        stream: Stream,
+        socket: Connection,
+        peer: SocketAddr,
+        local: SocketAddr,
+        depth: ReadDepth,
+        gate: Gate,
+    ) -> Self {
+        Established {
+            stream,
+            socket,
+            peer,
+            local,
+            depth,
+            gate,
+            announced: false,
+            closing: false,
+            writable: true,
+            send_failed: false,
+            send_errno: None,
+            is_pending: false,
+            is_suspended: false,
+            receive_wait: ReceiveWait::default(),
+            window_watch: WindowWatch::Off,
+            fault_check: FaultCheck::None,
+            pending_end: None,
+        }
+    }
+
+    /// Returns when the connection's next timer expires.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        [
+            self.gate.deadline(),
+            self.receive_wait.deadline,
+            self.window_watch.deadline(),
+            self.fault_check.deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    pub(super) fn announce(&mut self, sink: &Sink, private: &[u8]) {
+        self.announced = true;
+        let Established { peer, local, depth, .. } = *self;
+        sink.call(Upcall::Established { private, peer, local, depth });
+    }
+
+    /// Does one scatter read. If a message waits for a receive, tries to take that message instead.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        resources: &mut EngineResources,
+        sink: &Sink,
+        shared: &Shared,
+    ) -> Result<ReadOutcome, EndReason> {
+        if self.stream.is_stalled() {
+            return self.resume_message(resources, shared);
+        }
+        self.stream.rx(&mut resources.rx).map_err(EndReason::Protocol)?;
+        // SAFETY: the stream has just filled the vector with memory that it may write.
+        let n = match unsafe { self.socket.receive(resources.rx.iov()) } {
+            IoOutcome::Octets(n @ 1..) => n,
+            IoOutcome::WouldBlock if self.send_failed => {
+                return Err(EndReason::Lost(Loss::Connection(self.send_errno)));
+            }
+            IoOutcome::WouldBlock => return Ok(ReadOutcome::WouldBlock),
+            // A send may already have consumed the error that ended the connection.
+            IoOutcome::Octets(0) => return Err(self.end_of_stream(self.end_reason())),
+            IoOutcome::Fault => return Err(EndReason::Protocol(self.stream.rx_fault())),
+            IoOutcome::Failed(e) if is_reset(&e) => return Err(self.end_of_stream(EndReason::Peer)),
+            IoOutcome::Failed(e) => {
+                return Err(EndReason::Lost(Loss::Connection(e.raw_os_error())));
+            }
+        };
+        if !self.announced {
+            // These octets are the RTR frame or replace it. The consumer must learn that the
+            // connection is established before it gets a completion.
+            self.announce(sink, &[]);
+        }
+        let drained = n < resources.rx.bytes();
+        if self.stream.may_fault_behind(&resources.rx, n) {
+            self.fault_check.request();
+        }
+        self.stream.rx_done(&mut resources.rx, n).map_err(EndReason::Protocol)?;
+        // If the message must wait for a receive, the caller reads once more and finds that out.
+        Ok(ReadOutcome::Progress { drained: drained && !self.stream.is_stalled() })
+    }
+
+    /// Returns why the stream is over. An end in the middle of a message is a loss.
+    pub(super) fn end_of_stream(&self, end: EndReason) -> EndReason {
+        if self.stream.is_mid_message() { EndReason::Lost(Loss::PartialMessage) } else { end }
+    }
+
+    /// Does gather writes until nothing is ready, the socket is full, or the turn is over.
+    #[inline]
+    pub(super) fn transmit(
+        &mut self,
+        resources: &mut EngineResources,
+    ) -> Result<WriteOutcome, EndReason> {
+        for _ in 0..MAX_WRITES_PER_TURN {
+            if !self.writable {
+                return Ok(WriteOutcome::Done);
+            }
+            let ready = self.stream.tx(&mut resources.tx).map_err(EndReason::Protocol)?;
+            if ready == 0 {
+                // While a message of the peer waits, no response to our reads can arrive: after a
+                // disconnect, the consumer posts no receive for it.
+                return match self.closing && (self.stream.is_drained() || self.stream.is_stalled())
+                {
+                    true => Err(EndReason::Local),
+                    false => Ok(WriteOutcome::Done),
+                };
+            }
+            let sent = match self.send(resources)? {
+                IoOutcome::Octets(n) => n,
+                IoOutcome::WouldBlock | IoOutcome::Fault => 0,
+                IoOutcome::Failed(e) => {
+                    self.send_errno = e.raw_os_error();
+                    // The peer's last messages may still be in the socket.
+                    self.writable = false;
+                    self.send_failed = true;
+                    self.stream.tx_done(&mut resources.tx, 0);
+                    return Ok(WriteOutcome::More);
+                }
+            };
+            self.window_watch.request();
+            // After a short write, the poller reports when the socket has room.
+            self.writable = sent == resources.tx.bytes();
+            if sent > 0 && !self.writable {
+                self.fault_check.request();
+            }
+            self.stream.tx_done(&mut resources.tx, sent);
+        }
+        Ok(WriteOutcome::More)
+    }
+
+    /// Sends what has been gathered. If the kernel cannot read all of it, sends its first message
+    /// alone. If the kernel cannot read that either, the connection ends.
+    #[inline]
+    fn send(&mut self, resources: &mut EngineResources) -> Result<IoOutcome, EndReason> {
+        // SAFETY: the stream has just gathered registered memory.
+        match unsafe { self.socket.send(resources.tx.iov(), resources.tx.ends_record()) } {
+            IoOutcome::Fault => {
+                self.stream.tx_fault(&mut resources.tx).map_err(EndReason::Protocol)?;
+                // SAFETY: `tx_fault` has shortened the vector to its first message, so the memory
+                // is still registered.
+                let outcome =
+                    unsafe { self.socket.send(resources.tx.iov(), resources.tx.ends_record()) };
+                if let IoOutcome::Fault = outcome {
+                    self.stream.tx_fault(&mut resources.tx).map_err(EndReason::Protocol)?;
+                }
+                Ok(outcome)
+            }
+            outcome => Ok(outcome),
+        }
+    }
+}
+
+fn is_reset(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ECONNRESET | libc::EPIPE))
+}

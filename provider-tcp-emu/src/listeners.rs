@@ -1,0 +1,449 @@
+//! The passive side before a queue pair is involved: the listeners of service points, and callers.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+use adapter::Table;
+use adapter::half_open::{self, HalfOpen};
+use capture::Direction;
+use dat_core::Error;
+use dat_sys::DAT_INVALID_PARAMETER;
+use mio::Interest;
+use rnic::rdmap::setup::{self, Call, REQUEST_TIMEOUT, Responder};
+use rustix::process::{Resource, getrlimit};
+use socket2::Socket;
+
+use crate::connection::Connection;
+use crate::engine::{EngineResources, Key, Sink, Timer, Upcall};
+use crate::linger::LingeringSockets;
+use crate::socket::{self, IoOutcome};
+
+/// The number of callers that a listener accepts in one turn.
+const MAX_ACCEPTS_PER_TURN: usize = 64;
+/// If a half-open caller takes one of the last descriptors of the process, it must be the only
+/// half-open caller. This is the number of these descriptors.
+const RESERVED_DESCRIPTORS: u64 = 64;
+/// How long a listener waits after `accept` found no file descriptor or no memory.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+/// How long a listener is suspended after a stranger called, that is a caller that does not speak
+/// MPA. Strangers that call in this time wake nobody.
+const SUSPENSION_AFTER_STRANGERS: Duration = Duration::from_millis(1);
+/// The largest read of a setup frame: an MPA frame with 512 octets of private data.
+const MAX_SETUP_READ_BYTES: usize = 512 + 20;
+
+/// All listeners, and the callers that have no queue pair yet.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    listeners: Table<Listener>,
+    callers: Table<Caller>,
+    /// The callers in state `Reading`, by their indices in `callers`.
+    half_open: HalfOpen<usize>,
+    last_id: u64,
+}
+
+/// The TCP listener of a service point.
+struct Listener {
+    socket: Socket,
+    sink: Sink,
+    backlog: usize,
+    /// The number of requests that the consumer has not answered.
+    unanswered: usize,
+    id: u64,
+    timer: Timer,
+    /// The socket has left the poller. It accepts callers when the timer expires.
+    is_suspended: bool,
+}
+
+/// Names a caller whose request the consumer has. No name is used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestId {
+    index: usize,
+    id: u64,
+}
+
+/// An accepted socket that has no queue pair yet.
+struct Caller {
+    socket: Connection,
+    peer: SocketAddr,
+    local: SocketAddr,
+    listener: usize,
+    listener_id: u64,
+    id: u64,
+    state: State,
+    timer: Timer,
+}
+
+enum State {
+    /// The request has not arrived completely.
+    Reading(Responder),
+    /// The consumer has the request.
+    Reported(setup::Request),
+}
+
+/// A caller that the consumer has answered.
+pub(crate) struct Accepted {
+    pub(crate) socket: Connection,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+    pub(crate) request: setup::Request,
+}
+
+impl Listeners {
+    /// Adds a listener for a socket that listens already.
+    pub(crate) fn open(
+        &mut self,
+        resources: &mut EngineResources,
+        socket: Socket,
+        backlog: usize,
+        sink: Sink,
+    ) -> std::io::Result<usize> {
+        resources.context.watch(
+            Key::Listener(self.listeners.next_index()),
+            &socket,
+            Interest::READABLE,
+        )?;
+        let id = self.new_id();
+        Ok(self.listeners.insert(Listener {
+            socket,
+            sink,
+            backlog,
+            unanswered: 0,
+            id,
+            timer: Timer::default(),
+            is_suspended: false,
+        }))
+    }
+
+    /// Closes a listener. Requests that the consumer has stay valid.
+    pub(crate) fn close(&mut self, resources: &mut EngineResources, index: usize) {
+        let Some(mut listener) = self.listeners.remove(index) else { return };
+        resources.set_timer(Key::Listener(index), &mut listener.timer, None);
+        resources.context.unwatch(&listener.socket);
+        let callers: Vec<usize> = self.callers.indices().collect();
+        for caller in callers {
+            let is_reading = self.callers.get_mut(caller).is_some_and(|c| {
+                c.listener_id == listener.id && matches!(c.state, State::Reading(_))
+            });
+            if is_reading {
+                self.reset_caller(resources, caller);
+            }
+        }
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Accepts the callers that wait at a listener.
+    pub(crate) fn accept_callers(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        index: usize,
+    ) {
+        let mut strangers = false;
+        for _ in 0..MAX_ACCEPTS_PER_TURN {
+            let Some(listener) = self.listeners.get_mut(index) else { return };
+            match listener.socket.accept4(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) {
+                Ok((socket, _)) => {
+                    strangers |= self.add_caller(resources, lingering, index, socket).is_none()
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                    return listener.finish_accepting(resources, index, strangers);
+                }
+                Err(e) if is_scarcity(&e) => {
+                    let retry_at = Instant::now() + ACCEPT_RETRY_DELAY;
+                    resources.set_timer(Key::Listener(index), &mut listener.timer, Some(retry_at));
+                    return;
+                }
+                // This caller has closed its connection already.
+                Err(_) => {}
+            }
+        }
+        if let Some(listener) = self.listeners.get_mut(index) {
+            resources.set_timer(Key::Listener(index), &mut listener.timer, Some(Instant::now()));
+        }
+    }
+
+    /// Handles the timer of a listener: its suspension or its delay is over, or other objects had
+    /// their turn.
+    pub(crate) fn listener_timer_expired(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        index: usize,
+    ) {
+        if let Some(listener) = self.listeners.get_mut(index) {
+            listener.timer = Timer::default();
+        }
+        self.accept_callers(resources, lingering, index);
+    }
+
+    /// Adds a caller. Returns `None` if it was a stranger or could not be added; then its socket is
+    /// closed.
+    fn add_caller(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        listener: usize,
+        socket: Socket,
+    ) -> Option<()> {
+        let listener_id = self.listeners.get_mut(listener)?.id;
+        let mut socket = Connection::new(socket);
+        if let Some(capture) = resources.context.capture() {
+            let (peer, local) = socket::addresses(&socket).ok()?;
+            socket.start_capture(Some(capture), local, peer, Direction::In);
+        }
+        // With `TCP_DEFER_ACCEPT` (see `socket::listen`), the kernel holds back a connection until
+        // octets arrive. So a real caller has sent its whole request by now, and no number of
+        // simultaneous strangers can evict it. The first octets that are not MPA identify a
+        // stranger, and nothing more is read from it.
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        let mut responder = Responder::new(deadline);
+        let call = read_request(&mut socket, &mut responder);
+        if let Some(Call::Stranger) = call {
+            socket.reset();
+            return None;
+        }
+        let (peer, local) = socket::configure_connected(
+            &socket,
+            resources.params.cc.as_deref(),
+            resources.params.peer_timeout,
+        )
+        .ok()?;
+        let descriptor = socket.as_raw_fd();
+        let index = self.callers.next_index();
+        let key = Key::Caller(index);
+        if resources.context.watch(key, &socket, READ_WRITE).is_err() {
+            socket.reset();
+            return None;
+        }
+        let mut timer = Timer::default();
+        resources.set_timer(key, &mut timer, Some(deadline));
+        let state = State::Reading(responder);
+        let id = self.new_id();
+        self.callers.insert(Caller {
+            socket,
+            peer,
+            local,
+            listener,
+            listener_id,
+            id,
+            state,
+            timer,
+        });
+        self.half_open.add(peer.ip(), index);
+        if let Some(call) = call {
+            self.handle_call(resources, lingering, index, call);
+        }
+        if let Some(oldest) = self.half_open.take_one_too_many(half_open_limit(descriptor)) {
+            self.reset_caller(resources, oldest);
+        }
+        Some(())
+    }
+
+    /// Reads more of a caller's request.
+    pub(crate) fn caller_readable(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        index: usize,
+    ) {
+        let Some(caller) = self.callers.get_mut(index) else { return };
+        let State::Reading(responder) = &mut caller.state else { return };
+        if let Some(call) = read_request(&mut caller.socket, responder) {
+            self.handle_call(resources, lingering, index, call);
+        }
+    }
+
+    /// Handles a completely parsed request.
+    fn handle_call(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        index: usize,
+        call: Call,
+    ) {
+        match call {
+            Call::Stranger => self.reset_caller(resources, index),
+            Call::Refuse(reply) => self.refuse_with_reply(resources, lingering, index, &reply),
+            Call::Request(request) => self.report_request(resources, index, request),
+        }
+    }
+
+    /// Reports a request to the consumer.
+    fn report_request(
+        &mut self,
+        resources: &mut EngineResources,
+        index: usize,
+        request: setup::Request,
+    ) {
+        let Some(caller) = self.callers.get_mut(index) else { return };
+        let listener = self
+            .listeners
+            .get_mut(caller.listener)
+            .filter(|l| l.id == caller.listener_id && l.unanswered < l.backlog);
+        let Some(listener) = listener else { return self.reset_caller(resources, index) };
+        let call = RequestId { index, id: caller.id };
+        let Some(consumer_request) = resources.context.request(call) else {
+            return self.reset_caller(resources, index);
+        };
+        listener.unanswered += 1;
+        self.half_open.remove(caller.peer.ip(), |&of| of == index);
+        resources.set_timer(Key::Caller(index), &mut caller.timer, None);
+        let private = request.private().to_vec();
+        caller.state = State::Reported(request);
+        let (from, to, sink) = (caller.peer, caller.local, listener.sink);
+        sink.call(Upcall::Request { request: consumer_request, from, to, private: &private });
+    }
+
+    /// Removes the caller of a request that the consumer answers. Returns `None` if the request is
+    /// unknown or the caller has gone.
+    pub(crate) fn take(
+        &mut self,
+        resources: &mut EngineResources,
+        call: RequestId,
+    ) -> Option<Accepted> {
+        let caller = self.callers.get_mut(call.index).filter(|c| c.id == call.id)?;
+        resources.set_timer(Key::Caller(call.index), &mut caller.timer, None);
+        let Caller { socket, peer, local, listener, listener_id, state, .. } =
+            self.callers.remove(call.index)?;
+        if let Some(listener) = self.listeners.get_mut(listener).filter(|l| l.id == listener_id) {
+            listener.unanswered -= 1;
+        }
+        let State::Reported(request) = state else { return None };
+        Some(Accepted { socket, peer, local, request })
+    }
+
+    /// Rejects a request. If the private data does not fit, the call fails and the peer sees its
+    /// connection close without a reply.
+    pub(crate) fn reject(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        call: RequestId,
+        private: &[u8],
+    ) -> Result<(), Error> {
+        // The caller has gone already.
+        let Some(mut accepted) = self.take(resources, call) else { return Ok(()) };
+        let (reply, result) = match accepted.request.reject(private) {
+            Ok(reply) => (reply, Ok(())),
+            Err(_) => (Vec::new(), Err(Error::of(DAT_INVALID_PARAMETER))),
+        };
+        accepted.socket.send_bytes(&reply);
+        // A caller that sees the end of the stream before it has read the reply cannot recognise a
+        // rejection. So the FIN is delayed.
+        lingering.add_of_foreign_peer(resources, accepted.socket);
+        result
+    }
+
+    /// Sends a reply that refuses the request, and closes the connection.
+    fn refuse_with_reply(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        index: usize,
+        reply: &[u8],
+    ) {
+        let Some(mut caller) = self.callers.remove(index) else { return };
+        self.half_open.remove(caller.peer.ip(), |&of| of == index);
+        resources.set_timer(Key::Caller(index), &mut caller.timer, None);
+        // An empty socket buffer always has room for the first octets. Otherwise the peer sees only
+        // that the connection closes.
+        caller.socket.send_bytes(reply);
+        lingering.add(resources, caller.socket);
+    }
+
+    /// Resets a caller whose request the consumer has dropped.
+    pub(crate) fn refuse(&mut self, resources: &mut EngineResources, call: RequestId) {
+        if let Some(accepted) = self.take(resources, call) {
+            resources.context.unwatch(&accepted.socket);
+            accepted.socket.reset();
+        }
+    }
+
+    /// Resets a caller that has sent no request, or octets that are not MPA, or that must make
+    /// room.
+    pub(crate) fn reset_caller(&mut self, resources: &mut EngineResources, index: usize) {
+        if let Some(mut caller) = self.callers.remove(index) {
+            self.half_open.remove(caller.peer.ip(), |&of| of == index);
+            resources.set_timer(Key::Caller(index), &mut caller.timer, None);
+            resources.context.unwatch(&caller.socket);
+            caller.socket.reset();
+        }
+    }
+}
+
+impl Listener {
+    /// Ends an accept turn in which all waiting callers were handled. After `strangers`, the
+    /// listener leaves the poller for [`SUSPENSION_AFTER_STRANGERS`].
+    fn finish_accepting(&mut self, resources: &mut EngineResources, index: usize, strangers: bool) {
+        if !strangers {
+            // The poller reports callers that arrived meanwhile at once.
+            let watched = !self.is_suspended
+                || resources
+                    .context
+                    .resume(Key::Listener(index), &self.socket, Interest::READABLE)
+                    .is_ok();
+            self.is_suspended = !watched;
+        } else if !self.is_suspended {
+            self.is_suspended = resources.context.suspend(&self.socket).is_ok();
+        }
+        let retry_at = self.is_suspended.then(|| Instant::now() + SUSPENSION_AFTER_STRANGERS);
+        resources.set_timer(Key::Listener(index), &mut self.timer, retry_at);
+    }
+}
+
+/// Reads until the request is complete or turns out to be none. Returns `None` if more octets must
+/// arrive.
+fn read_request(socket: &mut Connection, responder: &mut Responder) -> Option<Call> {
+    loop {
+        let mut piece = [0; MAX_SETUP_READ_BYTES];
+        let wanted = responder.wants().min(MAX_SETUP_READ_BYTES);
+        match socket.receive_bytes(&mut piece[..wanted]) {
+            IoOutcome::WouldBlock => return None,
+            IoOutcome::Octets(0) | IoOutcome::Fault | IoOutcome::Failed(_) => {
+                return Some(Call::Stranger);
+            }
+            IoOutcome::Octets(n) => {
+                if let Some(call) = responder.feed(&piece[..n]) {
+                    return Some(call);
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether an error means that there are no file descriptors or no memory for sockets.
+/// Either may be available again soon.
+fn is_scarcity(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// The events of a connection that the poller reports.
+pub(crate) const READ_WRITE: Interest = Interest::READABLE.add(Interest::WRITABLE);
+
+/// Returns how many half-open callers there may be when the newest has this descriptor.
+fn half_open_limit(descriptor: RawFd) -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    // The kernel assigns the lowest free number.
+    let is_in_reserve = descriptor as u64 >= limit.saturating_sub(RESERVED_DESCRIPTORS);
+    if is_in_reserve { 1 } else { half_open::share_of_descriptors() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_callers_have_a_share_and_the_process_keeps_some() {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        assert_eq!(half_open_limit(0), (limit / 4).min(1024) as usize);
+        if let Ok(last) = RawFd::try_from(limit - 1) {
+            assert_eq!((half_open_limit(last), half_open_limit(last - 63)), (1, 1));
+            assert_eq!(half_open_limit(last - 64), half_open_limit(0));
+        }
+    }
+}
