@@ -81,7 +81,8 @@ mod tests {
         let sender = Udp::bind_send_only("127.0.0.1:0".parse().expect("an address"), address)
             .expect("a socket");
         let from = sender.local_addr().expect("bound");
-        let mut connected = ConnectedSocket::new(from, address).expect("this kernel does");
+        let mut connected =
+            ConnectedSocket::new(from, address).expect("the kernel numbers packets as expected");
         let (mut batch, mut strategy) = (RxBatch::new(), ReceiveStrategy::default());
         for _ in 0..5 {
             let mut datagram = [7; 80];
@@ -112,7 +113,8 @@ mod tests {
         let sender = Udp::bind_send_only("127.0.0.1:0".parse().expect("an address"), address)
             .expect("a socket");
         let from = sender.local_addr().expect("bound");
-        let mut connected = ConnectedSocket::new(from, address).expect("a way");
+        let mut connected =
+            ConnectedSocket::new(from, address).expect("the kernel numbers packets as expected");
         drop(target);
         // The host's ICMP error refers to the first packet, and the second send reports it.
         connected.send(&[0; 80]);

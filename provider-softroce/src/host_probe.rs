@@ -139,14 +139,14 @@ mod tests {
                     .expect("a socket")
             };
             let (taken, free) = (bind(), bind());
-            let [there, nobody] = [&taken, &free].map(|socket| socket.local_addr().expect("bound"));
+            let [used, unused] = [&taken, &free].map(|socket| socket.local_addr().expect("bound"));
             drop(free);
-            let (probe, mut unread) = (HostProbe::new(there).expect("a port"), RxBatch::new());
-            probe.probe_port(there, ConnId(0x0102_0304), 9);
+            let (probe, mut unread) = (HostProbe::new(used).expect("a port"), RxBatch::new());
+            probe.probe_port(used, ConnId(0x0102_0304), 9);
             assert!(probe.answers().is_empty());
             assert!(taken.receive(&mut unread, &mut ReceiveStrategy::default()));
             let (at, asks) = (probe.address, unread.get(0).expect("a datagram"));
-            let icrc = Icrc::new(at, there).expect("one family");
+            let icrc = Icrc::new(at, used).expect("one family");
             let (octets, _) = icrc.recover(0, asks.octets).expect("a right checksum");
             let packet = Packet::parse(octets).expect("a packet");
             let Mad { message, .. } = Mad::parse(packet.payload).expect("a message");
@@ -154,17 +154,17 @@ mod tests {
                 Drep { local_id: 0x0102_0304, remote_id: 0, private: &[0; Drep::MAX_PRIVATE] };
             assert_eq!((asks.from, message), (at, Message::Drep(drep)));
             let ids = [5, 7].map(ConnId);
-            ids.into_iter().for_each(|id| probe.probe_port(nobody, id, 9));
-            let refused = ids.map(|id| Answer::Refused(Refusal { host: nobody.ip(), id, qpn: 9 }));
+            ids.into_iter().for_each(|id| probe.probe_port(unused, id, 9));
+            let refused = ids.map(|id| Answer::Refused(Refusal { host: unused.ip(), id, qpn: 9 }));
             assert_eq!(probe.answers(), refused);
             assert!(probe.answers().is_empty());
             // If a process has the port of the discard service, no answer comes.
-            probe.probe_host(nobody, 0x0102_0304_0506_0708);
+            probe.probe_host(unused, 0x0102_0304_0506_0708);
             let answers = probe.answers();
             assert!(
                 answers
                     .iter()
-                    .all(|&answer| answer == Answer::HostUp(nobody.ip(), 0x0102_0304_0506_0708)),
+                    .all(|&answer| answer == Answer::HostUp(unused.ip(), 0x0102_0304_0506_0708)),
                 "{answers:?}"
             );
         }
@@ -172,9 +172,9 @@ mod tests {
 
     /// Incoming datagrams cannot fill the buffer in which the kernel keeps the answers.
     #[test]
-    fn datagrams_do_not_keep_answers_out() {
+    fn datagrams_do_not_suppress_answers() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let [stranger, nobody] = [any, any].map(|any| Udp::bind_exclusive(any).expect("a socket"));
+        let [stranger, unused] = [any, any].map(|any| Udp::bind_exclusive(any).expect("a socket"));
         let probe = HostProbe::new(any).expect("a port");
         let (datagram, mut room) = (vec![0; 60_000], 2 * probe.socket.receive_buffer());
         while let Some(left) = room.checked_sub(datagram.len()) {
@@ -185,8 +185,8 @@ mod tests {
         for _ in 0..4000 {
             stranger.send(probe.address, b"!", 1);
         }
-        let host = nobody.local_addr().expect("bound");
-        drop(nobody);
+        let host = unused.local_addr().expect("bound");
+        drop(unused);
         probe.probe_port(host, ConnId(5), 9);
         let refusal = Refusal { host: host.ip(), id: ConnId(5), qpn: 9 };
         assert_eq!(probe.answers(), [Answer::Refused(refusal)]);

@@ -108,7 +108,7 @@ pub(crate) fn open_or_create(ia: &str, params: &Params) -> Result<Adapter, OpenE
     let since = Instant::now();
     loop {
         let opened = match find(bind) {
-            Some(rxe) => open(ia, &rxe, params, "engine=kernel, made for it"),
+            Some(rxe) => open(ia, &rxe, params, "engine=kernel, created for it"),
             None => Err(no_usable_address()),
         };
         match opened {

@@ -125,7 +125,7 @@ fn auto(ia: &str, params: Params) -> Result<Either<Roce, provider_verbs::Adapter
     let name = &rxe.name;
     let why_not = match params.user_only_key {
         Some(key) => format!("the kernel's {name} does not support {key}"),
-        None => match kernel::open(ia, &rxe, &params, "it was there") {
+        None => match kernel::open(ia, &rxe, &params, "the device exists") {
             Ok(adapter) => return Ok(Either::Other(adapter)),
             Err(error) => format!("the kernel's {name} cannot be used: {}", error.reason),
         },

@@ -98,7 +98,7 @@ impl Params {
             ("retries", retries.is_some()),
         ];
         let user_only_key =
-            user_only_key.into_iter().find_map(|(key, is_there)| is_there.then_some(key));
+            user_only_key.into_iter().find_map(|(key, is_set)| is_set.then_some(key));
         let mtu = mtu.unwrap_or(PathMtu::Octets4096);
         Ok(Params { adapter, engine, mtu, gso, timeout, retries, conditions, user_only_key })
     }
@@ -161,11 +161,11 @@ mod tests {
             (EngineChoice::User, PathMtu::Octets1024, Some(false))
         );
         assert_eq!(params.conditions, "loss=1%,seed=7".parse().expect("conditions"));
-        assert_eq!(parse("gso=off gso=auto").expect("parses").gso, None, "the last one counts");
+        assert_eq!(parse("gso=off gso=auto").expect("parses").gso, None, "the last value wins");
     }
 
     #[test]
-    fn what_only_this_engine_can_do_is_noted() {
+    fn keys_of_this_engine_alone_are_noted() {
         let user_only_key = |text| parse(text).expect(text).user_only_key;
         assert_eq!(user_only_key("lo engine=kernel spin=5 net=off gso=auto"), None);
         assert_eq!(
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_serves_programs_whose_entry_nobody_wants_to_change() {
+    fn environment_variables_apply_unless_the_entry_says_otherwise() {
         let env = |name: &str| (name == "OPENDAT_NET").then(|| "loss=3%".to_owned());
         let params = Params::parse("", env).expect("parses");
         assert_eq!(params.conditions, "loss=3%".parse().expect("conditions"));

@@ -110,7 +110,7 @@ impl SharedSockets {
                 *taken = fds[n].take();
             }
         }
-        Ok(taken.map(|fd| fd.expect("each is there, and wanted once")))
+        Ok(taken.map(|fd| fd.expect("each slot is in a known part and requested once")))
     }
 
     /// Sends all parts to an adapter that has requested them.

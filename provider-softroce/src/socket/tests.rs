@@ -75,7 +75,7 @@ fn batches_are_whole_again_after_packets_have_come_alone() {
 }
 
 #[test]
-fn a_port_that_nobody_has_is_reported() {
+fn an_unused_port_is_reported() {
     for ip in ["127.0.0.1", "::1"] {
         let (a, b) = pair(ip);
         let to = b.local_addr().expect("bound");
@@ -95,7 +95,7 @@ fn a_port_that_nobody_has_is_reported() {
 /// The kernel's rxe and RDMA adapters send without a checksum. Over IPv6 the kernel drops such
 /// packets unless a socket accepts them.
 #[test]
-fn packets_without_a_checksum_are_taken() {
+fn packets_without_a_checksum_are_accepted() {
     const UDP_NO_CHECK6_TX: libc::c_int = 101;
     for (ip, level, option) in [
         ("127.0.0.1", libc::SOL_SOCKET, libc::SO_NO_CHECK),
@@ -109,7 +109,7 @@ fn packets_without_a_checksum_are_taken() {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
+fn a_packet_that_is_too_long_is_refused() {
     let (a, b) = pair("127.0.0.1");
     let to = b.local_addr().expect("bound");
     assert_eq!(a.send(to, &vec![0; 66_000], 66_000), Sent::TooLong);
