@@ -91,8 +91,8 @@ impl Peer {
         }
     }
 
-    /// Checks a datagram from a source that the peer [may send from](Self::may_send_from). It is
-    /// the `position`-th datagram of a batch. Returns the packet in it.
+    /// Checks a datagram from a source that the peer [may send from](Self::may_send_from), and
+    /// returns the packet in it. `position` is the datagram's position in its batch.
     #[inline]
     pub(crate) fn check<'a>(
         &mut self,
