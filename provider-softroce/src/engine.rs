@@ -1,7 +1,8 @@
-//! Everything that touches sockets, under the engine lock: addresses in use, connections, service points, timers.
+//! Everything that touches sockets, protected by the engine lock: local addresses, connections,
+//! listeners, timers.
 
-mod kit;
 mod receive;
+mod resources;
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,241 +21,282 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use wire::cm::{Reason, ServiceId};
 use wire::rocev2::{Packet, PathMtu};
 
-pub(crate) use self::kit::{Key, Kit};
-use self::receive::{dest_qpn, manage, take_in};
+use self::receive::{dest_qpn, receive_cm, receive_datagrams};
+pub(crate) use self::resources::{EngineResources, Key};
 use crate::MAX_READ_DEPTH;
-use crate::calls::{Calls, Door, RequestId};
-use crate::link::{Link, Target, Tools, deadline};
+use crate::host_probe::{Answer, HostProbe};
+use crate::link::{EngineContext, Link, Target, deadline};
+use crate::listeners::{Listener, Listeners, RequestId};
+use crate::local_address::{GSI, LocalAddress, LocalPeer, Owner, random};
 use crate::params::Params;
-use crate::port::{Desk, LESS_PATIENCE, Letter, MORE_PATIENCE, PortError, slot_of};
+use crate::port::{
+    LocalMessage, OPEN_TIMEOUT, OPEN_TIMEOUT_CONNECTING, PortError, ReceiveBuffer, slot_of,
+};
 use crate::route::Route;
-use crate::scout::{Answer, Scout};
-use crate::socket::{Habits, RxBatch};
-use crate::station::{GSI, Neighbour, Owner, Station, random};
+use crate::socket::{ReceiveStrategy, RxBatch};
 
-/// Reads of one socket before others get their turn.
-const BURST: usize = 16;
-/// The same for a door that is flooded. With eight datagrams each, these read about as many as its
-/// buffer holds.
-const FLOOD_BURST: usize = 32;
-/// Fruitful looks in a row after which a station's socket leaves the poller, whose wake-ups are work for nobody.
-const ZEAL: u32 = 64;
-/// Passes after which the poller is asked, fruitful or not: new calls come that way, however busy the connections are.
-const ASK_EVERY: u32 = 256;
-/// Fruitless passes of a consumer that polls without a break, after which the clock is looked at: that takes
-/// as long as a tenth of a look at a socket.
-const CLOCK_EVERY: u32 = 8;
-/// Who takes longer over these has other things to do, and the clock is looked at each time.
-const WITHOUT_A_BREAK: Duration = Duration::from_micros(40);
+/// Number of reads of one socket before other sockets get their turn.
+const READS_PER_TURN: usize = 16;
+/// The same for a strangers' socket that is flooded. At eight datagrams each, these reads hold
+/// about as many datagrams as the socket's buffer.
+const READS_PER_FLOODED_TURN: usize = 32;
+/// Number of reads that find packets after which a slot's socket leaves the poller. Consumers poll
+/// it anyway, so the poller's wake-ups would only cost time.
+const READS_BEFORE_SUSPEND: u32 = 64;
+/// Number of passes after which the poller is checked even if packets keep arriving, because new
+/// connection requests are reported by the poller.
+const PASSES_PER_POLLER_CHECK: u32 = 256;
+/// Number of passes without packets after which a consumer that polls without a break reads the
+/// clock. Reading the clock takes a tenth of the time of reading a socket.
+const PASSES_PER_CLOCK_READ: u32 = 8;
+/// If that number of passes takes longer than this, the consumer does other work between polls, and
+/// each pass reads the clock.
+const BUSY_POLL_INTERVAL_MAX: Duration = Duration::from_micros(40);
 
-/// The engine.
+/// The engine of one adapter.
 pub struct Engine {
-    kit: Kit,
-    stations: Vec<Station>,
+    resources: EngineResources,
+    local_addresses: Vec<LocalAddress>,
     links: Table<Link>,
-    calls: Calls,
-    /// Letters from other adapters are read to it.
-    desk: Desk,
+    listeners: Listeners,
+    /// The buffer into which messages from other adapters are read.
+    receive_buffer: ReceiveBuffer,
     rx: RxBatch,
-    /// Stations with more to be read, where a burst has ended.
+    /// The sockets that may have more to read because their last turn ended before they were empty.
     unread: Vec<Key>,
-    /// The last look found something, and did not look whether that was all.
-    found: bool,
+    /// Whether the last poll found packets. It did not check whether there are more.
+    found_packets: bool,
     /// See [`adapter::Engine::take_partial`].
     partial: bool,
-    /// Passes of polling consumers.
+    /// Number of passes that consumers have made by polling.
     passes: u32,
-    /// When the engine last went on, and whether it is to at each pass.
-    went_on: Instant,
-    is_slow: bool,
+    /// When `advance` last ran.
+    last_advance: Instant,
+    /// Whether the consumer polls so rarely that each pass runs `advance`.
+    polls_rarely: bool,
     params: Params,
     guid: u64,
 }
 
 impl Engine {
-    /// Uses the one address that is asked for, or all of the host.
+    /// Opens the address that the parameters specify, or all addresses of the host.
     pub(crate) fn new(
         context: Context<Engine>,
         params: Params,
     ) -> std::result::Result<Self, OpenError> {
         let mut engine = Engine {
-            kit: Kit::new(context),
-            stations: Vec::new(),
+            resources: EngineResources::new(context),
+            local_addresses: Vec::new(),
             links: Table::new(),
-            calls: Calls::default(),
-            desk: Desk::default(),
+            listeners: Listeners::default(),
+            receive_buffer: ReceiveBuffer::default(),
             rx: RxBatch::new(),
             unread: Vec::new(),
-            found: false,
+            found_packets: false,
             partial: false,
             passes: 0,
-            went_on: Instant::now(),
-            is_slow: false,
+            last_advance: Instant::now(),
+            polls_rarely: false,
             guid: random() | 1,
             params,
         };
-        engine.open_stations()?;
+        engine.open_local_addresses()?;
         Ok(engine)
     }
 
-    fn open_stations(&mut self) -> std::result::Result<(), OpenError> {
+    fn open_local_addresses(&mut self) -> std::result::Result<(), OpenError> {
         if let Some(address) = self.params.adapter.bind {
-            return self.open_station(address, MORE_PATIENCE).map(drop).map_err(no_port);
+            return self.open_local_address(address, OPEN_TIMEOUT).map(drop).map_err(open_error);
         }
         let own = self.params.adapter.address;
-        self.open_station(own, MORE_PATIENCE).map_err(no_port)?;
+        self.open_local_address(own, OPEN_TIMEOUT).map_err(open_error)?;
         let all = netdev::addresses().unwrap_or_default();
         for found in all.iter().filter(|found| found.up && found.addr.ip() != own.ip()) {
-            match self.open_station(found.addr, MORE_PATIENCE) {
-                // An address that cannot be used yet, or any more, or is one too many.
+            match self.open_local_address(found.addr, OPEN_TIMEOUT) {
+                // The address cannot be used yet or any more, or the limit of descriptors is
+                // reached. The adapter works without it.
                 Ok(_) | Err(PortError::System(..) | PortError::Descriptors(..)) => {}
-                Err(error) => return Err(no_port(error)),
+                Err(error) => return Err(open_error(error)),
             }
         }
         Ok(())
     }
 
-    fn open_station(
+    fn open_local_address(
         &mut self,
         address: SocketAddr,
-        patience: Duration,
+        timeout: Duration,
     ) -> std::result::Result<usize, PortError> {
-        let capture = self.kit.context.capture().cloned();
-        let station = Station::open((address, patience), self.guid, &self.params, capture)?;
-        let index = self.stations.len();
+        let capture = self.resources.context.capture().cloned();
+        let local_address =
+            LocalAddress::open((address, timeout), self.guid, &self.params, capture)?;
+        let index = self.local_addresses.len();
         let system = |error| PortError::System(address.ip(), error);
         let readable = Interest::READABLE;
-        let Kit { context, .. } = &self.kit;
-        context.watch(Key::Socket(index), &station.port.socket, readable).map_err(system)?;
-        context.watch(Key::Door(index), &station.port.door, readable).map_err(system)?;
-        context.watch(Key::Mailbox(index), &station.port.mailbox, readable).map_err(system)?;
-        context.watch(Key::Life(index), &station.port.life.listener, readable).map_err(system)?;
-        if let Some(scout) = &station.scout {
-            context.watch(Key::Scout(index), scout, readable).map_err(system)?;
+        let EngineResources { context, .. } = &self.resources;
+        context.watch(Key::Socket(index), &local_address.port.socket, readable).map_err(system)?;
+        context
+            .watch(Key::StrangersSocket(index), &local_address.port.strangers_socket, readable)
+            .map_err(system)?;
+        context
+            .watch(Key::LocalSocket(index), &local_address.port.local_socket, readable)
+            .map_err(system)?;
+        context
+            .watch(Key::LivenessListener(index), &local_address.port.liveness.listener, readable)
+            .map_err(system)?;
+        if let Some(host_probe) = &local_address.host_probe {
+            context.watch(Key::HostProbe(index), host_probe, readable).map_err(system)?;
         }
-        self.stations.push(station);
-        // Who listened before listens here, too. Where another adapter does, this one does not.
-        for door in self.calls.all() {
-            self.listen_at(door, index).ok();
+        self.local_addresses.push(local_address);
+        // Existing listeners listen here, too. If another adapter already listens for the same
+        // service at this address, this one does not.
+        for listener in self.listeners.indices() {
+            self.listen_at(listener, index).ok();
         }
         Ok(index)
     }
 
-    /// Makes a service point known at an address.
-    fn listen_at(&mut self, index: usize, station: usize) -> io::Result<()> {
-        let Engine { calls, stations, kit, .. } = self;
-        let Some(door) = calls.door(index) else { return Ok(()) };
-        let service = stations[station].port.listen(ServiceId::tcp(door.port).0)?;
-        kit.context.watch(
-            Key::Service { door: index, station },
-            &service.mailbox,
+    /// Registers a listener at a local address.
+    fn listen_at(&mut self, index: usize, local_address: usize) -> io::Result<()> {
+        let Engine { listeners, local_addresses, resources, .. } = self;
+        let Some(listener) = listeners.get_mut(index) else { return Ok(()) };
+        let service =
+            local_addresses[local_address].port.listen(ServiceId::tcp(listener.port).0)?;
+        resources.context.watch(
+            Key::Service { listener: index, local_address },
+            &service.local_socket,
             Interest::READABLE,
         )?;
-        stations[station]
+        local_addresses[local_address]
             .cm
-            .listen(door.port, door.backlog)
+            .listen(listener.port, listener.backlog)
             .map_err(|_| io::ErrorKind::AddrInUse)?;
-        door.services.push((station, service));
+        listener.services.push((local_address, service));
         Ok(())
     }
 
-    /// The way to a peer: a station, and what fits into packets.
-    fn way_to(&mut self, peer: SocketAddr) -> std::result::Result<(usize, PathMtu), LocalFailure> {
+    /// Returns the local address that leads to a peer and the path MTU. Opens the address if
+    /// necessary.
+    fn route_to(
+        &mut self,
+        peer: SocketAddr,
+    ) -> std::result::Result<(usize, PathMtu), LocalFailure> {
         let route =
             Route::to(peer, self.params.adapter.bind).map_err(|error| LocalFailure::of(&error))?;
-        let index = self.stations.iter().position(|s| s.address().ip() == route.source.ip());
+        let index = self.local_addresses.iter().position(|s| s.address().ip() == route.source.ip());
         let index = match index {
             Some(index) => index,
-            None => self.open_station(route.source, LESS_PATIENCE).map_err(local_failure)?,
+            None => self
+                .open_local_address(route.source, OPEN_TIMEOUT_CONNECTING)
+                .map_err(local_failure)?,
         };
         Ok((index, route.mtu.min(self.params.mtu)))
     }
 }
 
-/// What comes in.
+/// Receiving.
 impl Engine {
-    /// All sockets are in the poller again.
-    fn assemble(&mut self) {
-        for (index, station) in self.stations.iter_mut().enumerate() {
-            if std::mem::take(&mut station.is_absent) {
-                // It was there before, so that there is room for it.
+    /// Puts all sockets that have left the poller back into it.
+    fn resume_sockets(&mut self) {
+        for (index, local_address) in self.local_addresses.iter_mut().enumerate() {
+            if std::mem::take(&mut local_address.is_suspended) {
+                // The socket was registered before, so there is room for it.
                 let key = Key::Socket(index);
-                self.kit.context.resume(key, &station.port.socket, Interest::READABLE).ok();
+                self.resources
+                    .context
+                    .resume(key, &local_address.port.socket, Interest::READABLE)
+                    .ok();
             }
         }
     }
 
-    /// Whether there is more to do in a pass than to look at sockets.
+    /// Whether a pass must run `advance` before it reads sockets.
     #[inline]
-    fn is_in_a_hurry(&mut self) -> bool {
-        let Engine { kit, links, unread, .. } = self;
-        // What came in the last pass has had its answer by now, if the consumer gave one.
-        kit.owing
+    fn has_pending_work(&mut self) -> bool {
+        let Engine { resources, links, unread, .. } = self;
+        // The consumer has had its chance to answer the packets of the last pass. If it did not
+        // answer, their acknowledgements are due.
+        resources
+            .ack_pending
             .iter()
             .any(|&link| links.get_mut(link).is_some_and(|link| !link.consumer_has_sent()))
-            || !(unread.is_empty() && kit.again.is_empty() && kit.failing.is_empty())
+            || !(unread.is_empty()
+                && resources.transmit_pending.is_empty()
+                && resources.failed.is_empty())
     }
 
-    /// Reads a socket, once; false: nothing was there.
+    /// Reads a socket once. Returns whether it found something.
     #[inline]
     fn read(&mut self, key: Key, now: impl FnOnce() -> Instant) -> bool {
-        let (station, is_door) = match key {
-            Key::Door(station) => (station, true),
-            Key::Socket(station) => (station, false),
+        let (index, is_strangers) = match key {
+            Key::StrangersSocket(index) => (index, true),
+            Key::Socket(index) => (index, false),
             _ => return false,
         };
-        let Engine { stations, links, kit, calls, rx, .. } = self;
-        let Some(place) = stations.get_mut(station) else { return false };
-        let found = match is_door {
-            false => place.port.socket.receive(rx, &mut place.habits),
-            true => place.port.door.receive(rx, &mut Habits::of_shared_socket()),
+        let Engine { local_addresses, links, resources, listeners, rx, .. } = self;
+        let Some(local_address) = local_addresses.get_mut(index) else { return false };
+        let found = match is_strangers {
+            false => local_address.port.socket.receive(rx, &mut local_address.receive_strategy),
+            true => local_address
+                .port
+                .strangers_socket
+                .receive(rx, &mut ReceiveStrategy::for_shared_socket()),
         };
         if !found {
             return false;
         }
         let now = now();
         for datagrams in (0..rx.len()).filter_map(|n| rx.get(n)) {
-            take_in(&mut Tools { station: place, kit, now }, links, calls, &datagrams);
+            receive_datagrams(
+                &mut EngineContext { local_address, resources, now },
+                links,
+                listeners,
+                &datagrams,
+            );
         }
-        self.settle(station, now);
+        self.finish_read(index, now);
         true
     }
 
-    /// Reads the door after the poller has reported it.
-    fn read_door(&mut self, index: usize, now: Instant) {
-        let key = Key::Door(index);
-        let emptied = (0..BURST).any(|_| !self.read(key, || now));
-        let Engine { stations, kit, .. } = self;
-        let Some(Station { door_pacing, port, .. }) = stations.get_mut(index) else { return };
-        if door_pacing.report(emptied, now) {
-            // A door that stays in the poller because this fails is read both ways.
-            kit.context.suspend(&port.door).ok();
-            door_pacing.begin(now);
+    /// Reads the strangers' socket after the poller has reported it.
+    fn read_strangers_socket(&mut self, index: usize, now: Instant) {
+        let key = Key::StrangersSocket(index);
+        let emptied = (0..READS_PER_TURN).any(|_| !self.read(key, || now));
+        let Engine { local_addresses, resources, .. } = self;
+        let Some(LocalAddress { strangers_pacing, port, .. }) = local_addresses.get_mut(index)
+        else {
+            return;
+        };
+        if strangers_pacing.report(emptied, now) {
+            // If this fails, the socket stays in the poller and is read in both ways.
+            resources.context.suspend(&port.strangers_socket).ok();
+            strangers_pacing.begin(now);
         }
     }
 
-    /// Reads a door that is not in the poller.
-    fn read_flooded_door(&mut self, index: usize, now: Instant) {
-        let (mut found, key) = (0, Key::Door(index));
-        for _ in 0..FLOOD_BURST {
+    /// Reads a strangers' socket that is not in the poller.
+    fn read_flooded_strangers_socket(&mut self, index: usize, now: Instant) {
+        let (mut found, key) = (0, Key::StrangersSocket(index));
+        for _ in 0..READS_PER_FLOODED_TURN {
             if !self.read(key, || now) {
                 break;
             }
             found += self.rx.len();
         }
-        let Engine { stations, kit, .. } = self;
-        let Station { door_pacing, port, .. } = &mut stations[index];
-        // The connections get the interval for themselves, however long the reads took.
-        if door_pacing.after_read(found, Instant::now())
-            && kit.context.rename(key, &port.door, Interest::READABLE).is_ok()
+        let Engine { local_addresses, resources, .. } = self;
+        let LocalAddress { strangers_pacing, port, .. } = &mut local_addresses[index];
+        // The next read follows one interval after the end of this one, so that connections get the
+        // full interval.
+        if strangers_pacing.after_read(found, Instant::now())
+            && resources.context.rename(key, &port.strangers_socket, Interest::READABLE).is_ok()
         {
-            door_pacing.end();
+            strangers_pacing.end();
         }
     }
 
-    /// Reads a socket until it is empty, or others shall have their turn.
+    /// Reads a socket until it is empty or its turn ends.
     fn read_all(&mut self, key: Key, now: Instant) {
-        for _ in 0..BURST {
+        for _ in 0..READS_PER_TURN {
             if !self.read(key, || now) {
                 return;
             }
@@ -264,149 +306,167 @@ impl Engine {
         }
     }
 
-    /// Does what follows from what came.
+    /// Finishes a read: lets each queue pair that received packets respond, then handles the events
+    /// of the connection manager.
     #[inline]
-    fn settle(&mut self, index: usize, now: Instant) {
-        let Engine { stations, links, kit, .. } = self;
-        let station = &mut stations[index];
-        while let Some(link) = kit.touched.pop() {
+    fn finish_read(&mut self, index: usize, now: Instant) {
+        let Engine { local_addresses, links, resources, .. } = self;
+        let local_address = &mut local_addresses[index];
+        while let Some(link) = resources.received.pop() {
             if let Some(link) = links.get_mut(link) {
-                link.after_receive(&mut Tools { station, kit, now });
+                link.after_receive(&mut EngineContext { local_address, resources, now });
                 self.partial = link.is_mid_message();
             }
         }
-        self.settle_messages(index, now);
+        self.process_cm_events(index, now);
     }
 
-    /// Tells whom it concerns what the connection manager has to say, and sends its messages.
-    fn settle_messages(&mut self, index: usize, now: Instant) {
-        let Engine { stations, links, kit, calls, .. } = self;
-        let station = &mut stations[index];
-        while let Some((id, event)) = station.cm.poll_event() {
-            let owner = station.owners.get(&id).copied();
-            let tools = &mut Tools { station, kit, now };
+    /// Delivers the events of the connection manager to their owners and sends its messages.
+    fn process_cm_events(&mut self, index: usize, now: Instant) {
+        let Engine { local_addresses, links, resources, listeners, .. } = self;
+        let local_address = &mut local_addresses[index];
+        while let Some((id, event)) = local_address.cm.poll_event() {
+            let owner = local_address.owners.get(&id).copied();
+            let cx = &mut EngineContext { local_address, resources, now };
             match (event, owner) {
-                (cm::Event::Request(request), _) => calls.pass_on(tools, index, id, request),
-                (cm::Event::Released { qpn }, _) => {
-                    tools.station.qpns.release(qpn);
-                    tools.station.owners.remove(&id);
+                (cm::Event::Request(request), _) => {
+                    listeners.deliver_request(cx, index, id, request)
                 }
-                (_, Some(Owner::Call(call))) => {
-                    // The consumer learns of it when it answers.
-                    calls.take(call);
-                    tools.station.owners.remove(&id);
+                (cm::Event::Released { qpn }, _) => {
+                    cx.local_address.qpns.release(qpn);
+                    cx.local_address.owners.remove(&id);
+                }
+                (_, Some(Owner::Request(request_id))) => {
+                    // The consumer learns that the request is gone when it answers the request.
+                    listeners.take_request(request_id);
+                    cx.local_address.owners.remove(&id);
                 }
                 (event, Some(Owner::Link(link))) => {
                     if let Some(link) = links.get_mut(link) {
-                        link.on_cm_event(tools, id, event);
+                        link.on_cm_event(cx, id, event);
                     }
                 }
                 (_, None) => {}
             }
         }
-        station.send_messages(&mut kit.burst, now);
+        local_address.send_messages(&mut resources.burst, now);
     }
 
-    /// Reads letters of other adapters.
-    fn read_letters(&mut self, key: Key, now: Instant) {
-        let mut desk = std::mem::take(&mut self.desk);
-        let station = loop {
-            let Engine { stations, calls, .. } = self;
-            let (station, mailbox) = match key {
-                Key::Mailbox(station) => (station, stations.get(station).map(|s| &s.port.mailbox)),
-                Key::Service { door, station } => {
-                    let services = calls.door(door).map_or(&[][..], |door| &door.services);
+    /// Reads messages of other adapters.
+    fn read_local_messages(&mut self, key: Key, now: Instant) {
+        let mut receive_buffer = std::mem::take(&mut self.receive_buffer);
+        let local_address = loop {
+            let Engine { local_addresses, listeners, .. } = self;
+            let (local_address, local_socket) = match key {
+                Key::LocalSocket(local_address) => (
+                    local_address,
+                    local_addresses.get(local_address).map(|s| &s.port.local_socket),
+                ),
+                Key::Service { listener, local_address } => {
+                    let services =
+                        listeners.get_mut(listener).map_or(&[][..], |listener| &listener.services);
                     (
-                        station,
-                        services.iter().find(|(at, _)| *at == station).map(|(_, s)| &s.mailbox),
+                        local_address,
+                        services
+                            .iter()
+                            .find(|(at, _)| *at == local_address)
+                            .map(|(_, s)| &s.local_socket),
                     )
                 }
                 _ => return,
             };
-            let letter = mailbox.and_then(|mailbox| mailbox.next(&mut desk).ok().flatten());
-            match letter {
-                None => break station,
-                Some(Letter::Hello(newcomer)) => stations[station].port.welcome(&newcomer),
-                Some(Letter::Packet { from, packet: octets }) => {
+            let message = local_socket
+                .and_then(|local_socket| local_socket.receive(&mut receive_buffer).ok().flatten());
+            match message {
+                None => break local_address,
+                Some(LocalMessage::SocketRequest(request)) => {
+                    local_addresses[local_address].port.send_shared_sockets(&request)
+                }
+                Some(LocalMessage::Packet { from, packet: octets }) => {
                     let Some((qpn, packet)) = dest_qpn(octets).zip(Packet::parse(octets).ok())
                     else {
                         continue;
                     };
-                    let Engine { stations, links, kit, .. } = self;
-                    let station = &mut stations[station];
-                    let link = station.qpns.find(qpn).and_then(|link| links.get_mut(link));
+                    let Engine { local_addresses, links, resources, .. } = self;
+                    let local_address = &mut local_addresses[local_address];
+                    let link = local_address.qpns.find(qpn).and_then(|link| links.get_mut(link));
                     match link {
                         Some(link) => match link.peer(from, qpn) {
-                            Some(_) => {
-                                link.receive(&mut Tools { station, kit, now }, from, &packet)
-                            }
-                            None => kit.foreign += 1,
+                            Some(_) => link.receive(
+                                &mut EngineContext { local_address, resources, now },
+                                from,
+                                &packet,
+                            ),
+                            None => resources.foreign_packets += 1,
                         },
-                        None if qpn == GSI => manage(station, from, &packet, now),
+                        None if qpn == GSI => receive_cm(local_address, from, &packet, now),
                         _ => {}
                     }
                 }
             }
         };
-        self.desk = desk;
-        if station < self.stations.len() {
-            self.settle(station, now);
+        self.receive_buffer = receive_buffer;
+        if local_address < self.local_addresses.len() {
+            self.finish_read(local_address, now);
         }
     }
 
-    /// Hosts have answered that nobody has the port there, or that they live.
-    fn read_answers_of_hosts(&mut self, index: usize, now: Instant) {
-        let Engine { stations, links, kit, .. } = self;
-        let Some(station) = stations.get_mut(index) else { return };
-        let answers = station.scout.as_ref().map_or(Vec::new(), Scout::answers);
+    /// Reads the answers of hosts: no process has the port there, or the host is up.
+    fn read_host_answers(&mut self, index: usize, now: Instant) {
+        let Engine { local_addresses, links, resources, .. } = self;
+        let Some(local_address) = local_addresses.get_mut(index) else { return };
+        let answers = local_address.host_probe.as_ref().map_or(Vec::new(), HostProbe::answers);
         for answer in answers {
             let refusal = match answer {
                 Answer::Refused(refusal) => refusal,
-                Answer::Lives(host, word) => {
-                    station.hosts.has_answered(host, word, now);
+                Answer::HostUp(host, nonce) => {
+                    local_address.hosts.note_answer(host, nonce, now);
                     continue;
                 }
             };
-            let link = match station.owners.get(&refusal.id) {
+            let link = match local_address.owners.get(&refusal.id) {
                 Some(&Owner::Link(link)) => links.get_mut(link),
                 _ => None,
             };
             match link.filter(|link| link.conn() == Some(refusal.id)) {
                 Some(link) if link.matches_refusal(&refusal) => {
-                    link.on_port_refused(&mut Tools { station, kit, now });
+                    link.on_port_refused(&mut EngineContext { local_address, resources, now });
                 }
                 Some(_) => {}
-                // It has no queue pair any more, and its end is still said.
-                None => station.cm.unreachable(now, refusal.id),
+                // The connection has no queue pair any more, but its DREQ may still wait for an
+                // answer.
+                None => local_address.cm.unreachable(now, refusal.id),
             }
         }
-        self.settle_messages(index, now);
+        self.process_cm_events(index, now);
     }
 
-    /// Calls `f` with a queue pair and the station of its connection, if it has one, and sends the messages
-    /// that come of it.
+    /// Calls `f` with a queue pair and, if it has a connection, the context of its local address.
+    /// Then handles the events of the connection manager and sends its messages.
     fn with_link<R>(
         &mut self,
         qp: usize,
-        f: impl FnOnce(&mut Link, Option<&mut Tools<'_>>) -> R,
+        f: impl FnOnce(&mut Link, Option<&mut EngineContext<'_>>) -> R,
     ) -> Option<R> {
         let now = Instant::now();
-        let Engine { stations, links, kit, .. } = self;
+        let Engine { local_addresses, links, resources, .. } = self;
         let link = links.get_mut(qp)?;
-        let index = link.station();
-        let station = index.and_then(|station| stations.get_mut(station));
-        let result = match station {
-            Some(station) => f(link, Some(&mut Tools { station, kit, now })),
+        let index = link.local_address();
+        let local_address = index.and_then(|local_address| local_addresses.get_mut(local_address));
+        let result = match local_address {
+            Some(local_address) => {
+                f(link, Some(&mut EngineContext { local_address, resources, now }))
+            }
             None => f(link, None),
         };
         if let Some(index) = index {
-            self.settle_messages(index, now);
+            self.process_cm_events(index, now);
         }
         Some(result)
     }
 }
 
-/// Why no packet can leave for a peer.
+/// Converts the reason why no packet can be sent to a peer.
 fn local_failure(error: PortError) -> LocalFailure {
     let why = error.to_string();
     match error {
@@ -417,7 +477,7 @@ fn local_failure(error: PortError) -> LocalFailure {
     }
 }
 
-fn no_port(error: PortError) -> OpenError {
+fn open_error(error: PortError) -> OpenError {
     let code = match error {
         PortError::System(..) => Error::of(DAT_INVALID_ADDRESS),
         _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE),
@@ -425,43 +485,48 @@ fn no_port(error: PortError) -> OpenError {
     OpenError::new(code, error.to_string())
 }
 
-// SAFETY: `Work` goes to a `Link`, which is in the engine as long as it lives; sinks go with links and service points.
+// SAFETY: each `Work` belongs to a `Link`, and the engine owns the `Link` for as long as it lives.
+// Sinks are dropped with their links and listeners.
 unsafe impl adapter::Engine for Engine {
     const NAME: &'static str = "softroce";
-    // Newcomers ask for the vault.
+    // Adapters that open later request the shared sockets from this one at any time.
     const STARTS_PROGRESS_THREAD: bool = true;
     type RequestId = RequestId;
 
     fn poll(&mut self) -> Progress {
         self.passes = self.passes.wrapping_add(1);
-        let is_time = self.passes.is_multiple_of(CLOCK_EVERY) || self.is_slow;
-        let goes_on = is_time || self.found || self.is_in_a_hurry();
-        if goes_on {
-            let before = self.went_on;
+        let is_clock_due = self.passes.is_multiple_of(PASSES_PER_CLOCK_READ) || self.polls_rarely;
+        let advances = is_clock_due || self.found_packets || self.has_pending_work();
+        if advances {
+            let before = self.last_advance;
             adapter::Engine::advance(self);
-            self.is_slow = self.went_on.saturating_duration_since(before) > WITHOUT_A_BREAK;
+            self.polls_rarely =
+                self.last_advance.saturating_duration_since(before) > BUSY_POLL_INTERVAL_MAX;
         }
         let mut moved = false;
-        for index in 0..self.stations.len() {
-            if !self.stations[index].qpns.any() || !self.read(Key::Socket(index), Instant::now) {
+        for index in 0..self.local_addresses.len() {
+            if !self.local_addresses[index].qpns.any()
+                || !self.read(Key::Socket(index), Instant::now)
+            {
                 continue;
             }
             moved = true;
-            let Engine { stations, kit, .. } = self;
-            let station = &mut stations[index];
-            station.good_looks += 1;
-            if station.good_looks.is_multiple_of(ZEAL)
-                && !station.is_absent
-                && !kit.context.has_sleeper()
+            let Engine { local_addresses, resources, .. } = self;
+            let local_address = &mut local_addresses[index];
+            local_address.successful_reads += 1;
+            if local_address.successful_reads.is_multiple_of(READS_BEFORE_SUSPEND)
+                && !local_address.is_suspended
+                && !resources.context.has_sleeper()
             {
-                station.is_absent = kit.context.suspend(&station.port.socket).is_ok();
+                local_address.is_suspended =
+                    resources.context.suspend(&local_address.port.socket).is_ok();
             }
         }
-        self.found = moved;
+        self.found_packets = moved;
         match moved {
-            _ if self.passes.is_multiple_of(ASK_EVERY) => Progress::AskPoller,
+            _ if self.passes.is_multiple_of(PASSES_PER_POLLER_CHECK) => Progress::AskPoller,
             true => Progress::Moved,
-            false if goes_on => Progress::Nothing,
+            false if advances => Progress::Nothing,
             false => Progress::Idle,
         }
     }
@@ -474,76 +539,83 @@ unsafe impl adapter::Engine for Engine {
         let (key, now) = (Key::from(event.token()), Instant::now());
         match key {
             Key::Socket(_) => self.read_all(key, now),
-            Key::Door(station) => self.read_door(station, now),
-            Key::Mailbox(_) | Key::Service { .. } => self.read_letters(key, now),
-            Key::Life(station) => self.admit(station),
-            Key::Guest { station, guest } => {
-                let left = self.stations.get_mut(station).and_then(|s| s.port.life.leave(guest));
-                left.iter().for_each(|guest| self.kit.context.unwatch(guest));
-                self.admit(station);
+            Key::StrangersSocket(local_address) => self.read_strangers_socket(local_address, now),
+            Key::LocalSocket(_) | Key::Service { .. } => self.read_local_messages(key, now),
+            Key::LivenessListener(local_address) => self.accept_liveness_connections(local_address),
+            Key::LivenessWatcher { local_address, watcher } => {
+                let removed = self
+                    .local_addresses
+                    .get_mut(local_address)
+                    .and_then(|s| s.port.liveness.remove(watcher));
+                removed.iter().for_each(|watcher| self.resources.context.unwatch(watcher));
+                self.accept_liveness_connections(local_address);
             }
-            Key::Lifeline { station, number } => self.neighbour_is_gone(station, number, now),
-            Key::Scout(station) => self.read_answers_of_hosts(station, now),
+            Key::LivenessConnection { local_address, number } => {
+                self.on_local_peer_ended(local_address, number, now)
+            }
+            Key::HostProbe(local_address) => self.read_host_answers(local_address, now),
         }
     }
 
     fn advance(&mut self) {
         let now = Instant::now();
-        self.went_on = now;
-        if self.kit.context.has_sleeper() {
-            self.assemble();
+        self.last_advance = now;
+        if self.resources.context.has_sleeper() {
+            self.resume_sockets();
         }
-        while let Some(link) = self.kit.failing.pop() {
-            self.with_link(link, |link, tools| link.report_failure(tools));
+        while let Some(link) = self.resources.failed.pop() {
+            self.with_link(link, |link, cx| link.report_failure(cx));
         }
-        for at in (0..self.kit.owing.len()).rev() {
-            let link = self.kit.owing[at];
+        for at in (0..self.resources.ack_pending.len()).rev() {
+            let link = self.resources.ack_pending[at];
             if self.links.get_mut(link).is_some_and(|link| link.can_delay_ack(now)) {
                 continue;
             }
-            self.kit.owing.swap_remove(at);
-            self.with_link(link, |link, tools| link.acknowledge(tools));
+            self.resources.ack_pending.swap_remove(at);
+            self.with_link(link, |link, cx| link.acknowledge(cx));
         }
-        // Each once: whoever has still more to send is behind them by then.
-        for _ in 0..self.kit.again.len() {
-            let link = self.kit.again.remove(0);
-            self.with_link(link, |link, tools| {
-                tools.into_iter().for_each(|tools| link.resume_transmit(tools))
-            });
+        // Each queue pair gets one turn. One that still has more to send is appended to the list.
+        for _ in 0..self.resources.transmit_pending.len() {
+            let link = self.resources.transmit_pending.remove(0);
+            self.with_link(link, |link, cx| cx.into_iter().for_each(|cx| link.resume_transmit(cx)));
         }
         for _ in 0..self.unread.len() {
             let key = self.unread.remove(0);
             self.read_all(key, now);
         }
-        for index in 0..self.stations.len() {
-            if self.stations[index].door_pacing.is_due(now) {
-                self.read_flooded_door(index, now);
+        for index in 0..self.local_addresses.len() {
+            if self.local_addresses[index].strangers_pacing.is_due(now) {
+                self.read_flooded_strangers_socket(index, now);
             }
-            let station = &mut self.stations[index];
-            station.line.go_on(now);
-            station.port.go_on(now);
-            if station.cm.deadline().is_some_and(|at| at <= now) {
-                station.cm.expire(now);
-                self.settle_messages(index, now);
+            let local_address = &mut self.local_addresses[index];
+            local_address.packet_io.send_due(now);
+            local_address.port.retry_sends(now);
+            if local_address.cm.deadline().is_some_and(|at| at <= now) {
+                local_address.cm.expire(now);
+                self.process_cm_events(index, now);
             }
         }
-        // What has not been read yet may be what they wait for. Were they all to send again first, a thousand
-        // of them would keep both sides from reading until their retries are used up.
-        let behind = std::mem::take(&mut self.found) || !self.unread.is_empty();
+        // Packets that have not been read yet may be the acknowledgements that these timers wait
+        // for. If a thousand queue pairs retransmitted before reading, neither side would read in
+        // time, and their retries would be used up.
+        let behind = std::mem::take(&mut self.found_packets) || !self.unread.is_empty();
         for _ in 0..if behind { 1 } else { usize::MAX } {
-            let Some(link) = self.kit.wheel.pop(now) else { break };
-            self.with_link(link, |link, tools| {
-                tools.into_iter().for_each(|tools| link.expire(tools))
-            });
+            let Some(link) = self.resources.wheel.pop(now) else { break };
+            self.with_link(link, |link, cx| cx.into_iter().for_each(|cx| link.expire(cx)));
         }
     }
 
     fn remaining(&mut self) -> Remaining {
-        let Engine { kit, links, stations, unread, .. } = self;
-        let more = !(kit.again.is_empty() && kit.failing.is_empty() && unread.is_empty());
-        let deadlines = stations.iter().filter_map(Station::deadline).chain(kit.wheel.deadline());
+        let Engine { resources, links, local_addresses, unread, .. } = self;
+        let more = !(resources.transmit_pending.is_empty()
+            && resources.failed.is_empty()
+            && unread.is_empty());
+        let deadlines = local_addresses
+            .iter()
+            .filter_map(LocalAddress::deadline)
+            .chain(resources.wheel.deadline());
         let acknowledgements =
-            kit.owing.iter().filter_map(|&link| links.get_mut(link)?.ack_deadline());
+            resources.ack_pending.iter().filter_map(|&link| links.get_mut(link)?.ack_deadline());
         Remaining { at_once: more, deadline: deadlines.chain(acknowledgements).min() }
     }
 
@@ -556,32 +628,39 @@ unsafe impl adapter::Engine for Engine {
     }
 
     fn counters(&mut self) -> Vec<(&'static str, u64)> {
-        let mut counts = self.kit.past.clone();
+        let mut counts = self.resources.ended_counts.clone();
         self.links.iter().for_each(|link| link.count(&mut counts));
         let mut list = counts.into_list();
-        list.push(("packets-from-elsewhere", self.kit.foreign));
-        let passed_over = self.stations.iter().map(|of| of.cm.unanswered() + of.port.dropped());
-        list.push(("packets-of-strangers-dropped", passed_over.sum()));
+        list.push(("packets-from-elsewhere", self.resources.foreign_packets));
+        let dropped = self.local_addresses.iter().map(|of| of.cm.unanswered() + of.port.dropped());
+        list.push(("packets-of-strangers-dropped", dropped.sum()));
         list
     }
 
     fn remove_qp(&mut self, qp: usize) {
         let now = Instant::now();
-        let Engine { stations, links, kit, .. } = self;
-        kit.forget(qp);
+        let Engine { local_addresses, links, resources, .. } = self;
+        resources.forget(qp);
         let Some(link) = links.remove(qp) else { return };
-        if let Some(index) = link.station() {
-            link.close(&mut Tools { station: &mut stations[index], kit, now });
-            self.settle_messages(index, now);
+        if let Some(index) = link.local_address() {
+            link.close(&mut EngineContext {
+                local_address: &mut local_addresses[index],
+                resources,
+                now,
+            });
+            self.process_cm_events(index, now);
         }
     }
 
     #[inline]
     fn transmit(&mut self, qp: usize) {
-        let Engine { stations, links, kit, .. } = self;
+        let Engine { local_addresses, links, resources, .. } = self;
         let Some(link) = links.get_mut(qp) else { return };
-        match link.station().and_then(|station| stations.get_mut(station)) {
-            Some(station) => link.transmit(&mut Tools { station, kit, now: Instant::now() }),
+        match link.local_address().and_then(|local_address| local_addresses.get_mut(local_address))
+        {
+            Some(local_address) => {
+                link.transmit(&mut EngineContext { local_address, resources, now: Instant::now() })
+            }
             None => link.flush_ended(),
         }
     }
@@ -593,14 +672,14 @@ unsafe impl adapter::Engine for Engine {
         let now = Instant::now();
         let mut peer = to.addr;
         peer.set_port(adapter::port(to.port));
-        let (index, mtu, local_failure) = match self.way_to(peer) {
+        let (index, mtu, local_failure) = match self.route_to(peer) {
             Ok((index, mtu)) => (index, mtu, String::new()),
             Err(local_failure) => (usize::MAX, PathMtu::Octets256, local_failure.answer(peer)?),
         };
-        let Engine { stations, links, kit, .. } = self;
+        let Engine { local_addresses, links, resources, .. } = self;
         let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
-        let mut from = stations.get(index).map_or(peer, Station::address);
-        // As from a socket that nobody bound.
+        let mut from = local_addresses.get(index).map_or(peer, LocalAddress::address);
+        // The port is in the ephemeral range, as with a socket that has not been bound.
         from.set_port(random() as u16 | 0xC000);
         let target = Target {
             to: peer,
@@ -610,12 +689,14 @@ unsafe impl adapter::Engine for Engine {
             depth: within_limits(to.depth),
             mtu,
         };
-        match stations.get_mut(index) {
-            Some(station) => link.connect(&mut Tools { station, kit, now }, index, target),
-            None => link.fail_connect(kit, target, local_failure),
+        match local_addresses.get_mut(index) {
+            Some(local_address) => {
+                link.connect(&mut EngineContext { local_address, resources, now }, index, target)
+            }
+            None => link.fail_connect(resources, target, local_failure),
         }
-        if index < self.stations.len() {
-            self.settle_messages(index, now);
+        if index < self.local_addresses.len() {
+            self.process_cm_events(index, now);
         }
         Ok(())
     }
@@ -623,7 +704,7 @@ unsafe impl adapter::Engine for Engine {
     fn accept(
         &mut self,
         qp: usize,
-        call: RequestId,
+        request_id: RequestId,
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()> {
@@ -631,28 +712,38 @@ unsafe impl adapter::Engine for Engine {
             return Err(Error::of(DAT_INVALID_PARAMETER));
         }
         let now = Instant::now();
-        let Engine { stations, links, kit, calls, .. } = self;
+        let Engine { local_addresses, links, resources, listeners, .. } = self;
         let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
-        let Some(request) = calls.take(call) else {
-            link.fail_accept(kit);
+        let Some(request) = listeners.take_request(request_id) else {
+            link.fail_accept(resources);
             return Ok(());
         };
-        let mut tools = Tools { station: &mut stations[call.station], kit, now };
-        link.accept(&mut tools, (call.station, call.id), &request, private, within_limits(depth));
-        self.settle_messages(call.station, now);
+        let mut cx = EngineContext {
+            local_address: &mut local_addresses[request_id.local_address],
+            resources,
+            now,
+        };
+        link.accept(
+            &mut cx,
+            (request_id.local_address, request_id.id),
+            &request,
+            private,
+            within_limits(depth),
+        );
+        self.process_cm_events(request_id.local_address, now);
         Ok(())
     }
 
     fn disconnect(&mut self, qp: usize, how: Close) {
-        self.with_link(qp, |link, tools| match tools {
-            Some(tools) => link.disconnect(tools, how),
+        self.with_link(qp, |link, cx| match cx {
+            Some(cx) => link.disconnect(cx, how),
             None => link.disconnect_unconnected(),
         });
     }
 
     fn allocated(&mut self, qp: usize) -> Allocated {
         let buffers = self.links.get_mut(qp).map_or(0, |link| link.allocated());
-        // Messages are taken in order.
+        // Messages complete receives in order.
         Allocated { buffers, span: buffers }
     }
 
@@ -660,134 +751,152 @@ unsafe impl adapter::Engine for Engine {
         match port {
             Port::Qualifier(qualifier) => {
                 let port = adapter::port(qualifier);
-                Ok((self.open_door(port, backlog, sink)?, port))
+                Ok((self.open_listener(port, backlog, sink)?, port))
             }
             Port::Any => {
-                let tries = (0..TRIES).map(|_| random() as u16 | 0xC000);
+                let tries = (0..RANDOM_PORT_TRIES).map(|_| random() as u16 | 0xC000);
                 let opened = tries
-                    .filter_map(|port| Some((self.open_door(port, backlog, sink).ok()?, port)))
+                    .filter_map(|port| Some((self.open_listener(port, backlog, sink).ok()?, port)))
                     .next();
                 opened.ok_or(Error::of(DAT_CONN_QUAL_UNAVAILABLE))
             }
         }
     }
 
-    fn close(&mut self, listener: usize) {
-        let Some(door) = self.calls.close(listener) else { return };
-        for (station, service) in door.services {
-            self.kit.context.unwatch(&service.mailbox);
-            self.stations[station].cm.unlisten(door.port);
+    fn close(&mut self, index: usize) {
+        let Some(listener) = self.listeners.remove(index) else { return };
+        for (local_address, service) in listener.services {
+            self.resources.context.unwatch(&service.local_socket);
+            self.local_addresses[local_address].cm.unlisten(listener.port);
         }
     }
 
-    fn reject(&mut self, call: RequestId, private: &[u8]) -> Result<()> {
-        self.turn_down(call, Reason::CONSUMER, private)
+    fn reject(&mut self, request_id: RequestId, private: &[u8]) -> Result<()> {
+        self.reject_request(request_id, Reason::CONSUMER, private)
     }
 
-    fn refuse(&mut self, call: RequestId) {
-        self.turn_down(call, Reason::NO_RESOURCES, &[]).ok();
+    fn refuse(&mut self, request_id: RequestId) {
+        self.reject_request(request_id, Reason::NO_RESOURCES, &[]).ok();
     }
 }
 
-/// Ports that are tried where any will do.
-const TRIES: usize = 64;
+/// Number of random ports to try if the consumer accepts any port.
+const RANDOM_PORT_TRIES: usize = 64;
 
 impl Engine {
-    fn open_door(&mut self, port: u16, backlog: usize, sink: Sink) -> Result<usize> {
-        if self.calls.has(port) {
+    fn open_listener(&mut self, port: u16, backlog: usize, sink: Sink) -> Result<usize> {
+        if self.listeners.has_port(port) {
             return Err(Error::of(DAT_CONN_QUAL_IN_USE));
         }
-        let door = self.calls.open(Door { port, backlog, sink, services: Vec::new() });
-        for station in 0..self.stations.len() {
-            if let Err(error) = self.listen_at(door, station) {
-                adapter::Engine::close(self, door);
+        let listener =
+            self.listeners.insert(Listener { port, backlog, sink, services: Vec::new() });
+        for local_address in 0..self.local_addresses.len() {
+            if let Err(error) = self.listen_at(listener, local_address) {
+                adapter::Engine::close(self, listener);
                 return Err(match error.kind() {
                     io::ErrorKind::AddrInUse => Error::of(DAT_CONN_QUAL_IN_USE),
                     _ => adapter::no_resources(error),
                 });
             }
         }
-        Ok(door)
+        Ok(listener)
     }
 
-    fn turn_down(&mut self, call: RequestId, reason: Reason, private: &[u8]) -> Result<()> {
-        // Gone already: so much the better.
-        if self.calls.take(call).is_none() {
+    fn reject_request(
+        &mut self,
+        request_id: RequestId,
+        reason: Reason,
+        private: &[u8],
+    ) -> Result<()> {
+        // The peer has withdrawn the request, so there is nothing to reject.
+        if self.listeners.take_request(request_id).is_none() {
             return Ok(());
         }
         let now = Instant::now();
-        let station = &mut self.stations[call.station];
-        station.owners.remove(&call.id);
-        let result = station.cm.reject(now, call.id, reason, private);
-        self.settle_messages(call.station, now);
+        let local_address = &mut self.local_addresses[request_id.local_address];
+        local_address.owners.remove(&request_id.id);
+        let result = local_address.cm.reject(now, request_id.id, reason, private);
+        self.process_cm_events(request_id.local_address, now);
         result.map_err(|_| Error::of(DAT_INVALID_PARAMETER))
     }
 
-    /// Peers on this host want to see when this adapter ends.
-    fn admit(&mut self, station: usize) {
-        let Engine { stations, kit, .. } = self;
-        let Some(at) = stations.get_mut(station) else { return };
-        at.port.life.admit(|guest, socket| {
-            kit.context.watch(Key::Guest { station, guest }, socket, Interest::READABLE)
+    /// Accepts the connections by which peers on this host notice when this adapter's process ends.
+    fn accept_liveness_connections(&mut self, local_address: usize) {
+        let Engine { local_addresses, resources, .. } = self;
+        let Some(at) = local_addresses.get_mut(local_address) else { return };
+        at.port.liveness.accept(|watcher, socket| {
+            resources.context.watch(
+                Key::LivenessWatcher { local_address, watcher },
+                socket,
+                Interest::READABLE,
+            )
         });
     }
 
-    /// An adapter of this host has ended, without a word if it was killed: after what it had sent
-    /// before, as far as that is read in one go.
-    fn neighbour_is_gone(&mut self, index: usize, number: usize, now: Instant) {
+    /// An adapter on this host has ended, without a DREQ if it was killed. Handles the packets
+    /// first that it sent before, as far as one turn of reading finds them.
+    fn on_local_peer_ended(&mut self, index: usize, number: usize, now: Instant) {
         self.read_all(Key::Socket(index), now);
-        let Engine { stations, links, kit, .. } = self;
-        let Some(station) = stations.get_mut(index) else { return };
-        let Some(Neighbour { address, slot, line }) = station.neighbours.remove(number) else {
+        let Engine { local_addresses, links, resources, .. } = self;
+        let Some(local_address) = local_addresses.get_mut(index) else { return };
+        let Some(LocalPeer { address, slot, liveness }) = local_address.local_peers.remove(number)
+        else {
             return;
         };
-        kit.context.unwatch(&line);
+        resources.context.unwatch(&liveness);
         let all: Vec<usize> = links.indices().collect();
         for link in all {
             if let Some(link) = links.get_mut(link)
-                && link.station() == Some(index)
+                && link.local_address() == Some(index)
                 && link.is_connected_to(address, slot)
             {
-                link.on_peer_gone(&mut Tools { station, kit, now });
+                link.on_peer_gone(&mut EngineContext { local_address, resources, now });
             }
         }
-        // Nor does it answer to the ends of connections that have no queue pair here any more.
-        station.cm.peers_are_gone(now, |ip, id| ip == address && slot_of(id.0) == slot);
-        self.settle_messages(index, now);
+        // It does not answer the DREQs of connections that have no queue pair here any more,
+        // either.
+        local_address.cm.peers_are_gone(now, |ip, id| ip == address && slot_of(id.0) == slot);
+        self.process_cm_events(index, now);
     }
 }
 
 impl Engine {
-    /// Stays until peers have answered to the ends of connections, as long as an abrupt end waits for that:
-    /// nobody will say again later what is lost, and a peer with nothing to send would wait for ever.
-    fn part(&mut self) {
+    /// Waits until peers have answered the DREQs of abrupt disconnects, up to their deadline. After
+    /// this process has ended, nobody would repeat a lost DREQ, and a peer with nothing to send
+    /// would wait forever.
+    fn await_disconnects(&mut self) {
         loop {
             adapter::Engine::advance(self);
             let now = Instant::now();
-            let until = self.stations.iter().filter_map(|station| station.cm.parting_until()).max();
+            let until = self
+                .local_addresses
+                .iter()
+                .filter_map(|local_address| local_address.cm.parting_until())
+                .max();
             let Some(until) = until.filter(|&until| until > now) else { return };
             let Remaining { at_once, deadline } = adapter::Engine::remaining(self);
             let next =
                 if at_once { now } else { deadline.map_or(until, |deadline| deadline.min(until)) };
             let limit = Timespec::try_from(next.saturating_duration_since(now)).unwrap_or_default();
             let (mut keys, mut fds) = (Vec::new(), Vec::new());
-            for (station, at) in self.stations.iter().enumerate() {
-                keys.push(Key::Socket(station));
+            for (local_address, at) in self.local_addresses.iter().enumerate() {
+                keys.push(Key::Socket(local_address));
                 fds.push(PollFd::new(&at.port.socket, PollFlags::IN));
-                for (number, neighbour) in at.neighbours.indices().zip(at.neighbours.iter()) {
-                    keys.push(Key::Lifeline { station, number });
-                    fds.push(PollFd::new(&neighbour.line, PollFlags::IN));
+                for (number, local_peer) in at.local_peers.indices().zip(at.local_peers.iter()) {
+                    keys.push(Key::LivenessConnection { local_address, number });
+                    fds.push(PollFd::new(&local_peer.liveness, PollFlags::IN));
                 }
             }
-            // One that fails has waited, or is interrupted: what is due is done either way.
+            // If the poll fails, it was interrupted. The loop continues with what is due in any
+            // case.
             rustix::event::poll(&mut fds, Some(&limit)).ok();
             let seen = keys.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
             let seen: Vec<Key> = seen.map(|(key, _)| key).collect();
             let now = Instant::now();
             for key in seen {
                 match key {
-                    Key::Lifeline { station, number } => {
-                        self.neighbour_is_gone(station, number, now)
+                    Key::LivenessConnection { local_address, number } => {
+                        self.on_local_peer_ended(local_address, number, now)
                     }
                     key => self.read_all(key, now),
                 }
@@ -797,11 +906,11 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// What is still in the emulated network arrives.
+    /// Waits for disconnects, then delivers the packets that are still in the emulated network.
     fn drop(&mut self) {
-        self.part();
-        for station in &mut self.stations {
-            station.line.flush();
+        self.await_disconnects();
+        for local_address in &mut self.local_addresses {
+            local_address.packet_io.flush();
         }
     }
 }
@@ -813,7 +922,7 @@ fn within_limits(depth: ReadDepth) -> ReadDepth {
     }
 }
 
-/// What upcalls of an engine go to.
+/// The receiver of an engine's upcalls.
 pub(crate) type Sink = adapter::Sink<Engine>;
-/// What upcalls of an engine say.
+/// An upcall of an engine.
 pub(crate) type Upcall<'a> = adapter::Upcall<'a, Engine>;

@@ -1,68 +1,72 @@
-//! What is known of the hosts of peers that do not answer: whether they live.
+//! Records which hosts of silent peers are up.
 //!
-//! A host that lives says with ICMP that nobody has a port (see [`scout`](crate::scout)). Hosts limit how
-//! often they say so.
+//! A host that is up reports by ICMP that no process has a port (see
+//! [`host_probe`](crate::host_probe)). Hosts limit the rate of these reports.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// A host is asked so often at most.
-const ASK_EVERY: Duration = Duration::from_millis(500);
-/// An answer is worth something for so long: some answers are lost, or held back by the host's limit of one a second.
-const VALID: Duration = Duration::from_millis(2500);
-/// Hosts that are kept in mind.
-const MOST: usize = 4096;
+/// Minimum time between two probes of one host.
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
+/// How long an answer counts. Some answers are lost, or suppressed by the host's limit of one per
+/// second.
+const ANSWER_VALIDITY: Duration = Duration::from_millis(2500);
+/// Maximum number of hosts that are recorded.
+const HOSTS_MAX: usize = 4096;
 
-/// The hosts.
+/// The hosts that have been probed recently.
 #[derive(Default)]
 pub(crate) struct Hosts(HashMap<IpAddr, Host>);
 
 struct Host {
-    asked: Instant,
-    lived: Option<Instant>,
-    /// What the host is to repeat: who has not seen it cannot answer in its place.
-    word: u64,
+    probed: Instant,
+    answered: Option<Instant>,
+    /// The nonce that the host must repeat. Only a host that receives the probe can know it.
+    nonce: u64,
 }
 
 impl Hosts {
-    /// The word to ask it with, if it is time, which is noted. None: it was asked a moment ago, or more hosts
-    /// are being asked than can be kept in mind.
-    pub(crate) fn word_to_ask(
+    /// Returns the nonce to probe a host with and records the probe. Returns `None` if the host was
+    /// probed a moment ago, or if too many hosts are being probed.
+    pub(crate) fn nonce_to_send(
         &mut self,
         ip: IpAddr,
         now: Instant,
         random: impl FnOnce() -> u64,
     ) -> Option<u64> {
         if let Some(host) = self.0.get_mut(&ip) {
-            let is_time = now >= host.asked + ASK_EVERY;
+            let is_time = now >= host.probed + PROBE_INTERVAL;
             return is_time.then(|| {
-                host.asked = now;
-                host.word
+                host.probed = now;
+                host.nonce
             });
         }
-        if self.0.len() >= MOST {
-            self.0.retain(|_, host| now <= host.asked + VALID);
+        if self.0.len() >= HOSTS_MAX {
+            self.0.retain(|_, host| now <= host.probed + ANSWER_VALIDITY);
         }
-        let word = random();
-        (self.0.len() < MOST).then(|| self.0.insert(ip, Host { asked: now, lived: None, word }))?;
-        Some(word)
+        let nonce = random();
+        (self.0.len() < HOSTS_MAX)
+            .then(|| self.0.insert(ip, Host { probed: now, answered: None, nonce }))?;
+        Some(nonce)
     }
 
-    /// It has answered with this word. The answer of a host that was not asked of late, or with another word,
-    /// is ignored.
-    pub(crate) fn has_answered(&mut self, ip: IpAddr, word: u64, now: Instant) {
-        if let Some(host) =
-            self.0.get_mut(&ip).filter(|host| host.word == word && now <= host.asked + VALID)
+    /// Records an answer with this nonce. Ignores answers of hosts that have not been probed
+    /// recently, and answers with another nonce.
+    pub(crate) fn note_answer(&mut self, ip: IpAddr, nonce: u64, now: Instant) {
+        if let Some(host) = self
+            .0
+            .get_mut(&ip)
+            .filter(|host| host.nonce == nonce && now <= host.probed + ANSWER_VALIDITY)
         {
-            host.lived = Some(now);
+            host.answered = Some(now);
         }
     }
 
-    /// Whether it lives.
-    pub(crate) fn lives(&self, ip: IpAddr, now: Instant) -> bool {
-        let lived = self.0.get(&ip).and_then(|host| host.lived);
-        lived.is_some_and(|lived| now <= lived + VALID)
+    /// Whether the host is known to be up.
+    pub(crate) fn is_up(&self, ip: IpAddr, now: Instant) -> bool {
+        let answered = self.0.get(&ip).and_then(|host| host.answered);
+        answered.is_some_and(|answered| now <= answered + ANSWER_VALIDITY)
     }
 }
 
@@ -71,39 +75,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_lives_for_a_while_after_its_answer() {
+    fn a_host_counts_as_up_for_a_while_after_its_answer() {
         let (ip, start) = (IpAddr::from([10, 0, 0, 1]), Instant::now());
         let mut hosts = Hosts::default();
-        hosts.has_answered(ip, 7, start);
-        assert!(!hosts.lives(ip, start), "it was not asked");
-        assert_eq!(hosts.word_to_ask(ip, start, || 7), Some(7));
-        assert_eq!(hosts.word_to_ask(ip, start + ASK_EVERY / 2, || 8), None);
-        hosts.has_answered(ip, 8, start);
-        assert!(!hosts.lives(ip, start), "it was asked with another word");
+        hosts.note_answer(ip, 7, start);
+        assert!(!hosts.is_up(ip, start), "it was not probed");
+        assert_eq!(hosts.nonce_to_send(ip, start, || 7), Some(7));
+        assert_eq!(hosts.nonce_to_send(ip, start + PROBE_INTERVAL / 2, || 8), None);
+        hosts.note_answer(ip, 8, start);
+        assert!(!hosts.is_up(ip, start), "it was probed with another nonce");
         let ms = Duration::from_millis(1);
-        hosts.has_answered(ip, 7, start + VALID + ms);
-        assert!(!hosts.lives(ip, start + VALID + ms), "it was asked long ago");
-        hosts.has_answered(ip, 7, start);
-        assert!(hosts.lives(ip, start + VALID));
-        assert!(!hosts.lives(ip, start + VALID + ms));
-        assert_eq!(hosts.word_to_ask(ip, start + ASK_EVERY, || 8), Some(7));
+        hosts.note_answer(ip, 7, start + ANSWER_VALIDITY + ms);
+        assert!(!hosts.is_up(ip, start + ANSWER_VALIDITY + ms), "it was probed long ago");
+        hosts.note_answer(ip, 7, start);
+        assert!(hosts.is_up(ip, start + ANSWER_VALIDITY));
+        assert!(!hosts.is_up(ip, start + ANSWER_VALIDITY + ms));
+        assert_eq!(hosts.nonce_to_send(ip, start + PROBE_INTERVAL, || 8), Some(7));
     }
 
     #[test]
-    fn hosts_that_are_asked_are_kept() {
+    fn hosts_that_are_probed_are_kept() {
         let (start, mut hosts) = (Instant::now(), Hosts::default());
         let ip = |n: usize| IpAddr::from((0x0A00_0000 + n as u32).to_be_bytes());
-        for n in 0..MOST {
-            assert_eq!(hosts.word_to_ask(ip(n), start, || n as u64), Some(n as u64));
-            hosts.has_answered(ip(n), n as u64, start);
+        for n in 0..HOSTS_MAX {
+            assert_eq!(hosts.nonce_to_send(ip(n), start, || n as u64), Some(n as u64));
+            hosts.note_answer(ip(n), n as u64, start);
         }
-        // One that is known, and one too many.
-        assert_eq!(hosts.word_to_ask(ip(0), start + ASK_EVERY, || 0), Some(0));
-        assert_eq!(hosts.word_to_ask(ip(MOST), start + ASK_EVERY, || 0), None);
-        assert!((0..MOST).all(|n| hosts.lives(ip(n), start + ASK_EVERY)));
-        // Those that nobody asks any more make room.
-        let later = start + ASK_EVERY + VALID;
-        assert_eq!(hosts.word_to_ask(ip(MOST), later, || 9), Some(9));
+        // The first host is recorded; the last one exceeds the limit.
+        assert_eq!(hosts.nonce_to_send(ip(0), start + PROBE_INTERVAL, || 0), Some(0));
+        assert_eq!(hosts.nonce_to_send(ip(HOSTS_MAX), start + PROBE_INTERVAL, || 0), None);
+        assert!((0..HOSTS_MAX).all(|n| hosts.is_up(ip(n), start + PROBE_INTERVAL)));
+        // Hosts that are no longer probed make room for new ones.
+        let later = start + PROBE_INTERVAL + ANSWER_VALIDITY;
+        assert_eq!(hosts.nonce_to_send(ip(HOSTS_MAX), later, || 9), Some(9));
         assert_eq!(hosts.0.len(), 2);
     }
 }

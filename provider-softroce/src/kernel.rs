@@ -1,4 +1,5 @@
-//! The kernel's own RoCEv2, rxe: whether a network device has one, making one, and running it through provider-verbs.
+//! The kernel's RoCEv2 implementation, rxe: finds or creates the rxe device of a network device and
+//! runs it through provider-verbs.
 
 use std::fs;
 use std::io;
@@ -16,21 +17,23 @@ use provider_verbs::{Adapter, Verbs};
 use crate::netlink;
 use crate::params::Params;
 
-/// An rxe device, and an address of the network device that it is on.
+/// An rxe device and an address of its network device.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rxe {
-    /// Its name, as in `rxe0`.
+    /// The name of the device, for example `rxe0`.
     pub(crate) name: String,
     netdev: String,
     address: IpAddr,
 }
 
-/// A new device has its addresses only when the kernel's workers have come to it.
-const PATIENCE: Duration = Duration::from_secs(5);
-const MEANWHILE: Duration = Duration::from_millis(10);
+/// How long a new device may take to become usable: it has addresses only after the kernel's
+/// workers have run.
+const DEVICE_READY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause between two attempts to use a new device.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The rxe device of the address that is asked for, or of the first address of the host that has one. No library is opened
-/// for that, and where there is no RDMA device at all it costs one look into sysfs.
+/// Returns the rxe device of the address `bind`, or of the first address of the host that has one.
+/// Loads no library. If there is no RDMA device at all, this only reads one directory of sysfs.
 pub(crate) fn find(bind: Option<SocketAddr>) -> Option<Rxe> {
     find_in(Path::new(SYSFS), bind, &netdev::addresses().unwrap_or_default())
 }
@@ -39,7 +42,7 @@ fn find_in(sysfs: &Path, bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Opt
     let devices: Vec<_> = fs::read_dir(sysfs).ok()?.flatten().collect();
     let rxe_of = |found: &NetAddr| {
         let of = devices.iter().find(|device| {
-            // Only rxe has this file.
+            // Only rxe devices have this file.
             let parent = fs::read_to_string(device.path().join("parent")).unwrap_or_default();
             parent.trim() == found.device
         });
@@ -49,12 +52,12 @@ fn find_in(sysfs: &Path, bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Opt
             address: found.addr.ip(),
         })
     };
-    places(bind, addresses).into_iter().find_map(rxe_of)
+    candidates(bind, addresses).into_iter().find_map(rxe_of)
 }
 
-/// The addresses that an adapter may be of, the best one first.
-fn places(bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Vec<&NetAddr> {
-    let mut places: Vec<_> = addresses
+/// The candidate addresses for an adapter, the best one first.
+fn candidates(bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Vec<&NetAddr> {
+    let mut candidates: Vec<_> = addresses
         .iter()
         .filter(|found| match bind {
             Some(bind) => found.addr.ip() == bind.ip(),
@@ -62,14 +65,14 @@ fn places(bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Vec<&NetAddr> {
         })
         .collect();
     let own = netdev::of_host(addresses).ip();
-    places.sort_by_key(|found| (found.addr.ip() != own, found.addr.is_ipv6()));
-    places
+    candidates.sort_by_key(|found| (found.addr.ip() != own, found.addr.is_ipv6()));
+    candidates
 }
 
-/// Opens an adapter of it; `why` is told to who asks for its attributes.
+/// Opens an adapter of the device. The attribute `engine` contains `why`, the reason for using it.
 ///
 /// # Errors
-/// As provider-verbs has them.
+/// Returns the errors of provider-verbs.
 pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Adapter, OpenError> {
     let spin =
         params.adapter.spin.map_or_else(String::new, |spin| format!("spin={}", spin.as_micros()));
@@ -79,61 +82,65 @@ pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Ad
         .with_attribute("engine", &format!("the kernel's {} on {}: {why}", rxe.name, rxe.netdev)))
 }
 
-/// For `engine=kernel`: the device that is there, or a new one.
+/// Opens the existing device, or a new one, for `engine=kernel`.
 ///
 /// # Errors
-/// `DAT_INVALID_ADDRESS` where there can be none, `DAT_INSUFFICIENT_RESOURCES` where none can be made, `DAT_PROVIDER_NOT_FOUND`
-/// where none could be used; as [`open`].
-pub(crate) fn open_or_make(ia: &str, params: &Params) -> Result<Adapter, OpenError> {
+/// - `DAT_INVALID_ADDRESS`: no network device can have an rxe device.
+/// - `DAT_INSUFFICIENT_RESOURCES`: the device cannot be created.
+/// - `DAT_PROVIDER_NOT_FOUND`: the libraries of provider-verbs are missing.
+/// - Those of [`open`].
+pub(crate) fn open_or_create(ia: &str, params: &Params) -> Result<Adapter, OpenError> {
     let bind = params.adapter.bind;
     if let Some(rxe) = find(bind) {
         return open(ia, &rxe, params, "engine=kernel");
     }
     let addresses = netdev::addresses().unwrap_or_default();
-    let place = places(bind, &addresses).into_iter().find(|found| !found.addr.ip().is_loopback());
-    let netdev = &place.ok_or_else(no_place)?.device;
+    let candidate =
+        candidates(bind, &addresses).into_iter().find(|found| !found.addr.ip().is_loopback());
+    let netdev = &candidate.ok_or_else(no_usable_address)?.device;
     provider_verbs::device::libraries()?;
     let name = format!("rxe_{netdev}");
     match netlink::add_rxe(&name, netdev) {
-        // Another process was faster, and may have another name for it.
+        // Another process has created a device in the meantime, perhaps with another name.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && find(bind).is_some() => {}
-        made => made.map_err(|e| cannot_be_made(&name, netdev, &e))?,
+        result => result.map_err(|e| creation_error(&name, netdev, &e))?,
     }
     let since = Instant::now();
     loop {
         let opened = match find(bind) {
-            Some(rxe) => open(ia, &rxe, params, "engine=kernel, made for it"),
-            None => Err(no_place()),
+            Some(rxe) => open(ia, &rxe, params, "engine=kernel, created for it"),
+            None => Err(no_usable_address()),
         };
         match opened {
-            Err(_) if since.elapsed() < PATIENCE => std::thread::sleep(MEANWHILE),
+            Err(_) if since.elapsed() < DEVICE_READY_TIMEOUT => std::thread::sleep(RETRY_INTERVAL),
             opened => return opened,
         }
     }
 }
 
-fn no_place() -> OpenError {
+fn no_usable_address() -> OpenError {
     OpenError::new(
         Error::of(DAT_INVALID_ADDRESS),
-        "engine=kernel: the kernel's rxe needs a network device with an address, and not the loopback's: say which one, \
-         as in \"eth0 engine=kernel\"",
+        "engine=kernel: the kernel's rxe needs a network device, other than the loopback device, \
+         that has an address: specify one, as in \"eth0 engine=kernel\"",
     )
 }
 
-fn cannot_be_made(name: &str, netdev: &str, error: &io::Error) -> OpenError {
+fn creation_error(name: &str, netdev: &str, error: &io::Error) -> OpenError {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "only root may make one, of a device that is no VLAN: have it made before, or say engine=user"
+            "only root may make one, and not on a VLAN: create it beforehand, or use engine=user"
         }
         io::ErrorKind::AlreadyExists => {
-            "that name, or a device of this one, is there, see rdma link show"
+            "a device with this name or on this network device exists already (rdma link show)"
         }
-        _ => "the kernel has no rxe, or cannot load it (modprobe rdma_rxe)",
+        _ => "the kernel has no rxe or cannot load it (modprobe rdma_rxe)",
     };
     OpenError::new(
         Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE),
         format!(
-            "engine=kernel: {netdev} has no rxe device, and rdma link add {name} type rxe netdev {netdev}: {error}: {hint}"
+            "engine=kernel: {netdev} has no rxe device, and \"rdma link add {name} type rxe netdev \
+             {netdev}\" fails: {error}: {hint}"
         ),
     )
 }

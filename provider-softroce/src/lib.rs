@@ -1,42 +1,44 @@
-//! A DAT provider that needs no RDMA device: RoCEv2 over UDP sockets, from user space, as an unprivileged user.
+//! A DAT provider that needs no RDMA device: RoCEv2 over UDP sockets, in user space, without
+//! privileges.
 //!
-//! | file | what |
+//! | module | contents |
 //! |---|---|
-//! | `params` | ia_params: which address, which options |
-//! | `kernel`, `netlink` | the kernel's rxe in place of all that follows, where there is one |
-//! | `port` | UDP port 4791, shared by all processes |
-//! | `read_pacing` | when the engine reads the strangers' socket (the door) |
-//! | `socket` | UDP sockets: batches, errors, the options that make a packet's IP header known |
-//! | `selftest` | whether this host's IP headers are what the ICRC needs |
-//! | `route` | which address, and which path MTU, leads to a peer |
-//! | `scout` | whether anybody at all has the port on a peer's host |
-//! | `hosts` | whether the hosts of peers that do not answer live |
-//! | `express` | a quicker way to peers at the same address |
-//! | `line` | packets to and from a socket: ICRC, batches, the emulated network, captures |
-//! | `station` | an address in use: its port, its line, its connection manager |
+//! | `params` | ia_params: the address and the options |
+//! | `kernel`, `netlink` | the kernel's rxe, which replaces all of the following if available |
+//! | `port` | UDP port 4791, which all processes share |
+//! | `read_pacing` | when the engine reads the strangers' socket |
+//! | `socket` | UDP sockets: batches, errors, and the options that make the IP header predictable |
+//! | `selftest` | whether this host's IP headers fit the ICRC |
+//! | `route` | the local address and the path MTU that lead to a peer |
+//! | `host_probe` | asks a peer's host whether a process has the port and whether the host is up |
+//! | `hosts` | whether the hosts of silent peers are up |
+//! | `connected_socket` | a faster path to peers at the same address |
+//! | `packet_io` | packets to and from a socket: ICRC, batches, the emulated network, captures |
+//! | `local_address` | an address in use: its port, its packet I/O, its connection manager |
 //! | `link` | a queue pair and its connection |
-//! | `calls` | service points and the requests that came there |
-//! | `engine` | all of that: what the adapter (see the crate `adapter`) is built on |
+//! | `listeners` | listeners (service points) and the connection requests that arrived there |
+//! | `engine` | all of these together: the engine on which the adapter (crate `adapter`) is built |
 //!
-//! The protocols themselves are in `rnic` and `wire`, who makes progress in `adapter`. docs/softroce.md tells how it looks
-//! from outside, and why processes share the port as they do.
+//! The crates `rnic` and `wire` contain the protocols. The crate `adapter` decides which thread
+//! makes progress. docs/softroce.md describes the behaviour and explains how and why processes
+//! share the port.
 
-mod calls;
+mod connected_socket;
 mod engine;
-mod express;
+mod host_probe;
 mod hosts;
 mod kernel;
-mod line;
 mod link;
+mod listeners;
+mod local_address;
 mod netlink;
+mod packet_io;
 mod params;
 mod port;
 mod read_pacing;
 mod route;
-mod scout;
 mod selftest;
 mod socket;
-mod station;
 
 use adapter::{Adapter, Wire};
 use dat_core::OpenError;
@@ -45,24 +47,22 @@ use dat_core::provider::{Either, Provider};
 use rnic::cm::Cm;
 
 use crate::engine::Engine;
-use crate::params::{Params, Which};
+use crate::params::{EngineChoice, Params};
 
 /// The provider: opens adapters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SoftRoce;
 
-/// Whether this host's batches of IPv4 packets have the headers that the ICRC needs; where they have not, packets leave one by one.
-pub fn batches_are_as_they_should() -> bool {
-    selftest::batches_are_as_they_should(std::net::SocketAddr::from((
-        std::net::Ipv4Addr::LOCALHOST,
-        0,
-    )))
+/// Whether the kernel sends batches of IPv4 packets with the header fields that the ICRC covers as
+/// expected. If it does not, packets are sent one by one.
+pub fn gso_headers_fit_icrc() -> bool {
+    selftest::gso_headers_fit_icrc(std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)))
 }
 
-/// Whether it understands these ia_params and what the environment says.
+/// Checks ia_params and the environment variables without opening an adapter.
 ///
 /// # Errors
-/// As [`SoftRoce`] would open an adapter, as far as that can be told without.
+/// Returns the error with which [`SoftRoce`] would refuse these parameters.
 pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
     Params::parse(params, env).map(drop)
 }
@@ -70,7 +70,8 @@ pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), O
 /// An open adapter.
 pub type Roce = Adapter<Engine>;
 
-/// READs and atomic operations in flight, either direction: the fields for it have 8 bits; as many as kernel rxe has.
+/// Maximum number of READs and atomic operations in flight in either direction. The protocol's
+/// fields have 8 bits; the kernel's rxe allows as many as this.
 pub(crate) const MAX_READ_DEPTH: u32 = 128;
 
 impl Provider for SoftRoce {
@@ -78,9 +79,9 @@ impl Provider for SoftRoce {
     type Other = provider_verbs::Adapter;
     const NAME: &'static str = "softroce";
 
-    /// By the engine in user space, whatever ia_params say of engines.
+    /// Opens an adapter of the engine in user space, whatever the key `engine` says.
     fn open(&self, ia: &str, params: &str) -> Result<Roce, OpenError> {
-        user(ia, parse(params)?, "user space")
+        open_user_engine(ia, parse(params)?, "user space")
     }
 
     fn open_either(
@@ -89,19 +90,22 @@ impl Provider for SoftRoce {
         text: &str,
     ) -> Result<Either<Roce, provider_verbs::Adapter>, OpenError> {
         let params = parse(text)?;
-        match params.which {
-            Which::User => user(ia, params, "user space: engine=user").map(Either::Own),
-            Which::Kernel => {
-                // What the environment asks for is meant for those who can.
-                if let Some(key) = Params::parse(text, |_| None)?.own {
+        match params.engine {
+            EngineChoice::User => {
+                open_user_engine(ia, params, "user space: engine=user").map(Either::Own)
+            }
+            EngineChoice::Kernel => {
+                // The environment variables are meant for engines that support them, so only the
+                // keys in ia_params count.
+                if let Some(key) = Params::parse(text, |_| None)?.user_only_key {
                     let reason = format!(
-                        "{key}: of the engine in user space; engine=kernel has no such thing"
+                        "{key}: only the engine in user space supports this, not engine=kernel"
                     );
                     return Err(adapter::params::invalid(reason));
                 }
-                kernel::open_or_make(ia, &params).map(Either::Other)
+                kernel::open_or_create(ia, &params).map(Either::Other)
             }
-            Which::Auto => auto(ia, params),
+            EngineChoice::Auto => auto(ia, params),
         }
     }
 }
@@ -110,27 +114,29 @@ fn parse(params: &str) -> Result<Params, OpenError> {
     Params::parse(params, variable)
 }
 
-/// The kernel's engine where it has one and can do what is asked for, and lets us; else the one in user space. One choice for
-/// the life of the adapter, and told with its reason.
+/// Uses the kernel's engine if there is one, it supports the parameters and it can be opened.
+/// Otherwise uses the engine in user space. The choice holds for the life of the adapter and is
+/// reported in the attribute `engine` with its reason.
 fn auto(ia: &str, params: Params) -> Result<Either<Roce, provider_verbs::Adapter>, OpenError> {
     let Some(rxe) = kernel::find(params.adapter.bind) else {
-        return user(ia, params, "user space: the kernel has no rxe device here").map(Either::Own);
+        return open_user_engine(ia, params, "user space: the kernel has no rxe device here")
+            .map(Either::Own);
     };
     let name = &rxe.name;
-    let why_not = match params.own {
-        Some(key) => format!("the kernel's {name} has no {key}"),
-        None => match kernel::open(ia, &rxe, &params, "it was there") {
+    let why_not = match params.user_only_key {
+        Some(key) => format!("the kernel's {name} does not support {key}"),
+        None => match kernel::open(ia, &rxe, &params, "the device exists") {
             Ok(adapter) => return Ok(Either::Other(adapter)),
             Err(error) => format!("the kernel's {name} cannot be used: {}", error.reason),
         },
     };
-    user(ia, params, &format!("user space: {why_not}"))
+    open_user_engine(ia, params, &format!("user space: {why_not}"))
         .map(Either::Own)
         .map_err(|error| OpenError::new(error.code, format!("{}; {why_not}", error.reason)))
 }
 
-/// The engine in user space, and why it is that one.
-fn user(ia: &str, params: Params, why: &str) -> Result<Roce, OpenError> {
+/// Opens an adapter of the engine in user space. `why` is the reason for this choice.
+fn open_user_engine(ia: &str, params: Params, why: &str) -> Result<Roce, OpenError> {
     let wire = Wire {
         max_read_depth: MAX_READ_DEPTH,
         max_message: rnic::rc::MAX_MESSAGE,

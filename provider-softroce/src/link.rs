@@ -29,11 +29,11 @@ use wire::rocev2::{Operation, Packet, PathMtu, Psn};
 use self::disconnecting::Disconnecting;
 use self::end::{BreakReason, End};
 use self::established::{Established, Terms};
-use crate::engine::{Key, Kit, Sink, Upcall};
-use crate::line::Peer;
-use crate::port::{Lifeline, slot_of};
-use crate::scout::Refusal;
-use crate::station::{GSI, Owner, Station, random};
+use crate::engine::{EngineResources, Key, Sink, Upcall};
+use crate::host_probe::Refusal;
+use crate::local_address::{GSI, LocalAddress, Owner, random};
+use crate::packet_io::Peer;
+use crate::port::{LivenessConnection, slot_of};
 
 /// How long a requester waits for an acknowledgement: 2^17 · 4.096 µs, as kernels do.
 const ACK_TIMEOUT: Timeout = Timeout::new(17);
@@ -52,16 +52,17 @@ pub(crate) struct Link {
     sink: Sink,
     shared: Arc<Shared>,
     phase: Phase,
-    /// Whether it is in the kit's list of queue pairs that have received something.
-    touched: bool,
-    /// Whether it is in the kit's list of queue pairs that owe an acknowledgement.
-    owing: bool,
+    /// Whether it is in the engine's list of queue pairs that have received something.
+    received: bool,
+    /// Whether it is in the engine's list of queue pairs that owe an acknowledgement.
+    ack_pending: bool,
 }
 
 /// What identifies a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Conn {
-    pub(crate) station: usize,
+    /// The index of the local address.
+    pub(crate) local_address: usize,
     pub(crate) id: ConnId,
     pub(crate) qpn: u32,
     /// The address and slot of the peer. The slot is 0 until it is known.
@@ -103,23 +104,23 @@ pub(crate) struct Target {
 }
 
 /// The parts of the engine that the methods of a connection need besides the queue pair.
-pub(crate) struct Tools<'a> {
-    pub(crate) station: &'a mut Station,
-    pub(crate) kit: &'a mut Kit,
+pub(crate) struct EngineContext<'a> {
+    pub(crate) local_address: &'a mut LocalAddress,
+    pub(crate) resources: &'a mut EngineResources,
     pub(crate) now: Instant,
 }
 
 impl Link {
     pub(crate) fn new(index: usize, sink: Sink, shared: Arc<Shared>, work: Work) -> Self {
-        Link { index, sink, shared, phase: Phase::Idle(work), touched: false, owing: false }
+        Link { index, sink, shared, phase: Phase::Idle(work), received: false, ack_pending: false }
     }
 
-    /// The index of the station that its connection uses.
-    pub(crate) fn station(&self) -> Option<usize> {
+    /// The index of the local address that its connection uses.
+    pub(crate) fn local_address(&self) -> Option<usize> {
         match &self.phase {
-            Phase::Connecting(connecting) => connecting.attempt.map(|(conn, _)| conn.station),
-            Phase::Established(established) => Some(established.conn.station),
-            Phase::Disconnecting(disconnecting) => Some(disconnecting.conn.station),
+            Phase::Connecting(connecting) => connecting.attempt.map(|(conn, _)| conn.local_address),
+            Phase::Established(established) => Some(established.conn.local_address),
+            Phase::Disconnecting(disconnecting) => Some(disconnecting.conn.local_address),
             Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => None,
         }
     }
@@ -197,13 +198,18 @@ impl Link {
 /// The active side.
 impl Link {
     /// Sends a connection request.
-    pub(crate) fn connect(&mut self, tools: &mut Tools<'_>, station: usize, target: Target) {
+    pub(crate) fn connect(
+        &mut self,
+        cx: &mut EngineContext<'_>,
+        local_address: usize,
+        target: Target,
+    ) {
         let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) else {
             return;
         };
-        let attempt = send_connect_request(tools, (self.index, &work), station, &target);
+        let attempt = send_connect_request(cx, (self.index, &work), local_address, &target);
         if attempt.is_none() {
-            tools.kit.fail_soon(self.index);
+            cx.resources.defer_failure(self.index);
         }
         self.phase = Phase::Connecting(Box::new(Connecting {
             work,
@@ -215,11 +221,16 @@ impl Link {
     }
 
     /// Starts an attempt that has already failed: there is no route to the peer.
-    pub(crate) fn fail_connect(&mut self, kit: &mut Kit, target: Target, local_failure: String) {
+    pub(crate) fn fail_connect(
+        &mut self,
+        resources: &mut EngineResources,
+        target: Target,
+        local_failure: String,
+    ) {
         let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) else {
             return;
         };
-        kit.fail_soon(self.index);
+        resources.defer_failure(self.index);
         let connecting = Connecting {
             work,
             target,
@@ -231,7 +242,7 @@ impl Link {
     }
 
     /// Reports such a failure, now that the consumer's call has returned.
-    pub(crate) fn report_failure(&mut self, tools: Option<&mut Tools<'_>>) {
+    pub(crate) fn report_failure(&mut self, cx: Option<&mut EngineContext<'_>>) {
         match &self.phase {
             Phase::Connecting(connecting) if connecting.attempt.is_none() => {
                 let local_failure = connecting.local_failure.clone();
@@ -241,23 +252,29 @@ impl Link {
             }
             Phase::Ended(_) => self.sink.call(Upcall::AcceptFailed),
             Phase::Established(_) | Phase::Disconnecting(_) => {
-                tools.into_iter().for_each(|tools| self.on_peer_gone(tools))
+                cx.into_iter().for_each(|cx| self.on_peer_gone(cx))
             }
             _ => {}
         }
     }
 
     /// Enters the phase `Established`. From now on the end of the peer's process is noticed.
-    fn enter_established(&mut self, tools: &mut Tools<'_>, established: Established) {
-        let (station, (_, slot)) = (established.conn.station, established.conn.peer);
-        tools.station.line.expect(established.peer.address);
-        let Kit { context, failing, .. } = &mut *tools.kit;
-        let watch = |number, line: &Lifeline| {
-            // If the lifeline cannot be watched, the end of the process is noticed later.
-            context.watch(Key::Lifeline { station, number }, line, Interest::READABLE).ok();
+    fn enter_established(&mut self, cx: &mut EngineContext<'_>, established: Established) {
+        let (local_address, (_, slot)) = (established.conn.local_address, established.conn.peer);
+        cx.local_address.packet_io.prepare_connected_socket(established.peer.address);
+        let EngineResources { context, failed, .. } = &mut *cx.resources;
+        let watch = |number, liveness: &LivenessConnection| {
+            // If the connection cannot be watched, the end of the process is noticed later.
+            context
+                .watch(
+                    Key::LivenessConnection { local_address, number },
+                    liveness,
+                    Interest::READABLE,
+                )
+                .ok();
         };
-        if !tools.station.look_after(established.peer.address, slot, watch) {
-            failing.push(self.index);
+        if !cx.local_address.watch_peer(established.peer.address, slot, watch) {
+            failed.push(self.index);
         }
         self.phase = Phase::Established(Box::new(established));
     }
@@ -272,13 +289,13 @@ impl Link {
     }
 
     /// The peer has accepted.
-    fn on_accepted(&mut self, tools: &mut Tools<'_>, answer: &Accepted) {
+    fn on_accepted(&mut self, cx: &mut EngineContext<'_>, answer: &Accepted) {
         let connecting = match std::mem::replace(&mut self.phase, Phase::Transition) {
             Phase::Connecting(connecting) => connecting,
             other => return self.phase = other,
         };
         let Connecting { work, target, attempt, .. } = *connecting;
-        let ((mut conn, rq_psn), peer) = match (attempt, tools.station.peer(target.to.ip())) {
+        let ((mut conn, rq_psn), peer) = match (attempt, cx.local_address.peer(target.to.ip())) {
             (Some(attempt), Some(peer)) => (attempt, peer),
             _ => {
                 self.finish(work);
@@ -297,22 +314,22 @@ impl Link {
             rq_psn,
             // The resources that were offered are kept, even if the peer uses fewer.
             depth: ReadDepth { incoming: target.depth.incoming, ..depth },
-            ack_timeout: tools.station.timeout.unwrap_or(ACK_TIMEOUT),
-            retries: tools.station.retries.unwrap_or(ACK_TIMEOUT_RETRIES),
+            ack_timeout: cx.local_address.timeout.unwrap_or(ACK_TIMEOUT),
+            retries: cx.local_address.retries.unwrap_or(ACK_TIMEOUT_RETRIES),
             rnr_retries: answer.rnr_retry_count,
         };
-        let mut established = Established::new(self.index, work, terms, conn, peer, tools);
+        let mut established = Established::new(self.index, work, terms, conn, peer, cx);
         established.reported = true;
-        self.enter_established(tools, established);
+        self.enter_established(cx, established);
         // The private data are padded with zeros to the length of their field.
         let private = &answer.private[..];
         let (peer, local) = (target.to, target.from);
         self.sink.call(Upcall::Established { private, peer, local, depth });
-        self.transmit(tools);
+        self.transmit(cx);
     }
 
     /// The peer's adapter has refused the request. Another attempt may succeed.
-    fn on_refused(&mut self, tools: &mut Tools<'_>, reason: Reason, takes: Option<PathMtu>) {
+    fn on_refused(&mut self, cx: &mut EngineContext<'_>, reason: Reason, takes: Option<PathMtu>) {
         let index = self.index;
         let Phase::Connecting(connecting) = &mut self.phase else { return };
         let Connecting { work, target, attempt, stale_attempts, .. } = &mut **connecting;
@@ -327,9 +344,9 @@ impl Link {
             }
             _ => false,
         };
-        let station = attempt.map(|(conn, _)| conn.station);
-        if let (true, Some(station)) = (again, station)
-            && let Some(next) = self::send_connect_request(tools, (index, work), station, target)
+        let local_address = attempt.map(|(conn, _)| conn.local_address);
+        if let (true, Some(local_address)) = (again, local_address)
+            && let Some(next) = self::send_connect_request(cx, (index, work), local_address, target)
         {
             *attempt = Some(next);
             return;
@@ -341,13 +358,13 @@ impl Link {
 /// Sends a connection request. Returns the connection and the starting PSN for the peer, or `None`
 /// if no queue pair number is free.
 fn send_connect_request(
-    tools: &mut Tools<'_>,
+    cx: &mut EngineContext<'_>,
     (link, work): (usize, &Work),
     index: usize,
     target: &Target,
 ) -> Option<(Conn, Psn)> {
-    let Tools { station, now, .. } = tools;
-    let qpn = station.qpns.assign(link)?;
+    let EngineContext { local_address, now, .. } = cx;
+    let qpn = local_address.qpns.assign(link)?;
     let rq_psn = Psn::new(random() as u32);
     let connect = Connect {
         local: target.from,
@@ -357,20 +374,20 @@ fn send_connect_request(
         path_mtu: target.mtu,
         responder_resources: target.depth.incoming as u8,
         initiator_depth: target.depth.outgoing as u8,
-        ack_timeout: station.timeout.unwrap_or(ACK_TIMEOUT),
-        retry_count: station.retries.unwrap_or(ACK_TIMEOUT_RETRIES),
+        ack_timeout: local_address.timeout.unwrap_or(ACK_TIMEOUT),
+        retry_count: local_address.retries.unwrap_or(ACK_TIMEOUT_RETRIES),
         rnr_retry_count: RNR_RETRIES,
         srq: work.has_srq(),
         private: &target.private,
         deadline: target.deadline,
     };
-    match station.cm.connect(*now, &connect) {
+    match local_address.cm.connect(*now, &connect) {
         Ok(id) => {
-            station.owners.insert(id, Owner::Link(link));
-            Some((Conn { station: index, id, qpn, peer: (target.to.ip(), 0) }, rq_psn))
+            local_address.owners.insert(id, Owner::Link(link));
+            Some((Conn { local_address: index, id, qpn, peer: (target.to.ip(), 0) }, rq_psn))
         }
         Err(_) => {
-            station.qpns.release(qpn);
+            local_address.qpns.release(qpn);
             None
         }
     }
@@ -381,17 +398,19 @@ impl Link {
     /// Accepts a request.
     pub(crate) fn accept(
         &mut self,
-        tools: &mut Tools<'_>,
+        cx: &mut EngineContext<'_>,
         (index, id): (usize, ConnId),
         request: &Request,
         private: &[u8],
         depth: ReadDepth,
     ) {
-        let Tools { station, now, .. } = tools;
+        let EngineContext { local_address, now, .. } = cx;
         let ip = request.from.ip();
-        let (Some(peer), Some(qpn)) = (station.peer(ip), station.qpns.assign(self.index)) else {
-            station.cm.reject(*now, id, Reason::NO_QP, &[]).ok();
-            return self.fail_accept(tools.kit);
+        let (Some(peer), Some(qpn)) =
+            (local_address.peer(ip), local_address.qpns.assign(self.index))
+        else {
+            local_address.cm.reject(*now, id, Reason::NO_QP, &[]).ok();
+            return self.fail_accept(cx.resources);
         };
         let rq_psn = Psn::new(random() as u32);
         let depth = ReadDepth {
@@ -407,11 +426,11 @@ impl Link {
             srq: matches!(&self.phase, Phase::Idle(work) if work.has_srq()),
             private,
         };
-        if station.cm.accept(*now, id, &accept).is_err() {
-            station.qpns.release(qpn);
-            return self.fail_accept(tools.kit);
+        if local_address.cm.accept(*now, id, &accept).is_err() {
+            local_address.qpns.release(qpn);
+            return self.fail_accept(cx.resources);
         }
-        station.owners.insert(id, Owner::Link(self.index));
+        local_address.owners.insert(id, Owner::Link(self.index));
         let work = match std::mem::replace(&mut self.phase, Phase::Transition) {
             Phase::Idle(work) => work,
             // dat-core never accepts with a queue pair that is not idle.
@@ -423,121 +442,125 @@ impl Link {
             sq_psn: request.starting_psn,
             rq_psn,
             depth,
-            ack_timeout: station.timeout.unwrap_or(request.ack_timeout),
-            retries: station.retries.unwrap_or(request.retry_count),
+            ack_timeout: local_address.timeout.unwrap_or(request.ack_timeout),
+            retries: local_address.retries.unwrap_or(request.retry_count),
             rnr_retries: request.rnr_retry_count,
         };
         let mut established = Established::new(
             self.index,
             work,
             terms,
-            Conn { station: index, id, qpn, peer: (ip, slot_of(request.qpn)) },
+            Conn { local_address: index, id, qpn, peer: (ip, slot_of(request.qpn)) },
             peer,
-            tools,
+            cx,
         );
         established.endpoints = Some((request.from, request.to));
-        self.enter_established(tools, established);
+        self.enter_established(cx, established);
     }
 
     /// Accepts a request that no longer exists: the consumer is told that accepting has failed.
-    pub(crate) fn fail_accept(&mut self, kit: &mut Kit) {
+    pub(crate) fn fail_accept(&mut self, resources: &mut EngineResources) {
         if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) {
             self.finish(work);
-            kit.fail_soon(self.index);
+            resources.defer_failure(self.index);
         }
     }
 
     /// The peer has confirmed the acceptance.
-    fn on_established(&mut self, tools: &mut Tools<'_>) {
+    fn on_established(&mut self, cx: &mut EngineContext<'_>) {
         let Phase::Established(established) = &mut self.phase else { return };
         if std::mem::replace(&mut established.reported, true) {
             return;
         }
         let (peer, local) =
-            established.endpoints.unwrap_or((established.peer.address, tools.station.address()));
+            established.endpoints.unwrap_or((established.peer.address, cx.local_address.address()));
         self.sink.call(Upcall::Established { private: &[], peer, local, depth: established.depth });
-        self.transmit(tools);
+        self.transmit(cx);
     }
 }
 
 /// The connection.
 impl Link {
     /// Handles an event from the connection manager.
-    pub(crate) fn on_cm_event(&mut self, tools: &mut Tools<'_>, id: ConnId, event: Event) {
+    pub(crate) fn on_cm_event(&mut self, cx: &mut EngineContext<'_>, id: ConnId, event: Event) {
         // The event belongs to an earlier attempt.
         if self.conn() != Some(id) {
             return;
         }
         match event {
-            Event::Accepted(answer) => self.on_accepted(tools, &answer),
-            Event::Established => self.on_established(tools),
+            Event::Accepted(answer) => self.on_accepted(cx, &answer),
+            Event::Established => self.on_established(cx),
             Event::Rejected { private } => {
                 self.fail(Upcall::Rejected { by_peer: true, private: &private })
             }
-            Event::Refused { reason, path_mtu } => self.on_refused(tools, reason, path_mtu),
+            Event::Refused { reason, path_mtu } => self.on_refused(cx, reason, path_mtu),
             Event::Unreachable => self.fail(Upcall::Unreachable { because: None }),
             Event::TimedOut => self.fail(Upcall::TimedOut),
-            Event::AcceptFailed | Event::Withdrawn => self.end(tools, End::NotAccepted),
-            Event::Disconnecting { broke } => self.on_peer_disconnecting(tools, broke),
-            Event::Disconnected => self.on_disconnected(tools),
-            Event::Broken => self.end(tools, End::Broken(BreakReason::ConnectionForgotten)),
-            Event::Stale => self.on_stale(tools),
+            Event::AcceptFailed | Event::Withdrawn => self.end(cx, End::NotAccepted),
+            Event::Disconnecting { broke } => self.on_peer_disconnecting(cx, broke),
+            Event::Disconnected => self.on_disconnected(cx),
+            Event::Broken => self.end(cx, End::Broken(BreakReason::ConnectionForgotten)),
+            Event::Stale => self.on_stale(cx),
             Event::Request(_) | Event::Released { .. } => {}
         }
     }
 
     /// A message claims that the peer's queue pair is in another connection.
-    fn on_stale(&mut self, tools: &mut Tools<'_>) {
+    fn on_stale(&mut self, cx: &mut EngineContext<'_>) {
         if let Phase::Established(established) = &mut self.phase {
-            established.rc.start_challenge(tools.now, &mut tools.kit.burst);
+            established.rc.start_challenge(cx.now, &mut cx.resources.burst);
             if established.rc.is_last_retry() {
-                tools.station.probe_host(established.peer.address, tools.now);
+                cx.local_address.probe_host(established.peer.address, cx.now);
             }
-            tools.station.send(&established.peer, &mut tools.kit.burst, tools.now);
-            tools.kit.wheel.set(self.index, established.rc.deadline());
+            cx.local_address.send(&established.peer, &mut cx.resources.burst, cx.now);
+            cx.resources.wheel.set(self.index, established.rc.deadline());
         }
     }
 
     /// Handles a packet for this queue pair from an address that its peer may have.
     #[inline]
-    pub(crate) fn receive(&mut self, tools: &mut Tools<'_>, from: SocketAddr, packet: &Packet<'_>) {
+    pub(crate) fn receive(
+        &mut self,
+        cx: &mut EngineContext<'_>,
+        from: SocketAddr,
+        packet: &Packet<'_>,
+    ) {
         if let Phase::Established(established) = &mut self.phase
-            && (established.peer.is_new() || !established.reported)
+            && (established.peer.is_source_unknown() || !established.reported)
             && established.rc.has_expected_psn(packet)
         {
-            established.peer.comes_from(tools.station.address(), from);
+            established.peer.set_source(cx.local_address.address(), from);
             // The consumer must learn of the connection before it learns of a message. The RTU may
             // have been lost, or it may arrive after the packet.
             if !established.reported {
-                tools.station.cm.established_by_data(tools.now, established.conn.id);
-                self.on_established(tools);
+                cx.local_address.cm.established_by_data(cx.now, established.conn.id);
+                self.on_established(cx);
             }
         }
         let established = match &mut self.phase {
             Phase::Established(established) => established,
-            Phase::Disconnecting(disconnecting) => return disconnecting.receive(tools, packet),
+            Phase::Disconnecting(disconnecting) => return disconnecting.receive(cx, packet),
             _ => return,
         };
-        if !std::mem::replace(&mut self.touched, true) {
-            tools.kit.touched.push(self.index);
+        if !std::mem::replace(&mut self.received, true) {
+            cx.resources.received.push(self.index);
         }
         // A READ is carried out when its responses are created. That must happen before any later
         // request changes the memory.
         if established.rc.wants_tx() && changes_memory(packet) {
-            established.failure = established.failure.or(established.transmit(tools).err());
+            established.failure = established.failure.or(established.transmit(cx).err());
         }
         // The failure is handled when the whole batch of packets has been processed.
-        established.failure =
-            established.failure.or(established.rc.receive(tools.now, packet).err());
+        established.failure = established.failure.or(established.rc.receive(cx.now, packet).err());
     }
 
     /// A batch of packets has been processed.
     #[inline]
-    pub(crate) fn after_receive(&mut self, tools: &mut Tools<'_>) {
-        self.touched = false;
+    pub(crate) fn after_receive(&mut self, cx: &mut EngineContext<'_>) {
+        self.received = false;
         let Phase::Established(established) = &mut self.phase else { return };
         if let Some(failure) = established.failure {
-            return self.end(tools, End::Broken(failure.into()));
+            return self.end(cx, End::Broken(failure.into()));
         }
         // The RNR NAK may have been sent already: that happens if another message follows in the
         // batch.
@@ -548,19 +571,19 @@ impl Link {
             || established.closing.is_some()
             || established.peer_disconnect.is_some()
         {
-            self.transmit(tools);
+            self.transmit(cx);
         }
         let Phase::Established(established) = &mut self.phase else { return };
         if !established.rc.owes_ack() {
             // The engine has sent the acknowledgement.
             established.delayed_ack.sent();
         } else {
-            established.delayed_ack.owe(tools.now);
-            if !std::mem::replace(&mut self.owing, true) {
-                tools.kit.owing.push(self.index);
+            established.delayed_ack.owe(cx.now);
+            if !std::mem::replace(&mut self.ack_pending, true) {
+                cx.resources.ack_pending.push(self.index);
             }
         }
-        tools.kit.wheel.set(self.index, established.rc.deadline());
+        cx.resources.wheel.set(self.index, established.rc.deadline());
     }
 
     /// Whether only part of a message of the peer has arrived.
@@ -600,44 +623,44 @@ impl Link {
     }
 
     /// Sends the acknowledgement that is owed.
-    pub(crate) fn acknowledge(&mut self, tools: Option<&mut Tools<'_>>) {
-        self.owing = false;
-        let (Phase::Established(established), Some(tools)) = (&mut self.phase, tools) else {
+    pub(crate) fn acknowledge(&mut self, cx: Option<&mut EngineContext<'_>>) {
+        self.ack_pending = false;
+        let (Phase::Established(established), Some(cx)) = (&mut self.phase, cx) else {
             return;
         };
         if established.rc.owes_ack() {
-            established.rc.acknowledge(&mut tools.kit.burst);
-            tools.station.send(&established.peer, &mut tools.kit.burst, tools.now);
+            established.rc.acknowledge(&mut cx.resources.burst);
+            cx.local_address.send(&established.peer, &mut cx.resources.burst, cx.now);
         }
         established.delayed_ack.sent();
         if established.closing.is_some() {
-            self.transmit(tools);
+            self.transmit(cx);
         }
     }
 
     /// Sends everything that is ready.
-    pub(crate) fn transmit(&mut self, tools: &mut Tools<'_>) {
+    pub(crate) fn transmit(&mut self, cx: &mut EngineContext<'_>) {
         match &mut self.phase {
             Phase::Established(established) => {
                 if established.rc.is_peer_close_done()
                     && let Some(end) = established.end_by_peer()
                 {
-                    return self.end(tools, end);
+                    return self.end(cx, end);
                 }
-                if let Err(failure) = established.transmit(tools) {
+                if let Err(failure) = established.transmit(cx) {
                     established.failure = Some(failure);
-                    return self.end(tools, End::Broken(failure.into()));
+                    return self.end(cx, End::Broken(failure.into()));
                 }
                 if let Some(how) = established.closing
                     && established.rc.is_drained()
                 {
-                    return self.end(tools, End::Local(how));
+                    return self.end(cx, End::Local(how));
                 }
-                tools.kit.wheel.set(self.index, established.rc.deadline());
+                cx.resources.wheel.set(self.index, established.rc.deadline());
             }
             Phase::Disconnecting(disconnecting) => {
                 disconnecting.responder.flush();
-                disconnecting.transmit(tools);
+                disconnecting.transmit(cx);
             }
             Phase::Ended(work) => work.flush(),
             Phase::Idle(_) | Phase::Connecting(_) | Phase::Transition => {}
@@ -645,13 +668,13 @@ impl Link {
     }
 
     /// Continues to send after other queue pairs have had their turn.
-    pub(crate) fn resume_transmit(&mut self, tools: &mut Tools<'_>) {
+    pub(crate) fn resume_transmit(&mut self, cx: &mut EngineContext<'_>) {
         match &mut self.phase {
             Phase::Established(established) => established.queued = false,
             Phase::Disconnecting(disconnecting) => disconnecting.queued = false,
             _ => return,
         }
-        self.transmit(tools);
+        self.transmit(cx);
     }
 
     /// Flushes what has been posted since the connection ended.
@@ -662,22 +685,22 @@ impl Link {
     }
 
     /// Handles a deadline that has passed.
-    pub(crate) fn expire(&mut self, tools: &mut Tools<'_>) {
+    pub(crate) fn expire(&mut self, cx: &mut EngineContext<'_>) {
         let Phase::Established(established) = &mut self.phase else { return };
         let before = established.rc.stats();
-        if let Some(silence) = established.rc.silent_for(tools.now)
-            && tools.station.lives(established.conn.peer, silence, tools.now)
+        if let Some(silence) = established.rc.silent_for(cx.now)
+            && cx.local_address.is_peer_alive(established.conn.peer, silence, cx.now)
         {
-            established.rc.note_peer_alive(tools.now);
+            established.rc.note_peer_alive(cx.now);
         }
-        match established.rc.expire(tools.now) {
+        match established.rc.expire(cx.now) {
             Ok(()) => {
                 let after = established.rc.stats();
-                let timed_out = established.rc.repeat_challenge(tools.now, &mut tools.kit.burst)
+                let timed_out = established.rc.repeat_challenge(cx.now, &mut cx.resources.burst)
                     || after.timeouts > before.timeouts;
                 let is_silent = timed_out || after.probes > before.probes;
                 if is_silent {
-                    tools.station.probe_port(
+                    cx.local_address.probe_port(
                         established.peer.address,
                         established.conn.id,
                         established.peer_qpn,
@@ -685,17 +708,17 @@ impl Link {
                 }
                 // The host is probed before the last timeout: a later answer would come too late.
                 if timed_out || is_silent && established.rc.is_last_retry() {
-                    tools.station.probe_host(established.peer.address, tools.now);
+                    cx.local_address.probe_host(established.peer.address, cx.now);
                 }
-                tools.station.send(&established.peer, &mut tools.kit.burst, tools.now);
-                self.transmit(tools);
+                cx.local_address.send(&established.peer, &mut cx.resources.burst, cx.now);
+                self.transmit(cx);
             }
             Err(failure) => {
                 if failure == Failure::Stale {
-                    tools.station.cm.stale(tools.now, established.conn.id);
+                    cx.local_address.cm.stale(cx.now, established.conn.id);
                 }
                 established.failure = Some(failure);
-                self.end(tools, End::Broken(failure.into()));
+                self.end(cx, End::Broken(failure.into()));
             }
         }
     }
@@ -718,7 +741,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{ACK_TIMEOUT, ACK_TIMEOUT_RETRIES};
-    use crate::station::OUTAGE;
+    use crate::local_address::OUTAGE_MAX;
 
     /// The death of a peer is reported within 5 s if nothing is known of its host. A peer that is
     /// known to be alive may be silent for 8 s and more.
@@ -726,6 +749,6 @@ mod tests {
     fn default_times() {
         let timeout = Duration::from_nanos(4096 << ACK_TIMEOUT.code());
         assert!(timeout * (u32::from(ACK_TIMEOUT_RETRIES) + 1) < Duration::from_secs(5));
-        assert!(OUTAGE >= Duration::from_secs(8));
+        assert!(OUTAGE_MAX >= Duration::from_secs(8));
     }
 }

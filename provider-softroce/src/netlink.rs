@@ -1,4 +1,5 @@
-//! One request of RDMA netlink: what `rdma link add NAME type rxe netdev DEVICE` sends (include/uapi/rdma/rdma_netlink.h).
+//! One request of RDMA netlink: the one that `rdma link add NAME type rxe netdev DEVICE` sends
+//! (include/uapi/rdma/rdma_netlink.h).
 
 use std::io;
 
@@ -16,16 +17,17 @@ const LINK_TYPE: u16 = 65;
 
 /// `NLM_F_REQUEST | NLM_F_ACK`.
 const FLAGS: u16 = 1 | 4;
-/// `NLMSG_ERROR`, which is also how success is said.
-const ERROR: u16 = 2;
-/// Octets of a message before its attributes: length, type, flags, number, sender.
-const HEADER: usize = 16;
-const NUMBER: u32 = 1;
+/// `NLMSG_ERROR`, which reports success, too (code 0).
+const MESSAGE_ERROR: u16 = 2;
+/// The length of a message's header: length, type, flags, sequence number, sender.
+const HEADER_BYTES: usize = 16;
+const SEQUENCE: u32 = 1;
 
-/// Makes an rxe device. The kernel loads the module if need be.
+/// Creates an rxe device. The kernel loads the module if necessary.
 ///
 /// # Errors
-/// The kernel's: `PermissionDenied` for who is not root, and for a device that cannot have one.
+/// Returns the kernel's error: `PermissionDenied` if the process is not root, or if the network
+/// device cannot have an rxe device.
 pub(crate) fn add_rxe(name: &str, netdev: &str) -> io::Result<()> {
     let socket = socket_with(
         AddressFamily::NETLINK,
@@ -36,13 +38,14 @@ pub(crate) fn add_rxe(name: &str, netdev: &str) -> io::Result<()> {
     sendto(&socket, &request(name, netdev), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut answer = [0; 4096];
     let (length, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
-    outcome(&answer[..length])
+    parse_answer(&answer[..length])
 }
 
 fn request(name: &str, netdev: &str) -> Vec<u8> {
-    let mut message = vec![0; HEADER];
+    let mut message = vec![0; HEADER_BYTES];
     for (attribute, text) in [(DEV_NAME, name), (LINK_TYPE, "rxe"), (NDEV_NAME, netdev)] {
-        // Its length, itself included, its number, and the text with a NUL, filled up to a multiple of 4.
+        // An attribute: its length including this header, its number, and the text with a NUL,
+        // padded to a multiple of 4 octets.
         let length = 4 + text.len() + 1;
         message.extend((length as u16).to_ne_bytes());
         message.extend(attribute.to_ne_bytes());
@@ -53,20 +56,22 @@ fn request(name: &str, netdev: &str) -> Vec<u8> {
     message[..4].copy_from_slice(&length.to_ne_bytes());
     message[4..6].copy_from_slice(&NEW_LINK.to_ne_bytes());
     message[6..8].copy_from_slice(&FLAGS.to_ne_bytes());
-    message[8..12].copy_from_slice(&NUMBER.to_ne_bytes());
+    message[8..12].copy_from_slice(&SEQUENCE.to_ne_bytes());
     message
 }
 
-/// What the kernel's answer says: 0, or the negative number of an error.
-fn outcome(answer: &[u8]) -> io::Result<()> {
+/// Parses the kernel's answer: 0 or a negative error number.
+fn parse_answer(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).map(|kind| u16::from_ne_bytes([kind[0], kind[1]]));
     let code = answer
-        .get(HEADER..HEADER + 4)
+        .get(HEADER_BYTES..HEADER_BYTES + 4)
         .map(|code| i32::from_ne_bytes([code[0], code[1], code[2], code[3]]));
     match (kind, code) {
-        (Some(ERROR), Some(0)) => Ok(()),
-        (Some(ERROR), Some(code)) => Err(io::Error::from_raw_os_error(code.saturating_neg())),
-        _ => Err(io::Error::other("no answer of RDMA netlink")),
+        (Some(MESSAGE_ERROR), Some(0)) => Ok(()),
+        (Some(MESSAGE_ERROR), Some(code)) => {
+            Err(io::Error::from_raw_os_error(code.saturating_neg()))
+        }
+        _ => Err(io::Error::other("RDMA netlink sent no valid answer")),
     }
 }
 
@@ -94,16 +99,18 @@ mod tests {
     #[test]
     fn the_answer_is_an_error_or_none() {
         let answer = |code: i32| {
-            let mut answer = vec![0; HEADER];
-            answer[4..6].copy_from_slice(&ERROR.to_ne_bytes());
+            let mut answer = vec![0; HEADER_BYTES];
+            answer[4..6].copy_from_slice(&MESSAGE_ERROR.to_ne_bytes());
             answer.extend(code.to_ne_bytes());
-            outcome(&answer).map_err(|e| e.kind())
+            parse_answer(&answer).map_err(|e| e.kind())
         };
         assert_eq!(answer(0), Ok(()));
         assert_eq!(answer(-1), Err(io::ErrorKind::PermissionDenied));
         assert_eq!(answer(-17), Err(io::ErrorKind::AlreadyExists));
         assert!(
-            outcome(&[]).is_err() && outcome(&[0; HEADER]).is_err() && answer(i32::MIN).is_err()
+            parse_answer(&[]).is_err()
+                && parse_answer(&[0; HEADER_BYTES]).is_err()
+                && answer(i32::MIN).is_err()
         );
     }
 }

@@ -1,13 +1,19 @@
-//! ia_params: what [`adapter::params`] says, and these keys.
+//! The ia_params: the keys of [`adapter::params`] and the following ones.
 //!
 //! | key | value | default |
 //! |---|---|---|
-//! | `engine` | `user`: this one; `kernel`: the kernel's rxe, which is made if need be; `auto`: the kernel's where there is one | `auto` |
-//! | `mtu` | octets of payload in a packet at most: 256, 512, 1024, 2048 or 4096; also `OPENDAT_MTU` | what the interface carries |
-//! | `gso` | `on`, `off`: whether the kernel cuts batches into packets; `auto`: where its IP headers are as they should | `auto` |
-//! | `timeout` | milliseconds that an acknowledgement is waited for, 32 to 600,000, rounded up to 4.096 µs · 2^n | 537, or the caller's |
-//! | `retries` | how often a packet is sent again that is not acknowledged, 0 to 7 | 6, or what the caller asks for |
-//! | `net` | an emulated network, as [`netem::Conditions`] says; also `OPENDAT_NET` | `off` |
+//! | `engine` | `user`, `kernel` or `auto` (below) | `auto` |
+//! | `mtu` | maximum payload of a packet: 256, 512, 1024, 2048 or 4096 octets | the interface's |
+//! | `gso` | `on`, `off` or `auto`: whether the kernel splits batches into packets | `auto` |
+//! | `timeout` | milliseconds to await an acknowledgement, 32 to 600,000 | 537, or the caller's |
+//! | `retries` | how often an unacknowledged packet is sent again, 0 to 7 | 6, or the caller's |
+//! | `net` | an emulated network, see [`netem::Conditions`] | `off` |
+//!
+//! - `engine`: `user` is this engine. `kernel` is the kernel's rxe, which is created if necessary.
+//!   `auto` is the kernel's rxe if there is one, else this engine.
+//! - `gso=auto` turns batches on if the kernel's IP headers fit the ICRC.
+//! - `timeout` is rounded up to 4.096 µs · 2^n.
+//! - The environment variables `OPENDAT_MTU` and `OPENDAT_NET` are the defaults of `mtu` and `net`.
 
 use std::time::Duration;
 
@@ -20,33 +26,33 @@ use wire::rocev2::PathMtu;
 /// Parsed ia_params.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Params {
-    /// What every adapter has.
+    /// The parameters that all providers have in common.
     pub(crate) adapter: adapter::Params,
-    /// Whose implementation of the protocol.
-    pub(crate) which: Which,
+    /// The engine that runs the protocol.
+    pub(crate) engine: EngineChoice,
     /// The largest path MTU.
     pub(crate) mtu: PathMtu,
-    /// Whether the kernel cuts batches; none: as the self-test says.
+    /// Whether the kernel splits batches into packets. `None`: the self-test decides.
     pub(crate) gso: Option<bool>,
-    /// How long an acknowledgement is waited for; none: as usual, or as the caller asks.
+    /// How long to wait for an acknowledgement. `None`: the default, or the caller's value.
     pub(crate) timeout: Option<Timeout>,
-    /// How often a packet is sent again; likewise.
+    /// How often a packet is sent again. `None`: the default, or the caller's value.
     pub(crate) retries: Option<u8>,
-    /// The network in between.
+    /// The conditions of the emulated network.
     pub(crate) conditions: Conditions,
-    /// A wish that only this engine can fulfil: its key.
-    pub(crate) own: Option<&'static str>,
+    /// The first key in use that only the engine in user space supports.
+    pub(crate) user_only_key: Option<&'static str>,
 }
 
-/// Which engine.
+/// The choice of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Which {
-    /// The kernel's where there is one.
+pub(crate) enum EngineChoice {
+    /// The kernel's rxe if there is one, else the engine in user space.
     #[default]
     Auto,
-    /// This one.
+    /// The engine in user space.
     User,
-    /// The kernel's.
+    /// The kernel's rxe.
     Kernel,
 }
 
@@ -56,13 +62,13 @@ impl Params {
         text: &str,
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, OpenError> {
-        let (mut which, mut gso) = (Which::default(), None);
+        let (mut engine, mut gso) = (EngineChoice::default(), None);
         let (mut timeout, mut retries) = (None, None);
         let mut mtu = variable(&env, "OPENDAT_MTU", self::mtu)?;
         let mut conditions = variable(&env, "OPENDAT_NET", str::parse)?.unwrap_or(Conditions::OFF);
         let adapter = adapter::params::parse(text, env, |key, value| {
             match (key, value) {
-                ("engine", _) => which = self::which(value)?,
+                ("engine", _) => engine = self::engine_choice(value)?,
                 ("mtu", _) => mtu = Some(self::mtu(value)?),
                 ("timeout", _) => timeout = Some(ack_timeout(adapter::params::timeout(value)?)),
                 ("retries", _) => retries = Some(adapter::params::retries(value)?),
@@ -75,15 +81,15 @@ impl Params {
                 }
                 _ => {
                     return Err(
-                        "unknown key; known are engine, mtu, gso, timeout, retries, net, spin, strict \
-                         and capture"
+                        "unknown key; known are engine, mtu, gso, timeout, retries, net, spin, \
+                         strict and capture"
                             .into(),
                     );
                 }
             }
             Ok(())
         })?;
-        let own = [
+        let user_only_key = [
             ("net", !conditions.is_off()),
             ("capture", adapter.capture.is_some()),
             ("mtu", mtu.is_some()),
@@ -91,22 +97,23 @@ impl Params {
             ("timeout", timeout.is_some()),
             ("retries", retries.is_some()),
         ];
-        let own = own.into_iter().find_map(|(key, is_there)| is_there.then_some(key));
+        let user_only_key =
+            user_only_key.into_iter().find_map(|(key, is_set)| is_set.then_some(key));
         let mtu = mtu.unwrap_or(PathMtu::Octets4096);
-        Ok(Params { adapter, which, mtu, gso, timeout, retries, conditions, own })
+        Ok(Params { adapter, engine, mtu, gso, timeout, retries, conditions, user_only_key })
     }
 }
 
-fn which(value: &str) -> Result<Which, String> {
+fn engine_choice(value: &str) -> Result<EngineChoice, String> {
     Ok(match value {
-        "auto" => Which::Auto,
-        "user" => Which::User,
-        "kernel" => Which::Kernel,
+        "auto" => EngineChoice::Auto,
+        "user" => EngineChoice::User,
+        "kernel" => EngineChoice::Kernel,
         _ => return Err("expected auto, user or kernel".into()),
     })
 }
 
-/// The shortest of IBA's that is not below it.
+/// Returns the shortest timeout of the IBA's encoding that is not shorter than `time`.
 fn ack_timeout(time: Duration) -> Timeout {
     let codes = (1..=31).map(Timeout::new);
     let covers = |timeout: &Timeout| Duration::from_nanos(4096 << timeout.code()) >= time;
@@ -135,11 +142,13 @@ mod tests {
     fn nothing_means_the_defaults() {
         let params = parse("").expect("parses");
         assert_eq!(
-            (params.which, params.mtu, params.gso),
-            (Which::Auto, PathMtu::Octets4096, None)
+            (params.engine, params.mtu, params.gso),
+            (EngineChoice::Auto, PathMtu::Octets4096, None)
         );
         assert!(
-            params.adapter.bind.is_none() && params.conditions.is_off() && params.own.is_none()
+            params.adapter.bind.is_none()
+                && params.conditions.is_off()
+                && params.user_only_key.is_none()
         );
     }
 
@@ -148,27 +157,27 @@ mod tests {
         let text = "lo engine=user mtu=1024 gso=off net=loss=1%,seed=7 spin=5";
         let params = parse(text).expect("parses");
         assert_eq!(
-            (params.which, params.mtu, params.gso),
-            (Which::User, PathMtu::Octets1024, Some(false))
+            (params.engine, params.mtu, params.gso),
+            (EngineChoice::User, PathMtu::Octets1024, Some(false))
         );
         assert_eq!(params.conditions, "loss=1%,seed=7".parse().expect("conditions"));
-        assert_eq!(parse("gso=off gso=auto").expect("parses").gso, None, "the last one counts");
+        assert_eq!(parse("gso=off gso=auto").expect("parses").gso, None, "the last value wins");
     }
 
     #[test]
-    fn what_only_this_engine_can_do_is_noted() {
-        let own = |text| parse(text).expect(text).own;
-        assert_eq!(own("lo engine=kernel spin=5 net=off gso=auto"), None);
+    fn keys_of_this_engine_alone_are_noted() {
+        let user_only_key = |text| parse(text).expect(text).user_only_key;
+        assert_eq!(user_only_key("lo engine=kernel spin=5 net=off gso=auto"), None);
         assert_eq!(
-            ["net=loss=1%", "capture=/tmp/x", "mtu=4096", "gso=on"].map(own),
+            ["net=loss=1%", "capture=/tmp/x", "mtu=4096", "gso=on"].map(user_only_key),
             ["net", "capture", "mtu", "gso"].map(Some)
         );
         let env = |name: &str| (name == "OPENDAT_CAPTURE").then(|| "/tmp/x".to_owned());
-        assert_eq!(Params::parse("", env).expect("parses").own, Some("capture"));
+        assert_eq!(Params::parse("", env).expect("parses").user_only_key, Some("capture"));
     }
 
     #[test]
-    fn the_environment_serves_programs_whose_entry_nobody_wants_to_change() {
+    fn environment_variables_apply_unless_the_entry_says_otherwise() {
         let env = |name: &str| (name == "OPENDAT_NET").then(|| "loss=3%".to_owned());
         let params = Params::parse("", env).expect("parses");
         assert_eq!(params.conditions, "loss=3%".parse().expect("conditions"));
@@ -210,8 +219,8 @@ mod tests {
         assert!(reason("net=los=1%").starts_with("ia_params: net=los=1%: "));
         assert_eq!(
             reason("cc=reno"),
-            "ia_params: cc=reno: unknown key; known are engine, mtu, gso, timeout, retries, net, spin, strict and \
-             capture"
+            "ia_params: cc=reno: unknown key; known are engine, mtu, gso, timeout, retries, net, \
+             spin, strict and capture"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! When the engine reads the strangers' socket (the door).
+//! When the engine reads the strangers' socket.
 //!
 //! As a rule the engine reads it when the poller reports it. During a flood the poller would report
 //! each datagram, and a report costs more than a datagram. So the engine removes the socket from

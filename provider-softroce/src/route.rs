@@ -1,4 +1,4 @@
-//! Which address of this host leads to a peer, and how long packets may be on the way.
+//! The local address that leads to a peer, and the path MTU.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,17 +10,18 @@ use wire::rocev2::PathMtu;
 
 use crate::port::UDP_PORT;
 
-/// The way to a peer.
+/// The route to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// The address that packets come from, port 0.
+    /// The source address of packets, with port 0.
     pub(crate) source: SocketAddr,
-    /// What fits.
+    /// The path MTU.
     pub(crate) mtu: PathMtu,
 }
 
 impl Route {
-    /// Asks the kernel. `from`: one address only.
+    /// Asks the kernel for the route to a peer, restricted to the source address `from` if there is
+    /// one.
     pub(crate) fn to(peer: SocketAddr, from: Option<SocketAddr>) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(peer), Type::DGRAM.cloexec(), None)?;
         if let Some(from) = from {
@@ -28,16 +29,16 @@ impl Route {
         }
         let mut peer = peer;
         peer.set_port(UDP_PORT);
-        // Sends nothing.
+        // Connecting a UDP socket sends nothing.
         socket.connect(&peer.into())?;
         let mut source = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::Unsupported)?;
         source.set_port(0);
-        let mtu = PathMtu::of_interface(octets(&socket, peer)?);
+        let mtu = PathMtu::of_interface(ip_mtu(&socket, peer)?);
         Ok(Route { source, mtu: mtu.unwrap_or(PathMtu::Octets256) })
     }
 
-    /// What fits into packets from an address, whoever they are for: what its interface carries. Of the loopback's addresses
-    /// only the first is listed.
+    /// The path MTU of packets from a local address to any peer, which follows from the MTU of its
+    /// interface. Of the loopback addresses only the first one is listed.
     pub(crate) fn mtu_of(address: SocketAddr) -> PathMtu {
         let ip = address.ip();
         let all = netdev::addresses().unwrap_or_default();
@@ -49,15 +50,16 @@ impl Route {
     }
 }
 
-/// Octets of an IP packet on the way from a socket to the peer it is connected to.
-fn octets(socket: &Socket, peer: SocketAddr) -> io::Result<usize> {
+/// Returns the MTU, in octets of an IP packet, from a socket to the peer that it is connected to.
+fn ip_mtu(socket: &Socket, peer: SocketAddr) -> io::Result<usize> {
     let (level, option) = match peer {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
     };
     let mut value: libc::c_int = 0;
     let mut len = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: an integer and its size, alive during the call.
+    // SAFETY: `value` and `len` are valid for writes during the call, and `len` is the size of
+    // `value`.
     let result = unsafe {
         libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &mut len)
     };

@@ -44,7 +44,7 @@ fn the_kernel_cannot_do_what_is_done_in_user_space() {
         let error = engine(&format!("lo engine=kernel {params}")).expect_err(params);
         assert_eq!(error.code, Error::of(DAT_INVALID_PARAMETER));
         assert!(
-            error.reason.starts_with(&format!("ia_params: {key}: of the engine in user space")),
+            error.reason.starts_with(&format!("ia_params: {key}: only the engine in user space")),
             "{error}"
         );
     }

@@ -1,3 +1,3 @@
-//! See the package description.
+//! provider-softroce as a loadable DAT provider.
 
 dat_core::export_provider!(provider_softroce::SoftRoce);

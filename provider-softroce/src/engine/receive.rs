@@ -1,4 +1,5 @@
-//! Whose a packet is that has come: a queue pair's, the connection manager's, or another adapter's of this address.
+//! Dispatches received packets: to a queue pair, to the connection manager, or to another adapter
+//! of this address.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -7,111 +8,117 @@ use adapter::Table;
 use wire::cm::{Mad, Message};
 use wire::rocev2::{Deth, Extension, Opcode, Packet};
 
-use crate::calls::Calls;
-use crate::line::check_strangers;
-use crate::link::{Link, Tools};
+use crate::link::{EngineContext, Link};
+use crate::listeners::Listeners;
+use crate::local_address::{GSI, LocalAddress};
+use crate::packet_io::check_unknown;
 use crate::port::slot_of;
 use crate::socket::Datagrams;
-use crate::station::{GSI, Station};
 
-/// Takes in what one sender sent.
+/// Processes the datagrams of one sender.
 #[inline]
-pub(super) fn take_in(
-    tools: &mut Tools<'_>,
+pub(super) fn receive_datagrams(
+    cx: &mut EngineContext<'_>,
     links: &mut Table<Link>,
-    calls: &Calls,
+    listeners: &Listeners,
     datagrams: &Datagrams<'_>,
 ) {
-    let (ours, from) = (tools.station.address(), datagrams.from);
+    let (ours, from) = (cx.local_address.address(), datagrams.from);
     let mut of_peer = false;
-    for (place, datagram) in datagrams.octets.chunks(datagrams.size).enumerate() {
-        // Who it claims to be for says whose checksum it should have.
+    for (position, datagram) in datagrams.octets.chunks(datagrams.size).enumerate() {
+        // The destination queue pair determines whose checksum the packet must have.
         let Some(qpn) = dest_qpn(datagram) else { continue };
-        let link = tools.station.qpns.find(qpn).and_then(|link| links.get_mut(link));
+        let link = cx.local_address.qpns.find(qpn).and_then(|link| links.get_mut(link));
         let checked = match link {
             Some(link) => match link.peer(from, qpn) {
                 Some(peer) => {
-                    let checked = peer.check(ours, from, place, datagram);
+                    let checked = peer.check(ours, from, position, datagram);
                     of_peer |= checked.is_some();
                     checked
                 }
-                // Not from its peer: forged, or late.
+                // The packet is not from the queue pair's peer: it is forged or late.
                 None => {
-                    tools.kit.foreign += 1;
+                    cx.resources.foreign_packets += 1;
                     continue;
                 }
             },
-            // No queue pair of this adapter has the number.
+            // The number is in this adapter's slot, but no queue pair has it.
             None if qpn != GSI
-                && slot_of(qpn) == tools.station.port.slot()
-                && !tools.station.line.is_captured() =>
+                && slot_of(qpn) == cx.local_address.port.slot()
+                && !cx.local_address.packet_io.is_captured() =>
             {
                 continue;
             }
-            None => check_strangers(ours, from, place, datagram),
+            None => check_unknown(ours, from, position, datagram),
         };
         let Some((octets, ip)) = checked else { continue };
-        tools.station.line.received(tools.now, from, ip, datagram);
+        cx.local_address.packet_io.capture_received(cx.now, from, ip, datagram);
         let Ok(packet) = Packet::parse(octets) else { continue };
-        match tools.station.qpns.find(qpn).and_then(|link| links.get_mut(link)) {
-            Some(link) => link.receive(tools, from, &packet),
-            None => stray(tools, calls, (from, of_peer), octets, &packet),
+        match cx.local_address.qpns.find(qpn).and_then(|link| links.get_mut(link)) {
+            Some(link) => link.receive(cx, from, &packet),
+            None => dispatch_other(cx, listeners, (from, of_peer), octets, &packet),
         }
     }
 }
 
-/// A packet that is not for a queue pair of this adapter. `of_peer` says that its batch begins with
-/// a valid packet of a peer, which has the same source port.
-fn stray(
-    tools: &mut Tools<'_>,
-    calls: &Calls,
+/// Handles a packet that is not for a queue pair of this adapter. `of_peer` says that its batch
+/// begins with a valid packet of a peer, which has the same source port.
+fn dispatch_other(
+    cx: &mut EngineContext<'_>,
+    listeners: &Listeners,
     (from, of_peer): (SocketAddr, bool),
     octets: &[u8],
     packet: &Packet<'_>,
 ) {
-    let Tools { station, now, .. } = tools;
+    let EngineContext { local_address, now, .. } = cx;
     let qpn = packet.bth.dest_qpn;
     if qpn != GSI {
-        // The kernel put packets of several queue pairs into one batch.
+        // The kernel may merge packets for the queue pairs of several adapters into one batch
+        // (GRO).
         let slot = slot_of(qpn);
-        if slot != station.port.slot() {
-            station.port.forward(slot, (from, of_peer), octets, *now);
+        if slot != local_address.port.slot() {
+            local_address.port.forward(slot, (from, of_peer), octets, *now);
         }
         return;
     }
     let Ok(mad) = Mad::parse(packet.payload) else { return };
-    let elsewhere = match &mad.message {
+    let is_forwarded = match &mad.message {
         Message::Req(req) => {
-            let here = req.service.tcp_port().is_some_and(|port| calls.has(port));
-            !here && station.port.forward_request(req.service.0, from, octets, *now)
+            let here = req.service.tcp_port().is_some_and(|port| listeners.has_port(port));
+            !here && local_address.port.forward_request(req.service.0, from, octets, *now)
         }
-        // Somebody asks whether anybody has the port.
+        // This is a probe of a peer's host. See `host_probe`.
         Message::Drep(drep) if drep.remote_id == 0 => return,
-        other => match slot_of(receivers_id(other)) {
-            slot if slot == station.port.slot() => false,
+        other => match slot_of(receiver_comm_id(other)) {
+            slot if slot == local_address.port.slot() => false,
             slot => {
-                station.port.forward(slot, (from, of_peer), octets, *now);
+                local_address.port.forward(slot, (from, of_peer), octets, *now);
                 true
             }
         },
     };
-    if !elsewhere {
-        manage(station, from, packet, *now);
+    if !is_forwarded {
+        receive_cm(local_address, from, packet, *now);
     }
 }
 
-/// A packet for the connection manager.
-pub(super) fn manage(station: &mut Station, from: SocketAddr, packet: &Packet<'_>, now: Instant) {
+/// Passes a packet to the connection manager.
+pub(super) fn receive_cm(
+    local_address: &mut LocalAddress,
+    from: SocketAddr,
+    packet: &Packet<'_>,
+    now: Instant,
+) {
     let Extension::Deth(deth) = packet.extension else { return };
     if packet.bth.opcode == Opcode::DatagramSendOnly && deth.q_key == Deth::GSI_Q_KEY {
-        let to = station.address().ip();
-        // What makes no sense is dropped.
-        station.cm.receive(now, from.ip(), to, packet.payload).ok();
+        let to = local_address.address().ip();
+        // Invalid messages are dropped.
+        local_address.cm.receive(now, from.ip(), to, packet.payload).ok();
     }
 }
 
-/// By what its receiver knows the connection that a message is about.
-fn receivers_id(message: &Message<'_>) -> u32 {
+/// Returns the communication id by which the receiver of a message knows the connection.
+fn receiver_comm_id(message: &Message<'_>) -> u32 {
     match message {
         Message::Req(_) => 0,
         Message::Mra(mra) => mra.remote_id,
@@ -123,7 +130,7 @@ fn receivers_id(message: &Message<'_>) -> u32 {
     }
 }
 
-/// The queue pair that a packet is for, before anything else of it has been looked at.
+/// Returns the destination queue pair of a packet that has not been checked yet.
 #[inline]
 pub(super) fn dest_qpn(packet: &[u8]) -> Option<u32> {
     let &[_, high, middle, low] = packet.get(4..)?.first_chunk()?;

@@ -4,8 +4,8 @@ use rnic::rc::AckOnlyResponder;
 use wire::rocev2::Packet;
 
 use super::established::{BURSTS_PER_TURN, Established};
-use super::{Conn, Tools};
-use crate::line::Peer;
+use super::{Conn, EngineContext};
+use crate::packet_io::Peer;
 
 /// The remainder of the connection.
 pub(super) struct Disconnecting {
@@ -14,7 +14,7 @@ pub(super) struct Disconnecting {
     pub(super) peer: Peer,
     /// The index of the queue pair.
     link_index: usize,
-    /// Whether it is in the kit's list of queue pairs that have more to send.
+    /// Whether it is in the engine's list of queue pairs that have more to send.
     pub(super) queued: bool,
 }
 
@@ -26,22 +26,22 @@ impl Disconnecting {
     }
 
     /// Handles a packet from the peer's address.
-    pub(super) fn receive(&mut self, tools: &mut Tools<'_>, packet: &Packet<'_>) {
+    pub(super) fn receive(&mut self, cx: &mut EngineContext<'_>, packet: &Packet<'_>) {
         self.responder.receive(packet);
-        self.transmit(tools);
+        self.transmit(cx);
     }
 
     /// Sends the answers that the peer has requested again.
-    pub(super) fn transmit(&mut self, tools: &mut Tools<'_>) {
+    pub(super) fn transmit(&mut self, cx: &mut EngineContext<'_>) {
         for _ in 0..BURSTS_PER_TURN {
-            self.responder.transmit(&mut tools.kit.burst);
-            tools.station.send(&self.peer, &mut tools.kit.burst, tools.now);
+            self.responder.transmit(&mut cx.resources.burst);
+            cx.local_address.send(&self.peer, &mut cx.resources.burst, cx.now);
             if !self.responder.wants_tx() {
                 return;
             }
         }
         if !std::mem::replace(&mut self.queued, true) {
-            tools.kit.again.push(self.link_index);
+            cx.resources.transmit_pending.push(self.link_index);
         }
     }
 }

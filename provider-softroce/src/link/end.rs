@@ -15,7 +15,7 @@ use rnic::rc::Failure;
 
 use super::disconnecting::Disconnecting;
 use super::established::Established;
-use super::{Link, Phase, Tools};
+use super::{EngineContext, Link, Phase};
 use crate::engine::Upcall;
 
 /// Why a connection ends.
@@ -63,16 +63,16 @@ impl Established {
 
 impl Link {
     /// Closes the connection, or cancels the attempt to connect, for the consumer.
-    pub(crate) fn disconnect(&mut self, tools: &mut Tools<'_>, how: Close) {
+    pub(crate) fn disconnect(&mut self, cx: &mut EngineContext<'_>, how: Close) {
         match (&mut self.phase, how) {
             (Phase::Established(established), Close::Graceful) if established.reported => {
                 established.closing = Some(how);
-                self.transmit(tools);
+                self.transmit(cx);
             }
-            (Phase::Established(_), _) => self.end(tools, End::Local(how)),
+            (Phase::Established(_), _) => self.end(cx, End::Local(how)),
             (Phase::Connecting(connecting), _) => {
                 if let Some((conn, _)) = connecting.attempt {
-                    tools.station.cm.forget(tools.now, conn.id);
+                    cx.local_address.cm.forget(cx.now, conn.id);
                 }
                 self.fail(Upcall::Disconnected);
             }
@@ -92,16 +92,16 @@ impl Link {
     }
 
     /// The peer has disconnected. It may have carried out requests that are still in flight.
-    pub(super) fn on_peer_disconnecting(&mut self, tools: &mut Tools<'_>, broke: bool) {
+    pub(super) fn on_peer_disconnecting(&mut self, cx: &mut EngineContext<'_>, broke: bool) {
         if let Phase::Established(established) = &mut self.phase {
             established.peer_disconnect = Some(PeerDisconnect { broke });
-            established.rc.start_peer_close(tools.now);
-            self.transmit(tools);
+            established.rc.start_peer_close(cx.now);
+            self.transmit(cx);
         }
     }
 
     /// The peer has answered the DREQ, or nobody is left who could.
-    pub(super) fn on_disconnected(&mut self, tools: &mut Tools<'_>) {
+    pub(super) fn on_disconnected(&mut self, cx: &mut EngineContext<'_>) {
         let disconnecting = match std::mem::replace(&mut self.phase, Phase::Transition) {
             Phase::Disconnecting(disconnecting) => disconnecting,
             other => {
@@ -110,13 +110,13 @@ impl Link {
                     Phase::Connecting(_) => self.fail(Upcall::Disconnected),
                     Phase::Established(ref established) => {
                         let end = established.end_by_peer().unwrap_or(End::Peer);
-                        self.end(tools, end);
+                        self.end(cx, end);
                     }
                     _ => {}
                 };
             }
         };
-        tools.station.qpns.retire(disconnecting.conn.qpn);
+        cx.local_address.qpns.retire(disconnecting.conn.qpn);
         self.finish(disconnecting.responder.into_work());
         self.sink.call(Upcall::Disconnected);
     }
@@ -124,74 +124,74 @@ impl Link {
     /// The peer's host reports that nobody has the port. An attempt to connect fails at once. A
     /// connection breaks only if no packet has come from the peer for a while, because a firewall
     /// whose rules are being changed reports the same.
-    pub(crate) fn on_port_refused(&mut self, tools: &mut Tools<'_>) {
+    pub(crate) fn on_port_refused(&mut self, cx: &mut EngineContext<'_>) {
         if let Phase::Established(established) = &mut self.phase
-            && !established.port_refusals.note_refusal(established.rc.stats().rx_packets, tools.now)
+            && !established.port_refusals.note_refusal(established.rc.stats().rx_packets, cx.now)
         {
             return;
         }
-        self.on_peer_gone(tools);
+        self.on_peer_gone(cx);
     }
 
     /// The peer's process has ended, or its host reports that nobody has the port.
-    pub(crate) fn on_peer_gone(&mut self, tools: &mut Tools<'_>) {
+    pub(crate) fn on_peer_gone(&mut self, cx: &mut EngineContext<'_>) {
         let conn = self.conn();
         match &self.phase {
             // The peer may have disconnected before.
             Phase::Established(established) => {
                 let end =
                     established.end_by_peer().unwrap_or(End::Broken(BreakReason::ProcessGone));
-                self.end(tools, end);
+                self.end(cx, end);
             }
             Phase::Connecting(connecting) => {
                 if let Some((conn, _)) = connecting.attempt {
-                    tools.station.cm.forget(tools.now, conn.id);
+                    cx.local_address.cm.forget(cx.now, conn.id);
                 }
                 self.fail(Upcall::Unreachable { because: Some(&BreakReason::ProcessGone) });
             }
-            Phase::Disconnecting(_) => self.on_disconnected(tools),
+            Phase::Disconnecting(_) => self.on_disconnected(cx),
             Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => {}
         }
         // Nobody would receive a message about the end.
         if let Some(conn) = conn {
-            tools.station.cm.unreachable(tools.now, conn);
+            cx.local_address.cm.unreachable(cx.now, conn);
         }
     }
 
     /// Ends the connection.
-    pub(super) fn end(&mut self, tools: &mut Tools<'_>, end: End) {
+    pub(super) fn end(&mut self, cx: &mut EngineContext<'_>, end: End) {
         let mut established = match std::mem::replace(&mut self.phase, Phase::Transition) {
             Phase::Established(established) => established,
             other => return self.phase = other,
         };
-        tools.kit.past.add(&established.rc.stats().list());
+        cx.resources.ended_counts.add(&established.rc.stats().list());
         if let End::Broken(_) = end {
-            established.rc.transmit_fatal_nak(&mut tools.kit.burst);
+            established.rc.transmit_fatal_nak(&mut cx.resources.burst);
         } else {
             // The acknowledgement that the peer has requested comes first.
-            established.rc.acknowledge(&mut tools.kit.burst);
+            established.rc.acknowledge(&mut cx.resources.burst);
         }
-        tools.station.send(&established.peer, &mut tools.kit.burst, tools.now);
+        cx.local_address.send(&established.peer, &mut cx.resources.burst, cx.now);
         let (reported, closing, conn) =
             (established.reported, established.closing.is_some(), established.conn);
-        let cm = &mut tools.station.cm;
+        let cm = &mut cx.local_address.cm;
         match end {
             End::Local(how) => {
                 let ending = match how {
                     Close::Graceful => Ending::Graceful,
                     Close::Abrupt => Ending::Abrupt,
                 };
-                cm.disconnect(tools.now, conn.id, ending);
+                cm.disconnect(cx.now, conn.id, ending);
                 self.shared.end();
                 self.phase = Phase::Disconnecting(Box::new(Disconnecting::new(*established)));
                 return;
             }
             // The connection manager answers the peer's DREQ.
-            End::Peer => cm.disconnect(tools.now, conn.id, Ending::Graceful),
-            End::Broken(_) => cm.break_off(tools.now, conn.id),
+            End::Peer => cm.disconnect(cx.now, conn.id, Ending::Graceful),
+            End::Broken(_) => cm.break_off(cx.now, conn.id),
             End::NotAccepted => {}
         }
-        tools.station.qpns.retire(conn.qpn);
+        cx.local_address.qpns.retire(conn.qpn);
         established.rc.flush();
         self.finish(established.rc.into_work());
         self.sink.call(match &end {
@@ -211,10 +211,10 @@ impl Link {
     }
 
     /// Removes the queue pair. No upcalls follow.
-    pub(crate) fn close(mut self, tools: &mut Tools<'_>) {
+    pub(crate) fn close(mut self, cx: &mut EngineContext<'_>) {
         let conn = match std::mem::replace(&mut self.phase, Phase::Transition) {
             Phase::Established(established) => {
-                tools.kit.past.add(&established.rc.stats().list());
+                cx.resources.ended_counts.add(&established.rc.stats().list());
                 Some(established.conn)
             }
             Phase::Disconnecting(disconnecting) => Some(disconnecting.conn),
@@ -222,8 +222,8 @@ impl Link {
             Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => None,
         };
         if let Some(conn) = conn {
-            tools.station.qpns.retire(conn.qpn);
-            tools.station.cm.forget(tools.now, conn.id);
+            cx.local_address.qpns.retire(conn.qpn);
+            cx.local_address.cm.forget(cx.now, conn.id);
         }
     }
 }

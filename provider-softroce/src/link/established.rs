@@ -12,8 +12,8 @@ use wire::rocev2::{Bth, PathMtu, Psn, RnrTimer};
 
 use super::delayed_ack::DelayedAck;
 use super::end::PeerDisconnect;
-use super::{Conn, Tools};
-use crate::line::Peer;
+use super::{Conn, EngineContext};
+use crate::packet_io::Peer;
 
 /// The RNR timer code for 0.64 ms: how long the peer is to wait if no receive is posted.
 const RNR_TIMER_CODE: u8 = 12;
@@ -50,7 +50,7 @@ pub(super) struct Established {
     pub(super) delayed_ack: DelayedAck,
     /// The index of the queue pair.
     pub(super) link_index: usize,
-    /// Whether it is in the kit's list of queue pairs that have more to send.
+    /// Whether it is in the engine's list of queue pairs that have more to send.
     pub(super) queued: bool,
 }
 
@@ -95,13 +95,13 @@ impl Established {
         terms: Terms,
         conn: Conn,
         peer: Peer,
-        tools: &Tools<'_>,
+        cx: &EngineContext<'_>,
     ) -> Self {
         let Terms { mtu, peer_qpn, sq_psn, rq_psn, depth, ack_timeout, retries, rnr_retries } =
             terms;
         // The peer's receive buffer probably has the same size as this one. Half of it is used,
         // because the kernel's accounting includes more than the octets of packets.
-        let octets = WINDOW_MAX_BYTES.min(tools.station.port.socket.receive_buffer() / 2);
+        let octets = WINDOW_MAX_BYTES.min(cx.local_address.port.socket.receive_buffer() / 2);
         let window = (octets / mtu.octets()).clamp(*WINDOW_PACKETS.start(), *WINDOW_PACKETS.end());
         let cfg = RcCfg {
             mtu,
@@ -118,7 +118,7 @@ impl Established {
             window: window as u32,
         };
         Established {
-            rc: ReliableConnection::new(work, cfg, tools.now),
+            rc: ReliableConnection::new(work, cfg, cx.now),
             conn,
             peer,
             peer_qpn,
@@ -136,23 +136,23 @@ impl Established {
     }
 
     /// Sends everything that is ready.
-    pub(super) fn transmit(&mut self, tools: &mut Tools<'_>) -> Result<(), Failure> {
+    pub(super) fn transmit(&mut self, cx: &mut EngineContext<'_>) -> Result<(), Failure> {
         // The passive side sends nothing before the peer has confirmed the connection.
         if !self.reported {
             return Ok(());
         }
         for _ in 0..BURSTS_PER_TURN {
-            self.rc.transmit(tools.now, &mut tools.kit.burst)?;
-            if !tools.kit.burst.is_empty() {
+            self.rc.transmit(cx.now, &mut cx.resources.burst)?;
+            if !cx.resources.burst.is_empty() {
                 self.delayed_ack.note_consumer_sent();
             }
-            tools.station.send(&self.peer, &mut tools.kit.burst, tools.now);
+            cx.local_address.send(&self.peer, &mut cx.resources.burst, cx.now);
             if !self.rc.wants_tx() {
                 return Ok(());
             }
         }
         if !std::mem::replace(&mut self.queued, true) {
-            tools.kit.again.push(self.link_index);
+            cx.resources.transmit_pending.push(self.link_index);
         }
         Ok(())
     }

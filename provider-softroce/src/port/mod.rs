@@ -1,38 +1,43 @@
-//! UDP port 4791 of one address, shared by all the adapters of this host that use it, without anybody in charge.
+//! UDP port 4791 of one address. All adapters of one user on this host share it; no process is in
+//! charge.
 //!
-//! RoCEv2 has one UDP port, and a queue pair's peer sends there whatever process the queue pair lives in. So
-//! several sockets are bound to it together (SO_REUSEPORT), and a program in the kernel ([`steer`]) says
-//! which of them a packet goes to, by their place in the order of binding: the *door* for requests of
-//! strangers comes first, then up to 127 *slots*. Each adapter takes one slot for itself; the low bits of its
-//! queue pair numbers and communication ids name it.
+//! RoCEv2 has one UDP port, and a peer sends to that port, whatever process has the queue pair.
+//! Therefore several sockets are bound to the port together (SO_REUSEPORT), and a BPF program
+//! ([`steer`]) selects the socket for each packet by the order of binding. The first socket is the
+//! *strangers' socket* for the requests of new peers. It is followed by up to 127 *slots*. Each
+//! adapter has one slot. The low bits of its queue pair numbers and communication ids are the
+//! number of the slot.
 //!
-//! The sockets must outlive whoever bound them: the kernel fills the place of one that is closed with the last one, and
-//! packets would go astray. So they lie in a [`vault`] that all adapters hold, and newcomers are given it by any of the
-//! others. When the last one has gone, the kernel closes all. The vault has parts: the first adapter binds the first 16
-//! sockets, and whoever finds all slots of these taken binds as many again.
+//! The sockets must outlive the process that has bound them: if one is closed, the kernel moves the
+//! last socket to its position, and packets would be misdirected. Therefore all adapters hold the
+//! set of [`shared_sockets`], and a new adapter receives it from any of the others. When the last
+//! adapter ends, the kernel closes all sockets. The set consists of parts: the first adapter binds
+//! the first 16 sockets, and an adapter that finds all slots of the existing parts taken doubles
+//! their number.
 //!
-//! They find each other by local sockets in a directory that only their user can enter ([`names`]):
-//! `/tmp/opendat-UID/NETNS/ADDRESS`.
+//! Adapters find each other by local sockets in a directory that only their user can enter
+//! ([`names`]): `/tmp/opendat-UID/NETNS/ADDRESS`.
 //!
-//! | file | who makes it, and why |
+//! | file | owner and purpose |
 //! |---|---|
-//! | `slot-N` | the adapter that has slot N: proof that it lives, and its letter box ([`mail`]) |
-//! | `life-N` | the same adapter, for its peers to see its end ([`life`]) |
-//! | `service-ID` | the adapter that listens for this service |
-//! | `founding.lock` | locked by who is about to bind sockets |
-//! | `names.lock` | locked for a moment by who takes a name |
+//! | `slot-N` | the adapter with slot N: shows that it exists; gets messages ([`local_socket`]) |
+//! | `life-N` | the same adapter: shows peers when it ends ([`liveness`]) |
+//! | `service-ID` | the adapter that listens for this service: receives requests |
+//! | `founding.lock` | locked by a process that binds sockets to the port |
+//! | `names.lock` | locked for a moment by a process that takes a name |
 //!
-//! A name belongs to whoever has the socket behind it, and a lock to whoever has the file open. Both go with
-//! their process, however it ends. Whoever comes next removes the files of a process that was killed.
+//! A name belongs to the process that has the socket, and a lock to the process that has the file
+//! open. Both end with the process, however it ends. The next process that wants the name removes
+//! the file of a process that was killed.
 
-mod life;
-mod mail;
+mod liveness;
+mod local_socket;
 mod names;
-mod outbox;
+mod send_queue;
+mod shared_sockets;
 mod steer;
 #[cfg(test)]
 mod tests;
-mod vault;
 
 use std::io;
 use std::net::SocketAddr;
@@ -44,86 +49,97 @@ use dat_core::user_directory::NoDirectory;
 use rnic::allowance::Allowances;
 use rustix::process::{geteuid, getuid};
 
-pub(crate) use self::life::{Life, Lifeline};
-pub(crate) use self::mail::{Desk, Letter, Mailbox, Newcomer};
-use self::names::{Founding, Name, Names, Services};
-use self::outbox::Outbox;
-pub(crate) use self::steer::{DOOR, SLOTS, slot_of};
-use self::vault::Vault;
+pub(crate) use self::liveness::{LivenessConnection, LivenessListener};
+pub(crate) use self::local_socket::{LocalMessage, LocalSocket, ReceiveBuffer, SocketRequest};
+use self::names::{BindLock, Name, Names, Services};
+use self::send_queue::SendQueue;
+use self::shared_sockets::SharedSockets;
+pub(crate) use self::steer::{SLOTS, STRANGERS_SLOT, slot_of};
 use crate::socket::Udp;
 
-/// RoCEv2's (IBA annex A17).
+/// The UDP port of RoCEv2 (IBA annex A17).
 pub(crate) const UDP_PORT: u16 = 4791;
 
-/// How long an adapter tries to get a slot: those who have the port may just be leaving.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// The same where there are some who could give it the vault: they may be very busy, or their processors are.
-pub(crate) const MORE_PATIENCE: Duration = Duration::from_secs(5);
-/// The same while connections wait for the engine: about one of the times in which their peers expect an answer.
-pub(crate) const LESS_PATIENCE: Duration = Duration::from_millis(500);
+/// How long an adapter tries to open a port that is taken: the adapters that have it may be
+/// closing.
+const PORT_TAKEN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long an adapter waits for the shared sockets if other adapters have them. These, or their
+/// CPUs, may be very busy.
+pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same while connections wait for the engine: about the time in which their peers expect an
+/// acknowledgement.
+pub(crate) const OPEN_TIMEOUT_CONNECTING: Duration = Duration::from_millis(500);
 /// Pause between two tries.
-const PAUSE: Duration = Duration::from_millis(2);
-/// How long somebody who lives has to hand over the vault, before the next one is asked.
-const ANSWER: Duration = Duration::from_millis(250);
+const RETRY_INTERVAL: Duration = Duration::from_millis(2);
+/// How long one adapter may take to send the shared sockets before the next one is asked.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// One adapter's share of an address's port.
+/// One adapter's share of the port of an address.
 pub(crate) struct Port {
     address: SocketAddr,
     slot: u8,
     names: Names,
-    /// What is meant for this adapter's queue pairs and connections comes here.
+    /// Receives the packets for this adapter's queue pairs and connections.
     pub(crate) socket: Udp,
-    /// Requests of strangers: whoever reads one passes it on to the adapter that listens.
-    pub(crate) door: Udp,
-    /// This goes before the mailbox: while the slot is this adapter's, `life-N` is, too.
-    pub(crate) life: Life,
-    pub(crate) mailbox: Mailbox,
-    outbox: Outbox,
-    /// Limits the packets of strangers that this adapter passes on.
-    letters: Allowances,
+    /// Receives requests of new peers. The adapter that reads one forwards it to the adapter that
+    /// listens.
+    pub(crate) strangers_socket: Udp,
+    /// This field is dropped before `local_socket`: `life-N` must belong to this adapter for as
+    /// long as the slot does.
+    pub(crate) liveness: LivenessListener,
+    pub(crate) local_socket: LocalSocket,
+    send_queue: SendQueue,
+    /// Limits the rate at which this adapter forwards packets of unknown senders.
+    forward_allowances: Allowances,
     services: Services,
-    vault: Vault,
+    shared_sockets: SharedSockets,
 }
 
 /// Why an adapter did not get a slot.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PortError {
-    /// Something that is not ours has the port.
+    /// A process that does not share the port has it.
     #[error(
-        "UDP port 4791 of {0} is taken: by adapters or a program of another user, by adapters of this user that have \
-         another /tmp or are of an earlier OpenDAT, or by the kernel's RoCE (rdma link show)"
+        "UDP port 4791 of {0} is taken: by adapters or a program of another user, by adapters of \
+         this user that have another /tmp or are of an earlier OpenDAT, or by the kernel's RoCE \
+         (rdma link show)"
     )]
     Taken(std::net::IpAddr),
-    /// All slots have their adapters.
-    #[error("127 adapters use UDP port 4791 of {0}, no more are possible")]
+    /// All slots are taken.
+    #[error("127 adapters use UDP port 4791 of {0}, which is the maximum")]
     Full(std::net::IpAddr),
-    /// There is no directory in which adapters of one user find each other.
-    #[error("UDP port 4791 of {0} is shared by way of {path}, which cannot be used: {2}", path = .1.display())]
-    NoDirectory(std::net::IpAddr, PathBuf, io::Error),
-    /// The program has more rights than whoever started it, or other ones.
+    /// The directory in which adapters of one user find each other cannot be used.
     #[error(
-        "UDP port 4791 of {0} is not shared with a program that has the rights of another user (set-user-ID and \
-         the like)"
+        "UDP port 4791 of {0} is shared through the directory {path}, which cannot be used: {2}",
+        path = .1.display()
+    )]
+    NoDirectory(std::net::IpAddr, PathBuf, io::Error),
+    /// The process has other privileges than the user who started it.
+    #[error(
+        "UDP port 4791 of {0} is not shared with a program that has the rights of another user \
+         (set-user-ID and the like)"
     )]
     OtherRights(std::net::IpAddr),
-    /// Others have the port and do not answer.
+    /// Other adapters have the port and do not answer.
     #[error("the processes that share UDP port 4791 of {0} do not answer")]
     Silent(std::net::IpAddr),
-    /// The system's limits on descriptors, for the process or (of those in vaults) for the user, are met.
-    #[error("UDP port 4791 of {0}: {1}: more descriptors must be allowed (ulimit -n)")]
+    /// The limit of descriptors is reached: that of the process, or that of the user for
+    /// descriptors in flight, which includes the shared sockets.
+    #[error("UDP port 4791 of {0}: {1}: raise the limit of descriptors (ulimit -n)")]
     Descriptors(std::net::IpAddr, io::Error),
-    /// All ports that the system gives out are in use.
+    /// All ephemeral ports are in use.
     #[error(
-        "no UDP port of {0} is free to send from: more must be given out (sysctl net.ipv4.ip_local_port_range)"
+        "no UDP port of {0} is free to send from: widen the range of ephemeral ports \
+         (sysctl net.ipv4.ip_local_port_range)"
     )]
     NoLocalPort(std::net::IpAddr),
-    /// The operating system refused something.
+    /// A system call failed.
     #[error("UDP port 4791 of {0}: {1}")]
     System(std::net::IpAddr, io::Error),
 }
 
 impl PortError {
-    /// Of a socket with a port of its own.
+    /// Converts an error of a socket with an ephemeral port.
     pub(crate) fn of_sender(ip: std::net::IpAddr, error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::AddrInUse => PortError::NoLocalPort(ip),
@@ -132,33 +148,34 @@ impl PortError {
     }
 
     fn of(ip: std::net::IpAddr, error: io::Error) -> Self {
-        match is_of_descriptors(&error) {
+        match is_descriptor_limit(&error) {
             true => PortError::Descriptors(ip, error),
             false => PortError::System(ip, error),
         }
     }
 
     fn of_directory(ip: std::net::IpAddr, (directory, error): NoDirectory) -> Self {
-        match is_of_descriptors(&error) {
+        match is_descriptor_limit(&error) {
             true => PortError::Descriptors(ip, error),
             false => PortError::NoDirectory(ip, directory, error),
         }
     }
 }
 
-fn is_of_descriptors(error: &io::Error) -> bool {
+fn is_descriptor_limit(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ETOOMANYREFS))
 }
 
-/// A service that this adapter listens for; `drop` gives it up.
+/// A service that this adapter listens for, until this value is dropped.
 pub(crate) struct Service {
-    /// Where others put requests for it.
-    pub(crate) mailbox: Mailbox,
+    /// Receives the requests that other adapters forward.
+    pub(crate) local_socket: LocalSocket,
 }
 
 impl Port {
-    /// Takes a slot of an address of this host; `patience`: with those who could give it the vault, and a little more.
-    pub(crate) fn open(address: SocketAddr, patience: Duration) -> Result<Port, PortError> {
+    /// Takes a slot of a local address. `timeout` is how long to wait for the shared sockets if
+    /// other adapters have them.
+    pub(crate) fn open(address: SocketAddr, timeout: Duration) -> Result<Port, PortError> {
         let address = with_port(address);
         let ip = address.ip();
         if !is_trusted() || getuid() != geteuid() {
@@ -167,120 +184,124 @@ impl Port {
         let names = Names::new(address).map_err(|error| PortError::of_directory(ip, error))?;
         let start = Instant::now();
         loop {
-            let (obstacle, limit) = match Self::try_open(address, &names, start + patience) {
+            let (obstacle, limit) = match Self::try_open(address, &names, start + timeout) {
                 Ok(Some(port)) => return Ok(port),
                 Ok(None) => return Err(PortError::Full(ip)),
-                // The last adapter may just be closing its sockets.
+                // The last adapter may be closing its sockets.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    (PortError::Taken(ip), PATIENCE.min(patience))
+                    (PortError::Taken(ip), PORT_TAKEN_TIMEOUT.min(timeout))
                 }
-                // It has gone meanwhile, or does not answer, or another one is founding.
+                // The adapter that was asked has ended or does not answer, or another process is
+                // binding sockets.
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    (PortError::Silent(ip), patience)
+                    (PortError::Silent(ip), timeout)
                 }
                 Err(error) => return Err(PortError::of(ip, error)),
             };
             if start.elapsed() >= limit {
                 return Err(obstacle);
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_INTERVAL);
         }
     }
 
-    /// `None`: there is no slot left.
+    /// Returns `None` if no slot is free.
     fn try_open(address: SocketAddr, names: &Names, deadline: Instant) -> io::Result<Option<Port>> {
-        let mut others = names.alive()?.peekable();
-        // Held until the slot has its owner, so that there is always one or the other.
-        let mut founding = None;
-        let mut vault = match Self::found(address, names) {
-            Ok((vault, held)) => {
-                founding = Some(held);
-                vault
+        let mut others = names.taken_slots()?.peekable();
+        // The lock is held until this adapter owns its slot. So at any time either the lock is held
+        // or the slot shows that the port is in use.
+        let mut bind_lock = None;
+        let mut shared_sockets = match Self::bind_first(address, names) {
+            Ok((sockets, lock)) => {
+                bind_lock = Some(lock);
+                sockets
             }
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::TimedOut) =>
             {
                 let obstacle =
                     if others.peek().is_some() { io::ErrorKind::TimedOut } else { error.kind() };
-                next_answer(names, &mut others, deadline)?.ok_or(obstacle)?
+                request_from_any(names, &mut others, deadline)?.ok_or(obstacle)?
             }
             Err(error) => return Err(error),
         };
-        let Some((slot, mailbox)) = names.claim_slot()? else { return Ok(None) };
+        let Some((slot, local_socket)) = names.claim_slot()? else { return Ok(None) };
         let mut others = others.filter(|&other| other != slot);
-        // The slot may belong to a part that not everybody has, or nobody.
-        while !vault.has(slot) {
-            match next_answer(names, &mut others, deadline)? {
-                Some(answer) => vault = vault.or(answer),
+        // The slot may belong to a part that only some adapters have, or none.
+        while !shared_sockets.has_slot(slot) {
+            match request_from_any(names, &mut others, deadline)? {
+                Some(answer) => shared_sockets = shared_sockets.or_larger(answer),
                 None => {
-                    if founding.is_none() {
-                        founding = Some(names.found()?);
+                    if bind_lock.is_none() {
+                        bind_lock = Some(names.lock_binding()?);
                     }
-                    vault.grow(address)?;
+                    shared_sockets.bind_more(address)?;
                 }
             }
         }
-        Self::settle(address, names, slot, mailbox, vault).map(Some)
+        Self::take_slot(address, names, slot, local_socket, shared_sockets).map(Some)
     }
 
-    /// The vault of an address that nobody uses, and what keeps others from making one. `TimedOut`: others
-    /// use it, or are about to; `AddrInUse`: somebody has the port.
-    fn found(address: SocketAddr, names: &Names) -> io::Result<(Vault, Founding)> {
-        // Who comes first has the first slot.
-        if names.is_alive(Name::Slot(0))? {
+    /// Binds the first sockets of an address that no adapter uses. Returns the lock that keeps
+    /// other processes from binding sockets. Errors: `TimedOut` if other adapters use the address
+    /// or are about to; `AddrInUse` if another process has the port.
+    fn bind_first(address: SocketAddr, names: &Names) -> io::Result<(SharedSockets, BindLock)> {
+        // The first adapter always has slot 0.
+        if names.is_taken(Name::Slot(0))? {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let founding = names.found()?;
-        Ok((Vault::found(address)?, founding))
+        let bind_lock = names.lock_binding()?;
+        Ok((SharedSockets::bind_first(address)?, bind_lock))
     }
 
-    /// Moves into a slot.
-    fn settle(
+    /// Starts to use a slot.
+    fn take_slot(
         address: SocketAddr,
         names: &Names,
         slot: u8,
-        mailbox: Mailbox,
-        vault: Vault,
+        local_socket: LocalSocket,
+        shared_sockets: SharedSockets,
     ) -> io::Result<Port> {
-        let [socket, door] = vault.take([slot, DOOR])?.map(Udp::from);
-        socket.prepare(address)?;
-        // What came for the slot's last owner.
+        let [socket, strangers_socket] =
+            shared_sockets.duplicate([slot, STRANGERS_SLOT])?.map(Udp::from);
+        socket.configure(address)?;
+        // These packets were for the previous owner of the slot.
         socket.drain();
-        let life = Life::new(names, slot)?;
+        let liveness = LivenessListener::new(names, slot)?;
         let names = names.clone();
-        let (outbox, letters, services) = Default::default();
+        let (send_queue, forward_allowances, services) = Default::default();
         Ok(Port {
             address,
             slot,
             names,
             socket,
-            door,
-            mailbox,
-            outbox,
-            letters,
+            strangers_socket,
+            local_socket,
+            send_queue,
+            forward_allowances,
             services,
-            life,
-            vault,
+            liveness,
+            shared_sockets,
         })
     }
 
-    /// The address, with the port's number.
+    /// The address, with port 4791.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The low bits of what names this adapter's queue pairs and connections.
+    /// The slot: the low bits of this adapter's queue pair numbers and communication ids.
     pub(crate) fn slot(&self) -> u8 {
         self.slot
     }
 
-    /// Listens for a service; `AddrInUse`: another adapter does.
+    /// Listens for a service. Returns `AddrInUse` if another adapter does.
     pub(crate) fn listen(&self, service: u64) -> io::Result<Service> {
-        Ok(Service { mailbox: self.names.claim_service(service)? })
+        Ok(Service { local_socket: self.names.claim_service(service)? })
     }
 
-    /// Passes a packet on to the adapter that has a slot. `of_peer` says that a peer of this
-    /// adapter sent it. The number of other packets is limited.
+    /// Forwards a packet to the adapter that has a slot. `of_peer` says that a peer of this adapter
+    /// sent it. The number of other packets is limited.
     pub(crate) fn forward(
         &mut self,
         slot: u8,
@@ -288,18 +309,19 @@ impl Port {
         packet: &[u8],
         now: Instant,
     ) {
-        if SLOTS.contains(&slot) && (of_peer || self.letters.take(now, from.ip())) {
-            let Port { outbox, mailbox, names, .. } = self;
-            let send = |to, from, packet: &[u8]| mailbox.send(names, to, from, packet);
-            outbox.post(Name::Slot(slot), from, packet, now, send);
+        if SLOTS.contains(&slot) && (of_peer || self.forward_allowances.take(now, from.ip())) {
+            let Port { send_queue, local_socket, names, .. } = self;
+            let send = |to, from, packet: &[u8]| local_socket.send(names, to, from, packet);
+            send_queue.send(Name::Slot(slot), from, packet, now, send);
         }
     }
 
-    /// Passes a request on to the adapter that listens for a service. Returns false if no adapter
+    /// Forwards a request to the adapter that listens for a service. Returns false if no adapter
     /// does.
     ///
-    /// It takes a system call to find out whether one does. So the number of requests is limited.
-    /// Beyond the limit this passes on requests for known services only, and drops the others.
+    /// Finding out whether an adapter listens takes a system call. Therefore the number of requests
+    /// is limited. Beyond the limit, requests for known services are still forwarded, and the
+    /// others are dropped.
     pub(crate) fn forward_request(
         &mut self,
         service: u64,
@@ -307,51 +329,55 @@ impl Port {
         packet: &[u8],
         now: Instant,
     ) -> bool {
-        let Port { outbox, mailbox, names, letters, services, .. } = self;
-        if !letters.take(now, from.ip()) && !services.has(names, service, now) {
+        let Port { send_queue, local_socket, names, forward_allowances, services, .. } = self;
+        if !forward_allowances.take(now, from.ip()) && !services.has(names, service, now) {
             return true;
         }
-        let send = |to, from, packet: &[u8]| mailbox.send(names, to, from, packet);
-        let is_there = outbox.post(Name::Service(service), from, packet, now, send);
-        if !is_there {
+        let send = |to, from, packet: &[u8]| local_socket.send(names, to, from, packet);
+        let has_listener = send_queue.send(Name::Service(service), from, packet, now, send);
+        if !has_listener {
             services.remove(service);
         }
-        is_there
+        has_listener
     }
 
-    /// The number of strangers' packets that this adapter dropped because of the limit.
+    /// The number of packets of unknown senders that this adapter dropped because of the limit.
     pub(crate) fn dropped(&self) -> u64 {
-        self.letters.refused()
+        self.forward_allowances.refused()
     }
 
-    /// Passes on what could not be passed on before.
-    pub(crate) fn go_on(&mut self, now: Instant) {
-        let Port { outbox, mailbox, names, .. } = self;
-        outbox.post_again(now, |to, from, packet| mailbox.send(names, to, from, packet));
+    /// Forwards the packets that could not be forwarded before.
+    pub(crate) fn retry_sends(&mut self, now: Instant) {
+        let Port { send_queue, local_socket, names, .. } = self;
+        send_queue.retry(now, |to, from, packet| local_socket.send(names, to, from, packet));
     }
 
-    /// When to go on.
+    /// When to try again to forward packets.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.outbox.deadline()
+        self.send_queue.deadline()
     }
 
-    /// A connection to the adapter that has a slot of any address; `ConnectionRefused`: this user has none on
-    /// this host.
-    pub(crate) fn lifeline(&self, address: SocketAddr, slot: u8) -> io::Result<Lifeline> {
-        self.names.visit(address, slot).map(Lifeline)
+    /// Connects to the liveness socket of the adapter that has a slot of any address. Returns
+    /// `ConnectionRefused` if this user has no such adapter on this host.
+    pub(crate) fn connect_liveness(
+        &self,
+        address: SocketAddr,
+        slot: u8,
+    ) -> io::Result<LivenessConnection> {
+        self.names.connect_liveness(address, slot).map(LivenessConnection)
     }
 
-    /// Gives the vault to a newcomer.
-    pub(crate) fn welcome(&self, newcomer: &Newcomer) {
-        // Who is gone again needs none.
-        self.vault.give(newcomer).ok();
+    /// Sends the shared sockets to an adapter that has requested them.
+    pub(crate) fn send_shared_sockets(&self, request: &SocketRequest) {
+        // An error means that the requester has ended.
+        self.shared_sockets.send_to(request).ok();
     }
 }
 
-/// As if an adapter had a slot of an address, which need not be this host's.
+/// Takes the liveness name of a slot of an address, which need not be an address of this host.
 #[cfg(test)]
-pub(crate) fn pretend(address: SocketAddr, slot: u8) -> Life {
-    Life::new(&Names::new(address).expect("a directory"), slot).expect("free")
+pub(crate) fn take_liveness_name(address: SocketAddr, slot: u8) -> LivenessListener {
+    LivenessListener::new(&Names::new(address).expect("a directory"), slot).expect("free")
 }
 
 fn with_port(mut address: SocketAddr) -> SocketAddr {
@@ -359,21 +385,22 @@ fn with_port(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// The vault, as the next of these adapters has it that answers. `None`: none of them does.
-fn next_answer(
+/// Requests the shared sockets from each of these adapters until one answers. Returns `None` if
+/// none does.
+fn request_from_any(
     names: &Names,
     others: &mut impl Iterator<Item = u8>,
     deadline: Instant,
-) -> io::Result<Option<Vault>> {
+) -> io::Result<Option<SharedSockets>> {
     for slot in others {
-        // Each that does not answer takes its time.
+        // Each adapter that does not answer costs `ANSWER_TIMEOUT`.
         if Instant::now() >= deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        match Vault::ask(&names.address(Name::Slot(slot))?, ANSWER) {
-            Ok(vault) => return Ok(Some(vault)),
-            Err(error) if is_of_descriptors(&error) => return Err(error),
-            // It does not answer, or has gone.
+        match SharedSockets::request(&names.address(Name::Slot(slot))?, ANSWER_TIMEOUT) {
+            Ok(shared_sockets) => return Ok(Some(shared_sockets)),
+            Err(error) if is_descriptor_limit(&error) => return Err(error),
+            // This adapter does not answer or has ended.
             Err(_) => {}
         }
     }

@@ -1,15 +1,15 @@
-//! Where the adapters of one address find each other: local sockets in a directory that only their user can
-//! enter ([`UserDirectory`]). The kernel keeps every other user from connecting to them, from sending to
-//! them and from taking their names.
+//! The names by which the adapters of one address find each other: local sockets in a directory
+//! that only their user can enter ([`UserDirectory`]). The kernel keeps other users from connecting
+//! to them, from sending to them and from taking their names.
 //!
-//! The directory is `/tmp/opendat-UID/NETNS/ADDRESS`. Each network namespace has its own ports, and so its
-//! own directories. systemd-tmpfiles removes old files from /tmp, but enters no directory that somebody has
-//! locked: each adapter holds a shared lock on its directory. By these locks the last adapter knows that it
-//! is the last one, and removes the directory.
+//! The directory is `/tmp/opendat-UID/NETNS/ADDRESS`. Each network namespace has its own ports and
+//! therefore its own directories. systemd-tmpfiles removes old files from /tmp, but skips
+//! directories that a process has locked: each adapter holds a shared lock on its directory. By
+//! these locks the last adapter knows that it is the last one, and removes the directory.
 //!
-//! A socket's file outlives a process that is killed. Nobody answers behind it then: the kernel refuses who
-//! connects, and who wants the name removes the file. That takes a lock, so that nobody removes the file of
-//! one who has just taken the name.
+//! The file of a socket outlives a process that is killed. The kernel then refuses connections to
+//! it, and the next process that wants the name removes the file. It holds a lock while it does so,
+//! so that it does not remove the file of a process that has just taken the name.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -25,24 +25,25 @@ use dat_core::user_directory::{NoDirectory, UserDirectory};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::SLOTS;
-use super::mail::Mailbox;
+use super::local_socket::LocalSocket;
 
-/// How long to wait for a lock that others hold for a moment only.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait for a lock that other processes hold only for a moment.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A list of services is used for so long.
+/// How long a list of services is used before the directory is read again.
 const SERVICES_AGE: Duration = Duration::from_millis(100);
 
-/// The services that adapters of this address listen for, as of the last look at the directory.
+/// The services that adapters of this address listened for when the directory was last read.
 #[derive(Default)]
 pub(super) struct Services {
     known: HashSet<u64>,
-    /// The time of the last look.
+    /// When the directory was last read.
     read: Option<Instant>,
 }
 
 impl Services {
-    /// Whether an adapter listened for the service at the last look, at most `SERVICES_AGE` ago.
+    /// Whether an adapter listened for the service when the directory was last read, at most
+    /// `SERVICES_AGE` ago.
     pub(super) fn has(&mut self, names: &Names, service: u64, now: Instant) -> bool {
         if self.read.is_none_or(|read| now >= read + SERVICES_AGE) {
             (self.known, self.read) = (names.services(), Some(now));
@@ -56,7 +57,7 @@ impl Services {
     }
 }
 
-/// Where letters go.
+/// The name of a receiver of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Name {
     /// The adapter that has this slot.
@@ -65,33 +66,35 @@ pub(super) enum Name {
     Service(u64),
 }
 
-/// The names of one address. Whoever has this, or a socket's file, keeps the directory.
+/// The names of one address. The directory exists as long as this value or a [`SocketFile`] does.
 #[derive(Clone)]
 pub(super) struct Names(Arc<Directory>);
 
 struct Directory {
     path: PathBuf,
-    /// Holds a shared lock.
+    /// The open directory, with a shared lock.
     lock: File,
 }
 
 impl Drop for Directory {
-    /// The last one removes it. Whoever comes meanwhile waits for the lock, then sees that the directory has
-    /// gone, and makes a new one.
+    /// The last owner removes the directory. A process that opens it at the same time waits for the
+    /// lock, then sees that the directory is gone, and makes a new one.
     fn drop(&mut self) {
         if self.lock.try_lock().is_ok() {
             fs::remove_dir_all(&self.path).ok();
-            // If that was the last one of the network namespace.
+            // This succeeds only for the last directory of the network namespace.
             self.path.parent().map(fs::remove_dir);
         }
     }
 }
 
-/// While this exists, nobody else binds sockets to the port.
-pub(super) struct Founding(#[expect(dead_code, reason = "the lock goes with it")] File);
+/// The lock on binding sockets to the port. Only one process can hold it.
+pub(super) struct BindLock(
+    #[expect(dead_code, reason = "closing the file releases the lock")] File,
+);
 
-/// The file of a local socket. Its owner drops it before the socket, so that it never removes the file of the
-/// next owner.
+/// The file of a local socket. Its owner drops it before the socket, so that it never removes the
+/// file of the next owner.
 pub(super) struct SocketFile {
     path: PathBuf,
     _directory: Arc<Directory>,
@@ -104,18 +107,19 @@ impl Drop for SocketFile {
 }
 
 impl Names {
-    /// Makes the directory of an address, or finds it.
+    /// Opens the directory of an address and creates it if necessary.
     pub(super) fn new(address: SocketAddr) -> Result<Self, NoDirectory> {
         let of_user = UserDirectory::find()?;
         let directory = of_user.of_network_namespace()?.join(name_of(address));
         let names = Names::at(directory.clone()).map_err(|error| (directory, error))?;
-        // Somebody may have removed it meanwhile, and another user may have made it.
+        // Another process may have removed the user's directory in the meantime, and another user
+        // may have created it again.
         of_user.check()?;
         Ok(names)
     }
 
     pub(super) fn at(path: PathBuf) -> io::Result<Self> {
-        let lock = with_patience(|| {
+        let lock = retry_until_timeout(|| {
             DirBuilder::new().mode(0o700).recursive(true).create(&path)?;
             let lock = File::open(&path)?;
             lock.try_lock_shared()?;
@@ -148,55 +152,57 @@ impl Names {
             .collect()
     }
 
-    /// The address of a mailbox.
+    /// The socket address of a name.
     pub(super) fn address(&self, name: Name) -> io::Result<SocketAddrUnix> {
         Ok(SocketAddrUnix::new(self.path(name))?)
     }
 
-    /// Whether somebody has a mailbox of this name.
-    pub(super) fn is_alive(&self, name: Name) -> io::Result<bool> {
-        Ok(self.lives(&UnixDatagram::unbound()?, name))
+    /// Whether a process has the socket of this name.
+    pub(super) fn is_taken(&self, name: Name) -> io::Result<bool> {
+        Ok(self.is_taken_with(&UnixDatagram::unbound()?, name))
     }
 
-    /// The slots that somebody has, as they are when the iterator looks at them.
-    pub(super) fn alive(&self) -> io::Result<impl Iterator<Item = u8>> {
+    /// The slots that are taken. The iterator checks each one when it reaches it.
+    pub(super) fn taken_slots(&self) -> io::Result<impl Iterator<Item = u8>> {
         let probe = UnixDatagram::unbound()?;
-        Ok(SLOTS.filter(move |&slot| self.lives(&probe, Name::Slot(slot))))
+        Ok(SLOTS.filter(move |&slot| self.is_taken_with(&probe, Name::Slot(slot))))
     }
 
-    /// The same, with a socket to try it with. Connecting a datagram socket asks nothing of the other side.
-    /// Only a refusal means that there is nobody: a name that cannot be tried may be somebody's.
-    fn lives(&self, probe: &UnixDatagram, name: Name) -> bool {
-        probe.connect(self.path(name)).err().is_none_or(|error| !is_nobody(&error))
+    /// Whether a process has the socket of this name, tested with `probe`. Connecting a datagram
+    /// socket does not involve the other process. Only a refusal means that no process has the
+    /// name; a name that cannot be tested counts as taken.
+    fn is_taken_with(&self, probe: &UnixDatagram, name: Name) -> bool {
+        probe.connect(self.path(name)).err().is_none_or(|error| !means_no_owner(&error))
     }
 
     /// Takes the first free slot.
-    pub(super) fn claim_slot(&self) -> io::Result<Option<(u8, Mailbox)>> {
+    pub(super) fn claim_slot(&self) -> io::Result<Option<(u8, LocalSocket)>> {
         let _lock = self.lock()?;
         let probe = UnixDatagram::unbound()?;
-        let slot = SLOTS.into_iter().find(|&slot| !self.lives(&probe, Name::Slot(slot)));
+        let slot = SLOTS.into_iter().find(|&slot| !self.is_taken_with(&probe, Name::Slot(slot)));
         slot.map(|slot| Ok((slot, self.bind(Name::Slot(slot))?))).transpose()
     }
 
-    /// Listens for a service. `AddrInUse`: somebody does.
-    pub(super) fn claim_service(&self, service: u64) -> io::Result<Mailbox> {
+    /// Takes the name of a service. Returns `AddrInUse` if a process has it.
+    pub(super) fn claim_service(&self, service: u64) -> io::Result<LocalSocket> {
         let (_lock, name) = (self.lock()?, Name::Service(service));
-        if self.is_alive(name)? {
+        if self.is_taken(name)? {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         self.bind(name)
     }
 
-    /// Takes a name that nobody has, under the lock.
-    fn bind(&self, name: Name) -> io::Result<Mailbox> {
+    /// Takes a free name. The caller must hold the lock.
+    fn bind(&self, name: Name) -> io::Result<LocalSocket> {
         let path = self.path(name);
         remove_if_there(&path)?;
-        Mailbox::new(UnixDatagram::bind(&path)?, self.file(path))
+        LocalSocket::new(UnixDatagram::bind(&path)?, self.file(path))
     }
 
-    /// The socket by which peers see that the owner of a slot lives. The owner calls this, so there is no other owner.
-    pub(super) fn bind_life(&self, slot: u8) -> io::Result<(UnixListener, SocketFile)> {
-        let path = life(&self.0.path, slot);
+    /// Binds the liveness socket of a slot. Only the owner of the slot calls this, so no other
+    /// process has the name.
+    pub(super) fn bind_liveness(&self, slot: u8) -> io::Result<(UnixListener, SocketFile)> {
+        let path = liveness_path(&self.0.path, slot);
         remove_if_there(&path)?;
         Ok((UnixListener::bind(&path)?, self.file(path)))
     }
@@ -205,32 +211,32 @@ impl Names {
         SocketFile { path, _directory: Arc::clone(&self.0) }
     }
 
-    /// Connects to the owner of a slot of any address, whether it looks or not. `ConnectionRefused`: this
-    /// user has no such adapter on this host. Does not wait: `WouldBlock` where as many have come as the
-    /// kernel keeps for it.
-    pub(super) fn visit(&self, address: SocketAddr, slot: u8) -> io::Result<UnixStream> {
+    /// Connects to the liveness socket of a slot of any address, even if its owner does not accept.
+    /// Returns `ConnectionRefused` if this user has no such adapter on this host. Does not block:
+    /// returns `WouldBlock` if the kernel's queue of connections is full.
+    pub(super) fn connect_liveness(&self, address: SocketAddr, slot: u8) -> io::Result<UnixStream> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        let path = life(&self.0.path.with_file_name(name_of(address)), slot);
+        let path = liveness_path(&self.0.path.with_file_name(name_of(address)), slot);
         match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?).map_err(io::Error::from) {
             Ok(()) => Ok(socket.into()),
-            Err(error) if is_nobody(&error) => Err(io::ErrorKind::ConnectionRefused.into()),
+            Err(error) if means_no_owner(&error) => Err(io::ErrorKind::ConnectionRefused.into()),
             Err(error) => Err(error),
         }
     }
 
-    /// `TimedOut`: somebody else founds.
-    pub(super) fn found(&self) -> io::Result<Founding> {
+    /// Locks binding sockets to the port. Returns `TimedOut` if another process holds the lock.
+    pub(super) fn lock_binding(&self) -> io::Result<BindLock> {
         let lock = self.lock_file("founding.lock")?;
         lock.try_lock().map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
-        Ok(Founding(lock))
+        Ok(BindLock(lock))
     }
 
-    /// Whoever takes a name holds this lock.
+    /// Locks taking a name.
     fn lock(&self) -> io::Result<File> {
         let lock = self.lock_file("names.lock")?;
-        with_patience(|| Ok(lock.try_lock()?))?;
+        retry_until_timeout(|| Ok(lock.try_lock()?))?;
         Ok(lock)
     }
 
@@ -241,8 +247,8 @@ impl Names {
     }
 }
 
-/// The name of an address's directory. The path of a local socket has 107 octets at most. The longest path
-/// here, with the directory in /dev/shm, has 104.
+/// The name of an address's directory. The path of a local socket has at most 107 octets. The
+/// longest path here, with the user's directory in /dev/shm, has 104.
 fn name_of(address: SocketAddr) -> String {
     match address {
         SocketAddr::V4(v4) => v4.ip().to_string(),
@@ -250,12 +256,13 @@ fn name_of(address: SocketAddr) -> String {
     }
 }
 
-fn life(directory: &Path, slot: u8) -> PathBuf {
+fn liveness_path(directory: &Path, slot: u8) -> PathBuf {
     directory.join(format!("life-{slot}"))
 }
 
-/// Tries again what others are in the way of for a moment. `TimedOut`: they still are.
-fn with_patience<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+/// Repeats an attempt that other processes can make fail for a moment. Returns `TimedOut` if it
+/// still fails after `LOCK_TIMEOUT`.
+fn retry_until_timeout<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let start = Instant::now();
     loop {
         match attempt() {
@@ -263,7 +270,7 @@ fn with_patience<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T>
                 if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotFound) => {}
             result => return result,
         }
-        if start.elapsed() >= LOCK_PATIENCE {
+        if start.elapsed() >= LOCK_TIMEOUT {
             return Err(io::ErrorKind::TimedOut.into());
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -277,8 +284,8 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// There is no such socket, or nobody has it any more.
-pub(super) fn is_nobody(error: &io::Error) -> bool {
+/// Whether an error means that the socket does not exist or that no process has it any more.
+pub(super) fn means_no_owner(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
@@ -291,44 +298,44 @@ mod tests {
     use super::*;
 
     fn names() -> (tempfile::TempDir, Names) {
-        let place = tempfile::tempdir().expect("a directory");
-        let names = Names::at(place.path().join("4").join("address")).expect("a directory");
-        (place, names)
+        let root = tempfile::tempdir().expect("a directory");
+        let names = Names::at(root.path().join("4").join("address")).expect("a directory");
+        (root, names)
     }
 
-    /// What a process leaves that is killed: files, and nobody behind them.
+    /// A killed process leaves the files of its sockets.
     #[test]
-    fn the_names_of_the_dead_are_free() {
-        let (_place, names) = names();
+    fn the_names_of_killed_processes_are_free() {
+        let (_root, names) = names();
         for name in [Name::Slot(0), Name::Service(7)] {
             drop(UnixDatagram::bind(names.path(name)).expect("bound"));
         }
-        drop(UnixListener::bind(life(names.directory(), 0)).expect("bound"));
-        assert_eq!(names.alive().expect("descriptors").next(), None);
-        let (slot, mailbox) = names.claim_slot().expect("no error").expect("a slot");
+        drop(UnixListener::bind(liveness_path(names.directory(), 0)).expect("bound"));
+        assert_eq!(names.taken_slots().expect("descriptors").next(), None);
+        let (slot, local_socket) = names.claim_slot().expect("no error").expect("a slot");
         assert_eq!(slot, 0);
-        drop(names.bind_life(0).expect("free"));
+        drop(names.bind_liveness(0).expect("free"));
         let service = names.claim_service(7).expect("free");
         assert_eq!(
             names.claim_service(7).map(drop).expect_err("taken").kind(),
             io::ErrorKind::AddrInUse
         );
         assert_eq!(names.claim_slot().expect("no error").map(|(slot, _)| slot), Some(1));
-        drop(mailbox);
+        drop(local_socket);
         assert!(!names.path(Name::Slot(0)).exists());
-        assert!(names.is_alive(Name::Service(7)).expect("descriptors"));
+        assert!(names.is_taken(Name::Service(7)).expect("descriptors"));
         drop(service);
     }
 
     #[test]
-    fn the_last_one_removes_the_directory() {
-        let place = tempfile::tempdir().expect("a directory");
+    fn the_last_adapter_removes_the_directory() {
+        let root = tempfile::tempdir().expect("a directory");
         let (namespace, at) =
-            (place.path().join("4"), |name: &str| place.path().join("4").join(name));
+            (root.path().join("4"), |name: &str| root.path().join("4").join(name));
         let (first, second) =
             (Names::at(at("address")).expect("made"), Names::at(at("address")).expect("found"));
-        let (life, _) = (first.bind_life(0).expect("free"), drop(first));
-        // What a process leaves that is killed.
+        let (life, _) = (first.bind_liveness(0).expect("free"), drop(first));
+        // A killed process leaves such a file.
         drop(UnixDatagram::bind(second.path(Name::Service(8))).expect("bound"));
         drop(second);
         assert!(at("address/life-0").exists(), "somebody has the file");
@@ -336,24 +343,24 @@ mod tests {
         drop(life);
         assert!(!at("address").exists() && namespace.exists());
         drop(other);
-        assert!(!namespace.exists() && place.path().exists());
+        assert!(!namespace.exists() && root.path().exists());
     }
 
     #[test]
-    fn many_come_and_go_at_once() {
-        let place = tempfile::tempdir().expect("a directory");
-        let path = place.path().join("4").join("address");
+    fn many_adapters_open_and_close_at_once() {
+        let root = tempfile::tempdir().expect("a directory");
+        let path = root.path().join("4").join("address");
         std::thread::scope(|scope| {
             for service in 0..4 {
                 let path = &path;
                 scope.spawn(move || {
                     for _ in 0..200 {
                         let names = Names::at(path.clone()).expect("a directory");
-                        let mailbox = names.claim_service(service).expect("free");
+                        let local_socket = names.claim_service(service).expect("free");
                         drop(names.claim_slot().expect("no error").expect("free"));
                         assert!(names.path(Name::Service(service)).exists());
                         drop(names);
-                        drop(mailbox);
+                        drop(local_socket);
                     }
                 });
             }
@@ -361,49 +368,45 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Only the kernel's word that nobody has a name frees it.
+    /// A name is free only if the kernel reports that no process has it.
     #[test]
-    fn a_name_that_cannot_be_tried_is_somebodys() {
-        let (_place, names) = names();
+    fn a_name_that_cannot_be_tested_is_taken() {
+        let (_root, names) = names();
         // The kernel refuses to connect a datagram socket to it, with another error.
         let _of_another_type = UnixListener::bind(names.path(Name::Slot(0))).expect("bound");
         assert_eq!(names.claim_slot().expect("no error").map(|(slot, _)| slot), Some(1));
         assert!(names.path(Name::Slot(0)).exists());
     }
 
-    /// systemd-tmpfiles enters no directory whose lock it does not get.
+    /// systemd-tmpfiles skips a directory that it cannot lock.
     #[test]
     fn a_directory_in_use_is_not_removed_as_too_old() {
-        let (_place, names) = names();
+        let (_root, names) = names();
         let cleaner = File::open(names.directory()).expect("it is there");
         assert!(matches!(cleaner.try_lock(), Err(TryLockError::WouldBlock)));
     }
 
     #[test]
-    fn names_are_short_enough() {
+    fn paths_are_short_enough() {
         let longest: SocketAddr =
             "[fe80:1111:2222:3333:4444:5555:6666:7777%4294967295]:1".parse().expect("an address");
         let user = format!("opendat-{}", u32::MAX);
-        for place in PLACES {
-            let path = format!(
-                "{place}/{user}/{:x}/{}/service-{:x}",
-                u32::MAX,
-                name_of(longest),
-                u64::MAX
-            );
+        for root in PLACES {
+            let path =
+                format!("{root}/{user}/{:x}/{}/service-{:x}", u32::MAX, name_of(longest), u64::MAX);
             SocketAddrUnix::new(path).expect("it fits");
         }
     }
 
     #[test]
-    fn one_founds_at_a_time() {
-        let (_place, names) = names();
-        let founding = names.found().expect("nobody does");
+    fn one_process_binds_at_a_time() {
+        let (_root, names) = names();
+        let lock = names.lock_binding().expect("the lock is free");
         assert_eq!(
-            names.found().map(drop).expect_err("somebody does").kind(),
+            names.lock_binding().map(drop).expect_err("the lock is held").kind(),
             io::ErrorKind::TimedOut
         );
-        drop(founding);
-        names.found().expect("nobody does any more");
+        drop(lock);
+        names.lock_binding().expect("the lock is free again");
     }
 }

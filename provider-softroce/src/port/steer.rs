@@ -1,4 +1,4 @@
-//! Which of the sockets that share the port a packet goes to.
+//! Selects the socket for each packet among those that share the port.
 
 use std::io;
 use std::ops::Range;
@@ -6,42 +6,44 @@ use std::os::fd::AsRawFd;
 
 use crate::socket::Udp;
 
-/// The slot that belongs to all: requests that name no connection come there.
-pub(crate) const DOOR: u8 = 127;
-/// The slots that an adapter can have.
-pub(crate) const SLOTS: Range<u8> = 0..DOOR;
+/// The slot number of the strangers' socket, which receives the requests that name no connection.
+pub(crate) const STRANGERS_SLOT: u8 = 127;
+/// The slots that adapters can have.
+pub(crate) const SLOTS: Range<u8> = 0..STRANGERS_SLOT;
 
-/// The queue pair of the connection manager, in every adapter.
+/// The number of the queue pair for connection management (GSI), in every adapter.
 const GSI: u32 = 1;
-/// Where a packet has the queue pair that it is for, behind 8 reserved bits: in the BTH.
-const QPN_AT: u32 = 4;
-/// Where a message of the connection manager names the connection by its receiver's id: the second word of its data, behind
-/// BTH, DETH and the MAD header. A request has 0 there (IBA, chapter 12).
-const REMOTE_ID_AT: u32 = 12 + 8 + 24 + 4;
+/// The offset of the destination queue pair in a packet: in the BTH, after 8 reserved bits.
+const QPN_OFFSET: u32 = 4;
+/// The offset of the receiver's communication id in a message of the connection manager: the second
+/// word of its data, behind BTH, DETH and the MAD header. A request has 0 there (IBA, chapter 12).
+const REMOTE_ID_OFFSET: u32 = 12 + 8 + 24 + 4;
 
-/// The slot that a queue pair number or communication id belongs to.
+/// Returns the slot that a queue pair number or communication id belongs to.
 pub(crate) fn slot_of(number: u32) -> u8 {
-    number as u8 & DOOR
+    number as u8 & STRANGERS_SLOT
 }
 
-/// The place of a slot's socket in the order of binding: the door's is the first.
-pub(super) const fn place_of(slot: u8) -> usize {
-    (slot as usize + 1) % PLACES
+/// Returns the position of a slot's socket in the order of binding. The strangers' socket is the
+/// first.
+pub(super) const fn position_of(slot: u8) -> usize {
+    (slot as usize + 1) % POSITIONS
 }
 
-/// Places, if all slots have their sockets.
-pub(super) const PLACES: usize = DOOR as usize + 1;
+/// The number of positions if all slots have sockets.
+pub(super) const POSITIONS: usize = STRANGERS_SLOT as usize + 1;
 
-/// A datagram for a queue pair of this slot, as far as it matters here.
+/// Returns a datagram that is steered to this slot.
 pub(super) fn datagram_for(slot: u8, rest: [u8; 8]) -> [u8; 16] {
     let mut octets = [0; 16];
-    octets[QPN_AT as usize..][..4].copy_from_slice(&(0x100 | u32::from(slot)).to_be_bytes());
+    octets[QPN_OFFSET as usize..][..4].copy_from_slice(&(0x100 | u32::from(slot)).to_be_bytes());
     octets[8..].copy_from_slice(&rest);
     octets
 }
 
-/// Classic BPF, which computes a place. Of a slot that has no socket yet the kernel makes any of those that are there. What is
-/// too short to have the word that is looked for goes to the first one, the door, where it is dropped.
+/// A classic BPF program that computes a position. If the position has no socket yet, the kernel
+/// picks any of the existing ones. A packet that is too short for the words that the program loads
+/// goes to position 0, the strangers' socket, where it is dropped.
 fn program() -> [libc::sock_filter; 9] {
     use libc::{
         BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W,
@@ -53,20 +55,20 @@ fn program() -> [libc::sock_filter; 9] {
     let add = |k: u32| op(BPF_ALU | BPF_ADD | BPF_K, k, 0, 0);
     let if_equal = |k: u32, jt: u8, jf: u8| op(BPF_JMP | BPF_JEQ | BPF_K, k, jt, jf);
     [
-        load(QPN_AT),
+        load(QPN_OFFSET),
         and(0xff_ffff),
         if_equal(GSI, 0, 3),
-        load(REMOTE_ID_AT),
+        load(REMOTE_ID_OFFSET),
         if_equal(0, 0, 1),
-        op(BPF_RET | BPF_K, place_of(DOOR) as u32, 0, 0),
-        // As `place_of` has it.
+        op(BPF_RET | BPF_K, position_of(STRANGERS_SLOT) as u32, 0, 0),
+        // The same computation as in `position_of`.
         add(1),
-        and(PLACES as u32 - 1),
+        and(POSITIONS as u32 - 1),
         op(BPF_RET | A, 0, 0, 0),
     ]
 }
 
-/// libc's `sock_fprog` with its padding, which the kernel copies, too.
+/// libc's `sock_fprog` with explicit padding, because the kernel copies the padding, too.
 #[repr(C)]
 struct Program {
     len: u16,
@@ -76,7 +78,7 @@ struct Program {
 
 const _: () = assert!(size_of::<Program>() == size_of::<libc::sock_fprog>());
 
-/// Has the kernel steer packets so, for all sockets that share the port with this one.
+/// Attaches the program to all sockets that share the port with this one.
 pub(crate) fn attach(socket: &Udp) -> io::Result<()> {
     let mut program = program();
     let filter = Program {
@@ -84,7 +86,8 @@ pub(crate) fn attach(socket: &Udp) -> io::Result<()> {
         padding: Default::default(),
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: a complete program, which the kernel copies.
+    // SAFETY: `filter` refers to a complete program that is valid during the call; the kernel
+    // copies it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -4,12 +4,12 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use super::mail::Desk;
+use super::local_socket::ReceiveBuffer;
 use super::*;
-use crate::socket::{Habits, RxBatch};
+use crate::socket::{ReceiveStrategy, RxBatch};
 
 fn open(address: SocketAddr) -> Result<Port, PortError> {
-    Port::open(address, MORE_PATIENCE)
+    Port::open(address, OPEN_TIMEOUT)
 }
 
 /// An address of this host that no other test uses.
@@ -20,8 +20,8 @@ fn address() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 64 + n, high, low.max(1))), 0)
 }
 
-/// Runs `f` while all who have a port answer newcomers.
-fn with_answers<R>(ports: &[&Port], f: impl FnOnce() -> R) -> R {
+/// Runs `f` while all these ports answer requests for the shared sockets.
+fn while_answering<R>(ports: &[&Port], f: impl FnOnce() -> R) -> R {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for port in ports {
@@ -40,12 +40,14 @@ fn with_answers<R>(ports: &[&Port], f: impl FnOnce() -> R) -> R {
 }
 
 fn answer(port: &Port) {
-    if let Ok(Some(Letter::Hello(newcomer))) = port.mailbox.next(&mut Desk::default()) {
-        port.welcome(&newcomer);
+    if let Ok(Some(LocalMessage::SocketRequest(request))) =
+        port.local_socket.receive(&mut ReceiveBuffer::default())
+    {
+        port.send_shared_sockets(&request);
     }
 }
 
-/// Opens ports of an address until there are so many, all of which answer newcomers.
+/// Opens ports of an address until there are `count`. All of them answer requests.
 fn open_up_to(count: usize, address: SocketAddr, ports: Vec<Port>) -> Result<Vec<Port>, PortError> {
     let (ports, done) = (Mutex::new(ports), AtomicBool::new(false));
     let result = std::thread::scope(|scope| {
@@ -57,7 +59,7 @@ fn open_up_to(count: usize, address: SocketAddr, ports: Vec<Port>) -> Result<Vec
         });
         let result = (|| {
             while ports.lock().expect("no panic").len() < count {
-                let port = Port::open(address, MORE_PATIENCE)?;
+                let port = Port::open(address, OPEN_TIMEOUT)?;
                 ports.lock().expect("no panic").push(port);
             }
             Ok(())
@@ -68,7 +70,7 @@ fn open_up_to(count: usize, address: SocketAddr, ports: Vec<Port>) -> Result<Vec
     result.map(|()| ports.into_inner().expect("no panic"))
 }
 
-/// A packet for a queue pair; for the connection manager's, about a connection.
+/// A packet for a queue pair. For the GSI, it is a message about a connection.
 fn packet(qpn: u32, connection: u32) -> Vec<u8> {
     let mut octets = vec![0; 72];
     octets[4..8].copy_from_slice(&qpn.to_be_bytes());
@@ -77,8 +79,8 @@ fn packet(qpn: u32, connection: u32) -> Vec<u8> {
 }
 
 fn arrived(socket: &Udp) -> usize {
-    let (mut batch, mut habits, mut n) = (RxBatch::new(), Habits::default(), 0);
-    while socket.receive(&mut batch, &mut habits) {
+    let (mut batch, mut strategy, mut n) = (RxBatch::new(), ReceiveStrategy::default(), 0);
+    while socket.receive(&mut batch, &mut strategy) {
         n += (0..batch.len())
             .filter_map(|i| batch.get(i))
             .map(|d| d.octets.len().div_ceil(d.size))
@@ -88,95 +90,102 @@ fn arrived(socket: &Udp) -> usize {
 }
 
 fn send(to: SocketAddr, packet: &[u8]) {
-    let stranger = Udp::bind_alone(SocketAddr::new(to.ip(), 0)).expect("a socket");
+    let stranger = Udp::bind_exclusive(SocketAddr::new(to.ip(), 0)).expect("a socket");
     assert_eq!(stranger.send(to, packet, packet.len()), crate::socket::Sent::All);
 }
 
 #[test]
-fn each_slot_gets_its_packets_whoever_comes_and_goes() {
-    let first = open(address()).expect("founds");
+fn each_slot_gets_its_packets_while_adapters_open_and_close() {
+    let first = open(address()).expect("opens first");
     assert_eq!(first.slot(), 0);
-    let second = with_answers(&[&first], || open(first.address())).expect("joins");
+    let second = while_answering(&[&first], || open(first.address())).expect("opens too");
     assert_eq!((second.slot(), second.address()), (1, first.address()));
     let to = first.address();
     for (qpn, connection, expected) in [
         (0x12_3400 << 1, 0, [1, 0, 0]),
         (0x12_3401, 0, [0, 1, 0]),
-        // Of the connection manager: requests, then messages about connections.
+        // Messages of the connection manager: a request, then messages about connections.
         (1, 0, [0, 0, 1]),
         (1, 0x7700, [1, 0, 0]),
         (1, 0x7781, [0, 1, 0]),
-        // The slot of nobody.
+        // A slot that no adapter has.
         (0x109, 0, [0, 0, 0]),
     ] {
         send(to, &packet(qpn, connection));
-        let got = [arrived(&first.socket), arrived(&second.socket), arrived(&first.door)];
+        let got =
+            [arrived(&first.socket), arrived(&second.socket), arrived(&first.strangers_socket)];
         assert_eq!(got, expected, "queue pair {qpn:#x}, connection {connection:#x}");
     }
-    // The founder goes; order is kept for those who stay and for those who come.
+    // The first adapter ends. The positions stay the same for the remaining and for new adapters.
     drop(first);
     send(to, &packet(0x12_3480, 0));
-    let third = with_answers(&[&second], || open(to)).expect("joins");
+    let third = while_answering(&[&second], || open(to)).expect("opens too");
     assert_eq!(third.slot(), 0, "the slot is free again");
-    assert_eq!(arrived(&third.socket), 0, "what came for its last owner is dropped");
+    assert_eq!(arrived(&third.socket), 0, "packets for the previous owner are dropped");
     send(to, &packet(0x80, 0));
     send(to, &packet(0x81, 0));
     send(to, &packet(1, 0));
     assert_eq!([arrived(&third.socket), arrived(&second.socket)], [1, 1]);
-    assert_eq!([arrived(&third.door), arrived(&second.door)], [1, 0], "whoever looks first");
-    // When all have gone, so has the port.
+    assert_eq!(
+        [arrived(&third.strangers_socket), arrived(&second.strangers_socket)],
+        [1, 0],
+        "only one adapter reads the request"
+    );
+    // The port is free when all adapters have ended.
     drop((second, third));
-    Udp::bind_alone(to).expect("free");
+    Udp::bind_exclusive(to).expect("free");
 }
 
 #[test]
-fn short_packets_go_somewhere() {
-    let port = open(address()).expect("founds");
+fn short_packets_go_to_the_strangers_socket() {
+    let port = open(address()).expect("opens first");
     for len in 1..12 {
         send(port.address(), &vec![0xff; len]);
     }
-    // Seven are too short to name a queue pair; the others name one whose low bits are the door's.
-    assert_eq!([arrived(&port.socket), arrived(&port.door)], [0, 11]);
+    // Seven are too short to name a queue pair. The low bits of the other numbers name the
+    // strangers' socket.
+    assert_eq!([arrived(&port.socket), arrived(&port.strangers_socket)], [0, 11]);
 }
 
 #[test]
-fn requests_find_who_listens() {
+fn requests_reach_the_adapter_that_listens() {
     let now = Instant::now();
-    let mut first = open(address()).expect("founds");
-    let second = with_answers(&[&first], || open(first.address())).expect("joins");
+    let mut first = open(address()).expect("opens first");
+    let second = while_answering(&[&first], || open(first.address())).expect("opens too");
     let service = second.listen(0x0106_1234).expect("free");
     let error = first.listen(0x0106_1234).map(drop).expect_err("taken");
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     let from: SocketAddr = "[fe80::1%7]:4791".parse().expect("an address");
     assert!(first.forward_request(0x0106_1234, from, b"request", now));
-    assert!(!first.forward_request(0x0106_1235, from, b"request", now), "nobody listens");
-    let mut desk = Desk::default();
-    match service.mailbox.next(&mut desk) {
-        Ok(Some(Letter::Packet { from: sender, packet })) => {
+    assert!(!first.forward_request(0x0106_1235, from, b"request", now), "no adapter listens");
+    let mut buffer = ReceiveBuffer::default();
+    match service.local_socket.receive(&mut buffer) {
+        Ok(Some(LocalMessage::Packet { from: sender, packet })) => {
             assert_eq!((sender, packet), (from, &b"request"[..]));
         }
         _ => panic!("no packet"),
     }
-    assert!(service.mailbox.next(&mut desk).expect("empty").is_none());
+    assert!(service.local_socket.receive(&mut buffer).expect("empty").is_none());
     drop(service);
     first.listen(0x0106_1234).expect("free again");
-    // By slot, likewise.
-    let from = "127.0.0.9:7".parse().expect("an address");
+    // The same, by slot.
+    let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");
     first.forward(second.slot(), (from, false), b"astray", now);
     assert!(matches!(
-        second.mailbox.next(&mut desk),
-        Ok(Some(Letter::Packet { from, packet: b"astray" })) if from.port() == 7 && from.is_ipv4()
+        second.local_socket.receive(&mut buffer),
+        Ok(Some(LocalMessage::Packet { from: sender, packet: b"astray" })) if sender == from
     ));
 }
 
-/// An adapter looks for services that do not exist, and passes on packets of strangers, a limited
-/// number of times. It always passes on requests for services that exist, and packets of peers.
+/// The number of unknown services that an adapter looks for is limited, and so is the number of
+/// packets of unknown senders that it forwards. Requests for existing services and packets of peers
+/// are always forwarded.
 #[test]
 fn a_flood_is_passed_on_in_part() {
     const FLOOD: u64 = 10_000;
     let now = Instant::now();
-    let mut first = open(address()).expect("founds");
-    let second = with_answers(&[&first], || open(first.address())).expect("joins");
+    let mut first = open(address()).expect("opens first");
+    let second = while_answering(&[&first], || open(first.address())).expect("opens too");
     let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");
     let asked = (0..FLOOD).filter(|&n| !first.forward_request(0x0106_2000 + n % 7, from, b"", now));
     let asked = asked.count() as u64;
@@ -185,8 +194,8 @@ fn a_flood_is_passed_on_in_part() {
     for n in 0..FLOOD {
         first.forward((n % 128) as u8, (from, false), b"forged", now);
     }
-    let mut desk = Desk::default();
-    assert!(second.mailbox.next(&mut desk).expect("empty").is_none());
+    let mut buffer = ReceiveBuffer::default();
+    assert!(second.local_socket.receive(&mut buffer).expect("empty").is_none());
     // This service is new.
     let service = second.listen(0x0106_1234).expect("free");
     let soon = now + Duration::from_millis(101);
@@ -195,13 +204,13 @@ fn a_flood_is_passed_on_in_part() {
     }
     assert!(first.forward_request(0x0106_1234, from, b"request", soon));
     assert!(matches!(
-        service.mailbox.next(&mut desk),
-        Ok(Some(Letter::Packet { packet: b"request", .. }))
+        service.local_socket.receive(&mut buffer),
+        Ok(Some(LocalMessage::Packet { packet: b"request", .. }))
     ));
     first.forward(second.slot(), (from, true), b"astray", soon);
     assert!(matches!(
-        second.mailbox.next(&mut desk),
-        Ok(Some(Letter::Packet { packet: b"astray", .. }))
+        second.local_socket.receive(&mut buffer),
+        Ok(Some(LocalMessage::Packet { packet: b"astray", .. }))
     ));
     // After the flood the adapter looks for unknown services again.
     drop(service);
@@ -209,28 +218,30 @@ fn a_flood_is_passed_on_in_part() {
 }
 
 #[test]
-fn a_full_mailbox_loses_nothing() {
-    const REQUESTS: usize = 700; // more than any system's mailbox takes
+fn a_full_queue_loses_nothing() {
+    const REQUESTS: usize = 700; // more than the queue of any system holds
     let mut now = Instant::now();
-    let mut first = open(address()).expect("founds");
-    let second = with_answers(&[&first], || open(first.address())).expect("joins");
+    let mut first = open(address()).expect("opens first");
+    let second = while_answering(&[&first], || open(first.address())).expect("opens too");
     let service = second.listen(0x0106_1234).expect("free");
     for n in 0..REQUESTS {
         assert!(first.forward_request(0x0106_1234, first.address(), &n.to_be_bytes(), now));
         first.forward(second.slot(), (first.address(), true), &n.to_be_bytes(), now);
     }
-    let (mut desk, mut requests, mut packets) = (Desk::default(), 0, 0);
-    for (mailbox, count) in [(&service.mailbox, &mut requests), (&second.mailbox, &mut packets)] {
+    let (mut buffer, mut requests, mut packets) = (ReceiveBuffer::default(), 0, 0);
+    for (local_socket, count) in
+        [(&service.local_socket, &mut requests), (&second.local_socket, &mut packets)]
+    {
         while *count < REQUESTS {
-            match mailbox.next(&mut desk).expect("readable") {
-                Some(Letter::Packet { packet, .. }) => {
+            match local_socket.receive(&mut buffer).expect("readable") {
+                Some(LocalMessage::Packet { packet, .. }) => {
                     assert_eq!(packet, count.to_be_bytes(), "in order");
                     *count += 1;
                 }
-                Some(Letter::Hello(_)) => panic!("nobody is new"),
+                Some(LocalMessage::SocketRequest(_)) => panic!("no request was sent"),
                 None => {
                     now = first.deadline().expect("some wait");
-                    first.go_on(now);
+                    first.retry_sends(now);
                 }
             }
         }
@@ -239,8 +250,8 @@ fn a_full_mailbox_loses_nothing() {
 }
 
 #[test]
-fn a_port_that_others_have_is_an_error_that_says_so() {
-    let taken = Udp::bind_alone(with_port(address())).expect("free");
+fn a_taken_port_is_reported_as_such() {
+    let taken = Udp::bind_exclusive(with_port(address())).expect("free");
     let address = taken.local_addr().expect("bound");
     let error = open(address).map(drop).expect_err("taken").to_string();
     let expected = format!(
@@ -251,34 +262,38 @@ fn a_port_that_others_have_is_an_error_that_says_so() {
 }
 
 #[test]
-fn those_who_do_not_answer_are_an_error_too() {
+fn adapters_that_do_not_answer_are_an_error() {
     const OTHERS: u32 = 14;
-    const MOST_ASKED: usize = LESS_PATIENCE.as_millis().div_ceil(ANSWER.as_millis()) as usize;
-    let first = open(address()).expect("founds");
-    let others: Vec<Port> = with_answers(&[&first], || {
-        (0..OTHERS).map(|_| open(first.address()).expect("joins")).collect()
+    const ASKED_MAX: usize =
+        OPEN_TIMEOUT_CONNECTING.as_millis().div_ceil(ANSWER_TIMEOUT.as_millis()) as usize;
+    let first = open(address()).expect("opens first");
+    let others: Vec<Port> = while_answering(&[&first], || {
+        (0..OTHERS).map(|_| open(first.address()).expect("opens too")).collect()
     });
-    assert!(matches!(Port::open(first.address(), LESS_PATIENCE), Err(PortError::Silent(_))));
-    // Not each of them is waited for.
+    assert!(matches!(
+        Port::open(first.address(), OPEN_TIMEOUT_CONNECTING),
+        Err(PortError::Silent(_))
+    ));
+    // The adapter does not wait for each of them.
     let was_asked = |port: &&Port| {
-        let mut desk = Desk::default();
-        matches!(port.mailbox.next(&mut desk), Ok(Some(Letter::Hello(_))))
+        let mut buffer = ReceiveBuffer::default();
+        matches!(port.local_socket.receive(&mut buffer), Ok(Some(LocalMessage::SocketRequest(_))))
     };
     let asked = std::iter::once(&first).chain(&others).filter(was_asked).count();
-    assert!((1..=MOST_ASKED).contains(&asked), "{asked} of them were asked");
+    assert!((1..=ASKED_MAX).contains(&asked), "{asked} of them were asked");
 }
 
 #[test]
 fn there_are_127_slots() {
     let address = with_port(address());
-    let all = open_up_to(DOOR.into(), address, Vec::new()).expect("a slot for each");
-    each_has_its_packets(&all);
+    let all = open_up_to(STRANGERS_SLOT.into(), address, Vec::new()).expect("a slot for each");
+    assert_each_gets_its_packets(&all);
     let one_more = open_up_to(all.len() + 1, address, all).map(drop);
     assert!(matches!(one_more, Err(PortError::Full(_))));
 }
 
-/// What is meant for each of them comes to it, and to no other.
-fn each_has_its_packets(ports: &[Port]) {
+/// Each port gets the packets for its slot, and no others.
+fn assert_each_gets_its_packets(ports: &[Port]) {
     for port in ports {
         port.socket.drain();
         send(port.address(), &packet(0x12_3400 << 1 | u32::from(port.slot()), 0));
@@ -289,61 +304,64 @@ fn each_has_its_packets(ports: &[Port]) {
 }
 
 #[test]
-fn more_slots_come_when_they_are_needed_and_go_with_those_who_have_them() {
+fn slots_are_added_when_needed_and_removed_with_their_owners() {
     let address = with_port(address());
     let mut ports = open_up_to(40, address, Vec::new()).expect("slots");
     let slots: Vec<u8> = ports.iter().map(Port::slot).collect();
     assert_eq!(slots, (0..40).collect::<Vec<u8>>());
-    each_has_its_packets(&ports);
-    // Those who came when there were few slots have them still, and so have newcomers in place of them.
+    assert_each_gets_its_packets(&ports);
+    // The adapters that opened when there were few slots still have theirs. New ones take the free
+    // slots.
     ports.truncate(10);
-    each_has_its_packets(&ports);
+    assert_each_gets_its_packets(&ports);
     for _ in 0..3 {
         ports = open_up_to(40, address, ports).expect("slots");
-        each_has_its_packets(&ports);
+        assert_each_gets_its_packets(&ports);
         ports.drain(10..30);
-        each_has_its_packets(&ports);
+        assert_each_gets_its_packets(&ports);
         ports = open_up_to(35, address, ports).expect("slots");
-        each_has_its_packets(&ports);
+        assert_each_gets_its_packets(&ports);
         ports.truncate(10);
     }
     drop(ports);
-    Udp::bind_alone(address).expect("free");
+    Udp::bind_exclusive(address).expect("free");
 }
 
 #[test]
 fn sockets_that_others_have_bound_in_between_are_noticed() {
     let address = with_port(address());
     let ports = open_up_to(15, address, Vec::new()).expect("the first part's slots");
-    // As those of an adapter that is just closing.
+    // This simulates the sockets of an adapter that is closing.
     let in_between = Udp::bind_shared(address).expect("of the same user");
-    let mut vault = ports[0].vault.duplicate().expect("descriptors");
+    let mut shared_sockets = ports[0].shared_sockets.try_clone().expect("descriptors");
     assert_eq!(
-        vault.grow(address).expect_err("not in their places").kind(),
+        shared_sockets.bind_more(address).expect_err("not at their positions").kind(),
         io::ErrorKind::TimedOut
     );
-    each_has_its_packets(&ports);
+    assert_each_gets_its_packets(&ports);
     drop(in_between);
-    vault.grow(address).expect("in their places");
-    each_has_its_packets(&ports);
+    shared_sockets.bind_more(address).expect("at their positions");
+    assert_each_gets_its_packets(&ports);
 }
 
 #[test]
-fn many_who_come_at_once_all_get_a_slot() {
+fn many_adapters_that_open_at_once_all_get_a_slot() {
     let address = address();
-    let (done, came) = (&AtomicBool::new(false), &AtomicU8::new(0));
+    let (done, opened) = (&AtomicBool::new(false), &AtomicU8::new(0));
     let mut slots: Vec<u8> = std::thread::scope(|scope| {
-        let comers: Vec<_> = (0..8)
+        let openers: Vec<_> = (0..8)
             .map(|_| {
                 scope.spawn(move || {
                     let port = open(address).expect("a slot");
-                    if came.fetch_add(1, Ordering::Relaxed) == 7 {
+                    if opened.fetch_add(1, Ordering::Relaxed) == 7 {
                         done.store(true, Ordering::Relaxed);
                     }
-                    let mut desk = Desk::default();
+                    let mut buffer = ReceiveBuffer::default();
                     while !done.load(Ordering::Relaxed) {
-                        if let Ok(Some(Letter::Hello(newcomer))) = port.mailbox.next(&mut desk) {
-                            port.welcome(&newcomer);
+                        if let Ok(Some(LocalMessage::SocketRequest(request))) =
+                            port.local_socket.receive(&mut buffer)
+                        {
+                            port.send_shared_sockets(&request);
                         }
                         std::thread::yield_now();
                     }
@@ -351,7 +369,7 @@ fn many_who_come_at_once_all_get_a_slot() {
                 })
             })
             .collect();
-        comers.into_iter().map(|comer| comer.join().expect("no panic")).collect()
+        openers.into_iter().map(|opener| opener.join().expect("no panic")).collect()
     });
     slots.sort_unstable();
     assert_eq!(slots, [0, 1, 2, 3, 4, 5, 6, 7]);
@@ -359,33 +377,34 @@ fn many_who_come_at_once_all_get_a_slot() {
 
 #[test]
 fn the_end_of_an_adapter_is_seen_by_its_peers() {
-    let first = open(address()).expect("founds");
-    let mut second = with_answers(&[&first], || open(first.address())).expect("joins");
-    assert!(
-        matches!(first.lifeline(first.address(), 2), Err(e) if e.kind() == io::ErrorKind::ConnectionRefused)
-    );
-    let lines: Vec<Lifeline> =
-        (0..3).map(|_| first.lifeline(first.address(), 1).expect("lives")).collect();
-    let has_ended = |line: &Lifeline| {
-        let mut fd = libc::pollfd { fd: line.as_raw_fd(), events: 0, revents: 0 };
-        // SAFETY: one pollfd, alive during the call.
+    let first = open(address()).expect("opens first");
+    let mut second = while_answering(&[&first], || open(first.address())).expect("opens too");
+    let error =
+        first.connect_liveness(first.address(), 2).map(drop).expect_err("no adapter has slot 2");
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    let connections: Vec<LivenessConnection> =
+        (0..3).map(|_| first.connect_liveness(first.address(), 1).expect("it exists")).collect();
+    let has_ended = |connection: &LivenessConnection| {
+        let mut fd = libc::pollfd { fd: connection.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: `fd` is valid for reads and writes during the call.
         unsafe { libc::poll(&mut fd, 1, 0) == 1 && fd.revents & libc::POLLHUP != 0 }
     };
-    second.life.admit(|_, _| Ok(()));
-    let late = first.lifeline(first.address(), 1).expect("lives");
-    assert!(!lines.iter().chain([&late]).any(has_ended));
+    second.liveness.accept(|_, _| Ok(()));
+    let late = first.connect_liveness(first.address(), 1).expect("it exists");
+    assert!(!connections.iter().chain([&late]).any(has_ended));
     drop(second);
     assert!(
-        lines.iter().chain([&late]).all(has_ended),
-        "those that were let in, and those that were not"
+        connections.iter().chain([&late]).all(has_ended),
+        "accepted connections and waiting ones"
     );
 }
 
-/// A thread that acts for another user: only the kernel keeps it out.
+/// Runs `f` in a thread with another user id, so that only the kernel restricts what it can do.
 fn as_nobody<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // SAFETY: no memory is involved. The system call is this thread's alone, where the C function is for all.
+            // SAFETY: the call accesses no memory. The system call changes the user id of this
+            // thread only; the C function would change that of all threads.
             assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) }, 0);
             f()
         });
@@ -393,14 +412,14 @@ fn as_nobody<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Another user can neither connect, send, nor take a name, whatever it knows.
+/// Another user can neither connect nor send to the sockets, nor take a name.
 #[test]
 fn another_user_is_kept_out() {
     if !rustix::process::geteuid().is_root() {
         println!("SKIP: only root can act for another user");
         return;
     }
-    let port = open(address()).expect("founds");
+    let port = open(address()).expect("opens first");
     let service = port.listen(0x0106_1234).expect("free");
     let mut names: Vec<PathBuf> = files(&port).collect();
     names.sort();
@@ -419,12 +438,14 @@ fn another_user_is_kept_out() {
             denied(std::fs::File::open(name).map(drop));
         }
         denied(UnixDatagram::bind(&next).map(drop));
-        denied(port.lifeline(port.address(), 0).map(drop));
-        // The directory is there, and is not this user's to use.
+        denied(port.connect_liveness(port.address(), 0).map(drop));
+        // The directory exists, but this user cannot use it.
         denied(Names::at(port.names.directory().to_owned()).map(drop));
     });
-    assert!(service.mailbox.next(&mut Desk::default()).expect("readable").is_none());
-    assert!(port.mailbox.next(&mut Desk::default()).expect("readable").is_none());
+    assert!(
+        service.local_socket.receive(&mut ReceiveBuffer::default()).expect("readable").is_none()
+    );
+    assert!(port.local_socket.receive(&mut ReceiveBuffer::default()).expect("readable").is_none());
 }
 
 fn files(port: &Port) -> impl Iterator<Item = PathBuf> {
@@ -434,11 +455,12 @@ fn files(port: &Port) -> impl Iterator<Item = PathBuf> {
         .map(|file| file.path())
 }
 
-/// Whoever takes the slot next makes a file of its own for its life.
+/// The next owner of the slot creates a liveness file of its own, so the old one must be gone
+/// first.
 #[test]
 fn an_adapter_gives_up_its_slot_last() {
     use rustix::fs::inotify;
-    let port = open(address()).expect("founds");
+    let port = open(address()).expect("opens first");
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("inotify");
     inotify::add_watch(&watch, port.names.directory(), inotify::WatchFlags::DELETE)
         .expect("watched");
@@ -450,12 +472,12 @@ fn an_adapter_gives_up_its_slot_last() {
     assert_eq!(removed.take(2).collect::<Vec<_>>(), [c"life-0".to_owned(), c"slot-0".to_owned()]);
 }
 
-/// Those who listen for one service do not look; another one's requests go on.
+/// A listener that does not read its requests does not delay the requests for another one.
 #[test]
-fn a_full_mailbox_keeps_no_other_letters_back() {
-    const REQUESTS: usize = 700; // more than any system's mailbox takes
+fn a_full_queue_does_not_delay_other_messages() {
+    const REQUESTS: usize = 700; // more than the queue of any system holds
     let now = Instant::now();
-    let mut port = open(address()).expect("founds");
+    let mut port = open(address()).expect("opens first");
     let [slow, fast] = [1, 2].map(|service| port.listen(service).expect("free"));
     let from = port.address();
     assert!(!port.forward_request(3, from, b"nobody listens", now));
@@ -464,29 +486,32 @@ fn a_full_mailbox_keeps_no_other_letters_back() {
     }
     assert!(port.deadline().is_some(), "some wait");
     assert!(port.forward_request(2, from, b"fast", now));
-    let mut desk = Desk::default();
+    let mut buffer = ReceiveBuffer::default();
     assert!(matches!(
-        fast.mailbox.next(&mut desk),
-        Ok(Some(Letter::Packet { packet: b"fast", .. }))
+        fast.local_socket.receive(&mut buffer),
+        Ok(Some(LocalMessage::Packet { packet: b"fast", .. }))
     ));
     assert!(matches!(
-        slow.mailbox.next(&mut desk),
-        Ok(Some(Letter::Packet { packet: b"slow", .. }))
+        slow.local_socket.receive(&mut buffer),
+        Ok(Some(LocalMessage::Packet { packet: b"slow", .. }))
     ));
 }
 
-/// A process that ends before it answers: who has asked it hears so at once, and asks the next one.
+/// A process ends before it answers. The requester notices it at once and asks the next one.
 #[test]
-fn a_newcomer_that_is_not_answered_goes_on() {
-    let first = open(address()).expect("founds");
-    let whom = first.names.address(Name::Slot(0)).expect("short enough");
+fn a_request_that_is_not_answered_fails_at_once() {
+    let first = open(address()).expect("opens first");
+    let to = first.names.address(Name::Slot(0)).expect("short enough");
     let refused = std::thread::scope(|scope| {
-        let newcomer = scope.spawn(|| Vault::ask(&whom, Duration::MAX / 4).map(drop));
-        // The letter is read, and nothing comes of it.
-        while !matches!(first.mailbox.next(&mut Desk::default()), Ok(Some(Letter::Hello(_)))) {
+        let requester = scope.spawn(|| SharedSockets::request(&to, Duration::MAX / 4).map(drop));
+        // The request is read but not answered.
+        while !matches!(
+            first.local_socket.receive(&mut ReceiveBuffer::default()),
+            Ok(Some(LocalMessage::SocketRequest(_)))
+        ) {
             std::thread::yield_now();
         }
-        newcomer.join().expect("no panic").expect_err("no vault")
+        requester.join().expect("no panic").expect_err("no sockets")
     });
     assert_eq!(refused.kind(), io::ErrorKind::UnexpectedEof);
 }

@@ -1,4 +1,4 @@
-//! What the network says about packets that it did not deliver.
+//! The error queue of a socket: reports of packets that were not delivered.
 
 use std::mem::zeroed;
 use std::net::SocketAddr;
@@ -6,31 +6,31 @@ use std::os::fd::AsRawFd;
 
 use super::{Udp, address_of};
 
-/// A packet of ours that came back.
+/// A packet that was not delivered.
 pub(crate) struct Undelivered<'a> {
-    /// Where it should have gone.
+    /// The destination of the packet.
     pub(crate) to: SocketAddr,
-    /// Its first octets, from the BTH on.
+    /// The first octets of the packet, starting with the BTH.
     pub(crate) packet: &'a [u8],
-    /// The host is there, and nobody has the port.
+    /// Whether the host has reported that no process has the port.
     pub(crate) refused: bool,
 }
 
-/// Reports that are read in one go: whoever sends forged ones must not keep the reader busy. What is left is
-/// read with the next one that comes.
-const MOST_AT_ONCE: usize = 1024;
+/// Maximum number of reports that one call reads, so that forged reports cannot keep the reader
+/// busy. The remaining ones are read when the next report arrives.
+const REPORTS_PER_CALL_MAX: usize = 1024;
 
-/// Room for the control messages.
+/// A buffer for control messages.
 #[repr(align(8))]
 struct Control([u8; 512]);
 
 impl Udp {
-    /// Calls `each` for what has been reported since, 1,024 reports at most.
-    pub(crate) fn errors(&self, mut each: impl FnMut(Undelivered<'_>)) {
+    /// Calls `each` for each report since the last call, up to 1,024 reports.
+    pub(crate) fn read_errors(&self, mut each: impl FnMut(Undelivered<'_>)) {
         let mut octets = [0u8; 256];
         let mut control = Control([0; 512]);
-        for _ in 0..MOST_AT_ONCE {
-            // SAFETY: plain data, valid when zero.
+        for _ in 0..REPORTS_PER_CALL_MAX {
+            // SAFETY: both types are plain data and valid when zeroed.
             let (mut name, mut msg): (libc::sockaddr_storage, libc::msghdr) =
                 unsafe { (zeroed(), zeroed()) };
             let mut iov =
@@ -42,11 +42,11 @@ impl Udp {
             msg.msg_control = control.0.as_mut_ptr().cast();
             msg.msg_controllen = control.0.len() as _;
             let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-            // SAFETY: everything `msg` leads to is alive during the call.
+            // SAFETY: all pointers in `msg` refer to memory that is valid during the call.
             let n = unsafe { libc::recvmsg(self.as_raw_fd(), &mut msg, flags) };
             let Ok(n) = usize::try_from(n) else { return };
-            let refused =
-                reported(&msg).is_some_and(|error| error.ee_errno == libc::ECONNREFUSED as u32);
+            let refused = extended_error(&msg)
+                .is_some_and(|error| error.ee_errno == libc::ECONNREFUSED as u32);
             if let Some(to) = address_of(&name, msg.msg_namelen) {
                 each(Undelivered { to, packet: &octets[..n.min(octets.len())], refused });
             }
@@ -54,9 +54,10 @@ impl Udp {
     }
 }
 
-/// What went wrong, in the words of the kernel.
-fn reported(msg: &libc::msghdr) -> Option<libc::sock_extended_err> {
-    // SAFETY: the kernel filled the control buffer that `msg` leads to.
+/// Returns the kernel's description of the error.
+fn extended_error(msg: &libc::msghdr) -> Option<libc::sock_extended_err> {
+    // SAFETY: the kernel has filled the control buffer that `msg` refers to, and has set its
+    // length.
     unsafe {
         let mut cmsg = libc::CMSG_FIRSTHDR(msg);
         while let Some(header) = cmsg.as_ref() {

@@ -7,47 +7,49 @@ use std::{io, ptr};
 
 use super::{Udp, address_of};
 
-/// What one call reads at most; each may be a batch of packets that the kernel put together (UDP_GRO).
-const MESSAGES: usize = 8;
-/// Octets of one of these at most.
-const LONGEST: usize = 65_535;
+/// Maximum number of datagrams that one call reads. Each may be a batch of packets that the kernel
+/// has merged (UDP_GRO).
+const DATAGRAMS_PER_CALL: usize = 8;
+/// Maximum length of such a datagram in octets.
+const DATAGRAM_MAX_BYTES: usize = 65_535;
 
-/// Where datagrams are read to.
+/// The buffers into which datagrams are read.
 pub(crate) struct RxBatch {
     octets: Box<[u8]>,
-    froms: Box<[libc::sockaddr_storage; MESSAGES]>,
-    controls: Box<[Control; MESSAGES]>,
-    headers: Box<[libc::mmsghdr; MESSAGES]>,
-    iovs: Box<[libc::iovec; MESSAGES]>,
+    froms: Box<[libc::sockaddr_storage; DATAGRAMS_PER_CALL]>,
+    controls: Box<[Control; DATAGRAMS_PER_CALL]>,
+    headers: Box<[libc::mmsghdr; DATAGRAMS_PER_CALL]>,
+    iovs: Box<[libc::iovec; DATAGRAMS_PER_CALL]>,
     filled: usize,
 }
 
-/// Room for the control message that tells the packets' length.
+/// A buffer for the control message with the length of the packets.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
 struct Control(
-    #[expect(dead_code, reason = "the kernel writes it, and the header leads there")] [u8; 32],
+    #[expect(dead_code, reason = "only the kernel accesses it, through the header")] [u8; 32],
 );
 
-/// Packets of one sender which came together, each of `size` octets, the last perhaps shorter.
+/// Packets of one sender that arrived together. Each has `size` octets; the last one may be
+/// shorter.
 pub(crate) struct Datagrams<'a> {
     pub(crate) from: SocketAddr,
     pub(crate) octets: &'a [u8],
     pub(crate) size: usize,
 }
 
-// SAFETY: the pointers inside lead to the boxes beside them.
+// SAFETY: the raw pointers refer to heap memory that the boxes in the same struct own.
 unsafe impl Send for RxBatch {}
 
 impl RxBatch {
-    /// Empty, with its memory: half a MiB.
+    /// Allocates the buffers: half a MiB.
     pub(crate) fn new() -> Self {
-        // SAFETY: all of these are plain data, valid when zero.
+        // SAFETY: all of these types are plain data and valid when zeroed.
         unsafe {
             RxBatch {
-                octets: vec![0; MESSAGES * LONGEST].into(),
+                octets: vec![0; DATAGRAMS_PER_CALL * DATAGRAM_MAX_BYTES].into(),
                 froms: Box::new(zeroed()),
-                controls: Box::new([Control([0; 32]); MESSAGES]),
+                controls: Box::new([Control([0; 32]); DATAGRAMS_PER_CALL]),
                 headers: Box::new(zeroed()),
                 iovs: Box::new(zeroed()),
                 filled: 0,
@@ -55,25 +57,26 @@ impl RxBatch {
         }
     }
 
-    /// How many [`Datagrams`] the last [`Udp::receive`] brought.
+    /// The number of [`Datagrams`] that the last [`Udp::receive`] has read.
     pub(crate) fn len(&self) -> usize {
         self.filled
     }
 
-    /// One of them; `None` for one whose sender makes no sense.
+    /// Returns the `n`-th of them, or `None` if its source address is invalid.
     #[inline]
     pub(crate) fn get(&self, n: usize) -> Option<Datagrams<'_>> {
         let header = &self.headers[..self.filled][n];
-        let octets = &self.octets[n * LONGEST..][..(header.msg_len as usize).min(LONGEST)];
+        let octets = &self.octets[n * DATAGRAM_MAX_BYTES..]
+            [..(header.msg_len as usize).min(DATAGRAM_MAX_BYTES)];
         let from = address_of(&self.froms[n], header.msg_hdr.msg_namelen)?;
         Some(Datagrams { from, octets, size: self.size(n).unwrap_or(octets.len()).max(1) })
     }
 
-    /// The length of each packet in a batch.
+    /// The length of each packet in the `n`-th batch, or `None` if it is a single packet.
     #[inline]
     fn size(&self, n: usize) -> Option<usize> {
         let header = &self.headers[n].msg_hdr;
-        // SAFETY: the kernel filled the control buffer, whose length is in the header.
+        // SAFETY: the kernel has filled the control buffer and has set its length in the header.
         unsafe {
             let cmsg = libc::CMSG_FIRSTHDR(header).as_ref()?;
             let found = cmsg.cmsg_level == libc::SOL_UDP && cmsg.cmsg_type == libc::UDP_GRO;
@@ -82,11 +85,13 @@ impl RxBatch {
         }
     }
 
-    fn prepare(&mut self, ask: usize) {
+    fn prepare(&mut self, count: usize) {
         let (octets, controls) = (self.octets.as_mut_ptr(), self.controls.as_mut_ptr());
-        for n in 0..ask {
-            self.iovs[n] =
-                libc::iovec { iov_base: octets.wrapping_add(n * LONGEST).cast(), iov_len: LONGEST };
+        for n in 0..count {
+            self.iovs[n] = libc::iovec {
+                iov_base: octets.wrapping_add(n * DATAGRAM_MAX_BYTES).cast(),
+                iov_len: DATAGRAM_MAX_BYTES,
+            };
             let header = &mut self.headers[n].msg_hdr;
             header.msg_name = ptr::from_mut(&mut self.froms[n]).cast();
             header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
@@ -99,55 +104,63 @@ impl RxBatch {
     }
 }
 
-/// What a socket's traffic has been like of late, and how it is read best.
-pub(crate) struct Habits {
-    /// Batches are gathered.
-    gathers: bool,
-    /// Packets that came alone, since a batch did.
-    singles: u32,
-    /// Looks in a row that found something.
-    streak: u32,
+/// Chooses the fastest way to read a socket from its recent traffic.
+pub(crate) struct ReceiveStrategy {
+    /// Whether the kernel merges packets into batches (UDP_GRO).
+    uses_gro: bool,
+    /// Number of single packets since the last batch.
+    consecutive_singles: u32,
+    /// Number of consecutive reads that found something.
+    consecutive_reads: u32,
 }
 
-/// So many packets alone, and batches are not expected any more: without them a packet is read with a quicker call.
-const ALONE: u32 = 256;
-/// So many looks in a row that found something, and more is expected; to look for a second that is not there costs time.
-const BUSY: u32 = 2;
-/// Errors of earlier packets at one look.
-const ERRORS: u32 = 16;
+/// After this number of single packets no batches are expected any more, and UDP_GRO is turned off:
+/// a packet is then read with a faster call.
+const SINGLES_BEFORE_GRO_OFF: u32 = 256;
+/// After this number of successful reads each call asks for several datagrams. Before that, asking
+/// for a second datagram that is not there would cost time.
+const READS_BEFORE_BATCHES: u32 = 2;
+/// Maximum number of errors of earlier packets that one read skips.
+const ERRORS_PER_READ_MAX: u32 = 16;
 
-impl Default for Habits {
+impl Default for ReceiveStrategy {
     fn default() -> Self {
-        Habits { gathers: true, singles: 0, streak: 0 }
+        ReceiveStrategy { uses_gro: true, consecutive_singles: 0, consecutive_reads: 0 }
     }
 }
 
-impl Habits {
-    /// For a socket that other processes read, too: each call asks for several datagrams, and the
-    /// socket's options stay as they are.
-    pub(crate) fn of_shared_socket() -> Self {
-        Habits { gathers: true, singles: 0, streak: BUSY }
+impl ReceiveStrategy {
+    /// The strategy for a socket that other processes read, too: each call asks for several
+    /// datagrams, and the socket's options stay unchanged.
+    pub(crate) fn for_shared_socket() -> Self {
+        ReceiveStrategy {
+            uses_gro: true,
+            consecutive_singles: 0,
+            consecutive_reads: READS_BEFORE_BATCHES,
+        }
     }
 }
 
 impl Udp {
-    /// Reads what has come; false: nothing.
+    /// Reads the datagrams that have arrived. Returns whether there were any.
     #[inline]
-    pub(crate) fn receive(&self, batch: &mut RxBatch, habits: &mut Habits) -> bool {
-        let ask = if habits.streak < BUSY { 1 } else { MESSAGES };
+    pub(crate) fn receive(&self, batch: &mut RxBatch, strategy: &mut ReceiveStrategy) -> bool {
+        let count =
+            if strategy.consecutive_reads < READS_BEFORE_BATCHES { 1 } else { DATAGRAMS_PER_CALL };
         batch.filled = 0;
-        // An error that an earlier packet met is reported once, in place of what is asked. Where one comes after another, there
-        // may be more to read all the same.
-        for _ in 0..ERRORS {
-            match self.receive_once(batch, ask, habits.gathers) {
+        // The kernel reports an error of an earlier packet once, instead of reading. After several
+        // such errors there may still be datagrams to read.
+        for _ in 0..ERRORS_PER_READ_MAX {
+            match self.receive_once(batch, count, strategy.uses_gro) {
                 Ok(n) => {
                     batch.filled = n;
-                    habits.streak = habits.streak.saturating_add(1);
-                    let comes_alone = n == 1 && batch.size(0).is_none();
-                    habits.singles = if comes_alone { habits.singles.saturating_add(1) } else { 0 };
-                    if n == MESSAGES && !habits.gathers {
-                        habits.gathers = true;
-                        self.gather(true);
+                    strategy.consecutive_reads = strategy.consecutive_reads.saturating_add(1);
+                    let is_single = n == 1 && batch.size(0).is_none();
+                    strategy.consecutive_singles =
+                        if is_single { strategy.consecutive_singles.saturating_add(1) } else { 0 };
+                    if n == DATAGRAMS_PER_CALL && !strategy.uses_gro {
+                        strategy.uses_gro = true;
+                        self.set_gro(true);
                     }
                     return true;
                 }
@@ -155,40 +168,42 @@ impl Udp {
                 Err(_) => {}
             }
         }
-        if habits.streak > 0 {
-            habits.streak = 0;
-            // Now that none waits: one that was gathered before could not be told from a single packet.
-            if habits.gathers && habits.singles >= ALONE {
-                habits.gathers = false;
-                self.gather(false);
+        if strategy.consecutive_reads > 0 {
+            strategy.consecutive_reads = 0;
+            // The socket is empty now. A batch that was merged before UDP_GRO is turned off could
+            // not be told from a single packet.
+            if strategy.uses_gro && strategy.consecutive_singles >= SINGLES_BEFORE_GRO_OFF {
+                strategy.uses_gro = false;
+                self.set_gro(false);
             }
         }
         false
     }
 
-    /// How many came, or what the kernel says. The less a call can tell, the quicker it is.
+    /// Returns the number of datagrams, or the kernel's error number. Uses the system call with the
+    /// fewest results, because that one is the fastest.
     #[inline]
     fn receive_once(
         &self,
         batch: &mut RxBatch,
-        ask: usize,
-        gathers: bool,
+        count: usize,
+        uses_gro: bool,
     ) -> Result<usize, libc::c_int> {
         let (fd, flags) = (self.as_raw_fd(), libc::MSG_DONTWAIT);
-        batch.prepare(ask);
+        batch.prepare(count);
         let headers = batch.headers.as_mut_ptr();
-        let came = if ask > 1 {
-            // SAFETY: `ask` headers are prepared, and lead to memory of the batch.
+        let received = if count > 1 {
+            // SAFETY: the first `count` headers are prepared and refer to memory of the batch.
             unsafe {
-                libc::recvmmsg(fd, headers, ask as libc::c_uint, flags as _, ptr::null_mut())
+                libc::recvmmsg(fd, headers, count as libc::c_uint, flags as _, ptr::null_mut())
                     as isize
             }
         } else {
             let header = &mut batch.headers[0];
             let msg = &mut header.msg_hdr;
-            // SAFETY: the first header is prepared, likewise.
+            // SAFETY: the first header is prepared and refers to memory of the batch.
             let octets = unsafe {
-                if gathers {
+                if uses_gro {
                     libc::recvmsg(fd, msg, flags)
                 } else {
                     msg.msg_controllen = 0;
@@ -200,18 +215,18 @@ impl Udp {
             header.msg_len = octets.max(0) as libc::c_uint;
             octets.min(1)
         };
-        match came {
+        match received {
             0 => Ok(1),
             n => usize::try_from(n)
                 .map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(0)),
         }
     }
 
-    /// Drops what has come.
+    /// Discards all datagrams that have arrived.
     pub(crate) fn drain(&self) {
         let mut octet = [0];
         loop {
-            // SAFETY: one octet, alive during the call.
+            // SAFETY: the buffer of one octet is valid for writes during the call.
             let n = unsafe {
                 libc::recv(self.as_raw_fd(), octet.as_mut_ptr().cast(), 1, libc::MSG_DONTWAIT)
             };

@@ -7,58 +7,62 @@ use std::os::fd::AsRawFd;
 
 use super::Udp;
 
-/// Packets of one batch at most (the kernel's UDP_MAX_SEGMENTS).
+/// Maximum number of packets in one batch (the kernel's UDP_MAX_SEGMENTS).
 pub(crate) const MAX_SEGMENTS: usize = 64;
-/// Octets of one batch at most: what UDP's length can say, less its header and IPv4's.
-pub(crate) const MAX_BATCH: usize = 65_507;
+/// Maximum length of one batch: the maximum of UDP's length field minus the headers of UDP and
+/// IPv4.
+pub(crate) const MAX_BATCH_BYTES: usize = 65_507;
 
-/// What became of a batch.
+/// The result of sending a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The kernel has it.
+    /// The kernel has accepted the batch.
     All,
-    /// There is no room for it now.
-    Full,
-    /// A packet is longer than the way to the peer allows.
+    /// The socket's buffer has no room.
+    NoRoom,
+    /// A packet is longer than the path MTU.
     TooLong,
-    /// It went nowhere: no route, no address. What is lost is sent again in its time.
-    Nowhere,
+    /// The batch was not sent, for example because there is no route. The protocol retransmits it.
+    Failed,
 }
 
 impl Udp {
-    /// Sends packets that lie one behind the other, each of `segment` octets, the last perhaps shorter.
+    /// Sends packets that are stored one after the other. Each has `segment` octets; the last one
+    /// may be shorter.
     pub(crate) fn send(&self, to: SocketAddr, packets: &[u8], segment: usize) -> Sent {
-        // An error that an earlier packet met is reported once, in place of what is asked.
+        // The kernel reports an error of an earlier packet once, instead of sending. Then the call
+        // is repeated.
         for _ in 0..2 {
             match self.send_once(to, packets, segment) {
                 Ok(()) => return Sent::All,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR | libc::ECONNREFUSED | libc::EHOSTUNREACH) => {}
-                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return Sent::Full,
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return Sent::NoRoom,
                     Some(libc::EMSGSIZE) => return Sent::TooLong,
-                    _ => return Sent::Nowhere,
+                    _ => return Sent::Failed,
                 },
             }
         }
-        Sent::Nowhere
+        Sent::Failed
     }
 
-    /// Sends a packet to the peer that the socket is connected with.
+    /// Sends a packet to the address that the socket is connected to.
     #[inline]
     pub(crate) fn send_connected(&self, packet: &[u8]) -> Sent {
         let flags = libc::MSG_NOSIGNAL;
-        // SAFETY: the packet is alive during the call, which only reads it.
+        // SAFETY: `packet` is valid for reads during the call, which does not write to it.
         let sent =
             unsafe { libc::send(self.as_raw_fd(), packet.as_ptr().cast(), packet.len(), flags) };
-        if sent < 0 { Sent::Nowhere } else { Sent::All }
+        if sent < 0 { Sent::Failed } else { Sent::All }
     }
 
     fn send_once(&self, to: SocketAddr, packets: &[u8], segment: usize) -> io::Result<()> {
         let to = socket2::SockAddr::from(to);
         if packets.len() <= segment {
             let (fd, len) = (self.as_raw_fd(), packets.len());
-            // SAFETY: packets and address are alive during the call, which only reads them.
-            return done(unsafe {
+            // SAFETY: `packets` and `to` are valid for reads during the call, which does not write
+            // to them.
+            return check_result(unsafe {
                 libc::sendto(
                     fd,
                     packets.as_ptr().cast(),
@@ -71,14 +75,14 @@ impl Udp {
         }
         let mut iov =
             libc::iovec { iov_base: packets.as_ptr().cast_mut().cast(), iov_len: packets.len() };
-        // SAFETY: an all-zero msghdr is an empty one.
+        // SAFETY: `msghdr` is plain data, and a zeroed one is empty.
         let mut msg: libc::msghdr = unsafe { zeroed() };
         msg.msg_name = to.as_ptr().cast_mut().cast();
         msg.msg_namelen = to.len();
         msg.msg_iov = &mut iov;
         msg.msg_iovlen = 1;
         let mut space = Control([0; 32]);
-        // SAFETY: `space` is aligned for a cmsghdr and holds one with 16 bits of data.
+        // SAFETY: `space` is aligned for a cmsghdr and has room for one with 16 bits of data.
         unsafe {
             msg.msg_control = space.0.as_mut_ptr().cast();
             msg.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as _;
@@ -88,15 +92,16 @@ impl Udp {
             cmsg.cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
             libc::CMSG_DATA(cmsg).cast::<u16>().write_unaligned(segment as u16);
         }
-        // SAFETY: everything `msg` leads to is alive during the call, which only reads it.
-        done(unsafe { libc::sendmsg(self.as_raw_fd(), &msg, libc::MSG_NOSIGNAL) })
+        // SAFETY: all pointers in `msg` refer to memory that is valid during the call, which only
+        // reads it.
+        check_result(unsafe { libc::sendmsg(self.as_raw_fd(), &msg, libc::MSG_NOSIGNAL) })
     }
 }
 
-fn done(result: isize) -> io::Result<()> {
+fn check_result(result: isize) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Room for one control message; the kernel copies its padding, too.
+/// A buffer for one control message. It is initialised because the kernel copies its padding, too.
 #[repr(align(8))]
 struct Control([u8; 32]);

@@ -1,18 +1,19 @@
 use super::*;
 
 fn pair(ip: &str) -> (Udp, Udp) {
-    let bind =
-        || Udp::bind_alone(SocketAddr::new(ip.parse().expect("an address"), 0)).expect("a socket");
+    let bind = || {
+        Udp::bind_exclusive(SocketAddr::new(ip.parse().expect("an address"), 0)).expect("a socket")
+    };
     (bind(), bind())
 }
 
 fn receive(socket: &Udp) -> Vec<(Vec<u8>, usize)> {
-    receive_with(socket, &mut Habits::default())
+    receive_with(socket, &mut ReceiveStrategy::default())
 }
 
-fn receive_with(socket: &Udp, habits: &mut Habits) -> Vec<(Vec<u8>, usize)> {
+fn receive_with(socket: &Udp, strategy: &mut ReceiveStrategy) -> Vec<(Vec<u8>, usize)> {
     let (mut batch, mut all) = (RxBatch::new(), Vec::new());
-    while socket.receive(&mut batch, habits) {
+    while socket.receive(&mut batch, strategy) {
         all.extend(
             (0..batch.len()).filter_map(|n| batch.get(n)).map(|d| (d.octets.to_vec(), d.size)),
         );
@@ -47,17 +48,17 @@ fn batches_are_whole_again_after_packets_have_come_alone() {
     for ip in ["127.0.0.1", "::1"] {
         let (a, b) = pair(ip);
         let to = b.local_addr().expect("bound");
-        let mut habits = Habits::default();
+        let mut strategy = ReceiveStrategy::default();
         for n in 0..1000u16 {
             assert_eq!(a.send(to, &n.to_be_bytes(), 2), Sent::All);
-            assert_eq!(receive_with(&b, &mut habits), [(n.to_be_bytes().to_vec(), 2)], "{ip}");
+            assert_eq!(receive_with(&b, &mut strategy), [(n.to_be_bytes().to_vec(), 2)], "{ip}");
         }
         let batch: Vec<u8> = (0..60 * 100).map(|n| n as u8).collect();
         let batches = 4;
         let mut calls = Vec::new();
         for _ in 0..batches {
             assert_eq!(a.send(to, &batch, 100), Sent::All);
-            let got = receive_with(&b, &mut habits);
+            let got = receive_with(&b, &mut strategy);
             assert_eq!(
                 got.iter().flat_map(|(octets, _)| octets).copied().collect::<Vec<u8>>(),
                 batch
@@ -68,32 +69,33 @@ fn batches_are_whole_again_after_packets_have_come_alone() {
         assert_eq!(
             calls,
             [60, 1, 1, 1],
-            "{ip}: the first is cut, which says that there are batches"
+            "{ip}: the first batch is split; it shows that batches arrive"
         );
     }
 }
 
 #[test]
-fn a_port_that_nobody_has_is_reported() {
+fn an_unused_port_is_reported() {
     for ip in ["127.0.0.1", "::1"] {
         let (a, b) = pair(ip);
         let to = b.local_addr().expect("bound");
         drop(b);
-        a.hear_of_errors().expect("no privilege is needed");
+        a.enable_error_queue().expect("no privilege is needed");
         assert_eq!(a.send(to, b"who is there?", 13), Sent::All);
         let mut reports = Vec::new();
-        a.errors(|back| reports.push((back.to, back.packet.to_vec(), back.refused)));
+        a.read_errors(|report| reports.push((report.to, report.packet.to_vec(), report.refused)));
         assert_eq!(reports, [(to, b"who is there?".to_vec(), true)]);
-        // And does not stand in the way of what follows.
-        let c = Udp::bind_alone(to).expect("free again");
+        // The report does not prevent later sends.
+        let c = Udp::bind_exclusive(to).expect("free again");
         assert_eq!(a.send(to, b"hello", 5), Sent::All);
         assert_eq!(receive(&c).len(), 1);
     }
 }
 
-/// As kernel rxe and adapters send. Over IPv6 systems drop it unless they are told otherwise.
+/// The kernel's rxe and RDMA adapters send without a checksum. Over IPv6 the kernel drops such
+/// packets unless a socket accepts them.
 #[test]
-fn packets_without_a_checksum_are_taken() {
+fn packets_without_a_checksum_are_accepted() {
     const UDP_NO_CHECK6_TX: libc::c_int = 101;
     for (ip, level, option) in [
         ("127.0.0.1", libc::SOL_SOCKET, libc::SO_NO_CHECK),
@@ -107,7 +109,7 @@ fn packets_without_a_checksum_are_taken() {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
+fn a_packet_that_is_too_long_is_refused() {
     let (a, b) = pair("127.0.0.1");
     let to = b.local_addr().expect("bound");
     assert_eq!(a.send(to, &vec![0; 66_000], 66_000), Sent::TooLong);

@@ -24,7 +24,7 @@ const CHECKS: &[(&str, Check)] = &[
             &list(guest, "", BUILT_IN)?,
             "softroce",
             "engine",
-            "the kernel's rxe on wire: it was there",
+            "the kernel's rxe on wire: the device exists",
         )
     }),
     ("auto_says_why_it_cannot_take_the_kernels", |guest| {
@@ -49,7 +49,7 @@ const CHECKS: &[(&str, Check)] = &[
             "for old in $(ls /sys/class/infiniband); do rdma link delete $old; done; \
              /device rxe 1500",
         )?;
-        let engine = "the kernel's rxe_wire on wire: engine=kernel, made for it";
+        let engine = "the kernel's rxe_wire on wire: engine=kernel, created for it";
         opens(&made?, "softroce-kernel", "engine", engine)?;
         fails(&refused?, "softroce-kernel", &["wire has no rxe device", "only root may make one"])
     }),

@@ -1,0 +1,128 @@
+//! Resources that the parts of the engine share.
+
+use std::time::Instant;
+
+use adapter::{Context, Counts};
+use mio::Token;
+use rnic::rc::{Burst, Wheel};
+
+use super::Engine;
+use crate::socket::{MAX_BATCH_BYTES, MAX_SEGMENTS};
+
+/// The shared resources of an engine.
+pub(crate) struct EngineResources {
+    pub(crate) context: Context<Engine>,
+    /// The buffer for one batch of packets. All queue pairs use the same one, so that it is still
+    /// in the CPU's cache when the ICRC is computed and when the kernel reads it.
+    pub(crate) burst: Burst,
+    pub(crate) wheel: Wheel,
+    /// Queue pairs that have received packets in this pass.
+    pub(crate) received: Vec<usize>,
+    /// Queue pairs that owe an acknowledgement.
+    pub(crate) ack_pending: Vec<usize>,
+    /// Queue pairs that have more to send.
+    pub(crate) transmit_pending: Vec<usize>,
+    /// Queue pairs whose failure is to be reported in the next pass.
+    pub(crate) failed: Vec<usize>,
+    /// The counters of connections that have ended.
+    pub(crate) ended_counts: Counts,
+    /// Number of packets for a queue pair that did not come from its peer.
+    pub(crate) foreign_packets: u64,
+}
+
+impl EngineResources {
+    pub(super) fn new(context: Context<Engine>) -> Self {
+        EngineResources {
+            context,
+            burst: Burst::new(MAX_SEGMENTS, MAX_BATCH_BYTES),
+            wheel: Wheel::new(Instant::now()),
+            received: Vec::new(),
+            ack_pending: Vec::new(),
+            transmit_pending: Vec::new(),
+            failed: Vec::new(),
+            ended_counts: Counts::default(),
+            foreign_packets: 0,
+        }
+    }
+
+    /// Removes a queue pair from all lists.
+    pub(super) fn forget(&mut self, link: usize) {
+        self.wheel.clear(link);
+        for list in [
+            &mut self.received,
+            &mut self.ack_pending,
+            &mut self.transmit_pending,
+            &mut self.failed,
+        ] {
+            list.retain(|&of| of != link);
+        }
+    }
+
+    /// Schedules the report of a failure that happens inside a call of the consumer. The upcall
+    /// must not come before that call has returned.
+    pub(crate) fn defer_failure(&mut self, link: usize) {
+        self.failed.push(link);
+    }
+}
+
+/// Identifies a socket in the poller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// The slot's socket of a local address.
+    Socket(usize),
+    /// The strangers' socket of a local address.
+    StrangersSocket(usize),
+    /// The local socket of a local address's slot.
+    LocalSocket(usize),
+    /// The local socket of a listener, at a local address.
+    Service { listener: usize, local_address: usize },
+    /// The socket to which peers on this host connect in order to notice the end of this process.
+    LivenessListener(usize),
+    /// A connection that such a peer has made.
+    LivenessWatcher { local_address: usize, watcher: usize },
+    /// A connection to a peer adapter on this host. It ends when the peer's process ends.
+    LivenessConnection { local_address: usize, number: usize },
+    /// The socket that receives the answers of hosts.
+    HostProbe(usize),
+}
+
+/// Maximum number of local addresses that tokens can represent.
+const LOCAL_ADDRESSES_MAX: usize = 1 << 16;
+
+impl From<Key> for Token {
+    fn from(key: Key) -> Self {
+        Token(match key {
+            Key::Socket(local_address) => local_address << 3,
+            Key::StrangersSocket(local_address) => local_address << 3 | 1,
+            Key::LocalSocket(local_address) => local_address << 3 | 2,
+            Key::LivenessListener(local_address) => local_address << 3 | 3,
+            Key::Service { listener, local_address } => {
+                (listener * LOCAL_ADDRESSES_MAX + local_address) << 3 | 4
+            }
+            Key::LivenessWatcher { local_address, watcher } => {
+                (watcher * LOCAL_ADDRESSES_MAX + local_address) << 3 | 5
+            }
+            Key::LivenessConnection { local_address, number } => {
+                (number * LOCAL_ADDRESSES_MAX + local_address) << 3 | 6
+            }
+            Key::HostProbe(local_address) => local_address << 3 | 7,
+        })
+    }
+}
+
+impl From<Token> for Key {
+    fn from(token: Token) -> Self {
+        let index = token.0 >> 3;
+        let (number, local_address) = (index / LOCAL_ADDRESSES_MAX, index % LOCAL_ADDRESSES_MAX);
+        match token.0 & 7 {
+            0 => Key::Socket(index),
+            1 => Key::StrangersSocket(index),
+            2 => Key::LocalSocket(index),
+            3 => Key::LivenessListener(index),
+            4 => Key::Service { listener: number, local_address },
+            5 => Key::LivenessWatcher { local_address, watcher: number },
+            6 => Key::LivenessConnection { local_address, number },
+            _ => Key::HostProbe(index),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The passive side before a queue pair is involved: listeners (DAT's service points) and the
+//! connection requests that arrived there.
+
+use std::collections::HashMap;
+
+use adapter::Table;
+use rnic::cm::{ConnId, Request};
+use wire::cm::Reason;
+
+use crate::engine::{Sink, Upcall};
+use crate::link::EngineContext;
+use crate::local_address::Owner;
+use crate::port::Service;
+
+/// Identifies a request that was delivered to the consumer. Ids are never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId {
+    /// The index of the local address.
+    pub(crate) local_address: usize,
+    pub(crate) id: ConnId,
+    serial: u64,
+}
+
+/// The listeners of an engine and the requests that wait for the consumer's answer.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    listeners: Table<Listener>,
+    /// The indices of the listeners, by port.
+    ports: HashMap<u16, usize>,
+    requests: HashMap<RequestId, Box<Request>>,
+    last_serial: u64,
+}
+
+/// A listener (service point).
+pub(crate) struct Listener {
+    pub(crate) port: u16,
+    pub(crate) backlog: usize,
+    pub(crate) sink: Sink,
+    /// Its registration at each local address, with the index of the address.
+    pub(crate) services: Vec<(usize, Service)>,
+}
+
+impl Listeners {
+    /// Adds a listener and returns its index.
+    pub(crate) fn insert(&mut self, listener: Listener) -> usize {
+        let port = listener.port;
+        let index = self.listeners.insert(listener);
+        self.ports.insert(port, index);
+        index
+    }
+
+    /// Removes a listener. Requests that have been delivered still wait for the consumer's answer.
+    pub(crate) fn remove(&mut self, index: usize) -> Option<Listener> {
+        let listener = self.listeners.remove(index)?;
+        self.ports.remove(&listener.port);
+        Some(listener)
+    }
+
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut Listener> {
+        self.listeners.get_mut(index)
+    }
+
+    /// Whether there is a listener with this port.
+    pub(crate) fn has_port(&self, port: u16) -> bool {
+        self.ports.contains_key(&port)
+    }
+
+    /// The indices of all listeners.
+    pub(crate) fn indices(&self) -> Vec<usize> {
+        self.listeners.indices().collect()
+    }
+
+    /// Delivers a request to the consumer.
+    pub(crate) fn deliver_request(
+        &mut self,
+        cx: &mut EngineContext<'_>,
+        local_address: usize,
+        id: ConnId,
+        request: Box<Request>,
+    ) {
+        let listener = self
+            .ports
+            .get(&request.to.port())
+            .and_then(|&listener| self.listeners.get_mut(listener));
+        self.last_serial += 1;
+        let request_id = RequestId { local_address, id, serial: self.last_serial };
+        let (Some(listener), Some(token)) = (listener, cx.resources.context.request(request_id))
+        else {
+            // The listener was closed in the meantime. If the rejection cannot be sent, nothing
+            // else can be done.
+            cx.local_address.cm.reject(cx.now, id, Reason::INVALID_SERVICE_ID, &[]).ok();
+            return;
+        };
+        let (from, to, sink) = (request.from, request.to, listener.sink);
+        let private = request.private.clone();
+        self.requests.insert(request_id, request);
+        cx.local_address.owners.insert(id, Owner::Request(request_id));
+        sink.call(Upcall::Request { request: token, from, to, private: &private });
+    }
+
+    /// Takes a request out because the consumer answers it or the peer has withdrawn it. Returns
+    /// `None` if the request is unknown.
+    pub(crate) fn take_request(&mut self, request_id: RequestId) -> Option<Box<Request>> {
+        self.requests.remove(&request_id)
+    }
+}

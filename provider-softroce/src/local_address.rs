@@ -1,0 +1,396 @@
+//! A local address in use: its share of the port, its packet I/O, its connection manager, and its
+//! queue pair numbers.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use adapter::{Table, netdev};
+use netem::Conditions;
+use rnic::cm::{Cfg, Cm, ConnId};
+use rnic::rc::Burst;
+use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
+use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
+
+use crate::host_probe::HostProbe;
+use crate::hosts::Hosts;
+use crate::listeners::RequestId;
+use crate::packet_io::{PacketIo, Peer};
+use crate::params::Params;
+use crate::port::{LivenessConnection, Port, PortError, UDP_PORT};
+use crate::read_pacing::ReadPacing;
+use crate::route::Route;
+use crate::selftest;
+use crate::socket::ReceiveStrategy;
+
+/// How long a peer may take to answer a message of the connection manager before the message is
+/// repeated: 2^17 · 4.096 µs. Kernels use eight times as much, which makes a lost message cost
+/// seconds.
+const RESPONSE_TIMEOUT: Timeout = Timeout::new(17);
+/// Maximum time that such a message is in transit: 67 ms.
+const PACKET_LIFETIME: Timeout = Timeout::new(14);
+
+/// How long a connection is kept if the peer does not answer although its host is up and has the
+/// port open: a stopped process, or a network that loses one direction. If the peer is on this
+/// host, the connection is kept for as long as the peer's process exists.
+pub(crate) const OUTAGE_MAX: Duration = Duration::from_secs(12);
+
+/// A local address in use.
+pub(crate) struct LocalAddress {
+    pub(crate) port: Port,
+    pub(crate) packet_io: PacketIo,
+    /// `None`: no descriptor was available, and the end of remote processes is noticed later.
+    pub(crate) host_probe: Option<HostProbe>,
+    pub(crate) cm: Cm,
+    pub(crate) owners: HashMap<ConnId, Owner>,
+    pub(crate) qpns: Qpns,
+    /// The adapters on this host that its queue pairs are connected with.
+    pub(crate) local_peers: Table<LocalPeer>,
+    /// How the slot's socket is read best.
+    pub(crate) receive_strategy: ReceiveStrategy,
+    /// When the engine reads the strangers' socket.
+    pub(crate) strangers_pacing: ReadPacing,
+    /// Which hosts of peers are up.
+    pub(crate) hosts: Hosts,
+    /// [`Params::timeout`], which applies to the connections of this address.
+    pub(crate) timeout: Option<Timeout>,
+    /// [`Params::retries`], likewise.
+    pub(crate) retries: Option<u8>,
+    /// Number of reads of the slot's socket that found packets.
+    pub(crate) successful_reads: u32,
+    /// Whether the slot's socket has left the poller because consumers poll it all the time.
+    pub(crate) is_suspended: bool,
+}
+
+/// A peer adapter on this host.
+pub(crate) struct LocalPeer {
+    pub(crate) address: IpAddr,
+    pub(crate) slot: u8,
+    pub(crate) liveness: LivenessConnection,
+}
+
+/// The owner of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The queue pair with this index.
+    Link(usize),
+    /// A request that the consumer has not answered yet.
+    Request(RequestId),
+}
+
+impl LocalAddress {
+    /// Opens a local address. `timeout` is that of [`Port::open`].
+    pub(crate) fn open(
+        (address, timeout): (SocketAddr, Duration),
+        guid: u64,
+        params: &Params,
+        capture: Option<capture::Capture>,
+    ) -> Result<Self, PortError> {
+        let port = Port::open(address, timeout)?;
+        let address = port.address();
+        let gso = match (params.gso, address) {
+            (Some(gso), _) => gso,
+            // The IPv6 header has no identification field.
+            (None, SocketAddr::V6(_)) => true,
+            (None, SocketAddr::V4(_)) => selftest::gso_headers_fit_icrc(address),
+        };
+        let mtu = Route::mtu_of(address);
+        let loopback = Route::to(address, None).map_or(mtu, |route| route.mtu);
+        let cfg = Cfg {
+            path_mtu: mtu.min(params.mtu),
+            loopback_path_mtu: loopback.min(params.mtu),
+            response_timeout: RESPONSE_TIMEOUT,
+            packet_lifetime: PACKET_LIFETIME,
+            ..Cfg::new(port.slot(), guid)
+        };
+        let slot = port.slot();
+        // Different addresses and adapters lose different packets.
+        let seed = params.conditions.seed.wrapping_add(u64::from(slot));
+        let conditions = Conditions { seed, ..params.conditions.clone() };
+        let system = |error| PortError::of_sender(address.ip(), error);
+        let packet_io = PacketIo::new(address, gso, &conditions, capture).map_err(system)?;
+        let owners = HashMap::new();
+        Ok(LocalAddress {
+            port,
+            packet_io,
+            host_probe: HostProbe::new(address).ok(),
+            cm: Cm::new(cfg, Box::new(random)),
+            owners,
+            qpns: Qpns::new(slot),
+            local_peers: Table::new(),
+            receive_strategy: ReceiveStrategy::default(),
+            strangers_pacing: ReadPacing::default(),
+            hosts: Hosts::default(),
+            timeout: params.timeout,
+            retries: params.retries,
+            successful_reads: 0,
+            is_suspended: false,
+        })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Sends the packets of a burst to a peer and empties the burst.
+    #[inline]
+    pub(crate) fn send(&mut self, to: &Peer, burst: &mut Burst, now: Instant) {
+        if !burst.is_empty() {
+            self.packet_io.send(to, burst, now);
+        }
+    }
+
+    /// Sends the pending messages of the connection manager.
+    pub(crate) fn send_messages(&mut self, burst: &mut Burst, now: Instant) {
+        while let Some(message) = self.cm.poll_transmit() {
+            let Some(peer) = self.peer(message.to) else { continue };
+            burst.clear();
+            if let Some(buffer) = burst.push(packet_len(Opcode::DatagramSendOnly, MAD_SIZE)) {
+                cm_packet(&message.mad, self.qpns.next_gsi_psn()).emit(buffer);
+                self.send(&peer, burst, now);
+            }
+            let sent = Mad::parse(&message.mad).map(|mad| mad.message);
+            if let Ok(Message::Req(Req { local_id, .. }) | Message::Dreq(Dreq { local_id, .. })) =
+                sent
+            {
+                self.probe_port(peer.address, ConnId(local_id), GSI);
+            }
+        }
+    }
+
+    /// Asks a host whether any process has the port, for a connection with this queue pair.
+    pub(crate) fn probe_port(&self, host: SocketAddr, id: ConnId, qpn: u32) {
+        // This adapter's own address needs no probe.
+        if let Some(host_probe) = self.host_probe.as_ref().filter(|_| host != self.address()) {
+            host_probe.probe_port(host, id, qpn);
+        }
+    }
+
+    /// Returns a peer at this address, or `None` if it is of the other address family.
+    pub(crate) fn peer(&self, ip: IpAddr) -> Option<Peer> {
+        Peer::new(self.packet_io.source(), self.address(), self.peer_address(ip))
+    }
+
+    /// Whether a peer that has been silent for the time `quiet` is known to be alive.
+    pub(crate) fn is_peer_alive(&self, peer: (IpAddr, u8), quiet: Duration, now: Instant) -> bool {
+        let is_local_peer_connected =
+            self.local_peers.iter().any(|of| (of.address, of.slot) == peer);
+        is_local_peer_connected || quiet < OUTAGE_MAX && self.hosts.is_up(peer.0, now)
+    }
+
+    /// Asks a host whether it is up, whatever processes run there.
+    pub(crate) fn probe_host(&mut self, host: SocketAddr, now: Instant) {
+        if let Some(host_probe) = &self.host_probe
+            && let Some(nonce) = self.hosts.nonce_to_send(host.ip(), now, random)
+        {
+            host_probe.probe_host(host, nonce);
+        }
+    }
+
+    /// The address of a peer, with the UDP port and, for link-local addresses, the scope of this
+    /// address.
+    pub(crate) fn peer_address(&self, ip: IpAddr) -> SocketAddr {
+        let mut peer = SocketAddr::new(ip, UDP_PORT);
+        if let (SocketAddr::V6(peer), SocketAddr::V6(local)) = (&mut peer, self.address())
+            && peer.ip().is_unicast_link_local()
+        {
+            peer.set_scope_id(local.scope_id());
+        }
+        peer
+    }
+
+    /// Connects to a peer's liveness socket if the peer is on this host, so that the end of its
+    /// process is noticed. Returns false if the process has ended already.
+    pub(crate) fn watch_peer(
+        &mut self,
+        peer: SocketAddr,
+        slot: u8,
+        watch: impl FnOnce(usize, &LivenessConnection),
+    ) -> bool {
+        let indices: Vec<usize> = self.local_peers.indices().collect();
+        let mut known = indices
+            .into_iter()
+            .filter_map(|index| self.local_peers.get_mut(index).map(|n| (n.address, n.slot)));
+        if known.any(|known| known == (peer.ip(), slot)) {
+            return true;
+        }
+        match self.port.connect_liveness(peer, slot) {
+            // The peer is not on this host. Another program of this user may use the name of an
+            // adapter on another host.
+            Ok(_) if !netdev::is_own(peer.ip()) => true,
+            Ok(liveness) => {
+                watch(self.local_peers.next_index(), &liveness);
+                self.local_peers.insert(LocalPeer { address: peer.ip(), slot, liveness });
+                true
+            }
+            // Processes at this address share its port, so a refusal means that the peer has ended.
+            Err(error) => {
+                error.kind() != io::ErrorKind::ConnectionRefused || peer.ip() != self.address().ip()
+            }
+        }
+    }
+
+    /// The earliest deadline of its parts.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let LocalAddress { cm, packet_io, port, strangers_pacing, .. } = self;
+        let all =
+            [cm.deadline(), packet_io.deadline(), port.deadline(), strangers_pacing.deadline()];
+        all.into_iter().flatten().min()
+    }
+}
+
+/// Wraps a message of connection management in a packet.
+pub(crate) fn cm_packet(mad: &[u8; MAD_SIZE], psn: u32) -> Packet<'_> {
+    let mut bth = Bth::new(Opcode::DatagramSendOnly, GSI, Psn::new(psn));
+    bth.migrated = true;
+    let deth = Deth { q_key: Deth::GSI_Q_KEY, source_qpn: GSI };
+    Packet { bth, extension: Extension::Deth(deth), payload: mad }
+}
+
+/// The number of the queue pair for connection management (GSI), in every adapter.
+pub(crate) const GSI: u32 = 1;
+
+/// Assigns queue pair numbers. The low bits are the slot. The others are random, because an
+/// attacker who forges a packet must guess them. A number is not reused for a while after its
+/// release: a peer may still use it for an earlier connection.
+pub(crate) struct Qpns {
+    slot: u8,
+    gsi_psn: u32,
+    /// The numbers in use, with the index of the queue pair. `None`: the queue pair is gone, but
+    /// the number is not released yet.
+    used: HashMap<u32, Option<usize>>,
+    /// The numbers that were released last, the oldest one first.
+    recent: VecDeque<u32>,
+    /// The result of the last search.
+    last: (u32, usize),
+}
+
+const SLOT_BITS: u32 = 7;
+/// Maximum number of released numbers that are not reused yet.
+const RECENT_MAX: usize = 1024;
+
+impl Qpns {
+    fn new(slot: u8) -> Self {
+        Qpns {
+            slot,
+            gsi_psn: random() as u32,
+            used: HashMap::new(),
+            recent: VecDeque::new(),
+            last: (u32::MAX, 0),
+        }
+    }
+
+    /// Assigns a number to a queue pair. Returns `None` if all numbers are in use.
+    pub(crate) fn assign(&mut self, link: usize) -> Option<u32> {
+        const NUMBERS: u32 = 1 << (24 - SLOT_BITS);
+        let start = random() as u32 % NUMBERS;
+        // The first one is usually free.
+        for number in (start..NUMBERS).chain(0..start) {
+            let qpn = number << SLOT_BITS | u32::from(self.slot);
+            // Numbers 0 and 1 are reserved, and 0xffffff is the multicast queue pair.
+            let is_special = number == 0 || number == NUMBERS - 1;
+            if !is_special && !self.used.contains_key(&qpn) && !self.recent.contains(&qpn) {
+                self.used.insert(qpn, Some(link));
+                return Some(qpn);
+            }
+        }
+        None
+    }
+
+    /// Returns the index of the queue pair with this number.
+    #[inline]
+    pub(crate) fn find(&mut self, qpn: u32) -> Option<usize> {
+        if self.last.0 != qpn {
+            self.last = (qpn, self.used.get(&qpn).copied().flatten()?);
+        }
+        Some(self.last.1)
+    }
+
+    /// Whether any numbers are in use.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        !self.used.is_empty()
+    }
+
+    /// The queue pair is gone. The number stays reserved until it is released.
+    pub(crate) fn retire(&mut self, qpn: u32) {
+        if let Some(link) = self.used.get_mut(&qpn) {
+            *link = None;
+        }
+        self.last.0 = u32::MAX;
+    }
+
+    /// Releases a number. It may be reused after a while.
+    pub(crate) fn release(&mut self, qpn: u32) {
+        if self.used.remove(&qpn).is_some() {
+            if self.recent.len() >= RECENT_MAX {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(qpn);
+        }
+        self.last.0 = u32::MAX;
+    }
+
+    fn next_gsi_psn(&mut self) -> u32 {
+        self.gsi_psn = self.gsi_psn.wrapping_add(1);
+        self.gsi_psn & 0xff_ffff
+    }
+}
+
+/// A random number from the system's generator.
+pub(crate) fn random() -> u64 {
+    let mut octets = [0; 8];
+    // The kernel returns so few octets completely or, early after boot, not at all.
+    while rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::empty())
+        != Ok(octets.len())
+    {}
+    u64::from_ne_bytes(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::{self, OPEN_TIMEOUT};
+
+    #[test]
+    fn numbers_have_the_slot_and_are_not_used_again_soon() {
+        let mut qpns = Qpns::new(0x55);
+        let numbers: Vec<u32> = (0..1000).map(|link| qpns.assign(link).expect("enough")).collect();
+        for (link, &qpn) in numbers.iter().enumerate() {
+            assert_eq!((qpn & 0x7f, qpns.find(qpn)), (0x55, Some(link)));
+            assert!((2..0xff_ffff).contains(&qpn));
+        }
+        qpns.retire(numbers[7]);
+        assert_eq!((qpns.find(numbers[7]), qpns.find(numbers[8])), (None, Some(8)));
+        qpns.release(numbers[7]);
+        assert!((0..1000).all(|link| qpns.assign(link) != Some(numbers[7])));
+    }
+
+    #[test]
+    fn the_name_of_an_adapter_on_another_host_is_ignored() {
+        let params = Params::parse("", |_| None).expect("the defaults");
+        // An address that no other run of this test uses.
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let own = |n: u8| SocketAddr::from(([127, 80 + n, high, low.max(1)], 0));
+        let mut local_address =
+            LocalAddress::open((own(0), OPEN_TIMEOUT), 1, &params, None).expect("free");
+        let elsewhere = SocketAddr::from(([10, 80, high, low], UDP_PORT));
+        let _taken = port::take_liveness_name(elsewhere, 5);
+        assert!(local_address.watch_peer(elsewhere, 5, |_, _| panic!("it is believed")));
+        let local_peer = Port::open(own(1), OPEN_TIMEOUT).expect("free");
+        let mut is_watched = false;
+        assert!(
+            local_address
+                .watch_peer(local_peer.address(), local_peer.slot(), |_, _| is_watched = true)
+        );
+        assert!(is_watched);
+    }
+
+    #[test]
+    fn numbers_can_run_out() {
+        let mut qpns = Qpns::new(0);
+        let n = (0..).take_while(|&link| qpns.assign(link).is_some()).count();
+        assert_eq!(n, (1 << 17) - 2);
+    }
+}

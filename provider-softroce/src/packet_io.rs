@@ -1,0 +1,274 @@
+//! Sends packets: the socket, the ICRC, batches, the emulated network. Checks received packets.
+//!
+//! Packets are not sent from port 4791, but from a port that the system has picked at random. An
+//! attacker who forges a packet must guess that port in addition to the numbers of the connection,
+//! and no other user of this host can send from it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use capture::{Capture, Datagram, Direction};
+use netem::Conditions;
+use rnic::rc::Burst;
+use wire::rocev2::{Icrc, Identification};
+
+use crate::connected_socket::ConnectedSocket;
+use crate::socket::{MAX_BATCH_BYTES, MAX_SEGMENTS, Udp};
+
+/// The packet I/O of a local address, between the engine and its socket.
+pub(crate) struct PacketIo {
+    /// The address to which peers send.
+    address: SocketAddr,
+    sender: Udp,
+    /// The source address of all packets.
+    source: SocketAddr,
+    /// Whether one call sends a batch (UDP_SEGMENT).
+    gso: bool,
+    /// The faster path to this same address, if there is a peer.
+    connected_socket: Option<ConnectedSocket>,
+    net: Option<netem::Link<InFlight>>,
+    capture: Option<Capture>,
+}
+
+/// A packet in the emulated network.
+#[derive(Clone)]
+struct InFlight {
+    to: SocketAddr,
+    datagram: Vec<u8>,
+}
+
+/// The addresses and checksums of a peer.
+pub(crate) struct Peer {
+    /// The address of the peer, with the UDP port.
+    pub(crate) address: SocketAddr,
+    /// The ICRC of packets to the peer.
+    tx_icrc: Icrc,
+    /// The source address of the peer's last packets. Each queue pair may have a source port of its
+    /// own.
+    source: SocketAddr,
+    /// The ICRC of packets from that source.
+    rx_icrc: Icrc,
+    /// Whether a valid packet has come from that source. Then packets from other sources are not
+    /// accepted.
+    source_is_known: bool,
+    /// The expected identification of the next packet, if the peer numbers its packets as kernels
+    /// do. `None`: the peer uses the same identifications as this provider, see [`crate::socket`].
+    next_id: Option<u16>,
+}
+
+impl Peer {
+    /// `source` is the source of packets to the peer, `ours` is the destination of the peer's
+    /// packets. Returns `None` if the peer's address is of the other address family.
+    pub(crate) fn new(source: SocketAddr, ours: SocketAddr, address: SocketAddr) -> Option<Self> {
+        let (tx_icrc, rx_icrc) = (Icrc::new(source, address)?, Icrc::new(address, ours)?);
+        Some(Peer {
+            address,
+            tx_icrc,
+            source: address,
+            rx_icrc,
+            source_is_known: false,
+            next_id: None,
+        })
+    }
+
+    /// Whether a packet from this source may be one of the peer's.
+    #[inline]
+    pub(crate) fn may_send_from(&self, from: SocketAddr) -> bool {
+        from == self.source || !self.source_is_known && from.ip() == self.address.ip()
+    }
+
+    /// Whether the source of the peer's packets is still unknown.
+    #[inline]
+    pub(crate) fn is_source_unknown(&self) -> bool {
+        !self.source_is_known
+    }
+
+    /// A valid packet has come from this source. From now on no other source is accepted.
+    pub(crate) fn set_source(&mut self, ours: SocketAddr, from: SocketAddr) {
+        if let Some(rx_icrc) = Icrc::new(from, ours) {
+            (self.source, self.rx_icrc, self.source_is_known) = (from, rx_icrc, true);
+        }
+    }
+
+    /// Checks a datagram from a source that the peer [may send from](Self::may_send_from), and
+    /// returns the packet in it. `position` is the datagram's position in its batch.
+    #[inline]
+    pub(crate) fn check<'a>(
+        &mut self,
+        ours: SocketAddr,
+        from: SocketAddr,
+        position: usize,
+        datagram: &'a [u8],
+    ) -> Option<(&'a [u8], Identification)> {
+        if from != self.source {
+            (self.source, self.rx_icrc) = (from, Icrc::new(from, ours)?);
+        }
+        let expected = self.next_id.unwrap_or(position as u16);
+        let (packet, id) = self.rx_icrc.recover(expected, datagram).ok()?;
+        self.next_id = match id.id {
+            id if id == position as u16 => None,
+            id => Some(id.wrapping_add(1)),
+        };
+        Some((packet, id))
+    }
+}
+
+/// Checks a datagram of an unknown sender.
+pub(crate) fn check_unknown(
+    ours: SocketAddr,
+    from: SocketAddr,
+    position: usize,
+    datagram: &[u8],
+) -> Option<(&[u8], Identification)> {
+    Icrc::new(from, ours)?.recover(position as u16, datagram).ok()
+}
+
+impl PacketIo {
+    pub(crate) fn new(
+        address: SocketAddr,
+        gso: bool,
+        conditions: &Conditions,
+        capture: Option<Capture>,
+    ) -> io::Result<Self> {
+        let net = (!conditions.is_off()).then(|| netem::Link::new(conditions.clone()));
+        let mut any = address;
+        any.set_port(0);
+        let sender = Udp::bind_send_only(any, address)?;
+        let source = sender.local_addr()?;
+        Ok(PacketIo { address, sender, source, gso, connected_socket: None, net, capture })
+    }
+
+    /// The source address of its packets.
+    pub(crate) fn source(&self) -> SocketAddr {
+        self.source
+    }
+
+    /// A connection with this peer exists. If the peer is at the same address, opens the connected
+    /// socket.
+    pub(crate) fn prepare_connected_socket(&mut self, peer: SocketAddr) {
+        if peer == self.address && self.connected_socket.is_none() && self.gso && self.net.is_none()
+        {
+            self.connected_socket = ConnectedSocket::new(self.source, peer);
+        }
+    }
+
+    /// Sends the packets of a burst to a peer and empties the burst.
+    pub(crate) fn send(&mut self, to: &Peer, burst: &mut Burst, now: Instant) {
+        let (mut first, mut from) = (0, 0);
+        while let Some(&size) = burst.lens().get(first) {
+            let size = usize::from(size);
+            let (packets, octets) = self.next_batch(&burst.lens()[first..]);
+            let batch = &mut burst.bytes_mut()[from..from + octets];
+            let mut connected_socket = self
+                .connected_socket
+                .as_mut()
+                .filter(|_| packets == 1 && to.address == self.address);
+            for (id, datagram) in (0..).zip(batch.chunks_mut(size)) {
+                let id = match &mut connected_socket {
+                    Some(connected_socket) => connected_socket.seal(datagram),
+                    None => {
+                        to.tx_icrc.seal(id, datagram);
+                        id
+                    }
+                };
+                if let Some(capture) = &self.capture {
+                    record(capture, now, Direction::Out, [self.source, to.address], id, datagram);
+                }
+            }
+            // A packet that cannot be sent counts as lost, and the protocol retransmits it.
+            match (&mut self.net, connected_socket) {
+                (Some(net), _) => {
+                    net.send(now, InFlight { to: to.address, datagram: batch.to_vec() }, octets)
+                }
+                (None, Some(connected_socket)) => {
+                    if !connected_socket.send(batch) {
+                        self.connected_socket = None;
+                    }
+                }
+                (None, None) => {
+                    self.sender.send(to.address, batch, size);
+                }
+            }
+            (first, from) = (first + packets, from + octets);
+        }
+        burst.clear();
+    }
+
+    /// Returns the number of packets in the next batch and their total length. All packets of a
+    /// batch have the same length, except for the last one, which may be shorter.
+    fn next_batch(&self, lens: &[u16]) -> (usize, usize) {
+        let size = lens[0];
+        let max_packets = if self.gso && self.net.is_none() { MAX_SEGMENTS } else { 1 };
+        let (mut packets, mut octets) = (0, 0);
+        for &len in lens.iter().take(max_packets) {
+            if len > size || octets + usize::from(len) > MAX_BATCH_BYTES {
+                break;
+            }
+            packets += 1;
+            octets += usize::from(len);
+            if len < size {
+                break;
+            }
+        }
+        (packets, octets)
+    }
+
+    /// Sends the packets that the emulated network delivers by now.
+    pub(crate) fn send_due(&mut self, now: Instant) {
+        let Some(net) = &mut self.net else { return };
+        while let Some(InFlight { to, datagram }) = net.receive(now) {
+            self.sender.send(to, &datagram, datagram.len());
+        }
+    }
+
+    /// Sends all packets that are in the emulated network.
+    pub(crate) fn flush(&mut self) {
+        while let Some(at) = self.deadline() {
+            self.send_due(at);
+        }
+    }
+
+    /// When the emulated network delivers the next packet.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.net.as_ref().and_then(netem::Link::deadline)
+    }
+
+    /// Whether a capture records the packets.
+    #[inline]
+    pub(crate) fn is_captured(&self) -> bool {
+        self.capture.is_some()
+    }
+
+    /// Records a received datagram in the capture.
+    #[inline]
+    pub(crate) fn capture_received(
+        &self,
+        now: Instant,
+        from: SocketAddr,
+        ip: Identification,
+        datagram: &[u8],
+    ) {
+        if let Some(capture) = &self.capture {
+            let Identification { id, dont_fragment } = ip;
+            let (src, dst) = (from, self.address);
+            capture.udp(
+                now,
+                Direction::In,
+                &Datagram { src, dst, id, dont_fragment, payload: datagram },
+            );
+        }
+    }
+}
+
+#[cold]
+fn record(
+    capture: &Capture,
+    now: Instant,
+    direction: Direction,
+    [src, dst]: [SocketAddr; 2],
+    id: u16,
+    payload: &[u8],
+) {
+    capture.udp(now, direction, &Datagram { src, dst, id, dont_fragment: true, payload });
+}
