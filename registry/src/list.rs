@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::OpenOptions;
-use std::io::{self, Read};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -79,7 +79,8 @@ pub type DiscoverFn = fn() -> Vec<(String, String)>;
 ///
 /// A name in the file hides all built-in entries of that name, even if the entry in the file is
 /// switched off or has a mistake. Otherwise a built-in entry could serve the name without what the
-/// file says of it, for example an address or CRCs.
+/// file says of it, for example an address or CRCs. A file that cannot be read may have any name, so
+/// it hides all built-in entries.
 #[derive(Debug, Default)]
 pub struct List {
     /// The entries of the file, then the built-in ones that are not hidden.
@@ -91,6 +92,7 @@ pub struct List {
     discovered: OnceLock<Vec<Candidate>>,
     errors: Vec<ListError>,
     file: Option<PathBuf>,
+    file_unreadable: bool,
     builtins_off: bool,
 }
 
@@ -146,12 +148,18 @@ impl List {
     ) -> List {
         let mut list = List::default();
         match dat_override {
-            Some(path) if path.is_empty() => list.errors.push(ListError::EmptyOverride),
+            Some(path) if path.is_empty() => {
+                list.errors.push(ListError::EmptyOverride);
+                list.file_unreadable = true;
+            }
             // As in OFED's registry, a missing file is an error, and /etc/dat.conf does not replace
             // it.
             Some(path) => list.read(Path::new(&path), true),
-            None if Path::new(DEFAULT_FILE).exists() => list.read(Path::new(DEFAULT_FILE), false),
-            None => {}
+            None => match fs::symlink_metadata(DEFAULT_FILE) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                // If only its target does not exist, the administrator has meant a file to be there.
+                _ => list.read(Path::new(DEFAULT_FILE), false),
+            },
         }
         list.builtins_off =
             !builtins.is_empty() && opendat_builtin.is_some_and(|value| value == "0");
@@ -166,6 +174,7 @@ impl List {
             Ok(text) => text,
             Err(source) => {
                 self.errors.push(ListError::File { path: path.into(), overridden, source });
+                self.file_unreadable = true;
                 return;
             }
         };
@@ -203,9 +212,9 @@ impl List {
         self.fixed.extend(visible.cloned().collect::<Vec<_>>());
     }
 
-    /// Whether the file has an entry of the same name.
+    /// Whether the file has, or may have, an entry of the same name.
     fn is_hidden(&self, builtin: &Candidate) -> bool {
-        self.is_in_file(&builtin.entry.ia_name)
+        self.file_unreadable || self.is_in_file(&builtin.entry.ia_name)
     }
 
     /// Every entry in the order in which they are tried, including unused ones (kernel,
@@ -218,6 +227,9 @@ impl List {
     /// caller needs its result.
     fn discovered(&self) -> &[Candidate] {
         self.discovered.get_or_init(|| {
+            if self.file_unreadable {
+                return Vec::new();
+            }
             let entries = |candidate: &Candidate| {
                 let builtin = candidate.builtin?;
                 let entries = builtin.discover?().into_iter().map({
@@ -244,6 +256,11 @@ impl List {
     /// Whether the file has this name. An entry that is switched off or has a mistake counts too.
     pub(crate) fn is_in_file(&self, name: &str) -> bool {
         self.names_of_file.contains(name)
+    }
+
+    /// Whether there is a file that could not be read. It hides all built-in entries.
+    pub fn file_unreadable(&self) -> bool {
+        self.file_unreadable
     }
 
     /// Whether OPENDAT_BUILTIN turned off built-in entries.

@@ -96,15 +96,7 @@ fn mistakes_are_kept_and_located() {
 }
 
 #[test]
-fn an_empty_override_is_an_error_and_builtins_remain() {
-    let list = List::new(Some("".into()), None, BUILTINS);
-    assert_eq!(list.names(), ["emu", "both"]);
-    assert_eq!(list.file(), None);
-    assert!(matches!(list.errors(), [ListError::EmptyOverride]), "{:?}", list.errors());
-}
-
-#[test]
-fn a_missing_override_says_so_and_leaves_the_builtins() {
+fn a_file_that_cannot_be_read_hides_the_builtins() {
     let list = List::new(Some("/nonexistent/dat.conf".into()), None, BUILTINS);
     let errors: Vec<_> = list.errors().iter().map(|e| e.to_string()).collect();
     assert_eq!(
@@ -112,8 +104,13 @@ fn a_missing_override_says_so_and_leaves_the_builtins() {
         ["cannot read the registry file /nonexistent/dat.conf (named by DAT_OVERRIDE): \
           No such file or directory (os error 2)"]
     );
-    assert_eq!(list.interfaces().len(), 2);
+    assert!(list.file_unreadable() && list.interfaces().is_empty());
     assert_eq!(list.file(), None);
+    let directory = tempfile::tempdir().expect("a directory");
+    let list = List::new(Some(directory.path().into()), None, WITH_DEVICES);
+    assert!(list.errors().len() == 1 && list.candidates().is_empty(), "no device is looked for");
+    let list = List::new(Some("".into()), None, BUILTINS);
+    assert!(matches!(list.errors(), [ListError::EmptyOverride]) && list.interfaces().is_empty());
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub struct OpenError {
     in_file: bool,
     /// The registry file.
     file: Option<String>,
+    /// Whether the registry file could not be read.
+    file_unreadable: bool,
     /// Whether built-in entries are turned off.
     builtins_off: bool,
 }
@@ -91,6 +93,7 @@ impl OpenError {
                 .collect(),
             in_file: list.is_in_file(name),
             file: list.file().map(|path| path.display().to_string()),
+            file_unreadable: list.file_unreadable(),
             builtins_off: list.builtins_off(),
         }
     }
@@ -172,6 +175,8 @@ impl fmt::Display for OpenError {
             let file = self.file.as_deref().unwrap_or("none");
             let off = if self.builtins_off {
                 "; built-in providers are turned off by OPENDAT_BUILTIN=0"
+            } else if self.file_unreadable {
+                "; built-in entries are hidden, because the registry file cannot be read"
             } else {
                 ""
             };

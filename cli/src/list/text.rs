@@ -217,6 +217,9 @@ fn summary(document: &Document) -> String {
         _ if document.builtins_off => {
             "the built-in ones are turned off by OPENDAT_BUILTIN=0".to_owned()
         }
+        (0, _) if document.file.is_none() && !document.errors.is_empty() => {
+            "the built-in ones are hidden".to_owned()
+        }
         (0, _) => "none built in".to_owned(),
         (total, usable) => format!("{total} built in, {}", verdict(total, usable)),
     };
