@@ -30,7 +30,7 @@ fn without_a_device_it_is_the_one_in_user_space_and_says_why() {
 fn the_kernel_has_none_on_the_loopback() {
     let error = engine("lo engine=kernel").expect_err("there can be none");
     assert_eq!(error.code, Error::of(DAT_INVALID_ADDRESS));
-    assert!(error.reason.contains("say which one, as in \"eth0 engine=kernel\""), "{error}");
+    assert!(error.reason.contains("specify one, as in \"eth0 engine=kernel\""), "{error}");
 }
 
 #[test]
