@@ -23,7 +23,7 @@ const CHECKS: &[Check] = &[
         expected_lines: &[
             "dat: verbs (verbs): /dev/infiniband/rdma_cm: Permission denied (os error 13); \
              rdma-core's udev rules let every \
-             user open it, and so does `chmod a+rw`, as root",
+             user open it, and so does `chmod a+rw` as root",
             "dat: cannot open IA \"verbs\" (u2.0)",
             "    built in: the provider's dat_ia_open answered 0x800a0000 (DAT_PROVIDER_NOT_FOUND)",
         ],
@@ -35,7 +35,7 @@ const CHECKS: &[Check] = &[
         expected_lines: &[
             "dat: verbs (verbs): /dev/infiniband/uverbs0: Permission denied (os error 13); \
              rdma-core's udev rules let every \
-             user open it, and so does `chmod a+rw`, as root",
+             user open it, and so does `chmod a+rw` as root",
             "dat: cannot open IA \"verbs\" (u2.0)",
             "    built in: the provider's dat_ia_open answered 0x80120000 (DAT_INVALID_ADDRESS)",
         ],
