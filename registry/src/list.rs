@@ -79,8 +79,8 @@ pub type DiscoverFn = fn() -> Vec<(String, String)>;
 ///
 /// A name in the file hides all built-in entries of that name, even if the entry in the file is
 /// switched off or has a mistake. Otherwise a built-in entry could serve the name without what the
-/// file says of it, for example an address or CRCs. A file that cannot be read may have any name, so
-/// it hides all built-in entries.
+/// file says of it, for example an address or CRCs. A file that cannot be read may have any name,
+/// so it hides all built-in entries.
 #[derive(Debug, Default)]
 pub struct List {
     /// The entries of the file, then the built-in ones that are not hidden.
@@ -157,7 +157,8 @@ impl List {
             Some(path) => list.read(Path::new(&path), true),
             None => match fs::symlink_metadata(DEFAULT_FILE) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                // If only its target does not exist, the administrator has meant a file to be there.
+                // If only its target does not exist, the administrator has meant a file to be
+                // there.
                 _ => list.read(Path::new(DEFAULT_FILE), false),
             },
         }
