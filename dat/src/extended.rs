@@ -120,7 +120,7 @@ struct Arguments {
 #[cfg(target_arch = "x86_64")]
 impl Arguments {
     fn new(arguments: &[u64]) -> Self {
-        /// Offsets after the last register of either kind: no register argument is left.
+        /// Both offsets point past the last saved register, so all arguments are on the stack.
         const REGISTERS: (u32, u32) = (48, 176);
         Arguments {
             gp_offset: REGISTERS.0,

@@ -37,11 +37,11 @@ pub struct Link<P> {
 pub struct Counters {
     /// Packets passed to [`send`](Link::send).
     pub sent: u64,
-    /// Of these, lost by chance.
+    /// Packets lost at random.
     pub lost: u64,
     /// Copies lost because the link was full, including second copies.
     pub overflowed: u64,
-    /// Second copies created.
+    /// Packets duplicated.
     pub repeated: u64,
     /// Copies held back to be overtaken, including second copies.
     pub reordered: u64,

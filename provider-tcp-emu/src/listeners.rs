@@ -167,8 +167,8 @@ impl Listeners {
         }
     }
 
-    /// Handles the timer of a listener: its suspension or its delay is over, or other objects had
-    /// their turn.
+    /// Handles a listener's timer. It expires when the listener's suspension or delay ends, or when
+    /// the listener may accept more callers after it has yielded to other objects.
     pub(crate) fn listener_timer_expired(
         &mut self,
         resources: &mut EngineResources,

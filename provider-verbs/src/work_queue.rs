@@ -165,8 +165,8 @@ impl WorkQueue {
         self.posted.load(Ordering::Acquire).saturating_sub(done) as usize
     }
 
-    /// Returns whether the last work request has not completed yet, so that some may be
-    /// outstanding. This works for unsignalled ones, too.
+    /// Returns true until the last work request has completed. Until then earlier ones may be
+    /// outstanding, too. Unsignalled work requests count as well.
     pub(crate) fn is_busy(&self) -> bool {
         let posted = self.posted.load(Ordering::Acquire) as usize;
         posted != 0 && self.last.load(Ordering::Relaxed) != (posted - 1) & (self.slots.len() - 1)

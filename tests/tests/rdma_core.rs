@@ -124,7 +124,7 @@ const ANONYMOUS: &[(&str, &str)] = &[
     ("rdma_event_param", "typeof(((struct rdma_cm_event *)0)->param)"),
 ];
 
-/// The C type of a record, or of another type that a Rust path names.
+/// Returns the name of the C type that corresponds to a Rust path.
 fn record_name(path: &str) -> String {
     let name = path.rsplit("::").next().unwrap();
     match (ANONYMOUS.iter().find(|(rust, _)| *rust == name), name) {

@@ -445,7 +445,7 @@ mod tests {
             [0, 1].map(|adapter| point.figures(&rounds, adapter).expect("figures"));
         assert_eq!((first.operations_per_second, first.noisy), (1e5, false));
         assert_eq!((second.operations_per_second, second.noisy), (2e5, true));
-        // A single trial has measured both, so the product is the depth.
+        // Both figures come from the same trial, so their product is the queue depth (Little).
         assert_eq!(second.operations_per_second * second.latency.p50, 4.0);
     }
 }

@@ -178,7 +178,7 @@ impl<T: Transport> EpShared<T> {
         }
     }
 
-    /// Counts how a connection or an attempt at one has ended.
+    /// Increments the counter for the way in which a connection, or an attempt to connect, ended.
     fn count_end(&self, from: State, number: DAT_EVENT_NUMBER) {
         let counter = match number {
             DAT_CONNECTION_EVENT_PEER_REJECTED => DCNT_IA_CM_USER_REJ_RX,

@@ -110,7 +110,7 @@ fn limit(attrs: &Attrs, kind: DAT_HANDLE_TYPE) -> (usize, DAT_RETURN) {
 }
 
 /// The counters to increment when an object is created. Two calls create public service points, and
-/// they count for themselves.
+/// each of them increments its own counter.
 fn create_counters(kind: DAT_HANDLE_TYPE) -> &'static [DAT_IA_COUNTERS] {
     match kind {
         DAT_HANDLE_TYPE_PZ => &[DCNT_IA_PZ_CREATE],

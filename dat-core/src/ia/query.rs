@@ -150,9 +150,9 @@ impl<T: Transport> Ia<T> {
             rmr_scope_supported: if attrs.max_windows > 0 { DAT_RMR_SCOPE_ANY } else { 0 },
             num_provider_specific_attr: count(self.query_data.provider.len()),
             provider_specific_attr: self.query_data.provider.as_ptr().cast_mut(),
-            // The zeroes mean: memory is coherent, peers neither need access to the sinks of RDMA
-            // reads nor learn of them, there is one path, and no call may be made in a signal
-            // handler.
+            // The zeroes mean: memory is coherent; peers need no access to the memory into which an
+            // RDMA read writes, and do not learn its address; there is one network path; no call
+            // may be made in a signal handler.
             ..DAT_PROVIDER_ATTR::zeroed()
         };
     }

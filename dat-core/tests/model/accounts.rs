@@ -23,7 +23,7 @@ struct OutstandingOp {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueueAccount {
     posted: u64,
-    /// The number taken over from the queue that dat_ep_modify replaced.
+    /// How many operations came from the queue that dat_ep_modify replaced.
     carried_over: u64,
     completed: u64,
     flushed: u64,

@@ -1,4 +1,4 @@
-//! The events that an EVD must deliver: streams, each with an order of its own.
+//! The events that an EVD must deliver. They form streams. Only events of one stream are ordered.
 
 use std::collections::VecDeque;
 

@@ -189,8 +189,8 @@ fn are_steered_to(address: SocketAddr, part: usize, sockets: &[Udp]) -> io::Resu
     let from = Udp::bind_exclusive(from)?;
     let mark = RandomState::new().hash_one(part).to_ne_bytes();
     for (position, socket) in positions(part).zip(sockets) {
-        // The slot is the position minus 1. Position 0, the strangers' socket, is in part 0, which
-        // needs no check.
+        // The slot is the position minus 1. Position 0 is the strangers' socket. The first part
+        // contains it and is not checked.
         let datagram = steer::datagram_for((position - 1) as u8, mark);
         from.send(address, &datagram, datagram.len());
         let arrives = || -> io::Result<bool> {

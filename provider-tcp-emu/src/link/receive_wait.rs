@@ -41,8 +41,8 @@ pub(super) struct ReceiveWait {
     pub(super) deadline: Option<Instant>,
 }
 
-/// The supervision of a peer's receive window, so that TCP does not take the peer for dead while a
-/// message waits there.
+/// Watches the peer's receive window. Otherwise TCP would break the connection while a message
+/// waits at the peer for a receive and fills its receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowWatch {
     /// None is needed. Within a host, TCP sets no limit. Peers that are not OpenDAT do not let

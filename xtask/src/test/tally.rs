@@ -31,7 +31,7 @@ pub(crate) struct Tally {
     open: Option<String>,
     /// The number of ignored tests of this program, as far as they were printed.
     ignored: usize,
-    /// There is a single program, not a cargo that runs several.
+    /// Whether this is one test program, not `cargo test`, which runs several.
     alone: bool,
     /// The last result that the program has printed. Earlier ones may belong to the captured output
     /// of failed tests that run the program again.

@@ -125,7 +125,7 @@ fn deferred_requests_have_a_bound() {
     let next =
         half_open.next_deferred([10, 0, 0, 1].into(), now).map(|deferred| deferred.request());
     assert_eq!(next, Some(key(1, half_open::MAX_DEFERRED_PER_SOURCE)));
-    // REQs that were not repeated for long are dropped.
+    // A deferred REQ is dropped if its sender has not repeated it for a long time.
     half_open.drop_deferred(&key(2, 1));
     let later = now + half_open::DEFERRED_LIFETIME;
     half_open.defer(key(2, 9), address(B), later, || [0; 256]);

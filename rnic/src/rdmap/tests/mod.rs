@@ -103,7 +103,7 @@ impl Pair {
         Ok(moved)
     }
 
-    /// Runs until nothing moves any more.
+    /// Runs until no octets are in transit and neither side has anything to send.
     pub(crate) fn drive(&mut self) -> Result<(), Failure> {
         while self.step()? {}
         Ok(())

@@ -81,7 +81,7 @@ pub(super) fn conf() -> String {
     conf
 }
 
-/// This project's registry without the built-in entries, and Debian's.
+/// Two registries: this project's, without the built-in entries, and Debian's.
 pub(super) const REGISTRIES: [(&str, &str); 2] = [
     ("ours", "DAT_OVERRIDE=/tmp/dist/dat.within OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib"),
     ("debian", "DAT_OVERRIDE=/tmp/dist/dat.within"),
