@@ -67,8 +67,8 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 const POLLS_PER_CLOCK_READ: u32 = 8;
 /// How many polls may find another thread at work before one of them yields the processor.
 const MISSES_PER_YIELD: u32 = 1000;
-/// How long a sleeping thread leaves what is due to another thread that is at work.
-const LEFT_TO_OTHERS: Duration = Duration::from_micros(100);
+/// The shortest sleep of a thread that has found the engine lock taken while a deadline has passed.
+const MIN_SLEEP_WHILE_LOCKED: Duration = Duration::from_micros(100);
 /// How many events are taken from the poller at a time.
 const EVENT_CAPACITY: usize = 256;
 
@@ -253,9 +253,12 @@ impl<E: Engine> Reactor<E> {
                 true => Some(Duration::ZERO),
                 false => {
                     let due = self.shared.until_deadline();
-                    // The thread that is at work does what is due. If it does not, this thread does
-                    // it soon, and takes no processor from that one meanwhile.
-                    let due = if served { due } else { due.map(|due| due.max(LEFT_TO_OTHERS)) };
+                    // The holder of the engine lock handles deadlines. This thread sleeps for a
+                    // moment, because polling would take processor time from the holder.
+                    let due = match served {
+                        true => due,
+                        false => due.map(|due| due.max(MIN_SLEEP_WHILE_LOCKED)),
+                    };
                     [left, due].into_iter().flatten().min()
                 }
             };

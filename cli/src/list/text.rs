@@ -405,6 +405,14 @@ mod tests {
             })
         };
         assert_eq!(of(None, false, vec![]), "no registry file; none built in");
+        let unreadable = Document {
+            file: None,
+            builtins_off: false,
+            entries: Vec::new(),
+            errors: vec!["cannot read F".into()],
+            hint: None,
+        };
+        assert_eq!(summary(&unreadable), "no registry file; the built-in ones are hidden");
         assert_eq!(
             of(Some("F"), true, vec![]),
             "no entry of F; the built-in ones are turned off by OPENDAT_BUILTIN=0"
