@@ -92,7 +92,8 @@ fn a_moved_tree_serves_a_c_program_through_pkg_config() {
             let program = c_program_by_pkg_config(name, &pkg_config, dir.path())?;
             for provider in PROVIDERS {
                 let mut run = Command::new(&program);
-                Registry::builtin(dist, provider).apply(&mut run);
+                let registry = Registry::builtin(dist, provider);
+                registry.apply(&mut run);
                 run.arg(provider.ia).env("LD_LIBRARY_PATH", moved.join("lib"));
                 assert_eq!(output(&mut run), format!("opened {}\n", provider.ia), "{name}");
             }
