@@ -411,7 +411,9 @@ impl Link {
                 self.run_fault_check(resources, lingering)
             }
             Phase::Established(conn) => {
-                conn.window_watch.expire(now, &conn.socket, resources.params.peer_timeout);
+                if let Err(end) = conn.check_window(now, resources.params.peer_timeout) {
+                    return self.end(resources, lingering, end);
+                }
                 match conn.gate.expire(now) {
                     Ok(nudge) if conn.gate.is_open() => {
                         if nudge {

@@ -204,11 +204,24 @@ pub(crate) enum Unacknowledged {
     /// Octets are in flight or lost.
     InFlight,
     /// The peer has acknowledged everything that was sent, and its window has no room for the rest.
+    /// The peer has answered all of TCP's window probes.
     NoWindow,
+    /// Like `NoWindow`, but the peer has not answered the last window probe.
+    ProbeUnanswered,
 }
 
-/// Returns what the peer has not acknowledged.
-pub(crate) fn unacknowledged(socket: &Socket) -> Unacknowledged {
+/// Returns what the peer has not acknowledged. While its window is closed, TCP has no limit after
+/// which it gives up the peer: TCP_USER_TIMEOUT does not distinguish a peer that does not answer
+/// from one whose window stays closed.
+pub(crate) fn check_unacknowledged(socket: &Socket, limit: PeerTimeout) -> Unacknowledged {
+    let unacknowledged = unacknowledged(socket);
+    let is_window_closed =
+        matches!(unacknowledged, Unacknowledged::NoWindow | Unacknowledged::ProbeUnanswered);
+    set_user_timeout(socket, (!is_window_closed).then_some(limit));
+    unacknowledged
+}
+
+fn unacknowledged(socket: &Socket) -> Unacknowledged {
     const SIOCOUTQNSD: libc::c_ulong = 0x894B;
     let count = |request: libc::c_ulong| {
         let mut octets: libc::c_int = 0;
@@ -218,20 +231,20 @@ pub(crate) fn unacknowledged(socket: &Socket) -> Unacknowledged {
     };
     match (count(libc::TIOCOUTQ), count(SIOCOUTQNSD)) {
         (0, _) => Unacknowledged::Nothing,
-        (unacknowledged, unsent) if unacknowledged == unsent && !has_window_for_segment(socket) => {
-            Unacknowledged::NoWindow
-        }
+        (unacknowledged, unsent) if unacknowledged == unsent => held_back(socket),
         _ => Unacknowledged::InFlight,
     }
 }
 
-/// Returns whether the window in the peer's last acknowledgement has room for a segment. If so,
-/// this host holds back what is unsent, for example because its network device is down. Kernels
-/// before 5.4 do not report the window; that counts as no room.
-fn has_window_for_segment(socket: &Socket) -> bool {
+/// Tells why TCP has sent none of the octets that are not acknowledged. If the window in the peer's
+/// last acknowledgement has room for a segment, this host holds them back, for example because its
+/// network device is down. Kernels before 5.4 do not report the window; that counts as no room.
+fn held_back(socket: &Socket) -> Unacknowledged {
     /// The indices of `tcpi_snd_mss` and `tcpi_snd_wnd` in `struct tcp_info`, in words of 32 bits.
     const SND_MSS: usize = 4;
     const SND_WND: usize = 57;
+    /// The octet `tcpi_probes`: the number of window probes since the last acknowledgement.
+    const PROBES: usize = 3;
     let mut info = [0u32; SND_WND + 1];
     let mut length = size_of_val(&info) as libc::socklen_t;
     // SAFETY: the buffer has room for an answer of this length.
@@ -239,13 +252,18 @@ fn has_window_for_segment(socket: &Socket) -> bool {
         let to = info.as_mut_ptr().cast();
         libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, &mut length)
     };
-    answer == 0 && length as usize == size_of_val(&info) && info[SND_WND] >= info[SND_MSS].max(1)
+    let is_known = answer == 0 && length as usize == size_of_val(&info);
+    if is_known && info[SND_WND] >= info[SND_MSS].max(1) {
+        Unacknowledged::InFlight
+    } else if info[0].to_ne_bytes()[PROBES] > 0 {
+        Unacknowledged::ProbeUnanswered
+    } else {
+        Unacknowledged::NoWindow
+    }
 }
 
-/// Sets or removes the limit after which TCP gives up a peer. TCP_USER_TIMEOUT does not distinguish
-/// a peer that does not answer from one whose window stays closed, so the limit must be removed for
-/// the latter.
-pub(crate) fn set_user_timeout(socket: &Socket, limit: Option<PeerTimeout>) {
+/// Sets or removes the limit after which TCP gives up a peer.
+fn set_user_timeout(socket: &Socket, limit: Option<PeerTimeout>) {
     socket.set_tcp_user_timeout(limit.map(PeerTimeout::total)).ok();
 }
 

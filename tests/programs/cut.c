@@ -5,7 +5,9 @@
  * must complete.
  *
  *   cut server PORT
- *   cut client PORT   (the server's address is in OPENDAT_TEST_ADDRESS)
+ *   cut client PORT          (the server's address is in OPENDAT_TEST_ADDRESS)
+ *   cut client PORT stalled  (the client posts no receive after its first ones, so that a message
+ *                            waits and the server's sends stop)
  */
 
 #include "dat_test.h"
@@ -16,6 +18,7 @@ enum { DTOS = 32, LENGTH = 64, SEND = 1000 };
 
 static struct end self;
 static int outstanding;
+static bool stalled;
 
 static void post_receive(DAT_UINT64 place)
 {
@@ -49,18 +52,19 @@ static bool take_and_repost(DAT_EVD_HANDLE evd)
         return true;
     if (done->user_cookie.as_64 == SEND)
         post_send();
-    else
+    else if (!stalled)
         post_receive(done->user_cookie.as_64);
     return true;
 }
 
 int main(int argc, char **argv)
 {
-    DAT_CONN_QUAL port = argc == 3 ? (DAT_CONN_QUAL)strtoul(argv[2], NULL, 10) : 0;
+    DAT_CONN_QUAL port = argc >= 3 ? (DAT_CONN_QUAL)strtoul(argv[2], NULL, 10) : 0;
     DAT_PSP_HANDLE psp;
     DAT_EVENT event;
 
-    EXPECT(port != 0, "usage: cut server|client PORT");
+    EXPECT(port != 0, "usage: cut server|client PORT [stalled]");
+    stalled = argc > 3;
     end_open(&self, (DTOS + 1) * LENGTH, DTOS);
     for (DAT_UINT64 place = 0; place < DTOS; place++)
         post_receive(place);

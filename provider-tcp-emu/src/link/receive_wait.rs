@@ -4,8 +4,8 @@
 //! socket's receive buffer, until TCP's flow control stops the peer. The message waits until a
 //! receive is posted or either side ends the connection.
 //!
-//! [`WindowWatch`] is the sender's side: it keeps TCP from giving up a peer whose receive window is
-//! closed because a message waits there.
+//! [`WindowWatch`] is the sender's side. It keeps TCP from giving up a peer whose receive window is
+//! closed because a message waits there, as long as the peer answers TCP's window probes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -43,6 +43,10 @@ pub(super) struct ReceiveWait {
 
 /// Watches the peer's receive window. Otherwise TCP would break the connection while a message
 /// waits at the peer for a receive and fills its receive buffer.
+///
+/// While the window is closed, TCP has no limit: its keep-alive rests while octets wait to be sent,
+/// and the user timeout would also end the connection to a peer that answers. So the watch itself
+/// ends the connection if the peer leaves window probes unanswered for [`PeerTimeout::total`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowWatch {
     /// None is needed. Within a host, TCP sets no limit. Peers that are not OpenDAT do not let
@@ -52,8 +56,12 @@ pub(super) enum WindowWatch {
     Idle,
     /// Something has been sent, but the timer is not set yet.
     Requested,
-    /// The timer is set to this time.
-    At(Instant),
+    /// The timer is set.
+    Scheduled {
+        at: Instant,
+        /// Since when every check has found that the last window probe is unanswered.
+        unanswered_since: Option<Instant>,
+    },
 }
 
 impl WindowWatch {
@@ -73,33 +81,45 @@ impl WindowWatch {
         }
     }
 
-    /// Schedules the first check.
-    fn schedule(&mut self, now: Instant, peer_timeout: PeerTimeout) {
-        *self = WindowWatch::At(now + peer_timeout.total() / CHECKS_PER_TIMEOUT);
+    /// Schedules the next check.
+    fn schedule(
+        &mut self,
+        now: Instant,
+        peer_timeout: PeerTimeout,
+        unanswered_since: Option<Instant>,
+    ) {
+        let at = now + peer_timeout.total() / CHECKS_PER_TIMEOUT;
+        *self = WindowWatch::Scheduled { at, unanswered_since };
     }
 
     pub(super) fn deadline(self) -> Option<Instant> {
         match self {
-            WindowWatch::At(at) => Some(at),
+            WindowWatch::Scheduled { at, .. } => Some(at),
             WindowWatch::Off | WindowWatch::Idle | WindowWatch::Requested => None,
         }
     }
 
-    /// Checks the window if a check is due.
-    pub(super) fn expire(&mut self, now: Instant, socket: &Socket, peer_timeout: PeerTimeout) {
-        if self.deadline().is_none_or(|at| at > now) {
-            return;
-        }
-        let unacknowledged = socket::unacknowledged(socket);
-        socket::set_user_timeout(
-            socket,
-            (unacknowledged != Unacknowledged::NoWindow).then_some(peer_timeout),
-        );
-        *self = if unacknowledged == Unacknowledged::Nothing {
-            WindowWatch::Idle
-        } else {
-            WindowWatch::At(now + peer_timeout.total() / CHECKS_PER_TIMEOUT)
+    /// Handles the result of a check. Returns `false` if the peer no longer answers.
+    fn on_check(
+        &mut self,
+        now: Instant,
+        unacknowledged: Unacknowledged,
+        peer_timeout: PeerTimeout,
+    ) -> bool {
+        let since = match (unacknowledged, *self) {
+            (Unacknowledged::Nothing, _) => {
+                *self = WindowWatch::Idle;
+                return true;
+            }
+            (
+                Unacknowledged::ProbeUnanswered,
+                WindowWatch::Scheduled { unanswered_since: Some(since), .. },
+            ) => Some(since),
+            (Unacknowledged::ProbeUnanswered, _) => Some(now),
+            (Unacknowledged::InFlight | Unacknowledged::NoWindow, _) => None,
         };
+        self.schedule(now, peer_timeout, since);
+        since.is_none_or(|since| now < since + peer_timeout.total())
     }
 }
 
@@ -144,6 +164,22 @@ impl Established {
     /// [`RECEIVE_WAIT_AFTER_END`] ago.
     pub(super) fn has_receive_wait_expired(&self, now: Instant) -> bool {
         self.stream.is_stalled() && self.receive_wait.deadline.is_some_and(|at| at <= now)
+    }
+
+    /// Checks the peer's window if a check is due. Fails if the peer no longer answers.
+    pub(super) fn check_window(
+        &mut self,
+        now: Instant,
+        peer_timeout: PeerTimeout,
+    ) -> Result<(), EndReason> {
+        if self.window_watch.deadline().is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        let unacknowledged = socket::check_unacknowledged(&self.socket, peer_timeout);
+        match self.window_watch.on_check(now, unacknowledged, peer_timeout) {
+            true => Ok(()),
+            false => Err(EndReason::Lost(Loss::Connection(Some(libc::ETIMEDOUT)))),
+        }
     }
 
     /// Returns why the stream ended if reading does not tell.
@@ -201,7 +237,7 @@ impl Link {
         lingering: &mut LingeringSockets,
     ) {
         if let Phase::Established(conn) = &mut self.phase {
-            conn.window_watch.schedule(Instant::now(), resources.params.peer_timeout);
+            conn.window_watch.schedule(Instant::now(), resources.params.peer_timeout, None);
         }
         self.renew_timer(resources);
         // `Link::transmit` stopped to start the watch. Other work may be left.
@@ -239,6 +275,46 @@ mod tests {
         assert_eq!(watch_of("198.51.100.1", true), WindowWatch::Off);
     }
 
+    const LIMITS: PeerTimeout = PeerTimeout { timeout: Duration::from_secs(10), retries: 5 };
+    const INTERVAL: Duration = Duration::from_secs(20);
+
+    /// Returns what a scheduled watch says to a check with this result `n` intervals after `start`.
+    fn check(watch: &mut WindowWatch, start: Instant, n: u32, found: Unacknowledged) -> bool {
+        watch.on_check(start + n * INTERVAL, found, LIMITS)
+    }
+
+    #[test]
+    fn a_watch_checks_until_everything_is_acknowledged() {
+        let mut watch = watch_of(OTHER_HOST, true);
+        assert_eq!(watch.deadline(), None);
+        watch.request();
+        assert_eq!(watch, WindowWatch::Requested);
+        let start = Instant::now();
+        watch.schedule(start, LIMITS, None);
+        for n in 1..100 {
+            assert_eq!(watch.deadline(), Some(start + n * INTERVAL));
+            let found = [Unacknowledged::InFlight, Unacknowledged::NoWindow][n as usize % 2];
+            assert!(check(&mut watch, start, n, found), "the peer answers");
+        }
+        assert!(check(&mut watch, start, 100, Unacknowledged::Nothing));
+        assert_eq!(watch, WindowWatch::Idle);
+    }
+
+    /// TCP itself would probe the window for a quarter of an hour.
+    #[test]
+    fn a_peer_that_leaves_window_probes_unanswered_is_given_up() {
+        let (mut watch, start) = (watch_of(OTHER_HOST, true), Instant::now());
+        watch.schedule(start, LIMITS, None);
+        for n in 1..=3 {
+            assert!(check(&mut watch, start, n, Unacknowledged::ProbeUnanswered), "not yet");
+        }
+        assert!(check(&mut watch, start, 4, Unacknowledged::NoWindow), "the peer has answered");
+        for n in 5..=7 {
+            assert!(check(&mut watch, start, n, Unacknowledged::ProbeUnanswered), "not yet");
+        }
+        assert!(!check(&mut watch, start, 8, Unacknowledged::ProbeUnanswered), "60 s are over");
+    }
+
     /// TCP gives up a peer whose window is closed for 60 s, like one that does not answer. A check
     /// in time prevents that.
     #[test]
@@ -248,57 +324,27 @@ mod tests {
         let (mut remote, _) = listener.accept().expect("a caller");
         local.set_nonblocking(true).expect("nonblocking");
         let local = Socket::from(local);
-        socket::enable_keepalive(&local, PeerTimeout::default());
+        socket::enable_keepalive(&local, LIMITS);
         let limit = || local.tcp_user_timeout().expect("an option");
-        assert!(limit().is_some());
-
-        let (peer_timeout, interval) =
-            (PeerTimeout::default(), PeerTimeout::default().total() / CHECKS_PER_TIMEOUT);
-        let mut window_watch = watch_of(OTHER_HOST, true);
-        assert_eq!((window_watch, window_watch.deadline()), (WindowWatch::Idle, None));
-        window_watch.request();
-        assert_eq!(window_watch, WindowWatch::Requested);
-        let start = Instant::now();
-        window_watch = WindowWatch::At(start);
-        window_watch.expire(start, &local, peer_timeout);
-        assert_eq!(window_watch, WindowWatch::Idle, "nothing is in flight");
+        let check = || socket::check_unacknowledged(&local, LIMITS);
+        assert_eq!((check(), limit().is_some()), (Unacknowledged::Nothing, true));
 
         let octets = [7; 1 << 16];
         let mut sent = 0;
-        // Writes until both buffers are full and the other side has closed its window.
-        while socket::unacknowledged(&local) != Unacknowledged::NoWindow {
+        // Writes until both buffers are full and the other side has closed its window. A probe of
+        // the window may be under way.
+        while !matches!(check(), Unacknowledged::NoWindow | Unacknowledged::ProbeUnanswered) {
             sent += (&local).write(&octets).unwrap_or(0);
         }
-        window_watch = WindowWatch::At(start + interval);
-        window_watch.expire(start, &local, peer_timeout);
-        assert_eq!(
-            (window_watch, limit().is_some()),
-            (WindowWatch::At(start + interval), true),
-            "not yet"
-        );
-        window_watch.expire(start + interval, &local, peer_timeout);
-        assert_eq!((window_watch, limit()), (WindowWatch::At(start + 2 * interval), None));
-
-        // Simulates ten minutes. TCP's keep-alive stays enabled, so that a dead host is still
-        // detected.
-        let mut now = start + interval;
-        while now < start + 30 * interval {
-            now = window_watch.deadline().expect("a next check");
-            window_watch.expire(now, &local, peer_timeout);
-            assert_eq!((window_watch, limit()), (WindowWatch::At(now + interval), None));
-            assert!(local.keepalive().expect("an option"));
-        }
+        assert_eq!(limit(), None);
+        // TCP's keep-alive stays enabled.
+        assert!(local.keepalive().expect("an option"));
 
         let mut all = vec![0; sent];
         remote.read_exact(&mut all).expect("what was sent");
-        while socket::unacknowledged(&local) != Unacknowledged::Nothing {
+        while check() != Unacknowledged::Nothing {
             std::thread::yield_now();
         }
-        window_watch.expire(now + interval, &local, peer_timeout);
-        assert_eq!(
-            (window_watch, limit().is_some()),
-            (WindowWatch::Idle, true),
-            "one that does not answer is dead again"
-        );
+        assert!(limit().is_some(), "a peer that does not answer is given up again");
     }
 }
