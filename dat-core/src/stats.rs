@@ -16,10 +16,9 @@
 //! - `sum ep` and `sum evd`, followed by the sums of all endpoints and EVDs.
 
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +37,7 @@ use crate::handle::{self, Node};
 use crate::ia::Ia;
 use crate::provider::Transport;
 use crate::threads;
-use crate::user_directory::{NoDirectory, UserDirectory};
+use crate::user_directory::{NoDirectory, UserDirectory, create_with_parents};
 
 /// Appends the statistics of one adapter to a text.
 type Report = Box<dyn Fn(&mut String) + Send>;
@@ -188,7 +187,7 @@ fn listen() -> Result<(UnixListener, SocketFile), NoDirectory> {
 }
 
 fn listen_in(directory: &Path) -> io::Result<(UnixListener, SocketFile)> {
-    DirBuilder::new().mode(0o700).recursive(true).create(directory)?;
+    create_with_parents(directory)?;
     let lock = File::open(directory)?;
     // A process with the exclusive lock is about to remove old files. That does no harm here.
     let _ = lock.try_lock_shared();

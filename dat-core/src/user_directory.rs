@@ -60,6 +60,22 @@ impl UserDirectory {
     }
 }
 
+/// Creates a directory and its parents, for this user alone. Returns `NotFound` if another process
+/// has removed one of them meanwhile. The caller then tries again.
+pub fn create_with_parents(directory: &Path) -> io::Result<()> {
+    let made = DirBuilder::new().mode(0o700).recursive(true).create(directory);
+    match made {
+        // The builder found a directory, which was gone when the builder looked what it was.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            match fs::symlink_metadata(directory) {
+                Ok(found) if !found.is_dir() => Err(error),
+                _ => Err(io::ErrorKind::NotFound.into()),
+            }
+        }
+        made => made,
+    }
+}
+
 const PREFIX: &str = "opendat-";
 
 /// The name of the directory in each of the [`PLACES`].

@@ -119,7 +119,7 @@ pub fn a_full_backlog_is_a_rejection<T: Transport>(a: &T, b: &T) {
     // An answer frees a place in the backlog.
     let answering = End::new(b);
     answering.qp.accept(requests.remove(0), b"", DEPTH).expect("accept");
-    assert!(matches!(rig.next("the connection", &callers[0].log), Event::Established { .. }));
+    assert_established(&rig, &callers[0]);
     callers[3].connect(service.port(b), b"", None);
     requests.push(service.request(&rig).0);
 
@@ -127,9 +127,14 @@ pub fn a_full_backlog_is_a_rejection<T: Transport>(a: &T, b: &T) {
     drop(service);
     let answering = End::new(b);
     answering.qp.accept(requests.remove(0), b"", DEPTH).expect("accept");
-    assert!(matches!(rig.next("the connection", &callers[1].log), Event::Established { .. }));
+    assert_established(&rig, &callers[1]);
     drop(requests);
     assert_refused(&rig, &callers[3]);
+}
+
+fn assert_established<'t, T: Transport>(rig: &Rig<'t, T>, end: &End<'t, T>) {
+    let event = rig.next("the connection", &end.log);
+    assert!(matches!(event, Event::Established { .. }), "expected a connection, got {event:?}");
 }
 
 fn assert_refused<'t, T: Transport>(rig: &Rig<'t, T>, caller: &End<'t, T>) {

@@ -12,16 +12,16 @@
 //! so that it does not remove the file of a process that has just taken the name.
 
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dat_core::user_directory::{NoDirectory, UserDirectory};
+use dat_core::user_directory::{NoDirectory, UserDirectory, create_with_parents};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::SLOTS;
@@ -120,7 +120,7 @@ impl Names {
 
     pub(super) fn at(path: PathBuf) -> io::Result<Self> {
         let lock = retry_until_timeout(|| {
-            DirBuilder::new().mode(0o700).recursive(true).create(&path)?;
+            create_with_parents(&path)?;
             let lock = File::open(&path)?;
             lock.try_lock_shared()?;
             let is_there = fs::metadata(&path)?.ino() == lock.metadata()?.ino();
@@ -366,6 +366,22 @@ mod tests {
             }
         });
         assert!(!path.exists());
+    }
+
+    /// Each directory is removed while other threads make it or find it.
+    #[test]
+    fn directories_come_and_go_at_once() {
+        let root = tempfile::tempdir().expect("a directory");
+        let path = root.path().join("4").join("address");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        drop(Names::at(path.clone()).expect("a directory"));
+                    }
+                });
+            }
+        });
     }
 
     /// A name is free only if the kernel reports that no process has it.
