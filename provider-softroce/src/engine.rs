@@ -592,6 +592,7 @@ unsafe impl adapter::Engine for Engine {
             local_address.port.retry_sends(now);
             if local_address.cm.deadline().is_some_and(|at| at <= now) {
                 local_address.cm.expire(now);
+                local_address.remove_closed_services();
                 self.process_cm_events(index, now);
             }
         }
@@ -767,7 +768,9 @@ unsafe impl adapter::Engine for Engine {
         let Some(listener) = self.listeners.remove(index) else { return };
         for (local_address, service) in listener.services {
             self.resources.context.unwatch(&service.local_socket);
-            self.local_addresses[local_address].cm.unlisten(listener.port);
+            // The service's name goes last, so that one of its two names always exists.
+            self.local_addresses[local_address].unlisten(listener.port);
+            drop(service);
         }
     }
 

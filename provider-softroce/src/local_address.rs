@@ -10,7 +10,7 @@ use adapter::{Table, netdev};
 use netem::Conditions;
 use rnic::cm::{Cfg, Cm, ConnId};
 use rnic::rc::Burst;
-use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, Timeout};
+use wire::cm::{Dreq, MAD_SIZE, Mad, Message, Req, ServiceId, Timeout};
 use wire::rocev2::{Bth, Deth, Extension, Opcode, Packet, Psn, packet_len};
 
 use crate::host_probe::HostProbe;
@@ -18,7 +18,7 @@ use crate::hosts::Hosts;
 use crate::listeners::RequestId;
 use crate::packet_io::{PacketIo, Peer};
 use crate::params::Params;
-use crate::port::{LivenessConnection, Port, PortError, UDP_PORT};
+use crate::port::{ClosedService, LivenessConnection, Port, PortError, UDP_PORT};
 use crate::read_pacing::ReadPacing;
 use crate::route::Route;
 use crate::selftest;
@@ -45,6 +45,8 @@ pub(crate) struct LocalAddress {
     pub(crate) cm: Cm,
     pub(crate) owners: HashMap<ConnId, Owner>,
     pub(crate) qpns: Qpns,
+    /// The ports whose listener was closed while requests were undecided.
+    pub(crate) closed_services: Vec<(u16, ClosedService)>,
     /// The adapters on this host that its queue pairs are connected with.
     pub(crate) local_peers: Table<LocalPeer>,
     /// How the slot's socket is read best.
@@ -118,6 +120,7 @@ impl LocalAddress {
             cm: Cm::new(cfg, Box::new(random)),
             owners,
             qpns: Qpns::new(slot),
+            closed_services: Vec::new(),
             local_peers: Table::new(),
             receive_strategy: ReceiveStrategy::default(),
             strangers_pacing: ReadPacing::default(),
@@ -131,6 +134,24 @@ impl LocalAddress {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.port.address()
+    }
+
+    /// Stops listening at a port. The adapters of this address share the socket at which requests
+    /// arrive. If a request is not decided yet, or its caller may not have the answer yet, other
+    /// adapters must forward its repetitions, which they would refuse otherwise.
+    pub(crate) fn unlisten(&mut self, port: u16) {
+        self.cm.unlisten(port);
+        self.remove_closed_services();
+        if self.cm.has_open_requests(port) {
+            // Without the name, a repetition may be refused.
+            let closed = self.port.close_service(ServiceId::tcp(port).0);
+            self.closed_services.extend(closed.map(|closed| (port, closed)).ok());
+        }
+    }
+
+    /// Removes the names of closed services whose requests have ended.
+    pub(crate) fn remove_closed_services(&mut self) {
+        self.closed_services.retain(|&(port, _)| self.cm.has_open_requests(port));
     }
 
     /// Sends the packets of a burst to a peer and empties the burst.

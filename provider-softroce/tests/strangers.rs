@@ -393,6 +393,52 @@ fn a_flood_of_requests_is_refused() {
     exchange(&rig, &c, &d, 7);
 }
 
+/// The adapters of an address share the socket at which requests arrive. A request can outlive its
+/// listener, and each adapter may be the one that reads the repetition of its REQ.
+#[test]
+fn a_repeated_request_is_not_refused_when_its_listener_is_closed() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let dir = tempfile::tempdir().expect("a directory");
+    let (victim, peer, _) = adapters(dir.path());
+    let rig = Rig { a: &peer, b: &victim };
+    let socket = UdpSocket::bind((STRANGER, UDP_PORT)).expect("its port is free");
+    socket.set_nonblocking(true).expect("a socket");
+    let stranger = Stranger::at(STRANGER);
+    let answer_to = |n, port| {
+        let mut sent: Option<Instant> = None;
+        rig.until("an answer", || {
+            // Repetitions that come sooner are ignored.
+            if sent.is_none_or(|at| at.elapsed() > Duration::from_millis(150)) {
+                sent = Some(Instant::now());
+                stranger.send_req(n, port);
+                (0..1000).for_each(|_| peer.progress());
+            }
+            let mut datagram = [0; 8192];
+            let len = socket.recv(&mut datagram).ok()?;
+            let packet = Packet::parse(&datagram[..len - Icrc::SIZE]).expect("the server's");
+            let mad = Mad::parse(packet.payload).expect("the server's");
+            Some(match mad.message {
+                Message::Mra(_) => "the request waits".to_owned(),
+                Message::Rej(rej) => format!("rejected, reason {:?}", rej.reason),
+                other => panic!("{other:?}"),
+            })
+        })
+    };
+
+    let service = Service::new(&victim, 1);
+    let port = service.port(&victim) as u16;
+    stranger.send_req(1, port);
+    let request = service.request(&rig).0;
+    drop(service);
+    assert_eq!(answer_to(1, port), "the request waits");
+    drop(request);
+    let refused = format!("rejected, reason {:?}", Reason::NO_RESOURCES);
+    for _ in 0..3 {
+        assert_eq!(answer_to(1, port), refused);
+    }
+    assert_eq!(answer_to(2, port), format!("rejected, reason {:?}", Reason::INVALID_SERVICE_ID));
+}
+
 /// The acceptances that arrive at a stranger's address for its requests.
 struct Acceptances {
     socket: UdpSocket,

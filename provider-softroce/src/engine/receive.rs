@@ -84,7 +84,8 @@ fn dispatch_other(
     let Ok(mad) = Mad::parse(packet.payload) else { return };
     let is_forwarded = match &mad.message {
         Message::Req(req) => {
-            let here = req.service.tcp_port().is_some_and(|port| listeners.has_port(port));
+            let here = req.service.tcp_port().is_some_and(|port| listeners.has_port(port))
+                || local_address.cm.has_request(from.ip(), req);
             !here && local_address.port.forward_request(req.service.0, from, octets, *now)
         }
         // This is a probe of a peer's host. See `host_probe`.

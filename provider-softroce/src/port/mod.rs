@@ -51,6 +51,7 @@ use rustix::process::{geteuid, getuid};
 
 pub(crate) use self::liveness::{LivenessConnection, LivenessListener};
 pub(crate) use self::local_socket::{LocalMessage, LocalSocket, ReceiveBuffer, SocketRequest};
+pub(crate) use self::names::ClosedService;
 use self::names::{BindLock, Name, Names, Services};
 use self::send_queue::SendQueue;
 use self::shared_sockets::SharedSockets;
@@ -300,6 +301,11 @@ impl Port {
         Ok(Service { local_socket: self.names.claim_service(service)? })
     }
 
+    /// Lets repetitions of requests for a service that has no listener any more reach this adapter.
+    pub(crate) fn close_service(&self, service: u64) -> io::Result<ClosedService> {
+        self.names.close_service(service, self.slot)
+    }
+
     /// Forwards a packet to the adapter that has a slot. `of_peer` says that a peer of this adapter
     /// sent it. The number of other packets is limited.
     pub(crate) fn forward(
@@ -316,8 +322,8 @@ impl Port {
         }
     }
 
-    /// Forwards a request to the adapter that listens for a service. Returns false if no adapter
-    /// does.
+    /// Forwards a request to the adapter that listens for a service, or to the one that last
+    /// listened for it and still has requests. Returns false if there is neither.
     ///
     /// Finding out whether an adapter listens takes a system call. Therefore the number of requests
     /// is limited. Beyond the limit, requests for known services are still forwarded, and the
@@ -334,11 +340,11 @@ impl Port {
             return true;
         }
         let send = |to, from, packet: &[u8]| local_socket.send(names, to, from, packet);
-        let has_listener = send_queue.send(Name::Service(service), from, packet, now, send);
-        if !has_listener {
-            services.remove(service);
+        if send_queue.send(Name::Service(service), from, packet, now, send) {
+            return true;
         }
-        has_listener
+        services.remove(service);
+        send_queue.send(Name::ClosedService(service), from, packet, now, send)
     }
 
     /// The number of packets of unknown senders that this adapter dropped because of the limit.

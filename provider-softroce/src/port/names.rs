@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,6 +64,8 @@ pub(super) enum Name {
     Slot(u8),
     /// The adapter that listens for this service.
     Service(u64),
+    /// The adapter that last listened for this service and still has requests for it.
+    ClosedService(u64),
 }
 
 /// The names of one address. The directory exists as long as this value or a [`SocketFile`] does.
@@ -106,6 +108,23 @@ impl Drop for SocketFile {
     }
 }
 
+/// The name of a service that no longer has a listener ([`Name::ClosedService`]): a link to the
+/// local socket of the adapter that has the requests.
+pub(crate) struct ClosedService {
+    path: PathBuf,
+    socket: PathBuf,
+    _directory: Arc<Directory>,
+}
+
+impl Drop for ClosedService {
+    fn drop(&mut self) {
+        // Meanwhile, the name may lead to another adapter.
+        if fs::read_link(&self.path).is_ok_and(|socket| socket == self.socket) {
+            fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
 impl Names {
     /// Opens the directory of an address and creates it if necessary.
     pub(super) fn new(address: SocketAddr) -> Result<Self, NoDirectory> {
@@ -138,6 +157,7 @@ impl Names {
         self.0.path.join(match name {
             Name::Slot(slot) => format!("slot-{slot}"),
             Name::Service(service) => format!("service-{service:x}"),
+            Name::ClosedService(service) => format!("closed-{service:x}"),
         })
     }
 
@@ -190,6 +210,15 @@ impl Names {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         self.bind(name)
+    }
+
+    /// Lets the name of a service without a listener lead to the adapter that has this slot.
+    pub(super) fn close_service(&self, service: u64, slot: u8) -> io::Result<ClosedService> {
+        let _lock = self.lock()?;
+        let (path, socket) = (self.path(Name::ClosedService(service)), self.path(Name::Slot(slot)));
+        remove_if_there(&path)?;
+        symlink(&socket, &path)?;
+        Ok(ClosedService { path, socket, _directory: Arc::clone(&self.0) })
     }
 
     /// Takes a free name. The caller must hold the lock.

@@ -166,7 +166,18 @@ fn requests_reach_the_adapter_that_listens() {
         _ => panic!("no packet"),
     }
     assert!(service.local_socket.receive(&mut buffer).expect("empty").is_none());
+    let closed = second.close_service(0x0106_1234).expect("no error");
     drop(service);
+    assert!(first.forward_request(0x0106_1234, from, b"repetition", now), "it has requests");
+    assert!(matches!(
+        second.local_socket.receive(&mut buffer),
+        Ok(Some(LocalMessage::Packet { packet: b"repetition", .. }))
+    ));
+    let closed_later = first.close_service(0x0106_1234).expect("no error");
+    drop(closed);
+    assert!(first.forward_request(0x0106_1234, from, b"repetition", now), "this adapter has some");
+    drop(closed_later);
+    assert!(!first.forward_request(0x0106_1234, from, b"repetition", now), "none has requests");
     first.listen(0x0106_1234).expect("free again");
     // The same, by slot.
     let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");

@@ -136,6 +136,21 @@ impl Cm {
         self.listeners.remove(&port);
     }
 
+    /// Whether this manager has the request of a REQ.
+    pub fn has_request(&self, from: IpAddr, req: &Req<'_>) -> bool {
+        self.by_request.contains_key(&(from, req.ca_guid, req.local_id))
+    }
+
+    /// Whether requests to a port are open: not decided yet, or the caller may not have the answer
+    /// yet and may repeat its REQ.
+    pub fn has_open_requests(&self, port: u16) -> bool {
+        let is_open = |conn: &Conn| {
+            let open = matches!(conn.state, State::ReqRcvd | State::Rejected | State::RepSent);
+            open && conn.local.port() == port
+        };
+        self.conns.values().any(is_open)
+    }
+
     /// Accepts a request. [`Event::Established`] or [`Event::AcceptFailed`] follows. The peer may
     /// send data before [`Event::Established`].
     pub fn accept(&mut self, now: Instant, id: ConnId, accept: &Accept<'_>) -> Result<(), CmError> {
