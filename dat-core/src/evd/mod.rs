@@ -130,7 +130,7 @@ pub fn create<T: Transport>(
             queued_events: Mutex::new(VecDeque::new()),
             queued_len: AtomicUsize::new(0),
             depth: AtomicUsize::new(depth),
-            staged: StagedCompletions::default(),
+            staged: StagedCompletions::new()?,
             empty_polls: Arc::new(AtomicU64::new(0)),
             shared,
         };

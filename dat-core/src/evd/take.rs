@@ -10,13 +10,13 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::{Evd, Order, extended};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, no_memory};
 use crate::provider::{Completions, Polled, Transport, Wc, WcOp};
 
 /// Completions that were taken from the transport to be counted, and that the consumer has not
 /// taken yet.
-#[derive(Default)]
 pub(super) struct StagedCompletions {
+    /// There is room for one from the beginning. [`Evd::count`] makes room for more.
     completions: UnsafeCell<VecDeque<Wc>>,
     /// The number of completions, for threads that may not access them.
     len: AtomicUsize,
@@ -25,6 +25,17 @@ pub(super) struct StagedCompletions {
 // SAFETY: only the thread that has the taking side of the EVD accesses the completions (see
 // `Evd::dequeue`).
 unsafe impl Sync for StagedCompletions {}
+
+impl StagedCompletions {
+    pub(super) fn new() -> Result<Self> {
+        let mut completions = VecDeque::new();
+        completions.try_reserve(1).map_err(no_memory)?;
+        Ok(StagedCompletions {
+            completions: UnsafeCell::new(completions),
+            len: AtomicUsize::new(0),
+        })
+    }
+}
 
 impl<T: Transport> Evd<T> {
     /// dat_evd_dequeue: the first event.

@@ -164,8 +164,18 @@ impl ResponderResources {
     ) -> Result<Option<Psn>, ReadFailed> {
         let mut complete = None;
         for request in self.queue.iter_mut().filter(|request| !request.due.is_empty()) {
-            if !request.transmit_due(work, path, msn, burst, reserved)? {
-                break;
+            match request.transmit_due(work, path, msn, burst, reserved) {
+                Ok(true) => {}
+                Ok(false) => break,
+                // The peer may have all responses, and a duplicate of its request came late. Its
+                // consumer may have told this one that the memory is no longer needed. A peer that
+                // lacks a response repeats the request until it gives up.
+                Err(ReadFailed(_)) if request.is_answered => {
+                    request.due = PacketRange::default();
+                    self.due -= 1;
+                    continue;
+                }
+                Err(error) => return Err(error),
             }
             request.is_answered = true;
             self.due -= 1;

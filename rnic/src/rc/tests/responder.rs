@@ -478,6 +478,29 @@ fn memory_that_goes_away() {
     assert_eq!(fixture.side.received(), [wc(1, WcOp::Recv, OCTETS, WcStatus::LocalProtection)]);
 }
 
+/// The responses to a READ have arrived, and the consumers have agreed that the memory is no longer
+/// needed. Then the network delivers the request once more.
+#[test]
+fn a_late_duplicate_of_a_read_does_not_end_the_connection() {
+    let mut fixture = Fixture::new();
+    let (sink, mut shown) = (fixture.side.buf(OCTETS), fixture.side.buf(OCTETS));
+    fixture.side.recv(1, &[sink.seg(0, OCTETS)]);
+    let first = fixture.psn;
+    let read = packet(Opcode::ReadRequest, first, Extension::Reth(reth(shown.remote(0), 8)), &[]);
+    let response = [format!("{first} READ response only ACK 8")];
+    fixture.side.take(fixture.now, &read).unwrap();
+    assert_eq!(fixture.sent_words(), response);
+    fixture.side.take(fixture.now, &read).unwrap();
+    assert_eq!(fixture.sent_words(), response);
+    shown.mr = None;
+    fixture.side.take(fixture.now, &read).unwrap();
+    assert_eq!(fixture.sent_words(), [""; 0]);
+    assert!(fixture.side.rc.is_drained());
+    fixture.psn = first + 1;
+    fixture.send(b"abc");
+    assert_eq!(fixture.sent_words(), [format!("{} ACK ACK 0", first + 1)]);
+}
+
 #[test]
 fn a_read_is_asked_for_again() {
     let mut fixture = Fixture::new();
