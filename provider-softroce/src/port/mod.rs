@@ -54,7 +54,7 @@ pub(crate) use self::local_socket::{LocalMessage, LocalSocket, ReceiveBuffer, So
 pub(crate) use self::names::ClosedService;
 use self::names::{BindLock, Name, Names, Services};
 use self::send_queue::SendQueue;
-use self::shared_sockets::SharedSockets;
+use self::shared_sockets::{SharedSockets, SocketRequests};
 pub(crate) use self::steer::{SLOTS, STRANGERS_SLOT, slot_of};
 use crate::socket::Udp;
 
@@ -72,7 +72,7 @@ pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const OPEN_TIMEOUT_CONNECTING: Duration = Duration::from_millis(500);
 /// Pause between two tries.
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);
-/// How long one adapter may take to send the shared sockets before the next one is asked.
+/// How long one adapter may take to send the shared sockets before the next one is asked, too.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// One adapter's share of the port of an address.
@@ -208,7 +208,8 @@ impl Port {
 
     /// Returns `None` if no slot is free.
     fn try_open(address: SocketAddr, names: &Names, deadline: Instant) -> io::Result<Option<Port>> {
-        let mut others = names.taken_slots()?.peekable();
+        let (mut others, mut requests) =
+            (names.taken_slots()?.peekable(), SocketRequests::default());
         // The lock is held until this adapter owns its slot. So at any time either the lock is held
         // or the slot shows that the port is in use.
         let mut bind_lock = None;
@@ -222,7 +223,10 @@ impl Port {
             {
                 let obstacle =
                     if others.peek().is_some() { io::ErrorKind::TimedOut } else { error.kind() };
-                request_from_any(names, &mut others, deadline)?.ok_or(obstacle)?
+                match request_from_any(&mut requests, names, &mut others, deadline)? {
+                    Some(sockets) => sockets,
+                    None => requests.first_answer(deadline)?.ok_or(obstacle)?,
+                }
             }
             Err(error) => return Err(error),
         };
@@ -230,7 +234,7 @@ impl Port {
         let mut others = others.filter(|&other| other != slot);
         // The slot may belong to a part that only some adapters have, or none.
         while !shared_sockets.has_slot(slot) {
-            match request_from_any(names, &mut others, deadline)? {
+            match request_from_any(&mut requests, names, &mut others, deadline)? {
                 Some(answer) => shared_sockets = shared_sockets.or_larger(answer),
                 None => {
                     if bind_lock.is_none() {
@@ -392,22 +396,26 @@ fn with_port(mut address: SocketAddr) -> SocketAddr {
 }
 
 /// Requests the shared sockets from each of these adapters until one answers. Returns `None` if
-/// none does.
+/// none has answered yet.
 fn request_from_any(
+    requests: &mut SocketRequests,
     names: &Names,
     others: &mut impl Iterator<Item = u8>,
     deadline: Instant,
 ) -> io::Result<Option<SharedSockets>> {
     for slot in others {
         // Each adapter that does not answer costs `ANSWER_TIMEOUT`.
-        if Instant::now() >= deadline {
+        let now = Instant::now();
+        if now >= deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        match SharedSockets::request(&names.address(Name::Slot(slot))?, ANSWER_TIMEOUT) {
-            Ok(shared_sockets) => return Ok(Some(shared_sockets)),
+        match requests.add(&names.address(Name::Slot(slot))?, ANSWER_TIMEOUT) {
             Err(error) if is_descriptor_limit(&error) => return Err(error),
             // This adapter does not answer or has ended.
-            Err(_) => {}
+            Ok(()) | Err(_) => {}
+        }
+        if let Some(sockets) = requests.first_answer(deadline.min(now + ANSWER_TIMEOUT))? {
+            return Ok(Some(sockets));
         }
     }
     Ok(None)

@@ -30,6 +30,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix,
 };
 
+use super::is_descriptor_limit;
 use super::local_socket::{self, SocketRequest};
 use super::steer::{self, POSITIONS, STRANGERS_SLOT, position_of};
 use crate::socket::Udp;
@@ -125,20 +126,31 @@ impl SharedSockets {
         Ok(())
     }
 
+    /// Receives the answer to a request.
+    fn receive_answer(answer: &UnixStream) -> io::Result<Self> {
+        let fds = uninterrupted(|| receive(answer.as_fd(), RecvFlags::DONTWAIT))?;
+        // The adapter may end before it answers.
+        let is_answer = !fds.is_empty();
+        let sockets = SharedSockets(fds.into_iter().map(UnixDatagram::from).collect());
+        is_answer.then_some(sockets).ok_or(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// The requests for the shared sockets that are not answered yet. On a busy host an answer may come
+/// after the next adapter has been asked.
+#[derive(Default)]
+pub(super) struct SocketRequests(Vec<UnixStream>);
+
+impl SocketRequests {
     /// Requests the shared sockets from the adapter at a local socket. The answer arrives over a
     /// socket pair, so no other process can send it.
-    pub(super) fn request(to: &SocketAddrUnix, timeout: Duration) -> io::Result<Self> {
+    pub(super) fn add(&mut self, to: &SocketAddrUnix, timeout: Duration) -> io::Result<()> {
         let deadline = Instant::now() + timeout;
-        let time_left = || {
-            let left =
-                deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
-            left.ok_or(io::Error::from(io::ErrorKind::TimedOut))
-        };
         let (socket, (answer, theirs)) = (UnixDatagram::unbound()?, UnixStream::pair()?);
-        // A signal handler may interrupt a call. Each call gets only the time that is left.
         uninterrupted(|| {
-            // The queue of an adapter that does not read may be full.
-            socket.set_write_timeout(Some(time_left()?))?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            // The queue of an adapter that does not read may be full. Zero would mean no limit.
+            socket.set_write_timeout(Some(left.max(Duration::from_micros(1))))?;
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             let theirs = [theirs.as_fd()];
@@ -146,15 +158,34 @@ impl SharedSockets {
             let iov = [IoSlice::new(local_socket::SOCKET_REQUEST)];
             Ok(rustix::net::sendmsg_addr(&socket, to, &iov, &mut control, SendFlags::empty())?)
         })?;
-        drop(theirs);
-        let fds = uninterrupted(|| {
-            answer.set_read_timeout(Some(time_left()?))?;
-            receive(answer.as_fd(), RecvFlags::empty())
-        })?;
-        // The adapter may end before it answers.
-        let is_answer = !fds.is_empty();
-        let sockets = SharedSockets(fds.into_iter().map(UnixDatagram::from).collect());
-        is_answer.then_some(sockets).ok_or(io::ErrorKind::UnexpectedEof.into())
+        self.0.push(answer);
+        Ok(())
+    }
+
+    /// Waits for the first answer. Returns `None` if there is none by `deadline`, or if no adapter
+    /// is left that may answer.
+    pub(super) fn first_answer(&mut self, deadline: Instant) -> io::Result<Option<SharedSockets>> {
+        while !self.0.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let limit = Timespec::try_from(left).unwrap_or_default();
+            let mut fds: Vec<_> =
+                self.0.iter().map(|answer| PollFd::new(answer, PollFlags::IN)).collect();
+            match rustix::event::poll(&mut fds, Some(&limit)) {
+                Ok(0) => return Ok(None),
+                // A signal handler has run. The next call waits for the time that is left.
+                Err(Errno::INTR) => continue,
+                polled => polled?,
+            };
+            let ready = fds.iter().position(|fd| !fd.revents().is_empty());
+            let answer = self.0.swap_remove(ready.expect("poll has returned at least one"));
+            match SharedSockets::receive_answer(&answer) {
+                Ok(sockets) => return Ok(Some(sockets)),
+                Err(error) if is_descriptor_limit(&error) => return Err(error),
+                // This adapter has ended.
+                Err(_) => {}
+            }
+        }
+        Ok(None)
     }
 }
 
