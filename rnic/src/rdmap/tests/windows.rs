@@ -1,4 +1,4 @@
-//! Binds among other requests.
+//! Tests of binds among other requests.
 
 use wire::iwarp::Cause;
 
@@ -48,7 +48,7 @@ fn a_message_carries_a_key_that_is_valid() {
         }
         let mut told = 0;
         while pair.step().unwrap() {
-            // A peer that has been told a key finds it bound, or bound no longer.
+            // When the peer receives a key, the key is bound or is no longer bound.
             told += pair.b.received().len();
             for (n, &key) in keys.iter().enumerate().take(told) {
                 let last = n + 1 == keys.len();
@@ -123,9 +123,8 @@ fn a_read_into_a_window() {
             [wc(1, WcOp::Bind, 0, WcStatus::Success), wc(2, WcOp::Read, 9000, WcStatus::Success)];
         assert_eq!(pair.a.completions(), done);
         assert_eq!(near.bytes(), far.bytes());
-        // A region's local key is valid for peers only if the region says so, and the window's key
-        // is not valid for local use.
-        // SAFETY: the post is refused.
+        // A region's local key is valid for peers only if the region permits that, and the window's
+        // key is not valid for local use. SAFETY: the post is refused.
         let refused = unsafe { pair.a.qp.post_send(&read(3, &sink, far.remote(0))) };
         assert_eq!(refused, Err(PostError::Access { write: true }));
     }
