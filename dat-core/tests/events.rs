@@ -273,7 +273,8 @@ fn freeing_the_last_evd_of_a_cno_ends_the_waits_on_it() {
             std::thread::yield_now();
         }
         // The other EVD gets an event. A waiter that had left when the first EVD was freed would
-        // not report the event. SAFETY: nobody uses the EVD any more.
+        // not report the event.
+        // SAFETY: nobody uses the EVD any more.
         unsafe { evd::free(evds[0]) }.unwrap();
         evds[1].post_software(&software(0)).unwrap();
         assert_eq!(waiter.join().unwrap(), Ok(evds[1].handle() as usize));

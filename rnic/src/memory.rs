@@ -123,8 +123,9 @@ pub(crate) unsafe fn try_copy(from: *const u8, to: *mut u8, len: usize) -> bool 
         cfg!(miri) || matches!(error, Some(libc::ENOSYS | libc::EPERM))
     };
     if copied < 0 && is_refused() {
-        // The system call failed because a sandbox forbids it. SAFETY: the caller guarantees the
-        // ranges. If `from` has been unmapped, this copy ends the process.
+        // The system call failed because a sandbox forbids it.
+        // SAFETY: the caller guarantees the ranges. If `from` has been unmapped, this copy ends the
+        // process.
         unsafe { to.copy_from_nonoverlapping(from, len) };
         return true;
     }

@@ -572,8 +572,8 @@ impl Work {
         while let Some((&wqe, _)) = self.request(at).filter(|(wqe, _)| wqe.flags & DONE != 0) {
             at = at.wrapping_add(1);
             // The slot is released before the completion is pushed: a consumer that sees the
-            // completion may post again. SAFETY: the engine is the only consumer, and it no longer
-            // uses the slot.
+            // completion may post again.
+            // SAFETY: the engine is the only consumer, and it no longer uses the slot.
             unsafe { self.qp.sq.release(at) };
             retired += 1;
             if wqe.flags & SIGNALLED != 0 {

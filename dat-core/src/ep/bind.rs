@@ -30,8 +30,9 @@ impl<T: Transport> Node<Ep<T>> {
     ) -> Result<DAT_COMPLETION_FLAGS> {
         self.shared.state.check(Event::PostRequest)?;
         // The completion is an event of the request EVD, which must take such events (uDAPL 1.2,
-        // dat_rmr_bind). SAFETY: the caller guarantees that no other thread posts requests to the
-        // endpoint or replaces its queue pair meanwhile.
+        // dat_rmr_bind).
+        // SAFETY: the caller guarantees that no other thread posts requests to the endpoint or
+        // replaces its queue pair meanwhile.
         let bound = unsafe { self.qp_for_post() }?;
         if !bound.takes_binds {
             return Err(Error::state(DAT_INVALID_STATE_EP_EVD_REQUEST));

@@ -90,7 +90,8 @@ impl<T: Transport> Evd<T> {
     #[inline(always)]
     pub(super) unsafe fn arm_and_check_events(&self) -> bool {
         // Arm the queue even if events are queued: the thread that queues the next event relies on
-        // it. SAFETY: the caller guarantees that this thread has the taking side.
+        // it.
+        // SAFETY: the caller guarantees that this thread has the taking side.
         let armed = unsafe { self.arm_for_cno() };
         !armed
             || self.staged.len.load(Ordering::Relaxed) > 0

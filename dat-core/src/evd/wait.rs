@@ -83,8 +83,9 @@ impl<T: Transport> Waiter<'_, T> {
 impl<T: Transport> Drop for Waiter<'_, T> {
     fn drop(&mut self) {
         // Notify the CNO of events that arrived while this thread was the one to be notified.
-        // dat_evd_free waits until this has ended. SAFETY: this thread is still the waiter, and has
-        // the taking side, when it checks for events.
+        // dat_evd_free waits until this has ended.
+        // SAFETY: this thread is still the waiter, and has the taking side, when it checks for
+        // events.
         let look = || unsafe { self.evd.arm_and_check_events() };
         self.evd.shared.waiter_slot.release(look, || self.evd.shared.notify());
     }

@@ -1,5 +1,5 @@
-//! Tests of both roles against each other, and against octets that siw sends (A, C and D are the
-//! options in the names of the captures).
+//! Tests of both roles against each other, and against octets that siw sends. A, C and D are flags
+//! of RFC 6581: peer-to-peer model, WRITE as RTR frame, READ as RTR frame.
 
 use super::*;
 
@@ -163,7 +163,7 @@ fn replies_of_siw() {
     let plain =
         Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, extended: false, rtr: Rtr::None };
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x01\x00\x01"), plain);
-    // This is the reply to a request with the options A and C.
+    // This is the reply to a request with the flags A and C.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
     // The reply switches CRC on although neither side asked for it.
     assert_eq!(accepted(b"\x50\x02\x00\x04\x00\x01\x00\x01"), Terms { crc: true, ..plain });
@@ -212,15 +212,15 @@ fn requests_of_siw() {
 #[test]
 fn models_of_other_initiators() {
     let terms = |tail: &[u8]| request(&frame(REQ, tail)).accept(OFFER, b"").expect("fits");
-    // Options A and D: the reply names a READ, as requested.
+    // Flags A and D: the reply names a READ, as requested.
     let (reply, read) = terms(b"\x10\x02\x00\x04\x80\x01\x40\x01");
     assert_eq!((&reply[20..], read.rtr), (&b"\x80\x01\x40\x01"[..], Rtr::Read));
-    // Options A and C: the reply names a WRITE, as requested.
+    // Flags A and C: the reply names a WRITE, as requested.
     let (reply, write) = terms(b"\x10\x02\x00\x04\x80\x01\x80\x01");
     assert_eq!((&reply[20..], write.rtr), (&b"\x80\x01\x80\x01"[..], Rtr::Write));
-    // Options A, C and D: the reply chooses the WRITE, which needs no answer.
+    // Flags A, C and D: the reply chooses the WRITE, which needs no answer.
     assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\xC0\x01").1.rtr, Rtr::Write);
-    // Option A alone: the reply chooses a WRITE.
+    // Flag A alone: the reply chooses a WRITE.
     assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\x00\x01").1.rtr, Rtr::Write);
     // Revision 1 gets a reply of revision 1.
     let (reply, old) = terms(b"\x00\x01\x00\x00");

@@ -116,7 +116,8 @@ fn every_rule_of_reception() {
     };
     let sink = |v: &Target| (v.side.stream.reads.sink_stag, 1u64 << 32);
 
-    // The columns are: name, cause, what is included, frames. The last frame is the offending one.
+    // The columns are: name, cause, the parts that are included, frames. The last frame is the
+    // offending one.
     #[rustfmt::skip]
     let rules: Vec<Rule> = vec![
         ("DDP version, tagged", (1, 1, 4), Head, Box::new(move |v| vec![patched(0, 0xC2, write_frame(key(&v.open), v.open.addr(), true, &EMPTY))])),

@@ -13,7 +13,8 @@ fn a_bind_waits_for_its_turn() {
     let mut pair = Pair::new(cfg(), 1);
     let (near, far) = (pair.a.buf(1000), pair.b.buf(1000));
     let window = window(&pair.a);
-    // The read is in flight when the bind's turn comes, so the bind waits, and the send behind it.
+    // The read is still in flight when the bind's turn comes. So the bind waits, and the send
+    // behind it waits, too.
     pair.a.post(read(1, &[near.seg(0, 1000)], far.remote(0)));
     let key = pair.a.bind(2, &window, Some(near.view(0, 100)));
     pair.b.recv(9, &[far.seg(0, 8)]);
@@ -124,7 +125,8 @@ fn a_read_into_a_window() {
         assert_eq!(pair.a.completions(), done);
         assert_eq!(near.bytes(), far.bytes());
         // A region's local key is valid for peers only if the region permits that, and the window's
-        // key is not valid for local use. SAFETY: the post is refused.
+        // key is not valid for local use.
+        // SAFETY: the post is refused.
         let refused = unsafe { pair.a.qp.post_send(&read(3, &sink, far.remote(0))) };
         assert_eq!(refused, Err(PostError::Access { write: true }));
     }
