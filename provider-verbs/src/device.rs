@@ -73,9 +73,9 @@ impl Device {
             ));
         }
         if !core.fork_copies_memory() {
-            // This has to come before anything is registered. If it fails, fork(2) is as safe as
-            // the device makes it.
-            // SAFETY: this device has not opened anything yet; the library ignores a second call.
+            // This call must precede every registration of memory. If it fails, fork(2) is as safe
+            // as the device makes it.
+            // SAFETY: this device has not opened anything yet. The library ignores a second call.
             let _ = unsafe { (core.verbs.ibv_fork_init)() };
         }
         let channel = Channel::open(core).map_err(|e| {
