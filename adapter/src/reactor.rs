@@ -15,7 +15,7 @@
 //!          → Active    when no consumer has polled or waited since the last tick
 //!          → Resting   when a consumer has been asleep in the poller for some ticks
 //! Resting  asleep, without limit
-//!          → Watching  when that consumer leaves the poller, whoever follows
+//!          → Watching  when that consumer leaves the poller, whichever thread follows
 //! ```
 //!
 //! A consumer that polls looks again within a microsecond, and one that watches its memory may not
