@@ -1,5 +1,5 @@
-//! Loadable providers look for three functions in the program that loads them: see registry's
-//! `abi.rs`.
+//! Exports three functions that loadable providers look for in the program that loads them (see the
+//! registry's `abi.rs`).
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-//! What an engine gets from its adapter.
+//! The access that an engine has to its adapter.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -72,9 +72,9 @@ impl<E: Engine> Context<E> {
         self.registry.register(&mut SourceFd(&socket.as_raw_fd()), token.into(), interest)
     }
 
-    /// Removes a watched socket from the poller. The caller is about to close the socket.
+    /// Removes a watched socket from the poller. The caller closes the socket afterwards.
     pub fn unwatch(&self, socket: &impl AsRawFd) {
-        // This fails only for a suspended socket, which the poller does not have.
+        // Removing fails only for a suspended socket, which the poller does not have.
         self.suspend(socket).ok();
         self.shared.sockets_changed(-1);
     }

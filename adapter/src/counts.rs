@@ -5,7 +5,8 @@
 pub struct Counts(Vec<(&'static str, u64)>);
 
 impl Counts {
-    /// Adds the counters of one connection, which have the same names in the same order each time.
+    /// Adds the counters of one connection. All connections have counters of the same names in the
+    /// same order.
     pub fn add(&mut self, counters: &[(&'static str, u64)]) {
         match self.0.is_empty() {
             true => self.0 = counters.to_vec(),

@@ -17,9 +17,9 @@ use crate::transport::{Adapter, Shared};
 /// within dat-core's [contract](dat_core::provider).
 ///
 /// # Safety
-/// The engine uses what [`Engine::add_qp`] receives, and everything derived from it, only inside of
-/// these methods and not after [`Engine::remove_qp`]. After `remove_qp` or [`Engine::close`] it
-/// does not call the sink of that object any more.
+/// The engine uses the arguments of [`Engine::add_qp`], and everything derived from them, only
+/// inside of the methods of this trait and not after [`Engine::remove_qp`]. After `remove_qp` or
+/// [`Engine::close`] the engine does not call the sink of the removed object any more.
 pub unsafe trait Engine: Send + Sized + 'static {
     /// The name of the provider, which is also the name of its thread.
     const NAME: &'static str;
@@ -29,41 +29,40 @@ pub unsafe trait Engine: Send + Sized + 'static {
     /// The name of a connection request that the consumer has not answered. No name is used twice.
     type RequestId: Copy + Send + 'static;
 
-    /// Makes progress when a consumer's thread polls, perhaps a million times a second. It reads
-    /// the sockets that are likely to have data, without asking the poller, and does what
-    /// [`advance`](Self::advance) does when that is due.
+    /// Makes progress when a consumer's thread polls, perhaps a million times a second. The engine
+    /// reads the sockets that are likely to have data, without asking the poller, and does the work
+    /// of [`advance`](Self::advance) when that work is due.
     fn poll(&mut self) -> Progress;
-    /// Handles an event of the poller. The poller reports an edge once, so the engine remembers
-    /// what it does not read at once.
+    /// Handles an event of the poller. The poller reports an edge once, so the engine must remember
+    /// a socket that it does not read empty.
     fn on_event(&mut self, event: &Event);
     /// Continues leftover work and serves timers. Every pass except [`poll`](Self::poll) calls
     /// this, after the queue pairs with a doorbell have transmitted.
     fn advance(&mut self);
-    /// Returns the work that remains when the engine lock is about to be released. It is called
-    /// again if more work arrives meanwhile.
+    /// Returns the work that remains when the engine lock is about to be released. This method is
+    /// called again if more work arrives meanwhile.
     fn remaining(&mut self) -> Remaining;
 
-    /// Returns whether the latest data were a part of a message whose rest has not arrived, once
-    /// for each part.
+    /// Returns whether the data that arrived last belong to a message of which a part is still
+    /// missing. Returns true only once for each arrival of data.
     fn take_partial(&mut self) -> bool {
         false
     }
 
     /// Returns whether connections are closed whose end has not been reported yet.
     ///
-    /// The consumer must see what a peer did on one connection before it sees that the peer then
-    /// ended another one. But reading one socket may show its end before the poller was asked about
-    /// the others. So an engine with one socket per connection only records the end, and the
-    /// adapter calls [`Engine::finish_closed`] when everything that the poller knew has been
-    /// handled.
+    /// If a peer sends data on one connection and then ends another one, the consumer must see the
+    /// data first. But reading one socket may show its end before the poller was asked about the
+    /// others. So an engine with one socket per connection only records the end. The adapter calls
+    /// [`Engine::finish_closed`] when all events of the poller have been handled.
     fn has_closed(&self) -> bool {
         false
     }
-    /// Takes these connections from the engine.
+    /// Takes the connections that are closed and not yet reported from the engine.
     fn take_closed(&mut self) -> Vec<usize> {
         Vec::new()
     }
-    /// Reports the end of these connections.
+    /// Reports the end of the connections that `take_closed` has returned.
     fn finish_closed(&mut self, _closed: Vec<usize>) {}
 
     /// Adds a queue pair. `sink` receives its upcalls; `work` is the side of its queues that
@@ -72,14 +71,14 @@ pub unsafe trait Engine: Send + Sized + 'static {
     /// # Errors
     /// `DAT_INSUFFICIENT_RESOURCES` if the protocol has no queue pair number left.
     fn add_qp(&mut self, sink: Sink<Self>, work: Work) -> Result<Arc<Shared>>;
-    /// Removes a queue pair and its connection. There are no upcalls for it any more.
+    /// Removes a queue pair and its connection. Afterwards there are no upcalls for the queue pair.
     fn remove_qp(&mut self, qp: usize);
     /// Transmits the requests of a queue pair. If its connection has ended, flushes them. If a
-    /// message waits for a receive and there is one now, takes the message.
+    /// message waits for a receive, and a receive is posted now, takes the message.
     fn transmit(&mut self, qp: usize);
-    /// See [`Queue::connect`](dat_core::provider::Queue::connect).
+    /// Requests a connection: see [`Queue::connect`](dat_core::provider::Queue::connect).
     fn connect(&mut self, qp: usize, to: &Connect<'_>) -> Result<()>;
-    /// See [`Queue::accept`](dat_core::provider::Queue::accept).
+    /// Accepts a connection request: see [`Queue::accept`](dat_core::provider::Queue::accept).
     fn accept(
         &mut self,
         qp: usize,
@@ -87,9 +86,9 @@ pub unsafe trait Engine: Send + Sized + 'static {
         private: &[u8],
         depth: ReadDepth,
     ) -> Result<()>;
-    /// See [`Queue::disconnect`](dat_core::provider::Queue::disconnect).
+    /// Ends a connection: see [`Queue::disconnect`](dat_core::provider::Queue::disconnect).
     fn disconnect(&mut self, qp: usize, how: Close);
-    /// See [`Queue::allocated`](dat_core::provider::Queue::allocated).
+    /// Counts receive buffers: see [`Queue::allocated`](dat_core::provider::Queue::allocated).
     fn allocated(&mut self, qp: usize) -> Allocated;
 
     /// The counters of the adapter's connections, including those that have ended. See
@@ -109,7 +108,7 @@ pub unsafe trait Engine: Send + Sized + 'static {
     fn refuse(&mut self, call: Self::RequestId);
 }
 
-/// The outcome of a consumer's pass.
+/// The outcome of a pass of a consumer's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Data moved.
@@ -118,7 +117,7 @@ pub enum Progress {
     Nothing,
     /// No data moved, and the latest result of [`Engine::remaining`] is still valid.
     Idle,
-    /// The poller may know of events that the pass did not look at.
+    /// The poller may know of events that the pass did not handle.
     AskPoller,
 }
 
@@ -127,7 +126,7 @@ pub enum Progress {
 pub struct Remaining {
     /// More work can be done at once.
     pub at_once: bool,
-    /// When the next timer expires.
+    /// The time at which the next timer expires.
     pub deadline: Option<Instant>,
 }
 

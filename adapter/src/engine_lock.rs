@@ -1,6 +1,6 @@
 //! The lock that serializes access to the engine.
 //!
-//! A thread need not wait for an [`EngineLock`]. It has three ways to use it:
+//! A thread need not wait for an [`EngineLock`]. It has three ways to use the lock:
 //!
 //! - A thread that has published work calls [`EngineLock::run_or_delegate`]: either it gets the
 //!   lock and does the work, or the holder does the work before it releases the lock.
@@ -28,22 +28,23 @@ pub(crate) trait Deferring {
 /// A lock around a value, whose holder does the work of other threads.
 pub(crate) struct EngineLock<T: Deferring> {
     state: Futex,
-    /// How often `try_lock` has let waiters go first since a waiter last got the lock.
+    /// The number of times that `try_lock` has let waiters go first since a waiter last got the
+    /// lock.
     yields_to_waiters: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-/// The lock is held.
+/// The bit that is set while the lock is held.
 const HELD: u32 = 1;
-/// Work was published while the lock was held.
+/// The bit that is set when work was published while the lock was held.
 const PENDING: u32 = 2;
-/// One thread waits in `lock`; the bits from this one on count the waiters.
+/// The number of threads that wait in `lock` is counted from this bit on.
 const WAITER: u32 = 4;
 /// How often a waiter tests the lock before it sleeps. Most holders release it within a few
 /// microseconds.
 const SPINS_BEFORE_SLEEP: u32 = if cfg!(loom) { 1 } else { 500 };
-/// How often a free lock is left to its waiters. A waiter that has not taken it by then has no
-/// processor to run on.
+/// How often a free lock is left to its waiters. A waiter that has not taken the lock by then has
+/// no processor to run on.
 const MAX_YIELDS_TO_WAITERS: u32 = if cfg!(loom) { 1 } else { 1000 };
 
 // SAFETY: the value is reached only through an `EngineGuard`, of which there is one at a time.
@@ -83,7 +84,7 @@ impl<T: Deferring> EngineLock<T> {
         yields_to_waiters >= MAX_YIELDS_TO_WAITERS
     }
 
-    /// Takes the lock, or returns `None` if another thread holds it; that thread then does the
+    /// Takes the lock, or returns `None` if another thread holds it. That thread then does the
     /// published work before it releases the lock.
     pub(crate) fn lock_or_delegate(&self) -> Option<EngineGuard<'_, T>> {
         let work = nesting::work();
@@ -141,7 +142,7 @@ impl<T: Deferring> Deref for EngineGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this is the only `EngineGuard`.
+        // SAFETY: this is the only `EngineGuard` of the lock.
         unsafe { &*self.0.value.get() }
     }
 }
@@ -149,7 +150,7 @@ impl<T: Deferring> Deref for EngineGuard<'_, T> {
 impl<T: Deferring> DerefMut for EngineGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this is the only `EngineGuard`, and it is borrowed exclusively.
+        // SAFETY: this is the only `EngineGuard` of the lock, and it is borrowed exclusively.
         unsafe { &mut *self.0.value.get() }
     }
 }
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    /// Takes what is published and adds it up, without atomics.
+    /// Takes the published numbers and adds them up, without atomics.
     struct Adder<'a> {
         published: &'a AtomicU64,
         sum: u64,
@@ -228,7 +229,7 @@ mod tests {
             }
         });
         assert_eq!(lock.state.load(Ordering::Relaxed), 0);
-        // No work may be left that only the next holder would find.
+        // No work may remain that only the next holder would find.
         assert_eq!(published.load(Ordering::Relaxed), 0);
         let held = lock.lock();
         assert_eq!(held.sum, THREADS * EACH);

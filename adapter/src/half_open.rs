@@ -1,15 +1,17 @@
-//! Callers that have not sent a request yet, and which one is evicted when there are too many.
+//! The list of callers that have not sent a request yet. When there are too many, one of them is
+//! evicted.
 //!
 //! A caller may be an attacker that holds descriptors on purpose. So the newest caller is admitted,
-//! and the oldest caller of the address with the most callers is evicted: a genuine caller has sent
-//! its request long before.
+//! and the oldest caller of the address with the most callers is evicted: by then a genuine caller
+//! has long sent its request.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 
 use rustix::process::{Resource, getrlimit};
 
-/// How many descriptors such callers may hold: a quarter of the process's limit, at most 1,024.
+/// The number of descriptors that callers without a request may hold: a quarter of the process's
+/// limit, at most 1,024.
 pub fn share_of_descriptors() -> usize {
     const SHARE: u64 = 4;
     const MAX: u64 = 1024;
@@ -17,7 +19,7 @@ pub fn share_of_descriptors() -> usize {
     MAX.min(limit / SHARE) as usize
 }
 
-/// Half-open callers, each with the key by which its owner knows it.
+/// Callers that have not sent a request, each with the key by which its owner knows the caller.
 pub struct HalfOpen<T> {
     /// The callers of each address, oldest first.
     by_address: HashMap<IpAddr, VecDeque<T>>,
@@ -67,8 +69,8 @@ impl<T> HalfOpen<T> {
     }
 }
 
-/// The address that callers are counted by. For IPv6 it is the /64 network, because who has one
-/// address there has 2^64.
+/// The address that callers are counted by. For IPv6 it is the /64 network, because a host that has
+/// one address of such a network usually has all 2^64.
 fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) >> 64 << 64).into(),

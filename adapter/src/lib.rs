@@ -3,14 +3,14 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `engine` | what a provider supplies: [`Engine`] |
-//! | `context` | what the engine gets from its adapter: [`Context`] |
+//! | `engine` | the part that a provider supplies: [`Engine`] |
+//! | `context` | the engine's access to its adapter: [`Context`] |
 //! | `transport` | dat-core's transport over rnic and the engine: [`Adapter`] and its objects |
 //! | `counts` | sums of the counters of connections: [`Counts`] |
 //! | `reactor` | which thread makes progress: a consumer's or the progress thread |
 //! | `locked` | the state behind the engine lock: the engine and deferred work |
 //! | `engine_lock` | the lock itself, whose holder does the work of refused threads |
-//! | `shared` | what threads read and write without the lock |
+//! | `shared` | the state that threads read and write without the lock |
 //! | `doorbells` | queue pairs with new requests, as a lock-free stack |
 //! | [`params`] | the common part of ia_params |
 //! | [`netdev`] | the host's network devices and addresses |

@@ -1,4 +1,4 @@
-//! Why this host cannot start to connect to a peer.
+//! The reasons for which this host cannot start to connect to a peer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use dat_core::Error;
 
 use crate::transport::no_resources;
 
-/// Why an attempt to connect fails before a packet is sent.
+/// The reason for which an attempt to connect fails before a packet is sent.
 #[derive(Debug)]
 pub enum LocalFailure {
     /// The process or the host has exhausted a resource that a connection needs.
@@ -60,9 +60,9 @@ impl LocalFailure {
         LocalFailure::Lasting(why.to_owned())
     }
 
-    /// Returns what the consumer's call returns. For an exhausted resource that is an error, which
-    /// says no more; the log says which resource. Otherwise the call succeeds, and an event reports
-    /// the failure with the returned text.
+    /// Converts the failure to the result of the consumer's call. An exhausted resource is an error
+    /// without details. The log says which resource it is. For any other failure the call succeeds,
+    /// and an event reports the failure with the returned text.
     ///
     /// # Errors
     /// `DAT_INSUFFICIENT_RESOURCES`.

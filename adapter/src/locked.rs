@@ -13,14 +13,14 @@ use crate::shared::{DeferredWork, SharedState};
 
 /// How long a consumer's call waits for the rest of a message while no data arrive.
 const MESSAGE_IDLE_LIMIT: Duration = Duration::from_micros(100);
-/// How long it waits at most.
+/// The maximum time that a consumer's call waits for the rest of a message.
 const MESSAGE_WAIT_LIMIT: Duration = Duration::from_micros(200);
 
 /// The outcome of waiting for the rest of a message.
 pub(crate) struct MessageWait {
-    /// The poller may know of events that the passes did not look at.
+    /// Whether the poller may know of events that the passes did not handle.
     pub(crate) ask_poller: bool,
-    /// The message is complete.
+    /// Whether the message is complete.
     pub(crate) complete: bool,
 }
 
@@ -30,9 +30,10 @@ pub(crate) struct LockedEngine<E: Engine> {
     shared: Arc<SharedState<E>>,
     /// The deferred work that is being taken over. It is kept so that its memory is reused.
     deferred: DeferredWork<E::RequestId>,
-    /// The remaining work need not be published on release: it has not changed, or nobody reads it.
+    /// Whether the remaining work need not be published when the lock is released, because it has
+    /// not changed or because nobody reads it.
     skips_publishing: bool,
-    /// The holder of the lock checks the remaining work itself before it sleeps.
+    /// Whether the holder of the lock checks the remaining work itself before it sleeps.
     pub(crate) holder_checks: bool,
 }
 
@@ -60,8 +61,8 @@ impl<E: Engine> LockedEngine<E> {
         let pass = self.engine.poll();
         self.skips_publishing = match pass {
             Progress::Idle => !is_new,
-            // A thread that falls asleep later serves the engine first, and so does the progress
-            // thread at its next tick.
+            // A thread that falls asleep later serves the engine first. The progress thread does so
+            // at its next tick.
             Progress::Moved => !self.shared.is_asleep(),
             Progress::Nothing | Progress::AskPoller => false,
         };
@@ -73,8 +74,8 @@ impl<E: Engine> LockedEngine<E> {
     ///
     /// A consumer that sees the first octets of a message in its memory may watch memory for the
     /// last ones instead of calling again. One of these passes in each [`POLLING_INTERVAL_LIMIT`]
-    /// counts as a pass of the consumer, because a long call is as good as polling for as long as
-    /// it takes, and not for longer.
+    /// counts as a pass of the consumer, because a consumer in a long call makes progress as if it
+    /// polled, but only until the call returns.
     #[cold]
     pub(crate) fn wait_for_message(&mut self) -> MessageWait {
         let start = Instant::now();
@@ -130,7 +131,8 @@ impl<E: Engine> LockedEngine<E> {
 
     /// Removes a queue pair.
     pub(crate) fn remove_qp(&mut self, qp: usize) {
-        // Its doorbell must not stay in the stack, and the doorbells of others must not be lost.
+        // Take all doorbells: that of this queue pair must not stay in the stack, and the others
+        // must not be lost.
         self.run_deferred();
         self.engine.remove_qp(qp);
     }
@@ -143,7 +145,7 @@ fn deliver_to<E: Engine>(engine: &mut E, event: &Event) {
 }
 
 impl<E: Engine> Deferring for LockedEngine<E> {
-    /// Does published work, leftover work and what is due.
+    /// Does published work, leftover work and the work of timers that have expired.
     fn run_deferred(&mut self) {
         self.skips_publishing = false;
         self.take_published();

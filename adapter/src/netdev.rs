@@ -18,7 +18,8 @@ pub struct NetAddr {
 }
 
 impl NetAddr {
-    /// How well the address identifies its device to other hosts: smaller is better.
+    /// A rank of the address by how well it identifies its device to other hosts. A smaller rank is
+    /// better.
     fn rank(&self) -> u8 {
         match self.addr.ip() {
             IpAddr::V4(_) => 0,
@@ -53,7 +54,7 @@ pub fn addresses() -> io::Result<Vec<NetAddr>> {
 
 /// Returns the MTU of a device: the maximum size of an IP packet, in octets.
 pub fn mtu(device: &str) -> io::Result<usize> {
-    // SAFETY: this is plain data, for which zero is a valid value.
+    // SAFETY: an ifreq is plain data, for which zero is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let (name, place) = (device.as_bytes(), &mut request.ifr_name);
     if name.len() >= place.len() {
@@ -68,11 +69,11 @@ pub fn mtu(device: &str) -> io::Result<usize> {
     if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &mut request) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: this request answers with this member.
+    // SAFETY: the kernel answers this request in this member of the union.
     Ok(unsafe { request.ifr_ifru.ifru_mtu }.max(0) as usize)
 }
 
-/// Returns whether it is an address of this host.
+/// Returns whether `ip` is an address of this host.
 pub fn is_own(ip: IpAddr) -> bool {
     let listed = || addresses().unwrap_or_default().iter().any(|found| found.addr.ip() == ip);
     // All of 127/8 is local, although only one address of it is listed.
@@ -84,8 +85,8 @@ pub fn of_device<'a>(all: &'a [NetAddr], device: &str) -> Option<&'a NetAddr> {
     all.iter().filter(|a| a.device == device).min_by_key(|a| a.rank())
 }
 
-/// Returns the address by which others know this host best: an address of a device that is up and
-/// not the loopback, otherwise the loopback's.
+/// Returns the address by which other hosts know this one best: an address of a device that is up
+/// and is not the loopback device. If there is none, returns the loopback address.
 pub fn of_host(all: &[NetAddr]) -> SocketAddr {
     all.iter()
         .filter(|a| a.up && !a.addr.ip().is_loopback())
@@ -93,6 +94,8 @@ pub fn of_host(all: &[NetAddr]) -> SocketAddr {
         .map_or(SocketAddr::from(([127, 0, 0, 1], 0)), |a| a.addr)
 }
 
+/// Converts a socket address of C.
+///
 /// # Safety
 /// `addr` is null or points to a socket address that is complete for its family.
 unsafe fn socket_addr(addr: *const libc::sockaddr) -> Option<SocketAddr> {
@@ -100,12 +103,12 @@ unsafe fn socket_addr(addr: *const libc::sockaddr) -> Option<SocketAddr> {
     let family = i32::from(unsafe { addr.as_ref() }?.sa_family);
     match family {
         libc::AF_INET => {
-            // SAFETY: the family says that this is a sockaddr_in; the read needs no alignment.
+            // SAFETY: the family says that this is a sockaddr_in. The read needs no alignment.
             let v4 = unsafe { addr.cast::<libc::sockaddr_in>().read_unaligned() };
             Some(SocketAddrV4::new(u32::from_be(v4.sin_addr.s_addr).into(), 0).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: the family says that this is a sockaddr_in6; the read needs no alignment.
+            // SAFETY: the family says that this is a sockaddr_in6. The read needs no alignment.
             let v6 = unsafe { addr.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
             let scope = if ip.is_unicast_link_local() { v6.sin6_scope_id } else { 0 };
@@ -138,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_device_has_an_mtu() {
-        // IPv6 requires at least this MTU of any device.
+        // Any device must have at least this MTU to support IPv6.
         assert!(mtu("lo").expect("there always is one") >= 1280);
         for name in ["nosuchdevice", "a name that is too long for a device", ""] {
             mtu(name).expect_err(name);

@@ -37,16 +37,17 @@ pub struct Params {
     pub spin: Option<Duration>,
     /// The capture file. Its name may contain patterns that are not expanded yet.
     pub capture: Option<String>,
-    /// Whether the letter of the standard applies instead of what programs have come to rely on.
+    /// Whether the adapter is strict: it refuses what the standard forbids, even where programs
+    /// rely on OFED's library, which permits it.
     pub strict: bool,
 }
 
 const MAX_SPIN_US: u64 = 1_000_000;
 const DEFAULT_SPIN: Duration = Duration::from_micros(30);
 
-/// Parses ia_params. `env` looks up an environment variable. `own` takes each key that is not in
-/// the list above, with its value, in their order; its error says what was expected. The resolver
-/// of the host is asked only for a name that is neither an address nor a device.
+/// Parses ia_params. `env` looks up an environment variable. `own` is called, in their order, with
+/// each key that is not in the list above and its value. Its error says what was expected. The
+/// resolver of the host is asked only for a name that is neither an address nor a device.
 ///
 /// # Errors
 /// `DAT_INVALID_ADDRESS` for an address that is not of this host, `DAT_INVALID_PARAMETER` for
@@ -120,8 +121,8 @@ pub fn on(value: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses the value of `timeout`, for providers that detect the loss of a peer themselves: how long
-/// they wait for an answer before they ask the peer again.
+/// Parses the value of `timeout`, for providers that detect the loss of a peer themselves: the time
+/// that they wait for an answer before they ask the peer again.
 pub fn timeout(value: &str) -> Result<Duration, String> {
     match value.parse() {
         Ok(ms) if TIMEOUT_RANGE_MS.contains(&ms) => Ok(Duration::from_millis(ms)),
@@ -133,7 +134,7 @@ pub fn timeout(value: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses the value of `retries`: how often a peer is asked again.
+/// Parses the value of `retries`: the number of times that a peer is asked again.
 pub fn retries(value: &str) -> Result<u8, String> {
     match value.parse() {
         Ok(n) if n <= MAX_RETRIES => Ok(n),
@@ -153,7 +154,7 @@ fn default_spin(processors: libc::c_long) -> Duration {
 /// Returns the number of processors of the host, not the number that the calling thread may use: a
 /// consumer that is bound to one processor leaves the others to its peers.
 fn online_processors() -> libc::c_long {
-    // SAFETY: the call touches no memory.
+    // SAFETY: sysconf takes no pointers.
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
 }
 
@@ -211,7 +212,7 @@ fn no_address(reason: String) -> OpenError {
 /// Shortens the middle of a reason that repeats a long value: the beginning and the end stay,
 /// because the end says what was expected.
 fn shortened(reason: String) -> String {
-    /// How many characters stay at the beginning, and how many at the end.
+    /// The number of characters that stay at the beginning, and the number that stay at the end.
     const KEPT_CHARS: usize = 200;
     let begin = reason.char_indices().nth(KEPT_CHARS).map(|(at, _)| at);
     let end = reason.char_indices().nth_back(KEPT_CHARS - 1).map(|(at, _)| at);
@@ -320,7 +321,7 @@ mod tests {
         );
     }
 
-    /// A consumer that is bound to one processor still leaves the others to its peers.
+    /// A consumer that is bound to one processor leaves the other processors to its peers.
     #[test]
     fn affinity_does_not_count() {
         let spin = parse("").expect("parses").spin();

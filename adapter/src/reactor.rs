@@ -1,4 +1,4 @@
-//! Which thread makes progress: a thread that waits.
+//! Decides which thread makes progress: one that waits.
 //!
 //! - A consumer that polls drives the sockets itself ([`Reactor::poll`]).
 //! - A consumer that blocks polls for some microseconds and then sleeps in the poller itself
@@ -6,7 +6,7 @@
 //!   is one poller: of several threads that block, one is the leader and the others are followers,
 //!   which sleep on their own [`Wake`]. A leader that leaves wakes a follower to be the next
 //!   leader.
-//! - The progress thread serves adapters whose consumer does neither:
+//! - The progress thread serves adapters whose consumer neither polls nor blocks:
 //!
 //! ```text
 //! Active   in the poller, without limit
@@ -15,17 +15,18 @@
 //!          → Active    when no consumer has polled or waited since the last tick
 //!          → Resting   when a consumer has been asleep in the poller for some ticks
 //! Resting  asleep, without limit
-//!          → Watching  when that consumer leaves the poller, whoever follows
+//!          → Watching  when that consumer leaves the poller, whichever thread follows
 //! ```
 //!
 //! A consumer that polls looks again within a microsecond, and one that watches its memory may not
-//! call for seconds. Nobody can tell in advance which of the two it will do, so:
+//! call for seconds. It is unknown in advance whether a consumer polls or watches its memory, so
+//! these rules apply:
 //!
 //! - A consumer that calls less than once in 50 µs does not count as polling, and the progress
 //!   thread does not wait for it.
-//! - The progress thread learns from whether it was useful ([`schedule`]). After data arrived that
-//!   no consumer looked for, it is back in the poller within 10 µs of the consumer's last call. If
-//!   it was not useful, it stays away twice as long as before.
+//! - The progress thread adapts to whether it was useful ([`schedule`]). If data arrived that no
+//!   consumer looked for, the thread was useful, and next time it returns to the poller within 10
+//!   µs of the consumer's last call. Otherwise it stays away twice as long as before.
 //! - A pass that finds the first part of a message waits for the rest
 //!   ([`LockedEngine::wait_for_message`]), because a program that sees a part in memory may watch
 //!   memory for the last octet. If the rest is late, the pass calls the progress thread.
@@ -62,14 +63,14 @@ use crate::shared::{POLLER, SharedState};
 /// The token of the poller's waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
-/// How many polls of a blocking wait share one reading of the clock, which takes some hundred
-/// nanoseconds.
+/// The number of polls of a blocking wait that share one reading of the clock, which takes some
+/// hundred nanoseconds.
 const POLLS_PER_CLOCK_READ: u32 = 8;
-/// How many polls may find another thread at work before one of them yields the processor.
+/// After this number of polls that found another thread at work, one poll yields the processor.
 const MISSES_PER_YIELD: u32 = 1000;
 /// The shortest sleep of a thread that has found the engine lock taken while a deadline has passed.
 const MIN_SLEEP_WHILE_LOCKED: Duration = Duration::from_micros(100);
-/// How many events are taken from the poller at a time.
+/// The number of events that are taken from the poller at a time.
 const EVENT_CAPACITY: usize = 256;
 
 /// The engine, and the threads that make progress with it.
@@ -79,8 +80,8 @@ pub(crate) struct Reactor<E: Engine> {
     poller: Mutex<Poller>,
     /// The poller's descriptor, on which a thread sleeps until the poller has events.
     poller_fd: RawFd,
-    /// The thread that sleeps on it ([`nesting::thread`]), or 0. The poller belongs to this thread
-    /// although it is not locked.
+    /// The thread that sleeps on `poller_fd` ([`nesting::thread`]), or 0. The poller belongs to
+    /// this thread although its lock is free.
     sleeper: AtomicUsize,
     /// Threads that sleep while another one leads.
     followers: Mutex<Vec<Follower>>,
@@ -97,17 +98,18 @@ struct Poller {
     events: Events,
 }
 
-/// The signal of a follower; it is valid while it is in the list.
+/// The signal of a follower. The pointer is valid while it is in the list.
 struct Follower(*const Wake);
 
 // SAFETY: a `Wake` is Sync, and the lock of the list keeps it alive while it is used.
 unsafe impl Send for Follower {}
 
-/// How long a blocking wait polls.
+/// The time that a blocking wait polls.
 struct Spin {
     max: Duration,
     current_us: AtomicU32,
-    /// Only one thread at a time polls before it sleeps; more would slow each other down.
+    /// Whether a thread polls before it sleeps. Only one thread at a time does, because several
+    /// would slow each other down.
     in_use: AtomicBool,
 }
 
@@ -167,8 +169,8 @@ impl<E: Engine> Reactor<E> {
         }
     }
 
-    /// Counts a poll that found another thread at work, and yields the processor now and then: the
-    /// other thread may need it to go on.
+    /// Counts a poll that found another thread at work. Now and then yields the processor, which
+    /// the other thread may need.
     #[cold]
     fn count_miss(&self) {
         let misses = self.misses.load(Ordering::Relaxed).wrapping_add(1);
@@ -178,7 +180,7 @@ impl<E: Engine> Reactor<E> {
         }
     }
 
-    /// Makes progress until `wake` is signalled, asleep in between.
+    /// Makes progress until `wake` is signalled. Sleeps while there is nothing to do.
     pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         if self.spin(wake, deadline) {
             return WakeReason::Woken;
@@ -191,7 +193,8 @@ impl<E: Engine> Reactor<E> {
         slept
     }
 
-    /// See [`Transport::require_progress`](dat_core::provider::Transport::require_progress).
+    /// Declares whether a consumer may sleep without calling the adapter: see
+    /// [`Transport::require_progress`](dat_core::provider::Transport::require_progress).
     pub(crate) fn require_progress(&self, on: bool) {
         match on {
             true => self.progress_thread.fd_waiters.fetch_add(1, Ordering::SeqCst),
@@ -238,8 +241,9 @@ impl<E: Engine> Reactor<E> {
         self.leader_changes.fetch_add(1, Ordering::SeqCst);
         self.shared.announce_sleep();
         let slept = loop {
-            // Work that another thread at the engine leaves over is its own responsibility: it
-            // publishes the rest when it releases the lock (`SharedState::publish_remaining`).
+            // If another thread has the engine, that thread is responsible for the work that it
+            // leaves over: it publishes the rest when it releases the lock
+            // (`SharedState::publish_remaining`).
             let served = self.serve_as_sleeper();
             let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
                 Some(None) if !wake.is_signalled() => break WakeReason::TimedOut,
@@ -265,7 +269,8 @@ impl<E: Engine> Reactor<E> {
             let waited;
             (poller, waited) = self.wait(poller, limit);
             if !work && wake.leave_poller() {
-                // The events that were reported must not get lost, because edges are reported once.
+                // The reported events must not get lost, because the poller reports each edge only
+                // once.
                 self.deliver(&mut poller);
                 break WakeReason::Woken;
             }
@@ -273,8 +278,8 @@ impl<E: Engine> Reactor<E> {
             match waited {
                 Ok(()) => drop(self.deliver(&mut poller)),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => break WakeReason::Interrupted,
-                // Without a poller there is no progress here; the ticks of the progress thread make
-                // some.
+                // Without a poller this thread makes no progress. The progress thread does, with
+                // each tick.
                 Err(_) => break wake.park(Some(Instant::now() + DEFAULT_TICK)),
             }
             if wake.is_signalled() {
@@ -311,8 +316,8 @@ impl<E: Engine> Reactor<E> {
         (poller, taken)
     }
 
-    /// Does the pending work on behalf of a thread that then checks the remaining work before it
-    /// sleeps. Returns false if another thread does it.
+    /// Does the pending work for a thread that then checks the remaining work before it sleeps.
+    /// Returns false if another thread does the work.
     fn serve_as_sleeper(&self) -> bool {
         let Some(mut locked) = self.engine.lock_or_delegate() else { return false };
         locked.holder_checks = true;
@@ -320,9 +325,9 @@ impl<E: Engine> Reactor<E> {
         true
     }
 
-    /// Delivers the events of the poller without waiting for the engine lock: if another thread
-    /// holds it, that thread handles them. Returns true if a part of a message has arrived and its
-    /// rest has not.
+    /// Delivers the events of the poller without waiting for the engine lock. If another thread
+    /// holds the lock, that thread handles them. Returns true if a part of a message has arrived
+    /// and the rest has not.
     fn deliver(&self, poller: &mut Poller) -> bool {
         // Even without events, pending closes must be handled.
         if poller.events.is_empty() && !self.shared.has_work() {
@@ -368,14 +373,15 @@ impl<E: Engine> Reactor<E> {
         let followers = lock(&self.followers);
         // SAFETY: the wakes are in the list, and the list is locked.
         let mut wakes = followers.iter().map(|follower| unsafe { &*follower.0 });
-        // A follower that has been signalled may have what it waits for, and not come back.
+        // A follower that has been signalled may already have the event that it waits for, and then
+        // does not return to the poller.
         if let Some(next) = wakes.find(|wake| !wake.is_signalled()) {
             let in_poller = next.signal();
             debug_assert!(!in_poller, "a follower is not in the poller");
         }
         drop(followers);
-        // The follower that was woken need not come either, because its own signal may arrive a
-        // moment later. If no thread leads, the progress thread takes over.
+        // The follower that was woken may not enter the poller either, because its own signal may
+        // arrive a moment later. If no thread leads, the progress thread takes over.
         self.progress_thread.unpark_if_parked();
     }
 
@@ -393,7 +399,7 @@ impl<E: Engine> Reactor<E> {
         (sleeper == 0 || sleeper == nesting::thread()).then_some(poller)
     }
 
-    /// Makes sure that there is a pass soon, after a request was posted that waits for it.
+    /// Makes sure that a pass follows soon, because a posted request waits for one.
     #[inline]
     pub(crate) fn wake_for_post(&self) {
         match self.progress_thread.state.load(Ordering::SeqCst) {
@@ -405,8 +411,8 @@ impl<E: Engine> Reactor<E> {
 }
 
 impl Poller {
-    /// Delivers all events that the poller has now. A holder of both the poller and the engine lock
-    /// knows that no other thread has undelivered events, so connections that were closed before
+    /// Delivers all events that the poller has now. While this thread holds both the poller and the
+    /// engine lock, no other thread has undelivered events. So connections that were closed before
     /// this call can end. A connection that is found to be closed meanwhile is younger than the
     /// poller's answer, so the poller is asked again.
     fn deliver_all<E: Engine>(&mut self, locked: &mut LockedEngine<E>) {
@@ -444,7 +450,8 @@ fn sleep_on(fd: RawFd, limit: Option<Duration>) -> io::Result<()> {
     });
     let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let _asleep = nesting::sleep();
-    // SAFETY: one pollfd, one timespec or none, alive during the call; no signal mask.
+    // SAFETY: the call gets one pollfd, and one timespec or none, which are alive during the call,
+    // and no signal mask.
     match unsafe { libc::ppoll(&mut fd, 1, limit, std::ptr::null()) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -452,8 +459,8 @@ fn sleep_on(fd: RawFd, limit: Option<Duration>) -> io::Result<()> {
 }
 
 impl Spin {
-    /// Adapts the polling time after a sleep of `slept`: it grows to the maximum if polling on
-    /// would have caught the event, and halves otherwise.
+    /// Adapts the polling time after a sleep of `slept`: it grows to the maximum if longer polling
+    /// would have caught the event, and otherwise is halved.
     fn adapt(&self, slept: Duration) {
         let now = self.current_us.load(Ordering::Relaxed);
         let next = match slept < 2 * self.max {

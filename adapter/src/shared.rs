@@ -1,4 +1,4 @@
-//! What threads read and write without the engine lock.
+//! The state that threads read and write without the engine lock.
 //!
 //! A thread that goes to sleep first announces that (`asleep`) and then checks for work. A thread
 //! that leaves work behind first publishes it and then checks for sleepers. All these accesses are
@@ -16,29 +16,29 @@ use crate::doorbells::Doorbells;
 use crate::engine::Engine;
 use crate::reactor::Reactor;
 
-/// What threads read and write without the engine lock.
+/// The state that threads read and write without the engine lock.
 pub(crate) struct SharedState<E: Engine> {
     /// Queue pairs with new requests.
     pub(crate) doorbells: Doorbells,
-    /// Counts passes over the engine. The first post of a queue pair since the last pass leaves at
+    /// Counts passes over the engine. A queue pair's first post since the last pass is sent at
     /// once.
     passes: AtomicU32,
     /// Counts the passes that consumers' threads have made.
     consumer_passes: AtomicU32,
     /// The number of open sockets.
     sockets: AtomicI32,
-    /// A thread is asleep in the poller, or about to be.
+    /// Whether a thread is asleep in the poller, or about to be.
     asleep: AtomicBool,
-    /// More work can be done at once.
+    /// Whether more work can be done at once.
     leftover: AtomicBool,
-    /// When the next timer expires, in nanoseconds since `epoch`, or `NEVER`.
+    /// The time at which the next timer expires, in nanoseconds since `epoch`, or `NEVER`.
     deadline_ns: AtomicU64,
     epoch: Instant,
     /// Work that arrived while another thread held the engine lock.
     deferred: Mutex<DeferredWork<E::RequestId>>,
     any_deferred: AtomicBool,
     waker: Waker,
-    /// Empty until `set_reactor` is called.
+    /// The reactor. Empty until `set_reactor` is called.
     reactor: OnceLock<Weak<Reactor<E>>>,
 }
 
@@ -79,7 +79,7 @@ impl<E: Engine> SharedState<E> {
         }
     }
 
-    /// Sets the reactor that this belongs to, once.
+    /// Sets the reactor to which this state belongs. Called once.
     pub(crate) fn set_reactor(&self, reactor: &Arc<Reactor<E>>) {
         let set = self.reactor.set(Arc::downgrade(reactor));
         debug_assert!(set.is_ok(), "it belongs to one reactor");
@@ -153,8 +153,8 @@ impl<E: Engine> SharedState<E> {
     }
 
     /// Publishes the work that remains when the engine lock is released. `holder_checks`: the
-    /// holder checks it itself before it sleeps. Otherwise, if there is more work than a thread
-    /// that sleeps in the poller knows of, that thread is woken.
+    /// holder checks this work itself before it sleeps. Otherwise a thread that sleeps in the
+    /// poller is woken if there is more work than it knows of.
     #[inline]
     pub(crate) fn publish_remaining(
         &self,
@@ -213,7 +213,7 @@ impl<E: Engine> SharedState<E> {
     /// Wakes the thread that sleeps in the poller, or else the next one that enters it.
     pub(crate) fn wake(&self) {
         trace::log_wake(POLLER, std::ptr::from_ref(self).addr());
-        // This fails only if the counter overflows, and then the thread is woken, too.
+        // The call fails only if the counter overflows, and then the thread is woken, too.
         self.waker.wake().ok();
     }
 }

@@ -1,5 +1,5 @@
-//! The atomics of the lock-free parts. With `--cfg loom` they are loom's, which tries every
-//! interleaving.
+//! The atomic types of the lock-free parts. With `--cfg loom` these are loom's types, with which
+//! loom tries every interleaving.
 
 #[cfg(loom)]
 pub(crate) use loom::{hint::spin_loop, sync::atomic};

@@ -1,4 +1,4 @@
-//! Objects by small numbers, which are reused.
+//! A table of objects by small numbers, which are reused.
 
 use std::collections::TryReserveError;
 

@@ -137,11 +137,11 @@ fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
     }
 }
 
-// SAFETY: by the number of the promise:
-// 1. The engine has the sinks of queue pairs and listeners. Its contract forbids to call them after
-//    the object is removed, and each `drop` removes its object. The sinks of completion queues and
-//    shared receive queues are called by methods of these, and by what the engine does for queue
-//    pairs that use them; dat-core drops these queue pairs first.
+// SAFETY: the promises of `Transport`, by their numbers:
+// 1. The engine has the sinks of queue pairs and listeners. Its contract forbids it to call them
+//    after the object is removed, and each `drop` removes its object. The sinks of completion
+//    queues and shared receive queues are called by methods of these, and by what the engine does
+//    for queue pairs that use them; dat-core drops these queue pairs first.
 // 2. rnic looks up every key at every access, under the engine lock, which `Mr::drop` takes as
 //    well.
 unsafe impl<E: Engine> Transport for Adapter<E> {
@@ -163,7 +163,8 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     }
 
     unsafe fn mr(&self, pd: &Pd, mem: Mem, access: Access) -> Result<Mr<E>> {
-        // SAFETY: the caller keeps the memory mapped; `Mr::drop` holds the engine lock.
+        // SAFETY: the caller keeps the memory mapped until the region is dropped. `Mr::drop` holds
+        // the engine lock.
         let mr =
             unsafe { rnic::Mr::new(&self.keys, pd.0, mem.addr, mem.len, access, mem.zero_based) };
         let mr = mr.map_err(|e| match e {
@@ -273,7 +274,7 @@ unsafe impl<E: Engine> Transport for Adapter<E> {
     }
 }
 
-/// The error of a call for which there is no file descriptor or no thread.
+/// The error of a call for which there is no free file descriptor or no thread.
 pub fn no_resources(_: io::Error) -> Error {
     Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY)
 }

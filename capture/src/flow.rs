@@ -1,4 +1,4 @@
-//! Records a TCP connection as segments, although a socket reports only octets.
+//! Records a TCP connection as segments, although a socket only shows octets.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::headers::{self, ACK, FIN, Ip, MAX_SEGMENT, PSH, RST, SYN, Tcp};
 use crate::{Capture, Direction};
 
-/// Octets after which a side that sends nothing itself acknowledges.
+/// A side that sends no data itself acknowledges after this number of octets.
 const ACKNOWLEDGE_AFTER: u32 = 128 << 10;
 
 /// A TCP connection that is being recorded. If it is dropped before its end, it ends with a FIN of
@@ -25,9 +25,9 @@ pub struct Flow {
 #[derive(Debug)]
 struct Endpoint {
     addr: SocketAddr,
-    /// The sequence number of its next octet.
+    /// The sequence number of the endpoint's next octet.
     next: u32,
-    /// The sequence number up to which it has acknowledged.
+    /// The sequence number up to which the endpoint has acknowledged.
     acknowledged: u32,
     has_ended: bool,
 }
@@ -67,7 +67,7 @@ impl Flow {
         }
     }
 
-    /// Records that one side sends no more: `shutdown`, or the end of the stream.
+    /// Records that one side sends no more: it has called `shutdown` or its stream has ended.
     pub fn finish(&mut self, at: Instant, direction: Direction) {
         if !self.is_reset && !std::mem::replace(&mut self.endpoint(direction).has_ended, true) {
             self.record(at, [(direction, FIN | ACK, &[][..]), (direction.reversed(), ACK, &[])]);

@@ -9,7 +9,7 @@ use crate::flow::Flow;
 use crate::headers::{self, Ip};
 use crate::output::{OpenError, Output, State};
 
-/// A capture that is being written, as one of its interfaces. Clones are the same interface.
+/// One interface of a capture that is being written. Clones are the same interface.
 #[derive(Clone, Debug)]
 pub struct Capture {
     output: Arc<Output>,
@@ -38,21 +38,21 @@ impl Direction {
 /// A UDP datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// The source.
+    /// The source address.
     pub src: SocketAddr,
-    /// The destination.
+    /// The destination address.
     pub dst: SocketAddr,
-    /// IPv4: the identification, which the ICRC of RoCEv2 covers.
+    /// The identification of IPv4, which the ICRC of RoCEv2 covers.
     pub id: u16,
-    /// IPv4: whether the flag "don't fragment" is set, which the ICRC of RoCEv2 covers too.
+    /// Whether the flag "don't fragment" of IPv4 is set, which the ICRC of RoCEv2 covers too.
     pub dont_fragment: bool,
     /// The UDP payload. A payload that does not fit into a datagram is truncated.
     pub payload: &'a [u8],
 }
 
 impl Capture {
-    /// Creates a file, or shares one that this process is writing. `interface`, the adapter's name,
-    /// is the name of the interface under which packets are recorded.
+    /// Creates a capture file, or shares one that this process is writing. Packets are recorded
+    /// under an interface named `interface`, which is the adapter's name.
     ///
     /// # Errors
     /// The name cannot be expanded; the file exists already, cannot be opened or written to; or

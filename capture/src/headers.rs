@@ -1,12 +1,12 @@
-//! The headers that sockets do not show: Ethernet, IPv4 (RFC 791), IPv6 (RFC 8200), UDP (RFC 768),
-//! TCP (RFC 9293).
+//! Builds the headers that sockets do not show: Ethernet, IPv4 (RFC 791), IPv6 (RFC 8200), UDP (RFC
+//! 768), TCP (RFC 9293).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Maximum payload of a TCP segment over either IP version, in octets.
+/// The maximum payload of a TCP segment over either IP version, in octets.
 pub(crate) const MAX_SEGMENT: usize = MAX_IP - IPV4_SIZE - TCP_SIZE;
 
-/// Maximum total length in IPv4, and maximum payload length in IPv6, in octets.
+/// The maximum total length in IPv4, and the maximum payload length in IPv6, in octets.
 const MAX_IP: usize = u16::MAX as usize;
 const IPV4_SIZE: usize = 20;
 const UDP_SIZE: usize = 8;
@@ -52,7 +52,7 @@ pub(crate) fn udp(to: &mut Vec<u8>, ip: Ip, src_port: u16, dst_port: u16, payloa
     }
     to.extend(payload);
     let checksum = match pseudo.add(&to[begin..]).value() {
-        // In a header, 0 means that there is no checksum.
+        // A checksum of 0 in a header would mean that there is no checksum.
         0 => 0xFFFF,
         checksum => checksum,
     };
@@ -79,10 +79,10 @@ pub(crate) fn tcp(to: &mut Vec<u8>, ip: Ip, tcp: Tcp, payload: &[u8]) {
     to[begin + 16..begin + 18].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// The window, which sockets do not report. With the scale of the SYN it is 8 MiB, more than is
-/// ever unacknowledged here.
+/// The receive window, which sockets do not report. With the scale of the SYN it is 8 MiB. Less
+/// data than that is ever unacknowledged here.
 const WINDOW: u16 = u16::MAX;
-/// Maximum segment size, no operation, window scale 7.
+/// The options of a SYN: maximum segment size, no operation, window scale 7.
 const SYN_OPTIONS: [u8; 8] = [2, 4, (MAX_SEGMENT >> 8) as u8, MAX_SEGMENT as u8, 1, 3, 3, 7];
 
 impl Ip {
@@ -180,7 +180,7 @@ impl Checksum {
 mod tests {
     use super::*;
 
-    /// RFC 1071, section 3.
+    /// The sum of the example in RFC 1071, section 3.
     #[test]
     fn the_sum_of_the_rfc() {
         assert_eq!(

@@ -1,7 +1,7 @@
 //! Records what an adapter's sockets send and receive, as a pcapng file that Wireshark dissects.
 //!
-//! A socket shows neither Ethernet nor IP headers, and a TCP socket shows no segments. They are
-//! synthesised here with correct lengths, checksums and sequence numbers. So no privilege is
+//! A socket shows neither Ethernet nor IP headers, and a TCP socket shows no segments. This crate
+//! creates such headers, with correct lengths, checksums and sequence numbers. So no privilege is
 //! needed.
 //!
 //! | file | what |
@@ -20,10 +20,10 @@
 //! is opened after the others were closed appends to it. For another process an open capture file
 //! is an error.
 //!
-//! Each call writes what it records: when it returns, the kernel has the data, and a killed process
-//! leaves a file that ends with a whole block. Only the file's owner can read it, because it holds
-//! the consumers' data. If a write fails later (for example because the disk is full), recording
-//! ends with a line on standard error.
+//! Each call writes its records before it returns. So a killed process leaves a file that ends with
+//! a whole block. Only the file's owner can read it, because it holds the consumers' data. If a
+//! write fails later (for example because the disk is full), recording ends with a line on standard
+//! error.
 
 #![forbid(unsafe_code)]
 

@@ -16,7 +16,7 @@ use rustix::process::geteuid;
 
 use crate::{Direction, pcapng};
 
-/// Why a capture cannot be written.
+/// The reason for which a capture cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The name is empty.
@@ -30,10 +30,10 @@ pub enum OpenError {
     Pattern {
         /// The name as given.
         name: String,
-        /// The part of it before the `%`.
+        /// The part of the name before the `%`.
         before: String,
     },
-    /// Another process, or another library in this process, has the file open for the same purpose.
+    /// Another process, or another library in this process, is writing a capture to the file.
     #[error(
         "{}: another process is capturing to it; put %p, the process id, into the name",
         .0.display()
@@ -55,48 +55,48 @@ pub enum OpenError {
         .0.display()
     )]
     NotACapture(PathBuf),
-    /// It is a directory, a device or a pipe.
+    /// The path leads to a directory, a device or a pipe.
     #[error("{}: is not a regular file", .0.display())]
     NotAFile(PathBuf),
-    /// It cannot be opened or written to.
+    /// The file cannot be opened or written to.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// The comment in each section.
+/// The comment in each section of the file.
 const SECTION_COMMENT: &str = "Recorded at sockets. Ethernet, IP, UDP and TCP headers are \
                                synthesised, and so are TCP's segments without data.";
 /// The prefix of the name of a file that may exist already.
 const APPEND_PREFIX: &str = "append:";
-/// Octets that a batch buffers before it writes them.
+/// The number of octets that a batch collects before it writes them.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// A file that is being written.
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
-    /// The same moment on both clocks: monotonic, and since 1970.
+    /// The moment of the start on two clocks: monotonic, and as time since 1970.
     started: (Instant, Duration),
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 pub(crate) struct State {
-    /// `None` if a write has failed or no capture uses the file any more.
+    /// The open file. `None` if a write has failed or if no capture uses the file any more.
     file: Option<File>,
     /// Whether this object created the file and no packet has been recorded.
     is_new: bool,
-    /// Octets of the whole blocks in the file.
+    /// The number of octets of the whole blocks in the file.
     length: u64,
-    /// Whole blocks that are yet to be written.
+    /// Whole blocks that are still to be written.
     blocks: Vec<u8>,
     interfaces: u32,
-    /// Connections that are being recorded: local address, peer's address.
+    /// The connections that are being recorded, each by local address and peer's address.
     flows: HashSet<(SocketAddr, SocketAddr)>,
 }
 
@@ -136,8 +136,9 @@ impl Output {
         let failed = |source| OpenError::Io { path: path.into(), source };
         let options = || {
             let mut options = OpenOptions::new();
-            // NOFOLLOW: in a directory that others may write to, the name could be their link to a
-            // file of ours. NONBLOCK: opening a pipe would wait for its reader.
+            // NOFOLLOW: in a directory that others may write to, the name could be another user's
+            // link to a file of this user. NONBLOCK: opening a pipe would otherwise wait for its
+            // reader.
             let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
             options.read(true).append(true).mode(0o600).custom_flags(flags.bits() as i32);
             options
@@ -192,8 +193,8 @@ impl Output {
         Ok(output)
     }
 
-    /// Releases one use of the file. The last one closes the file, under the lock that `open`
-    /// takes, and removes it if it has no packet. Otherwise a program that only checks whether an
+    /// Releases one use of the file. The last release closes the file, under the lock that `open`
+    /// takes, and removes a file without packets. Otherwise a program that only checks whether an
     /// adapter can be opened would leave a file that prevents the next program from creating its
     /// own.
     pub(crate) fn release(self: &Arc<Self>) {
@@ -250,7 +251,7 @@ impl Output {
         }
     }
 
-    /// Nanoseconds since 1970.
+    /// The moment as nanoseconds since 1970.
     fn nanos(&self, at: Instant) -> u64 {
         let (instant, epoch) = self.started;
         let time = match at.checked_duration_since(instant) {
@@ -260,7 +261,7 @@ impl Output {
         time.as_nanos() as u64
     }
 
-    /// Writes what is recorded. The first failure ends the recording.
+    /// Writes the recorded blocks. The first failure ends the recording.
     pub(crate) fn write(&self, state: &mut State) {
         if state.file.is_some()
             && let Err(error) = state.write()
@@ -282,7 +283,7 @@ impl State {
         if written.is_ok() {
             self.length += self.blocks.len() as u64;
         } else {
-            // A partial block at the end would be an error for readers of the file.
+            // Remove a partial block at the end, which would be an error for readers of the file.
             file.set_len(self.length).ok();
             self.file = None;
         }
@@ -290,8 +291,8 @@ impl State {
         written
     }
 
-    /// Records that a connection is open. Returns false if it is open already as seen from the
-    /// other end.
+    /// Records that a connection is open. Returns false if the connection is already recorded from
+    /// its other end.
     pub(crate) fn begin_flow(&mut self, local: SocketAddr, peer: SocketAddr) -> bool {
         let is_new = !self.flows.contains(&(peer, local));
         if is_new {
@@ -356,7 +357,7 @@ mod tests {
         assert_eq!(error("ü%ü"), format!("ü%ü: {expected} \"ü\""));
     }
 
-    /// As on a full disk, recording ends, but a new open may succeed.
+    /// When a write fails, as on a full disk, recording ends. A new open may succeed.
     #[test]
     fn a_write_that_fails_is_the_last() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -10,18 +10,18 @@ const ENHANCED_PACKET: u32 = 6;
 
 const BYTE_ORDER_MAGIC: u32 = 0x1A2B_3C4D;
 const LINKTYPE_ETHERNET: u16 = 1;
-/// Resolution of time stamps: 10^-9 seconds.
+/// The resolution of time stamps: 10^-9 seconds.
 const NANOSECONDS: u8 = 9;
 
-/// Options of all blocks.
+/// An option that all kinds of blocks have.
 const END_OF_OPTIONS: u16 = 0;
 const COMMENT: u16 = 1;
-/// Option of a section header.
+/// An option of a section header.
 const USER_APPLICATION: u16 = 4;
-/// Options of an interface description.
+/// An option of an interface description.
 const NAME: u16 = 2;
 const TIMESTAMP_RESOLUTION: u16 = 9;
-/// Option of a packet.
+/// An option of a packet.
 const FLAGS: u16 = 2;
 
 /// Appends a section header, which starts a file or another part of it. Interfaces are numbered
@@ -31,7 +31,7 @@ pub(crate) fn section(to: &mut Vec<u8>, application: &str, comment: &str) {
         to.extend(BYTE_ORDER_MAGIC.to_le_bytes());
         to.extend(1u16.to_le_bytes());
         to.extend(0u16.to_le_bytes());
-        // The length of the section is unknown.
+        // The length of the section is not known yet.
         to.extend((-1i64).to_le_bytes());
         option(to, COMMENT, comment.as_bytes());
         option(to, USER_APPLICATION, application.as_bytes());
@@ -102,7 +102,7 @@ fn option(to: &mut Vec<u8>, code: u16, value: &[u8]) {
     pad(to, begin);
 }
 
-/// Pads to a multiple of four octets.
+/// Pads a block to a multiple of four octets.
 fn pad(to: &mut Vec<u8>, begin: usize) {
     to.resize(begin + (to.len() - begin).next_multiple_of(4), 0);
 }

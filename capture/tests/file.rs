@@ -140,7 +140,7 @@ fn time_is_that_of_the_packet() {
     assert_eq!(nanos[4], nanos[0] - 3_000_000_000);
 }
 
-/// Interface or direction, flags and octets of each segment.
+/// The interface or direction, the flags and the number of octets of each segment.
 fn segments(packets: &[Packet]) -> Vec<(u32, u8, usize)> {
     let segment = |packet: &Packet| match &packet.body {
         Body::Tcp { flags, payload, .. } => (packet.direction, *flags, payload.len()),
@@ -302,7 +302,7 @@ fn captures_of_one_name_share_a_file_and_later_ones_go_on() {
     assert_eq!(filed, [(0, 1, 1), (0, 0, 0), (0, 1, 1), (1, 0, 2)]);
 }
 
-/// With threads that open and close, and threads that record, the file consists of whole blocks and
+/// Some threads open and close captures while others record. The file consists of whole blocks and
 /// is complete.
 #[test]
 fn many_threads() {
@@ -404,7 +404,7 @@ fn what_is_no_capture_is_not_appended_to() {
     assert_eq!(read(&scratch.file).packets.len(), 1);
 }
 
-/// `dat list` opens and closes an adapter in this way.
+/// `dat list` opens and closes an adapter without recording a packet.
 #[test]
 fn a_file_without_packets_is_taken_away() {
     let scratch = scratch();

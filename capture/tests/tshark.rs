@@ -1,4 +1,4 @@
-//! Captures as Wireshark's dissectors see them.
+//! Checks captures with Wireshark's dissectors.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,7 +9,7 @@ use std::time::Instant;
 use capture::{Capture, Datagram, Direction};
 
 const TSHARK: &str = "/usr/bin/tshark";
-/// Dissectors that guess the consumers' protocol. They take the payload of a short SEND for a
+/// Dissectors that guess the consumers' protocol. They would take the payload of a short SEND for a
 /// malformed message of RPC over RDMA.
 const DISABLED_DISSECTORS: [&str; 2] = ["rpcrdma_infiniband", "rpcrdma_iwarp"];
 /// Enables the verification of all checksums.
@@ -67,7 +67,7 @@ fn iwarp_is_dissected_as_in_a_capture_of_the_wire() {
     }
 }
 
-/// The contents of the connections, without what concerns only TCP.
+/// The fields of the connections' iWARP messages, without those that concern only TCP.
 fn iwarp(file: &Path) -> Vec<String> {
     tshark(file, "iwarp_mpa", &["ip.src", "tcp.len", "_ws.col.Protocol", "_ws.col.Info"])
 }
@@ -129,7 +129,8 @@ fn tcp_segments(pcap: &[u8]) -> Vec<(SocketAddr, SocketAddr, u8, Vec<u8>)> {
     segments
 }
 
-/// RoCEv2: an acknowledgement and a SEND. The ICRC covers identification and flags of IPv4.
+/// Records an acknowledgement and a SEND of RoCEv2. The ICRC covers the identification and the
+/// flags of IPv4.
 #[test]
 fn rocev2_is_dissected() {
     if !is_installed() {
@@ -161,7 +162,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// Segments of all lengths up to the maximum, and interfaces with names.
+/// Records segments of all lengths up to the maximum, and interfaces with names.
 #[test]
 fn long_segments_and_interfaces() {
     if !is_installed() {

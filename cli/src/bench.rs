@@ -1,5 +1,5 @@
 //! `dat bench`: measures latency, bandwidth, message rate and processor time for operations, sizes,
-//! depths and numbers of connections, of one adapter or of two side by side.
+//! depths and numbers of connections. It measures one adapter, or two side by side.
 
 mod csv;
 mod html;
@@ -121,7 +121,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     })
 }
 
-/// An adapter's name in the registry, and the name that its provider gives itself.
+/// An adapter's name in the registry, and the name that its provider has for it.
 #[derive(Serialize)]
 struct Subject {
     name: String,
@@ -135,7 +135,7 @@ struct Measured {
     depth: usize,
     connections: usize,
     wait: Wait,
-    /// One per adapter, in the order of the command line.
+    /// The figures of each adapter, in the order of the command line.
     figures: Vec<Figures>,
 }
 
@@ -146,7 +146,7 @@ struct Document {
     address: String,
     #[serde(flatten)]
     circumstances: MeasurementInfo,
-    /// The processors of client and server, if either is pinned.
+    /// The processors of the client and the server, if either is pinned.
     pinned: Option<[Option<usize>; 2]>,
     /// The minimum number of rounds per row.
     rounds: u32,
@@ -194,7 +194,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         raw_wait: Wait::Block,
         work: peer::Work::Bench(work),
     };
-    // Opens the page before measuring, so that a file that cannot be written is an error at once.
+    // Open the page before measuring, so that a file that cannot be written is an error at once.
     let page = options.html.as_deref().map(Output::new).transpose()?;
     let circumstances = MeasurementInfo::now();
     let mut pair = Pair::start_with(&plan, Placement { environment: &[], host, processors })?;
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
     use crate::times::Times;
 
-    /// A row whose figures are as wide as they get.
+    /// A row whose figures have the maximum width.
     pub(super) fn measured(size: usize, depth: usize) -> Measured {
         let latency = Times {
             samples: 900,

@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         return Ok(true);
     }
     if let Some(file) = &options.registry {
-        // The registry treats a missing file like an empty one, so it is checked here.
+        // The file is checked here, because the registry treats a missing file like an empty one.
         fs::File::open(file)
             .with_context(|| format!("cannot read the registry file {}", file.display()))?;
     }
@@ -83,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             command.env("DAT_OVERRIDE", file);
         }
         if quiet {
-            // Suppresses the registry's messages about errors that cases make on purpose.
+            // This suppresses the registry's messages about errors that cases cause on purpose.
             command.env("DAT_DBG_TYPE", "0");
         }
         command
@@ -91,7 +91,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let loud = worker.clone();
     Pool::new(move || loud(false))
         .open()
-        // The place in the suite's source matters only for cases, so it is cut off.
+        // The place in the suite's source is cut off, because it matters only for errors of cases.
         .map_err(|why| why.split(" (rig/").next().unwrap_or(&why).to_owned())
         .map_err(|why| anyhow!("{target} cannot be opened, so there is nothing to test: {why}"))?;
     let junit = options.junit.as_deref().map(Output::new).transpose()?;

@@ -1,9 +1,9 @@
 //! A DAT connection between the two processes, with the memory that they use for it.
 //!
 //! All receives use the same buffer, which takes the largest message. [`POSTED_RECEIVES`] of them
-//! are always posted. A message of no octets is a notification. A sender stays within what the
-//! other side has posted: each notification from there grants another [`MESSAGES_PER_CREDIT`]
-//! messages.
+//! are always posted. A message of no octets is a notification. A sender sends no more messages
+//! than the other side has receives for: each notification from the other side permits another
+//! [`MESSAGES_PER_CREDIT`] messages.
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ use crate::measure::{ATOMIC_BYTES, Operation, PEER_TIMEOUT, Wait};
 pub(crate) const POSTED_RECEIVES: usize = 512;
 /// The receiver of a stream sends a notification after this many messages.
 pub(crate) const MESSAGES_PER_CREDIT: usize = 128;
-/// The maximum number of outstanding requests, notifications included. Each may have a write in
-/// front of it that does not complete by itself.
+/// The maximum number of outstanding requests, including notifications. In front of each there may
+/// be a write that has no completion of its own.
 pub(crate) const MAX_REQUESTS: usize = 128;
 /// The maximum number of outstanding RDMA reads in each direction. Further reads wait at the
 /// reader.
@@ -28,7 +28,7 @@ const MAX_READS: usize = 16;
 /// The number of bytes after the incoming data that must stay unchanged.
 pub(crate) const GUARD_BYTES: usize = 64;
 
-/// The private data of each side begins with this, followed by the description of its memory.
+/// The prefix of the private data of each side. The description of the side's memory follows it.
 const PRIVATE_DATA_PREFIX: &[u8] = b"opendat 1 ";
 
 /// One end of a DAT connection.
@@ -37,7 +37,7 @@ pub(crate) struct Connection {
     /// The outgoing data, then the incoming data, then the guard.
     pub(crate) memory: MemoryRegion<'static>,
     peer: RemoteRegion,
-    /// Bytes of the largest message.
+    /// The size of the largest message in bytes.
     largest: usize,
     receives: EventDispatcher,
     requests: EventDispatcher,
@@ -51,20 +51,20 @@ pub(crate) struct Connection {
     wait: Wait,
 }
 
-/// The latest sequence numbers that were written to a peer that watches its memory, and seen in our
-/// own.
+/// The latest sequence numbers: the one that was written to a peer that watches its memory, and the
+/// one that was found in this side's memory.
 #[derive(Default)]
 struct SequenceNumbers {
     sent: u8,
     seen: u8,
 }
 
-/// Counts the calls of DAT that are due while a consumer watches memory. It counts over all
-/// messages, because most take less time than there is between two calls.
+/// Counts the calls of DAT that are due while a consumer watches memory. The count continues over
+/// all messages, because most messages take less time than there is between two calls.
 struct CallCounter {
     since: Instant,
-    /// The number of calls that were due so far. Calls that fell into a time when nobody watched
-    /// are replaced by a single call.
+    /// The number of calls that were due so far. Calls that were due while no consumer watched are
+    /// replaced by a single call.
     due: u128,
 }
 
@@ -197,12 +197,12 @@ impl Connection {
             .disconnected()?)
     }
 
-    /// Returns the outgoing data of some size.
+    /// Returns the segment of the outgoing data of this size.
     pub(crate) fn outgoing(&self, size: usize) -> Result<Segment> {
         Ok(self.memory.segment(0..size)?)
     }
 
-    /// Returns where incoming data begins in the memory.
+    /// Returns the offset at which incoming data begin in the memory.
     pub(crate) fn incoming_offset(&self) -> usize {
         self.largest
     }
@@ -247,15 +247,15 @@ impl Connection {
     }
 
     /// Posts a write as [`write`](Self::write) does, with a new sequence number in the last octet.
-    /// It has no completion.
+    /// The write has no completion.
     pub(crate) fn write_numbered(&mut self, size: usize) -> Result<()> {
         self.sequence.sent = self.sequence.sent.wrapping_add(1);
         self.memory.store(size - 1, &[self.sequence.sent])?;
         self.post_write(size, Flags::SUPPRESS)
     }
 
-    /// Polls the last octet of the incoming data until it is the next sequence number. Meanwhile it
-    /// polls for completions `calls` times per millisecond, and there are none.
+    /// Polls the last octet of the incoming data until it is the next sequence number. Meanwhile
+    /// polls for completions, which do not come, `calls` times per millisecond.
     pub(crate) fn watch(&mut self, size: usize, calls: u32) -> Result<()> {
         const POLLS_PER_CLOCK_CHECK: u32 = 32;
         self.sequence.seen = self.sequence.seen.wrapping_add(1);
@@ -307,7 +307,7 @@ impl Connection {
         self.wait = wait;
     }
 
-    /// Posts an RDMA read from the peer's outgoing data to our incoming data.
+    /// Posts an RDMA read from the peer's outgoing data to the incoming data of this side.
     #[inline]
     fn read(&mut self, size: usize) -> Result<()> {
         let local = self.memory.segment(self.largest..self.largest + size)?;
@@ -317,7 +317,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for a message and posts the receive again. Returns the length.
+    /// Waits for a message and posts the receive again. Returns the length of the message.
     #[inline]
     pub(crate) fn receive(&mut self) -> Result<usize> {
         let length = self.take_message()?;
@@ -350,7 +350,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns a message's length if one has arrived.
+    /// Returns the length of a message if one has arrived.
     #[inline]
     pub(crate) fn try_receive(&mut self) -> Result<Option<usize>> {
         match self.receives.dequeue()? {
@@ -379,7 +379,7 @@ impl Connection {
         }
     }
 
-    /// Takes the completions that are already there.
+    /// Takes the completions that have already arrived.
     #[inline]
     pub(crate) fn reap(&mut self) -> Result<()> {
         while self.outstanding > 0
@@ -447,8 +447,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns how many calls are due if the clock is read `steps` times, every `step`
-    /// microseconds.
+    /// Returns the number of calls that are due if the clock is read `steps` times, once every
+    /// `step` microseconds.
     fn calls(step: u64, steps: u32, calls: u32) -> usize {
         let since = Instant::now();
         let mut call_counter = CallCounter { since, due: 0 };

@@ -102,7 +102,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 /// Returns whether the first line of content begins with `[[`, as in `[[interface]]`. An IA name in
-/// a dat.conf could begin so, but none does.
+/// a dat.conf could also begin with `[[`, but no known name does.
 fn looks_like_toml(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let mut lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);

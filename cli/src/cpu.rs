@@ -22,9 +22,9 @@ pub(crate) fn two_processors() -> Option<[usize; 2]> {
     }
 }
 
-/// Returns the processors of client and server that `--cpus` names. Without the option it returns
-/// two different ones where there are two. A server on another host gets none, because that host
-/// chooses its processors.
+/// Returns the processors of client and server that `--cpus` names. Without the option, returns two
+/// different processors if the host has two. A server on another host gets none, because that host
+/// chooses the processor itself.
 pub(crate) fn assign(cpus: &[usize], server_is_here: bool) -> Result<[Option<usize>; 2]> {
     let allowed = allowed();
     if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
@@ -55,7 +55,7 @@ pub(crate) fn may_poll(processors: [Option<usize>; 2]) -> bool {
 /// Returns the processor time of all threads of this process.
 pub(crate) fn time() -> Duration {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    // A process's clock starts at zero, so it is never negative.
+    // The clock of a process starts at zero, so it is never negative.
     Duration::new(spent.tv_sec.try_into().unwrap_or(0), spent.tv_nsec.try_into().unwrap_or(0))
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn pin(cpu: usize) -> std::io::Result<()> {
     for thread in std::fs::read_dir("/proc/self/task")? {
         let name = thread?.file_name();
         let thread = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-        // A thread that has ended meanwhile is ignored.
+        // A thread that has ended meanwhile causes an error, which is ignored.
         let _ = sched_setaffinity(thread, &set);
     }
     Ok(sched_setaffinity(None, &set)?)

@@ -1,4 +1,4 @@
-//! `dat` without a command: shows whether DAT works on this host, and how fast it is.
+//! `dat` without a command, which shows whether DAT works on this host, and how fast it is.
 
 mod text;
 
@@ -34,12 +34,13 @@ pub(crate) struct Options {
     wide: bool,
 }
 
-/// Message sizes in bytes that are measured and verified.
+/// The sizes in bytes of messages that are measured and verified.
 const SIZES: [usize; 4] = [64, 4 << 10, 64 << 10, 1 << 20];
-/// Message sizes in bytes that are only verified.
+/// The sizes in bytes of messages that are only verified.
 const UNMEASURED: [usize; 2] = [1, 16 << 20];
 
-/// A row has four figures of five rounds, so it takes a little more than a second.
+/// The rules for the rounds of a row. A row has four figures of five rounds, so it takes a little
+/// more than a second.
 const RULES: Rules = Rules {
     rounds: DEFAULT_ROUNDS,
     duration: Duration::ZERO,
@@ -49,17 +50,17 @@ const RULES: Rules = Rules {
     attempts: 2,
 };
 
-/// What both processes do.
+/// The work of both processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     sizes: Vec<usize>,
-    /// Sizes that are only verified.
+    /// The sizes that are only verified.
     unmeasured: Vec<usize>,
     rounds: usize,
 }
 
-/// The result for one operation and size: medians of the rounds, with the spread of each. Times are
-/// in seconds, bandwidths in bytes per second.
+/// The result for one operation and size. The values are medians of the rounds, with the spread of
+/// each. Times are in seconds, bandwidths in bytes per second.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     operation: Operation,
@@ -73,9 +74,9 @@ pub(crate) struct Row {
     raw_bandwidth: f64,
     raw_bandwidth_spread: Option<f64>,
     rounds: usize,
-    /// The smallest number of operations of a round.
+    /// The smallest number of operations in a round.
     operations: usize,
-    /// See [`Rounds::is_noisy`](crate::rounds::Rounds::is_noisy).
+    /// Whether the row is noisy: see [`Rounds::is_noisy`](crate::rounds::Rounds::is_noisy).
     noisy: bool,
 }
 
@@ -87,7 +88,7 @@ struct Document<'a> {
     provider: &'a str,
     congestion_control: &'a str,
     rows: Vec<VerifiedRow>,
-    /// Sizes that were verified for each operation, but not measured.
+    /// The sizes that were verified for each operation, but not measured.
     also_verified: [usize; UNMEASURED.len()],
     verified: bool,
 }
@@ -172,7 +173,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 }
 
 impl Work {
-    /// Returns the bytes of the largest message.
+    /// Returns the size of the largest message in bytes.
     pub(crate) fn largest(&self) -> usize {
         self.sizes.iter().chain(&self.unmeasured).copied().max().unwrap_or(1)
     }
@@ -204,7 +205,7 @@ impl Work {
     }
 }
 
-/// Returns a row at the client, `None` at the server.
+/// Returns a row at the client, and `None` at the server.
 fn measure_row(
     rules: Rules,
     connection: &mut Connection,
@@ -262,7 +263,7 @@ fn measure_row(
 }
 
 impl Row {
-    /// Returns the largest spread of its figures.
+    /// Returns the largest spread of the row's figures.
     fn spread(&self) -> Option<f64> {
         let Row {
             latency_spread, raw_latency_spread, bandwidth_spread, raw_bandwidth_spread, ..

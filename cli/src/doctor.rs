@@ -28,14 +28,14 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// What was examined, and its state.
+/// A finding: the subject that was examined, its state, and the remedy.
 #[derive(Serialize)]
 struct Finding {
-    /// What was examined.
+    /// The subject that was examined.
     subject: &'static str,
     state: State,
     message: String,
-    /// The remedy.
+    /// The remedy, if there is one.
     fix: Option<String>,
 }
 
@@ -180,7 +180,7 @@ fn adapters(list: &List) -> Vec<Finding> {
     if list.builtins_off() {
         let message = "the built-in adapters are turned off by OPENDAT_BUILTIN=0";
         let remedy = "unset OPENDAT_BUILTIN";
-        // An adapter of the registry file is enough, if it opens.
+        // It is enough if an adapter of the registry file opens.
         let opens = |(index, _): (usize, &Candidate)| list::open(index).is_ok();
         return vec![
             match candidates.filter(|(_, candidate)| candidate.entry.usable()).any(opens) {
@@ -196,7 +196,7 @@ fn adapters(list: &List) -> Vec<Finding> {
         let name = candidate.entry.ia_name.clone();
         match list::open(index) {
             Ok(()) => open.push(name),
-            // Without a device there is nothing to repair; the devices have a finding of their own.
+            // Without a device there is nothing to repair. The devices have a finding of their own.
             Err(_) if name == "verbs" && !Path::new(SYSFS_DEVICES).exists() => {}
             Err(why) => findings.push(Finding::problem(
                 "adapters",
@@ -211,7 +211,7 @@ fn adapters(list: &List) -> Vec<Finding> {
     findings
 }
 
-/// Reports which library programs load. This program needs neither.
+/// Reports which uDAPL library programs load. This program needs no such library.
 fn program(soname: &'static str) -> Finding {
     let subject = "programs";
     let remedy = match programs::own_library_directory() {
@@ -274,7 +274,7 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
 
 // ---- what softroce needs ------------------------------------------------------------------------
 
-/// RoCEv2's UDP port.
+/// The UDP port of RoCEv2.
 const ROCE_PORT: u16 = 4791;
 
 /// Reports whether a process can bind this UDP port.
@@ -314,7 +314,7 @@ fn port(port: u16) -> Finding {
     }
 }
 
-/// Returns the processes that have a UDP port, as far as this user may see them.
+/// Returns the processes that use a UDP port, as far as this user may see them.
 fn owners(port: u16) -> Vec<String> {
     let inodes: Vec<String> = ["/proc/net/udp", "/proc/net/udp6"]
         .iter()
@@ -354,7 +354,7 @@ fn sockets(table: &str, port: u16) -> Vec<String> {
         .collect()
 }
 
-/// Reports whether packets of a batch leave with the IP identification that the ICRC needs.
+/// Reports whether the packets of a batch leave with the IP identification that the ICRC needs.
 fn headers() -> Finding {
     match provider_softroce::gso_headers_fit_icrc() {
         true => Finding::fine("IP headers", "correct for RoCEv2's checksum, also in batches"),
@@ -372,7 +372,7 @@ fn headers() -> Finding {
 const SYSFS_DEVICES: &str = "/sys/class/infiniband";
 const DEVICE_NODES: &str = "/dev/infiniband";
 
-/// The octets that a program of moderate size registers.
+/// The number of octets that a program of moderate size registers.
 const MODERATE_LOCKED_BYTES: u64 = 64 << 20;
 
 fn memlock() -> Finding {
@@ -398,7 +398,7 @@ fn memlock() -> Finding {
 }
 
 /// Returns whether /proc/PID/status shows CAP_IPC_LOCK, which lifts the limit (capabilities(7)).
-/// Root of a container does not always have it.
+/// The root user of a container does not always have that capability.
 fn may_lock_all(status: &str) -> bool {
     const CAP_IPC_LOCK: u32 = 14;
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -421,7 +421,7 @@ fn libraries(host: &Host) -> Finding {
     }
 }
 
-/// The directories in which RDMA devices and their modules are looked up.
+/// The directories in which RDMA devices and their kernel modules are looked up.
 struct Host {
     sysfs: PathBuf,
     nodes: PathBuf,
@@ -477,7 +477,7 @@ impl Host {
         let port = self.sysfs.join(device).join("ports/1");
         let read = |file: &str| {
             let text = fs::read_to_string(port.join(file)).unwrap_or_default();
-            // The text is "4: ACTIVE", for example.
+            // The file contains a text such as "4: ACTIVE".
             text.trim().rsplit(": ").next().unwrap_or_default().to_owned()
         };
         let (state, layer) = (read("state"), read("link_layer"));
@@ -528,8 +528,8 @@ impl Host {
         is_loaded(module) || files.any(|file| file.split('.').next() == Some(module))
     }
 
-    /// Reports whether the kernel's software drivers are loaded or available, or which package has
-    /// them.
+    /// Reports whether the kernel's software drivers are loaded or available, and if not, which
+    /// package contains them.
     fn modules(&self) -> Vec<Finding> {
         [("rdma_rxe", "RoCEv2 in software"), ("siw", "iWARP in software")]
             .map(|(module, what)| {
@@ -556,7 +556,7 @@ fn is_loaded(module: &str) -> bool {
     Path::new("/sys/module").join(module).exists()
 }
 
-/// Returns which package has a kernel's RDMA modules, judged by the kernel's release.
+/// Returns the package that contains the RDMA modules of a kernel with this release.
 fn package(release: &str) -> String {
     match release {
         r if r.contains("-cloud-") => {

@@ -20,11 +20,11 @@ pub(crate) struct Completions {
 
 /// Prints a completion script for the shell.
 pub(crate) fn completions(options: &Completions) -> Result<bool> {
-    // Without this, Bash would also complete hidden commands.
+    // Without this list of visible commands, Bash would also complete hidden ones.
     let all = Cli::command();
     let commands = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let mut shown = Command::new("dat").args(all.get_arguments().cloned()).subcommands(commands);
-    // clap_complete panics if it cannot write.
+    // The script is written to memory first, because clap_complete panics if it cannot write.
     let mut text = Vec::new();
     clap_complete::generate(options.shell, &mut shown, "dat", &mut text);
     stdout().write_all(&text)?;
@@ -37,7 +37,7 @@ pub(crate) struct Manual {
     directory: PathBuf,
 }
 
-/// Writes the manual pages: dat(1), and one per command.
+/// Writes the manual pages: dat(1), and one for each command.
 pub(crate) fn manual(options: &Manual) -> Result<bool> {
     let directory = &options.directory;
     fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
@@ -64,7 +64,7 @@ fn page(manual: &Man, command: &Command) -> io::Result<Vec<u8>> {
     if command.get_subcommands().any(|command| !command.is_hide_set()) {
         manual.render_subcommands_section(&mut page)?;
     }
-    // The text after the options in `--help` is a table with its own layout.
+    // The text after the options in `--help` is a table, whose layout must be kept.
     let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let (heading, table) = help.split_once(":\n").unwrap_or_default();
     if !table.is_empty() {

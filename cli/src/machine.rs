@@ -10,7 +10,7 @@ use crate::cpu;
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct MeasurementInfo {
-    /// The start time in UTC: `2026-11-25T07:03:04Z`.
+    /// The start time in UTC, such as `2026-11-25T07:03:04Z`.
     pub(crate) date: String,
     /// The version of this program.
     pub(crate) version: &'static str,
@@ -42,7 +42,7 @@ impl MeasurementInfo {
     }
 }
 
-/// Returns the kernel's release.
+/// Returns the release of the kernel.
 pub(crate) fn kernel() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
@@ -56,7 +56,8 @@ fn quoted(argument: &str) -> String {
     }
 }
 
-/// Returns the processor's model name from /proc/cpuinfo, or the architecture if it has none.
+/// Returns the processor's model name from /proc/cpuinfo, or the architecture if the file contains
+/// no name.
 fn model(cpuinfo: &str) -> String {
     let named = cpuinfo.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;

@@ -44,7 +44,7 @@ use clap::{Args, Parser, Subcommand};
 use registry::report::printable;
 use rustix::io::Errno;
 
-// A provider that is a shared library looks these symbols up in the program that loads it.
+// Defines symbols that a provider in a shared library looks up in the program that loads it.
 registry::export_symbols!();
 
 /// Direct Access Transport: RDMA for programs, with or without an RDMA device.
@@ -199,8 +199,8 @@ impl Common {
     }
 }
 
-/// Reports errors in the registry file first and once. Why an adapter does not open is part of the
-/// error.
+/// Reports errors in the registry file first and only once. Afterwards the registry prints no
+/// errors: the reason for which an adapter does not open is part of the returned error.
 fn report_registry_errors() {
     dat::registry().list();
     registry::report::leave_errors_to_the_caller();
@@ -220,8 +220,8 @@ const SIGPIPE_EXIT_CODE: u8 = 128 + 13;
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| with_option_hint(error).exit());
     let error_code = match &cli.command {
-        // 1 is a verdict on the provider or the file. An error is not a verdict: it has clap's code
-        // for a wrong command line.
+        // Exit code 1 is a verdict on the provider or the file. An error is not a verdict, so it
+        // has the code that clap uses for a wrong command line.
         Some(Command::Conformance(_) | Command::Check(_)) => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     };
@@ -252,7 +252,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // The reader has closed the pipe (`dat bench | head -1`) before there was a verdict.
+        // The reader has closed the pipe, as in `dat bench | head -1`, before there was a verdict.
         Err(error) if is_broken_pipe(&error) => ExitCode::from(SIGPIPE_EXIT_CODE),
         Err(error) => {
             let is_full = |cause: &(dyn std::error::Error + 'static)| {
@@ -264,7 +264,8 @@ fn main() -> ExitCode {
                 if error.chain().any(is_full) { "; allow more with ulimit -n" } else { "" };
             let text = format!("{error:#}{remedy}");
             if wants_json() {
-                // The error is on standard error as well, so a closed standard output is ignored.
+                // The error is also on standard error, so it does not matter if standard output is
+                // closed.
                 let _ = output::print_json(&serde_json::json!({ "error": text }));
             }
             eprintln!("dat: {}", printable(&text));
@@ -273,8 +274,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// For `dat --json list`, clap only reports that the two cannot be combined. This adds where the
-/// option belongs.
+/// Adds a hint to clap's error for `dat --json list`, which only says that the option and the
+/// command cannot be combined. The hint says where the option belongs.
 fn with_option_hint(mut error: clap::Error) -> clap::Error {
     let context =
         [ContextKind::PriorArg, ContextKind::InvalidSubcommand].map(|kind| error.get(kind));

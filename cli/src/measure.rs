@@ -1,5 +1,5 @@
-//! Measures how long a message takes, and how many bytes or messages per second are possible. Both
-//! processes run the same code in step.
+//! Measures the time that a message takes, and the maximum number of bytes or messages per second.
+//! Both processes run the same code in step.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,19 +11,20 @@ use crate::connection::{Connection, MAX_REQUESTS, MESSAGES_PER_CREDIT, POSTED_RE
 use crate::plain_sockets::{Direction, PlainSockets};
 use crate::rounds::{Sample, Schedule, Step, Trial, Value, median};
 
-/// The longest wait for the other process. A longer wait means that something is wrong.
+/// The maximum time to wait for the other process. A longer wait means that the other process has
+/// failed.
 pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest time per operation, even if both processes poll on a single shared processor.
+/// The maximum time per operation, even if both processes poll on a single shared processor.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// One of the two processes.
+/// The role of one of the two processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
     Client,
     Server,
 }
 
-/// How a process waits.
+/// The way in which a process waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Wait {
     Poll,
@@ -102,13 +103,14 @@ impl Operation {
         if self.is_atomic() { self.word() } else { self.name() }
     }
 
-    /// Returns whether it is an atomic operation of the extension, on [`ATOMIC_BYTES`] bytes.
+    /// Returns whether this is an atomic operation of the extension, which works on
+    /// [`ATOMIC_BYTES`] bytes.
     pub(crate) fn is_atomic(self) -> bool {
         matches!(self, Operation::FetchAdd | Operation::CompareSwap)
     }
 
-    /// Returns whether it completes only when data of the peer has arrived, after a whole round
-    /// trip.
+    /// Returns whether the operation completes only when data of the peer have arrived, after a
+    /// whole round trip.
     pub(crate) fn is_round_trip(self) -> bool {
         self == Operation::RdmaRead || self.is_atomic()
     }
@@ -120,13 +122,13 @@ pub(crate) const ATOMIC_BYTES: usize = 8;
 /// A workload that is measured with DAT and with plain sockets.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Workload {
-    /// In seconds: half a round trip for a send, and for an RDMA write with the notification after
-    /// it; the whole for a read or an atomic operation.
+    /// Latency in seconds. It is half a round trip for a send, and for an RDMA write with the
+    /// notification after it. It is the whole round trip for a read or an atomic operation.
     Latency { operation: Operation, size: usize },
-    /// In bytes per second, with `window` operations outstanding.
+    /// Bandwidth in bytes per second, with `window` operations outstanding.
     Stream { operation: Operation, size: usize, window: usize },
-    /// In seconds: half a round trip of RDMA writes. Each process finds a write by polling the last
-    /// octet in its memory, and polls DAT for completions `calls` times per millisecond.
+    /// Latency in seconds: half a round trip of RDMA writes. Each process finds a write by polling
+    /// the last octet in its memory, and polls DAT for completions `calls` times per millisecond.
     Watch { size: usize, calls: u32 },
 }
 
@@ -230,7 +232,7 @@ pub(crate) fn run_schedule<T: Sample>(
     Ok(())
 }
 
-/// Tells the server the next step. Returns it at both processes, or `None` if there is none.
+/// Tells the server the next step. Returns the step at both processes, or `None` if there is none.
 fn agree_on_step<T: Sample>(
     schedule: &Schedule<T>,
     sockets: &mut PlainSockets,
@@ -245,8 +247,8 @@ fn agree_on_step<T: Sample>(
     Ok((operations > 0).then_some(Step { part, operations }))
 }
 
-/// Returns how long a process waits for the other's notification after so many operations that it
-/// cannot see itself.
+/// Returns the time that a process waits for the other's notification, after this number of
+/// operations that it cannot observe itself.
 fn timeout_for(operations: usize) -> Duration {
     PEER_TIMEOUT
         .max(OPERATION_TIMEOUT.saturating_mul(u32::try_from(operations).unwrap_or(u32::MAX)))
@@ -304,7 +306,7 @@ fn echoed_latencies(
     depth: usize,
 ) -> Result<Vec<f64>> {
     let back = |connection: &mut Connection, _| {
-        // There is time for this while the next message is on its way.
+        // Reap completions here, while the next message is on its way.
         reap_if_many(connection)?;
         connection.post_receives()?;
         receive_expected(connection, operation, size)
@@ -368,8 +370,8 @@ fn receive_expected(connection: &mut Connection, operation: Operation, size: usi
     Ok(())
 }
 
-/// Reaps completed requests if there are many. A message that has arrived shows that some have
-/// completed.
+/// Reaps completed requests if there are many. A message that has arrived shows that some requests
+/// have completed.
 #[inline]
 fn reap_if_many(connection: &mut Connection) -> Result<()> {
     if connection.outstanding > 8 { connection.reap() } else { Ok(()) }
@@ -385,7 +387,7 @@ fn send_or_write(connection: &mut Connection, operation: Operation, size: usize)
 }
 
 /// Runs `count` round trips of RDMA writes that the processes find in their memory. Returns half of
-/// each of the client's times, in seconds.
+/// each round trip's time at the client, in seconds.
 fn watched(
     connection: &mut Connection,
     role: Role,
@@ -469,12 +471,12 @@ pub(crate) fn stream(
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Sends all messages, never more than the receiver has receives for, until the receiver has
-/// confirmed all.
+/// Sends all messages until the receiver has confirmed all of them, but never more at a time than
+/// the receiver has receives for.
 fn send_all(connection: &mut Connection, size: usize, count: usize, window: usize) -> Result<()> {
     let data = connection.outgoing(size)?;
     let notifications = count / MESSAGES_PER_CREDIT + 1;
-    // One receive is reserved for our notification.
+    // One receive is reserved for the notification of this side.
     let (mut allowed, mut sent, mut notified) = (POSTED_RECEIVES - 1, 0, 0);
     while sent < count {
         while sent < count && sent < allowed && connection.outstanding < window {

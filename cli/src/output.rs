@@ -1,4 +1,4 @@
-//! Destinations of results: standard output, and files that a command writes at its end.
+//! Destinations of results: standard output, and files that are written at the end of a command.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -37,7 +37,7 @@ enum Destination {
 
 impl Output {
     pub(crate) fn new(path: &Path) -> Result<Output> {
-        // Symbolic links are followed, so that they stay.
+        // Symbolic links are followed, so that the link itself is not replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let into = destination(&path).with_context(|| format!("writing {}", path.display()))?;
         Ok(Output { path, into })
@@ -70,7 +70,8 @@ fn destination(path: &Path) -> io::Result<Destination> {
     let everybodys = Permissions::from_mode(0o644);
     let file =
         tempfile::Builder::new().prefix(".dat.").permissions(everybodys).tempfile_in(directory);
-    // Removes the temporary file's name, which the user has not given, from the error.
+    // The error names the temporary file, which the user does not know. So only the kind of error
+    // is kept.
     let file = file.map_err(|error| io::Error::from(error.kind()))?;
     Ok(Destination::Beside(file))
 }

@@ -14,12 +14,12 @@ use crate::measure::{PEER_TIMEOUT, Role};
 use crate::peer::{Message, Plan};
 use crate::{cpu, parent};
 
-/// A working process sends messages more often than this.
+/// The maximum time between two messages of a process that works.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
-/// After one process has failed, how long the other has to report what it saw.
+/// The time that a process has to report its own observations after the other process has failed.
 const FAILURE_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum octets that a server on another host may send.
+/// The maximum number of octets that a server on another host may send.
 const MAX_SERVER_OUTPUT_BYTES: u64 = 256 << 20;
 
 /// The two processes.
@@ -27,7 +27,7 @@ pub(crate) struct Pair {
     receiver: Receiver<(Role, Received)>,
     /// The number of processes that have finished.
     done: usize,
-    /// Both are killed when this is dropped.
+    /// The processes, which are killed when this value is dropped.
     _processes: [Process; 2],
 }
 
@@ -37,7 +37,7 @@ enum Received {
     Closed,
 }
 
-/// A process. Its socket or connection stays open until the process is to end.
+/// A process. Its socket or connection stays open until the process must end.
 enum Process {
     Here { child: Child, _socket: UnixStream },
     There(TcpStream),
@@ -45,7 +45,7 @@ enum Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The process may have ended already, so errors are ignored.
+        // Errors are ignored, because the process may have ended already.
         match self {
             Process::Here { child, .. } => {
                 let _ = child.kill();
@@ -58,19 +58,20 @@ impl Drop for Process {
     }
 }
 
-/// Where the two processes run.
+/// The places where the two processes run.
 #[derive(Clone, Copy)]
 pub(crate) struct Placement<'a> {
     /// Environment variables for the processes on this host.
     pub(crate) environment: &'a [(&'a str, &'a str)],
-    /// The host of the server, if it is another one. `dat serve` listens there.
+    /// The host of the server, if it is another host. `dat serve` listens there.
     pub(crate) host: Option<SocketAddr>,
-    /// The processors of client and server. `None` means not pinned.
+    /// The processors of the client and the server. `None` means that the process is not pinned.
     pub(crate) processors: [Option<usize>; 2],
 }
 
 impl Placement<'_> {
-    /// Both processes on this host, each on its own processor if there are two.
+    /// Returns a placement with both processes on this host, each on its own processor if there are
+    /// two.
     pub(crate) fn here() -> Self {
         Placement {
             environment: &[],
@@ -81,7 +82,8 @@ impl Placement<'_> {
 }
 
 impl Pair {
-    /// Starts both on this host. Role, processor and ports in `plan` are set for each.
+    /// Starts both processes on this host. Role, processor and ports in `plan` are set for each
+    /// process.
     pub(crate) fn start(plan: &Plan) -> Result<Self> {
         Pair::start_with(plan, Placement::here())
     }
@@ -108,7 +110,7 @@ impl Pair {
     ///
     /// # Errors
     ///
-    /// A process failed, ended early, or sent nothing for too long.
+    /// A process failed, ended early, or sent no message for too long.
     pub(crate) fn next(&mut self) -> Result<Option<(Role, Message)>> {
         while self.done < 2 {
             match receive(&self.receiver)? {
@@ -120,7 +122,7 @@ impl Pair {
     }
 }
 
-/// Has `dat serve` on another host start a server.
+/// Makes `dat serve` on another host start a server.
 fn connect_to_server(
     host: SocketAddr,
     plan: &Plan,
@@ -138,7 +140,7 @@ fn connect_to_server(
     Ok(Process::There(stream))
 }
 
-/// Forwards a process's messages, from a thread of its own, until there are no more.
+/// Forwards the messages of a process from a thread of its own, until there are no more.
 fn forward_messages(
     role: Role,
     lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static,
@@ -147,7 +149,8 @@ fn forward_messages(
     let sender = sender.clone();
     std::thread::spawn(move || {
         let message = lines.map_while(Result::ok).map(|line| match serde_json::from_str(&line) {
-            // The text is printed, and may come from another host.
+            // The text of the failure is printed, and may come from another host. So it is made
+            // printable.
             Ok(Message::Failed(why)) => {
                 Received::Message(Message::Failed(why.replace(is_terminal_control, "?")))
             }
@@ -160,7 +163,7 @@ fn forward_messages(
         });
         for received in message.chain([Received::Closed]) {
             let last = matches!(received, Received::Message(Message::Done));
-            // The thread ends if nobody receives any more, or after the last message.
+            // The thread ends after the last message, or if there is no receiver any more.
             if sender.send((role, received)).is_err() || last {
                 return;
             }

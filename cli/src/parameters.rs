@@ -1,4 +1,4 @@
-//! Checks whether our providers accept the parameters of an entry or of the environment.
+//! Checks whether the providers of OpenDAT accept the parameters of an entry or of the environment.
 
 use std::path::Path;
 
@@ -6,13 +6,14 @@ use dat_core::OpenError;
 use dat_sys::DAT_INVALID_PARAMETER;
 use registry::Entry;
 
-/// Returns what is wrong with the parameters of an entry, if its library is one of ours. Devices
-/// and addresses that this host lacks are not checked here; [`crate::check`] does that.
+/// Returns the fault in the parameters of an entry, if its library is one of OpenDAT's. This does
+/// not check for devices and addresses that this host lacks. [`crate::check`] does that.
 pub(crate) fn fault(entry: &Entry) -> Option<String> {
     let library = Path::new(&entry.library).file_name()?.to_str()?;
-    // The name is `libdat_softroce.so.1`, for example.
+    // The name is, for example, `libdat_softroce.so.1`.
     let name = library.strip_prefix("libdat_")?.split('.').next()?;
-    // The environment of the program that will use the entry is unknown.
+    // The check uses no environment, because that of the program that will use the entry is
+    // unknown.
     let none = |_: &str| None;
     let params = entry.ia_params.as_str();
     let outcome = match name {
@@ -46,17 +47,18 @@ const KNOWN_VARIABLES: [&str; 16] = [
 
 /// Returns the known variable that a name resembles so much that it is probably a misspelling.
 pub(crate) fn misspelt(name: &str) -> Option<&'static str> {
-    // In short names, a difference of one letter may be intended.
+    // A difference of one letter may be intended in a short name.
     let is_like = |known: &&&str| name.len() > 8 && strsim::osa_distance(name, known) <= 2;
     (!KNOWN_VARIABLES.contains(&name)).then(|| KNOWN_VARIABLES.iter().find(is_like).copied())?
 }
 
-/// Returns what is wrong with the value of a variable that providers read.
+/// Returns the fault in the value of a variable that providers read.
 pub(crate) fn fault_of_variable(name: &str, value: &str) -> Option<String> {
     let set = |variable: &str| (variable == name).then(|| value.to_owned());
     match name {
         "OPENDAT_LOG" | "OPENDAT_LOG_FORMAT" | "DAPL_DBG_TYPE" | "DAPL_DBG_DEST" => {
-            // Without OPENDAT_LOG, the other variables have no effect and are not checked.
+            // Without OPENDAT_LOG, the other variables of the log have no effect and are not
+            // checked.
             let all = |variable: &str| {
                 set(variable).or_else(|| (variable == "OPENDAT_LOG").then(|| "warn".to_owned()))
             };

@@ -43,7 +43,7 @@ pub(crate) fn send(message: &impl Serialize) {
     }
 }
 
-/// In the child: ends the process when its parent ends. Nothing else is read from the parent.
+/// In the child: ends the process when its parent ends. No other input is read from the parent.
 pub(crate) fn exit_with_parent() -> Result<()> {
     let mut socket = socket()?;
     std::thread::spawn(move || {

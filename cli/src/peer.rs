@@ -18,14 +18,14 @@ use crate::plain_sockets::PlainSockets;
 use crate::times::Times;
 use crate::{bench, cpu, demo, ping, plain};
 
-/// How long the client may take to start.
+/// The time that the client may take to start.
 const CLIENT_START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a process has to do.
+/// The plan of a process, which says what it must do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) role: Role,
-    /// The adapters' names: one, or two that are compared.
+    /// The names of the adapters: one, or two that are compared.
     pub(crate) adapters: Vec<String>,
     /// The address of the server.
     pub(crate) address: String,
@@ -33,9 +33,9 @@ pub(crate) struct Plan {
     pub(crate) server: Option<Ports>,
     /// The processor to which the process is pinned.
     pub(crate) cpu: Option<usize>,
-    /// How DAT waits.
+    /// The way in which DAT waits.
     pub(crate) wait: Wait,
-    /// How plain TCP waits.
+    /// The way in which plain TCP waits.
     pub(crate) raw_wait: Wait,
     pub(crate) work: Work,
 }
@@ -51,11 +51,12 @@ pub(crate) enum Work {
 /// The ports at which the server listens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ports {
-    /// One per connection: those of the first adapter, then those of the second.
+    /// The connection qualifiers, one for each connection: first those of the first adapter, then
+    /// those of the second.
     pub(crate) qualifiers: Vec<u64>,
     pub(crate) tcp: u16,
     pub(crate) udp: u16,
-    /// One per adapter. An older server does not send them.
+    /// The providers, one for each adapter. An older server does not send them.
     #[serde(default)]
     pub(crate) providers: Vec<String>,
 }
@@ -67,20 +68,21 @@ pub(crate) enum Message {
     Listening(Ports),
     /// The connection is established, and private data were exchanged.
     Connected(ConnectionInfo),
-    /// A row of the demonstration is complete. The server has verified the data; the client sends
+    /// A row of the demonstration is complete. The server has verified the data. The client sends
     /// the figures.
     Row(Option<demo::Row>),
     /// A round of a row of `dat bench --plain` is complete.
     Round(plain::Round),
     /// A row of the benchmark is complete.
     Measured(bench::Outcome),
-    /// The number of completed rows or pings, with a fraction for the current one.
+    /// Progress was made. The value is the number of completed rows or pings, with a fraction for
+    /// the current one.
     Progress(f64),
-    /// A ping was answered; the round trip took this many seconds.
+    /// A ping was answered. The value is the time of the round trip in seconds.
     Answered(f64),
     /// All pings are complete.
     Pinged(Times),
-    /// All work is done, and the connection was disconnected gracefully.
+    /// All work is complete, and the connection was disconnected gracefully.
     Done,
     /// The process failed, for this reason.
     Failed(String),
@@ -89,7 +91,7 @@ pub(crate) enum Message {
 /// Properties of the connection that belong to the result.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ConnectionInfo {
-    /// One per adapter.
+    /// The providers, one for each adapter.
     pub(crate) providers: Vec<String>,
     pub(crate) congestion_control: String,
 }
@@ -102,7 +104,7 @@ impl ConnectionInfo {
 }
 
 impl Work {
-    /// Returns the bytes of the largest message.
+    /// Returns the size of the largest message in bytes.
     fn largest(&self) -> usize {
         match self {
             Work::Demo(work) => work.largest(),
@@ -162,7 +164,7 @@ fn run_plan() -> Result<()> {
     Ok(())
 }
 
-/// Listens and accepts. Returns the connections of the first adapter, then those of the second.
+/// Listens and accepts connections. Returns those of the first adapter, then those of the second.
 fn serve(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Connection>, PlainSockets)> {
     let address: dat::Address = plan.address.parse()?;
     let tcp = TcpListener::bind(address.with_port(0))
@@ -175,8 +177,8 @@ fn serve(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Connection>, PlainSoc
     let providers = adapters.iter().map(|adapter| adapter.attributes().provider.clone()).collect();
     let ports = Ports { qualifiers, tcp: tcp_port, udp, providers };
     send(&Message::Listening(ports));
-    // A client that never connects must not block the process for ever. The connection itself may
-    // stay silent.
+    // A client that never connects must not block the process for ever. An established connection
+    // may stay silent.
     SockRef::from(&tcp).set_read_timeout(Some(CLIENT_START_TIMEOUT))?;
     let (stream, client) = tcp.accept().context("waiting for the client's plain TCP connection")?;
     stream.set_read_timeout(None)?;
@@ -186,7 +188,7 @@ fn serve(plan: &Plan, adapters: &[Adapter]) -> Result<(Vec<Connection>, PlainSoc
     Ok((listening.into_iter().map(Listening::accept).collect::<Result<_>>()?, connect_sockets))
 }
 
-/// Returns each adapter as often as it has connections.
+/// Returns each adapter as many times as it has connections.
 fn for_each_connection<'a>(
     plan: &Plan,
     adapters: &'a [Adapter],

@@ -25,10 +25,10 @@ use crate::{Common, cpu, serve, units};
 const MAX_MESSAGE_BYTES: u32 = 1 << 24;
 /// The maximum number of messages.
 const MAX_COUNT: u32 = 10_000_000;
-/// The maximum seconds between two messages. The other process waits for the next message no longer
-/// than 10 s.
+/// The maximum time between two messages in seconds. The other process waits for the next message
+/// no longer than 10 s.
 const MAX_INTERVAL_SECONDS: f64 = 5.0;
-/// If answers are not reported one by one, progress is reported after this many.
+/// If answers are not reported one by one, progress is reported after this number of answers.
 const ANSWERS_PER_REPORT: usize = 1000;
 
 #[derive(Args)]
@@ -65,13 +65,13 @@ fn interval(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| format!("expected 0 to {MAX_INTERVAL_SECONDS} seconds"))
 }
 
-/// What both processes do.
+/// The work of both processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     pub(crate) size: usize,
     count: usize,
     operation: Operation,
-    /// Seconds between an answer and the next message.
+    /// The time between an answer and the next message, in seconds.
     interval: f64,
     /// Whether the client reports each answer.
     tells_each: bool,
@@ -87,11 +87,11 @@ struct Document<'a> {
     size: usize,
     count: u32,
     wait: Wait,
-    /// Round trips in seconds.
+    /// The times of the round trips, in seconds.
     times: Times,
 }
 
-/// Runs the pings. It is an error if nobody answers.
+/// Runs the pings. Fails if the peer does not answer.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     crate::report_registry_errors();
     let Options { common, count, operation, .. } = options;
@@ -239,7 +239,7 @@ fn summary(document: &Document<'_>) -> String {
 
 impl Work {
     /// Returns whether the work is within the limits of the command line. A client of `dat serve`
-    /// may send anything.
+    /// may send values beyond the limits.
     pub(crate) fn is_valid(&self) -> bool {
         (1..=MAX_MESSAGE_BYTES as usize).contains(&self.size)
             && (1..=MAX_COUNT as usize).contains(&self.count)
@@ -258,7 +258,8 @@ impl Work {
         drop(warm);
         sockets.barrier()?;
         let interval = Duration::from_secs_f64(self.interval);
-        // `latency` returns half a round trip, except for operations that complete after the whole.
+        // `latency` returns half a round trip, except for operations that complete after the whole
+        // round trip.
         let whole = if self.operation.is_round_trip() { 1.0 } else { 2.0 };
         let slice = if self.tells_each || !interval.is_zero() { 1 } else { ANSWERS_PER_REPORT };
         let mut times = Vec::new();

@@ -55,10 +55,10 @@ struct Row {
     provider: &'static str,
     what: Workload,
     against: Against,
-    /// How DAT waits, and how the plain socket waits.
+    /// The way in which DAT waits, and the way in which the plain socket waits.
     wait: Wait,
     raw_wait: Wait,
-    /// Set for both processes, instead of ia_params.
+    /// Environment variables that are set for both processes, instead of ia_params.
     environment: &'static [(&'static str, &'static str)],
     bar: Bar,
 }
@@ -73,7 +73,7 @@ pub(crate) enum Against {
     Udp,
 }
 
-/// The bar for the ratio of DAT to the plain socket.
+/// The bar for a row: the ratio of DAT to the plain socket that it must meet.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Bar {
@@ -83,16 +83,16 @@ enum Bar {
 
 /// The minimum time of one trial. Each round has one of DAT and one of the plain socket.
 const MIN_TRIAL_TIME: Duration = Duration::from_millis(250);
-/// The longest time of a trial. A trial has fewer than [`MIN_OPERATIONS`] if they would take
-/// longer.
+/// The maximum time of a trial. A trial has fewer than [`MIN_OPERATIONS`] operations if these would
+/// take longer.
 const MAX_TRIAL_TIME: Duration = Duration::from_millis(300);
 
 const MIB: usize = 1 << 20;
 
 const PING_PONG: Workload = Workload::Latency { operation: Operation::Send, size: 64 };
 
-/// Returns a row for a consumer that polls memory, compared with one whose second thread sleeps in
-/// read(2).
+/// Returns a row for a consumer that polls memory. It is compared with a program whose second
+/// thread sleeps in read(2).
 fn watched_row(against: Against, size: usize, calls: u32) -> Row {
     Row {
         name: format!("{}, watched, {calls}/ms", units::size(size)).into(),
@@ -214,11 +214,12 @@ const WATCHED_SIZES: [usize; 11] =
     [1, 64, 256, 512, 1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB];
 /// Calls of DAT per millisecond in the rows with polled memory.
 const CALLS_PER_MS: [u32; 3] = [0, 1, 100];
-/// The minimum ratio between the bandwidth of a size and that of the next smaller size. Less is a
-/// dip. If the plain socket also moves less, the limit is relative to the plain socket's ratio.
+/// The minimum ratio between the bandwidth of a size and that of the next smaller size. A smaller
+/// ratio is a dip. If the plain socket also moves less, the limit is relative to the plain socket's
+/// ratio.
 const MIN_STEP: f64 = 0.90;
 
-/// What both processes do.
+/// The work of both processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     pub(crate) what: Workload,
@@ -226,7 +227,7 @@ pub(crate) struct Work {
     rounds: u32,
 }
 
-/// One round: half a round trip in seconds, or bytes per second.
+/// The result of one round: half a round trip in seconds, or bytes per second.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Round {
     dat: f64,
@@ -238,7 +239,7 @@ pub(crate) struct Round {
 struct Measured {
     name: String,
     size: usize,
-    /// `seconds` (half a round trip) or `bytes_per_second`.
+    /// The unit: `seconds` (of half a round trip) or `bytes_per_second`.
     unit: &'static str,
     against: Against,
     dat_wait: Wait,
@@ -246,12 +247,12 @@ struct Measured {
     rounds: Vec<Round>,
     dat: f64,
     raw: f64,
-    /// The median, the minimum and the maximum of the rounds' ratios.
+    /// The median, the minimum and the maximum of the ratios of the rounds.
     ratio: f64,
     ratio_min: f64,
     ratio_max: f64,
     bar: Bar,
-    /// For rows with polled memory: the ratio of the bandwidth to that of the next smaller size.
+    /// For rows with polled memory, the ratio of the bandwidth to that of the next smaller size.
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<f64>,
     /// Whether `step` is below the limit.
@@ -265,7 +266,7 @@ struct Document<'a> {
     provider: &'a str,
     congestion_control: &'a str,
     processors: usize,
-    /// The processors of client and server.
+    /// The processors of the client and the server.
     pinned: Option<[usize; 2]>,
     kernel: String,
     rows: Vec<Measured>,
@@ -489,7 +490,8 @@ impl Work {
             min_trial_time: MIN_TRIAL_TIME,
             operations: MIN_OPERATIONS,
             max_trial_time: MAX_TRIAL_TIME,
-            // The result is the ratio, and each round is reported separately.
+            // There is one attempt, because the result is the ratio, and each round is reported
+            // separately.
             attempts: 1,
         };
         let mut schedule = Schedule::new(rules, 2);
@@ -522,7 +524,7 @@ mod tests {
     fn lines_fit_a_terminal() {
         let rows = rows_of_watchers(Against::Udp).into_iter().chain(ROWS);
         for row in rows {
-            // The most different results that two systems may have.
+            // These are the most different results that two systems can have.
             let unit = if matches!(row.what, Workload::Stream { .. }) { 1.0 } else { 1e-12 };
             let rounds = [(123.4e6, 12.34e6), (99e6, 12e6), (150e6, 14e6)];
             let rounds = rounds.map(|(dat, raw)| Round { dat: dat * unit, raw: raw * unit });

@@ -1,4 +1,4 @@
-//! Plain TCP and plain UDP, used the way a well-written program would: the reference for DAT. The
+//! Plain TCP and plain UDP, used as by a well-written program. They are the reference for DAT. The
 //! TCP connection also synchronises the two processes.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,23 +13,23 @@ use socket2::SockRef;
 use crate::measure::{PEER_TIMEOUT, Role, Wait};
 use crate::plain::Against;
 
-/// How many bytes a reader of small messages asks for at once, as a program would that knows what
-/// is coming.
+/// The number of bytes for which a reader of small messages asks at once, like a program that knows
+/// what it will receive.
 const READ_AHEAD_BYTES: usize = 64 << 10;
 
-/// The longest UDP datagram over IPv4, in octets.
+/// The maximum size of a UDP datagram over IPv4, in octets.
 const MAX_DATAGRAM_BYTES: usize = 65_507;
-/// The receive buffer of the UDP socket, in octets.
+/// The size of the receive buffer of the UDP socket, in octets.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
 /// The congestion control that providers choose for connections within the host, in this order.
-/// Both sides of a comparison use the same.
+/// Both sides of a comparison use the same congestion control.
 const CONGESTION_CONTROL: [&str; 2] = ["cubic", "reno"];
 
 /// The plain sockets of one process, connected to those of the other.
 pub(crate) struct PlainSockets {
     stream: TcpStream,
-    /// Connected to the other process's UDP socket.
+    /// The UDP socket, which is connected to that of the other process.
     datagrams: UdpSocket,
     /// Which of the two sockets is measured.
     pub(crate) against: Against,
@@ -79,13 +79,13 @@ impl PlainSockets {
         String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
     }
 
-    /// Waits until the other process has also called this.
+    /// Waits until the other process has also called this function.
     pub(crate) fn barrier(&mut self) -> Result<()> {
         self.send(1)?;
         self.receive(1)
     }
 
-    /// Sends a number from one process to the other. Returns it at both.
+    /// Sends a number from one process to the other. Returns the number at both processes.
     pub(crate) fn tell(&mut self, from: Role, role: Role, number: u64) -> Result<u64> {
         const SIZE: usize = size_of::<u64>();
         let mut bytes = number.to_be_bytes();
@@ -99,7 +99,7 @@ impl PlainSockets {
         Ok(u64::from_be_bytes(bytes))
     }
 
-    /// Sends with one `write` if that takes all bytes.
+    /// Sends `size` bytes, with one `write` if that takes all of them.
     fn send(&mut self, size: usize) -> Result<()> {
         let mut sent = 0;
         while sent < size {
@@ -145,8 +145,8 @@ impl PlainSockets {
         if self.against == Against::Udp { self.receive_datagram() } else { self.receive(size) }
     }
 
-    /// Runs `count` round trips of `size` bytes each way. Returns half of each of the client's
-    /// times, in seconds. Within a host no datagram of a ping-pong is lost.
+    /// Runs `count` round trips of `size` bytes each way. Returns half of each round trip's time at
+    /// the client, in seconds. Within a host no datagram of these round trips is lost.
     pub(crate) fn ping_pong(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {
@@ -167,7 +167,8 @@ impl PlainSockets {
     }
 
     /// Like [`ping_pong`](Self::ping_pong), with a second thread that sleeps until data arrives and
-    /// reads it, while this one polls memory for what was read. Datagrams have the maximum size.
+    /// reads it, while this thread polls the memory into which the other one reads. Datagrams have
+    /// the maximum size.
     pub(crate) fn watched(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
         let PlainSockets { stream, datagrams, against, buffer, wait } = self;
         ensure!(*wait == Wait::Block, "a thread of its own sleeps while it waits");
@@ -177,8 +178,8 @@ impl PlainSockets {
                 (&*stream).read_exact(room)
             });
         }
-        // The buffer should hold a whole message. The system may allow less; then a large message
-        // is incomplete.
+        // The buffer should have room for a whole message. The system may permit only a smaller
+        // buffer. In that case a large message is incomplete.
         SockRef::from(&*datagrams).set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
         datagrams.set_nonblocking(false)?;
         datagrams.set_read_timeout(Some(PEER_TIMEOUT))?;
@@ -194,7 +195,7 @@ impl PlainSockets {
     }
 
     /// Runs `count` requests of one byte, which the server answers with `size` bytes. Returns the
-    /// client's times in seconds.
+    /// time of each at the client, in seconds.
     pub(crate) fn ask(&mut self, role: Role, size: usize, count: usize) -> Result<Vec<f64>> {
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {
@@ -215,8 +216,8 @@ impl PlainSockets {
     }
 
     /// Sends `count` datagrams of `size` bytes, one call each. Returns the client's seconds until
-    /// all are sent. The server reads meanwhile; datagrams that it is too slow for are lost, which
-    /// only makes the client faster.
+    /// all are sent. The server reads meanwhile. If it is too slow, datagrams are lost, which only
+    /// makes the client faster.
     fn datagrams(&mut self, role: Role, size: usize, count: usize) -> Result<f64> {
         let start = Instant::now();
         if role == Role::Client {
@@ -288,7 +289,7 @@ impl PlainSockets {
     }
 }
 
-/// See [`PlainSockets::watched`].
+/// Runs the round trips of [`PlainSockets::watched`].
 fn watched(
     role: Role,
     message: &[u8],

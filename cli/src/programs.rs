@@ -1,4 +1,4 @@
-//! Finds out which library a program loads that is linked with uDAPL.
+//! Finds the library that a program loads if it is linked with uDAPL.
 
 use std::env;
 use std::ffi::OsStr;
@@ -9,8 +9,8 @@ use std::process::Command;
 /// The sonames of uDAPL 2.0 and 1.2.
 pub(crate) const SONAMES: [&str; 2] = ["libdat2.so.2", "libdat.so.1"];
 
-/// Returns where the dynamic linker finds a library for a program that is started from here
-/// (ld.so(8)): in the directories of LD_LIBRARY_PATH, else in its cache.
+/// Returns the path at which the dynamic linker finds a library for a program that is started from
+/// here (ld.so(8)). The linker searches the directories of LD_LIBRARY_PATH, and then its cache.
 pub(crate) fn library_path(soname: &str) -> Option<PathBuf> {
     let directories = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let named = env::split_paths(&directories)
@@ -35,8 +35,8 @@ fn in_cache(listed: &str, soname: &str) -> Option<PathBuf> {
     })
 }
 
-/// Returns whether a library, or a program with the library linked in, is ours: only ours contains
-/// the name of this variable.
+/// Returns whether a library, or a program with the library linked in, is OpenDAT's. Only OpenDAT's
+/// contain the name of this variable.
 pub(crate) fn is_ours(file: &Path) -> bool {
     fs::read(file).is_ok_and(|text| has(&text, "OPENDAT_BUILTIN"))
 }
@@ -58,8 +58,8 @@ fn has(text: &[u8], word: &str) -> bool {
     text.windows(word.len()).any(|window| window == word.as_bytes())
 }
 
-/// Returns the directory of our libraries in a tree that was not installed, where it is next to
-/// this program's.
+/// Returns the directory of OpenDAT's libraries in a tree that was not installed. It is next to the
+/// directory of this program.
 pub(crate) fn own_library_directory() -> Option<PathBuf> {
     let directory = env::current_exe().ok()?.parent()?.parent()?.join("lib");
     (directory.file_name() == Some(OsStr::new("lib")) && directory.join(SONAMES[0]).is_file())

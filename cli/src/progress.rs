@@ -13,10 +13,10 @@ struct Bar {
     started: Instant,
 }
 
-/// The bar has this many steps per item.
+/// The number of steps of the bar per item.
 const STEPS_PER_ITEM: f64 = 1000.0;
 
-/// No remaining time is shown before this, because it would be a guess.
+/// The remaining time is shown only after this time, because earlier it would be a guess.
 const MIN_TIME_FOR_ESTIMATE: Duration = Duration::from_secs(1);
 
 impl Progress {
@@ -31,7 +31,7 @@ impl Progress {
         Progress(stderr().is_terminal().then(bar))
     }
 
-    /// Shows how many items are done. The fraction is the progress of the current item.
+    /// Shows the number of items that are done. The fraction is the progress of the current item.
     pub(crate) fn show(&self, done: f64) {
         if let Some(Bar { bar, total, started }) = &self.0 {
             bar.set_message(text(done, *total, started.elapsed()));

@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// The title in the text, the key in the JSON, and the names and values.
+/// A list of attributes: the title in the text, the key in the JSON, and the names and values.
 type List<'a> = (&'static str, &'static str, Vec<(&'a str, Value)>);
 
 fn lists(attributes: &StandardAttributes) -> [List<'_>; 5] {
@@ -82,7 +82,8 @@ fn text(attributes: &StandardAttributes) -> String {
 
 fn to_text(value: &Value) -> String {
     match value {
-        // An address, mostly: all ones says that there is no limit.
+        // A value in which all bits are set, often that of an address, means that there is no
+        // limit.
         Value::Number(u64::MAX) => "no limit".to_owned(),
         Value::Number(number) => number.to_string(),
         Value::Text(text) => text.clone(),

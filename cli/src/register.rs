@@ -1,9 +1,9 @@
-//! `dat register` and `dat unregister`: add entries to a registry file and remove them, while
-//! others read it.
+//! `dat register` and `dat unregister`: add entries to a registry file and remove them, while other
+//! programs read it.
 //!
-//! Everything else in the file stays as it is, byte for byte: comments, blank lines, lines with
-//! errors. The file is replaced in one step, so that readers see either the old or the new one. It
-//! is locked meanwhile, so that two of these commands do not undo each other's work.
+//! The rest of the file does not change, byte for byte, including comments, blank lines and lines
+//! with errors. The file is replaced in one step, so that readers see either the old or the new
+//! file. The file is locked meanwhile, so that two of these commands do not undo each other's work.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write, stdout};
@@ -91,7 +91,8 @@ fn provider_version(text: &str) -> Result<ProviderVersion, &'static str> {
 /// linker.
 fn absolute_library(library: &str) -> Result<String> {
     if !library.contains('/') {
-        // A library that came with this program, and that the dynamic linker does not find.
+        // The library may have come with this program, in a directory that the dynamic linker does
+        // not search.
         let beside = programs::own_library_directory().map(|directory| directory.join(library));
         let beside =
             beside.filter(|path| path.is_file() && programs::library_path(library).is_none());
@@ -197,13 +198,13 @@ impl RegistryFile {
         };
         match fs::canonicalize(&path) {
             Ok(path) => Ok(path),
-            // The file is created later.
+            // The file does not exist yet. It is created later.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(path),
             Err(error) => Err(error).with_context(|| format!("finding {}", path.display())),
         }
     }
 
-    /// Prints what was done, and why the new entry may be unusable.
+    /// Prints what was done, and the reasons for which the new entry may be unusable.
     fn print_result(
         &self,
         path: &Path,
@@ -261,7 +262,8 @@ fn append_entry(path: &Path, text: &[u8], entry: &Entry) -> Result<Vec<u8>> {
         new.push(b'\n');
     }
     new.extend(added.as_bytes());
-    // The text must parse back to the same entry. A name of 300 octets or with a NUL does not.
+    // The new text must be parsed to the same entry. This fails for a name of 300 octets, or one
+    // with a NUL.
     let (before, after) = (parse(path, text), parse(path, &new));
     if let Some(error) = after.1.get(before.1.len()) {
         bail!("this is not a valid entry: {}", error.kind);
@@ -287,7 +289,7 @@ fn remove_entries(path: &Path, text: &[u8], entries: &[&Entry]) -> Result<Vec<u8
         .filter(|(_, gone)| !**gone)
         .flat_map(|(line, _)| line.to_vec())
         .collect();
-    // The line-based removal does not handle strings over several lines, for example.
+    // The line-based removal cannot handle strings over several lines, for example.
     let ((before, old_errors), (after, new_errors)) = (parse(path, text), parse(path, &new));
     let kept =
         before.iter().filter(|entry| !entries.iter().any(|other| other.origin == entry.origin));
@@ -320,7 +322,7 @@ fn line_of(entry: &Entry) -> Option<usize> {
 
 // ---- file ---------------------------------------------------------------------------------------
 
-/// Replaces the file by the result of `change`.
+/// Replaces the content of the file by the result of `change`.
 fn edit(path: &Path, change: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<()> {
     let is_new = !path.exists();
     let mut old = lock(path)?;
@@ -338,7 +340,7 @@ fn edit(path: &Path, change: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<()
         let mut file = tempfile::Builder::new().prefix(".dat.conf.").tempfile_in(directory)?;
         file.write_all(&new)?;
         file.as_file().set_permissions(Permissions::from_mode(metadata.mode() & 0o7777))?;
-        // The owner is kept, if this user may do that.
+        // The owner of the file is kept if this user may set it.
         let _ = fchown(file.as_file(), Some(metadata.uid()), Some(metadata.gid()));
         file.as_file().sync_all()?;
         file.persist(path).map_err(|error| error.error)?;
@@ -347,12 +349,13 @@ fn edit(path: &Path, change: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<()
     write().with_context(|| format!("writing {}", path.display()))
 }
 
-/// Opens the file and creates it if necessary. Locks it against other commands like this one until
-/// it is dropped.
+/// Opens the file, creating it if necessary. Locks it against other commands of this kind until it
+/// is dropped.
 fn lock(path: &Path) -> Result<File> {
     loop {
         let open = || {
-            // Does not block if the file is a pipe without a reader or writer.
+            // With O_NONBLOCK, opening does not block if the file is a pipe without a reader or
+            // writer.
             let nonblocking = OFlags::NONBLOCK.bits() as i32;
             OpenOptions::new()
                 .read(true)
@@ -382,7 +385,8 @@ fn lock(path: &Path) -> Result<File> {
         );
         flock(&file, FlockOperation::LockExclusive)
             .with_context(|| format!("locking {}", path.display()))?;
-        // The previous owner of the lock may have replaced the file.
+        // The previous owner of the lock may have replaced the file. Then the lock is on a file
+        // that is no longer in its place.
         let is_it = |other: fs::Metadata| {
             file.metadata().is_ok_and(|this| (this.dev(), this.ino()) == (other.dev(), other.ino()))
         };

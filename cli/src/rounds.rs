@@ -1,5 +1,5 @@
-//! Decides how often something is measured, and when that is enough. The durations and values of
-//! trials are passed in as numbers, so the tests need no clock.
+//! Decides how many times a row is measured. The durations and values of trials are passed in as
+//! numbers, so the tests need no clock.
 //!
 //! A row has parts, for example the latency of DAT and the latency of plain TCP. A [`Schedule`]
 //! first finds by trials how many operations of each part make a round. Then it asks for rounds.
@@ -15,47 +15,48 @@ pub(crate) struct Rules {
     pub(crate) rounds: usize,
     /// The minimum duration of all rounds together.
     pub(crate) duration: Duration,
-    /// The minimum duration of a trial of a round.
+    /// The minimum duration of a round's trial.
     pub(crate) min_trial_time: Duration,
-    /// The minimum number of operations of a trial of a round, unless they take longer than
+    /// The minimum number of operations in a round's trial, unless they take longer than
     /// `max_trial_time`.
     pub(crate) operations: usize,
     /// The maximum duration of a trial that has fewer than `operations`.
     pub(crate) max_trial_time: Duration,
-    /// How often a row is measured at most.
+    /// The maximum number of times that a row is measured.
     pub(crate) attempts: usize,
 }
 
 /// The default number of rounds. The median of fewer rounds is not reliable.
 pub(crate) const DEFAULT_ROUNDS: usize = 5;
-/// The default minimum duration of a trial of a round.
+/// The default minimum duration of a round's trial.
 pub(crate) const MIN_TRIAL_TIME: Duration = Duration::from_millis(50);
-/// The default minimum number of operations of a trial of a round.
+/// The default minimum number of operations in a round's trial.
 pub(crate) const MIN_OPERATIONS: usize = 1000;
-/// A row is noisy if the spread of one of its values is larger (see [`spread`]).
+/// The maximum spread (see [`spread`]). A row is noisy if one of its values has a larger spread.
 pub(crate) const MAX_SPREAD: f64 = 0.15;
-/// A row is also noisy if the ratio of its mean and median latency is larger. Then a few
-/// interrupted operations take so much time that median latency and rate contradict each other.
+/// The maximum ratio of mean and median latency. A row with a larger ratio is also noisy, because a
+/// few interrupted operations take so much time that median latency and rate contradict each other.
 pub(crate) const MAX_TAIL_RATIO: f64 = 1.5;
 
-/// A trial that shows how long an operation takes lasts at least this share of a round's trial.
+/// The minimum duration of a trial that shows how long an operation takes, as a share of the
+/// duration of a round's trial.
 const MIN_PROBE_SHARE: f64 = 1.0 / 25.0;
-/// The number of trials of each size, of which the fastest counts, because others may have been
+/// The number of trials of each size. Only the fastest counts, because the others may have been
 /// interrupted.
 const PROBES_PER_SIZE: usize = 3;
 /// The number of operations of the first trial, and the growth factor of the following ones.
 const FIRST_PROBE_OPERATIONS: usize = 2;
 const PROBE_GROWTH: usize = 4;
-/// A trial gets this many times the operations that it needs, because later operations may be
+/// The factor by which a trial has more operations than it needs, because later operations may be
 /// faster.
 const OPERATIONS_MARGIN: f64 = 1.05;
-/// How often the rounds are restarted at most because their trials were too short.
+/// The maximum number of times that the rounds are restarted because their trials were too short.
 const MAX_RESIZES: usize = 3;
 /// A row that takes this many times as long as its rounds should is overdue: it is not measured
 /// again, and gets no further round.
 const OVERDUE_FACTOR: f64 = 4.0;
 
-/// What a trial has measured.
+/// The result of a trial.
 pub(crate) trait Sample: Copy {
     /// Returns the values that must agree between rounds.
     fn values(&self) -> [f64; 2];
@@ -64,11 +65,11 @@ pub(crate) trait Sample: Copy {
     fn tail(&self) -> f64;
 }
 
-/// One value: a latency or a bandwidth.
+/// A value, which is a latency or a bandwidth.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Value {
     pub(crate) value: f64,
-    /// See [`Sample::tail`].
+    /// The ratio of mean and median latency: see [`Sample::tail`].
     pub(crate) tail: f64,
 }
 
@@ -102,7 +103,7 @@ pub(crate) struct Step {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Rounds<T> {
     pub(crate) parts: Vec<Vec<Trial<T>>>,
-    /// There are fewer rounds than requested, because they took too long.
+    /// Whether there are fewer rounds than requested, because they took too long.
     pub(crate) is_incomplete: bool,
 }
 
@@ -111,7 +112,7 @@ impl<T> Rounds<T> {
         Rounds { parts, is_incomplete: false }
     }
 
-    /// Returns a row of so many parts without rounds.
+    /// Returns a row of this number of parts, without rounds.
     fn none(parts: usize) -> Self {
         Rounds::of((0..parts).map(|_| Vec::new()).collect())
     }
@@ -121,7 +122,7 @@ impl<T> Rounds<T> {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Figure {
     pub(crate) median: f64,
-    /// See [`spread`].
+    /// The spread of the value: see [`spread`].
     pub(crate) spread: Option<f64>,
 }
 
@@ -143,12 +144,12 @@ impl<T: Sample> Rounds<T> {
         self.parts.iter().map(Vec::len).min().unwrap_or(0)
     }
 
-    /// Returns the smallest number of operations of a trial.
+    /// Returns the smallest number of operations in a trial.
     pub(crate) fn operations(&self) -> usize {
         self.parts.iter().flatten().map(|trial| trial.operations).min().unwrap_or(0)
     }
 
-    /// Returns how noisy the row is, relative to the limit: more than 1 is noisy.
+    /// Returns the noise of the row relative to the limit. A row with more than 1 is noisy.
     fn noise(&self) -> f64 {
         let of_part = |part: usize| {
             let spreads =
@@ -172,11 +173,11 @@ pub(crate) struct Schedule<T> {
     sizes: Vec<TrialSize>,
     /// The rounds of the current attempt.
     now: Rounds<T>,
-    /// The duration of these rounds in seconds.
+    /// The duration of the current rounds in seconds.
     attempt_seconds: f64,
     /// The duration of all trials in seconds.
     total_seconds: f64,
-    /// The least noisy of the previous attempts.
+    /// The least noisy one of the previous attempts.
     best: Option<Rounds<T>>,
     attempts: usize,
     resizes: usize,
@@ -207,8 +208,8 @@ impl<T: Sample> Schedule<T> {
         let part = unsettled.unwrap_or_else(|| {
             let (parts, complete) = (self.sizes.len(), self.now.count());
             let turn = self.now.parts.iter().filter(|trials| trials.len() > complete).count();
-            // Later trials may find a warmer machine, so every other round runs its parts in
-            // reverse order.
+            // Every other round runs its parts in reverse order, because later trials may find a
+            // warmer machine.
             if complete.is_multiple_of(2) { turn } else { parts - 1 - turn }
         });
         Some(Step { part, operations: self.sizes[part].operations })
@@ -258,8 +259,8 @@ impl<T: Sample> Schedule<T> {
         }
     }
 
-    /// Keeps the less noisy of this attempt and the previous ones, and decides whether there is
-    /// another attempt.
+    /// Keeps the less noisy one of this attempt and the best previous one, and decides whether
+    /// there is another attempt.
     fn end_attempt(&mut self, is_complete: bool, is_overdue: bool) {
         let now = Rounds { is_incomplete: !is_complete, ..self.restart() };
         let is_better = match &self.best {
@@ -304,13 +305,13 @@ impl<T: Sample> Schedule<T> {
     }
 }
 
-/// How many operations the trials of a part have.
+/// The number of operations in the trials of a part.
 #[derive(Clone, Copy)]
 struct TrialSize {
     operations: usize,
-    /// The number of operations is final.
+    /// Whether the number of operations is final.
     is_settled: bool,
-    /// The number of trials of this size, and the duration of the fastest in seconds.
+    /// The number of trials of this size, and the duration of the fastest one in seconds.
     tries: usize,
     fastest: f64,
 }
@@ -320,8 +321,8 @@ impl TrialSize {
         TrialSize { operations, is_settled: false, tries: 0, fastest: f64::INFINITY }
     }
 
-    /// Records a trial that looks for the right size. The fastest of several must be long enough,
-    /// so that one interrupted trial decides nothing.
+    /// Records a trial that looks for the right size. The fastest of several trials must be long
+    /// enough, so that a single interrupted trial does not decide the size.
     fn record(&mut self, operations: usize, seconds: f64, rules: &Rules) {
         self.tries += 1;
         self.fastest = self.fastest.min(seconds);
@@ -348,8 +349,8 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 }
 
 /// Returns half the distance between the quartiles as a share of the median: half of all rounds are
-/// within the median plus or minus about this share. A single disturbed round hardly changes it. A
-/// single value has no spread.
+/// within the median plus or minus about this share. A single disturbed round hardly changes the
+/// spread. A single value has none.
 pub(crate) fn spread(values: &[f64]) -> Option<f64> {
     let distance = quantile(values, 0.75) - quantile(values, 0.25);
     (values.len() > 1).then(|| distance / 2.0 / median(values))

@@ -19,18 +19,18 @@ use crate::measure::Role;
 use crate::peer::{Message, Plan, Work};
 use crate::{pair, parent};
 
-/// The TCP port for clients' requests. The data use other ports.
+/// The TCP port at which clients' requests arrive. The data use other ports.
 pub(crate) const PORT: u16 = 7471;
 
-/// The maximum octets of a plan.
+/// The maximum size of a plan in octets.
 const MAX_PLAN_BYTES: u64 = 64 << 10;
 /// The maximum number of clients that are served at a time.
 const MAX_CLIENTS: usize = 32;
 /// The maximum number of clients that have not sent their plan yet.
 const MAX_WAITING_CLIENTS: usize = 64;
-/// How long a client may take to send its plan.
+/// The time that a client may take to send its plan.
 const PLAN_TIMEOUT: Duration = Duration::from_secs(10);
-/// After this long without data, keepalive probes check whether the client's host still exists.
+/// The time without data after which keepalive probes check whether the client's host still exists.
 const KEEPALIVE_TIME: Duration = Duration::from_secs(20);
 
 #[derive(Args)]
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// The JSON output: where it listens.
+/// The JSON output, which says where the server listens.
 #[derive(Serialize)]
 struct Document<'a> {
     adapters: &'a [String],
@@ -58,7 +58,7 @@ struct Document<'a> {
     port: u16,
 }
 
-/// Reads from a client until a deadline.
+/// A reader of a client's data that fails after a deadline.
 struct DeadlineReader<'a> {
     client: &'a TcpStream,
     until: Instant,
@@ -73,8 +73,8 @@ impl Read for DeadlineReader<'_> {
     }
 }
 
-/// Clients that have not sent their plan yet. If there are too many, one is disconnected, so that
-/// silent clients do not block others.
+/// Clients that have not sent their plan yet. If there are too many, one of them is disconnected,
+/// so that silent clients do not block others.
 #[derive(Default)]
 struct WaitingClients(Mutex<HalfOpen<Arc<TcpStream>>>);
 
@@ -83,7 +83,7 @@ impl WaitingClients {
         let mut half_open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         half_open.add(address, Arc::clone(client));
         if let Some(oldest) = half_open.take_one_too_many(MAX_WAITING_CLIENTS) {
-            // The thread that reads from it reads the end of the stream, and ends.
+            // The thread that reads from this client then reads the end of the stream, and ends.
             let _ = oldest.shutdown(Shutdown::Both);
         }
     }
@@ -94,7 +94,7 @@ impl WaitingClients {
     }
 }
 
-/// Serves until it is killed.
+/// Serves clients until the process is killed.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     crate::report_registry_errors();
     for adapter in &options.adapters {
@@ -146,7 +146,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             if let Err(error) = result {
                 let failure = serde_json::to_string(&Message::Failed(format!("{error:#}")))
                     .unwrap_or_default();
-                // The client may have disconnected already.
+                // The write fails if the client has disconnected already.
                 let _ = writeln!(&*stream, "{failure}");
             }
             let _ = stream.shutdown(Shutdown::Both);
@@ -185,7 +185,7 @@ fn serve(client: &TcpStream, requested: Plan, mut adapters: Vec<String>) -> Resu
         "{asks} adapters requested, {has} served: run `dat serve` with --adapter once more"
     );
     adapters.truncate(asks);
-    // The adapter is reached at the address at which the client has reached this host.
+    // The client can reach the adapter at the address at which it has reached this host.
     let address = client.local_addr()?.ip().to_canonical().to_string();
     let plan = Plan { role: Role::Server, adapters, address, cpu: None, server: None, ..requested };
     let (mut child, socket) = pair::command(&[])?;
@@ -203,7 +203,7 @@ fn relay(client: &TcpStream, socket: &UnixStream) -> Result<()> {
     client.set_read_timeout(None)?;
     let (watched, ending) = (client.try_clone()?, socket.try_clone()?);
     thread::Builder::new().spawn(move || {
-        // The client sends nothing else, so this returns when it disconnects.
+        // The client sends no more data, so this read returns when it disconnects.
         let _ = (&watched).read(&mut [0]);
         let _ = ending.shutdown(Shutdown::Both);
     })?;

@@ -1,15 +1,15 @@
-//! Aligned columns, and colours on a terminal.
+//! Prints tables with aligned columns, and colours on a terminal.
 
 use std::io::{IsTerminal, stdout};
 
-/// How a column is aligned.
+/// The alignment of a column.
 #[derive(Clone, Copy)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// Columns of fixed width, so that rows can be printed before all are known.
+/// A table with columns of fixed width, so that rows can be printed before all rows are known.
 pub(crate) struct Table<const N: usize> {
     pub(crate) columns: [(Align, usize); N],
 }
@@ -54,7 +54,7 @@ pub(crate) fn wrapped(text: &str, indent: &str) -> String {
     lines
 }
 
-/// A colour, by its meaning.
+/// A colour, named by its meaning.
 #[derive(Clone, Copy)]
 pub(crate) enum Colour {
     Good,

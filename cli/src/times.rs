@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::rounds::median;
 
-/// Times in seconds. A percentile is `None` if less than one sample would be above it.
+/// Statistics of times in seconds. A percentile is `None` if less than one sample would be above
+/// it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Times {
-    /// The number of samples; of several rounds, the smallest.
+    /// The number of samples. For several rounds, the smallest of their numbers.
     pub(crate) samples: usize,
     pub(crate) min: f64,
     pub(crate) p50: f64,
@@ -21,7 +22,7 @@ pub(crate) struct Times {
 impl Times {
     pub(crate) fn of(mut times: Vec<f64>) -> Times {
         times.sort_by(f64::total_cmp);
-        // The nearest-rank percentile.
+        // Computes the nearest-rank percentile.
         let at = |share: f64| {
             let rank = (share * times.len() as f64).ceil() as usize;
             times.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)

@@ -42,13 +42,13 @@ fn interval(text: &str) -> Result<f64, &'static str> {
     seconds.ok_or("expected 0.1 to 3600 seconds")
 }
 
-/// How long a process may take to answer. A stopped process does not answer.
+/// The time that a process may take to answer. A stopped process does not answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Counter values by name.
 type Counters = BTreeMap<String, u64>;
 
-/// The maximum octets of an answer.
+/// The maximum size of an answer in octets.
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
 
 /// An adapter of the process.
@@ -59,8 +59,8 @@ struct Adapter {
     handle: String,
     /// The counters of the adapter and its transport.
     ia: Counters,
-    /// The sums over the endpoints and event dispatchers that exist now. Those that were freed are
-    /// not included.
+    /// The sums over the endpoints, and over the event dispatchers, that exist now. Those that were
+    /// freed are not included.
     ep: Counters,
     evd: Counters,
     endpoints: Vec<Endpoint>,
@@ -79,7 +79,7 @@ struct Document<'a> {
     adapters: &'a [Adapter],
 }
 
-/// Prints updates until it is killed or the process has ended.
+/// Prints updates until this program is killed or the process has ended.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let Some(pid) = options.pid else { return list(options.json) };
     let mut before: Option<(Instant, Vec<Adapter>)> = None;
@@ -181,7 +181,7 @@ fn user_of(pid: u32) -> Option<u32> {
     ids.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Asks a process, which has one socket per loaded copy of dat-core. Returns `None` if nothing
+/// Asks a process, which has one socket per loaded copy of dat-core. Returns `None` if no copy
 /// answers.
 fn query_process(pid: u32) -> Result<Option<Vec<Adapter>>> {
     let mut answered = None;
@@ -191,8 +191,8 @@ fn query_process(pid: u32) -> Result<Option<Vec<Adapter>>> {
     for path in sockets.flatten().filter(|path| pid_of(path) == Some(pid)) {
         let Ok(stream) = UnixStream::connect(&path) else { continue };
         // Another user may have created the directory. A process that has ended may have left the
-        // socket to a child, and its ID may belong to another process now. So the socket's owner
-        // must be the process's user or root.
+        // socket to a child, and the process ID may belong to another process now. So the socket's
+        // owner must be the process's user or root.
         let listener = socket_peercred(&stream)?;
         let (listener_pid, listener_user) =
             (listener.pid.as_raw_nonzero().get(), listener.uid.as_raw());
@@ -269,7 +269,8 @@ fn totals(adapters: &[Adapter]) -> String {
 
 const RATES: Table<4> = Table { columns: [(Left, 24), (Right, 12), (Right, 12), (Right, 12)] };
 
-/// The counters of an operation: how many, and how many octets.
+/// The names of the counters of each operation: its name, the number of operations, and the number
+/// of octets.
 const OPERATION_COUNTERS: [(&str, &str, &str); 6] = [
     ("send", "DCNT_EP_POST_SEND", "DCNT_EP_POST_SEND_DATA"),
     ("RDMA write", "DCNT_EP_POST_WRITE", "DCNT_EP_POST_WRITE_DATA"),

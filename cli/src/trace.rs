@@ -45,7 +45,7 @@ that complete with success are not logged; OPENDAT_CAPTURE records what is on th
 The exit code is that of the program; 127 if there is no such program, 126 if it cannot
 be run.";
 
-/// Replaces this process by the program.
+/// Replaces this process by the program to trace.
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let (program, arguments) = options.command.split_first().context("a program is needed")?;
     if let Some(library) = programs::foreign_library_of(program) {
@@ -65,6 +65,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     command.env("OPENDAT_LOG_FORMAT", if options.json { "json" } else { "text" });
     let error = command.exec();
     eprintln!("dat: {} cannot be run: {error}", printable(&program.to_string_lossy()));
-    // The exit codes are those of shells.
+    // The exit codes are the same as those of shells.
     std::process::exit(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
 }

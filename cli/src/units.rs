@@ -2,7 +2,7 @@
 
 use crate::rounds::{MAX_SPREAD, MAX_TAIL_RATIO};
 
-/// Formats a size in bytes: `64 B`, `4 KiB`, `16 MiB`.
+/// Formats a size in bytes, for example as `64 B`, `4 KiB` or `16 MiB`.
 pub(crate) fn size(bytes: usize) -> String {
     const KIB: usize = 1 << 10;
     const MIB: usize = 1 << 20;
@@ -54,12 +54,12 @@ pub(crate) fn ratio(ratio: f64) -> String {
     digits(ratio)
 }
 
-/// Formats a spread (see `rounds.rs`), which is a share, in per cent: `±3 %`.
+/// Formats a spread (see `rounds.rs`), which is a share, in per cent, such as `±3 %`.
 pub(crate) fn spread(share: f64) -> String {
     format!("±{:.0} %", share * 100.0)
 }
 
-/// Formats an integer with separators: `1,000`.
+/// Formats an integer with separators, such as `1,000`.
 pub(crate) fn thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -72,7 +72,7 @@ pub(crate) fn thousands(number: usize) -> String {
     text
 }
 
-/// Formats sorted integers as ranges: `1-3,7`.
+/// Formats sorted integers as ranges, such as `1-3,7`.
 pub(crate) fn ranges(numbers: &[usize]) -> String {
     let runs = numbers.chunk_by(|a, b| a + 1 == *b);
     let runs = runs.map(|run| match run {
@@ -82,12 +82,12 @@ pub(crate) fn ranges(numbers: &[usize]) -> String {
     runs.collect::<Vec<_>>().join(",")
 }
 
-/// Formats a count with its noun: `1 entry`, `2 entries`.
+/// Formats a count with its noun, such as `1 entry` or `2 entries`.
 pub(crate) fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Formats the number of rounds of several rows: `5 rounds`, `2 to 5 rounds`.
+/// Formats the number of rounds of several rows, such as `5 rounds` or `2 to 5 rounds`.
 pub(crate) fn rounds(counts: impl Iterator<Item = usize> + Clone) -> String {
     let (fewest, most) = (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0));
     match fewest == most {
@@ -96,7 +96,7 @@ pub(crate) fn rounds(counts: impl Iterator<Item = usize> + Clone) -> String {
     }
 }
 
-/// Returns a remark on noisy rows, or nothing if there are none.
+/// Returns a remark on noisy rows, or an empty text if there are none.
 pub(crate) fn noise(rows: usize) -> String {
     let subject = match rows {
         0 => return String::new(),

@@ -6,7 +6,7 @@ use crate::connection::{Connection, GUARD_BYTES};
 use crate::measure::{Operation, Role};
 use crate::plain_sockets::PlainSockets;
 
-/// The value of bytes that nothing was written to.
+/// The value of bytes that were not written to.
 const UNTOUCHED_BYTE: u8 = 0xa5;
 
 /// Moves `size` bytes once in each direction and verifies them.
@@ -57,8 +57,8 @@ pub(crate) fn both_ways(
     Ok(())
 }
 
-/// Prepares for a stream from the client to the server, or back for RDMA reads, that
-/// [`stream_arrived`] verifies.
+/// Prepares the memory for a stream that [`stream_arrived`] verifies. The stream goes from the
+/// client to the server, or from the server to the client for RDMA reads.
 pub(crate) fn prepare_stream(
     connection: &mut Connection,
     role: Role,
@@ -72,7 +72,7 @@ pub(crate) fn prepare_stream(
     }
 }
 
-/// Verifies that the last data of a stream is in place.
+/// Verifies that the last data of a stream have arrived.
 pub(crate) fn stream_arrived(
     connection: &Connection,
     role: Role,
@@ -122,8 +122,8 @@ fn compare(arrived: &[u8], expected: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Returns pseudorandom bytes (splitmix64), so that data which is shifted, doubled or cut never
-/// matches.
+/// Returns pseudorandom bytes (splitmix64), so that data which are shifted, doubled or cut never
+/// match.
 fn pattern(size: usize, seed: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(size + 8);
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,5 +1,6 @@
-//! The errors that a new user meets in the first hour: each must report what happened, where, and
-//! what to do. `snapshots/` has the texts for review; `INSTA_UPDATE=always` rewrites them.
+//! Tests of the errors that a new user sees in the first hour. Each error must report what
+//! happened, where it happened, and what to do. `snapshots/` contains the texts for review.
+//! `INSTA_UPDATE=always` rewrites them.
 
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! The page of `dat bench --html`, as rendered by a browser.
+//! Tests of the page of `dat bench --html`, as a browser renders it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -55,12 +55,13 @@ fn a_browser_renders_the_plots_without_errors() {
         .expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    // The browser's console has errors of the page, and resources that could not be loaded.
+    // The browser's console contains the errors of the page, and the resources that could not be
+    // loaded.
     assert!(!said.contains("CONSOLE"), "{said}");
 
     let colours = colours(&picture);
     for line in LINE_COLOURS {
-        // There are at least four plots with a line and its key each. A page without them has no
+        // There are at least four plots, each with a line and its key. A page without them has no
         // pixels of this colour.
         assert!(
             colours.get(&line).is_some_and(|&pixels| pixels > 500),

@@ -1,4 +1,4 @@
-//! `dat ping` and `dat bench`, with `dat serve` as their peer.
+//! Tests of `dat ping` and `dat bench`, with `dat serve` as their peer.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,7 +22,7 @@ fn stdout(output: &Output) -> String {
     text
 }
 
-/// A process that is killed when this is dropped.
+/// A process that is killed when this value is dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -32,7 +32,7 @@ impl Drop for Killed {
     }
 }
 
-/// `dat serve` on a port of its own. It is killed when this is dropped.
+/// A process of `dat serve` on a port of its own. It is killed when this value is dropped.
 struct Server {
     _process: Killed,
     at: SocketAddr,
@@ -111,7 +111,7 @@ fn ping_without_a_host_uses_a_local_process() {
 fn each_answer_is_printed_as_it_arrives() {
     let mut ping = dat(&["ping", "--count", "10000000", "--interval", "0"]);
     let mut ping = Killed(ping.stdout(Stdio::piped()).spawn().expect("it starts"));
-    // The pings take a long time, so what is read now was not kept until the end.
+    // The pings take a long time, so the lines that are read now were printed before the end.
     let mut lines = BufReader::new(ping.0.stdout.take().expect("piped")).lines();
     let mut line = || lines.next().expect("a line").expect("text");
     assert_eq!(line(), "send/receive of 64 B to 127.0.0.1 and back, over tcp-emu:");
@@ -146,7 +146,7 @@ fn ping_reaches_dat_serve_on_another_host() {
     }
 }
 
-/// Clients that never send anything do not prevent others from being served.
+/// Clients that never send data do not prevent others from being served.
 #[test]
 fn silent_clients_do_not_block_others() {
     let server = Server::start();
@@ -161,7 +161,7 @@ fn silent_clients_do_not_block_others() {
     drop(silent);
 }
 
-/// Returns what the server answers to this text.
+/// Returns the server's answer to this text.
 fn send_and_receive(server: &Server, words: &str) -> String {
     let mut stream = TcpStream::connect(server.at).expect("it listens");
     let _ = stream.write_all(words.as_bytes());
@@ -212,7 +212,7 @@ fn an_invalid_plan_is_refused_and_others_are_served() {
 
 #[test]
 fn a_missing_server_is_an_error_with_a_remedy() {
-    // A port that was free a moment ago.
+    // This port was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .expect("a port")
         .local_addr()
@@ -243,8 +243,8 @@ fn bench(more: &[&str]) -> Value {
 fn bench_measures_operations_sizes_depths_and_connections() {
     let document = bench(&["--connections", "1,2"]);
     let points = document["points"].as_array().expect("points");
-    // Three operations of two sizes and two atomic operations of one size, each at two depths, with
-    // one and with two connections.
+    // The points are three operations of two sizes and two atomic operations of one size, each at
+    // two depths, with one and with two connections.
     assert_eq!(points.len(), (3 * 2 + 2) * 4, "{document}");
     for point in points {
         let [figures] = point["figures"].as_array().expect("figures").as_slice() else {

@@ -1,4 +1,4 @@
-//! The program `dat` as its users run it.
+//! Tests of the program `dat` as its users run it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
@@ -113,7 +113,8 @@ fn an_adapter_that_does_not_open_is_an_error_with_its_reason() {
     let text = fails(dat(&[]).env("OPENDAT_BUILTIN", "0").env("DAT_OVERRIDE", "/dev/null"));
     assert!(text.contains("built-in providers are turned off by OPENDAT_BUILTIN=0"), "{text}");
 
-    // Not even a built-in name opens, because the file may have had other parameters for it.
+    // Not even a built-in name can be opened, because the file may have had other parameters for
+    // it.
     let text = fails(dat(&["--adapter", "tcp-emu"]).env("DAT_OVERRIDE", "/no/such/file"));
     assert!(
         text.contains("cannot read the registry file /no/such/file (named by DAT_OVERRIDE)"),
@@ -176,7 +177,7 @@ fn a_reader_that_has_read_enough_does_not_change_the_verdict() {
     }
 }
 
-/// Returns what a failing command prints to standard error.
+/// Returns the text that a failing command prints to standard error.
 fn fails(command: &mut Command) -> String {
     let output = run(command);
     let text = stderr(&output);
@@ -386,7 +387,7 @@ fn list_fits_a_terminal_unless_wide() {
 
 #[test]
 fn list_asks_a_library_that_does_not_load_once() {
-    // A process for each entry would take minutes.
+    // To start a process for each entry would take minutes.
     let line =
         |n: u32| format!("ia{n} u2.0 nonthreadsafe default libopendat_gone.so v.1.0 \"\" \"\"\n");
     let (output, _) = with_registry(&["list", "--all"], &(0..10_000).map(line).collect::<String>());
@@ -505,7 +506,7 @@ fn bench_measures_a_row_against_plain_tcp() {
     let [row] = document["rows"].as_array().expect("rows").as_slice() else {
         panic!("one row: {document}")
     };
-    // A very busy machine has fewer rounds.
+    // On a very busy machine there are fewer rounds.
     assert!(
         row["rounds"].as_array().is_some_and(|rounds| (1..=5).contains(&rounds.len())),
         "{row}"
@@ -559,7 +560,7 @@ fn conformance_reports_a_provider_that_does_not_open() {
     );
     refused(&["--library", "libc.so.6"], "libc.so.6 does not export dat_ia_openv");
 
-    // Without this check, the built-in adapter would be tested.
+    // Without this check, the test would use the built-in adapter.
     let output =
         run(&mut dat(&["conformance", "--registry", "/no/such/dat.conf", "dat_pz_create"]));
     assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
@@ -585,8 +586,7 @@ fn a_process_ends_with_its_parent() {
 
 #[test]
 fn what_providers_print_does_not_disturb_the_result() {
-    // The registry prints each step to standard output in both processes, as a verbose provider
-    // would.
+    // The registry prints each step to standard output in both processes, like a verbose provider.
     let output =
         run(dat(&["--json", "--rounds", "1"]).env("DAT_DBG_TYPE", "0xff").env("DAT_DBG_DEST", "1"));
     assert!(output.status.success(), "{}", stderr(&output));

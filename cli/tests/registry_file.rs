@@ -173,7 +173,7 @@ fn a_long_line_is_shown_around_its_mistake() {
     assert!(text.len() < 3000, "{} octets", text.len());
 }
 
-/// Each entry has a different library and device. Comparing each with all others would take
+/// Each entry has a different library and device. To compare each entry with all others would take
 /// minutes.
 #[test]
 fn many_lines_are_checked_in_linear_time() {
@@ -221,7 +221,7 @@ fn a_provider_that_crashes_or_registers_nothing_is_warned_of() {
     assert!(text.contains("2 entries, 0 errors, 2 warnings"), "{text}");
 }
 
-/// A library's entries are judged separately.
+/// Each of a library's entries is checked separately.
 #[test]
 fn each_entry_of_a_library_is_started() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -491,7 +491,8 @@ fn concurrent_edits_lose_nothing() {
     assert!((0..16).all(|n| text.contains(&format!("\nn{n} u2.0"))), "{text}");
 }
 
-/// Run by root, a regular file in the place of /dev/null would affect every process.
+/// A regular file may be in the place of /dev/null. If root's program replaced it, every process
+/// would be affected.
 #[test]
 fn a_file_that_is_not_regular_is_left_alone() {
     let dir = tempfile::tempdir().expect("a directory");

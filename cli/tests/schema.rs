@@ -104,7 +104,7 @@ fn an_error_document_has_the_reason() {
     }
 }
 
-/// A process that is killed, with its children, when this is dropped.
+/// A process that is killed, with its children, when this value is dropped.
 struct Killed(Child);
 
 impl Drop for Killed {

@@ -1,4 +1,4 @@
-//! `dat trace`: the log of a program's adapters, as text and as JSON.
+//! Tests of `dat trace`: the log of a program's adapters, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -45,7 +45,7 @@ fn a_connection_is_logged_from_start_to_end() {
         assert!(count > 0, "no line {start:?}: {lines:#?}");
         count
     };
-    // There are two processes.
+    // The two processes log this event.
     assert_eq!(has("ia: opened ia=tcp-emu handle="), 2);
     assert_eq!(has("cm: connecting ia=tcp-emu ep=0x"), has("cm: request ia=tcp-emu cr=0x"));
     assert!(lines.iter().any(|line| line.contains(" to=127.0.0.1 qualifier=")), "{lines:#?}");
@@ -57,8 +57,8 @@ fn a_connection_is_logged_from_start_to_end() {
     );
 }
 
-/// Uses a program that ends by itself. The two processes of `dat ping` are killed when they have
-/// sent their result.
+/// The test uses a program that ends by itself, because the two processes of `dat ping` are killed
+/// when they have sent their result.
 #[test]
 fn opening_and_closing_an_adapter_is_logged() {
     let output = trace(&["--log", "info"], &[env!("CARGO_BIN_EXE_dat"), "query", "tcp-emu"]);
@@ -87,7 +87,7 @@ fn refused_calls_and_broken_connections_are_logged() {
     let error = "error=DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED";
     has(&lines, "api: dat_ep_post_send is refused handle=0x", error);
 
-    // Both ends log it: the owner of the memory and the requester.
+    // Both ends log the failure: the owner of the memory and the requester.
     let lines = told("dat_ep_post_rdma_write/remote-pz");
     let ended = |why: &str| {
         let end = format!("event=DAT_CONNECTION_EVENT_BROKEN because={why}");
@@ -97,8 +97,8 @@ fn refused_calls_and_broken_connections_are_logged() {
     ended("TERMINATE received: DDP tagged buffer: STag not associated with the stream");
 }
 
-/// Each thread wakes up before it falls asleep again. The scheduler's account of its wait for a
-/// processor is part of the sleep, except for the time that the accounting itself takes.
+/// In the log, each thread wakes up before it falls asleep again. The scheduler's account of its
+/// wait for a processor is part of the sleep, except for the time that the accounting itself takes.
 #[test]
 fn sleeps_and_wakeups_are_logged() {
     let output = trace(&["--log", "dat::wake=trace", "--json"], PING);
@@ -125,8 +125,8 @@ fn sleeps_and_wakeups_are_logged() {
         }
     }
     assert!(sleeps > 0 && asked > 0, "{lines:#?}");
-    // One thread of each process leaves the poller when its adapter is closed, because it is asked
-    // to.
+    // One thread of each process leaves the poller when its adapter is closed, because another
+    // thread asks it to leave.
     assert!(
         lines.iter().any(|line| line["message"] == "wakes" && line["place"] == "poller"),
         "{lines:#?}"
@@ -135,7 +135,7 @@ fn sleeps_and_wakeups_are_logged() {
 
 /// The number of messages that wait for a receive in the program below.
 const WAITING_COUNT: usize = 3;
-/// The octets of each message.
+/// The size of each message in octets.
 const MESSAGE_OCTETS: usize = 64;
 /// The variable that names the adapter for the program below.
 const IA_VARIABLE: &str = "OPENDAT_TEST_IA";
@@ -162,7 +162,7 @@ fn late_receiver() -> Result<(), Box<dyn Error>> {
     next(&mut near_events)?.established()?;
     next(&mut far_events)?.established()?;
 
-    // A message that does not wait.
+    // This message does not wait.
     near.post_receive(&[memory.segment(0..MESSAGE_OCTETS)?], 0)?;
     far.post_send(&[memory.segment(0..MESSAGE_OCTETS)?], 0, Flags::default())?;
     println!("{}, {}", next(&mut near_events)?, next(&mut far_events)?);
@@ -192,7 +192,7 @@ fn a_message_without_a_receive_is_logged_once() {
         let mut program = command.spawn().expect("it starts");
         let mut go_on = program.stdin.take().expect("piped");
         let mut told = Vec::new();
-        // For each message that the log mentions, one receive is posted; then the next message
+        // For each message that the log mentions, one receive is posted. Then the next message
         // follows.
         for line in BufReader::new(program.stderr.take().expect("piped")).lines() {
             let line = line.expect("text");
@@ -257,7 +257,7 @@ fn invalid_log_targets_are_reported() {
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("invalid value 'dat::ep=loud' for '--log <WHAT>'"), "{text}");
 
-    // In the environment of a program, an invalid value does not prevent it from running.
+    // An invalid value in the environment of a program does not prevent it from running.
     let mut ping = Command::new(PING[0]);
     ping.args(&PING[1..]).env("OPENDAT_LOG", "degub").env("DAT_OVERRIDE", "/dev/null");
     let output = ping.output().expect("it starts");

@@ -29,7 +29,7 @@ struct Ring(UnsafeCell<[MaybeUninit<Wc>; RING]>, UnsafeCell<(usize, usize)>);
 
 // SAFETY: the benchmark has one thread.
 unsafe impl Sync for Ring {}
-// SAFETY: as above.
+// SAFETY: the benchmark has one thread.
 unsafe impl Send for Ring {}
 
 impl Ring {

@@ -17,7 +17,7 @@ impl SockAddr {
         SockAddr(unsafe { std::mem::zeroed() })
     }
 
-    /// The pointer for C.
+    /// A pointer to the address, for C.
     pub fn as_ptr(&self) -> DAT_IA_ADDRESS_PTR {
         std::ptr::from_ref(&self.0).cast_mut().cast()
     }
@@ -51,7 +51,7 @@ impl From<SocketAddr> for SockAddr {
                     sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                     sin6_scope_id: v6.scope_id(),
                 };
-                // SAFETY: as above.
+                // SAFETY: sockaddr_storage is large and aligned enough for any sockaddr.
                 unsafe { (&raw mut storage.0).cast::<libc::sockaddr_in6>().write(sin6) }
             }
         }
@@ -63,7 +63,7 @@ impl From<SocketAddr> for SockAddr {
 /// family does not support RDMA.
 ///
 /// # Safety
-/// A non-NULL pointer leads to an address as long as its family says.
+/// A non-NULL pointer leads to a readable address that is as long as its family says.
 pub unsafe fn parse(ptr: DAT_IA_ADDRESS_PTR) -> Result<SocketAddr> {
     if ptr.is_null() {
         return Err(Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED));
@@ -73,13 +73,15 @@ pub unsafe fn parse(ptr: DAT_IA_ADDRESS_PTR) -> Result<SocketAddr> {
     // address.
     match i32::from(unsafe { (&raw const (*raw).sa_family).read_unaligned() }) {
         libc::AF_INET => {
-            // SAFETY: as above.
+            // SAFETY: this is an IPv4 address, and the caller guarantees that it is as long as its
+            // family says.
             let sin = unsafe { raw.cast::<libc::sockaddr_in>().read_unaligned() };
             Ok((Ipv4Addr::from(u32::from_be(sin.sin_addr.s_addr)), u16::from_be(sin.sin_port))
                 .into())
         }
         libc::AF_INET6 => {
-            // SAFETY: as above.
+            // SAFETY: this is an IPv6 address, and the caller guarantees that it is as long as its
+            // family says.
             let sin6 = unsafe { raw.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(sin6.sin6_addr.s6_addr);
             Ok(SocketAddrV6::new(
@@ -103,10 +105,10 @@ mod tests {
         for text in ["127.0.0.1:7", "[::1]:4791", "[fe80::1%3]:1"] {
             let addr: SocketAddr = text.parse().unwrap();
             let c = SockAddr::from(addr);
-            // SAFETY: the address was created above.
+            // SAFETY: `c` is a valid address, created above.
             assert_eq!(unsafe { parse(c.as_ptr()) }.unwrap(), addr);
         }
-        // SAFETY: NULL, and a full storage.
+        // SAFETY: the first pointer is NULL, and the second leads to a complete sockaddr_storage.
         unsafe {
             assert!(parse(std::ptr::null_mut()).is_err());
             assert!(parse(SockAddr::none().as_ptr()).is_err());

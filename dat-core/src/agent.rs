@@ -13,11 +13,11 @@ use dat_sys::*;
 use crate::error::{Error, Result};
 use crate::threads;
 
-/// An agent, or the place for one. Its drop waits for a call that is in progress, unless it runs in
-/// that call.
+/// The proxy agent of a CNO, or an empty place for one. Dropping the value waits for a call of the
+/// agent that is in progress, unless the drop happens in that call.
 pub(crate) struct Agent {
     shared: Arc<Shared>,
-    /// Started when the first agent is set.
+    /// The thread that calls the agent. It starts when the first agent is set.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -31,7 +31,7 @@ struct State {
     /// The EVDs to call the agent for, oldest first, each once. NULL stands for the end. The
     /// handles are hints and may be stale.
     calls: VecDeque<usize>,
-    /// No more calls are added.
+    /// Whether the calls have ended: no more calls are added.
     ended: bool,
 }
 
@@ -39,8 +39,8 @@ struct State {
 unsafe impl Send for State {}
 
 impl Agent {
-    /// Creates the place and sets the agent. `DAT_INSUFFICIENT_RESOURCES`: its thread cannot be
-    /// started.
+    /// Creates the place for an agent and sets the agent. `DAT_INSUFFICIENT_RESOURCES`: the thread
+    /// that calls the agent cannot be started.
     ///
     /// # Safety
     /// As for [`cno::create`](crate::cno::create).
@@ -49,13 +49,13 @@ impl Agent {
             State { agent: DAT_OS_WAIT_PROXY_AGENT_NULL, calls: VecDeque::new(), ended: false };
         let shared = Arc::new(Shared { state: Mutex::new(none), changed: Condvar::new() });
         let this = Agent { shared, thread: Mutex::new(None) };
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that threads of the library may call the agent.
         unsafe { this.set(agent) }?;
         Ok(this)
     }
 
-    /// Replaces the agent. Calls that the former agent has not got yet go to the new one. A call in
-    /// progress continues.
+    /// Replaces the agent. Calls that the former agent has not received yet go to the new agent. A
+    /// call in progress continues.
     ///
     /// # Safety
     /// As for [`Agent::new`].
@@ -84,7 +84,7 @@ impl Agent {
         }
     }
 
-    /// Ends the calls. The last one has a NULL EVD (dat_ia_close).
+    /// Ends the calls of the agent. The last call has a NULL EVD (dat_ia_close).
     pub(crate) fn end(&self) {
         let mut state = self.shared.state();
         state.calls = VecDeque::from([0]);
@@ -103,7 +103,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The body of the thread.
+    /// The body of the thread that calls the agent.
     fn serve(&self) {
         let mut state = self.state();
         loop {
@@ -117,7 +117,8 @@ impl Shared {
             let DAT_OS_WAIT_PROXY_AGENT { instance_data, proxy_agent_func } = state.agent;
             drop(state);
             if let Some(function) = proxy_agent_func {
-                // SAFETY: the caller of `set` guarantees that the function may be called like this.
+                // SAFETY: the caller of `set` guarantees that the agent's function may be called
+                // with its instance data and the handle of an EVD.
                 unsafe { function(instance_data, evd as *mut c_void) };
             }
             state = self.state();

@@ -17,16 +17,18 @@ pub(crate) const OBJECT_BYTES: usize = 32 << 10;
 /// The room for an adapter with the buffers of its engine, in bytes.
 pub(crate) const ADAPTER_BYTES: usize = 1 << 20;
 
-/// Checks that there is memory for so many octets. Another thread may take it directly afterwards.
+/// Checks that `octets` bytes of memory can be allocated. Another thread may take the memory
+/// directly afterwards.
 pub(crate) fn check_room(octets: usize) -> Result<()> {
     let mut room: Vec<u8> = Vec::new();
     room.try_reserve_exact(octets).map_err(no_memory)?;
-    // Without this use, the compiler could omit the allocation.
+    // Without this use of the memory, the compiler could omit the allocation.
     black_box(room.as_mut_ptr());
     Ok(())
 }
 
-/// Allocates a slice. It leaves room for the rest of the object that it is a part of.
+/// Allocates a slice that is part of an object. Fails unless there is room left for the rest of the
+/// object.
 pub(crate) fn slice_of<E>(len: usize, element: impl FnMut() -> E) -> Result<Box<[E]>> {
     let mut elements = Vec::new();
     elements.try_reserve_exact(len).map_err(no_memory)?;

@@ -14,13 +14,13 @@ pub fn prepare() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }
 
-/// Makes everything that other threads of this process have done before visible to this thread, and
-/// the other way round. Returns false if the kernel has no such call. Then this was only a fence of
-/// this thread.
+/// Orders the memory accesses of this thread and of all other threads of this process: what each of
+/// them did before the call is visible to the others after it. Returns false if the kernel does not
+/// support the call. Then only this thread has executed a fence.
 #[must_use]
 pub fn fence_all_threads() -> bool {
     fence(Ordering::SeqCst);
-    // Miri does not support the call. Its scheduler needs only the fence.
+    // Miri does not support membarrier(2). In its scheduler the fence of this thread is enough.
     if cfg!(miri) {
         return true;
     }
@@ -31,6 +31,6 @@ pub fn fence_all_threads() -> bool {
 }
 
 fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: the call involves no memory.
+    // SAFETY: membarrier(2) reads and writes no memory of the process.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }

@@ -34,9 +34,9 @@ struct State {
     /// Threads in dat_cno_wait, oldest first. The pointers lead to the stacks of the threads. Each
     /// thread removes its pointer before it returns.
     waiters: Vec<*const Wake>,
-    /// How often the last EVD of the CNO was freed. Each time, the waiters leave with a NULL EVD.
+    /// How often the CNO has lost its last EVD. Each time, the waiters leave with a NULL EVD.
     releases: u64,
-    /// The adapter closes. All waiters leave with a NULL EVD.
+    /// Whether the adapter is closing. Then all waiters leave with a NULL EVD.
     dead: bool,
     /// Readable while the next dat_cno_wait returns at once.
     event_fd: Option<EventFd>,
@@ -57,7 +57,7 @@ impl<T: Transport> Object for Cno<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_CNO;
 }
 
-/// dat_cno_create.
+/// Implements dat_cno_create.
 ///
 /// # Safety
 /// Until the agent is replaced or the CNO is freed, threads of the library may call the agent's
@@ -68,7 +68,7 @@ pub unsafe fn create<T: Transport>(
 ) -> Result<&'static Node<Cno<T>>> {
     let _control = ia.control();
     ia.add(|_| {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that threads of the library may call the agent.
         let agent = unsafe { Agent::new(agent) }?;
         Ok(Cno { ia: Ref::new(ia), state: Mutex::default(), agent })
     })
@@ -80,17 +80,17 @@ pub fn create_with_fd<T: Transport>(ia: &Node<Ia<T>>) -> Result<(&'static Node<C
     let no_fd = |_| Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     let event_fd = EventFd::new().map_err(no_fd)?;
     let fd = event_fd.as_raw_fd();
-    // SAFETY: there is no agent.
+    // SAFETY: the CNO has no agent, so no function of the consumer is called.
     let cno = unsafe { create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }?;
     cno.state().event_fd = Some(event_fd);
     ia.transport.require_progress(true);
     Ok((cno, fd))
 }
 
-/// dat_cno_free. It is refused while an EVD refers to the CNO or a thread waits on it. If the
-/// waiter may be this very thread, because the call is made in a signal handler, the call succeeds
-/// and that wait ends with `DAT_ABORT`. The caller drops the returned object without holding any
-/// lock.
+/// Implements dat_cno_free. It is refused while an EVD refers to the CNO or a thread waits on it.
+/// If the waiter may be this very thread, because the call is made in a signal handler, the call
+/// succeeds and that wait ends with `DAT_ABORT`. The caller drops the returned object without
+/// holding any lock.
 ///
 /// # Safety
 /// If this succeeds, nobody uses a reference to the CNO any more.
@@ -107,13 +107,13 @@ pub unsafe fn free<T: Transport>(cno: &Node<Cno<T>>) -> Result<Option<Box<Node<C
     let Some(retired) = (unsafe { handle::retire(cno) }) else { return Ok(None) };
     drop(control);
     if !retired.has_waiters() {
-        // SAFETY: as above.
+        // SAFETY: no object depends on the CNO, and no thread waits on it.
         return Ok(Some(unsafe { retired.reclaim() }));
     }
     let later = move || {
         retired.shut_down();
         retired.await_no_waiters();
-        // SAFETY: as above.
+        // SAFETY: no object depends on the CNO, and no thread waits on it any more.
         drop(unsafe { retired.reclaim() });
     };
     ia.free_later(later).map(|()| None)
@@ -149,7 +149,7 @@ impl<T: Transport> Cno<T> {
         self.agent.call(evd);
     }
 
-    /// Triggers without calling the agent, which may be the one that is taking the events.
+    /// Triggers the CNO without calling its agent, because the agent may be what takes the events.
     pub(crate) fn trigger_without_agent(&self, evd: usize) {
         let interrupt = {
             let mut state = self.state();
@@ -203,8 +203,8 @@ impl<T: Transport> Cno<T> {
         let mut wake_reason = if poll { WakeReason::TimedOut } else { WakeReason::Woken };
         loop {
             wake.reset();
-            // Check this first: an EVD that triggers because its work requests are flushed is about
-            // to be freed.
+            // Check first whether the adapter is closing: an EVD that triggers because its work
+            // requests are flushed is about to be freed.
             if self.ia.is_closing() {
                 return Err(Error::of(DAT_ABORT));
             }
@@ -227,12 +227,12 @@ impl<T: Transport> Cno<T> {
         }
     }
 
-    /// dat_cno_modify_agent.
+    /// Implements dat_cno_modify_agent.
     ///
     /// # Safety
     /// As [`create`].
     pub unsafe fn set_agent(&self, agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<()> {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that threads of the library may call the agent.
         unsafe { self.agent.set(agent) }
     }
 
@@ -283,7 +283,7 @@ impl<T: Transport> Cno<T> {
 }
 
 impl<T: Transport> Waiter<'_, T> {
-    /// See [`Cno::wait`].
+    /// Waits until an EVD triggers: see [`Cno::wait`].
     pub fn wait(self, timeout: DAT_TIMEOUT) -> Result<DAT_EVD_HANDLE> {
         let deadline = match timeout {
             DAT_TIMEOUT_INFINITE => None,
@@ -320,7 +320,8 @@ impl State {
     fn wake_all(&self) -> bool {
         let mut interrupt = false;
         for waiter in &self.waiters {
-            // SAFETY: listed waiters are alive.
+            // SAFETY: a waiter is alive while it is in the list, because its thread removes it
+            // before it returns.
             interrupt |= unsafe { (**waiter).signal() };
         }
         interrupt
@@ -329,7 +330,8 @@ impl State {
     /// Wakes the oldest waiter that is not awake yet. Returns whether it is in the transport's
     /// poller.
     fn wake_one(&self) -> bool {
-        // SAFETY: listed waiters are alive.
+        // SAFETY: a waiter is alive while it is in the list, because its thread removes it before
+        // it returns.
         let sleeper = self.waiters.iter().map(|w| unsafe { &**w }).find(|w| !w.is_signalled());
         sleeper.is_some_and(Wake::signal)
     }

@@ -1,9 +1,9 @@
 //! Counters of the IB extension: what an adapter, an endpoint or an EVD has done since it was
 //! created.
 //!
-//! On the data path they cost one addition to memory that one thread writes at a time: no lock, and
-//! no atomic read-modify-write. Therefore a reset does not change a counter. It stores the current
-//! value as the baseline, and a query reports the difference to the baseline.
+//! On the data path a counter costs one addition to memory that one thread writes at a time: no
+//! lock, and no atomic read-modify-write. Therefore a reset does not change a counter. It stores
+//! the current value as the baseline, and a query reports the difference to the baseline.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,7 +61,7 @@ impl<const N: usize> CounterArray<N> {
 pub struct CounterQuery {
     /// The index of one counter. `None`: all counters.
     pub which: Option<usize>,
-    /// Whether to reset them.
+    /// Whether the query also resets the counters that it reads.
     pub reset: bool,
 }
 
@@ -104,12 +104,12 @@ impl Default for IaBaselines {
 }
 
 impl IaCounters {
-    /// Increments each of these counters.
+    /// Increments each counter of the list.
     pub fn count(&self, counters: &[DAT_IA_COUNTERS]) {
         counters.iter().for_each(|counter| self.tally.count(*counter));
     }
 
-    /// dat_ib_query_counters.
+    /// Implements dat_ib_query_counters.
     pub fn read(&self, query: CounterQuery) -> [u64; IA] {
         let mut baselines = lock(&self.baselines);
         let now = self.now(&baselines);
@@ -143,16 +143,16 @@ impl IaCounters {
 /// The counters of connection management (`DCNT_IA_CM_…`).
 const CM: std::ops::Range<usize> = DCNT_IA_CM_LISTEN as usize..DCNT_IA_LNK_ERR_RCV as usize;
 
-/// The counters of an endpoint, through all its incarnations.
+/// The counters of an endpoint, over all the queue pairs that it has had.
 #[derive(Debug)]
 pub struct EpCounters(Mutex<EpCounts>);
 
 #[derive(Debug)]
 struct EpCounts {
-    /// The sums of incarnations that are gone, and the counts of the endpoint itself.
+    /// The sums of the counters of former queue pairs, and the counts of control calls.
     past: [u64; EP_ALL],
-    /// One tally for each incarnation whose completions may still be taken. Different threads may
-    /// count in them, because the EVDs may differ.
+    /// The counters of each queue pair whose completions may still be taken. Several threads may
+    /// count in one array, because the queues may have different EVDs.
     flows: Vec<Arc<CounterArray<EP_ALL>>>,
     reset: [u64; EP_ALL],
 }
@@ -173,7 +173,7 @@ impl EpCounters {
         lock(&self.0).past[counter as usize] += 1;
     }
 
-    /// Adds the counters of one more incarnation.
+    /// Adds the counters of a new queue pair.
     pub fn flow(&self) -> Arc<CounterArray<EP_ALL>> {
         let mut counts = lock(&self.0);
         let EpCounts { past, flows, .. } = &mut *counts;
@@ -187,7 +187,7 @@ impl EpCounters {
         flow
     }
 
-    /// dat_ib_query_counters, followed by [`EP_EXTRA`].
+    /// Implements dat_ib_query_counters. The counters are followed by those of [`EP_EXTRA`].
     pub fn read(&self, query: CounterQuery) -> [u64; EP_ALL] {
         let mut counts = lock(&self.0);
         let mut now = counts.past;
@@ -201,7 +201,7 @@ impl EpCounters {
 /// The counters of an EVD.
 #[derive(Debug)]
 pub struct EvdCounters {
-    /// The thread that takes events or waits for them counts here. Callbacks are counted by the
+    /// Counted by the thread that takes events or waits for them. Callbacks are counted by the
     /// thread that makes them.
     pub tally: CounterArray<EVD>,
     reset: Mutex<[u64; EVD]>,
@@ -214,8 +214,8 @@ impl Default for EvdCounters {
 }
 
 impl EvdCounters {
-    /// dat_ib_query_counters. `empty_polls`: how often the completion queue was polled and found
-    /// empty.
+    /// Implements dat_ib_query_counters. `empty_polls`: how often the completion queue was polled
+    /// and found empty.
     pub fn read(&self, query: CounterQuery, empty_polls: u64) -> [u64; EVD] {
         let mut now = self.tally.now();
         let of = |counter: u32| now[counter as usize];
@@ -265,7 +265,7 @@ mod tests {
         let first = counters.flow();
         first.add(DCNT_EP_POST_SEND, 3);
         let second = counters.flow();
-        // A completion of the first incarnation may still be taken.
+        // A completion of the first queue pair may still be taken.
         first.add(DCNT_EP_RECV, 1);
         drop(first);
         second.add(DCNT_EP_POST_SEND, 2);

@@ -3,7 +3,8 @@
 
 use std::sync::OnceLock;
 
-/// A variable, if the environment may be trusted.
+/// The value of an environment variable. `None` if the variable is not set, or if the environment
+/// must not be trusted.
 pub fn variable(name: &str) -> Option<String> {
     is_trusted().then(|| std::env::var(name).ok())?
 }
@@ -16,7 +17,7 @@ pub fn is_trusted() -> bool {
     *TRUSTED.get_or_init(|| unsafe { libc::getauxval(libc::AT_SECURE) } == 0)
 }
 
-/// A number as such variables contain it: decimal, or 0x and hexadecimal.
+/// Parses the number in an environment variable: decimal, or 0x and hexadecimal.
 pub fn number(text: &str) -> Option<u32> {
     match text.trim().strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),

@@ -52,7 +52,7 @@ impl Error {
         Error::new(DAT_INVALID_STATE, subtype)
     }
 
-    /// The whole code, as returned to C.
+    /// The type of the error, such as `DAT_INVALID_STATE`.
     pub const fn code(self) -> DAT_RETURN {
         self.0
     }
@@ -62,7 +62,7 @@ impl Error {
         self.0 & DAT_TYPE_MASK
     }
 
-    /// The subtype.
+    /// The subtype of the error.
     pub const fn subtype(self) -> DAT_RETURN {
         self.0 & DAT_SUBTYPE_MASK
     }

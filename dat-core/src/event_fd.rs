@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
 use crate::wake::trace;
 
-/// A file descriptor that others poll.
+/// A file descriptor that other code passes to poll(2).
 pub(crate) struct EventFd {
     file: File,
     readable: bool,
@@ -15,7 +15,7 @@ pub(crate) struct EventFd {
 impl EventFd {
     /// Creates a file descriptor that is not readable.
     pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: a system call without pointers.
+        // SAFETY: eventfd(2) takes no pointers.
         match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) } {
             -1 => Err(io::Error::last_os_error()),
             // SAFETY: this is a new file descriptor that nobody else owns.
@@ -29,7 +29,7 @@ impl EventFd {
             return;
         }
         // Neither call can fail: a counter of 0 can be incremented, and a counter of 1 can be read.
-        // If the consumer has read the counter itself, it is already 0.
+        // The counter is already 0 if the consumer has read it itself.
         let _ = match readable {
             true => {
                 trace::log_wake("file descriptor", self.as_raw_fd() as usize);

@@ -32,7 +32,7 @@ impl Futex {
     }
 
     /// Sleeps while the word is `expected`. `None`: the thread was woken, or the word had another
-    /// value. The caller checks its condition again.
+    /// value. In both cases the caller must check its condition again.
     pub fn wait(&self, expected: u32, timeout: Option<Duration>) -> Option<WakeReason> {
         let ts = timeout.map(|d| libc::timespec {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
@@ -78,8 +78,8 @@ const WAIT: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
 #[cfg(not(loom))]
 const WAKE: i32 = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
 
-/// What the kernel guarantees, for loom: it checks the word and puts the thread to sleep under a
-/// lock that a wake-up also takes.
+/// The kernel's guarantee, modelled for loom: the kernel checks the word and puts the thread to
+/// sleep under a lock that a wake-up also takes.
 #[cfg(loom)]
 mod modelled {
     use loom::sync::{Condvar, Mutex};

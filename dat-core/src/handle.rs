@@ -1,4 +1,4 @@
-//! Handles: what a consumer holds, and every cast from it.
+//! Handles of objects. This module contains every cast from a handle to its object.
 //!
 //! A handle is the address of a [`Slot`]. The first word of a slot is the provider table, because
 //! consumers call through it (uDAPL, DAT_HANDLE). All slots lie in one reserved region that is
@@ -34,18 +34,18 @@ use crate::error::{Error, Result};
 /// The number of handles that can exist in a process at one time.
 pub const MAX_HANDLES: usize = 1 << 20;
 
-/// What a handle points to.
+/// The memory that a handle points to.
 #[repr(C, align(64))]
 pub struct Slot {
-    /// Must be the first field, because consumers read it.
+    /// The function table. This must be the first field, because consumers read it.
     table: AtomicPtr<DAT_PROVIDER>,
     /// Whether an object lives here, its type ([`tag`]), and which calls use it.
     lock: HandleLock,
-    /// The `Node<O>`.
+    /// A pointer to the `Node<O>` of the object.
     node: AtomicPtr<()>,
     /// The consumer's context, all 64 bits.
     context: AtomicU64,
-    /// `DAT_HANDLE_TYPE`.
+    /// The `DAT_HANDLE_TYPE` of the object.
     kind: AtomicU32,
     /// While the slot is free: the index of the slot that was released after it.
     next: AtomicU32,
@@ -67,7 +67,7 @@ struct Inner<O> {
 
 /// An object that a handle can refer to.
 pub trait Object: Send + Sync + 'static {
-    /// `DAT_HANDLE_TYPE_…`.
+    /// The `DAT_HANDLE_TYPE_…` of these objects.
     const KIND: DAT_HANDLE_TYPE;
     /// The subtype of `DAT_INVALID_HANDLE` for a handle that does not refer to such an object.
     const INVALID: DAT_RETURN;
@@ -77,7 +77,8 @@ pub trait Object: Send + Sync + 'static {
 /// IA's control lock.
 pub struct Ref<O: Object>(NonNull<Node<O>>);
 
-/// An object that a call uses. A thread that frees the object waits until all pins are dropped.
+/// An object that a call uses. Another thread that frees the object waits until all pins are
+/// dropped.
 pub struct Pin<O: Object> {
     slot: &'static Slot,
     node: NonNull<Node<O>>,
@@ -150,8 +151,8 @@ impl<T> Drop for BoxMemory<T> {
 ///
 /// # Safety
 /// No other thread removes the object while the reference is in use. On a thread-safe adapter the
-/// lock of the handle, a [`Pin`] or the adapter's control lock ensures that. Elsewhere the consumer
-/// does, as the standard demands.
+/// lock of the handle, a [`Pin`] or the adapter's control lock ensures that. On other adapters the
+/// consumer ensures it, as the standard demands.
 #[inline]
 pub unsafe fn get<'a, O: Object>(handle: *mut c_void) -> Result<&'a Node<O>> {
     match slot(handle) {
@@ -208,13 +209,14 @@ pub unsafe fn with_object<'a, O: Object, V>(
 /// object meanwhile.
 ///
 /// # Safety
-/// If the adapter is not thread-safe and `f` frees the object: nobody uses a reference to it any
-/// more.
+/// If the adapter is not thread-safe and `f` frees the object: nobody uses a reference to the
+/// object any more.
 pub unsafe fn with_exclusive<'a, O: Object, V>(
     handle: *mut c_void,
     f: impl FnOnce(&'a Node<O>) -> Result<V>,
 ) -> Result<V> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the handle is locked. If the adapter is not thread-safe, the caller guarantees that
+    // nobody uses a reference to the object.
     unsafe {
         with_object::<O, V>(handle, |node| {
             node.slot().lock.await_unpinned();
@@ -223,14 +225,15 @@ pub unsafe fn with_exclusive<'a, O: Object, V>(
     }
 }
 
-/// Pins an object that a call names besides the one it is made on. If the adapter is thread-safe,
-/// the object stays alive until the pin is dropped. A call pins in the order that module `lock`
-/// gives, before it locks the handle that it is made on.
+/// Pins an object that a call names in addition to the object that the call is made on. If the
+/// adapter is thread-safe, the object stays alive until the pin is dropped. A call pins in the
+/// order that module `lock` gives, before it locks the handle that it is made on.
 ///
 /// # Safety
 /// If the adapter is not thread-safe: as for [`get`].
 pub unsafe fn pin<O: Object>(handle: *mut c_void) -> Result<Pin<O>> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller guarantees that nobody frees the object meanwhile, unless the adapter is
+    // thread-safe.
     unsafe { with_object::<O, _>(handle, |node| Ok(Pin::new(node))) }
 }
 
@@ -241,7 +244,8 @@ pub unsafe fn pin<O: Object>(handle: *mut c_void) -> Result<Pin<O>> {
 pub unsafe fn pin_or_null<O: Object>(handle: *mut c_void) -> Result<Option<Pin<O>>> {
     match handle.is_null() {
         true => Ok(None),
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that nobody frees the object meanwhile, unless the adapter
+        // is thread-safe.
         false => unsafe { pin(handle) }.map(Some),
     }
 }
@@ -259,7 +263,8 @@ pub unsafe fn pin_all<O: Object, const N: usize>(
     for at in 0..N {
         pins[order[at]] = match at.checked_sub(1) {
             Some(last) if handles[order[last]] == handles[order[at]] => pins[order[last]].clone(),
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller guarantees that nobody frees the objects meanwhile, unless the
+            // adapter is thread-safe.
             _ => unsafe { pin_or_null(handles[order[at]]) },
         };
     }
@@ -280,23 +285,23 @@ pub unsafe fn retire<O: Object>(node: &Node<O>) -> Option<Retired<O>> {
 /// # Safety
 /// Nobody uses a reference from [`get`] any more.
 pub unsafe fn remove<O: Object>(node: &Node<O>) -> Option<Box<Node<O>>> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller guarantees that nobody uses a reference to the object any more.
     unsafe { retire(node).map(|retired| retired.reclaim()) }
 }
 
 /// As [`retire`], for an object that was created in an upcall and that the consumer has not been
 /// told of. In an upcall no thread may wait for the lock of a handle.
 ///
-/// `None`: another thread has guessed the handle, and either is in a call on the object or has made
-/// another object depend on it. Then the object stays.
+/// Returns `None` if another thread has guessed the handle, and is in a call on the object or has
+/// made another object depend on it. In that case the object stays.
 ///
 /// # Safety
 /// If the adapter is not thread-safe: as for [`retire`].
 pub unsafe fn retire_unreported<O: Object>(created: Pin<O>) -> Option<Retired<O>> {
     let lock = &created.slot.lock;
     let is_used = || lock.pins() > 1 || created.in_use();
-    // SAFETY: the caller guarantees it, or nobody else has the lock or a pin, and nobody can get
-    // one.
+    // SAFETY: on a thread-safe adapter nobody else has the lock or a pin, and nobody can get one.
+    // On other adapters the caller guarantees that nobody uses a reference to the object.
     lock.try_locked(|| if is_used() { None } else { unsafe { retire(&created) } }).flatten()
 }
 
@@ -312,7 +317,7 @@ pub fn live_count() -> usize {
 }
 
 impl Slot {
-    /// `DAT_HANDLE_TYPE` of the object.
+    /// The `DAT_HANDLE_TYPE` of the object.
     pub fn kind(&self) -> DAT_HANDLE_TYPE {
         self.kind.load(Ordering::Relaxed)
     }
@@ -347,17 +352,17 @@ impl<O: Object> Node<O> {
         unsafe { &*self.cell.get() }
     }
 
-    /// The handle.
+    /// The handle of the object.
     pub fn handle(&self) -> *mut c_void {
         std::ptr::from_ref(self.inner().slot).cast_mut().cast()
     }
 
-    /// The slot behind the handle.
+    /// The slot behind the handle of the object.
     pub fn slot(&self) -> &'static Slot {
         self.inner().slot
     }
 
-    /// The object without its node. The handle is stale already.
+    /// The object without its node. Its handle is stale already.
     pub fn into_body(self) -> O {
         self.cell.into_inner().body
     }
@@ -373,7 +378,7 @@ impl<O: Object> Node<O> {
     }
 }
 
-// SAFETY: the cell is only read, and its content is `Sync`.
+// SAFETY: the content of the cell is only read and is `Sync`.
 unsafe impl<O: Object> Sync for Node<O> {}
 
 impl<O: Object> Deref for Node<O> {
@@ -435,7 +440,7 @@ impl<O: Object> Retired<O> {
 impl<O: Object> Deref for Retired<O> {
     type Target = Node<O>;
     fn deref(&self) -> &Node<O> {
-        // SAFETY: the object is alive until it is reclaimed.
+        // SAFETY: the object is alive until `reclaim` takes it.
         unsafe { self.0.as_ref() }
     }
 }
@@ -450,7 +455,7 @@ impl<O: Object> Ref<O> {
         Ref(NonNull::from(node))
     }
 
-    /// The node.
+    /// The node of the object that is depended on.
     #[inline]
     pub fn node(&self) -> &Node<O> {
         // SAFETY: a node is not removed while its count of users is above 0.
@@ -480,11 +485,11 @@ impl<O: Object> Drop for Ref<O> {
 
 // SAFETY: this is a shared, counted pointer to a `Sync` object.
 unsafe impl<O: Object> Send for Ref<O> {}
-// SAFETY: as above.
+// SAFETY: this is a shared, counted pointer to a `Sync` object.
 unsafe impl<O: Object> Sync for Ref<O> {}
 
 /// Distinguishes the types of objects, including generic types of different transports. The
-/// compiler folds it to a constant.
+/// compiler reduces the call to a constant.
 #[inline]
 fn tag<O: Object>() -> u64 {
     struct IdHasher(u64);
@@ -526,7 +531,7 @@ mod tests {
     fn bad_handles_are_errors() {
         let apple = insert(std::ptr::null(), false, |_| Ok(Apple(7))).unwrap();
         let handle = apple.handle();
-        // SAFETY: single thread.
+        // SAFETY: this test has one thread.
         unsafe {
             assert_eq!(get::<Apple>(handle).unwrap().0, 7);
             assert_eq!(get::<Pear>(handle).err(), Some(Error::handle(DAT_INVALID_HANDLE_EP)));
@@ -553,7 +558,7 @@ mod tests {
     fn a_freed_slot_is_not_reused_soon() {
         let first = insert(std::ptr::null(), false, |_| Ok(Pear)).unwrap();
         let stale = first.handle();
-        // SAFETY: single owner.
+        // SAFETY: only this test has the object.
         unsafe {
             remove(first);
             // Other tests of this process free some slots, too.
@@ -571,7 +576,7 @@ mod tests {
         let apple = insert(std::ptr::null(), false, |_| Ok(Apple(7))).unwrap();
         let stale: Vec<_> =
             (0..100).map(|_| insert(std::ptr::null(), false, |_| Ok(Pear)).unwrap()).collect();
-        // SAFETY: single owner.
+        // SAFETY: only this test has the objects.
         stale.into_iter().for_each(|pear| drop(unsafe { remove(pear) }));
         // SAFETY: the child only checks handles and then ends.
         let child = unsafe { libc::fork() };
@@ -579,20 +584,20 @@ mod tests {
             // SAFETY: the child has only this thread.
             let of_parent = unsafe { get::<Apple>(apple.handle()) }.is_ok()
                 || live_slot(apple.handle()).is_ok();
-            // SAFETY: as above.
+            // SAFETY: the child has only this thread.
             let own = insert(std::ptr::null(), false, |_| Ok(Apple(8))).is_ok_and(|own| unsafe {
                 let fresh = own.handle() != apple.handle();
                 let of_own = get::<Apple>(own.handle()).is_ok_and(|own| own.0 == 8);
                 remove(own).is_some() && fresh && of_own
             });
-            // SAFETY: this ends the process.
+            // SAFETY: _exit ends the process.
             unsafe { libc::_exit(i32::from(of_parent || !own)) };
         }
         let mut status = -1;
         // SAFETY: `child` was just forked.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         assert_eq!(status, 0, "the child has seen something else");
-        // SAFETY: single owner.
+        // SAFETY: only this test has the object.
         unsafe {
             assert_eq!(get::<Apple>(apple.handle()).unwrap().0, 7);
             remove(apple);
@@ -608,7 +613,7 @@ mod tests {
         assert!(apple.in_use());
         drop(user);
         assert!(!apple.in_use());
-        // SAFETY: single owner.
+        // SAFETY: only this test has the object.
         unsafe { remove(apple) };
     }
 }

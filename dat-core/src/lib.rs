@@ -1,6 +1,7 @@
-//! The semantics of Direct Access Transport, once, generic over a [`provider::Transport`].
+//! The semantics of Direct Access Transport, written once for all providers and generic over a
+//! [`provider::Transport`].
 //!
-//! A provider supplies a transport; this crate supplies everything the standard says about
+//! A provider supplies a transport. This crate implements everything that the standard says about
 //! adapters, endpoints, event dispatchers, memory and connections.
 
 pub mod export;

@@ -56,7 +56,7 @@ pub fn start() {
     ONCE.call_once(|| match Settings::from_variables(environment::variable) {
         Ok(None) => {}
         Ok(Some(settings)) => settings.apply(),
-        // A closed standard error is no reason to fail.
+        // Continue even if standard error is closed.
         Err(why) => drop(writeln!(io::stderr(), "dat: {why}; logging is off")),
     });
 }
@@ -131,8 +131,8 @@ impl Settings {
 
     fn apply(self) {
         let format = LineFormat { start: Instant::now(), json: self.json };
-        // Text that cannot be written is lost. Reporting that on standard error could panic below a
-        // C function.
+        // Text that cannot be written is lost. A report of that on standard error could panic,
+        // below a C function.
         let lines = show::layer()
             .with_writer(self.destination)
             .event_format(format)
@@ -147,7 +147,7 @@ impl Settings {
 ///
 /// # Errors
 ///
-/// What is wrong with the first invalid variable.
+/// The error says what is wrong with the first invalid variable.
 pub fn check_environment(
     variable: impl Fn(&str) -> Option<String>,
 ) -> std::result::Result<(), String> {
@@ -158,7 +158,7 @@ pub fn check_environment(
 ///
 /// # Errors
 ///
-/// What is wrong with the value.
+/// The error says what is wrong with the value.
 pub fn check(text: &str) -> std::result::Result<String, String> {
     parse_targets(text).map(|_| text.to_owned())
 }
@@ -232,7 +232,7 @@ where
     }
 }
 
-/// The fields of an event, in their order.
+/// The fields of an event, in the order of the event.
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -268,7 +268,7 @@ impl<'a> MakeWriter<'a> for Destination {
     }
 }
 
-/// Each write is one line.
+/// A destination gets one line with each write.
 impl Write for Destination {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match self {

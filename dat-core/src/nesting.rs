@@ -2,9 +2,9 @@
 //!
 //! A handler that ends the process (by `exit`, with the functions registered by `atexit`) closes
 //! adapters while dat_evd_wait of its own thread sleeps below it. That wait continues only when the
-//! handler returns, which may be never. So everything that must wait for the thread to leave is
-//! done in a thread of its own (`in_other_thread`): at once if the handler returns, or never if the
-//! process ends first.
+//! handler returns, which may be never. So all work that must wait until the thread has left the
+//! call is done in another thread (`in_other_thread`). If the process ends before the handler
+//! returns, that work is never done.
 //!
 //! Each thread records when it sleeps, and when it works in code that no second call may enter: a
 //! control call, or a provider's engine. Locks of the data path are recognised by an address on the
@@ -21,8 +21,8 @@ use crate::error::{Error, Result};
 use crate::threads;
 
 thread_local! {
-    /// One cell for both values: a shared library must look up the address of thread-local
-    /// variables, and this way it does so once for each guard.
+    /// One cell for both values. A shared library must look up the address of thread-local
+    /// variables, and with one cell it does so only once for each guard.
     static ACTIVITY: Cell<ThreadActivity> = const {
         Cell::new(ThreadActivity { current: Activity::Nothing, interrupted: Activity::Nothing })
     };
@@ -40,13 +40,13 @@ struct ThreadActivity {
 pub enum Activity {
     /// Nothing that another call could disturb.
     Nothing,
-    /// It sleeps and holds nothing.
+    /// The thread sleeps and holds nothing.
     Sleep,
-    /// It holds something that others may wait for.
+    /// The thread holds something that others may wait for.
     Work,
 }
 
-/// Marks the activity of the thread while it exists.
+/// While this value exists, its thread is marked with an activity.
 pub struct Guard {
     before: ThreadActivity,
     /// The cell of this thread. A pointer, so that a guard cannot be sent to another thread.
@@ -54,7 +54,7 @@ pub struct Guard {
 }
 
 /// What this thread was doing when the signal handler in which the control call is made interrupted
-/// it. Nothing: the call is made in no handler.
+/// it. `Activity::Nothing` means that the call is not made in a handler.
 pub(crate) fn interrupted_activity() -> Activity {
     ACTIVITY.get().interrupted
 }
@@ -125,13 +125,13 @@ pub(crate) fn defer_if_working(
         return f(handle);
     }
     let handle = handle as usize;
-    // Nobody is left to return an error to.
+    // There is no caller left to whom an error could be returned.
     in_other_thread(move |_| {
         let _ = f(handle as *mut c_void);
     })
 }
 
-/// Whether an address is on this thread's stack.
+/// Whether an address is on the stack of this thread.
 pub(crate) fn is_on_this_stack(address: usize) -> bool {
     if cfg!(miri) {
         return false;

@@ -15,9 +15,9 @@ use crate::provider::{Receiver, Receives, RecvWr, Segment, Sink, Transport, Upca
 
 /// A shared receive queue.
 pub struct Srq<T: Transport> {
-    /// The transport's object.
+    /// The transport's object for the queue.
     pub srq: T::Srq,
-    /// Counters of its buffers.
+    /// Counters of the queue's buffers.
     pub counts: Arc<SrqCounts>,
     /// The maximum number of segments of a buffer.
     pub max_recv_iov: usize,
@@ -27,14 +27,15 @@ pub struct Srq<T: Transport> {
     pub ia: Ref<Ia<T>>,
     max_recv_dtos: AtomicUsize,
     low_watermark: AtomicUsize,
-    /// Declared after `srq`, which calls it until it is dropped.
+    /// The receiver of upcalls. It is declared after `srq`, which calls it until `srq` is dropped.
     _upcalls: Arc<SrqUpcalls<T>>,
 }
 
-/// How many buffers were posted, and how many of them the consumer has got back.
+/// The number of buffers that were posted, and how many of them the consumer has got back.
 #[derive(Debug, Default)]
 pub struct SrqCounts {
-    /// Written by the posting thread. One thread at a time posts.
+    /// The number of posted buffers. Written by the posting thread, of which there is one at a
+    /// time.
     posted: AtomicU64,
     retired: Mutex<ReturnedBuffers>,
 }
@@ -43,7 +44,7 @@ pub struct SrqCounts {
 /// would have many writers.
 #[derive(Debug, Default)]
 struct ReturnedBuffers {
-    /// The buffers that were returned through flows that are gone.
+    /// The number of buffers that were returned through flows that do not exist any more.
     of_gone_flows: u64,
     /// The counters of the existing flows.
     flows: Vec<Arc<AtomicU64>>,
@@ -53,12 +54,12 @@ struct ReturnedBuffers {
 #[derive(Debug)]
 pub struct SrqShare {
     counts: Arc<SrqCounts>,
-    /// Written by the thread that takes the events of the flow's receives, or by the transport if
-    /// these are not reported. One thread at a time.
+    /// The number of returned buffers. Written by one thread at a time: the one that takes the
+    /// events of the flow's receives, or the transport if those are not reported.
     retired: Arc<AtomicU64>,
 }
 
-/// Receives the upcalls of the queue: it has run low or failed.
+/// The receiver of the queue's upcalls: the queue has run low or failed.
 struct SrqUpcalls<T: Transport> {
     ia: Ref<Ia<T>>,
     srq: usize,
@@ -69,7 +70,7 @@ impl<T: Transport> Object for Srq<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_SRQ;
 }
 
-/// dat_srq_create. The attributes are minimum values.
+/// Implements dat_srq_create. The attributes are minimum values.
 pub fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     pz: &Node<Pz<T>>,
@@ -115,7 +116,7 @@ pub fn create<T: Transport>(
     })
 }
 
-/// dat_srq_free. It is refused while an endpoint uses the queue.
+/// Implements dat_srq_free. It is refused while an endpoint uses the queue.
 ///
 /// # Safety
 /// If this succeeds, nobody uses a reference to the queue any more.
@@ -134,11 +135,11 @@ pub unsafe fn free<T: Transport>(srq: &Node<Srq<T>>) -> Result<()> {
 }
 
 impl<T: Transport> Srq<T> {
-    /// dat_srq_post_recv.
+    /// Implements dat_srq_post_recv.
     ///
     /// # Safety
-    /// The segments' memory stays valid until the receive completes. One thread at a time posts to
-    /// a queue. Thread-safe tables ensure that.
+    /// The segments' memory stays valid until the receive completes. Only one thread at a time
+    /// posts to the queue. Thread-safe tables ensure that.
     #[inline]
     pub unsafe fn post_recv(&self, segments: &[Segment], cookie: u64) -> Result<()> {
         if segments.len() > self.max_recv_iov {
@@ -149,7 +150,8 @@ impl<T: Transport> Srq<T> {
         // returns.
         self.counts.posted.store(posted + 1, Ordering::Release);
         // The transport checks whether there is room, among buffers that no message has taken yet.
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that the segments' memory stays valid and that no other
+        // thread posts to the queue.
         unsafe { self.srq.post_recv(&RecvWr { id: cookie, segments, quiet: false }) }.map_err(|e| {
             self.counts.posted.store(posted, Ordering::Release);
             post::post_error(e)
@@ -162,7 +164,7 @@ impl<T: Transport> Srq<T> {
         self.max_recv_dtos.load(Ordering::Relaxed)
     }
 
-    /// dat_srq_query.
+    /// Implements dat_srq_query.
     pub fn query(&self, param: &mut DAT_SRQ_PARAM) {
         let count = |n: u64| DAT_COUNT::try_from(n).unwrap_or(DAT_COUNT::MAX);
         *param = DAT_SRQ_PARAM {
@@ -177,8 +179,8 @@ impl<T: Transport> Srq<T> {
         };
     }
 
-    /// dat_srq_set_lw: requests one event when fewer than `mark` buffers are left, which may be
-    /// now.
+    /// dat_srq_set_lw: requests one event as soon as fewer than `mark` buffers are left. That may
+    /// already be the case.
     pub fn set_low_watermark(&self, mark: DAT_COUNT) -> Result<()> {
         let _control = self.ia.control();
         let mark = usize::try_from(mark).map_err(|_| Error::arg(2))?;
@@ -190,7 +192,7 @@ impl<T: Transport> Srq<T> {
         Ok(())
     }
 
-    /// dat_srq_resize.
+    /// Implements dat_srq_resize.
     pub fn resize(&self, max_recv_dtos: DAT_COUNT) -> Result<()> {
         let _control = self.ia.control();
         let depth = usize::try_from(max_recv_dtos).map_err(|_| Error::arg(2))?;
@@ -221,7 +223,7 @@ impl SrqCounts {
 
     /// The number of buffers that were posted and not returned yet.
     pub fn outstanding(&self) -> u64 {
-        // Read in this order: every retired buffer was posted before.
+        // Read the counters in this order: each retired buffer was counted as posted before.
         let retired = {
             let retired = self.retired();
             retired.of_gone_flows
@@ -258,7 +260,8 @@ impl<T: Transport> Receiver<T> for SrqUpcalls<T> {
             Upcall::Failed => DAT_SRQ_TRANSFER_TO_ERROR,
             _ => return,
         };
-        // The standard gives the reason but no event number of its own. The handle names the queue.
+        // The standard defines a reason for this event but no event number. The handle names the
+        // queue.
         self.ia.report(DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, self.srq as *mut c_void, reason);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! With `OPENDAT_STATS=1` a thread serves them on a Unix socket in the [directory of the
 //! user](UserDirectory), which only the user and root can enter. The name is
-//! `NETNS/stats/PID-COPY`, because several copies of this code may be in one process, each with
-//! adapters of its own. The data path has no extra cost: the counters exist anyway
+//! `NETNS/stats/PID-COPY`, where COPY numbers the copies of this code in one process, each of which
+//! has adapters of its own. The data path has no extra cost: the counters exist anyway
 //! ([`crate::counters`]) and are read on request.
 //!
 //! The socket's file outlives a process that is killed. The next process of the user removes it.
@@ -58,10 +58,11 @@ struct StatsServer {
     thread: JoinHandle<()>,
 }
 
-/// The file name of a socket. Its drop removes the file.
+/// The file name of a socket. Dropping the value removes the file.
 struct SocketFile {
     path: PathBuf,
-    /// systemd-tmpfiles does not remove files, however old, from a locked directory.
+    /// A lock on the directory, because systemd-tmpfiles removes no files, however old, from a
+    /// locked directory.
     _lock: File,
 }
 
@@ -90,15 +91,15 @@ pub(crate) fn add_adapter<T: Transport>(ia: &'static Node<Ia<T>>) {
     }
     let mut served_adapters = served_adapters();
     if served_adapters.process != std::process::id() {
-        // In a child of fork(2), the entries are the parent's adapters, and the thread does not
-        // exist.
+        // In a child of fork(2), the entries are the parent's adapters, and the server's thread
+        // does not exist.
         let of_parent = std::mem::take(&mut *served_adapters);
         std::mem::forget(of_parent);
         served_adapters.process = std::process::id();
     }
     served_adapters.adapters.push((ia.handle() as usize, Box::new(|text| report(ia, text))));
     if served_adapters.server.is_none() {
-        // The program works without the server as well.
+        // The program works even if the server cannot start.
         served_adapters.server = StatsServer::start();
     }
 }
@@ -142,8 +143,7 @@ impl StatsServer {
                 }
                 match client {
                     Ok(client) => drop(serve(&client)),
-                    // There may be no file descriptor left, and it may take a while until there is
-                    // one.
+                    // Perhaps no file descriptor is free now. Try again later.
                     Err(_) => std::thread::sleep(ACCEPT_RETRY_DELAY),
                 }
             }
@@ -189,12 +189,13 @@ fn listen() -> Result<(UnixListener, SocketFile), NoDirectory> {
 fn listen_in(directory: &Path) -> io::Result<(UnixListener, SocketFile)> {
     create_with_parents(directory)?;
     let lock = File::open(directory)?;
-    // A process with the exclusive lock is about to remove old files. That does no harm here.
+    // A process with the exclusive lock is about to remove old files. That does no harm, so the
+    // lock may fail.
     let _ = lock.try_lock_shared();
     remove_stale_sockets(directory)?;
     let name = format!("{}-{:x}", std::process::id(), (&raw const SERVED_ADAPTERS).addr());
     let (path, unready) = (directory.join(&name), directory.join(name + UNREADY_SUFFIX));
-    // A process that was killed may have had the same number.
+    // A process that was killed may have had the same number and left its file.
     fs::remove_file(&unready).ok();
     let listener = UnixListener::bind(&unready)?;
     fs::rename(&unready, &path)?;
@@ -220,13 +221,13 @@ pub fn sockets_in(directory: &Path) -> io::Result<impl Iterator<Item = PathBuf> 
     Ok(paths.filter(|path| path.to_str().is_some_and(|path| !path.ends_with(UNREADY_SUFFIX))))
 }
 
-/// Whether a process has the socket with this name. Only if the kernel refuses the connection,
-/// nobody has it. A datagram socket can never be connected to it, so the check does not disturb its
+/// Whether a process has the socket with this name. No process has it if the kernel refuses the
+/// connection. A datagram socket can never be connected to it, so the check does not disturb its
 /// owner.
 ///
 /// # Errors
 ///
-/// There is no file descriptor left for the check.
+/// The check found no free file descriptor.
 pub fn has_listener(path: &Path) -> io::Result<bool> {
     let answer = UnixDatagram::unbound()?.connect(path);
     Ok(!answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
@@ -259,7 +260,7 @@ fn report<T: Transport>(ia: &Node<Ia<T>>, text: &mut String) {
     let _control = ia.control();
     let mut sum = [0u64; EP_ALL];
     for handle in ia.objects(DAT_HANDLE_TYPE_EP) {
-        // SAFETY: as above.
+        // SAFETY: the control lock is held, under which no endpoint of the adapter is freed.
         let Ok(ep) = (unsafe { handle::get::<Ep<T>>(handle) }) else { continue };
         let counted = ep.counters.read(ALL);
         let _ = writeln!(text, "ep {:#x} {:?}", handle as usize, ep.state());
@@ -270,7 +271,7 @@ fn report<T: Transport>(ia: &Node<Ia<T>>, text: &mut String) {
     count_ep(text, &sum);
     let mut sum = [0u64; EVD];
     for handle in ia.objects(DAT_HANDLE_TYPE_EVD) {
-        // SAFETY: as above.
+        // SAFETY: the control lock is held, under which no EVD of the adapter is freed.
         let Ok(evd) = (unsafe { handle::get::<Evd<T>>(handle) }) else { continue };
         sum.iter_mut().zip(evd.counters(ALL)).for_each(|(sum, n)| *sum += n);
     }
@@ -292,7 +293,7 @@ fn count_ep(text: &mut String, counters: &[u64; EP_ALL]) {
     }
 }
 
-/// A name without the blanks that would end the word.
+/// A name with its blanks replaced, because a blank would end the word.
 fn to_word(name: &str) -> String {
     name.split_whitespace().collect::<Vec<_>>().join("_")
 }
@@ -319,7 +320,7 @@ mod tests {
         assert!(!has_listener(&of_killed).expect("a descriptor"));
         let of_other = place.path().join("2-b");
         let _other = UnixListener::bind(&of_other).expect("bound");
-        // A process that is about to listen uses another name, which nobody removes.
+        // A process that is about to listen uses another name. Nobody removes a file of that name.
         let unready = place.path().join(format!("3-c{UNREADY_SUFFIX}"));
         fs::write(&unready, "").expect("written");
         let (_listener, own) = listen_in(place.path()).expect("made");

@@ -1,5 +1,5 @@
-//! The atomics of the lock-free parts. Under `--cfg loom` they are those of loom, which explores
-//! every interleaving.
+//! The atomic types of the lock-free parts. Under `--cfg loom` these are the types of loom, which
+//! explores every interleaving.
 
 #[cfg(loom)]
 pub(crate) use loom::{sync::atomic, thread::yield_now};

@@ -4,15 +4,15 @@ use std::io;
 use std::marker::PhantomData;
 use std::thread::{Builder, JoinHandle};
 
-/// The signals of this thread's own faults. They are never blocked.
+/// The signals that a thread's own faults cause. They are never blocked.
 const FAULT_SIGNALS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 /// The signals by which a user ends or stops a program.
 const USER_SIGNALS: [libc::c_int; 5] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP];
 
-/// Starts a thread that gets none of the process's signals. Their handlers belong to the program,
-/// and may end the process or close what this thread works on.
+/// Starts a thread that gets none of the process's signals. The handlers of signals belong to the
+/// program, and may end the process or close objects that this thread works on.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
@@ -44,14 +44,14 @@ fn unblock_faults() {
 /// when the value is dropped. Several system calls start again after each handler, so a timer that
 /// fires often enough would keep them from ending.
 pub(crate) struct BlockedSignals {
-    /// The mask before. `None` if the mask could not be changed.
+    /// The signal mask to restore. `None` if the mask could not be changed.
     before: Option<libc::sigset_t>,
-    /// The mask belongs to this thread.
+    /// A pointer type, so that the value is not `Send`: the mask belongs to this thread.
     not_send: PhantomData<*const ()>,
 }
 
 impl BlockedSignals {
-    /// For a control call that consists of many system calls.
+    /// Blocks signals during a control call that consists of many system calls.
     pub(crate) fn during_a_call() -> Self {
         Self::all_except(&[FAULT_SIGNALS.as_slice(), &USER_SIGNALS].concat())
     }

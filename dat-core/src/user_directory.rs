@@ -2,9 +2,9 @@
 //! each other. The kernel keeps every other user from connecting to these sockets, from sending to
 //! them and from taking their names.
 //!
-//! It is `/tmp/opendat-UID`, or in /dev/shm if /tmp cannot be written to. /dev/shm is not the first
-//! choice, and /run/user/UID is not used: systemd-logind removes what a user has there when the
-//! user logs out, although services of the same user continue.
+//! The directory is `/tmp/opendat-UID`, or is in /dev/shm if /tmp cannot be written to. /dev/shm is
+//! not the first choice, and /run/user/UID is not used: systemd-logind removes a user's files there
+//! when the user logs out, although services of the same user continue.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -21,7 +21,7 @@ pub const PLACES: [&str; 2] = ["/tmp", "/dev/shm"];
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// Why there is no directory: its path, and what is wrong with it.
+/// The path of a directory that cannot be used, and the reason.
 pub type NoDirectory = (PathBuf, io::Error);
 
 /// The directory of the effective user.
@@ -38,7 +38,8 @@ impl UserDirectory {
         users_directory(&PLACES.map(Path::new)).map(UserDirectory)
     }
 
-    /// The path of its subdirectory for the network namespace of this thread. It need not exist.
+    /// The path of the subdirectory for the network namespace of this thread. The subdirectory need
+    /// not exist.
     ///
     /// # Errors
     ///
@@ -54,7 +55,7 @@ impl UserDirectory {
     ///
     /// # Errors
     ///
-    /// Another user has rights in it, or it is gone.
+    /// Another user has rights in the directory, or the directory is gone.
     pub fn check(&self) -> Result<(), NoDirectory> {
         is_private(&self.0).map_err(|error| (self.0.clone(), error))
     }
@@ -88,9 +89,9 @@ pub fn user_of_name(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// Finds or creates the user's directory in the first of these places that can be written to. If
-/// another user has created it first, that is an error: this process could use another place, but
-/// processes that have found the right one before could not.
+/// Finds or creates the user's directory in the first of these places that can be written to. It is
+/// an error if another user has created a directory of that name. This process could use another
+/// place, but processes that have already found the directory could not.
 fn users_directory(places: &[&Path]) -> Result<PathBuf, NoDirectory> {
     let mut refused = None;
     for place in places {
@@ -111,8 +112,8 @@ fn users_directory(places: &[&Path]) -> Result<PathBuf, NoDirectory> {
             Err(error) if cannot_be_written_to(&error) => {
                 refused.get_or_insert((directory, error));
             }
-            // The error may be temporary, and other processes may have found this place or will
-            // find it.
+            // Do not try the next place: the error may be temporary, and other processes may use
+            // this place.
             Err(error) => return Err((directory, error)),
         }
     }
@@ -135,7 +136,7 @@ fn check_sticky(place: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Checks that this is a directory of this user in which nobody else has rights.
+/// Checks that `directory` is a directory of this user in which nobody else has rights.
 fn is_private(directory: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(directory)?;
     let what = if !found.is_dir() {
@@ -191,7 +192,7 @@ mod tests {
         fs::write(&own, "").expect("written");
         assert!(refusal().contains("it is not a directory"));
         fs::remove_file(&own).expect("removed");
-        // Anybody could replace the directory.
+        // Now anybody could replace the directory.
         set_mode(place.path(), 0o777);
         assert!(refusal().contains("no sticky bit"));
         set_mode(place.path(), 0o1777);

@@ -20,7 +20,7 @@ const SIGNALLED: u32 = 1;
 const PARKED: u32 = 2;
 const POLLING: u32 = 3;
 
-/// Why a sleep ended.
+/// The reason for which a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeReason {
     /// The thread was signalled. This may be spurious, so the thread must check its condition
@@ -38,18 +38,18 @@ impl Wake {
         Wake { state: Futex::new(AWAKE) }
     }
 
-    /// Forgets a signal. The sleeper calls this before it checks its condition for the last time.
+    /// Resets the signal. The sleeper calls this before it checks its condition for the last time.
     pub fn reset(&self) {
         self.state.swap(AWAKE, Ordering::AcqRel);
     }
 
-    /// Whether it was signalled since the last reset.
+    /// Whether `signal` was called since the last reset.
     pub fn is_signalled(&self) -> bool {
         self.state.load(Ordering::Acquire) == SIGNALLED
     }
 
-    /// Signals. Returns true if the sleeper is in a transport's poller: the caller must then call
-    /// `interrupt` of the transport.
+    /// Signals the sleeper. Returns true if the sleeper is in a transport's poller: the caller must
+    /// then call `interrupt` of the transport.
     #[must_use]
     pub fn signal(&self) -> bool {
         match self.state.swap(SIGNALLED, Ordering::AcqRel) {
@@ -62,14 +62,15 @@ impl Wake {
         }
     }
 
-    /// Announces that the sleeper is about to block in a poller. Returns false if it was signalled
-    /// already: the sleeper must then not block.
+    /// Announces that the sleeper is about to block in a poller. Returns false if the sleeper was
+    /// signalled already. Then it must not block.
     #[must_use]
     pub fn enter_poller(&self) -> bool {
         self.state.compare_exchange(AWAKE, POLLING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Announces that the sleeper has left the poller. Returns whether it was signalled meanwhile.
+    /// Announces that the sleeper has left the poller. Returns whether `signal` was called
+    /// meanwhile.
     pub fn leave_poller(&self) -> bool {
         self.state.compare_exchange(POLLING, AWAKE, Ordering::AcqRel, Ordering::Acquire).is_err()
     }

@@ -28,7 +28,7 @@ fn a_message_arrives_with_cookie_length_and_operation() {
     assert_eq!(unsafe { received.user_cookie.as_64 }, 0xfeed_face_cafe_beef);
     let sent = a.completion(a.request);
     assert_eq!((sent.status, sent.operation), (DAT_DTO_SUCCESS, DAT_DTO_SEND));
-    // SAFETY: as above.
+    // SAFETY: cookies are plain words.
     assert_eq!(unsafe { sent.user_cookie.as_64 }, u64::MAX);
     assert_eq!(to[..42], from);
 }
@@ -41,9 +41,9 @@ fn the_local_segments_limit_the_transfer() {
     let remote = Remote { addr: far_mr.addr, key: far_mr.mr.rkey() };
     // SAFETY: the buffers outlive the test.
     unsafe {
-        // If the remote segment is too short for a write, or longer than the local buffer of a
-        // read, that is an error only by the letter of the standard. The conformance suite checks
-        // that.
+        // A strict adapter refuses a remote segment that is too short for a write, or longer than
+        // the local buffer of a read. This adapter is not strict. The conformance suite checks both
+        // cases.
         x.post_rdma_write(&[near_mr.segment()], 5, remote, 63, 0).unwrap();
         x.post_rdma_read(&[near_mr.segment()], 6, remote, 65, 0).unwrap();
         assert_eq!(a.completion(a.request).transfered_length, 64);
@@ -129,7 +129,7 @@ fn completions_survive_the_endpoint() {
         x.post_send(&[], 2, 0).unwrap();
     }
     let handle = x.handle();
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the endpoint any more.
     unsafe { ep::free(x) }.unwrap();
     for cookie in 1..=2 {
         let completion = a.completion(a.request);
@@ -154,7 +154,7 @@ fn a_reject_carries_private_data_and_frees_the_request() {
     assert_eq!(param.private_data_size, 6);
     // SAFETY: nobody uses the request any more.
     unsafe { cr::begin_reject(request, b"no") }.unwrap().reject(b"no").unwrap();
-    // SAFETY: a stale handle is an error.
+    // SAFETY: the handle may be stale, in which case the call returns an error.
     assert!(unsafe { dat_core::handle::get::<cr::Cr<T>>(handle) }.is_err());
     let event = a.next(a.connect);
     assert_eq!(event.event_number, DAT_CONNECTION_EVENT_PEER_REJECTED);
@@ -174,7 +174,7 @@ fn a_reserved_endpoint_takes_one_request() {
     let (x, second, y) = (a.ep(), a.ep(), b.ep());
     let point = rsp::create(b.ia, 4711, y, b.cr).unwrap();
     assert_eq!(y.state(), State::Reserved);
-    // SAFETY: it is refused.
+    // SAFETY: the call is refused and frees nothing.
     assert_eq!(unsafe { ep::free(y) }, Err(Error::state(DAT_INVALID_STATE_EP_RESERVED)));
     let to = "127.0.0.1:0".parse().unwrap();
     x.connect(to, 4711, 10_000_000, &[], 0, 0).unwrap();
@@ -182,13 +182,13 @@ fn a_reserved_endpoint_takes_one_request() {
     let request = arrival(&b);
     assert_eq!(y.state(), State::PassivePending);
     assert_eq!(
-        // SAFETY: it is refused.
+        // SAFETY: the call is refused and changes nothing.
         unsafe { cr::accept(request, Some(y), &[]) },
         Err(Error::handle(DAT_INVALID_HANDLE_EP))
     );
     // SAFETY: nobody uses the request any more.
     unsafe { cr::accept(request, None, &[]) }.unwrap();
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the service point any more.
     unsafe { rsp::free(point) }.unwrap();
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     let mut seen = [a.next(a.connect).event_number, a.next(a.connect).event_number];
@@ -210,7 +210,7 @@ fn a_tentative_endpoint_is_configured_and_accepted() {
     let request = arrival(&b);
     let mut param = DAT_CR_PARAM::zeroed();
     request.query(&mut param);
-    // SAFETY: the handle came with the request.
+    // SAFETY: the handle came with the request and is live.
     let y = unsafe { dat_core::handle::get::<ep::Ep<T>>(param.local_ep_handle) }.unwrap();
     assert_eq!(y.state(), State::UnconfiguredTentative);
     let mut given = DAT_EP_PARAM::zeroed();
@@ -222,7 +222,7 @@ fn a_tentative_endpoint_is_configured_and_accepted() {
         | DAT_EP_FIELD_RECV_EVD_HANDLE
         | DAT_EP_FIELD_REQUEST_EVD_HANDLE
         | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
-    // SAFETY: live handles.
+    // SAFETY: the handles are live.
     unsafe { y.modify(mask, &given, PinnedParams::pin(mask, &given)).unwrap() };
     // SAFETY: nobody uses the request any more.
     unsafe { cr::accept(request, None, &[]) }.unwrap();
@@ -242,16 +242,17 @@ fn modify_keeps_posted_receives() {
     let mut param = DAT_EP_PARAM::zeroed();
     param.ep_attr.max_request_dtos = 3;
     let mask = DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS;
-    // SAFETY: no handles.
+    // SAFETY: `param` names no handles.
     unsafe { y.modify(mask, &param, PinnedParams::pin(mask, &param)).unwrap() };
     connect(&a, x, &b, y);
-    // SAFETY: no segments.
+    // SAFETY: the request has no segments.
     unsafe { x.post_send(&[], 1, 0).unwrap() };
     // SAFETY: cookies are plain words.
     assert_eq!(unsafe { b.completion(b.recv).user_cookie.as_64 }, 77);
 }
 
-/// The largest message that dat_ia_query reports can be posted. One byte more is refused at once.
+/// A message of the maximum length that dat_ia_query reports can be posted. One byte more is
+/// refused at once.
 #[test]
 fn a_post_is_limited_to_the_reported_maximum() {
     let (a, x, _b, _) = connected();

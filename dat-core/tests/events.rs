@@ -31,11 +31,11 @@ fn software_events_come_in_order_and_fill_the_queue() {
     for i in 0..3 {
         // SAFETY: one thread takes events.
         let event = unsafe { evd.dequeue() }.unwrap();
-        // SAFETY: a software event.
+        // SAFETY: the event is a software event.
         assert_eq!(unsafe { event.event_data.software_event_data.pointer } as usize, i);
     }
     assert_eq!(evd.post_software(&DAT_EVENT::zeroed()), Err(Error::arg(2)));
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the EVD any more.
     unsafe { evd::free(evd) }.unwrap();
 }
 
@@ -96,7 +96,7 @@ fn freeing_an_evd_ends_the_wait_on_it() {
         while unsafe { evd.dequeue() }.err() != Some(Error::state(DAT_INVALID_STATE_EVD_WAITER)) {
             std::thread::yield_now();
         }
-        // SAFETY: nobody uses it any more.
+        // SAFETY: nobody uses the EVD any more.
         unsafe { evd::free(evd) }.unwrap();
         assert_eq!(waiter.join().unwrap(), Some(Error::of(DAT_ABORT)));
     });
@@ -105,7 +105,7 @@ fn freeing_an_evd_ends_the_wait_on_it() {
 #[test]
 fn only_enabled_evds_trigger_a_cno() {
     let ia = open(&fabric());
-    // SAFETY: there is no agent.
+    // SAFETY: the CNO has no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
@@ -116,20 +116,20 @@ fn only_enabled_evds_trigger_a_cno() {
     evd.post_software(&software(1)).unwrap();
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
     assert_eq!(
-        // SAFETY: it is refused.
+        // SAFETY: the call is refused and frees nothing.
         unsafe { cno::free(cno) }.map(drop),
         Err(Error::state(DAT_INVALID_STATE_CNO_IN_USE))
     );
     // SAFETY: nobody dequeues meanwhile.
     unsafe { evd.set_cno(None) }.unwrap();
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the CNO any more.
     unsafe { cno::free(cno) }.map(drop).unwrap();
 }
 
 #[test]
 fn a_cno_is_triggered_again_while_events_remain() {
     let ia = open(&fabric());
-    // SAFETY: there is no agent.
+    // SAFETY: the CNO has no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     for cookie in 0..2 {
@@ -143,7 +143,7 @@ fn a_cno_is_triggered_again_while_events_remain() {
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
 }
 
-/// The record of the flows that freed endpoints have left on the EVD depends on this count.
+/// Keeping the flows of freed endpoints depends on the number of times that an EVD was seen empty.
 #[test]
 fn an_evd_counts_how_often_it_was_seen_empty() {
     let side = Side::new(&fabric());
@@ -158,12 +158,12 @@ fn an_evd_counts_how_often_it_was_seen_empty() {
 #[test]
 fn completions_trigger_a_cno_each_time_the_queue_was_emptied() {
     let (a, x, b, y) = connected();
-    // SAFETY: there is no agent.
+    // SAFETY: the CNO has no agent.
     let cno = unsafe { cno::create(b.ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     // SAFETY: nobody dequeues meanwhile.
     unsafe { b.recv.set_cno(Some(cno)) }.unwrap();
     for round in 0..3 {
-        // SAFETY: no segments.
+        // SAFETY: the requests have no segments.
         unsafe {
             y.post_recv(&[], round, 0).unwrap();
             x.post_send(&[], round, 0).unwrap();
@@ -178,11 +178,11 @@ fn completions_trigger_a_cno_each_time_the_queue_was_emptied() {
 #[test]
 fn a_cno_stays_triggered_until_the_queue_is_empty() {
     let (a, x, b, y) = connected();
-    // SAFETY: there is no agent.
+    // SAFETY: the CNO has no agent.
     let cno = unsafe { cno::create(b.ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     // SAFETY: nobody dequeues meanwhile.
     unsafe { b.recv.set_cno(Some(cno)) }.unwrap();
-    // SAFETY: no segments.
+    // SAFETY: the requests have no segments.
     unsafe {
         for i in 0..3 {
             y.post_recv(&[], i, 0).unwrap();
@@ -199,7 +199,7 @@ fn a_cno_stays_triggered_until_the_queue_is_empty() {
     assert_eq!(cno.wait(0).err(), Some(Error::of(DAT_QUEUE_EMPTY)));
 }
 
-/// An agent that calls `f` with each EVD. The closure lives as long as the test program.
+/// An agent that calls `f` with each EVD. The closure `f` lives as long as the test program.
 fn agent(f: impl Fn(DAT_EVD_HANDLE) + Send + Sync + 'static) -> DAT_OS_WAIT_PROXY_AGENT {
     type Call = Box<dyn Fn(DAT_EVD_HANDLE) + Send + Sync>;
     unsafe extern "C" fn call(instance: DAT_PVOID, evd: DAT_EVD_HANDLE) {
@@ -224,7 +224,7 @@ const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
 fn an_agent_is_called_besides_waiters() {
     let (agent, told) = recording_agent();
     let ia = open(&fabric());
-    // SAFETY: the agent may be called.
+    // SAFETY: the agent may be called until the test program ends.
     let cno = unsafe { cno::create(ia, agent) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     evd.post_software(&software(0)).unwrap();
@@ -236,7 +236,7 @@ fn an_agent_is_called_besides_waiters() {
 fn an_agent_may_be_changed_and_removed() {
     let ((one, told_one), (two, told_two)) = (recording_agent(), recording_agent());
     let ia = open(&fabric());
-    // SAFETY: there is no agent.
+    // SAFETY: the CNO has no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     evd.post_software(&software(0)).unwrap();
@@ -248,10 +248,10 @@ fn an_agent_may_be_changed_and_removed() {
     unsafe { cno.set_agent(two) }.unwrap();
     evd.post_software(&software(2)).unwrap();
     assert_eq!(told_two.recv_timeout(AGENT_TIMEOUT), Ok(evd.handle() as usize));
-    // SAFETY: there is no agent.
+    // SAFETY: the CNO has no agent.
     unsafe { cno.set_agent(DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     evd.post_software(&software(3)).unwrap();
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the EVD any more.
     unsafe { evd::free(evd) }.unwrap();
     // The thread of the agent ends here, so it is not called later.
     // SAFETY: nobody uses the CNO any more.
@@ -272,8 +272,8 @@ fn freeing_the_last_evd_of_a_cno_ends_the_waits_on_it() {
         while !cno.has_waiters() {
             std::thread::yield_now();
         }
-        // The other EVD gets an event. A waiter that had left with the first EVD would not report
-        // it.
+        // The other EVD gets an event. A waiter that had left when the first EVD was freed would
+        // not report the event.
         // SAFETY: nobody uses the EVD any more.
         unsafe { evd::free(evds[0]) }.unwrap();
         evds[1].post_software(&software(0)).unwrap();
@@ -284,12 +284,12 @@ fn freeing_the_last_evd_of_a_cno_ends_the_waits_on_it() {
         while !cno.has_waiters() {
             std::thread::yield_now();
         }
-        // SAFETY: nobody uses it any more.
+        // SAFETY: nobody uses the EVD any more.
         unsafe { evd::free(evds[1]) }.unwrap();
         assert_eq!(waiter.join().unwrap(), Err(Error::of(DAT_ABORT)));
         assert_eq!(told.recv_timeout(AGENT_TIMEOUT), Ok(0));
     });
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the CNO any more.
     unsafe { cno::free(cno) }.map(drop).unwrap();
 }
 
@@ -300,16 +300,17 @@ fn an_abrupt_close_is_the_last_call_of_an_agent() {
     // SAFETY: the agent may be called.
     let cno = unsafe { cno::create(ia, agent) }.unwrap();
     evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the adapter any more.
     unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [0]);
 }
 
-/// An EVD that triggers during the close is about to be freed.
+/// A wait does not return an EVD that triggers during the close, because the EVD is about to be
+/// freed.
 #[test]
 fn a_wait_during_an_abrupt_close_returns_no_evd() {
     let ia = open(&fabric());
-    // SAFETY: there is no agent.
+    // SAFETY: the CNO has no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 4, Some(cno), DAT_EVD_SOFTWARE_FLAG).unwrap();
     evd.post_software(&software(0)).unwrap();
@@ -317,7 +318,7 @@ fn a_wait_during_an_abrupt_close_returns_no_evd() {
     assert_eq!(cno.wait(DAT_TIMEOUT_INFINITE), Err(Error::of(DAT_ABORT)));
     // SAFETY: nobody dequeues meanwhile.
     assert_eq!(unsafe { evd.wait(DAT_TIMEOUT_INFINITE, 1) }.err(), Some(Error::of(DAT_ABORT)));
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the adapter any more.
     unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
 }
 
@@ -331,13 +332,13 @@ fn an_agent_may_call_any_function_and_free_its_own_object() {
     let own = Arc::clone(&handle);
     let agent = agent(move |evd| {
         assert_eq!(evd, recv.handle());
-        // SAFETY: nobody else takes events from it.
+        // SAFETY: nobody else takes events from the EVD.
         let event = unsafe { recv.dequeue() }.unwrap();
         y.disconnect(DAT_CLOSE_ABRUPT_FLAG).unwrap();
-        // SAFETY: nobody uses it any more.
+        // SAFETY: nobody uses the endpoint any more.
         unsafe { ep::free(y) }.unwrap();
         for evd in [recv, request, connect, cr] {
-            // SAFETY: nobody uses it any more.
+            // SAFETY: nobody uses the EVD any more.
             unsafe { evd::free(evd) }.unwrap();
         }
         let own = own.load(Ordering::Relaxed) as DAT_CNO_HANDLE;
@@ -348,11 +349,11 @@ fn an_agent_may_call_any_function_and_free_its_own_object() {
     // SAFETY: the agent may be called.
     let cno = unsafe { cno::create(b.ia, agent) }.unwrap();
     handle.store(cno.handle() as usize, Ordering::Relaxed);
-    // SAFETY: no segments.
+    // SAFETY: the receive has no segments.
     unsafe { y.post_recv(&[], 0, 0) }.unwrap();
     // SAFETY: nobody dequeues meanwhile.
     unsafe { recv.set_cno(Some(cno)) }.unwrap();
-    // SAFETY: as above.
+    // SAFETY: nobody dequeues meanwhile.
     unsafe { x.post_send(&[], 0, 0) }.unwrap();
     assert_eq!(told.recv_timeout(AGENT_TIMEOUT), Ok(DAT_DTO_COMPLETION_EVENT));
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_DISCONNECTED);

@@ -1,5 +1,5 @@
-//! Closing leaves nothing behind: no handle and no memory. This test is alone in its process,
-//! because it counts both.
+//! An adapter that is closed leaves no handle and no memory behind. This test is alone in its
+//! process, because it counts both.
 
 #[path = "table/client.rs"]
 #[allow(dead_code)] // its other part is used in `table`
@@ -10,7 +10,7 @@ mod one_of_everything;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-/// The system's allocator, which also counts the bytes in use.
+/// The system's allocator. It also counts the bytes in use.
 struct Counting;
 
 static ALLOCATED_BYTES: AtomicIsize = AtomicIsize::new(0);
@@ -19,13 +19,13 @@ static ALLOCATED_BYTES: AtomicIsize = AtomicIsize::new(0);
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: as above.
+        // SAFETY: every call is passed to the system's allocator unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         ALLOCATED_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: as above.
+        // SAFETY: every call is passed to the system's allocator unchanged.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -39,7 +39,7 @@ fn closed_adapters_leave_nothing() {
         let (table, name) = client::loopback(thread_safe);
         let handles = dat_core::handle::live_count();
         let mut bytes = 0;
-        // The number of rounds until the pool of handles has grown so far that it reuses handles.
+        // After this number of rounds the pool of handles has grown so far that it reuses handles.
         let warm = 40;
         for round in 0..2 * warm {
             drop(one_of_everything::one_of_everything(table, &name));
@@ -48,7 +48,7 @@ fn closed_adapters_leave_nothing() {
                 bytes = ALLOCATED_BYTES.load(Ordering::Relaxed);
             }
         }
-        // The test harness has a thread of its own, which may free memory meanwhile.
+        // Other memory may be freed meanwhile, because the test harness has a thread of its own.
         let grown = ALLOCATED_BYTES.load(Ordering::Relaxed) - bytes;
         assert!(grown <= 0, "{grown} more bytes in use, from round {warm} on");
     }

@@ -1,4 +1,4 @@
-//! An adapter has as many objects as its attributes say, and not one more.
+//! An adapter can have as many objects as its attributes say, and not one more.
 
 mod support;
 
@@ -32,11 +32,12 @@ impl Provider for SmallProvider {
 }
 
 fn open_small() -> &'static Node<Ia<T>> {
-    // SAFETY: no EVD is given.
+    // SAFETY: the call names no EVD.
     unsafe { ia::open(&SmallProvider, &fabric(), entry("small"), AsyncEvd::Create(8)) }.unwrap()
 }
 
-/// Creates objects until one is refused. Then frees one, after which one can be created again.
+/// Creates objects until the adapter refuses one. Then frees one of them, after which another can
+/// be created.
 fn fill<O: Object>(
     count: usize,
     resource: DAT_RETURN,
@@ -46,7 +47,7 @@ fn fill<O: Object>(
     let refused = Error::new(DAT_INSUFFICIENT_RESOURCES, resource);
     let made: Vec<_> = (0..count).map(|_| make().unwrap()).collect();
     assert_eq!(make().err(), Some(refused));
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the object any more.
     let free = |node: &Node<O>| unsafe { free(node) }.unwrap();
     free(made[0]);
     let again = make().unwrap();
@@ -57,7 +58,7 @@ fn fill<O: Object>(
 #[test]
 fn one_object_more_than_promised_is_refused() {
     let ia = open_small();
-    // The EVD of asynchronous errors is one of the three.
+    // The EVD of asynchronous errors is one of the three permitted EVDs.
     fill(2, DAT_RESOURCE_TEVD, || evd::create(ia, 1, None, DAT_EVD_SOFTWARE_FLAG), evd::free);
     fill(2, DAT_RESOURCE_PROTECTION_DOMAIN, || pz::create(ia), pz::free);
 
@@ -79,7 +80,7 @@ fn one_object_more_than_promised_is_refused() {
         fill(3, DAT_RESOURCE_MEMORY_REGION, || rmr::create(zone, scope), rmr::free);
     }
 
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the zone any more.
     unsafe { pz::free(zone) }.unwrap();
     // Objects whose creation was refused are not counted.
     // SAFETY: nobody uses the adapter any more.
@@ -98,11 +99,11 @@ fn an_srq_of_another_zone_needs_support_of_the_transport() {
     };
     assert_eq!(ep_in(Some(other)).err(), Some(Error::arg(6)));
     ep_in(Some(own)).unwrap();
-    // This endpoint gets its zone later.
+    // This endpoint gets its zone later, from dat_ep_modify.
     let ep = ep_in(None).unwrap();
     let into = |zone: &Node<Pz<T>>| {
         let param = DAT_EP_PARAM { pz_handle: zone.handle(), ..DAT_EP_PARAM::zeroed() };
-        // SAFETY: live handles.
+        // SAFETY: the handles are live.
         unsafe {
             ep.modify(
                 DAT_EP_FIELD_PZ_HANDLE,
@@ -113,7 +114,7 @@ fn an_srq_of_another_zone_needs_support_of_the_transport() {
     };
     assert_eq!(into(other), Err(Error::arg(3)));
     into(own).unwrap();
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the adapter any more.
     unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
 }
 
@@ -123,11 +124,11 @@ fn zero_based_regions_need_support_of_the_transport() {
     let zone = pz::create(ia).unwrap();
     let mut buffer = [0u8; 16];
     let memory = Memory::Virtual { addr: buffer.as_mut_ptr().cast(), length: 16 };
-    // SAFETY: nothing is registered.
+    // SAFETY: the call is refused, so no memory is registered.
     let made =
         unsafe { lmr::create(ia, memory, zone, DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_VA_TYPE_ZB) };
     assert_eq!(made.err(), Some(Error::of(DAT_MODEL_NOT_SUPPORTED)));
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the adapter any more.
     unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
 }
 
@@ -140,7 +141,7 @@ fn limits_are_each_adapters_own() {
     assert!(pz::create(one).is_err());
     pz::create(other).unwrap();
     for ia in [one, other] {
-        // SAFETY: nobody uses it any more.
+        // SAFETY: nobody uses the adapter any more.
         unsafe { ia::close(ia, DAT_CLOSE_ABRUPT_FLAG) }.unwrap();
     }
 }

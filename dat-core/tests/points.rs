@@ -19,9 +19,9 @@ fn address(port: u64) -> std::net::SocketAddr {
     format!("127.0.0.1:{port}").parse().unwrap()
 }
 
-/// dat_cr_handoff.
+/// Calls dat_cr_handoff.
 fn hand_off(request: &Node<cr::Cr<Adapter>>, qualifier: DAT_CONN_QUAL) {
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the request any more.
     unsafe { cr::begin_hand_off(request, qualifier) }.unwrap().hand_off(qualifier);
 }
 
@@ -36,7 +36,7 @@ fn a_common_service_point_is_reached_by_its_address() {
     // SAFETY: the pointer is valid as long as the service point.
     assert_eq!(unsafe { *param.comm }, TCP);
     assert_eq!(param.evd_handle, b.cr.handle());
-    // SAFETY: as above.
+    // SAFETY: the pointer is valid as long as the service point.
     let listens_at = unsafe { dat_core::addr::parse(param.address_ptr) }.unwrap();
     assert_eq!(listens_at, address(csp.qualifier()));
 
@@ -44,7 +44,7 @@ fn a_common_service_point_is_reached_by_its_address() {
     let event = b.next(b.cr);
     // SAFETY: this is a connection request, as `arrival` asserts below.
     let request = unsafe { event.event_data.cr_arrival_event_data };
-    // SAFETY: all members are the same word.
+    // SAFETY: all members of the union are the same word.
     assert_eq!(unsafe { request.sp_handle.csp_handle }, csp.handle());
     assert_eq!(request.conn_qual, csp.qualifier());
     // SAFETY: the handle is live until the request is answered.
@@ -52,7 +52,7 @@ fn a_common_service_point_is_reached_by_its_address() {
     // SAFETY: nobody uses the request any more.
     unsafe { cr::accept(request, Some(y), b"") }.unwrap();
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the service point any more.
     unsafe { csp::free(csp) }.unwrap();
 }
 
@@ -85,7 +85,7 @@ fn arguments_of_a_common_service_point_are_checked() {
 
     // The service point accepts only requests to its own address, which is not the adapter's.
     let port = first.qualifier();
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the service point any more.
     unsafe { csp::free(first) }.unwrap();
     csp::create(a.ia, &TCP, format!("127.0.0.2:{port}").parse().unwrap(), a.cr).unwrap();
     let b = Side::new(&fabric);
@@ -114,10 +114,10 @@ fn a_request_is_handed_off_to_another_service_point() {
     x.connect(address(0), front.qualifier(), 10_000_000, b"hello", DAT_QOS_BEST_EFFORT, 0).unwrap();
     let request = arrival(&b);
     let stale = request.handle();
-    // SAFETY: it is refused.
+    // SAFETY: the call is refused and changes nothing.
     assert_eq!(unsafe { cr::begin_hand_off(request, 0) }.err(), Some(Error::arg(2)));
     hand_off(request, back.qualifier());
-    // SAFETY: any word may be checked.
+    // SAFETY: the function accepts any word as a handle.
     assert!(unsafe { dat_core::handle::get::<cr::Cr<T>>(stale) }.is_err(), "the handle is dead");
 
     let event = b.next(second_desk);
@@ -148,7 +148,7 @@ fn a_request_for_a_reserved_endpoint_is_handed_off_and_back() {
     let (x, y) = (a.ep(), b.ep());
     let reserved = rsp::create(b.ia, front.qualifier() + 1, y, b.cr).unwrap();
     x.connect(address(0), front.qualifier(), 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
-    // SAFETY: nobody uses the request any more.
+    // SAFETY: `hand_off` is the last use of the request.
     hand_off(arrival(&b), reserved.qualifier());
     assert_eq!(y.state(), State::PassivePending);
     // The request is handed off to the first service point, so its consumer gets the endpoint back.
@@ -172,10 +172,10 @@ fn a_request_handed_off_to_no_service_point_is_a_non_peer_reject() {
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }
 
-/// Whether poll(2) reports the file descriptor as readable, without waiting.
+/// Whether poll(2) reports the file descriptor as readable. Does not wait.
 fn readable(fd: DAT_FD) -> bool {
     let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one element, which outlives the call.
+    // SAFETY: the array has one element and outlives the call.
     unsafe { libc::poll(&mut fd, 1, 0) == 1 && fd.revents == libc::POLLIN }
 }
 
@@ -207,10 +207,10 @@ fn a_file_descriptor_is_readable_while_there_are_triggers() {
 
     // The file descriptor belongs to the CNO and is closed with it.
     for evd in [first, second] {
-        // SAFETY: nobody uses it any more.
+        // SAFETY: nobody uses the EVD any more.
         unsafe { evd::free(evd) }.unwrap();
     }
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the CNO any more.
     unsafe { cno::free(cno) }.unwrap();
     // SAFETY: the call only checks whether the descriptor is open.
     assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, -1);

@@ -25,7 +25,7 @@ impl Registry for QueriedRegistry {
     const FNS: RegistryFns = RegistryFns { get_ia_handle: ask, ..TestRegistry::FNS };
 }
 
-/// What the registry does when it is asked next.
+/// The function that the registry runs when it is asked next.
 static NEXT: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
 unsafe extern "C" fn ask(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETURN {
@@ -44,14 +44,14 @@ fn query(table: Table, ia: DAT_IA_HANDLE) -> Result<(), Error> {
     dat!(table, ia_query_func(ia, &mut evd, 0, &mut attr, 0, &mut provider))
 }
 
-/// The closing thread has the adapter's lock and waits for the call that creates the object. If a
-/// signal handler in the thread of that call queries the adapter, it must not wait for the lock for
-/// ever.
+/// The thread that closes the adapter has the adapter's lock and waits for the call that creates
+/// the object. If a signal handler in the thread of that call queries the adapter, it must not wait
+/// for the lock for ever.
 #[test]
 fn an_adapter_is_closed_while_an_object_is_created() {
     let name = unique("mem");
     let params = CString::new(name.as_str()).unwrap();
-    // SAFETY: both are complete.
+    // SAFETY: both records are complete.
     unsafe { export::init::<Mem, QueriedRegistry>(&info(&name, 2, 0, true), params.as_ptr()) };
     let table = table(&name).expect("registered");
     let (ia, _) = open(table, &name);
@@ -134,7 +134,7 @@ fn a_waiter_in_a_signal_handler_uses_the_evd_that_is_freed() {
     TABLE.store(std::ptr::from_ref(table).cast_mut(), Ordering::SeqCst);
     EVD.store(evd as usize, Ordering::SeqCst);
     let handler = post_to_the_freed_evd as extern "C" fn(c_int);
-    // SAFETY: the handler may do what it does here, because it interrupts no allocation.
+    // SAFETY: the handler interrupts no allocation, so it may call functions that allocate memory.
     unsafe { libc::signal(libc::SIGUSR1, handler as libc::sighandler_t) };
     let wait = |evd: usize, timeout| {
         let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
@@ -144,7 +144,7 @@ fn a_waiter_in_a_signal_handler_uses_the_evd_that_is_freed() {
         let address = evd as usize;
         let (tell, told) = std::sync::mpsc::channel();
         let waiter = s.spawn(move || {
-            // SAFETY: the call returns the identity of this thread.
+            // SAFETY: pthread_self returns the identity of this thread.
             tell.send(unsafe { libc::pthread_self() }).unwrap();
             wait(address, DAT_TIMEOUT_INFINITE)
         });
@@ -155,7 +155,7 @@ fn a_waiter_in_a_signal_handler_uses_the_evd_that_is_freed() {
         while dequeue() != Error::state(DAT_INVALID_STATE_EVD_WAITER) {
             thread::yield_now();
         }
-        // SAFETY: the thread has not ended, since nothing has ended its wait.
+        // SAFETY: the thread has not ended, since its wait has not ended.
         assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
         while STATUS.load(Ordering::SeqCst) == NOT_CALLED {
             thread::yield_now();

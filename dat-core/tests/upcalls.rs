@@ -1,5 +1,5 @@
-//! The requests that a transport gets, and the upcalls that it makes. The transport here moves no
-//! data: it records its requests, and the tests make its upcalls.
+//! Tests of the calls that a transport gets, and of the upcalls that it makes. The transport here
+//! moves no data. It records the calls that it gets, and the tests make its upcalls.
 
 mod support;
 
@@ -25,7 +25,8 @@ use provider_loopback::Mem;
 enum TransportCall {
     /// Whether a CNO needs the upcalls of a completion queue.
     RequireUpcalls(bool),
-    /// One upcall is requested, at the next completion or at the next solicited one.
+    /// The completion queue is armed: one upcall is requested, at the next completion or at the
+    /// next solicited one.
     Arm { solicited: bool },
 }
 
@@ -50,7 +51,8 @@ struct Cq {
     on_poll: &'static Mutex<Option<OnPoll>>,
 }
 
-/// What happens while a completion queue is polled, and the completion that is found then.
+/// A function that runs while a completion queue is polled. It returns the completion that the poll
+/// finds.
 type OnPoll = Box<dyn FnOnce() -> Wc + Send>;
 
 struct Nothing;
@@ -174,7 +176,7 @@ impl Receives for Nothing {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the only completion is that of a receive which a test has posted.
 unsafe impl Queue<RecordingTransport> for Nothing {
     unsafe fn post_send(&self, _: &SendWr<'_>) -> std::result::Result<(), PostError> {
         Ok(())
@@ -199,7 +201,7 @@ unsafe impl Queue<RecordingTransport> for Nothing {
 }
 
 fn open(quiet: bool) -> &'static Node<Ia<RecordingTransport>> {
-    // SAFETY: no EVD is given.
+    // SAFETY: the call names no EVD.
     unsafe {
         ia::open(&RecordingProvider { quiet }, "told", support::entry("told"), AsyncEvd::Create(8))
     }
@@ -285,7 +287,7 @@ fn a_failed_shared_queue_is_reported() {
 #[test]
 fn a_completion_queue_makes_upcalls_while_a_cno_needs_them() {
     let ia = open(true);
-    // SAFETY: there is no agent.
+    // SAFETY: the CNO has no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let evd = evd::create(ia, 8, Some(cno), DAT_EVD_DTO_FLAG).unwrap();
     assert_eq!(
@@ -300,17 +302,18 @@ fn a_completion_queue_makes_upcalls_while_a_cno_needs_them() {
     assert_eq!(ia.transport.calls()[0], TransportCall::RequireUpcalls(true));
 }
 
-/// One thread at a time uses a completion queue. If an endpoint is created concurrently with a call
-/// on its EVD, and changes which completions wake, it does not touch the queue but notifies the
-/// CNO, whose consumer then dequeues. Otherwise it arms the queue again.
+/// One thread at a time uses a completion queue. A new endpoint may change which completions wake a
+/// waiter. If it is created during a call on its EVD, the creating thread does not touch the queue.
+/// It notifies the CNO, whose consumer then dequeues. If there is no such call, the creating thread
+/// arms the queue again.
 #[test]
 fn a_stream_added_during_a_call_on_its_evd_does_not_touch_the_queue() {
     let entry = Entry { thread_safe: true, ..support::entry("told") };
-    // SAFETY: no EVD is given.
+    // SAFETY: the call names no EVD.
     let ia =
         unsafe { ia::open(&RecordingProvider { quiet: true }, "told", entry, AsyncEvd::Create(8)) }
             .unwrap();
-    // SAFETY: there is no agent.
+    // SAFETY: the CNO has no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
     // SAFETY: nobody dequeues meanwhile.
@@ -321,16 +324,16 @@ fn a_stream_added_during_a_call_on_its_evd_does_not_touch_the_queue() {
     let ep = dto.slot().locked(|| Ok(join())).unwrap();
     assert_eq!(ia.transport.calls(), []);
     assert_eq!(cno.wait(0), Ok(dto.handle()));
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the endpoint any more.
     unsafe { ep::free(ep) }.unwrap();
     assert_eq!(ia.transport.calls(), [TransportCall::Arm { solicited: false }]);
     join();
     assert_eq!(ia.transport.calls(), [TransportCall::Arm { solicited: true }]);
     assert_eq!(cno.wait(0).unwrap_err().kind(), DAT_QUEUE_EMPTY);
 
-    // Without that lock, it is unknown whether a call is in progress.
+    // If the adapter is not thread-safe, it is unknown whether a call is in progress.
     let ia = open(true);
-    // SAFETY: there is no agent.
+    // SAFETY: the CNO has no agent.
     let cno = unsafe { cno::create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL) }.unwrap();
     let (dto, connect) = (evd(ia, DAT_EVD_DTO_FLAG), evd(ia, DAT_EVD_CONNECTION_FLAG));
     // SAFETY: nobody dequeues meanwhile.
@@ -341,7 +344,7 @@ fn a_stream_added_during_a_call_on_its_evd_does_not_touch_the_queue() {
     assert_eq!(cno.wait(0), Ok(dto.handle()));
 }
 
-/// `quiet`: the transport distinguishes completions that were posted quiet, so it can be asked for
+/// `quiet`: the transport distinguishes completions that were posted quiet, so it can be armed for
 /// all others.
 #[test]
 fn a_wait_arms_for_the_completions_that_wake() {
@@ -465,7 +468,7 @@ fn a_connection_comes_before_its_first_message() {
     let handles =
         Handles { pz: Some(pz), recv: Some(all), request: None, connect: Some(all), srq: None };
     let ep = ep::create(ia, handles, None).unwrap();
-    // SAFETY: there are no segments.
+    // SAFETY: the receive has no segments.
     unsafe { ep.post_recv(&[], 5, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
     let (limit, flags) = (DAT_TIMEOUT_INFINITE, DAT_CONNECT_DEFAULT_FLAG);
     ep.connect(address(), 7, limit, b"", DAT_QOS_BEST_EFFORT, flags).unwrap();

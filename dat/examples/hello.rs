@@ -1,4 +1,5 @@
-//! A client and a server: `hello server`, and on the same or another host `hello client ADDRESS`.
+//! A client and a server. Run `hello server`, and on the same or another host `hello client
+//! ADDRESS`.
 
 use std::env;
 use std::error::Error;
@@ -16,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Offers its memory to the peer, for writing and reading.
+/// Offers memory to the peer, for writing and reading.
 fn server() -> Result<(), Box<dyn Error>> {
     let adapter = Adapter::open("tcp-emu")?;
     let zone = adapter.zone()?;
@@ -37,7 +38,7 @@ fn server() -> Result<(), Box<dyn Error>> {
     Ok(events.wait(None)?.disconnected()?)
 }
 
-/// Writes, reads and sends; the server only sees the message arrive.
+/// Writes, reads and sends. The server only notices the message.
 fn client(address: &str) -> Result<(), Box<dyn Error>> {
     let adapter = Adapter::open("tcp-emu")?;
     let zone = adapter.zone()?;

@@ -15,7 +15,7 @@ use crate::{
     EndpointBuilder, EventDispatcher, Listener, NotificationObject, ProtectionZone, Streams,
 };
 
-/// Minimum queue length of an adapter's asynchronous dispatcher, in events.
+/// The minimum queue length of an adapter's asynchronous dispatcher, in events.
 const ASYNC_EVENTS_COUNT: DAT_COUNT = 16;
 
 /// An open interface adapter. It closes when it and all objects created from it are dropped.
@@ -29,7 +29,7 @@ impl Adapter {
     ///
     /// # Errors
     ///
-    /// No entry fits, or none opens. [`Error::open_error`] has the reason for each entry.
+    /// No entry fits, or none can be opened. [`Error::open_error`] has the reason for each entry.
     pub fn open(name: &str) -> Result<Self> {
         Self::open_in(crate::registry(), name)
     }
@@ -54,11 +54,11 @@ impl Adapter {
     }
 
     /// Opens this entry of a registry, regardless of other entries of the same name, and reports
-    /// nothing. For listings.
+    /// nothing. This is for listings.
     ///
     /// # Errors
     ///
-    /// The reason, as text.
+    /// The reason for which the entry does not open, as text.
     pub fn open_entry(candidate: &Candidate) -> std::result::Result<Self, String> {
         let registry::Entry { ia_name, api, threadsafe, .. } = &candidate.entry;
         let request = Request {
@@ -77,7 +77,7 @@ impl Adapter {
 
     fn new(opened: Opened) -> Result<Self> {
         let interface = Arc::new(Interface::new(opened)?);
-        // SAFETY: this is the asynchronous EVD of the interface, which frees it.
+        // SAFETY: the object is the asynchronous EVD of the interface, which frees it.
         let evd = unsafe { Object::new(&interface, interface.async_evd(), None, Vec::new()) };
         Ok(Adapter { interface, asynchronous: Some(EventDispatcher::new(evd)) })
     }
@@ -169,39 +169,39 @@ impl fmt::Debug for Adapter {
 /// are maxima.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Name of the adapter.
+    /// The name of the adapter.
     pub adapter: String,
-    /// Name of its vendor.
+    /// The name of the adapter's vendor.
     pub vendor: String,
-    /// Its address.
+    /// The address of the adapter.
     pub address: Option<Address>,
-    /// Endpoints.
+    /// The maximum number of endpoints.
     pub max_endpoints: usize,
-    /// Requests, and receives, outstanding on an endpoint.
+    /// The maximum number of requests, and of receives, outstanding on an endpoint.
     pub max_operations: usize,
-    /// RDMA reads in progress on an endpoint as target.
+    /// The maximum number of RDMA reads in progress on an endpoint as target.
     pub max_reads_in: usize,
-    /// RDMA reads in progress on an endpoint as initiator.
+    /// The maximum number of RDMA reads in progress on an endpoint as initiator.
     pub max_reads_out: usize,
-    /// Events in a dispatcher.
+    /// The maximum number of events in a dispatcher.
     pub max_events: usize,
-    /// Segments of a send or receive.
+    /// The maximum number of segments of a send or receive.
     pub max_segments: usize,
-    /// Segments of an RDMA read.
+    /// The maximum number of segments of an RDMA read.
     pub max_read_segments: usize,
-    /// Segments of an RDMA write.
+    /// The maximum number of segments of an RDMA write.
     pub max_write_segments: usize,
-    /// Size of a send.
+    /// The maximum size of a send.
     pub max_message: u32,
-    /// Size of an RDMA operation.
+    /// The maximum size of an RDMA operation.
     pub max_rdma: u32,
-    /// Name of the provider.
+    /// The name of the provider.
     pub provider: String,
-    /// Version of the provider, major and minor.
+    /// The version of the provider, as major and minor number.
     pub provider_version: (u32, u32),
-    /// Size of private data in connection calls.
+    /// The maximum size of private data in connection calls.
     pub max_private_data: usize,
-    /// Buffer alignment with the best performance.
+    /// The buffer alignment with the best performance.
     pub optimal_alignment: u32,
     /// Whether shared receive queues are supported.
     pub shared_receive_queues: bool,
@@ -210,7 +210,7 @@ pub struct Attributes {
     /// Whether OFED's extended operations are supported: atomic operations, and RDMA writes with
     /// immediate data.
     pub extended: bool,
-    /// Further attributes of its transport: names and values.
+    /// Further attributes of the adapter's transport, as names and values.
     pub named: Vec<(String, String)>,
 }
 
@@ -218,8 +218,8 @@ impl Attributes {
     pub(crate) fn query(interface: &Interface) -> Result<Self> {
         let (ia, provider) = query(interface)?;
         if provider.iov_ownership_on_return != DAT_IOV_CONSUMER {
-            // Other models require that posts keep the caller's segments alive; no known provider
-            // does.
+            // Other models require that posts keep the caller's segments alive. No known provider
+            // has such a model.
             return Err(Error::new(
                 "Adapter::open",
                 DAT_ERROR(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE),
@@ -228,7 +228,8 @@ impl Attributes {
         Ok(Attributes {
             adapter: text(&ia.adapter_name),
             vendor: text(&ia.vendor_name),
-            // SAFETY: null or an address of the provider, which is valid while the IA is open.
+            // SAFETY: the pointer is null or an address of the provider, which is valid while the
+            // IA is open.
             address: unsafe { Address::read(ia.ia_address_ptr) },
             max_endpoints: count(ia.max_eps),
             max_operations: count(ia.max_dto_per_ep),
@@ -247,7 +248,8 @@ impl Attributes {
             shared_receive_queues: provider.srq_supported != DAT_FALSE,
             read_sink_needs_remote_write: provider.rdma_write_for_rdma_read_req != DAT_FALSE,
             extended: ia.extension_supported == DAT_EXTENSION_IB,
-            // SAFETY: the provider's own count and array, which are valid while the IA is open.
+            // SAFETY: the count and the array are the provider's own, and are valid while the IA is
+            // open.
             named: unsafe { named(ia.transport_attr, ia.num_transport_attr) },
         })
     }
@@ -258,7 +260,8 @@ pub(crate) fn query(interface: &Interface) -> Result<(DAT_IA_ATTR, DAT_PROVIDER_
     let mut ia = DAT_IA_ATTR::zeroed();
     let mut provider = DAT_PROVIDER_ATTR::zeroed();
     let handle = interface.handle();
-    // SAFETY: the IA is open and the records are writable. The EVD is not requested: null.
+    // SAFETY: the IA is open and the records are writable. The pointer for the EVD is null, because
+    // the EVD is not requested.
     unsafe {
         call!(
             interface,
@@ -280,6 +283,8 @@ fn count(value: DAT_COUNT) -> usize {
     usize::try_from(value).unwrap_or(0)
 }
 
+/// Converts named attributes.
+///
 /// # Safety
 ///
 /// `attributes` must be null or have `count` elements whose texts are null or NUL-terminated.
@@ -290,11 +295,11 @@ pub(crate) unsafe fn named(
     if attributes.is_null() || count <= 0 {
         return Vec::new();
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees that `attributes` has `count` elements.
     let attributes = unsafe { std::slice::from_raw_parts(attributes, self::count(count)) };
     let text = |text: *const c_char| match text.is_null() {
         true => String::new(),
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that the texts are null or NUL-terminated.
         false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
     };
     attributes.iter().map(|attribute| (text(attribute.name), text(attribute.value))).collect()
@@ -305,16 +310,16 @@ pub(crate) fn text(name: &[c_char; DAT_NAME_MAX_LENGTH]) -> String {
     CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Converts a count to C. A larger count than C can express exceeds every provider's limit anyway.
+/// Converts a count to C. If a count is too large for C, it exceeds every provider's limit anyway.
 pub(crate) fn count_to_c(value: usize) -> DAT_COUNT {
     DAT_COUNT::try_from(value).unwrap_or(DAT_COUNT::MAX)
 }
 
 /// Converts a time limit to microseconds. `None` means for ever. A finite limit is reduced to the
-/// longest finite one.
+/// longest one that C can express.
 pub(crate) fn timeout_to_c(timeout: Option<std::time::Duration>) -> DAT_TIMEOUT {
     let finite = |limit: std::time::Duration| {
-        // Rounded up, so that a wait of 1 ns does not become a poll.
+        // The time is rounded up, so that a wait of 1 ns does not become a poll.
         u32::try_from(limit.as_nanos().div_ceil(1000))
             .unwrap_or(u32::MAX)
             .min(DAT_TIMEOUT_INFINITE - 1)

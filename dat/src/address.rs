@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use dat_sys::DAT_IA_ADDRESS_PTR;
 
-/// The address of an adapter: an IP address, with a scope for IPv6. It has no port: in DAT the port
-/// is the connection qualifier or port qualifier.
+/// The address of an adapter: an IP address, with a scope for IPv6. It has no port, because in DAT
+/// the port is the connection qualifier or port qualifier.
 ///
 /// ```
 /// let address: dat::Address = "192.0.2.7".parse()?;
@@ -44,15 +44,17 @@ impl Address {
             return None;
         }
         let raw: *const libc::sockaddr = ptr.cast_const().cast();
-        // SAFETY: the caller guarantees the address; providers need not align it.
+        // SAFETY: the caller guarantees that the address is valid. Providers need not align it.
         match i32::from(unsafe { (&raw const (*raw).sa_family).read_unaligned() }) {
             libc::AF_INET => {
-                // SAFETY: as above.
+                // SAFETY: the caller guarantees that the address is as long as its family says.
+                // Providers need not align it.
                 let sin = unsafe { raw.cast::<libc::sockaddr_in>().read_unaligned() };
                 Some(IpAddr::from(Ipv4Addr::from(u32::from_be(sin.sin_addr.s_addr))).into())
             }
             libc::AF_INET6 => {
-                // SAFETY: as above.
+                // SAFETY: the caller guarantees that the address is as long as its family says.
+                // Providers need not align it.
                 let sin6 = unsafe { raw.cast::<libc::sockaddr_in6>().read_unaligned() };
                 let ip = Ipv6Addr::from(sin6.sin6_addr.s6_addr);
                 Some(Address { ip: ip.into(), scope: sin6.sin6_scope_id })
@@ -94,7 +96,7 @@ impl From<IpAddr> for Address {
     }
 }
 
-/// Drops the port.
+/// Converts a socket address, without its port.
 impl From<SocketAddr> for Address {
     fn from(addr: SocketAddr) -> Self {
         let scope = if let SocketAddr::V6(v6) = addr { v6.scope_id() } else { 0 };
@@ -102,7 +104,7 @@ impl From<SocketAddr> for Address {
     }
 }
 
-/// Parses an IPv4 or IPv6 address. A scope is a number: `fe80::1%3`.
+/// Parses an IPv4 or IPv6 address. A scope is a number, as in `fe80::1%3`.
 impl FromStr for Address {
     type Err = AddrParseError;
 
@@ -140,7 +142,7 @@ mod tests {
             assert_eq!(address.to_string(), text);
             assert_eq!(Address::from(address.with_port(7)), address);
         }
-        // SAFETY: null is allowed.
+        // SAFETY: a null pointer is permitted.
         assert_eq!(unsafe { Address::read(std::ptr::null_mut()) }, None);
         assert!("fe80::1%eth0%".parse::<Address>().is_err());
     }

@@ -43,7 +43,7 @@ impl BitOr for Streams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DispatcherId(usize);
 
-/// A queue of events (EVD).
+/// A queue of events (EVD in the standard).
 pub struct EventDispatcher {
     pub(crate) object: Arc<Object>,
     /// The buffer for events that the provider writes. It is always initialised.
@@ -68,7 +68,8 @@ impl EventDispatcher {
     ) -> Result<Self> {
         let mut handle = DAT_HANDLE_NULL;
         let cno = notify.map_or(DAT_HANDLE_NULL, |cno| cno.object.handle);
-        // SAFETY: the IA is open, the notification object is valid or null, the handle is writable.
+        // SAFETY: the IA is open, the notification object is valid or null, and the handle is
+        // writable.
         unsafe {
             call!(
                 interface,
@@ -88,20 +89,20 @@ impl EventDispatcher {
         DispatcherId(self.object.handle.addr())
     }
 
-    /// Returns the next event, if there is one. Use it to poll: it makes progress if the provider
-    /// has no thread of its own.
+    /// Returns the next event, if there is one. Use this method to poll. It makes progress if the
+    /// provider has no thread of its own.
     ///
     /// # Errors
     ///
-    /// The error of the provider. An empty queue is not an error but `None`.
+    /// The error of the provider. An empty queue is no error: the result is `None`.
     #[inline]
     pub fn dequeue(&mut self) -> Result<Option<Event>> {
         let interface = &self.object.interface;
         let Some(dequeue) = interface.table().evd_dequeue_func else {
             return Err(crate::error::not_implemented("dat_evd_dequeue"));
         };
-        // SAFETY: the handle is ours, the event is writable, and `&mut` makes this thread the only
-        // user.
+        // SAFETY: this value owns the handle, the event is writable, and `&mut` makes this thread
+        // the only user.
         let status = unsafe { dequeue(self.object.handle, &mut self.event) };
         match DAT_GET_TYPE(status) {
             // SAFETY: success means that the provider has filled in the event.
@@ -111,7 +112,7 @@ impl EventDispatcher {
         }
     }
 
-    /// Waits for the next event; `None` waits for ever.
+    /// Waits for the next event. A `timeout` of `None` waits for ever.
     ///
     /// # Errors
     ///
@@ -121,13 +122,13 @@ impl EventDispatcher {
         Ok(self.wait_for(1, timeout)?.0)
     }
 
-    /// Waits until there are `threshold` events. Returns the first one and the number of those
-    /// left.
+    /// Waits until there are `threshold` events. Returns the first event and the number of the
+    /// remaining ones.
     ///
     /// # Errors
     ///
     /// As [`wait`](Self::wait), and [`InvalidParameter`](ErrorKind::InvalidParameter) for a
-    /// threshold of 0 or more than the queue holds.
+    /// threshold of 0, or of more events than the queue has room for.
     pub fn wait_for(
         &mut self,
         threshold: usize,
@@ -135,8 +136,8 @@ impl EventDispatcher {
     ) -> Result<(Event, usize)> {
         let interface = &self.object.interface;
         let mut more = 0;
-        // SAFETY: the handle is ours, event and count are writable, and `&mut` makes this thread
-        // the only user.
+        // SAFETY: this value owns the handle, event and count are writable, and `&mut` makes this
+        // thread the only user.
         unsafe {
             call!(
                 interface,
@@ -155,7 +156,7 @@ impl EventDispatcher {
     }
 }
 
-/// An object that events of any of its dispatchers trigger (CNO).
+/// An object that is triggered by events of any of its dispatchers (CNO in the standard).
 pub struct NotificationObject {
     object: Arc<Object>,
 }
@@ -163,7 +164,7 @@ pub struct NotificationObject {
 impl NotificationObject {
     pub(crate) fn create(interface: &Arc<Interface>) -> Result<Self> {
         let mut handle = DAT_HANDLE_NULL;
-        // SAFETY: the IA is open, there is no agent, the handle is writable.
+        // SAFETY: the IA is open, there is no agent, and the handle is writable.
         unsafe {
             call!(
                 interface,
@@ -177,8 +178,8 @@ impl NotificationObject {
         Ok(NotificationObject { object: Arc::new(object) })
     }
 
-    /// Waits until a dispatcher triggers it; `None` waits for ever. The returned dispatcher is a
-    /// hint: look for events there first, but there may be none.
+    /// Waits until a dispatcher triggers the object. A `timeout` of `None` waits for ever. The
+    /// returned dispatcher is a hint: look for events there first, but there may be none.
     ///
     /// # Errors
     ///
@@ -187,7 +188,7 @@ impl NotificationObject {
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<DispatcherId> {
         const CALL: &str = "dat_cno_wait";
         let mut evd = DAT_HANDLE_NULL;
-        // SAFETY: the handle is ours, and the returned handle is writable.
+        // SAFETY: this value owns the handle, and the returned handle is writable.
         unsafe {
             call!(
                 self.object.interface,
@@ -196,8 +197,8 @@ impl NotificationObject {
             )
         }
         .map_err(|error| match error.kind() {
-            // uDAPL 1.2, dat_cno_wait: unlike dat_evd_wait, it reports a time-out as an empty
-            // queue.
+            // Unlike dat_evd_wait, dat_cno_wait reports a time-out as an empty queue (uDAPL 1.2,
+            // dat_cno_wait).
             ErrorKind::QueueEmpty => {
                 Error::new(CALL, DAT_ERROR(DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE))
             }

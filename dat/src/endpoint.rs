@@ -1,4 +1,4 @@
-//! Endpoints: creating, connecting and disconnecting. `post.rs` has the posts.
+//! Endpoints: creating, connecting and disconnecting them. The posts are in `post.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{Adapter, Address, EventDispatcher};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EndpointId(pub(crate) usize);
 
-/// One end of a connection (EP).
+/// One end of a connection (EP in the standard).
 pub struct Endpoint {
     pub(crate) object: Arc<Object>,
 }
@@ -65,49 +65,49 @@ impl<'a> EndpointBuilder<'a> {
         }
     }
 
-    /// The zone of the memory that it uses. Required to connect.
+    /// Sets the zone of the memory that the endpoint uses. It is required to connect.
     pub fn zone(self, zone: &'a ProtectionZone) -> Self {
         EndpointBuilder { zone: Some(zone), ..self }
     }
 
-    /// One dispatcher for all its events.
+    /// Sets one dispatcher for all events of the endpoint.
     pub fn events(self, events: &'a EventDispatcher) -> Self {
         self.receives(events).requests(events).connections(events)
     }
 
-    /// The dispatcher for completions of receives.
+    /// Sets the dispatcher for completions of receives.
     pub fn receives(self, events: &'a EventDispatcher) -> Self {
         EndpointBuilder { receives: Some(events), ..self }
     }
 
-    /// The dispatcher for completions of sends, RDMA writes and RDMA reads.
+    /// Sets the dispatcher for completions of sends, RDMA writes and RDMA reads.
     pub fn requests(self, events: &'a EventDispatcher) -> Self {
         EndpointBuilder { requests: Some(events), ..self }
     }
 
-    /// The dispatcher for connection events. Required to connect.
+    /// Sets the dispatcher for connection events. It is required to connect.
     pub fn connections(self, events: &'a EventDispatcher) -> Self {
         EndpointBuilder { connections: Some(events), ..self }
     }
 
-    /// Uses the receives of this queue instead of its own.
+    /// Makes the endpoint use the receives of this queue instead of its own.
     pub fn shared_receive_queue(self, queue: &'a SharedReceiveQueue) -> Self {
         EndpointBuilder { queue: Some(queue), ..self }
     }
 
-    /// Maximum number of outstanding requests.
+    /// Sets the maximum number of outstanding requests.
     pub fn max_requests(mut self, count: usize) -> Self {
         self.attr.max_request_dtos = count_to_c(count);
         self
     }
 
-    /// Maximum number of outstanding receives.
+    /// Sets the maximum number of outstanding receives.
     pub fn max_receives(mut self, count: usize) -> Self {
         self.attr.max_recv_dtos = count_to_c(count);
         self
     }
 
-    /// Maximum number of segments of an operation.
+    /// Sets the maximum number of segments of an operation.
     pub fn max_segments(mut self, count: usize) -> Self {
         let count = count_to_c(count);
         self.attr.max_recv_iov = count;
@@ -117,7 +117,8 @@ impl<'a> EndpointBuilder<'a> {
         self
     }
 
-    /// Maximum number of RDMA reads in progress: `made` by this endpoint, `served` for the peer.
+    /// Sets the maximum number of RDMA reads in progress: `made` by this endpoint, `served` for the
+    /// peer.
     pub fn max_reads(mut self, made: usize, served: usize) -> Self {
         self.attr.max_rdma_read_out = count_to_c(made);
         self.attr.max_rdma_read_in = count_to_c(served);
@@ -143,7 +144,7 @@ impl<'a> EndpointBuilder<'a> {
             objects.map(|object| object.map_or(DAT_HANDLE_NULL, |object| object.handle));
         let ia = interface.handle();
         let mut handle = DAT_HANDLE_NULL;
-        // SAFETY: the IA is open, the objects are valid or null, the attributes are readable and
+        // SAFETY: the IA is open, the objects are valid or null, the attributes are readable, and
         // the handle is writable.
         unsafe {
             if self.queue.is_some() {
@@ -185,12 +186,12 @@ impl<'a> EndpointBuilder<'a> {
     }
 }
 
-/// How to end a connection.
+/// The way in which to end a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// Posted operations are performed first.
+    /// The connection ends after all posted operations have been performed.
     Graceful,
-    /// The connection ends at once; posted operations are flushed.
+    /// The connection ends at once. Posted operations are flushed.
     Abrupt,
 }
 
@@ -198,21 +199,21 @@ pub enum Close {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndpointState {
-    /// Ready to connect or to accept.
+    /// The endpoint is ready to connect or to accept.
     Unconnected,
-    /// A connection was requested.
+    /// The endpoint has requested a connection.
     ActiveConnectionPending,
-    /// A connection request for it waits to be accepted.
+    /// A connection request for the endpoint waits to be accepted.
     PassiveConnectionPending,
     /// A connection request was accepted, but the connection is not established yet.
     CompletionPending,
-    /// Connected.
+    /// The endpoint is connected.
     Connected,
     /// The connection is ending.
     DisconnectPending,
     /// The connection has ended, or was not established.
     Disconnected,
-    /// Another state.
+    /// The endpoint is in a state that has no variant here.
     Other(DAT_EP_STATE),
 }
 
@@ -228,7 +229,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`InvalidState`](crate::ErrorKind::InvalidState) unless the endpoint is unconnected;
+    /// [`InvalidState`](crate::ErrorKind::InvalidState) unless the endpoint is unconnected, and
     /// [`InvalidParameter`](crate::ErrorKind::InvalidParameter) for too much private data (see
     /// [`Attributes::max_private_data`](crate::Attributes::max_private_data)) and for a time limit
     /// of 0.
@@ -241,8 +242,8 @@ impl Endpoint {
     ) -> Result<()> {
         let mut address = peer.to_c();
         let (size, data) = private_data_to_c(private_data);
-        // SAFETY: the handle is ours; the address and the private data live during the call and are
-        // only read.
+        // SAFETY: this value owns the handle. The address and the private data exist during the
+        // call and are only read.
         unsafe {
             call!(
                 self.object.interface,
@@ -261,7 +262,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends the connection or the connection attempt. An event reports when it has ended.
+    /// Ends the connection or the connection attempt. An event reports the end.
     ///
     /// # Errors
     ///
@@ -271,7 +272,7 @@ impl Endpoint {
             Close::Graceful => DAT_CLOSE_GRACEFUL_FLAG,
             Close::Abrupt => DAT_CLOSE_ABRUPT_FLAG,
         };
-        // SAFETY: the handle is ours.
+        // SAFETY: this value owns the handle.
         unsafe {
             call!(
                 self.object.interface,
@@ -289,19 +290,19 @@ impl Endpoint {
     /// [`InvalidState`](crate::ErrorKind::InvalidState) unless the endpoint is disconnected or
     /// unconnected.
     pub fn reset(&mut self) -> Result<()> {
-        // SAFETY: the handle is ours.
+        // SAFETY: this value owns the handle.
         unsafe { call!(self.object.interface, "dat_ep_reset", ep_reset_func(self.object.handle)) }
     }
 
-    /// The state.
+    /// The state of the endpoint.
     ///
     /// # Errors
     ///
     /// The error of the provider.
     pub fn state(&self) -> Result<EndpointState> {
         let (mut state, mut recv_idle, mut request_idle) = (0, 0, 0);
-        // SAFETY: the handle is ours, and the variables are writable. The call is permitted at any
-        // time (uDAPL 1.2, MT level: safe).
+        // SAFETY: this value owns the handle, and the variables are writable. The call is permitted
+        // at any time (uDAPL 1.2, MT level: safe).
         unsafe {
             call!(
                 self.object.interface,
@@ -327,7 +328,7 @@ impl Endpoint {
     }
 }
 
-/// Converts private data to C, which does not declare it const but only reads it.
+/// Converts private data to C, where they are not declared const but are only read.
 pub(crate) fn private_data_to_c(data: &[u8]) -> (DAT_COUNT, DAT_PVOID) {
     let start =
         if data.is_empty() { std::ptr::null_mut() } else { data.as_ptr().cast_mut().cast() };

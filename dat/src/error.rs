@@ -1,4 +1,4 @@
-//! The error of a failed call: type, subtype, the call, and advice.
+//! The error of a failed call: its type, its subtype, the call, and advice.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use dat_sys::describe::status_names;
 use dat_sys::*;
 use registry::OpenError;
 
-/// Result of a DAT call.
+/// The result of a DAT call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failed DAT call (uDAPL 2.0, DAT_RETURN).
@@ -58,7 +58,7 @@ impl Error {
         ErrorKind::of(self.status)
     }
 
-    /// The subtype of the status, comparable with the constants of dat-sys; 0 if there is none.
+    /// The subtype of the status, comparable with the constants of dat-sys. 0 if there is none.
     pub fn subtype(&self) -> DAT_RETURN_SUBTYPE {
         DAT_GET_SUBTYPE(self.status)
     }
@@ -71,7 +71,7 @@ impl Error {
 
 impl std::error::Error for Error {}
 
-/// Same as `Display`, because a `main` that returns the error prints this.
+/// `Debug` prints the same text as `Display`, because it is used when `main` returns the error.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -90,7 +90,8 @@ impl fmt::Display for Error {
                 None => write!(f, " ({:#010x})", self.status)?,
             }
         }
-        // Errors of libraries that could not be loaded contain their own advice.
+        // The advice is omitted if libraries could not be loaded, because their errors contain
+        // their own advice.
         let has_attempts =
             self.open_error.as_ref().is_some_and(|open_error| !open_error.attempts.is_empty());
         match advice(self.status) {
@@ -104,7 +105,7 @@ impl fmt::Display for Error {
 
 macro_rules! kinds {
     ($($name:ident = $value:ident: $description:literal,)*) => {
-        /// The type of a status. Displays as a description.
+        /// The type of a status. It is displayed as a description.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind {
@@ -163,7 +164,7 @@ kinds! {
     NotImplemented = DAT_NOT_IMPLEMENTED: "not implemented by this provider",
 }
 
-/// Advice for the usual failures. The first row that fits applies.
+/// Advice for the usual failures. The first row that fits an error applies.
 const ADVICE: &[(DAT_RETURN_TYPE, Option<DAT_RETURN_SUBTYPE>, &str)] = &[
     (
         DAT_PROVIDER_NOT_FOUND,

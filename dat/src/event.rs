@@ -20,18 +20,21 @@ pub enum Event {
     ConnectionRequest(ConnectionRequest),
     /// A connection was established, was not established, or ended.
     Connection {
-        /// The endpoint.
+        /// The endpoint of the connection.
         endpoint: EndpointId,
         /// What happened to the connection.
         event: ConnectionEvent,
     },
     /// A failure that belongs to no request.
     Asynchronous(AsynchronousError),
-    /// Another event, of a C program or of an extension of the provider: its event number.
+    /// Another event, by its number. Such events come from C programs or from extensions of the
+    /// provider.
     Other(DAT_EVENT_NUMBER),
 }
 
 impl Event {
+    /// Converts an event from C.
+    ///
     /// # Safety
     ///
     /// The provider of this interface must have just filled in the event.
@@ -43,10 +46,13 @@ impl Event {
                 &event.event_data.dto_completion_event_data
             }));
         }
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that the provider of this interface has just filled in the
+        // event.
         unsafe { Self::decode_rare(event, interface) }
     }
 
+    /// Converts an event of a rare kind from C.
+    ///
     /// # Safety
     ///
     /// As [`decode`](Self::decode).
@@ -55,7 +61,7 @@ impl Event {
         let data = &event.event_data;
         let number = event.event_number;
         if number == DAT_CONNECTION_REQUEST_EVENT {
-            // SAFETY: the event number selects this member; from now on this value owns the
+            // SAFETY: the event number selects this member. From now on this value owns the
             // request.
             return Event::ConnectionRequest(unsafe {
                 ConnectionRequest::new(interface, &data.cr_arrival_event_data)
@@ -95,10 +101,10 @@ impl Event {
 ///
 /// # Safety
 ///
-/// `start` must point to `size` bytes, or be null, or `size` must not be positive.
+/// `start` must point to `size` bytes, unless it is null or `size` is not positive.
 pub(crate) unsafe fn private_data(start: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> {
     match usize::try_from(size) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `start` points to `size` bytes.
         Ok(size) if size > 0 && !start.is_null() => unsafe {
             std::slice::from_raw_parts(start.cast::<u8>(), size).to_vec()
         },
@@ -109,15 +115,15 @@ pub(crate) unsafe fn private_data(start: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> 
 /// The completion of a posted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The endpoint.
+    /// The endpoint of the operation.
     pub endpoint: EndpointId,
     /// The cookie of the post.
     pub cookie: u64,
     /// The kind of operation.
     pub operation: Operation,
-    /// The result.
+    /// The result of the operation.
     pub status: Status,
-    /// Bytes transferred; 0 unless successful.
+    /// The number of bytes transferred. 0 if the operation was not successful.
     pub length: u32,
     /// The immediate data of the peer's
     /// [`post_write_immediate`](crate::Endpoint::post_write_immediate).
@@ -175,7 +181,7 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// The status of a posted operation. Displays as a description.
+    /// The status of a posted operation. It is displayed as a description.
     Status of DAT_DTO_COMPLETION_STATUS, other: "completion status";
     Success = DAT_DTO_SUCCESS: "done",
     Flushed = DAT_DTO_ERR_FLUSHED: "not performed: the connection ended first",
@@ -209,13 +215,13 @@ numbers! {
     CompareSwap = DAT_IB_DTO_CMP_SWAP: "compare and swap",
 }
 
-/// What happened to a connection. Displays as a description.
+/// An event of a connection. It is displayed as a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionEvent {
     /// The connection is established.
     Established {
-        /// The private data of the peer's accept; empty on the accepting side.
+        /// The private data of the peer's accept. They are empty on the accepting side.
         private_data: Vec<u8>,
     },
     /// The peer rejected the connection.
@@ -223,9 +229,10 @@ pub enum ConnectionEvent {
         /// The private data of the peer's reject.
         private_data: Vec<u8>,
     },
-    /// The peer's provider refused: there is no listener, or too many requests are pending.
+    /// The peer's provider refused the connection, because there is no listener or too many
+    /// requests are pending.
     NonPeerRejected,
-    /// The request was accepted but the connection was not established.
+    /// The request was accepted, but the connection was not established.
     AcceptFailed,
     /// One side ended the connection.
     Disconnected,
@@ -292,11 +299,11 @@ impl ConnectionKind {
     }
 }
 
-/// A failure that belongs to no request. Displays as a description.
+/// A failure that belongs to no request. It is displayed as a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AsynchronousError {
-    /// The queue of a dispatcher was full; events were lost.
+    /// The queue of a dispatcher was full, and events were lost.
     DispatcherOverflow,
     /// The adapter is lost.
     Catastrophic,

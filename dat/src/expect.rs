@@ -1,5 +1,5 @@
-//! For programs that know which event must come next: returns its contents, or an error that
-//! describes the event that came instead.
+//! Methods for programs that know which event must come next. They return the contents of that
+//! event, or an error that describes the event that came instead.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The event is another one.
+    /// The event is not a connection request.
     pub fn request(self) -> Result<ConnectionRequest, Unexpected> {
         match self {
             Event::ConnectionRequest(request) => Ok(request),
@@ -30,8 +30,8 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The event is another one, most likely with the reason why the connection was not
-    /// established.
+    /// The event is another one. Most likely it contains the reason for which the connection was
+    /// not established.
     pub fn established(self) -> Result<Vec<u8>, Unexpected> {
         match self {
             Event::Connection { event: ConnectionEvent::Established { private_data }, .. } => {
@@ -45,7 +45,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The event is another one.
+    /// The event is not the end of a connection.
     pub fn disconnected(self) -> Result<(), Unexpected> {
         match self {
             Event::Connection { event: ConnectionEvent::Disconnected, .. } => Ok(()),
@@ -67,7 +67,7 @@ impl fmt::Display for Unexpected {
     }
 }
 
-/// Displays as a description: `send 3: done, 4 bytes`.
+/// Displays an event as a description, such as `send 3: done, 4 bytes`.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -12,8 +12,8 @@ use crate::memory::{RemoteSegment, Segment, iov};
 use crate::object::call;
 use crate::post::Flags;
 
-/// Extended operations. They have the errors of the other posts, and
-/// [`NotImplemented`](crate::ErrorKind::NotImplemented) without the extension.
+/// Extended operations. They have the errors of the other posts. Without the extension, they fail
+/// with [`NotImplemented`](crate::ErrorKind::NotImplemented).
 impl Endpoint {
     /// Adds a number to the 8 bytes at `remote`, in the byte order of the peer's processor, and
     /// stores their old value in the 8 bytes at `local`. The peer's region must grant
@@ -21,7 +21,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As for all extended operations, above.
     #[inline]
     pub fn post_fetch_add(
         &mut self,
@@ -40,7 +40,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As for all extended operations, above.
     #[inline]
     pub fn post_compare_swap(
         &mut self,
@@ -60,7 +60,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As for all extended operations, above.
     #[inline]
     pub fn post_write_immediate(
         &mut self,
@@ -78,7 +78,7 @@ impl Endpoint {
     }
 
     /// Calls dat_extension_op on this endpoint. As in the macros of dat_ib_extensions.h, each
-    /// argument is a number or the address of something that lives until the call returns.
+    /// argument is a number, or the address of a value that exists until the call returns.
     #[inline]
     fn extended(&mut self, op: DAT_IB_OP, arguments: &[u64]) -> Result<()> {
         let interface = &self.object.interface;
@@ -86,9 +86,9 @@ impl Endpoint {
             return Err(crate::error::not_implemented("dat_extension_op"));
         }
         let mut arguments = Arguments::new(arguments);
-        // SAFETY: the handle is ours, `&mut` makes this thread its only user, and the arguments are
-        // those of the C macros. The provider reported the extension, so its table has the
-        // function.
+        // SAFETY: this value owns the handle, `&mut` makes this thread its only user, and the
+        // arguments are those of the C macros. The provider reported the extension, so its table
+        // has the function.
         unsafe {
             call!(
                 interface,

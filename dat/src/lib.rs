@@ -1,5 +1,6 @@
 //! Safe, typed access to Direct Access Transport: RDMA through the function table of any DAT
-//! provider. The provider may be linked in or loaded, ours or a vendor's.
+//! provider. The provider may be linked in or loaded, and may come from this project or from a
+//! vendor.
 //!
 //! An [`Adapter`] is opened by name. It creates these objects:
 //!
@@ -29,17 +30,18 @@
 //! # What makes it safe
 //!
 //! *Memory.* Posted operations and peers may change a registered region at any time. So safe code
-//! never holds a reference into it but copies in and out ([`MemoryRegion::store`],
-//! [`MemoryRegion::load`]), and the memory stays in place until the provider has deregistered the
-//! region. A post names memory by key, and providers check every key, so no [`Segment`], however
-//! stale, reaches unregistered memory. [`MemoryRegion::as_ptr`] gives direct access.
+//! never has a reference into the region. It copies bytes into and out of the region
+//! ([`MemoryRegion::store`], [`MemoryRegion::load`]), and the memory stays in place until the
+//! provider has deregistered the region. A post names memory by key, and providers check every key,
+//! so even a stale [`Segment`] never gives access to unregistered memory. [`MemoryRegion::as_ptr`]
+//! gives direct access.
 //!
-//! *Threads.* A provider need not be thread-safe. Then two threads must not use the same object at
-//! the same time, but may use different ones. Here every method that uses an object takes `&mut
-//! self`: the borrow checker costs less than a lock.
+//! *Threads.* A provider need not be thread-safe. With such a provider two threads must not use the
+//! same object at the same time, but may use different objects. Therefore every method that uses an
+//! object takes `&mut self`. The borrow checker costs less than a lock.
 //!
 //! *Lifetimes.* Objects may be dropped in any order. Each keeps the objects that it depends on
-//! alive; the adapter closes last.
+//! alive. The adapter closes last.
 //!
 //! # Cost
 //!

@@ -11,9 +11,9 @@ use crate::event::private_data;
 use crate::object::{Interface, Object, call};
 use crate::{Address, EventDispatcher};
 
-/// Listens on a connection qualifier (PSP) until it is dropped. Requests are reported as
-/// [`Event::ConnectionRequest`](crate::Event::ConnectionRequest). The dispatcher's queue limits how
-/// many can be pending.
+/// A listener on a connection qualifier (PSP in the standard), until it is dropped. Requests are
+/// reported as [`Event::ConnectionRequest`](crate::Event::ConnectionRequest). The length of the
+/// dispatcher's queue limits the number of pending requests.
 pub struct Listener {
     qualifier: u64,
     _object: Object,
@@ -49,28 +49,30 @@ impl Listener {
         Ok(Listener { qualifier: actual, _object: object })
     }
 
-    /// The connection qualifier.
+    /// The connection qualifier of the listener.
     pub fn qualifier(&self) -> u64 {
         self.qualifier
     }
 }
 
-/// A peer's request to connect (CR). Dropping it rejects it.
+/// A peer's request to connect (CR in the standard). Dropping the request rejects it.
 pub struct ConnectionRequest {
     handle: DAT_CR_HANDLE,
     qualifier: u64,
     interface: Arc<Interface>,
 }
 
-// SAFETY: the handle is only passed to functions of the provider; see `Interface`.
+// SAFETY: the handle is only passed to functions of the provider: see `Interface`.
 unsafe impl Send for ConnectionRequest {}
-// SAFETY: as above.
+// SAFETY: the handle is only passed to functions of the provider: see `Interface`.
 unsafe impl Sync for ConnectionRequest {}
 
 impl ConnectionRequest {
+    /// Takes ownership of a request.
+    ///
     /// # Safety
     ///
-    /// The provider of this interface must have reported the request, and nothing else may answer
+    /// The provider of this interface must have reported the request, and no other code may answer
     /// it.
     pub(crate) unsafe fn new(
         interface: &Arc<Interface>,
@@ -95,7 +97,7 @@ impl ConnectionRequest {
     /// The error of the provider.
     pub fn private_data(&self) -> Result<Vec<u8>> {
         let param = self.query()?;
-        // SAFETY: it belongs to the provider and is valid until the request is answered.
+        // SAFETY: the data belong to the provider and are valid until the request is answered.
         Ok(unsafe { private_data(param.private_data, param.private_data_size) })
     }
 
@@ -105,7 +107,7 @@ impl ConnectionRequest {
     ///
     /// The error of the provider.
     pub fn peer(&self) -> Result<Option<Address>> {
-        // SAFETY: it belongs to the provider and is valid until the request is answered.
+        // SAFETY: the address belongs to the provider and is valid until the request is answered.
         Ok(unsafe { Address::read(self.query()?.remote_ia_address_ptr) })
     }
 
@@ -122,8 +124,8 @@ impl ConnectionRequest {
         Ok(param)
     }
 
-    /// Accepts with an unconnected endpoint. The endpoint's dispatcher reports when the connection
-    /// is established.
+    /// Accepts the request with an unconnected endpoint. The endpoint's dispatcher reports that the
+    /// connection is established.
     ///
     /// # Errors
     ///
@@ -132,8 +134,8 @@ impl ConnectionRequest {
     /// much private data. In both cases the request is rejected.
     pub fn accept(self, endpoint: &mut Endpoint, private_data: &[u8]) -> Result<()> {
         let (size, data) = private_data_to_c(private_data);
-        // SAFETY: the request was not answered, the endpoint is valid and the private data are only
-        // read.
+        // SAFETY: the request was not answered, the endpoint is valid, and the private data are
+        // only read.
         unsafe {
             call!(
                 self.interface,
@@ -159,7 +161,7 @@ impl ConnectionRequest {
         Ok(())
     }
 
-    /// Forgets the handle, which an answer makes invalid.
+    /// Forgets the handle, because an answer makes it invalid.
     fn forget_handle(mut self) {
         self.handle = DAT_HANDLE_NULL;
     }
@@ -168,8 +170,8 @@ impl ConnectionRequest {
 impl Drop for ConnectionRequest {
     fn drop(&mut self) {
         if !self.handle.is_null() {
-            // SAFETY: the request was not answered. If the call fails, the adapter's close frees
-            // the request.
+            // SAFETY: the request was not answered. If the call fails, the request is freed when
+            // the adapter closes.
             let _ = unsafe {
                 call!(
                     self.interface,

@@ -59,7 +59,7 @@ impl ProtectionZone {
     /// # Safety
     ///
     /// The region must be dropped or [deregistered](MemoryRegion::deregister). A forgotten region
-    /// ([`std::mem::forget`], a cycle of `Arc`s) would stay registered after the borrow has ended.
+    /// ([`std::mem::forget`], a cycle of `Arc`s) would stay registered after the end of the borrow.
     /// If the provider fails to deregister the region, the process is aborted.
     pub unsafe fn register_borrowed<'m>(
         &self,
@@ -72,9 +72,11 @@ impl ProtectionZone {
         unsafe { self.register_memory(memory, access) }
     }
 
+    /// Registers memory.
+    ///
     /// # Safety
     ///
-    /// The memory must stay in place without any reference into it until it is deregistered.
+    /// The memory must stay in place, without any reference into it, until it is deregistered.
     unsafe fn register_memory<'m>(
         &self,
         memory: Memory,
@@ -85,8 +87,8 @@ impl ProtectionZone {
         let mut handle = DAT_HANDLE_NULL;
         let (mut local_key, mut remote_key) = (0, 0);
         let (mut length, mut address) = (0, 0);
-        // SAFETY: the memory is as described, the zone belongs to this interface, and the variables
-        // are writable.
+        // SAFETY: the caller guarantees the memory, the zone belongs to this interface, and the
+        // variables are writable.
         unsafe {
             call!(
                 interface,
@@ -125,18 +127,19 @@ impl ProtectionZone {
 pub struct Access(DAT_MEM_PRIV_FLAGS);
 
 impl Access {
-    /// Local operations may send and write from it, and receive and read into it.
+    /// Local operations may send and write from the region, and receive and read into it.
     pub const LOCAL: Access = Access(DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
-    /// Local operations may send and write from it.
+    /// Local operations may send and write from the region.
     pub const LOCAL_READ: Access = Access(DAT_MEM_PRIV_LOCAL_READ_FLAG);
-    /// Local operations may receive and read into it.
+    /// Local operations may receive and read into the region.
     pub const LOCAL_WRITE: Access = Access(DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
-    /// Peers may read from it.
+    /// Peers may read from the region.
     pub const REMOTE_READ: Access = Access(DAT_MEM_PRIV_REMOTE_READ_FLAG);
-    /// Peers may write to it.
+    /// Peers may write to the region.
     pub const REMOTE_WRITE: Access = Access(DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
-    /// Peers may change it with atomic operations, if the adapter supports them
-    /// ([`Attributes::extended`](crate::Attributes::extended)). Not included in [`ALL`](Self::ALL).
+    /// Peers may change the region with atomic operations, if the adapter supports them
+    /// ([`Attributes::extended`](crate::Attributes::extended)). [`ALL`](Self::ALL) does not include
+    /// this access.
     pub const REMOTE_ATOMIC: Access = Access(dat_sys::ib::DAT_IB_MEM_PRIV_REMOTE_ATOMIC);
     /// All access that the standard defines.
     pub const ALL: Access = Access(DAT_MEM_PRIV_ALL_FLAG);
@@ -154,7 +157,7 @@ impl BitOr for Access {
 struct Memory {
     start: *mut u8,
     len: usize,
-    /// The capacity of the `Vec` that owned them. `None` for borrowed memory.
+    /// The capacity of the `Vec` that owned the bytes. `None` for borrowed memory.
     owned: Option<usize>,
 }
 
@@ -167,26 +170,27 @@ impl Drop for Memory {
     }
 }
 
-/// Registered memory (LMR). Its bytes stay in place until it is deregistered, which `drop` does.
+/// Registered memory (LMR in the standard). Its bytes stay in place until it is deregistered.
+/// Dropping the region deregisters it.
 ///
 /// Operations and peers may change the bytes at any time. [`load`](Self::load) copies their current
 /// values. After its completion, received data are visible.
 pub struct MemoryRegion<'m> {
     object: Object,
-    /// Dropped after the provider has deregistered it, otherwise never.
+    /// The memory. It is dropped after the provider has deregistered it, and otherwise never.
     memory: ManuallyDrop<Memory>,
     local_key: DAT_LMR_CONTEXT,
     remote_key: DAT_RMR_CONTEXT,
     lifetime: PhantomData<&'m mut [u8]>,
 }
 
-// SAFETY: the memory is owned or exclusively borrowed; writing to it requires `&mut`.
+// SAFETY: the memory is owned or exclusively borrowed. Writing to it requires `&mut`.
 unsafe impl Send for MemoryRegion<'_> {}
-// SAFETY: as above.
+// SAFETY: the memory is owned or exclusively borrowed. Writing to it requires `&mut`.
 unsafe impl Sync for MemoryRegion<'_> {}
 
 impl MemoryRegion<'_> {
-    /// Length in bytes.
+    /// The length of the region in bytes.
     #[expect(clippy::len_without_is_empty, reason = "no region is empty")]
     pub fn len(&self) -> usize {
         self.memory.len
@@ -208,8 +212,8 @@ impl MemoryRegion<'_> {
         }))
     }
 
-    /// The description that a peer needs to read from or write to the region. It requires
-    /// [`Access::REMOTE_READ`] or [`Access::REMOTE_WRITE`].
+    /// The description that a peer needs to read from or write to the region. The peer's access
+    /// requires [`Access::REMOTE_READ`] or [`Access::REMOTE_WRITE`].
     pub fn remote(&self) -> RemoteRegion {
         RemoteRegion {
             address: self.memory.start as DAT_VADDR,
@@ -222,7 +226,7 @@ impl MemoryRegion<'_> {
     ///
     /// # Errors
     ///
-    /// [`Length`](crate::ErrorKind::Length) if they do not fit.
+    /// [`Length`](crate::ErrorKind::Length) if the bytes do not fit.
     pub fn store(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
         check_range(
             "MemoryRegion::store",
@@ -272,9 +276,9 @@ impl MemoryRegion<'_> {
         Ok(bytes)
     }
 
-    /// Returns the memory itself, for when copies are too slow. The caller must ensure that no
-    /// operation or peer changes the accessed bytes at the same time, in particular while a
-    /// reference to them exists.
+    /// Returns a pointer to the memory, for programs for which copies are too slow. The caller must
+    /// ensure that no operation or peer changes the accessed bytes at the same time, in particular
+    /// while a reference to them exists.
     pub fn as_ptr(&self) -> *mut u8 {
         self.memory.start
     }
@@ -288,7 +292,7 @@ impl MemoryRegion<'_> {
     pub fn deregister(mut self) -> Result<Option<Vec<u8>>> {
         self.object.free("dat_lmr_free")?;
         let Memory { start, len, owned } = *self.memory;
-        // Drop has nothing left to free or to deregister.
+        // Now `drop` has nothing more to free or to deregister.
         self.memory.owned = None;
         // SAFETY: these are the parts of the `Vec` that was passed to `register`, and the provider
         // has deregistered it.
@@ -299,10 +303,11 @@ impl MemoryRegion<'_> {
 impl Drop for MemoryRegion<'_> {
     fn drop(&mut self) {
         if self.object.free("dat_lmr_free").is_ok() {
-            // SAFETY: the memory is not used again.
+            // SAFETY: the memory is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         } else if self.memory.owned.is_none() {
-            // After the borrow, peers could still write. Only a defective provider refuses here.
+            // If the provider does not deregister the memory, peers could still write to it after
+            // the end of the borrow. Only a defective provider does that.
             std::process::abort();
         }
     }
@@ -339,14 +344,14 @@ impl Segment {
 /// Converts the segments of an operation to C.
 #[inline]
 pub(crate) fn iov(segments: &[Segment]) -> (DAT_COUNT, *mut DAT_LMR_TRIPLET) {
-    // C does not declare it const. With DAT_IOV_CONSUMER, which `Adapter::open` requires, it is
-    // only read.
+    // The pointer is not const in C. With DAT_IOV_CONSUMER, which `Adapter::open` requires, the
+    // segments are only read.
     let start = if segments.is_empty() { null_mut() } else { segments.as_ptr().cast_mut().cast() };
     (crate::adapter::count_to_c(segments.len()), start)
 }
 
 /// A peer's memory region, which the peer gets from [`MemoryRegion::remote`]. The program transfers
-/// it; private data are one way.
+/// this description, for example as private data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRegion {
     /// Address of the first byte at the peer.
@@ -387,8 +392,8 @@ impl RemoteRegion {
         bytes
     }
 
-    /// Parses the result of [`to_bytes`](Self::to_bytes); `None` for fewer bytes. Further bytes are
-    /// ignored, because InfiniBand providers pad private data with zeros.
+    /// Parses the result of [`to_bytes`](Self::to_bytes). Returns `None` if there are fewer bytes.
+    /// Further bytes are ignored, because InfiniBand providers pad private data with zeros.
     ///
     /// ```
     /// use dat::RemoteRegion;

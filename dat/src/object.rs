@@ -21,7 +21,7 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// An open IA. `drop` closes it after all its objects are gone.
+/// An open IA. Dropping it closes the IA, after all its objects have been freed.
 pub(crate) struct Interface {
     opened: Opened,
     pub(crate) attributes: Attributes,
@@ -31,7 +31,8 @@ pub(crate) struct Interface {
 // at the same time with any provider (uDAPL 1.2, MT level of the creates). For all other functions
 // `&mut` ensures that only one thread at a time uses an object.
 unsafe impl Send for Interface {}
-// SAFETY: as above.
+// SAFETY: as for `Send`, any thread may call a provider's functions, and `&mut` ensures that only
+// one thread at a time uses an object.
 unsafe impl Sync for Interface {}
 
 impl Interface {
@@ -44,9 +45,9 @@ impl Interface {
 
     #[inline]
     pub(crate) fn table(&self) -> &DAT_PROVIDER {
-        // SAFETY: the table of an open IA stays in memory until the IA is closed, which our drop
-        // does. The table of a provider without extensions ends before the last member; that member
-        // is read only if the provider reports extensions.
+        // SAFETY: the table of an open IA stays in memory until the IA is closed, which happens
+        // when this value is dropped. The table of a provider without extensions ends before the
+        // last member. That member is read only if the provider reports extensions.
         unsafe { &*self.opened.table }
     }
 
@@ -62,7 +63,7 @@ impl Interface {
 
 impl Drop for Interface {
     fn drop(&mut self) {
-        // The close is abrupt, so that no object that is left prevents it.
+        // The close is abrupt, so that remaining objects do not prevent it.
         registry::close(self.opened.ia, DAT_CLOSE_ABRUPT_FLAG);
     }
 }
@@ -70,7 +71,7 @@ impl Drop for Interface {
 /// The free function of a kind of object. All kinds have this signature.
 type FreeFn = unsafe extern "C" fn(DAT_HANDLE) -> DAT_RETURN;
 
-/// An object of a provider. `drop` frees it before the objects that it depends on.
+/// An object of a provider. Dropping it frees it before the objects that it depends on.
 pub(crate) struct Object {
     pub(crate) handle: DAT_HANDLE,
     free: Option<FreeFn>,
@@ -79,16 +80,18 @@ pub(crate) struct Object {
     _needs: Vec<Arc<Object>>,
 }
 
-// SAFETY: the handle is only passed to functions of the provider; see `Interface`.
+// SAFETY: the handle is only passed to functions of the provider: see `Interface`.
 unsafe impl Send for Object {}
-// SAFETY: as above.
+// SAFETY: the handle is only passed to functions of the provider: see `Interface`.
 unsafe impl Sync for Object {}
 
 impl Object {
+    /// Takes ownership of an object.
+    ///
     /// # Safety
     ///
-    /// `handle` must be an object of the interface, and `free` its free function, which nothing
-    /// else calls for it. `free` is `None` for an object that the interface frees.
+    /// `handle` must be an object of the interface, and `free` its free function, which no other
+    /// code calls for it. `free` is `None` for an object that the interface frees.
     pub(crate) unsafe fn new(
         interface: &Arc<Interface>,
         handle: DAT_HANDLE,
@@ -98,10 +101,10 @@ impl Object {
         Object { handle, free, interface: interface.clone(), _needs: needs }
     }
 
-    /// Frees the object now. `drop` tries again only if this fails.
+    /// Frees the object now. If this fails, `drop` tries again.
     pub(crate) fn free(&mut self, name: &'static str) -> Result<(), Error> {
         if let Some(free) = self.free {
-            // SAFETY: the handle is ours and was not freed yet.
+            // SAFETY: this value owns the handle, which was not freed yet.
             crate::error::check(name, unsafe { free(self.handle) })?;
             self.free = None;
         }
@@ -111,7 +114,7 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // An object that cannot be freed now is freed with its adapter.
+        // An object that cannot be freed now is freed when its adapter closes.
         let _ = self.free("free");
     }
 }

@@ -1,6 +1,6 @@
-//! Posts, the data path. Each function is one call through the provider's table.
+//! Posts, which are the data path. Each function is one call through the provider's table.
 //!
-//! The posts are safe: a segment names memory by a key, which the provider checks, and safe code
+//! The posts are safe. A segment names memory by a key, which the provider checks, and safe code
 //! accesses registered memory only by copies.
 
 use std::ops::BitOr;
@@ -12,16 +12,16 @@ use crate::error::Result;
 use crate::memory::{RemoteSegment, Segment, iov};
 use crate::object::call;
 
-/// How an operation completes and notifies. Combine values with `|`. The default reports every
-/// completion.
+/// Flags for the way in which an operation completes and notifies. Combine values with `|`. The
+/// default reports every completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(DAT_COMPLETION_FLAGS);
 
 impl Flags {
-    /// Success is not reported, failure is. The operation counts as outstanding until a later
-    /// operation completes that is reported.
+    /// Success is not reported, but a failure is. The operation counts as outstanding until a later
+    /// reported operation completes.
     pub const SUPPRESS: Flags = Flags(DAT_COMPLETION_SUPPRESS_FLAG);
-    /// Wakes a peer that waits for solicited receives only.
+    /// The message wakes a peer that waits for solicited receives only.
     pub const SOLICITED_WAIT: Flags = Flags(DAT_COMPLETION_SOLICITED_WAIT_FLAG);
     /// The operation starts after earlier RDMA reads have completed.
     pub const BARRIER_FENCE: Flags = Flags(DAT_COMPLETION_BARRIER_FENCE_FLAG);
@@ -45,8 +45,8 @@ impl BitOr for Flags {
 /// - [`InvalidState`](crate::ErrorKind::InvalidState): the endpoint is not connected.
 /// - [`InsufficientResources`](crate::ErrorKind::InsufficientResources): the maximum number of
 ///   operations is outstanding.
-/// - [`InvalidParameter`](crate::ErrorKind::InvalidParameter): there are too many segments, or the
-///   memory of one is not registered any more.
+/// - [`InvalidParameter`](crate::ErrorKind::InvalidParameter): there are too many segments, or a
+///   segment's memory is not registered any more.
 /// - [`ProtectionViolation`](crate::ErrorKind::ProtectionViolation): the memory belongs to another
 ///   zone.
 /// - [`PrivilegesViolation`](crate::ErrorKind::PrivilegesViolation): the memory does not grant the
@@ -56,13 +56,13 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As for all posts, above.
     #[inline]
     pub fn post_send(&mut self, local: &[Segment], cookie: u64, flags: Flags) -> Result<()> {
         let (count, iov) = iov(local);
         let cookie = DAT_CONTEXT { as_64: cookie };
-        // SAFETY: the handle is ours, `&mut` makes this thread its only user, and the segments are
-        // only read.
+        // SAFETY: this value owns the handle, `&mut` makes this thread its only user, and the
+        // segments are only read.
         unsafe {
             call!(
                 self.object.interface,
@@ -77,12 +77,13 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As for all posts, above.
     #[inline]
     pub fn post_receive(&mut self, local: &[Segment], cookie: u64) -> Result<()> {
         let (count, iov) = iov(local);
         let cookie = DAT_CONTEXT { as_64: cookie };
-        // SAFETY: as in `post_send`.
+        // SAFETY: this value owns the handle, `&mut` makes this thread its only user, and the
+        // segments are only read.
         unsafe {
             call!(
                 self.object.interface,
@@ -102,7 +103,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As above, and [`Length`](crate::ErrorKind::Length) if the peer's memory is shorter.
+    /// As for all posts, above, and [`Length`](crate::ErrorKind::Length) if the peer's memory is
+    /// shorter.
     #[inline]
     pub fn post_write(
         &mut self,
@@ -113,7 +115,8 @@ impl Endpoint {
     ) -> Result<()> {
         let (count, iov) = iov(local);
         let cookie = DAT_CONTEXT { as_64: cookie };
-        // SAFETY: as in `post_send`; the remote segment is read during the call.
+        // SAFETY: this value owns the handle, `&mut` makes this thread its only user, and the
+        // segments are only read, during the call.
         unsafe {
             call!(
                 self.object.interface,
@@ -127,7 +130,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As above, and [`Length`](crate::ErrorKind::Length) if the segments are shorter.
+    /// As for all posts, above, and [`Length`](crate::ErrorKind::Length) if the segments are
+    /// shorter.
     #[inline]
     pub fn post_read(
         &mut self,
@@ -138,7 +142,8 @@ impl Endpoint {
     ) -> Result<()> {
         let (count, iov) = iov(local);
         let cookie = DAT_CONTEXT { as_64: cookie };
-        // SAFETY: as in `post_send`; the remote segment is read during the call.
+        // SAFETY: this value owns the handle, `&mut` makes this thread its only user, and the
+        // segments are only read, during the call.
         unsafe {
             call!(
                 self.object.interface,

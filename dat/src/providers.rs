@@ -14,8 +14,8 @@ pub fn registry() -> &'static Registry {
     &REGISTRY
 }
 
-// The entries are not thread-safe, because only one thread at a time uses an object here. So posts
-// need no lock.
+// The entries are not thread-safe, because this crate uses each object in only one thread at a
+// time. So posts need no lock.
 const BUILTINS: &[Builtin] = &[
     #[cfg(feature = "tcp-emu")]
     Builtin {

@@ -9,7 +9,8 @@ use crate::error::Result;
 use crate::memory::{ProtectionZone, Segment, iov};
 use crate::object::{Object, call};
 
-/// A queue of receives that several endpoints share (SRQ). A completion names the endpoint.
+/// A queue of receives that several endpoints share (SRQ in the standard). A completion names the
+/// endpoint that has used the receive.
 pub struct SharedReceiveQueue {
     pub(crate) object: Arc<Object>,
 }
@@ -33,7 +34,7 @@ impl ProtectionZone {
             low_watermark: DAT_SRQ_LW_DEFAULT,
         };
         let mut handle = DAT_HANDLE_NULL;
-        // SAFETY: the IA is open, the zone belongs to it, the attributes are readable and the
+        // SAFETY: the IA is open, the zone belongs to it, the attributes are readable, and the
         // handle is writable.
         unsafe {
             call!(
@@ -59,8 +60,8 @@ impl SharedReceiveQueue {
     pub fn post_receive(&mut self, local: &[Segment], cookie: u64) -> Result<()> {
         let (count, iov) = iov(local);
         let cookie = DAT_CONTEXT { as_64: cookie };
-        // SAFETY: the handle is ours, `&mut` makes this thread its only user, and the segments are
-        // only read.
+        // SAFETY: this value owns the handle, `&mut` makes this thread its only user, and the
+        // segments are only read.
         unsafe {
             call!(
                 self.object.interface,

@@ -45,7 +45,7 @@ impl Adapter {
     /// The error of the provider.
     pub fn standard_attributes(&self) -> Result<StandardAttributes> {
         let (ia, provider) = query(&self.interface)?;
-        // SAFETY: the provider's own counts and arrays, which are valid while the IA is open.
+        // SAFETY: the counts and arrays are the provider's own, and are valid while the IA is open.
         let list = |attributes, count| unsafe { named(attributes, count) };
         Ok(StandardAttributes {
             adapter: of_adapter(&ia),
@@ -66,7 +66,8 @@ macro_rules! fields {
 
 fn of_adapter(ia: &DAT_IA_ATTR) -> Vec<(&'static str, Value)> {
     let address = |address| {
-        // SAFETY: null or an address of the provider, which is valid while the IA is open.
+        // SAFETY: the pointer is null or an address of the provider, which is valid while the IA is
+        // open.
         Value::Text(
             unsafe { Address::read(address) }
                 .map_or_else(String::new, |address| address.to_string()),
@@ -152,7 +153,7 @@ fn number(value: impl Into<u64>) -> Value {
     Value::Number(value.into())
 }
 
-/// A negative count is one that the provider has left undefined.
+/// Converts a count. The provider has left a negative count undefined.
 fn count(value: DAT_COUNT) -> Value {
     Value::Number(u64::try_from(value).unwrap_or(0))
 }
@@ -185,7 +186,7 @@ fn name_without_prefix(prefix: &str, constant: &'static str) -> &'static str {
     name_without_prefix.strip_suffix("_FLAG").unwrap_or(name_without_prefix)
 }
 
-/// `DAT_MEM_TYPE_VIRTUAL` is 0, so every mask includes it.
+/// Converts memory types. `DAT_MEM_TYPE_VIRTUAL` is 0, so every mask includes it.
 fn memory_types(value: DAT_MEM_TYPE) -> Value {
     let Value::Words(others) =
         mask!(value, "DAT_MEM_TYPE_", DAT_MEM_TYPE_LMR, DAT_MEM_TYPE_SHARED_VIRTUAL)
@@ -199,7 +200,7 @@ fn iov_ownership(value: DAT_IOV_OWNERSHIP) -> Value {
     choice!(value, "DAT_IOV_", DAT_IOV_CONSUMER, DAT_IOV_PROVIDER_NOMOD, DAT_IOV_PROVIDER_MOD)
 }
 
-/// `DAT_QOS_BEST_EFFORT` is 0, so every mask includes it.
+/// Converts qualities of service. `DAT_QOS_BEST_EFFORT` is 0, so every mask includes it.
 fn qualities(value: DAT_QOS) -> Value {
     let Value::Words(others) = mask!(
         value,
@@ -319,7 +320,8 @@ mod tests {
     fn every_field_of_the_records_is_told() {
         let adapter = Adapter::open("tcp-emu").expect("it is built in");
         let all = adapter.standard_attributes().expect("it can be asked");
-        // The records' fields without counts and pointers of the lists.
+        // These are the numbers of fields of the records, without the counts and pointers of the
+        // lists.
         assert_eq!((all.adapter.len(), all.provider.len()), (34, 29));
         let of = |name| {
             all.adapter.iter().find(|(field, _)| *field == name).map(|(_, value)| value.clone())

@@ -80,7 +80,7 @@ fn a_request_is_rejected_or_dropped() {
     client.endpoint.connect(loopback(), listener.qualifier(), b"", TIME_LIMIT).expect("connects");
     drop(server.request());
     assert_eq!(client.connection(), ConnectionEvent::PeerRejected { private_data: Vec::new() });
-    // An accept that fails rejects too.
+    // An accept that fails also rejects the request.
     client.endpoint.reset().expect("resets");
     client.endpoint.connect(loopback(), listener.qualifier(), b"", TIME_LIMIT).expect("connects");
     let error = server.request().accept(&mut server.endpoint, &[0; 1 << 16]).expect_err("too much");
@@ -168,7 +168,7 @@ fn objects_are_dropped_in_any_order() {
     drop(adapter);
     drop(zone);
     drop(events);
-    // The endpoint keeps all of them alive.
+    // The endpoint keeps all the dropped objects alive.
     let data = memory.segment(0..4).expect("inside");
     endpoint.post_send(&[data], 1, Flags::default()).expect("posts");
     assert!(asynchronous.dequeue().expect("polls").is_none());
@@ -198,7 +198,8 @@ fn endpoints_work_in_threads_of_their_own() {
         let echo = scope.spawn(|| {
             let buffer = server.memory.segment(0..8).expect("inside");
             for round in 0..500 {
-                // The message and, except in the first round, the completion of the last answer.
+                // The operations are the message and, except in the first round, the completion of
+                // the last answer.
                 let operations: Vec<_> =
                     (0..1 + round.min(1)).map(|_| server.completion().operation).collect();
                 assert!(operations.contains(&Operation::Receive));

@@ -46,7 +46,7 @@ fn memory_is_written_and_read_at_the_peer() {
     let target = server.memory.remote().segment(3000..3013).expect("inside");
     client.endpoint.post_write(&[data], target, 1, Flags::default()).expect("posts");
     let sink = client.memory.segment(100..113).expect("inside");
-    // The read returns after the write.
+    // The read returns data after the write has arrived.
     client.endpoint.post_read(&[sink], target, 2, Flags::BARRIER_FENCE).expect("posts");
     let (written, read) = (client.completion(), client.completion());
     assert_eq!(

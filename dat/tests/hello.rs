@@ -1,10 +1,10 @@
-//! The example prints what docs/tutorial.md shows.
+//! Tests that the example prints the output that docs/tutorial.md shows.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A child process that is killed on drop.
+/// A child process that is killed when this value is dropped.
 struct KillOnDrop(Child);
 
 impl Drop for KillOnDrop {

@@ -21,9 +21,9 @@ use wire::rocev2::{PathMtu, Psn};
 
 const PORT: u16 = 7174;
 const BACKLOG: usize = 4;
-/// The number of all our queue pairs. DREQs must contain it.
+/// The number of all queue pairs of this side. DREQs must contain it.
 const QPN: u32 = 0x11_2233;
-/// Offset of the fields of a message.
+/// The offset of the fields of a message.
 const BODY_OFFSET: usize = 24;
 
 fuzz_target!(|data: &[u8]| {
@@ -106,7 +106,8 @@ impl Fuzz {
             mad[17] = 0x10 + kind % 7;
             mad[BODY_OFFSET..][..4].copy_from_slice(&9_u32.to_be_bytes());
             if !self.sent.is_empty() {
-                // Addresses the sender of an earlier message in the same transaction.
+                // The message is addressed to the sender of an earlier message in the same
+                // transaction.
                 let sent = &self.sent[pick % self.sent.len()];
                 mad[8..16].copy_from_slice(&sent[8..16]);
                 mad[BODY_OFFSET + 4..][..4].copy_from_slice(&sent[BODY_OFFSET..][..4]);

@@ -65,7 +65,7 @@ fn parse(bytes: &[u8]) {
     assert_eq!(Packet::parse(&again), Ok(packet));
     assert!(!packet.to_string().is_empty());
 
-    // Reserved fields become zero.
+    // Reserved fields of a parsed packet become zero.
     let mut expected = bytes.to_vec();
     expected[4] &= 0xC0;
     expected[8] &= 0x80;

@@ -73,7 +73,7 @@ fn run(data: &[u8]) {
         max_request_segments: 2,
         max_recv_segments: 2,
     };
-    // SAFETY: only this thread uses it.
+    // SAFETY: only this thread uses the queue pair.
     let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
     let mut now = Instant::now();
     let cfg = RcCfg {
@@ -103,7 +103,7 @@ fn run(data: &[u8]) {
         access,
         zero_based: true,
     };
-    // SAFETY: as above.
+    // SAFETY: only this thread uses the queue pair.
     let key = unsafe {
         qp.post_bind(&BindWr {
             id: 0,
@@ -130,7 +130,7 @@ fn run(data: &[u8]) {
         let segments = [segment];
         let (signalled, solicited, fence, quiet) = (true, false, false, false);
         let wr = SendWr { id: 1, op, segments: &segments, signalled, solicited, fence, quiet };
-        // SAFETY: as above.
+        // SAFETY: the memory outlives the engine.
         unsafe { qp.post_send(&wr) }.unwrap();
     }
     // The window is bound before the first packet arrives.
@@ -176,7 +176,7 @@ fn run(data: &[u8]) {
     }
     rc.flush();
     assert!(rc.is_drained());
-    // After the connection, packets are at most answered.
+    // After the end of the connection, packets are only acknowledged.
     let mut responder = rc.into_ack_only_responder();
     while let Some((_, bytes)) = next() {
         burst.clear();
@@ -187,7 +187,7 @@ fn run(data: &[u8]) {
     }
 
     let mut done = [const { MaybeUninit::<Wc>::uninit() }; 16];
-    // SAFETY: only this thread uses it.
+    // SAFETY: only this thread polls the queue.
     assert_eq!(unsafe { cq.poll(&mut done) }, 9, "each posted work request completes once");
     drop((responder, window, exposed, sink));
     assert_eq!(keys.live(), 0);
@@ -203,7 +203,7 @@ fn run(data: &[u8]) {
 /// Puts a BTH before the octets that follow it. The first octet of a RETH or AtomicETH selects: 1
 /// inserts key and address of the region, 2 those of the window. 3 in an IETH inserts the window's
 /// key. `control` has AckReq, pad, and whether the payload is extended to a full one. The caller
-/// uses its other bits: time, an acknowledgement, the end of the connection.
+/// uses the other bits of `control`: time, an acknowledgement, the end of the connection.
 fn packet(
     (code, psn, control): (u8, Psn, u8),
     body: &[u8],

@@ -4,10 +4,10 @@
 //! - No octet is written outside the memory that the peer may write.
 //! - Every request and every receive has completed at the end.
 //!
-//! The input is a list of frames in a short form (length, then ULPDU). They get their MPA framing
-//! here, so that the fuzzer need not find lengths, pads and CRCs by chance. The first octet has the
-//! options. STags are random in each run: if a frame names the region or the window by its number,
-//! the STag is inserted.
+//! The input is a list of frames in a short form (length, then ULPDU). The target adds the MPA
+//! framing, so that the fuzzer need not find lengths, pads and CRCs by chance. The first octet of
+//! the input has the options. STags are random in each run: if a frame names the region or the
+//! window by its number, the STag is inserted.
 #![no_main]
 
 use std::cell::RefCell;
@@ -26,7 +26,7 @@ const GUARD_BYTES: usize = 64;
 const WINDOW_BYTES: usize = 10;
 
 thread_local! {
-    /// They are large and, as in an adapter, shared by all streams.
+    /// The vectors are large and, as in an adapter, shared by all streams.
     static VECS: RefCell<(TxVec, RxVec)> = RefCell::default();
 }
 
@@ -79,7 +79,7 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
         max_request_segments: 2,
         max_recv_segments: 2,
     };
-    // SAFETY: only this thread uses it.
+    // SAFETY: only this thread uses the queue pair.
     let (qp, work) = unsafe { Qp::new(cfg) }.unwrap();
     let window = Mw::new(&keys, pd, flags & 32 != 0);
     let shown = sink_at(240, WINDOW_BYTES);
@@ -91,7 +91,7 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
         access,
         zero_based: true,
     };
-    // SAFETY: as above.
+    // SAFETY: only this thread uses the queue pair.
     let key = unsafe {
         qp.post_bind(&BindWr {
             id: 8,
@@ -136,7 +136,7 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
             fence: false,
             quiet: false,
         };
-        // SAFETY: as above.
+        // SAFETY: the memory outlives the stream.
         unsafe { qp.post_send(&wr) }.unwrap();
     }
 
@@ -162,7 +162,7 @@ fn run(data: &[u8], tx: &mut TxVec, rx: &mut RxVec) {
     assert!(stream.is_drained());
 
     let mut done = [const { MaybeUninit::<Wc>::uninit() }; 8];
-    // SAFETY: only this thread uses it.
+    // SAFETY: only this thread polls the queue.
     assert_eq!(unsafe { cq.poll(&mut done) }, 7, "each posted work request completes once");
     drop((window, exposed, sink));
     assert_eq!(keys.live(), 0);
@@ -200,7 +200,7 @@ fn fpdu(ulpdu: &[u8], crc: bool, region: (u32, u64), window: u32) -> Vec<u8> {
     bytes
 }
 
-/// An independent implementation, bit by bit.
+/// An independent implementation of the CRC, bit by bit.
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc: u32, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| {

@@ -32,10 +32,10 @@ pub struct Conditions {
     /// The time that each packet travels.
     pub delay: Duration,
     /// The maximum additional time of a packet; all values up to it are equally likely. Jitter
-    /// alone does not reorder: a packet that catches up with the one before it arrives together
-    /// with it, after it.
+    /// alone does not reorder: a packet that catches up with the one before it arrives at the same
+    /// time, but after it.
     pub jitter: Duration,
-    /// Bits per second; `None` means no limit.
+    /// The number of bits per second. `None` means no limit.
     pub rate: Option<NonZeroU64>,
     /// The maximum number of packets in flight, including those that wait for the rate. Further
     /// packets are lost.
@@ -45,7 +45,7 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// All packets arrive at once, in order.
+    /// A network in which all packets arrive at once, in order.
     pub const OFF: Self = Self {
         loss: Probability::NEVER,
         duplicate: Probability::NEVER,
@@ -57,7 +57,7 @@ impl Conditions {
         seed: 0,
     };
 
-    /// Whether these are [`OFF`](Self::OFF), regardless of the seed.
+    /// Whether the conditions equal [`OFF`](Self::OFF), except for the seed.
     pub fn is_off(&self) -> bool {
         *self == Self { seed: self.seed, ..Self::OFF }
     }

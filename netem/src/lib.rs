@@ -7,8 +7,8 @@
 //! | `link` | one direction between two hosts: [`Link`] |
 //! | `random` | probabilities, and the reproducible random numbers |
 //!
-//! It runs in tests, under a clock that the test controls. It also runs in production, so that a
-//! program can be tested under a bad network on a host whose network the user may not configure.
+//! The network runs in tests, under a clock that the test controls. It also runs in production: a
+//! user can test a program under a bad network on a host whose network the user may not configure.
 //!
 //! ```
 //! use std::time::{Duration, Instant};

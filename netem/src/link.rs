@@ -1,4 +1,4 @@
-//! One direction between two hosts.
+//! One direction of the network between two hosts.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -50,9 +50,9 @@ pub struct Counters {
 #[derive(Debug)]
 struct Held<P> {
     packet: P,
-    /// How many packets must still overtake it.
+    /// The number of packets that must still overtake this one.
     overtakers: u32,
-    /// The latest time of its arrival.
+    /// The latest time at which the packet arrives.
     latest: Instant,
 }
 
@@ -102,8 +102,8 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// When to call [`receive`](Self::receive) next: no packet arrives before. `None` if no packet
-    /// is in flight.
+    /// The time at which to call [`receive`](Self::receive) next, because no packet arrives before.
+    /// `None` if no packet is in flight.
     pub fn deadline(&self) -> Option<Instant> {
         let in_flight = self.in_flight.front().map(|&(arrival, _)| arrival);
         in_flight.into_iter().chain(self.held.iter().map(Held::latest)).min()
@@ -155,7 +155,8 @@ impl<P: Clone> Link<P> {
         self.release_held(|held| held.overtakers == 0, |held| held.latest.min(arrival));
     }
 
-    /// Releases the held packets that `which` selects; each arrives at its time `at`.
+    /// Releases the held packets that `which` selects. Each of them arrives at the time that `at`
+    /// gives.
     fn release_held(&mut self, which: impl Fn(&Held<P>) -> bool, at: impl Fn(&Held<P>) -> Instant) {
         let mut index = 0;
         while index < self.held.len() {
@@ -184,18 +185,18 @@ impl<P> Held<P> {
 /// The random choices for one copy of a packet.
 #[derive(Clone, Copy)]
 struct PacketChoices {
-    /// 0 if it is not held back.
+    /// The number of packets that must overtake this one. 0 if it is not held back.
     overtakers: u32,
-    /// Its share of the jitter.
+    /// The packet's share of the jitter.
     extra: Duration,
 }
 
 /// The rate limit: packets pass one after the other, each for the time that its octets take.
 #[derive(Debug)]
 struct Bottleneck {
-    /// Bits per second, not 0.
+    /// The rate in bits per second, not 0.
     rate: u64,
-    /// When the last packet has passed.
+    /// The time at which the last packet has passed.
     free: Option<Instant>,
     /// The fraction of a nanosecond that rounding has left of earlier packets, in parts of `rate`.
     remainder: u64,

@@ -5,17 +5,17 @@
 pub struct Probability(u32);
 
 impl Probability {
-    /// It does not happen.
+    /// The probability of an event that never happens.
     pub const NEVER: Self = Self(0);
-    /// It always happens.
+    /// The probability of an event that always happens.
     pub const ALWAYS: Self = Self(1_000_000);
 
-    /// `times` out of a million, at most always.
+    /// The probability of `times` out of a million, at most [`ALWAYS`](Self::ALWAYS).
     pub const fn per_million(times: u32) -> Self {
         if times < Self::ALWAYS.0 { Self(times) } else { Self::ALWAYS }
     }
 
-    /// `times` out of a hundred, at most always.
+    /// The probability of `times` out of a hundred, at most [`ALWAYS`](Self::ALWAYS).
     pub const fn percent(times: u32) -> Self {
         Self::per_million(times.saturating_mul(10_000))
     }
@@ -26,7 +26,8 @@ impl Probability {
     }
 }
 
-/// splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+/// The generator splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct SplitMix64(u64);
 
@@ -74,7 +75,7 @@ mod tests {
         );
     }
 
-    /// The first numbers of the published algorithm for seed 1234567.
+    /// The generator returns the first numbers of the published algorithm for seed 1234567.
     #[test]
     fn dice_are_splitmix64() {
         let mut rng = SplitMix64::new(1_234_567);

@@ -14,7 +14,7 @@ use crate::{Conditions, Probability};
 pub struct ConditionsError {
     /// The part between two commas.
     pub word: String,
-    /// What is wrong with it.
+    /// A description of the values that are valid there.
     pub expected: &'static str,
 }
 

@@ -90,7 +90,7 @@ fn all_are_lost_or_repeated_at_100_percent() {
     assert_eq!(numbers(&run(&mut link("duplicate=100%"), 3, MICROSECOND)), [0, 0, 1, 1, 2, 2]);
 }
 
-/// This includes the case that all packets are sent, and arrive, at the same time.
+/// The packets include some that are all sent, and arrive, at the same time.
 #[test]
 fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
     for (conditions, gap) in [
@@ -121,7 +121,8 @@ fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
                 }
                 highest = highest.max(Some(number));
             }
-            // All that were held back count, except the last few, which no packet followed.
+            // All packets that were held back count as overtaken, except the last few, which no
+            // packet followed.
             assert!((reordered - 8..=reordered).contains(&overtaken), "{overtaken} of {reordered}");
         }
     }
@@ -131,14 +132,15 @@ fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
 fn each_number_of_overtakers_is_alike() {
     let mut overtakers = [0; MAX_OVERTAKERS as usize + 1];
     for seed in 0..4000 {
-        // Only some seeds hold packet 0 back. Results with other held packets as well are skipped.
+        // Only with some seeds is packet 0 held back. Results in which other packets are also held
+        // back are skipped.
         let mut link = link(&format!("reorder=20%,seed={seed}"));
         let arrived = numbers(&run(&mut link, 10, Duration::ZERO));
         if link.counters().reordered == 1 && arrived[0] != 0 {
             overtakers[arrived.iter().position(|&n| n == 0).expect("it arrives")] += 1;
         }
     }
-    // About 4000 * 0.2 * 0.8^9 / 8, which is 13.
+    // The expected number is about 4000 * 0.2 * 0.8^9 / 8, which is 13.
     assert_eq!(overtakers[0], 0);
     assert!(overtakers[1..].iter().all(|n| (3..=30).contains(n)), "{overtakers:?}");
 }
@@ -176,8 +178,8 @@ fn jitter_changes_no_order() {
 
 #[test]
 fn the_rate_spaces_packets() {
-    // 1,000 octets take 8 us at 1 Gbit/s, and 24/7 us at 7/3 of it: rounding errors must not add
-    // up.
+    // 1,000 octets take 8 us at 1 Gbit/s, and 24/7 us at 7/3 of that rate. Rounding errors must not
+    // add up.
     let mut one = link("rate=1gbit,limit=1000000");
     let arrived = run(&mut one, PACKETS, Duration::ZERO);
     assert!(arrived.iter().all(|&(at, n)| at == MICROSECOND * 8 * (n as u32 + 1)));

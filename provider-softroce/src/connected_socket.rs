@@ -1,10 +1,10 @@
 //! A faster path to peers at the same address: a connected socket.
 //!
 //! The kernel caches the route of a connected socket, which saves a twelfth of the time of a small
-//! packet. However, it numbers the packets of such a socket in the IPv4 identification field,
-//! starting anywhere, and the ICRC covers that field. Therefore trial packets are sent whose
-//! headers the kernel returns (see [`selftest`](crate::selftest)), and this side counts along from
-//! there.
+//! packet. However, the kernel numbers the packets of such a socket in the IPv4 identification
+//! field, from an unknown number on, and the ICRC covers that field. Therefore this side sends
+//! trial packets whose headers the kernel returns (see [`selftest`](crate::selftest)), and counts
+//! from there on.
 //!
 //! Only adapters of this provider use this address, because they share the port. Packets to it do
 //! not leave the host, so packets of the connected socket and of the unconnected one do not
@@ -47,8 +47,8 @@ impl ConnectedSocket {
         self.next_id
     }
 
-    /// Sends this packet. Returns false if it failed: it is then unknown whether the kernel has
-    /// counted the packet, and the socket must not be used again.
+    /// Sends a packet. Returns false on a failure. Then it is unknown whether the kernel has
+    /// counted the packet, so the socket must not be used again.
     #[inline]
     pub(crate) fn send(&mut self, datagram: &[u8]) -> bool {
         self.next_id = self.next_id.wrapping_add(1);
@@ -97,7 +97,7 @@ mod tests {
                 .expect("sealed");
             assert_eq!(ip.id, id);
         }
-        // The kernel returns the header of the sixth packet. The destination does not matter.
+        // The kernel returns the header of the sixth packet. Its destination does not matter.
         let sink =
             Udp::bind_exclusive("127.0.0.1:0".parse().expect("an address")).expect("a socket");
         let to = sink.local_addr().expect("bound");
@@ -116,7 +116,7 @@ mod tests {
         let mut connected =
             ConnectedSocket::new(from, address).expect("the kernel numbers packets as expected");
         drop(target);
-        // The host's ICMP error refers to the first packet, and the second send reports it.
+        // The host answers the first packet with an ICMP error, which the second send reports.
         connected.send(&[0; 80]);
         assert!(!connected.send(&[0; 80]));
     }

@@ -1,5 +1,5 @@
-//! Everything that touches sockets, protected by the engine lock: local addresses, connections,
-//! listeners, timers.
+//! The engine of an adapter, which consists of all objects that touch sockets: local addresses,
+//! connections, listeners and timers. The engine lock protects it.
 
 mod receive;
 mod resources;
@@ -35,22 +35,22 @@ use crate::port::{
 use crate::route::Route;
 use crate::socket::{ReceiveStrategy, RxBatch};
 
-/// Number of reads of one socket before other sockets get their turn.
+/// The number of reads of one socket before other sockets have their turn.
 const READS_PER_TURN: usize = 16;
-/// The same for a strangers' socket that is flooded. At eight datagrams each, these reads hold
-/// about as many datagrams as the socket's buffer.
+/// The number of reads of a flooded strangers' socket before other sockets have their turn. At
+/// eight datagrams each, these reads return about as many datagrams as the socket's buffer holds.
 const READS_PER_FLOODED_TURN: usize = 32;
-/// Number of reads that find packets after which a slot's socket leaves the poller. Consumers poll
-/// it anyway, so the poller's wake-ups would only cost time.
+/// After this number of reads that find packets, a slot's socket leaves the poller. Consumers poll
+/// the socket anyway, so the poller's wake-ups would only cost time.
 const READS_BEFORE_SUSPEND: u32 = 64;
-/// Number of passes after which the poller is checked even if packets keep arriving, because new
-/// connection requests are reported by the poller.
+/// After this number of passes, the poller is checked even if packets keep arriving, because the
+/// poller reports new connection requests.
 const PASSES_PER_POLLER_CHECK: u32 = 256;
-/// Number of passes without packets after which a consumer that polls without a break reads the
+/// After this number of passes without packets, a consumer that polls without a pause reads the
 /// clock. Reading the clock takes a tenth of the time of reading a socket.
 const PASSES_PER_CLOCK_READ: u32 = 8;
-/// If that number of passes takes longer than this, the consumer does other work between polls, and
-/// each pass reads the clock.
+/// If that number of passes takes longer than this time, the consumer does other work between
+/// polls. Then each pass reads the clock.
 const BUSY_POLL_INTERVAL_MAX: Duration = Duration::from_micros(40);
 
 /// The engine of one adapter.
@@ -64,13 +64,13 @@ pub struct Engine {
     rx: RxBatch,
     /// The sockets that may have more to read because their last turn ended before they were empty.
     unread: Vec<Key>,
-    /// Whether the last poll found packets. It did not check whether there are more.
+    /// Whether the last poll found packets. It did not check whether there are more packets.
     found_packets: bool,
-    /// See [`adapter::Engine::take_partial`].
+    /// The result of [`adapter::Engine::take_partial`].
     partial: bool,
-    /// Number of passes that consumers have made by polling.
+    /// The number of passes that consumers have made by polling.
     passes: u32,
-    /// When `advance` last ran.
+    /// The time at which `advance` last ran.
     last_advance: Instant,
     /// Whether the consumer polls so rarely that each pass runs `advance`.
     polls_rarely: bool,
@@ -113,8 +113,8 @@ impl Engine {
         let all = netdev::addresses().unwrap_or_default();
         for found in all.iter().filter(|found| found.up && found.addr.ip() != own.ip()) {
             match self.open_local_address(found.addr, OPEN_TIMEOUT) {
-                // The address cannot be used yet or any more, or the limit of descriptors is
-                // reached. The adapter works without it.
+                // The address cannot be used yet, cannot be used any more, or the limit of
+                // descriptors is reached. The adapter works without that address.
                 Ok(_) | Err(PortError::System(..) | PortError::Descriptors(..)) => {}
                 Err(error) => return Err(open_error(error)),
             }
@@ -148,8 +148,8 @@ impl Engine {
             context.watch(Key::HostProbe(index), host_probe, readable).map_err(system)?;
         }
         self.local_addresses.push(local_address);
-        // Existing listeners listen here, too. If another adapter already listens for the same
-        // service at this address, this one does not.
+        // Existing listeners also listen at the new address. A listener whose service another
+        // adapter already has at this address does not.
         for listener in self.listeners.indices() {
             self.listen_at(listener, index).ok();
         }
@@ -194,7 +194,7 @@ impl Engine {
     }
 }
 
-/// Receiving.
+/// The receiving part of the engine.
 impl Engine {
     /// Puts all sockets that have left the poller back into it.
     fn resume_sockets(&mut self) {
@@ -214,8 +214,8 @@ impl Engine {
     #[inline]
     fn has_pending_work(&mut self) -> bool {
         let Engine { resources, links, unread, .. } = self;
-        // The consumer has had its chance to answer the packets of the last pass. If it did not
-        // answer, their acknowledgements are due.
+        // The consumer has had time to answer the packets of the last pass. If it has not answered,
+        // the acknowledgements of these packets are due.
         resources
             .ack_pending
             .iter()
@@ -225,7 +225,7 @@ impl Engine {
                 && resources.failed.is_empty())
     }
 
-    /// Reads a socket once. Returns whether it found something.
+    /// Reads a socket once. Returns whether it found a packet.
     #[inline]
     fn read(&mut self, key: Key, now: impl FnOnce() -> Instant) -> bool {
         let (index, is_strangers) = match key {
@@ -268,7 +268,7 @@ impl Engine {
             return;
         };
         if strangers_pacing.report(emptied, now) {
-            // If this fails, the socket stays in the poller and is read in both ways.
+            // If suspending the socket fails, it stays in the poller and is read in both ways.
             resources.context.suspend(&port.strangers_socket).ok();
             strangers_pacing.begin(now);
         }
@@ -285,8 +285,8 @@ impl Engine {
         }
         let Engine { local_addresses, resources, .. } = self;
         let LocalAddress { strangers_pacing, port, .. } = &mut local_addresses[index];
-        // The next read follows one interval after the end of this one, so that connections get the
-        // full interval.
+        // The next read follows one interval after the end of this read, so that connections get
+        // the full interval.
         if strangers_pacing.after_read(found, Instant::now())
             && resources.context.rename(key, &port.strangers_socket, Interest::READABLE).is_ok()
         {
@@ -337,7 +337,8 @@ impl Engine {
                     cx.local_address.owners.remove(&id);
                 }
                 (_, Some(Owner::Request(request_id))) => {
-                    // The consumer learns that the request is gone when it answers the request.
+                    // The consumer learns that the request no longer exists when it answers the
+                    // request.
                     listeners.take_request(request_id);
                     cx.local_address.owners.remove(&id);
                 }
@@ -411,7 +412,7 @@ impl Engine {
         }
     }
 
-    /// Reads the answers of hosts: no process has the port there, or the host is up.
+    /// Reads the answers of hosts: that no process has the port, or that the host is up.
     fn read_host_answers(&mut self, index: usize, now: Instant) {
         let Engine { local_addresses, links, resources, .. } = self;
         let Some(local_address) = local_addresses.get_mut(index) else { return };
@@ -466,7 +467,7 @@ impl Engine {
     }
 }
 
-/// Converts the reason why no packet can be sent to a peer.
+/// Converts the reason for which no packet can be sent to a peer.
 fn local_failure(error: PortError) -> LocalFailure {
     let why = error.to_string();
     match error {
@@ -574,7 +575,8 @@ unsafe impl adapter::Engine for Engine {
             self.resources.ack_pending.swap_remove(at);
             self.with_link(link, |link, cx| link.acknowledge(cx));
         }
-        // Each queue pair gets one turn. One that still has more to send is appended to the list.
+        // Each queue pair gets one turn. A queue pair that has more to send is appended to the
+        // list.
         for _ in 0..self.resources.transmit_pending.len() {
             let link = self.resources.transmit_pending.remove(0);
             self.with_link(link, |link, cx| cx.into_iter().for_each(|cx| link.resume_transmit(cx)));
@@ -596,9 +598,9 @@ unsafe impl adapter::Engine for Engine {
                 self.process_cm_events(index, now);
             }
         }
-        // Packets that have not been read yet may be the acknowledgements that these timers wait
-        // for. If a thousand queue pairs retransmitted before reading, neither side would read in
-        // time, and their retries would be used up.
+        // The timers may be waiting for acknowledgements that have arrived but have not been read.
+        // If a thousand queue pairs retransmitted before reading, neither side would read in time,
+        // and their retries would be used up.
         let behind = std::mem::take(&mut self.found_packets) || !self.unread.is_empty();
         for _ in 0..if behind { 1 } else { usize::MAX } {
             let Some(link) = self.resources.wheel.pop(now) else { break };
@@ -680,7 +682,7 @@ unsafe impl adapter::Engine for Engine {
         let Engine { local_addresses, links, resources, .. } = self;
         let link = links.get_mut(qp).ok_or(Error::of(DAT_INVALID_STATE))?;
         let mut from = local_addresses.get(index).map_or(peer, LocalAddress::address);
-        // The port is in the ephemeral range, as with a socket that has not been bound.
+        // The port is in the ephemeral range, like that of a socket that has not been bound.
         from.set_port(random() as u16 | 0xC000);
         let target = Target {
             to: peer,
@@ -783,7 +785,7 @@ unsafe impl adapter::Engine for Engine {
     }
 }
 
-/// Number of random ports to try if the consumer accepts any port.
+/// The number of random ports that are tried if the consumer accepts any port.
 const RANDOM_PORT_TRIES: usize = 64;
 
 impl Engine {
@@ -836,8 +838,8 @@ impl Engine {
         });
     }
 
-    /// An adapter on this host has ended, without a DREQ if it was killed. Handles the packets
-    /// first that it sent before, as far as one turn of reading finds them.
+    /// Handles the end of an adapter on this host, which has sent no DREQ if it was killed. First
+    /// handles the packets that it sent before, as far as one turn of reading finds them.
     fn on_local_peer_ended(&mut self, index: usize, number: usize, now: Instant) {
         self.read_all(Key::Socket(index), now);
         let Engine { local_addresses, links, resources, .. } = self;
@@ -856,7 +858,7 @@ impl Engine {
                 link.on_peer_gone(&mut EngineContext { local_address, resources, now });
             }
         }
-        // It does not answer the DREQs of connections that have no queue pair here any more,
+        // The adapter that ended does not answer the DREQs of connections without a queue pair
         // either.
         local_address.cm.peers_are_gone(now, |ip, id| ip == address && slot_of(id.0) == slot);
         self.process_cm_events(index, now);
@@ -865,8 +867,8 @@ impl Engine {
 
 impl Engine {
     /// Waits until peers have answered the DREQs of abrupt disconnects, up to their deadline. After
-    /// this process has ended, nobody would repeat a lost DREQ, and a peer with nothing to send
-    /// would wait forever.
+    /// the end of this process, no process would repeat a lost DREQ, and a peer with nothing to
+    /// send would wait forever.
     fn await_disconnects(&mut self) {
         loop {
             adapter::Engine::advance(self);
@@ -890,8 +892,8 @@ impl Engine {
                     fds.push(PollFd::new(&local_peer.liveness, PollFlags::IN));
                 }
             }
-            // If the poll fails, it was interrupted. The loop continues with what is due in any
-            // case.
+            // If the poll fails, a signal has interrupted it. In any case the loop continues with
+            // the work that is due.
             rustix::event::poll(&mut fds, Some(&limit)).ok();
             let seen = keys.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
             let seen: Vec<Key> = seen.map(|(key, _)| key).collect();

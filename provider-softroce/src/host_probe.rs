@@ -1,17 +1,18 @@
 //! Asks a peer's host whether any process has the port there, and whether the host is up.
 //!
-//! A host answers a datagram to a port that no process has with an ICMP error. But if sockets share
-//! a port, the kernel reports the error to one of them that it picks by the two addresses, hardly
-//! ever to the sender. Therefore each connection request, and each timeout of a connection, is
-//! accompanied by a probe from a port of its own:
+//! If no process has a port, the host answers a datagram to that port with an ICMP error. But if
+//! sockets of the sender share a port, the kernel reports the error to one of them that it selects
+//! by the two addresses, and hardly ever to the socket that has sent the datagram. Therefore each
+//! connection request, and each timeout of a connection, is accompanied by a probe from a port of
+//! its own:
 //!
 //! | probe | sent to | an ICMP error means |
 //! |---|---|---|
 //! | port | port 4791: a DREP without a DREQ, which adapters ignore | no process has the port |
 //! | host | the discard service, a random nonce | the host is up; the error repeats the nonce |
 //!
-//! Hardly any host has a discard service. A host that refuses the second probe but not the first is
-//! up, and the process that has the port does not answer.
+//! Hardly any host has a discard service. If a host refuses the second probe but not the first, the
+//! host is up, and a process has the port but does not answer.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -30,7 +31,8 @@ pub(crate) struct HostProbe {
     address: SocketAddr,
 }
 
-/// Offsets of a message's transaction id and of the sender's communication id, behind BTH and DETH.
+/// The offsets of a message's transaction id and of the sender's communication id, behind BTH and
+/// DETH.
 const TRANSACTION_OFFSET: usize = packet_len(Opcode::DatagramSendOnly, 0) + 8;
 const LOCAL_ID_OFFSET: usize = packet_len(Opcode::DatagramSendOnly, 0) + 24;
 
@@ -42,7 +44,7 @@ const DISCARD_PORT: u16 = 9;
 pub(crate) enum Answer {
     /// No process has the port.
     Refused(Refusal),
-    /// The host is up. It repeats this nonce.
+    /// The host is up and has repeated this nonce.
     HostUp(IpAddr, u64),
 }
 
@@ -67,18 +69,18 @@ impl HostProbe {
     }
 
     /// Asks a host whether any process has the port. `id` and `qpn` name the connection and the
-    /// queue pair that sent to it.
+    /// queue pair that are waiting for an answer.
     pub(crate) fn probe_port(&self, host: SocketAddr, id: ConnId, qpn: u32) {
         let Some(icrc) = Icrc::new(self.address, host) else { return };
-        // A DREP without a DREQ, for no connection of that host: it arrives at the strangers'
-        // socket, where every adapter ignores it.
+        // This is a DREP without a DREQ, for no connection of that host. It arrives at the
+        // strangers' socket, where every adapter ignores it.
         let drep = Drep { local_id: id.0, remote_id: 0, private: &[] };
         let mad = Mad { transaction: qpn.into(), message: Message::Drep(drep) }.emit();
         let packet = cm_packet(&mad, 0);
         let mut octets = vec![0; packet.len() + Icrc::SIZE];
         packet.emit(&mut octets);
         icrc.seal(0, &mut octets);
-        // A lost probe is repeated with the next timeout.
+        // If the probe is lost, it is repeated with the next timeout.
         self.socket.send(host, &octets, octets.len());
     }
 
@@ -100,8 +102,8 @@ impl HostProbe {
                 }
                 return;
             }
-            // The host repeats the packet. A program that has not seen the packet would have to
-            // guess its contents.
+            // The host's ICMP error repeats the packet. A program that has not seen the packet
+            // would have to guess its contents.
             let word =
                 |at: usize| Some(u32::from_be_bytes(*report.packet.get(at..)?.first_chunk()?));
             if let (true, Some(qpn), Some(id)) =
@@ -181,7 +183,7 @@ mod tests {
             stranger.send(probe.address, &datagram, datagram.len());
             room = left;
         }
-        // These would fill the remaining space.
+        // These datagrams would fill the remaining space.
         for _ in 0..4000 {
             stranger.send(probe.address, b"!", 1);
         }

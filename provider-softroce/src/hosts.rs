@@ -1,18 +1,18 @@
-//! Records which hosts of silent peers are up.
+//! Records which hosts are up, for peers that do not answer.
 //!
 //! A host that is up reports by ICMP that no process has a port (see
-//! [`host_probe`](crate::host_probe)). Hosts limit the rate of these reports.
+//! [`host_probe`](crate::host_probe)). Hosts limit the rate of such reports.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Minimum time between two probes of one host.
+/// The minimum time between two probes of one host.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
-/// How long an answer counts. Some answers are lost, or suppressed by the host's limit of one per
-/// second.
+/// The time for which an answer is valid. Some answers are lost, or suppressed by the host's limit
+/// of one per second.
 const ANSWER_VALIDITY: Duration = Duration::from_millis(2500);
-/// Maximum number of hosts that are recorded.
+/// The maximum number of hosts that are recorded.
 const HOSTS_MAX: usize = 4096;
 
 /// The hosts that have been probed recently.
@@ -22,13 +22,13 @@ pub(crate) struct Hosts(HashMap<IpAddr, Host>);
 struct Host {
     probed: Instant,
     answered: Option<Instant>,
-    /// The nonce that the host must repeat. Only a host that receives the probe can know it.
+    /// The nonce that the host must repeat. Only a host that receives the probe can know the nonce.
     nonce: u64,
 }
 
 impl Hosts {
-    /// Returns the nonce to probe a host with and records the probe. Returns `None` if the host was
-    /// probed a moment ago, or if too many hosts are being probed.
+    /// Returns the nonce for a probe of a host, and records the probe. Returns `None` if the host
+    /// was probed a moment ago, or if too many hosts are being probed.
     pub(crate) fn nonce_to_send(
         &mut self,
         ip: IpAddr,
@@ -101,7 +101,7 @@ mod tests {
             assert_eq!(hosts.nonce_to_send(ip(n), start, || n as u64), Some(n as u64));
             hosts.note_answer(ip(n), n as u64, start);
         }
-        // The first host is recorded; the last one exceeds the limit.
+        // The first host is already recorded. The last host would exceed the limit.
         assert_eq!(hosts.nonce_to_send(ip(0), start + PROBE_INTERVAL, || 0), Some(0));
         assert_eq!(hosts.nonce_to_send(ip(HOSTS_MAX), start + PROBE_INTERVAL, || 0), None);
         assert!((0..HOSTS_MAX).all(|n| hosts.is_up(ip(n), start + PROBE_INTERVAL)));

@@ -26,10 +26,10 @@ pub(crate) struct Rxe {
     address: IpAddr,
 }
 
-/// How long a new device may take to become usable: it has addresses only after the kernel's
-/// workers have run.
+/// The time that a new device may take to become usable, because it has addresses only after the
+/// kernel's workers have run.
 const DEVICE_READY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause between two attempts to use a new device.
+/// The pause between two attempts to use a new device.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Returns the rxe device of the address `bind`, or of the first address of the host that has one.
@@ -42,7 +42,7 @@ fn find_in(sysfs: &Path, bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Opt
     let devices: Vec<_> = fs::read_dir(sysfs).ok()?.flatten().collect();
     let rxe_of = |found: &NetAddr| {
         let of = devices.iter().find(|device| {
-            // Only rxe devices have this file.
+            // Only rxe devices have the file `parent`.
             let parent = fs::read_to_string(device.path().join("parent")).unwrap_or_default();
             parent.trim() == found.device
         });
@@ -69,7 +69,8 @@ fn candidates(bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Vec<&NetAddr> 
     candidates
 }
 
-/// Opens an adapter of the device. The attribute `engine` contains `why`, the reason for using it.
+/// Opens an adapter of the device. The adapter's attribute `engine` contains `why`, the reason for
+/// using rxe.
 ///
 /// # Errors
 /// Returns the errors of provider-verbs.
@@ -101,7 +102,7 @@ pub(crate) fn open_or_create(ia: &str, params: &Params) -> Result<Adapter, OpenE
     provider_verbs::device::libraries()?;
     let name = format!("rxe_{netdev}");
     match netlink::add_rxe(&name, netdev) {
-        // Another process has created a device in the meantime, perhaps with another name.
+        // Meanwhile another process has created a device, perhaps with another name.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && find(bind).is_some() => {}
         result => result.map_err(|e| creation_error(&name, netdev, &e))?,
     }

@@ -5,7 +5,7 @@
 //!      ─ accept ───────────────────────────► Established ─► Disconnecting ─► Ended
 //! ```
 //!
-//! Everything that is posted completes before the upcall that reports how the connection ended.
+//! All posted work completes before the upcall that reports the end of the connection.
 
 mod delayed_ack;
 mod disconnecting;
@@ -35,30 +35,33 @@ use crate::local_address::{GSI, LocalAddress, Owner, random};
 use crate::packet_io::Peer;
 use crate::port::{LivenessConnection, slot_of};
 
-/// How long a requester waits for an acknowledgement: 2^17 · 4.096 µs, as kernels do.
+/// The time that a requester waits for an acknowledgement: 2^17 · 4.096 µs, the value that kernels
+/// use.
 const ACK_TIMEOUT: Timeout = Timeout::new(17);
-/// Consecutive timeouts after which the requester still retries. The maximum would be 7, but a peer
-/// on rxe (Linux 6.12) takes 7 as no limit and would never notice that a process has been killed.
+/// The number of consecutive timeouts after which the requester still retries. The maximum would be
+/// 7, but a peer on rxe (Linux 6.12) takes 7 as no limit and would never notice that a process has
+/// been killed.
 const ACK_TIMEOUT_RETRIES: u8 = 6;
-/// 7 stands for no limit: a peer that posts no receive is waited for.
+/// The number of RNR retries. 7 stands for no limit: the requester waits for a peer that posts no
+/// receive.
 const RNR_RETRIES: u8 = 7;
-/// Number of attempts with different queue pair numbers if the peer believes that the queue pair is
-/// already connected.
+/// The number of attempts with different queue pair numbers if the peer believes that the queue
+/// pair is already connected.
 const STALE_CONNECTION_TRIES: u8 = 3;
 
-/// A queue pair, as the engine sees it.
+/// The engine's view of a queue pair.
 pub(crate) struct Link {
     index: usize,
     sink: Sink,
     shared: Arc<Shared>,
     phase: Phase,
-    /// Whether it is in the engine's list of queue pairs that have received something.
+    /// Whether the queue pair is in the engine's list of queue pairs that have received packets.
     received: bool,
-    /// Whether it is in the engine's list of queue pairs that owe an acknowledgement.
+    /// Whether the queue pair is in the engine's list of queue pairs that owe an acknowledgement.
     ack_pending: bool,
 }
 
-/// What identifies a connection.
+/// The identity of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Conn {
     /// The index of the local address.
@@ -73,10 +76,10 @@ enum Phase {
     Idle(Work),
     Connecting(Box<Connecting>),
     Established(Box<Established>),
-    /// This side has closed the connection. The consumer is told when the peer has answered.
+    /// This side has closed the connection. The consumer is notified when the peer has answered.
     Disconnecting(Box<Disconnecting>),
     Ended(Work),
-    /// Only while one phase is replaced by another.
+    /// The state while one phase is being replaced by another.
     Transition,
 }
 
@@ -84,9 +87,9 @@ enum Phase {
 struct Connecting {
     work: Work,
     target: Target,
-    /// `None`: the attempt failed before a request was sent.
+    /// The connection and the starting PSN. `None` if the attempt failed before a request was sent.
     attempt: Option<(Conn, Psn)>,
-    /// The local cause of that failure, if it is known.
+    /// The local cause of a failure before a request was sent, if the cause is known.
     local_failure: Option<String>,
     stale_attempts: u8,
 }
@@ -115,7 +118,7 @@ impl Link {
         Link { index, sink, shared, phase: Phase::Idle(work), received: false, ack_pending: false }
     }
 
-    /// The index of the local address that its connection uses.
+    /// The index of the local address that the queue pair's connection uses.
     pub(crate) fn local_address(&self) -> Option<usize> {
         match &self.phase {
             Phase::Connecting(connecting) => connecting.attempt.map(|(conn, _)| conn.local_address),
@@ -125,8 +128,8 @@ impl Link {
         }
     }
 
-    /// The peer of its connection, if that has this queue pair number and accepts packets from this
-    /// address.
+    /// The peer of the queue pair's connection, if the connection has this queue pair number and
+    /// accepts packets from this address.
     #[inline]
     pub(crate) fn peer(&mut self, from: SocketAddr, qpn: u32) -> Option<&mut Peer> {
         match &mut self.phase {
@@ -142,7 +145,7 @@ impl Link {
         }
     }
 
-    /// Whether its connection is with the adapter that has this address and slot.
+    /// Whether the queue pair is connected to the adapter that has this address and slot.
     pub(crate) fn is_connected_to(&self, peer: IpAddr, slot: u8) -> bool {
         match &self.phase {
             Phase::Established(established) => established.conn.peer == (peer, slot),
@@ -151,12 +154,13 @@ impl Link {
         }
     }
 
-    /// Whether a refusal refers to the last message that this queue pair has sent to find out
-    /// whether the peer is there.
+    /// Whether a refusal is the answer to the latest message by which this queue pair has asked
+    /// whether the peer exists.
     pub(crate) fn matches_refusal(&self, refusal: &Refusal) -> bool {
         let asked = match &self.phase {
             Phase::Connecting(connecting) => Some((connecting.target.to.ip(), GSI)),
-            // The peer has answered the connection request, whatever its host reported about that.
+            // The peer has answered the connection request, even if its host has refused the probe
+            // for that request.
             Phase::Established(established) => {
                 Some((established.peer.address.ip(), established.peer_qpn))
             }
@@ -166,7 +170,7 @@ impl Link {
         asked == Some((refusal.host, refusal.qpn)) && self.conn() == Some(refusal.id)
     }
 
-    /// The id of its connection or of its attempt to connect.
+    /// The id of the queue pair's connection or of its attempt to connect.
     pub(crate) fn conn(&self) -> Option<ConnId> {
         match &self.phase {
             Phase::Connecting(connecting) => connecting.attempt.map(|(conn, _)| conn.id),
@@ -176,14 +180,14 @@ impl Link {
         }
     }
 
-    /// Adds the counters of its connection, if there is one.
+    /// Adds the counters of the queue pair's connection, if there is one.
     pub(crate) fn count(&self, counts: &mut Counts) {
         if let Phase::Established(established) = &self.phase {
             counts.add(&established.rc.stats().list());
         }
     }
 
-    /// The number of receive buffers that belong to it and have not completed.
+    /// The number of receive buffers that belong to the queue pair and have not completed.
     pub(crate) fn allocated(&self) -> usize {
         match &self.phase {
             Phase::Idle(work) | Phase::Ended(work) => work.allocated(),
@@ -195,7 +199,7 @@ impl Link {
     }
 }
 
-/// The active side.
+/// The active side of a connection.
 impl Link {
     /// Sends a connection request.
     pub(crate) fn connect(
@@ -220,7 +224,7 @@ impl Link {
         }));
     }
 
-    /// Starts an attempt that has already failed: there is no route to the peer.
+    /// Starts an attempt that has already failed, because there is no route to the peer.
     pub(crate) fn fail_connect(
         &mut self,
         resources: &mut EngineResources,
@@ -241,7 +245,8 @@ impl Link {
         self.phase = Phase::Connecting(Box::new(connecting));
     }
 
-    /// Reports such a failure, now that the consumer's call has returned.
+    /// Reports a failure of [`fail_connect`](Self::fail_connect), now that the consumer's call has
+    /// returned.
     pub(crate) fn report_failure(&mut self, cx: Option<&mut EngineContext<'_>>) {
         match &self.phase {
             Phase::Connecting(connecting) if connecting.attempt.is_none() => {
@@ -258,13 +263,13 @@ impl Link {
         }
     }
 
-    /// Enters the phase `Established`. From now on the end of the peer's process is noticed.
+    /// Enters the phase `Established`. From now on this side notices the end of the peer's process.
     fn enter_established(&mut self, cx: &mut EngineContext<'_>, established: Established) {
         let (local_address, (_, slot)) = (established.conn.local_address, established.conn.peer);
         cx.local_address.packet_io.prepare_connected_socket(established.peer.address);
         let EngineResources { context, failed, .. } = &mut *cx.resources;
         let watch = |number, liveness: &LivenessConnection| {
-            // If the connection cannot be watched, the end of the process is noticed later.
+            // If the connection cannot be watched, this side notices the end of the process later.
             context
                 .watch(
                     Key::LivenessConnection { local_address, number },
@@ -279,7 +284,7 @@ impl Link {
         self.phase = Phase::Established(Box::new(established));
     }
 
-    /// The attempt to connect has failed.
+    /// Ends an attempt to connect that has failed.
     fn fail(&mut self, why: Upcall<'_>) {
         match std::mem::replace(&mut self.phase, Phase::Transition) {
             Phase::Connecting(connecting) => self.finish(connecting.work),
@@ -288,7 +293,7 @@ impl Link {
         self.sink.call(why);
     }
 
-    /// The peer has accepted.
+    /// Handles the peer's acceptance.
     fn on_accepted(&mut self, cx: &mut EngineContext<'_>, answer: &Accepted) {
         let connecting = match std::mem::replace(&mut self.phase, Phase::Transition) {
             Phase::Connecting(connecting) => connecting,
@@ -312,7 +317,7 @@ impl Link {
             peer_qpn: answer.qpn,
             sq_psn: answer.starting_psn,
             rq_psn,
-            // The resources that were offered are kept, even if the peer uses fewer.
+            // This side keeps the resources that it offered, even if the peer uses fewer.
             depth: ReadDepth { incoming: target.depth.incoming, ..depth },
             ack_timeout: cx.local_address.timeout.unwrap_or(ACK_TIMEOUT),
             retries: cx.local_address.retries.unwrap_or(ACK_TIMEOUT_RETRIES),
@@ -328,7 +333,7 @@ impl Link {
         self.transmit(cx);
     }
 
-    /// The peer's adapter has refused the request. Another attempt may succeed.
+    /// Handles a refusal by the peer's adapter. Another attempt may succeed.
     fn on_refused(&mut self, cx: &mut EngineContext<'_>, reason: Reason, takes: Option<PathMtu>) {
         let index = self.index;
         let Phase::Connecting(connecting) = &mut self.phase else { return };
@@ -393,7 +398,7 @@ fn send_connect_request(
     }
 }
 
-/// The passive side.
+/// The passive side of a connection.
 impl Link {
     /// Accepts a request.
     pub(crate) fn accept(
@@ -458,7 +463,7 @@ impl Link {
         self.enter_established(cx, established);
     }
 
-    /// Accepts a request that no longer exists: the consumer is told that accepting has failed.
+    /// Accepts a request that no longer exists: reports to the consumer that accepting has failed.
     pub(crate) fn fail_accept(&mut self, resources: &mut EngineResources) {
         if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) {
             self.finish(work);
@@ -466,7 +471,7 @@ impl Link {
         }
     }
 
-    /// The peer has confirmed the acceptance.
+    /// Handles the peer's confirmation of the acceptance.
     fn on_established(&mut self, cx: &mut EngineContext<'_>) {
         let Phase::Established(established) = &mut self.phase else { return };
         if std::mem::replace(&mut established.reported, true) {
@@ -479,11 +484,11 @@ impl Link {
     }
 }
 
-/// The connection.
+/// The connection, on either side.
 impl Link {
     /// Handles an event from the connection manager.
     pub(crate) fn on_cm_event(&mut self, cx: &mut EngineContext<'_>, id: ConnId, event: Event) {
-        // The event belongs to an earlier attempt.
+        // The event belongs to an earlier attempt to connect.
         if self.conn() != Some(id) {
             return;
         }
@@ -505,7 +510,7 @@ impl Link {
         }
     }
 
-    /// A message claims that the peer's queue pair is in another connection.
+    /// Handles a message that claims that the peer's queue pair is in another connection.
     fn on_stale(&mut self, cx: &mut EngineContext<'_>) {
         if let Phase::Established(established) = &mut self.phase {
             established.rc.start_challenge(cx.now, &mut cx.resources.burst);
@@ -554,7 +559,7 @@ impl Link {
         established.failure = established.failure.or(established.rc.receive(cx.now, packet).err());
     }
 
-    /// A batch of packets has been processed.
+    /// Handles the end of a batch of packets.
     #[inline]
     pub(crate) fn after_receive(&mut self, cx: &mut EngineContext<'_>) {
         self.received = false;
@@ -575,7 +580,7 @@ impl Link {
         }
         let Phase::Established(established) = &mut self.phase else { return };
         if !established.rc.owes_ack() {
-            // The engine has sent the acknowledgement.
+            // The engine has sent the acknowledgement in the meantime.
             established.delayed_ack.sent();
         } else {
             established.delayed_ack.owe(cx.now);
@@ -586,13 +591,13 @@ impl Link {
         cx.resources.wheel.set(self.index, established.rc.deadline());
     }
 
-    /// Whether only part of a message of the peer has arrived.
+    /// Whether only a part of a message of the peer has arrived.
     #[inline]
     pub(crate) fn is_mid_message(&self) -> bool {
         matches!(&self.phase, Phase::Established(established) if established.rc.is_mid_message())
     }
 
-    /// Whether the consumer has sent something since the acknowledgement has been owed.
+    /// Whether the consumer has sent a message since the acknowledgement became due.
     #[inline]
     pub(crate) fn consumer_has_sent(&self) -> bool {
         match &self.phase {
@@ -601,7 +606,7 @@ impl Link {
         }
     }
 
-    /// Whether it owes an acknowledgement that can be delayed further.
+    /// Whether the queue pair owes an acknowledgement that can be delayed further.
     #[inline]
     pub(crate) fn can_delay_ack(&mut self, now: Instant) -> bool {
         match &mut self.phase {
@@ -614,7 +619,7 @@ impl Link {
         }
     }
 
-    /// When the acknowledgement that it owes must be sent.
+    /// The time at which the owed acknowledgement must be sent.
     pub(crate) fn ack_deadline(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Established(established) => established.delayed_ack.deadline(),
@@ -638,7 +643,7 @@ impl Link {
         }
     }
 
-    /// Sends everything that is ready.
+    /// Sends all packets that are ready.
     pub(crate) fn transmit(&mut self, cx: &mut EngineContext<'_>) {
         match &mut self.phase {
             Phase::Established(established) => {
@@ -677,7 +682,7 @@ impl Link {
         self.transmit(cx);
     }
 
-    /// Flushes what has been posted since the connection ended.
+    /// Flushes the work that was posted since the connection ended.
     pub(crate) fn flush_ended(&mut self) {
         if let Phase::Ended(work) = &mut self.phase {
             work.flush();
@@ -706,7 +711,8 @@ impl Link {
                         established.peer_qpn,
                     );
                 }
-                // The host is probed before the last timeout: a later answer would come too late.
+                // The host is probed before the last timeout, because a later answer would come too
+                // late.
                 if timed_out || is_silent && established.rc.is_last_retry() {
                     cx.local_address.probe_host(established.peer.address, cx.now);
                 }

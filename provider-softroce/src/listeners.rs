@@ -36,7 +36,7 @@ pub(crate) struct Listener {
     pub(crate) port: u16,
     pub(crate) backlog: usize,
     pub(crate) sink: Sink,
-    /// Its registration at each local address, with the index of the address.
+    /// The registration of the listener at each local address, with the index of the address.
     pub(crate) services: Vec<(usize, Service)>,
 }
 
@@ -86,8 +86,8 @@ impl Listeners {
         let request_id = RequestId { local_address, id, serial: self.last_serial };
         let (Some(listener), Some(token)) = (listener, cx.resources.context.request(request_id))
         else {
-            // The listener was closed in the meantime. If the rejection cannot be sent, nothing
-            // else can be done.
+            // The listener was closed in the meantime. If the rejection cannot be sent, no other
+            // action is possible.
             cx.local_address.cm.reject(cx.now, id, Reason::INVALID_SERVICE_ID, &[]).ok();
             return;
         };
@@ -98,7 +98,7 @@ impl Listeners {
         sink.call(Upcall::Request { request: token, from, to, private: &private });
     }
 
-    /// Takes a request out because the consumer answers it or the peer has withdrawn it. Returns
+    /// Removes a request, because the consumer answers it or the peer has withdrawn it. Returns
     /// `None` if the request is unknown.
     pub(crate) fn take_request(&mut self, request_id: RequestId) -> Option<Box<Request>> {
         self.requests.remove(&request_id)

@@ -24,42 +24,44 @@ use crate::route::Route;
 use crate::selftest;
 use crate::socket::ReceiveStrategy;
 
-/// How long a peer may take to answer a message of the connection manager before the message is
-/// repeated: 2^17 · 4.096 µs. Kernels use eight times as much, which makes a lost message cost
+/// The time that a peer may take to answer a message of the connection manager before the message
+/// is repeated: 2^17 · 4.096 µs. Kernels use eight times as much, so a lost message costs them
 /// seconds.
 const RESPONSE_TIMEOUT: Timeout = Timeout::new(17);
-/// Maximum time that such a message is in transit: 67 ms.
+/// The maximum time that a message of the connection manager is in transit: 67 ms.
 const PACKET_LIFETIME: Timeout = Timeout::new(14);
 
-/// How long a connection is kept if the peer does not answer although its host is up and has the
-/// port open: a stopped process, or a network that loses one direction. If the peer is on this
-/// host, the connection is kept for as long as the peer's process exists.
+/// The time for which a connection is kept if the peer does not answer although its host is up and
+/// has the port open. The peer's process may be stopped, or the network may lose the packets of one
+/// direction. If the peer is on this host, the connection is kept for as long as the peer's process
+/// exists.
 pub(crate) const OUTAGE_MAX: Duration = Duration::from_secs(12);
 
 /// A local address in use.
 pub(crate) struct LocalAddress {
     pub(crate) port: Port,
     pub(crate) packet_io: PacketIo,
-    /// `None`: no descriptor was available, and the end of remote processes is noticed later.
+    /// The socket that probes peers' hosts. `None` if no descriptor was available. Then this side
+    /// notices the end of remote processes later.
     pub(crate) host_probe: Option<HostProbe>,
     pub(crate) cm: Cm,
     pub(crate) owners: HashMap<ConnId, Owner>,
     pub(crate) qpns: Qpns,
     /// The ports whose listener was closed while requests were undecided.
     pub(crate) closed_services: Vec<(u16, ClosedService)>,
-    /// The adapters on this host that its queue pairs are connected with.
+    /// The adapters on this host to which the queue pairs of this address are connected.
     pub(crate) local_peers: Table<LocalPeer>,
-    /// How the slot's socket is read best.
+    /// The fastest way to read the slot's socket.
     pub(crate) receive_strategy: ReceiveStrategy,
-    /// When the engine reads the strangers' socket.
+    /// The schedule by which the engine reads the strangers' socket.
     pub(crate) strangers_pacing: ReadPacing,
-    /// Which hosts of peers are up.
+    /// The record of which hosts of peers are up.
     pub(crate) hosts: Hosts,
-    /// [`Params::timeout`], which applies to the connections of this address.
+    /// The parameter [`Params::timeout`] for the connections of this address.
     pub(crate) timeout: Option<Timeout>,
-    /// [`Params::retries`], likewise.
+    /// The parameter [`Params::retries`] for the connections of this address.
     pub(crate) retries: Option<u8>,
-    /// Number of reads of the slot's socket that found packets.
+    /// The number of reads of the slot's socket that found packets.
     pub(crate) successful_reads: u32,
     /// Whether the slot's socket has left the poller because consumers poll it all the time.
     pub(crate) is_suspended: bool,
@@ -75,7 +77,7 @@ pub(crate) struct LocalPeer {
 /// The owner of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The queue pair with this index.
+    /// The queue pair with this index in the engine.
     Link(usize),
     /// A request that the consumer has not answered yet.
     Request(RequestId),
@@ -107,7 +109,7 @@ impl LocalAddress {
             ..Cfg::new(port.slot(), guid)
         };
         let slot = port.slot();
-        // Different addresses and adapters lose different packets.
+        // A different seed for each address and adapter makes them lose different packets.
         let seed = params.conditions.seed.wrapping_add(u64::from(slot));
         let conditions = Conditions { seed, ..params.conditions.clone() };
         let system = |error| PortError::of_sender(address.ip(), error);
@@ -200,7 +202,7 @@ impl LocalAddress {
         is_local_peer_connected || quiet < OUTAGE_MAX && self.hosts.is_up(peer.0, now)
     }
 
-    /// Asks a host whether it is up, whatever processes run there.
+    /// Asks a host whether it is up, whichever processes run there.
     pub(crate) fn probe_host(&mut self, host: SocketAddr, now: Instant) {
         if let Some(host_probe) = &self.host_probe
             && let Some(nonce) = self.hosts.nonce_to_send(host.ip(), now, random)
@@ -221,8 +223,8 @@ impl LocalAddress {
         peer
     }
 
-    /// Connects to a peer's liveness socket if the peer is on this host, so that the end of its
-    /// process is noticed. Returns false if the process has ended already.
+    /// Connects to a peer's liveness socket if the peer is on this host, so that this side notices
+    /// the end of the peer's process. Returns false if that process has ended already.
     pub(crate) fn watch_peer(
         &mut self,
         peer: SocketAddr,
@@ -237,8 +239,8 @@ impl LocalAddress {
             return true;
         }
         match self.port.connect_liveness(peer, slot) {
-            // The peer is not on this host. Another program of this user may use the name of an
-            // adapter on another host.
+            // The peer is not on this host. The socket may belong to another program of this user
+            // that uses the name of an adapter on another host.
             Ok(_) if !netdev::is_own(peer.ip()) => true,
             Ok(liveness) => {
                 watch(self.local_peers.next_index(), &liveness);
@@ -252,7 +254,7 @@ impl LocalAddress {
         }
     }
 
-    /// The earliest deadline of its parts.
+    /// The earliest deadline of the parts of this address.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let LocalAddress { cm, packet_io, port, strangers_pacing, .. } = self;
         let all =
@@ -274,12 +276,12 @@ pub(crate) const GSI: u32 = 1;
 
 /// Assigns queue pair numbers. The low bits are the slot. The others are random, because an
 /// attacker who forges a packet must guess them. A number is not reused for a while after its
-/// release: a peer may still use it for an earlier connection.
+/// release, because a peer may still use it for an earlier connection.
 pub(crate) struct Qpns {
     slot: u8,
     gsi_psn: u32,
-    /// The numbers in use, with the index of the queue pair. `None`: the queue pair is gone, but
-    /// the number is not released yet.
+    /// The numbers in use, each with the index of its queue pair. `None` if the queue pair no
+    /// longer exists but the number is not released yet.
     used: HashMap<u32, Option<usize>>,
     /// The numbers that were released last, the oldest one first.
     recent: VecDeque<u32>,
@@ -288,7 +290,7 @@ pub(crate) struct Qpns {
 }
 
 const SLOT_BITS: u32 = 7;
-/// Maximum number of released numbers that are not reused yet.
+/// The maximum number of released numbers that are not reused yet.
 const RECENT_MAX: usize = 1024;
 
 impl Qpns {
@@ -306,7 +308,7 @@ impl Qpns {
     pub(crate) fn assign(&mut self, link: usize) -> Option<u32> {
         const NUMBERS: u32 = 1 << (24 - SLOT_BITS);
         let start = random() as u32 % NUMBERS;
-        // The first one is usually free.
+        // The first number that is tried is usually free.
         for number in (start..NUMBERS).chain(0..start) {
             let qpn = number << SLOT_BITS | u32::from(self.slot);
             // Numbers 0 and 1 are reserved, and 0xffffff is the multicast queue pair.
@@ -334,7 +336,8 @@ impl Qpns {
         !self.used.is_empty()
     }
 
-    /// The queue pair is gone. The number stays reserved until it is released.
+    /// Records that the queue pair no longer exists. The number stays reserved until it is
+    /// released.
     pub(crate) fn retire(&mut self, qpn: u32) {
         if let Some(link) = self.used.get_mut(&qpn) {
             *link = None;
@@ -362,7 +365,7 @@ impl Qpns {
 /// A random number from the system's generator.
 pub(crate) fn random() -> u64 {
     let mut octets = [0; 8];
-    // The kernel returns so few octets completely or, early after boot, not at all.
+    // The kernel returns such a small number of octets completely or, early after boot, not at all.
     while rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::empty())
         != Ok(octets.len())
     {}

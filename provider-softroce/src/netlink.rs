@@ -8,16 +8,16 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
 };
 
-/// `RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK)`.
+/// The message type `RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK)`.
 const NEW_LINK: u16 = (5 << 10) + 3;
-/// `RDMA_NLDEV_ATTR_…`.
+/// The attribute numbers `RDMA_NLDEV_ATTR_…`.
 const DEV_NAME: u16 = 2;
 const NDEV_NAME: u16 = 51;
 const LINK_TYPE: u16 = 65;
 
-/// `NLM_F_REQUEST | NLM_F_ACK`.
+/// The flags `NLM_F_REQUEST | NLM_F_ACK`.
 const FLAGS: u16 = 1 | 4;
-/// `NLMSG_ERROR`, which reports success, too (code 0).
+/// The message type `NLMSG_ERROR`, which also reports success (code 0).
 const MESSAGE_ERROR: u16 = 2;
 /// The length of a message's header: length, type, flags, sequence number, sender.
 const HEADER_BYTES: usize = 16;
@@ -44,8 +44,8 @@ pub(crate) fn add_rxe(name: &str, netdev: &str) -> io::Result<()> {
 fn request(name: &str, netdev: &str) -> Vec<u8> {
     let mut message = vec![0; HEADER_BYTES];
     for (attribute, text) in [(DEV_NAME, name), (LINK_TYPE, "rxe"), (NDEV_NAME, netdev)] {
-        // An attribute: its length including this header, its number, and the text with a NUL,
-        // padded to a multiple of 4 octets.
+        // An attribute consists of its length including this header, its number, and the text with
+        // a NUL, padded to a multiple of 4 octets.
         let length = 4 + text.len() + 1;
         message.extend((length as u16).to_ne_bytes());
         message.extend(attribute.to_ne_bytes());
@@ -79,7 +79,7 @@ fn parse_answer(answer: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// The header, then name, kind and network device.
+    /// The request consists of the header, then name, kind and network device.
     #[test]
     fn the_request_is_that_of_rdma_link_add() {
         let message = request("rxe0", "eth0");

@@ -1,6 +1,7 @@
-//! Sends packets: the socket, the ICRC, batches, the emulated network. Checks received packets.
+//! Sends packets through the socket or the emulated network, with their ICRC and in batches. Checks
+//! received packets.
 //!
-//! Packets are not sent from port 4791, but from a port that the system has picked at random. An
+//! Packets are not sent from port 4791, but from a port that the system has chosen at random. An
 //! attacker who forges a packet must guess that port in addition to the numbers of the connection,
 //! and no other user of this host can send from it.
 
@@ -25,7 +26,7 @@ pub(crate) struct PacketIo {
     source: SocketAddr,
     /// Whether one call sends a batch (UDP_SEGMENT).
     gso: bool,
-    /// The faster path to this same address, if there is a peer.
+    /// The faster path to peers at this same address. `None` if there are no such peers.
     connected_socket: Option<ConnectedSocket>,
     net: Option<netem::Link<InFlight>>,
     capture: Option<Capture>,
@@ -49,17 +50,18 @@ pub(crate) struct Peer {
     source: SocketAddr,
     /// The ICRC of packets from that source.
     rx_icrc: Icrc,
-    /// Whether a valid packet has come from that source. Then packets from other sources are not
-    /// accepted.
+    /// Whether a valid packet has come from that source. Once one has, packets from other sources
+    /// are not accepted.
     source_is_known: bool,
     /// The expected identification of the next packet, if the peer numbers its packets as kernels
-    /// do. `None`: the peer uses the same identifications as this provider, see [`crate::socket`].
+    /// do. `None` if the peer uses the same identifications as this provider: see
+    /// [`crate::socket`].
     next_id: Option<u16>,
 }
 
 impl Peer {
-    /// `source` is the source of packets to the peer, `ours` is the destination of the peer's
-    /// packets. Returns `None` if the peer's address is of the other address family.
+    /// Creates a peer. `source` is the source of packets to the peer, `ours` is the destination of
+    /// the peer's packets. Returns `None` if the peer's address is of another address family.
     pub(crate) fn new(source: SocketAddr, ours: SocketAddr, address: SocketAddr) -> Option<Self> {
         let (tx_icrc, rx_icrc) = (Icrc::new(source, address)?, Icrc::new(address, ours)?);
         Some(Peer {
@@ -84,7 +86,8 @@ impl Peer {
         !self.source_is_known
     }
 
-    /// A valid packet has come from this source. From now on no other source is accepted.
+    /// Records that a valid packet has come from this source. From now on no other source is
+    /// accepted.
     pub(crate) fn set_source(&mut self, ours: SocketAddr, from: SocketAddr) {
         if let Some(rx_icrc) = Icrc::new(from, ours) {
             (self.source, self.rx_icrc, self.source_is_known) = (from, rx_icrc, true);
@@ -139,13 +142,13 @@ impl PacketIo {
         Ok(PacketIo { address, sender, source, gso, connected_socket: None, net, capture })
     }
 
-    /// The source address of its packets.
+    /// The source address of this side's packets.
     pub(crate) fn source(&self) -> SocketAddr {
         self.source
     }
 
-    /// A connection with this peer exists. If the peer is at the same address, opens the connected
-    /// socket.
+    /// Prepares for a connection with this peer. If the peer is at the same address, opens the
+    /// connected socket.
     pub(crate) fn prepare_connected_socket(&mut self, peer: SocketAddr) {
         if peer == self.address && self.connected_socket.is_none() && self.gso && self.net.is_none()
         {
@@ -176,7 +179,7 @@ impl PacketIo {
                     record(capture, now, Direction::Out, [self.source, to.address], id, datagram);
                 }
             }
-            // A packet that cannot be sent counts as lost, and the protocol retransmits it.
+            // A packet that cannot be sent counts as lost. The protocol retransmits it.
             match (&mut self.net, connected_socket) {
                 (Some(net), _) => {
                     net.send(now, InFlight { to: to.address, datagram: batch.to_vec() }, octets)
@@ -222,14 +225,14 @@ impl PacketIo {
         }
     }
 
-    /// Sends all packets that are in the emulated network.
+    /// Sends all packets that are still in the emulated network.
     pub(crate) fn flush(&mut self) {
         while let Some(at) = self.deadline() {
             self.send_due(at);
         }
     }
 
-    /// When the emulated network delivers the next packet.
+    /// The time at which the emulated network delivers the next packet.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.net.as_ref().and_then(netem::Link::deadline)
     }

@@ -30,17 +30,17 @@ pub(crate) struct Params {
     pub(crate) adapter: adapter::Params,
     /// The engine that runs the protocol.
     pub(crate) engine: EngineChoice,
-    /// The largest path MTU.
+    /// The maximum path MTU.
     pub(crate) mtu: PathMtu,
-    /// Whether the kernel splits batches into packets. `None`: the self-test decides.
+    /// Whether the kernel splits batches into packets. `None`: the self-test decides that.
     pub(crate) gso: Option<bool>,
-    /// How long to wait for an acknowledgement. `None`: the default, or the caller's value.
+    /// The time to wait for an acknowledgement. `None`: the default, or the caller's value.
     pub(crate) timeout: Option<Timeout>,
-    /// How often a packet is sent again. `None`: the default, or the caller's value.
+    /// The number of times that a packet is sent again. `None`: the default, or the caller's value.
     pub(crate) retries: Option<u8>,
     /// The conditions of the emulated network.
     pub(crate) conditions: Conditions,
-    /// The first key in use that only the engine in user space supports.
+    /// The first key in the ia_params that only the engine in user space supports.
     pub(crate) user_only_key: Option<&'static str>,
 }
 

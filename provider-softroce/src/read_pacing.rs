@@ -1,27 +1,27 @@
-//! When the engine reads the strangers' socket.
+//! Decides when the engine reads the strangers' socket.
 //!
-//! As a rule the engine reads it when the poller reports it. During a flood the poller would report
-//! each datagram, and a report costs more than a datagram. So the engine removes the socket from
-//! the poller when reports are too frequent or one report leaves datagrams unread. From then on it
-//! reads the socket once per millisecond, until a read finds few datagrams.
+//! As a rule the engine reads the strangers' socket when the poller reports it. During a flood the
+//! poller would report each datagram, and a report costs more than a datagram. So the engine
+//! removes the socket from the poller when reports are too frequent or one report leaves datagrams
+//! unread. From then on it reads the socket once per millisecond, until a read finds few datagrams.
 
 use std::time::{Duration, Instant};
 
 use rnic::allowance::Allowance;
 
-/// More reports per second than this are too frequent.
+/// If the poller reports the socket more often than this per second, the reports are too frequent.
 const REPORT_RATE: u32 = 1000;
-/// So many reports may follow each other without a pause.
+/// The number of reports that may follow each other without a pause.
 const REPORT_BURST: u32 = 64;
 /// The time between two reads of a socket that is not in the poller.
 const READ_INTERVAL: Duration = Duration::from_millis(1);
-/// A read that finds fewer datagrams ends the paced reading.
+/// A read that finds fewer datagrams than this ends the paced reading.
 const MIN_DATAGRAMS: usize = 16;
 
 /// The state of one socket.
 pub(crate) struct ReadPacing {
     reports: Allowance,
-    /// The time of the next read; `None` while the socket is in the poller.
+    /// The time of the next read. `None` while the socket is in the poller.
     due: Option<Instant>,
 }
 
@@ -32,13 +32,13 @@ impl Default for ReadPacing {
 }
 
 impl ReadPacing {
-    /// Call this after the read that follows a report. `emptied` says that no datagram was left.
-    /// Returns whether to remove the socket from the poller.
+    /// Records a report of the poller. Call this after the read that follows a report. `emptied`
+    /// says that the read left no datagram. Returns whether to remove the socket from the poller.
     pub(crate) fn report(&mut self, emptied: bool, now: Instant) -> bool {
         !self.reports.take(now) || !emptied
     }
 
-    /// The socket is no longer in the poller.
+    /// Begins the paced reading: the socket is no longer in the poller.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.due = Some(now + READ_INTERVAL);
     }
@@ -48,14 +48,14 @@ impl ReadPacing {
         self.due.is_some_and(|due| due <= now)
     }
 
-    /// Call this after each paced read, with the number of datagrams that it found. Returns whether
-    /// to put the socket back into the poller.
+    /// Records a paced read. Call this after each of them, with the number of datagrams that it
+    /// found. Returns whether to put the socket back into the poller.
     pub(crate) fn after_read(&mut self, found: usize, now: Instant) -> bool {
         self.due = Some(now + READ_INTERVAL);
         found < MIN_DATAGRAMS
     }
 
-    /// The socket is in the poller again.
+    /// Ends the paced reading: the socket is in the poller again.
     pub(crate) fn end(&mut self) {
         self.due = None;
     }
@@ -74,7 +74,7 @@ mod tests {
     fn a_flood_is_read_once_in_a_millisecond() {
         let start = Instant::now();
         let mut pacing = ReadPacing::default();
-        // One report each 10 microseconds.
+        // The poller reports the socket once every 10 microseconds.
         let at = |n: u32| start + n * Duration::from_micros(10);
         let flooded = (0..1000).find(|&n| pacing.report(true, at(n))).expect("a flood");
         assert!((64..70).contains(&flooded), "{flooded} reports");
@@ -98,12 +98,12 @@ mod tests {
     fn callers_are_no_flood() {
         let start = Instant::now();
         let mut pacing = ReadPacing::default();
-        // 500 reports per second for a minute, then 60 at once.
+        // There are 500 reports per second for a minute, then 60 at once.
         let flooded = |pacing: &mut ReadPacing, at| pacing.report(true, at);
         assert!((0..30_000).all(|n| !flooded(&mut pacing, start + n * 2 * READ_INTERVAL)));
         let later = start + 61_000 * READ_INTERVAL;
         assert!((0..60).all(|_| !flooded(&mut pacing, later)));
-        // A report whose datagrams were not all read.
+        // After this report, some of the datagrams were not read.
         assert!(pacing.report(false, later + 1000 * READ_INTERVAL));
     }
 }

@@ -1,4 +1,4 @@
-//! The local address that leads to a peer, and the path MTU.
+//! The route to a peer: the local address that leads to it, and the path MTU.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ impl Route {
         }
         let mut peer = peer;
         peer.set_port(UDP_PORT);
-        // Connecting a UDP socket sends nothing.
+        // Connecting a UDP socket sends no packet.
         socket.connect(&peer.into())?;
         let mut source = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::Unsupported)?;
         source.set_port(0);
@@ -38,7 +38,7 @@ impl Route {
     }
 
     /// The path MTU of packets from a local address to any peer, which follows from the MTU of its
-    /// interface. Of the loopback addresses only the first one is listed.
+    /// interface. The list of the host contains only the first of the loopback addresses.
     pub(crate) fn mtu_of(address: SocketAddr) -> PathMtu {
         let ip = address.ip();
         let all = netdev::addresses().unwrap_or_default();

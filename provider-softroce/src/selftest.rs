@@ -1,4 +1,4 @@
-//! Checks whether the IP headers of this host's packets are those that the ICRC needs.
+//! Checks whether this host sends packets with the IP headers that the ICRC assumes.
 //!
 //! A socket does not show these headers. But a socket that requests transmit timestamps
 //! (SO_TIMESTAMPING) gets its packets back from the kernel as they were sent.
@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use crate::socket::{Sent, Udp};
 
-/// How long the kernel may take to return a packet.
+/// The time that the kernel may take to return a packet.
 const RETURN_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Whether a batch of packets (UDP_SEGMENT) from this IPv4 address starts with identification 0 and
 /// has the flag "don't fragment". The kernel numbers the further packets of the batch
 /// consecutively.
 pub(crate) fn gso_headers_fit_icrc(address: SocketAddr) -> bool {
-    /// The result is the same for all adapters of the process. If the kernel returns nothing, the
-    /// test takes until its timeout, so it runs only once.
+    /// The result, which is the same for all adapters of the process. If the kernel returns no
+    /// packet, the test waits for its whole timeout, so it runs only once.
     static ANSWER: OnceLock<bool> = OnceLock::new();
     let mut address = address;
     address.set_port(0);
@@ -81,7 +81,7 @@ fn read_returned_header(socket: &Udp) -> Option<Header> {
         libc::recvmsg(socket.as_raw_fd(), &mut msg, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
     };
     let octets = octets.get(..usize::try_from(n).ok()?)?;
-    // The IPv4 header follows the Ethernet header if there is one.
+    // The IPv4 header follows the Ethernet header, if there is one.
     let is_ipv4 = |at: &usize| octets.get(*at) == Some(&0x45) && octets.get(at + 9) == Some(&17);
     let at = [14, 0].into_iter().find(is_ipv4)?;
     let header = octets.get(at..at + 20)?;

@@ -1,5 +1,5 @@
-//! Captures: Wireshark's dissectors must understand them, and every ICRC in them must be the one
-//! that this project and scapy compute.
+//! Tests of captures. Wireshark's dissectors must understand the captures, and every ICRC in them
+//! must be the one that this project and scapy compute.
 
 #[expect(dead_code, reason = "capture's own tests look at more than addresses and payloads")]
 #[path = "../../capture/tests/reader/mod.rs"]
@@ -18,13 +18,13 @@ use wire::rocev2::{Icrc, Identification};
 use self::reader::{Body, Packet};
 
 const TSHARK: &str = "/usr/bin/tshark";
-/// Debian's own Python, for which its Python packages are installed.
+/// Debian's own Python, for which Debian's Python packages are installed.
 const PYTHON: &str = "/usr/bin/python3";
-/// Dissectors that would guess at the consumers' payload.
+/// Dissectors that would guess the protocol of the consumers' payload.
 const GUESSES: [&str; 2] = ["rpcrdma_infiniband", "smb_direct_infiniband"];
 
-/// Octets around the payload of a WRITE's first packet, the longest packet of this test: BTH, RETH,
-/// ICRC.
+/// The number of octets around the payload of a WRITE's first packet, the longest packet of this
+/// test: BTH, RETH, ICRC.
 const OVERHEAD: usize = 12 + 16 + 4;
 
 /// Returns tshark's output for the packets that pass the filter.
@@ -78,7 +78,7 @@ fn captured(params: &str, dir: &Path) -> [PathBuf; 2] {
     files
 }
 
-/// How often each datagram was sent in a direction.
+/// The number of times that each datagram was sent in a direction.
 fn datagrams(packets: &[Packet], direction: u32) -> HashMap<&[u8], usize> {
     let mut datagrams = HashMap::new();
     for packet in packets.iter().filter(|packet| packet.direction == direction) {
@@ -117,7 +117,7 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 assert_eq!(icrcs[0], icrcs[1], "{packet:?}");
             }
         }
-        // The MTU of the interface, or the one in the ia_params.
+        // The MTU is that of the interface, or the one in the ia_params.
         let lengths = contents
             .iter()
             .flat_map(|contents| &contents.packets)
@@ -139,8 +139,8 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 );
             }
         }
-        // IBA, volume 1, 9.2: each kind of request and response of RC, and the packet of UD that
-        // carries connection management.
+        // These are each kind of request and response of RC, and the packet of UD that carries
+        // connection management (IBA, volume 1, 9.2).
         let opcodes = [
             0x00, 0x01, 0x02, 0x04, 0x06, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x11, 0x12,
             0x13, 0x14, 0x17, 0x64,
@@ -158,7 +158,7 @@ fn packets_are_dissected_and_their_icrcs_are_right() {
                 assert_eq!(tshark(file, flaws), "", "{params}");
                 messages += &tshark(file, "infiniband.bth.destqp == 1");
             }
-            // The adapter that reads a request from the shared port has it in its file.
+            // Such a request is in the file of the adapter that has read it from the shared port.
             for message in [
                 "ConnectRequest",
                 "ConnectReply",
@@ -222,7 +222,8 @@ fn on_wire(line: &str) -> OnWire {
     (id, dont_fragment, port, octets.collect())
 }
 
-/// A socket does not show the headers that its packets leave with, but the ICRC covers them.
+/// The ICRC covers the headers with which packets leave the host, but a socket does not show these
+/// headers.
 #[test]
 fn packets_leave_with_the_headers_that_their_icrcs_are_of() {
     const ADDRESS: &str = "127.0.0.22";
@@ -248,7 +249,8 @@ fn packets_leave_with_the_headers_that_their_icrcs_are_of() {
             }
         }
     }
-    // This device does not split batches: the captured batch has the header of its first packet.
+    // The loopback device does not split batches, so a captured batch has the header of its first
+    // packet.
     for datagram in listened.iter().filter(|datagram| !sent.contains(*datagram)) {
         let (id, dont_fragment, _, octets) = datagram;
         let is_batch = sent.iter().any(|(.., packet)| octets.starts_with(packet));

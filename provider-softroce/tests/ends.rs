@@ -1,5 +1,5 @@
-//! How connections end, with a peer that the test plays by hand: what this side does if an
-//! acknowledgement is lost or there is no answer.
+//! Tests of the end of connections, with a peer that the test plays by hand: the behaviour of this
+//! side if an acknowledgement is lost or there is no answer.
 
 #[path = "../../capture/tests/reader/mod.rs"]
 #[expect(dead_code, reason = "captures hold more than is looked at here")]
@@ -40,11 +40,12 @@ struct Peer {
     socket: UdpSocket,
     icrc: Icrc,
     received: RefCell<VecDeque<Received>>,
-    /// The DREQ that is answered late, if at all. Its repetitions are ignored.
+    /// The transaction of the DREQ that is answered late, if at all. Repetitions of the DREQ are
+    /// ignored.
     dreq: Cell<Option<u64>>,
 }
 
-/// The packets that the peer receives, as far as they matter here.
+/// The packets that the peer receives, as far as these tests need them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Received {
     Req { transaction: u64, id: u32 },
@@ -57,7 +58,7 @@ enum Received {
     Ack(Psn),
 }
 
-/// The connection as the peer knows it.
+/// The peer's view of the connection.
 struct PeerConnection {
     /// The peer's ID.
     peer_id: u32,
@@ -71,7 +72,7 @@ impl Peer {
         Self::at(UDP_PORT)
     }
 
-    /// A peer that sends from another port, as any program can. It receives nothing.
+    /// A peer that sends from another port, as any program can. This peer receives no packets.
     fn elsewhere() -> Self {
         Self::at(0)
     }
@@ -119,7 +120,7 @@ impl Peer {
         self.send_packet(&Packet { bth, extension: Extension::None, payload });
     }
 
-    /// Returns the next packet that it receives.
+    /// Returns the next packet that the peer receives.
     fn receive(&self) -> Option<Received> {
         let mut datagram = [0; 8192];
         while let Ok(len) = self.socket.recv(&mut datagram) {
@@ -143,7 +144,8 @@ impl Peer {
                             continue;
                         }
                         Message::Dreq(_) => Received::Dreq { transaction },
-                        // This DREP is for no connection. It only asks whether the port is in use.
+                        // This DREP belongs to no connection. It only probes whether the port is in
+                        // use.
                         Message::Drep(drep) if drep.remote_id == 0 => continue,
                         Message::Drep(_) => Received::Drep { transaction },
                         other => panic!("{other:?}"),
@@ -170,7 +172,7 @@ fn connected<'t>(rig: &Rig<'t, Roce>, peer: &Peer) -> (End<'t, Roce>, PeerConnec
     connected_with(rig, peer, 0)
 }
 
-/// The same with the peer's queue pair of this number.
+/// As [`connected`], with the peer's queue pair number `n`.
 fn connected_with<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> (End<'t, Roce>, PeerConnection) {
     let peer_id = PEER_ID + n;
     let service = Service::new(rig.a, 1);
@@ -227,12 +229,12 @@ fn calling<'t>(rig: &Rig<'t, Roce>, ip: Ipv4Addr) -> End<'t, Roce> {
     end
 }
 
-/// This side connects, and the peer accepts with its queue pair of this number.
+/// This side connects, and the peer accepts with its queue pair number `n`.
 fn connected_to<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> End<'t, Roce> {
     let end = calling(rig, PEER);
     let (transaction, id) = rig.until("a REQ", || match peer.receive()? {
         Received::Req { transaction, id, .. } => Some((transaction, id)),
-        // This is a DREQ of the connection before.
+        // This DREQ belongs to the connection before.
         Received::Dreq { .. } => None,
         other => panic!("{other:?}"),
     });
@@ -257,8 +259,8 @@ fn connected_to<'t>(rig: &Rig<'t, Roce>, peer: &Peer, n: u32) -> End<'t, Roce> {
     end
 }
 
-/// The peer's queue pair is gone as soon as it disconnects, as with a kernel's: this side asks it
-/// for requests in flight, but not for long.
+/// Like that of a kernel, the peer's queue pair is gone as soon as the peer disconnects. This side
+/// asks the peer for the requests in flight, but not for long.
 #[test]
 fn a_disconnected_peer_is_asked_for_requests_in_flight_but_not_for_long() {
     let _peer_port = lock_peer_port();
@@ -279,16 +281,16 @@ fn a_disconnected_peer_is_asked_for_requests_in_flight_but_not_for_long() {
         other => panic!("{other:?}"),
     });
     let time = start.elapsed();
-    // A busy machine may ask only once. A side that asked for much longer than 50 ms would ask more
-    // than five times.
+    // On a busy machine this side may ask only once. If it asked for much longer than 50 ms, it
+    // would ask more than five times.
     assert!((1..=5).contains(&questions), "asked {questions} times");
     assert!(time >= Duration::from_millis(50), "it was asked only for {time:?}");
     assert!(matches!(rig.next("the end", &end.log), Event::Disconnected));
     assert_eq!(outcomes(&rig.completions(&end.requests, 1)), [(1, WcStatus::Flushed)]);
 }
 
-/// The peer has received a message, its acknowledgement is lost, and it disconnects: the message
-/// does not count as lost.
+/// The peer has received a message, its acknowledgement is lost, and the peer disconnects. The
+/// message does not count as lost.
 #[test]
 fn a_lost_last_acknowledgement_loses_no_message() {
     let _peer_port = lock_peer_port();
@@ -304,7 +306,7 @@ fn a_lost_last_acknowledgement_loses_no_message() {
     assert_eq!(rig.until("the question", || peer.receive()), Received::Request(OUR_PSN));
     peer.send_ack(&call, OUR_PSN + 1);
     rig.until("a DREP", || match peer.receive()? {
-        // On a busy machine another question was under way.
+        // On a busy machine this side has repeated the request.
         Received::Request(OUR_PSN) => None,
         Received::Drep { transaction: 2 } => Some(()),
         other => panic!("{other:?}"),
@@ -314,9 +316,9 @@ fn a_lost_last_acknowledgement_loses_no_message() {
     assert_eq!(outcomes(&rig.completions(&end.requests, 2)), done);
 }
 
-/// A connection with nothing in flight does not wait: it ends before one that has requests in
-/// flight, although its DREQ came later. If it waited too, it would always end later. On a busy
-/// machine it sometimes ends later anyway.
+/// A connection without requests in flight does not wait. It ends before a connection that has
+/// requests in flight, although its DREQ came later. If it waited too, it would always end later.
+/// On a busy machine it sometimes ends later anyway.
 #[test]
 fn a_disconnect_with_nothing_in_flight_does_not_wait() {
     let _peer_port = lock_peer_port();
@@ -334,7 +336,7 @@ fn a_disconnect_with_nothing_in_flight_does_not_wait() {
         peer.send_dreq(&idle_call, 3);
         let next_drep = || {
             rig.until("a DREP", || match peer.receive()? {
-                // This is the message, repeated or for the first time.
+                // This packet is the message, which may be repeated.
                 Received::Request(OUR_PSN) => None,
                 Received::Drep { transaction } => Some(transaction),
                 other => panic!("{other:?}"),
@@ -349,11 +351,12 @@ fn a_disconnect_with_nothing_in_flight_does_not_wait() {
     assert!((0..ROUNDS).any(idle_is_first), "it always waits as long as the other one");
 }
 
-/// How often a test repeats what a busy machine may hide and what otherwise shows at once.
+/// The number of times that a test is repeated. A busy machine may hide the expected effect in some
+/// of them. Otherwise it shows at once.
 const ROUNDS: u32 = 20;
 
-/// This side disconnects: messages that it has received are acknowledged again until the peer has
-/// answered, and no new message is accepted.
+/// This side disconnects. It acknowledges messages that it has received again, until the peer has
+/// answered, and accepts no new message.
 #[test]
 fn received_messages_are_acknowledged_again() {
     let _peer_port = lock_peer_port();
@@ -387,7 +390,7 @@ fn received_messages_are_acknowledged_again() {
 }
 
 /// Any program at the peer's address, or one that forges that address, can send a REQ that names
-/// the peer's queue pair. This side asks the peer before it takes the connection for dead, and the
+/// the peer's queue pair. Before this side treats the connection as dead, it asks the peer, and the
 /// peer answers.
 #[test]
 fn a_forged_request_ends_no_connection() {
@@ -399,7 +402,7 @@ fn a_forged_request_ends_no_connection() {
     send_req(&Peer::elsewhere(), PEER_ID + 0x80, PEER_QPN, service.port(rig.a) as u16);
     assert_eq!(rig.until("the question", || peer.receive()), Received::Request(OUR_PSN.previous()));
     rig.until("the refusal", || match peer.receive()? {
-        // On a busy machine it was asked again.
+        // On a busy machine this side has asked again.
         Received::Request(psn) if psn == OUR_PSN.previous() => None,
         Received::Rej(Reason::STALE_CONNECTION) => Some(()),
         other => panic!("{other:?}"),
@@ -407,7 +410,7 @@ fn a_forged_request_ends_no_connection() {
     peer.send_ack(&call, OUR_PSN.previous());
     end.send(1, &[end.mem.segment(0, 8)]);
     rig.until("the message", || match peer.receive()? {
-        // On a busy machine it was asked again.
+        // On a busy machine this side has asked again.
         Received::Request(psn) if psn == OUR_PSN.previous() => None,
         Received::Request(OUR_PSN) => Some(()),
         other => panic!("{other:?}"),
@@ -417,7 +420,8 @@ fn a_forged_request_ends_no_connection() {
     end.log.assert_silent();
 }
 
-/// The same without an answer: the peer has left the connection and may connect again.
+/// A forged request names the queue pair, and the peer does not answer: it has left the connection,
+/// and may connect again.
 #[test]
 fn a_peer_that_has_left_a_connection_connects_again() {
     let _peer_port = lock_peer_port();
@@ -433,8 +437,8 @@ fn a_peer_that_has_left_a_connection_connects_again() {
     service.request(&rig);
 }
 
-/// A peer that does not answer is stopped, or its packets are lost for a while, if its host answers
-/// and has the port open. Its retries are used up long before it answers.
+/// The peer does not answer because it is stopped or its packets are lost for a while. Its host
+/// answers and has the port open. The retries are used up long before the peer answers.
 #[test]
 fn a_peer_that_is_stopped_is_waited_for() {
     let _peer_port = lock_peer_port();
@@ -451,7 +455,7 @@ fn a_peer_that_is_stopped_is_waited_for() {
     end.log.assert_silent();
 }
 
-/// The same without retries: the host is probed before the one timeout has expired.
+/// The same test without retries. The host is probed before the only timeout has expired.
 #[test]
 fn a_peer_that_is_stopped_is_waited_for_without_retries() {
     let _peer_port = lock_peer_port();
@@ -459,7 +463,8 @@ fn a_peer_that_is_stopped_is_waited_for_without_retries() {
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
     end.send(1, &[end.mem.segment(0, 8)]);
-    // These are more repetitions than fit in one timeout: each interval is twice the one before.
+    // There are more repetitions than fit in one timeout, because each interval is twice the one
+    // before.
     for _ in 0..14 {
         assert_eq!(rig.until("the message again", || peer.receive()), Received::Request(OUR_PSN));
     }
@@ -469,7 +474,8 @@ fn a_peer_that_is_stopped_is_waited_for_without_retries() {
     end.log.assert_silent();
 }
 
-/// The same for a peer that is asked because of a forged REQ, while nothing else is under way.
+/// The same test with a peer that is asked because of a forged REQ, while no other request is in
+/// flight.
 #[test]
 fn a_stopped_peer_is_asked_repeatedly() {
     let _peer_port = lock_peer_port();
@@ -505,9 +511,9 @@ fn a_stopped_peer_is_asked_repeatedly() {
     }
 }
 
-/// The peer's host reports for a moment that the port is closed, as a firewall does while it is
-/// being changed. On a machine so busy that the moment exceeds a second and a half, the connection
-/// ends.
+/// For a moment, the peer's host reports that the port is closed, as a firewall does while it is
+/// being changed. The connection continues. (It ends if a busy machine makes that moment longer
+/// than a second and a half.)
 #[test]
 fn a_port_that_is_refused_for_a_moment() {
     let _peer_port = lock_peer_port();
@@ -540,8 +546,9 @@ fn a_port_that_is_refused_for_a_moment() {
     assert!((0..ROUNDS).any(goes_on), "the first report of the host ends the connection");
 }
 
-/// Once the peer has sent a valid packet, others must come from the same port: no other program on
-/// the peer's host can send from it, whatever it knows or guesses about the connection.
+/// Once the peer has sent a valid packet, further packets must come from the same port. No other
+/// program on the peer's host can send from that port, even if it knows the numbers of the
+/// connection.
 #[test]
 fn packets_from_another_port_are_ignored() {
     let _peer_port = lock_peer_port();
@@ -564,9 +571,9 @@ fn packets_from_another_port_are_ignored() {
     assert_eq!(counted.map(|(_, n)| n), Some(2));
 }
 
-/// If an endpoint is freed and its adapter closed, this side repeats the DREQ until it is answered,
-/// or for a quarter of a second. Nothing could repeat it later, and a peer with nothing to send
-/// would wait forever.
+/// An endpoint is freed and its adapter is closed. This side repeats the DREQ until it is answered,
+/// or for a quarter of a second. Later no process could repeat the DREQ, and a peer with nothing to
+/// send would wait for ever.
 #[test]
 fn a_dreq_is_repeated_while_the_adapter_closes() {
     let _peer_port = lock_peer_port();
@@ -576,8 +583,8 @@ fn a_dreq_is_repeated_while_the_adapter_closes() {
     assert!((0..ROUNDS).any(|_| closes_with(false) >= 2), "the DREQ is not repeated");
 }
 
-/// Returns how many DREQs are sent as the adapter is closed. With `answer` the peer answers the
-/// second one.
+/// Returns the number of DREQs that are sent while the adapter is closed. With `answer`, the peer
+/// answers the second DREQ.
 fn closes_with(answer: bool) -> u32 {
     let ours = adapter();
     let peer = Peer::new();
@@ -611,7 +618,7 @@ fn closes_with(answer: bool) -> u32 {
     times
 }
 
-/// A host reports that the port is closed: this side does not wait until all repetitions have
+/// If a host reports that the port is closed, this side does not wait until all repetitions have
 /// failed. So hardly any message is sent twice; otherwise a REQ would be sent 16 times and a DREQ
 /// about ten times. A request is repeated for a second and a half, and not until its retries are
 /// used up.
@@ -622,7 +629,7 @@ fn a_closed_port_ends_repetitions_early() {
     let file = dir.path().join("sent.pcapng");
     let ours = open(&format!("{OURS} engine=user capture={}", file.display()));
     let rig = Rig { a: &ours, b: &ours };
-    // Several attempts show that the report does not arrive by chance.
+    // Several attempts show that the report arrives not just by chance.
     for n in 100..110 {
         let host = Ipv4Addr::new(127, 0, 0, n);
         let end = calling(&rig, host);
@@ -637,14 +644,14 @@ fn a_closed_port_ends_repetitions_early() {
     let before = sent_count(PEER, &file);
     sends.send(1, &[sends.mem.segment(0, 8)]);
     assert!(matches!(rig.next("the end", &sends.log), Event::Broken));
-    // The request is flushed. If its retries had been used up, it would have a transport error.
+    // The request was flushed. If its retries had been used up, it would have a transport error.
     assert_eq!(outcomes(&rig.completions(&sends.requests, 1)), [(1, WcStatus::Flushed)]);
     let sent = sent_count(PEER, &file) - before;
-    // The host's first report must not end the connection: a firewall that is being changed reports
-    // the same for a moment.
+    // The host's first report must not end the connection, because a firewall that is being changed
+    // reports the same for a moment.
     assert!(sent >= 4, "{sent} packets");
 
-    // The reports about that connection must not affect the next one.
+    // The reports about the former connection must not affect the next one.
     let peer = Peer::new();
     let leaves = connected_to(&rig, &peer, 1);
     drop(peer);
@@ -655,7 +662,8 @@ fn a_closed_port_ends_repetitions_early() {
     let sent = sent_count(PEER, &file) - before;
     assert!((1..=2).contains(&sent), "{sent} messages");
 
-    // The same without an endpoint. Meanwhile a request is repeated for a second and a half.
+    // This is the same situation without an endpoint. Meanwhile a request is repeated for a second
+    // and a half.
     let peer = Peer::new();
     let sends = connected_to(&rig, &peer, 2);
     let gone = connected_to(&rig, &peer, 3);
@@ -665,7 +673,7 @@ fn a_closed_port_ends_repetitions_early() {
     drop(gone);
     assert!(matches!(rig.next("the end", &sends.log), Event::Broken));
     let sent = messages_to(PEER, &file) - before;
-    // The end of the other connection is sent, too.
+    // The count includes the message that ends the other connection.
     assert!((1..=3).contains(&sent), "{sent} messages");
 }
 
@@ -674,7 +682,7 @@ fn sent_count(to: Ipv4Addr, capture: &Path) -> usize {
     sent_to(to, capture).len()
 }
 
-/// How many of them belong to connection management.
+/// The number of those packets that belong to connection management.
 fn messages_to(to: Ipv4Addr, capture: &Path) -> usize {
     let is_message = |datagram: &&Vec<u8>| datagram[5..8] == [0, 0, 1];
     sent_to(to, capture).iter().filter(is_message).count()

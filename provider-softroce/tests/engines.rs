@@ -1,5 +1,6 @@
-//! Which engine serves an entry. The guest's tests (`tests/tests/programs/guest`) cover a machine
-//! with the kernel's rxe. These tests use the loopback, which never has one.
+//! Tests of which engine serves an entry. The guest's tests (`tests/tests/programs/guest`) cover a
+//! machine with the kernel's rxe. These tests use the loopback device, which never has an rxe
+//! device.
 
 use dat_core::provider::{Either, Provider, Transport};
 use dat_core::{Error, OpenError};

@@ -1,4 +1,4 @@
-//! Connections leave nothing behind, over RoCEv2.
+//! The test that connections over RoCEv2 leave nothing behind.
 
 #[path = "../../adapter/tests/leaks/mod.rs"]
 mod leaks;

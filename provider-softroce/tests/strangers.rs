@@ -1,6 +1,6 @@
-//! Strangers: programs on this host that have captured all traffic and send anything from sockets
-//! that need no privilege. The receiver can rely only on what distinguishes a packet from its
-//! peer's. No stranger's packet may change anything.
+//! Tests of strangers: programs on this host that have captured all traffic, and that send
+//! arbitrary packets from sockets that need no privilege. The victim must distinguish their packets
+//! from those of its peer. No stranger's packet may have an effect.
 
 #[path = "../../capture/tests/reader/mod.rs"]
 #[expect(dead_code, reason = "captures hold more than is looked at here")]
@@ -23,12 +23,13 @@ use wire::rocev2::{
     UDP_PORT,
 };
 
-/// The victim, its peer, which shares its address, and a third host.
+/// The addresses of the victim, of its peer, and of a third host. The victim and the peer share an
+/// address.
 const VICTIM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 41);
 const PEER: Ipv4Addr = VICTIM;
 const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 43);
 
-/// The tests run one at a time, because they measure the process's memory.
+/// The tests run one at a time, because they measure the memory of the process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A program that sends to the victim's port.
@@ -48,7 +49,7 @@ impl Stranger {
 
     /// Sends these octets.
     fn send_octets(&self, datagram: &[u8]) {
-        // Errors report the fate of earlier datagrams.
+        // An error here reports the fate of an earlier datagram.
         self.socket.send(datagram).ok();
     }
 
@@ -111,13 +112,14 @@ fn local_id(n: u32) -> u32 {
     n << 7 | 5
 }
 
-/// The victim, which captures all that it receives and sends; its peer; and the capture file.
+/// Opens the adapter of the victim, which captures all that it receives and sends, and that of its
+/// peer. Also returns the capture file.
 fn adapters(dir: &Path) -> (Roce, Roce, PathBuf) {
     let file = dir.join("received.pcapng");
     let open = |params: String| {
         SoftRoce.open("softroce", &params).unwrap_or_else(|e| panic!("{params}: {e}"))
     };
-    // Short packets, so that there are more of them.
+    // The packets are short, so that there are more of them.
     let victim = open(format!("{VICTIM} engine=user mtu=1024 capture={}", file.display()));
     let peer = open(format!("{PEER} engine=user mtu=1024"));
     (victim, peer, file)
@@ -160,8 +162,8 @@ fn bytes_in_use() -> usize {
     info.uordblks + info.hblkhd
 }
 
-/// Runs exchanges in both directions while `attack` gets the packets received so far. Nothing else
-/// may happen.
+/// Runs exchanges in both directions. Meanwhile `attack` is called with the packets received so
+/// far. The exchanges must not be affected.
 fn under_attack(rounds: u64, mut attack: impl FnMut(u64, &[Vec<u8>])) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let dir = tempfile::tempdir().expect("a directory");
@@ -194,7 +196,7 @@ fn under_attack(rounds: u64, mut attack: impl FnMut(u64, &[Vec<u8>])) {
     }
 }
 
-/// From an address that is not the peer's: the peer's packets, unchanged and with any part changed.
+/// A stranger at another address sends the peer's packets, unchanged and with any part changed.
 #[test]
 fn packets_from_other_addresses_change_nothing() {
     let stranger = Stranger::at(STRANGER);
@@ -209,39 +211,41 @@ fn packets_from_other_addresses_change_nothing() {
     });
 }
 
-/// From the peer's own address, by another program there: packets that the connection does not
-/// expect, or no longer expects.
+/// Another program at the peer's own address sends packets that the connection does not expect, or
+/// no longer expects.
 #[test]
 fn unexpected_packets_change_nothing() {
     let stranger = Stranger::at(PEER);
     under_attack(40, |round, received| {
         for (n, octets) in received.iter().enumerate() {
-            // Duplicates of requests, of answers and of the messages that set up the connection.
+            // These are duplicates of requests, of answers and of the messages that set up the
+            // connection.
             stranger.send_with_icrc(octets);
-            // Packets with an invalid checksum, or one for another sender.
+            // These packets have an invalid checksum, or one for another sender.
             stranger.send_octets(&[&octets[..], &pattern(n as u64 ^ round, 4)].concat());
             let Ok(packet) = Packet::parse(octets) else { panic!("{octets:x?}") };
             if packet.bth.dest_qpn == Deth::GSI_QPN {
                 continue;
             }
-            // Packets for queue pairs that do not exist: in this slot, in another one, and in none.
+            // These packets are for queue pairs that do not exist: in this slot, in another slot,
+            // and in none.
             for change in [0x80, 1, 0x55_5500] {
                 let bth = Bth { dest_qpn: packet.bth.dest_qpn ^ change, ..packet.bth };
                 stranger.send_packet(&Packet { bth, ..packet });
             }
-            // Old packets with other payload, and for other memory.
+            // These are old packets with other payload, and for other memory.
             let forged = vec![0xEE; packet.payload.len()];
             let extension = match packet.extension {
                 Extension::Reth(reth) => Extension::Reth(Reth { r_key: !reth.r_key, ..reth }),
                 other => other,
             };
             stranger.send_packet(&Packet { extension, payload: &forged, ..packet });
-            // PSNs far off on either side.
+            // These packets have PSNs far off on either side.
             for distance in [0x10_0000, 0x7F_0000, 0x90_0000] {
                 let bth = Bth { psn: packet.bth.psn + distance, ..packet.bth };
                 stranger.send_packet(&Packet { bth, ..packet });
             }
-            // Answers to requests that were not made, or were made long ago.
+            // These packets answer requests that were not made, or were made long ago.
             let syndromes = [
                 Syndrome::ACK,
                 Syndrome::Nak(NakCode::RemoteAccess),
@@ -261,7 +265,7 @@ fn unexpected_packets_change_nothing() {
     });
 }
 
-/// Octets that are not packets, of all lengths.
+/// Octets that are not packets are ignored, at all lengths.
 #[test]
 fn noise_is_ignored() {
     let strangers = [Stranger::at(STRANGER), Stranger::at(PEER)];
@@ -271,7 +275,7 @@ fn noise_is_ignored() {
             let cut = &received[n as usize % received.len()];
             for stranger in &strangers {
                 stranger.send_octets(&noise);
-                // At least as long as a BTH, and with a correct checksum.
+                // The noise is at least as long as a BTH, and has a correct checksum.
                 if noise.len() >= Bth::SIZE {
                     stranger.send_with_icrc(&noise[..noise.len() & !3]);
                 }
@@ -281,8 +285,8 @@ fn noise_is_ignored() {
     });
 }
 
-/// Messages of connection management with guessed numbers from the peer's address, and with the
-/// right numbers from another address.
+/// Messages of connection management come from the peer's address with guessed numbers, and from
+/// another address with the right numbers. They are ignored.
 #[test]
 fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
     let [other, beside] = [STRANGER, PEER].map(Stranger::at);
@@ -335,8 +339,8 @@ fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
     });
 }
 
-/// Thousands of requests: the backlog is respected, the others are refused or dropped, and
-/// afterwards a proper caller is served.
+/// Strangers send thousands of requests. The backlog is respected and the other requests are
+/// refused or dropped. Afterwards a proper caller is served.
 #[test]
 fn a_flood_of_requests_is_refused() {
     let stranger = Stranger::at(STRANGER);
@@ -463,18 +467,18 @@ impl Acceptances {
         }
     }
 
-    /// Returns how often the request with this number has been accepted: an acceptance is repeated
-    /// every 0.67 s while its endpoint is held.
+    /// Returns the number of times that the request with this number has been accepted. An
+    /// acceptance is repeated every 0.67 s while its endpoint is held.
     fn of(&self, n: u32) -> usize {
         self.received.get(&local_id(n)).copied().unwrap_or(0)
     }
 }
 
 /// A stranger requests as many connections as a server has endpoints, never answers an acceptance,
-/// and requests another as soon as one has been given up. Every real caller is served, and not only
-/// after all acceptances have been repeated to the end, which takes 10 s: of `n` waiting
-/// acceptances the latest holds its endpoint for 16/n seconds. The number of its repetitions shows
-/// how long an endpoint is held; a busy machine does not increase it.
+/// and requests another as soon as one has been given up. Every real caller is served long before
+/// the acceptances have been repeated to the end, which takes 10 s. Of `n` waiting acceptances, the
+/// latest holds its endpoint for 16/n seconds. The number of its repetitions shows how long an
+/// endpoint is held. A busy machine does not increase that number.
 #[test]
 fn forged_requests_leave_endpoints_for_real_callers() {
     const ENDPOINTS: u32 = 16;
@@ -540,7 +544,7 @@ fn forged_requests_leave_endpoints_for_real_callers() {
         acceptances.receive_all();
         (served == CALLERS).then_some(())
     });
-    // If a busy machine took longer, fewer than `n` acceptances were waiting.
+    // If a busy machine took longer, fewer than `n` acceptances were waiting at the same time.
     if accepted_in.is_none_or(|time| time >= SHORTEST_HOLD) {
         return;
     }

@@ -1,4 +1,4 @@
-//! A connected socket, with the capture of its traffic if the adapter is captured.
+//! A connected socket. If the adapter is captured, the socket's traffic is recorded here.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -11,8 +11,7 @@ use socket2::Socket;
 
 use crate::socket::{self, IoOutcome};
 
-/// A socket whose transfers are captured. It dereferences to the socket for everything that
-/// transfers nothing.
+/// A socket whose transfers are captured. It dereferences to the socket for all other operations.
 pub(crate) struct Connection {
     socket: Socket,
     captured: Option<Box<CapturedFlow>>,
@@ -50,10 +49,12 @@ impl Connection {
     /// Each element of the vector must name memory that is readable or no longer mapped.
     #[inline]
     pub(crate) unsafe fn send(&mut self, iov: &[libc::iovec], ends_record: bool) -> IoOutcome {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `iov` names memory that is readable or no longer
+        // mapped.
         let outcome = unsafe { socket::send(&self.socket, iov, ends_record) };
         if let Some(captured) = &mut self.captured {
-            // SAFETY: the caller guarantees it, and the kernel has read what was sent.
+            // SAFETY: the caller guarantees that `iov` names memory that is readable or no longer
+            // mapped, and the kernel has read the part that was sent.
             unsafe { captured.record_sent(iov, &outcome) };
         }
         outcome
@@ -65,11 +66,12 @@ impl Connection {
     /// Each element of the vector must name memory that is writable or no longer mapped.
     #[inline]
     pub(crate) unsafe fn receive(&mut self, iov: &[libc::iovec]) -> IoOutcome {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `iov` names memory that is writable or no longer
+        // mapped.
         let outcome = unsafe { socket::receive(&self.socket, iov) };
         if let Some(captured) = &mut self.captured {
-            // SAFETY: the caller guarantees writable memory, and the kernel has written what was
-            // received. Writable memory is readable.
+            // SAFETY: the caller guarantees writable memory, and the kernel has written the part
+            // that was received. Writable memory is readable.
             unsafe { captured.record_received(iov, &outcome) };
         }
         outcome
@@ -98,7 +100,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes with a RST, so that the peer's stack learns that nobody accepted its call.
+    /// Closes the socket with a RST, so that the peer's stack learns that its call was not
+    /// accepted.
     pub(crate) fn reset(mut self) {
         self.socket.set_linger(Some(Duration::ZERO)).ok();
         if let Some(captured) = &mut self.captured {
@@ -108,15 +111,15 @@ impl Connection {
 }
 
 impl CapturedFlow {
-    /// Records the octets of a send. A failed send moved nothing, and the peer's earlier octets are
-    /// still to be read, so it is not recorded.
+    /// Records the octets of a send. A failed send is not recorded, because it moved no octets, and
+    /// the peer's earlier octets have not been read yet.
     ///
     /// # Safety
     /// The part of the vector that `outcome` says was moved must be readable.
     #[cold]
     unsafe fn record_sent(&mut self, iov: &[libc::iovec], outcome: &IoOutcome) {
         if let &IoOutcome::Octets(n) = outcome {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the caller guarantees that the part of the vector that was moved is readable.
             unsafe { self.record(Direction::Out, iov, n) };
         }
     }
@@ -129,7 +132,7 @@ impl CapturedFlow {
     unsafe fn record_received(&mut self, iov: &[libc::iovec], outcome: &IoOutcome) {
         match *outcome {
             IoOutcome::Octets(0) => self.flow.finish(Instant::now(), Direction::In),
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the caller guarantees that the part of the vector that was moved is readable.
             IoOutcome::Octets(n) => unsafe { self.record(Direction::In, iov, n) },
             IoOutcome::WouldBlock | IoOutcome::Fault => {}
             IoOutcome::Failed(_) => self.flow.reset(Instant::now(), Direction::In),

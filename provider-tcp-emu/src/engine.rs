@@ -1,4 +1,5 @@
-//! The engine: connections, listeners and timers. The engine lock protects all of it.
+//! The engine of an adapter: connections, listeners and timers. The engine lock protects all of
+//! them.
 
 mod resources;
 
@@ -25,8 +26,8 @@ const MAX_POLLED: usize = 8;
 /// The number of consecutive reads without data after which a connection is no longer polled and
 /// the poller reports it again, if the adapter has other connections.
 const MAX_EMPTY_READS: u32 = 256;
-/// The number of successful reads after which a polled connection leaves the poller. Nobody needs
-/// its wake-ups, and they cost each message part of a microsecond.
+/// The number of successful reads after which a polled connection leaves the poller. Its wake-ups
+/// are not needed, and they would cost each message a part of a microsecond.
 const READS_BEFORE_SUSPENSION: u32 = 64;
 /// The number of consecutive passes without data after which the poller is asked although all
 /// connections are polled. Only the poller reports new callers.
@@ -46,7 +47,7 @@ pub struct Engine {
     suspended: Vec<usize>,
     /// The number of consecutive passes of polling consumers without data.
     empty_passes: u32,
-    /// See [`adapter::Engine::take_partial`].
+    /// The result of [`adapter::Engine::take_partial`].
     partial: bool,
 }
 
@@ -127,8 +128,8 @@ impl Engine {
     }
 }
 
-// SAFETY: `Work` goes to a `Link`, which the engine removes in `remove_qp`. Sinks belong to links
-// and listeners, and the engine uses none after it has removed its owner.
+// SAFETY: a `Work` belongs to a `Link`, which the engine removes in `remove_qp`. Sinks belong to
+// links and listeners, and the engine calls no sink after it has removed the sink's owner.
 unsafe impl adapter::Engine for Engine {
     const NAME: &'static str = "tcp-emu";
     type RequestId = RequestId;
@@ -204,7 +205,7 @@ unsafe impl adapter::Engine for Engine {
         if !self.suspended.is_empty() && self.resources.context.has_sleeper() {
             self.resume_suspended();
         }
-        // Each link runs once per pass. A link with more work queues itself again, behind the
+        // Each link has one turn per pass. A link with more work queues itself again, behind the
         // others.
         for _ in 0..self.resources.pending.len() {
             if let Some(link) =

@@ -2,8 +2,9 @@
 //! everything.
 //!
 //! A socket that is closed with unread octets sends a RST, and the RST may overtake the last
-//! messages and the TERMINATE on their way to the peer. So the socket sends a FIN, drops what still
-//! arrives, and is closed when the peer closes its side or [`PEER_CLOSE_TIMEOUT`] expires.
+//! messages and the TERMINATE on their way to the peer. So the socket sends a FIN, drops all octets
+//! that still arrive, and is closed when the peer closes its side or [`PEER_CLOSE_TIMEOUT`]
+//! expires.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +15,14 @@ use crate::connection::Connection;
 use crate::engine::{EngineResources, Key, Timer};
 use crate::socket::IoOutcome;
 
-/// How long the peer may take to close its side.
+/// The time that the peer may take to close its side.
 const PEER_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The delay of the FIN to a peer that may not be an OpenDAT. siw fails a message that the peer has
 /// received if siw sees the peer's FIN before the sender has finished that message
 /// (`siw_qp_sq_proc_tx` checks `tx_suspend` after each segment). The FIN may well be a reaction to
 /// that message.
 const FOREIGN_FIN_DELAY: Duration = Duration::from_millis(20);
-/// The number of octets in one turn after which a peer that goes on sending is given up.
+/// If a peer sends more octets than this in one turn, its socket is closed.
 const MAX_DROPPED_BYTES: usize = 4 << 20;
 
 /// The sockets that linger.
@@ -31,7 +32,7 @@ pub(crate) struct LingeringSockets(Table<LingeringSocket>);
 struct LingeringSocket {
     socket: Connection,
     timer: Timer,
-    /// When the FIN is sent; `None` if it was sent.
+    /// The time at which the FIN is sent. `None` if it was sent.
     fin_at: Option<Instant>,
 }
 
@@ -104,7 +105,7 @@ impl LingeringSockets {
         self.close(resources, index);
     }
 
-    /// Closes a socket.
+    /// Closes a lingering socket.
     pub(crate) fn close(&mut self, resources: &mut EngineResources, index: usize) {
         if let Some(mut lingering) = self.0.remove(index) {
             resources.set_timer(Key::LingeringSocket(index), &mut lingering.timer, None);
@@ -114,7 +115,7 @@ impl LingeringSockets {
 }
 
 impl Drop for LingeringSockets {
-    /// Waits until each socket's delay of its FIN has passed, because dropping the sockets closes
+    /// Waits for the delay of each FIN that was not sent yet, because dropping the sockets closes
     /// them.
     fn drop(&mut self) {
         if let Some(at) = self.0.iter().filter_map(|lingering| lingering.fin_at).max() {

@@ -5,7 +5,7 @@
 //!      ── accept ───────────────────────────► Established
 //! ```
 //!
-//! Everything posted completes before the upcall that says how the connection ended.
+//! All posted work completes before the upcall that reports the end of the connection.
 //!
 //! `receive_wait` handles a message of the peer that waits for a receive. `fault_check` handles
 //! transfers that may have stopped at memory that is no longer mapped.
@@ -37,7 +37,7 @@ use crate::listeners::READ_WRITE;
 /// The number of scatter reads of one connection in one turn.
 const MAX_READS_PER_TURN: usize = 16;
 
-/// A queue pair as the engine sees it.
+/// The engine's view of a queue pair.
 pub(crate) struct Link {
     index: usize,
     sink: Sink,
@@ -55,11 +55,11 @@ enum Phase {
     Connecting(Box<Connecting>),
     Established(Box<Established>),
     Ended(Work),
-    /// The value while one phase replaces another.
+    /// The state while one phase is being replaced by another.
     Transition,
 }
 
-/// Why a connection ends.
+/// The reason for which a connection ends.
 enum EndReason {
     /// The consumer of this side disconnects.
     Local,
@@ -71,16 +71,16 @@ enum EndReason {
     Protocol(Failure),
 }
 
-/// What a broken connection has lost.
+/// The part of a broken connection that was lost.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
-    /// The TCP connection, with the error number if there is one.
+    /// The TCP connection is lost, with the error number if there is one.
     Connection(Option<i32>),
-    /// The rest of a message.
+    /// The rest of a message is lost.
     PartialMessage,
-    /// The RTR frame that the peer agreed to send when the connection was set up.
+    /// The RTR frame that the peer agreed to send when the connection was set up did not arrive.
     FirstFrame(RtrMissing),
-    /// The events of the poller: there is no memory to watch the socket.
+    /// The events of the poller are lost, because there is no memory to watch the socket.
     Poller,
 }
 
@@ -117,7 +117,7 @@ impl Link {
         matches!(self.phase, Phase::Established(_))
     }
 
-    /// Returns whether a message of the peer has arrived in part.
+    /// Returns whether a message of the peer has arrived only in part.
     pub(crate) fn is_mid_message(&self) -> bool {
         matches!(&self.phase, Phase::Established(conn) if conn.stream.is_mid_message())
     }
@@ -169,7 +169,7 @@ impl Link {
     }
 }
 
-/// The established connection, and the end of a connection or attempt.
+/// The methods for the established connection, and for the end of a connection or attempt.
 impl Link {
     /// Receives until the socket is empty or the turn is over. Returns whether data arrived.
     #[inline]
@@ -212,7 +212,8 @@ impl Link {
                     return self.wait_for_receive(resources, lingering, progress);
                 }
                 Ok(ReadOutcome::Resumed) => {
-                    // Meanwhile the poller may have reported events that it does not repeat.
+                    // Read again, because meanwhile the poller may have reported events that it
+                    // does not repeat.
                     (progress, until_end) = (true, true);
                 }
                 Err(end @ EndReason::Protocol(_)) => {
@@ -261,7 +262,8 @@ impl Link {
         progress
     }
 
-    /// Handles arrived frames: the gate may open, and reads of the peer wait for their responses.
+    /// Handles frames that have arrived. They may open the gate, and the peer's reads among them
+    /// wait for their responses.
     fn after_frames(&mut self, resources: &mut EngineResources, lingering: &mut LingeringSockets) {
         let Phase::Established(conn) = &mut self.phase else { return };
         if conn.fault_check == FaultCheck::Requested {
@@ -281,7 +283,7 @@ impl Link {
         }
     }
 
-    /// Sends what is ready.
+    /// Sends all frames that are ready.
     pub(crate) fn transmit(
         &mut self,
         resources: &mut EngineResources,
@@ -327,8 +329,8 @@ impl Link {
     /// the socket must stay in the poller.
     pub(crate) fn suspend_polling(&mut self, resources: &EngineResources) -> bool {
         match &mut self.phase {
-            // Only the poller reports room in the send buffer, and the peer's end while a message
-            // waits.
+            // The connection needs the poller, because only the poller reports room in the send
+            // buffer, and the peer's end while a message waits.
             Phase::Established(conn)
                 if conn.writable && !conn.is_suspended && !conn.stream.is_stalled() =>
             {
@@ -351,7 +353,8 @@ impl Link {
             && std::mem::take(&mut conn.is_suspended)
             && resources.context.resume(key, &conn.socket, READ_WRITE).is_err()
         {
-            // The poller has no memory, so it would never report this connection again.
+            // There is no memory to register the socket with the poller, which would never report
+            // this connection again.
             self.end(resources, lingering, EndReason::Lost(Loss::Poller));
         }
     }
@@ -470,7 +473,7 @@ impl Link {
         resources.ended_counts.add(&conn.stream.stats().list());
         let Established { mut stream, mut socket, announced, closing, send_failed, .. } = *conn;
         if let EndReason::Protocol(Failure { by_peer: false, .. }) = end {
-            // The TERMINATE is a best effort (RFC 5040, section 5.4).
+            // The TERMINATE is sent only if that is possible at once (RFC 5040, section 5.4).
             socket.send_bytes(&stream.terminate());
         }
         self.set_timer(resources, None);
@@ -495,7 +498,7 @@ impl Link {
         });
     }
 
-    /// Flushes everything that is posted. Everything that is posted later is flushed, too.
+    /// Flushes all posted work. Work that is posted later is flushed, too.
     fn finish(&mut self, resources: &mut EngineResources, mut work: Work) {
         self.shared.end();
         work.flush();
@@ -504,7 +507,7 @@ impl Link {
         self.phase = Phase::Ended(work);
     }
 
-    /// Removes the queue pair. There are no upcalls any more.
+    /// Removes the queue pair. Afterwards there are no upcalls for it.
     pub(crate) fn close(
         mut self,
         resources: &mut EngineResources,

@@ -1,18 +1,19 @@
-//! ia_params: the keys of [`adapter::params`], and these.
+//! The ia_params: the keys of [`adapter::params`], and the following ones.
 //!
 //! - `crc`: `on` requests CRCs from peers; `off` uses them only if the peer requests them. The
 //!   default is `off`.
 //! - `cc`: the TCP congestion control of all connections. The default is `cubic` or `reno` within
 //!   the host, otherwise the system's.
 //! - `extended`: `on` offers immediate data and atomic operations (RFC 7306) to peers that support
-//!   them; `off` never does. The default is `on`.
+//!   them; `off` never offers them. The default is `on`.
 //! - `fpdu`: the octets of the largest FPDU that is sent, 128 to 65536. The default is 65536, and
 //!   the MSS towards peers that are not OpenDAT.
 //! - `timeout`: milliseconds without a sign of a peer on another host until TCP probes it, and
 //!   between two probes, 32 to 600,000. The default is 10000.
-//! - `retries`: how often TCP repeats the probe, 0 to 7. The default is 5.
-//! - `rnr`: what happens to a message without a posted receive. `wait`: it waits for one if its
-//!   sender is an OpenDAT; `terminate`: it ends the connection. The default is `wait`.
+//! - `retries`: the number of times that TCP repeats the probe, 0 to 7. The default is 5.
+//! - `rnr`: what happens to a message without a posted receive. `wait`: the message waits for a
+//!   receive if its sender is an OpenDAT; `terminate`: the message ends the connection. The default
+//!   is `wait`.
 
 use adapter::params::on;
 use dat_core::OpenError;
@@ -24,17 +25,18 @@ use crate::socket::PeerTimeout;
 pub(crate) struct Params {
     /// The parameters that all adapters share.
     pub(crate) adapter: adapter::Params,
-    /// This side requests CRCs.
+    /// Whether this side requests CRCs.
     pub(crate) crc: bool,
-    /// The operations of RFC 7306 are available with peers that support them.
+    /// Whether the operations of RFC 7306 are available with peers that support them.
     pub(crate) extended: bool,
-    /// The TCP congestion control; `None` for the default.
+    /// The TCP congestion control. `None` for the default.
     pub(crate) cc: Option<String>,
-    /// The octets of the largest FPDU that is sent.
+    /// The size of the largest FPDU that is sent, in octets.
     pub(crate) fpdu: usize,
-    /// When a silent peer on another host counts as dead.
+    /// The times after which a silent peer on another host counts as dead.
     pub(crate) peer_timeout: PeerTimeout,
-    /// A message of an OpenDAT waits for a receive. If false, it ends the connection.
+    /// Whether a message of an OpenDAT waits for a receive. If false, such a message ends the
+    /// connection.
     pub(crate) rnr_wait: bool,
 }
 

@@ -1,4 +1,4 @@
-//! dat-core's test in which any threads make any calls in any order, over TCP.
+//! dat-core's test in which several threads make random calls in any order, over TCP.
 
 #[path = "../../dat-core/tests/anything/calls.rs"]
 mod calls;

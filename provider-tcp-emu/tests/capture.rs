@@ -1,4 +1,4 @@
-//! Captures, as Wireshark's dissectors understand them.
+//! Tests that Wireshark's dissectors understand captures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use provider_loopback::contract;
 use provider_tcp_emu::{Tcp, TcpEmu};
 
 const TSHARK: &str = "/usr/bin/tshark";
-/// The system chooses the ports, and some of them are assigned to other protocols.
+/// Wireshark's preferences. The system chooses the ports, and some of them are assigned to other
+/// protocols.
 const PREFERENCES: [&str; 3] =
     ["tcp.try_heuristic_first:TRUE", "ip.check_checksum:TRUE", "tcp.check_checksum:TRUE"];
-/// Dissectors that would guess at the consumers' payload.
+/// Dissectors that would guess the protocol of the consumers' payload.
 const GUESSES: [&str; 2] = ["rpcrdma_iwarp", "smb_direct_iwarp"];
 
 /// Returns tshark's output for the packets that pass the filter.
@@ -68,7 +69,7 @@ impl Contents {
             contents.requests += usize::from(!request.is_empty());
             contents.replies += usize::from(!reply.is_empty());
             contents.rejections += usize::from(!reply.is_empty() && *rejected == "1");
-            // A segment holds several FPDUs, or none that ends in it.
+            // A segment may contain several FPDUs, or none that ends in it.
             let values = |column: &str| {
                 column
                     .split(',')
@@ -124,7 +125,7 @@ fn both_ends_are_dissected_and_tell_the_same() {
         let [a, b] = files.each_ref().map(|file| {
             let filter = "_ws.malformed || _ws.expert.severity >= \"Warning\"";
             assert_eq!(tshark(file, filter, &[]), "", "{params}");
-            // The octets in the file are those that were sent.
+            // The octets in the file must be those that were sent.
             let details = tshark(file, "iwarp_mpa.fpdu", &["-O", "iwarp_mpa"]);
             let checked = details.matches("CRC check: ").count();
             assert_eq!(details.matches("(Good CRC32)").count(), checked);
@@ -134,8 +135,8 @@ fn both_ends_are_dissected_and_tell_the_same() {
             let Contents { connections, requests, replies, rejections, ref opcodes, .. } = contents;
             assert!(connections > 100, "{params}: {connections}");
             assert_eq!((requests, replies, rejections), (connections, connections, 1), "{params}");
-            // RFC 5040, section 4.3: WRITE, READ request, READ response, SEND, SEND with
-            // invalidate, TERMINATE; RFC 7306, section 5: atomic request, atomic response.
+            // These are WRITE, READ request, READ response, SEND, SEND with invalidate, TERMINATE
+            // (RFC 5040, section 4.3); atomic request, atomic response (RFC 7306, section 5).
             for opcode in ["0x00", "0x01", "0x02", "0x03", "0x04", "0x07", "0x0a", "0x0b"] {
                 assert!(opcodes.contains(opcode), "{params}: no {opcode} in {opcodes:?}");
             }
@@ -147,7 +148,7 @@ fn both_ends_are_dissected_and_tell_the_same() {
             let all = |messages: &BTreeMap<_, [Vec<String>; 3]>| {
                 messages.values().flatten().flatten().count()
             };
-            // A side that closes abruptly reads no more.
+            // A side that closes abruptly does not read any more.
             assert!(
                 all(sent) > 400 && all(sent) - all(received) < 100,
                 "{params}: {} {}",

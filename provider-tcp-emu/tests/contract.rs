@@ -1,5 +1,5 @@
-//! provider-loopback's contract for transports, over IPv4 and IPv6, with CRCs, without RFC 7306,
-//! and with strict RFC 5041 behaviour.
+//! The contract of provider-loopback for all transports, over IPv4 and IPv6, with CRCs, without RFC
+//! 7306, and with strict RFC 5041 behaviour.
 
 use dat_core::provider::Provider;
 use provider_loopback::contract::rig::expect_receives_to_be_there;
@@ -10,8 +10,7 @@ fn pair(params: &str) -> (Tcp, Tcp) {
     (open(params), open(params))
 }
 
-/// Two adapters that take each other for another implementation, or behave as if they did: no
-/// message waits for a receive.
+/// Two adapters that treat each other as another implementation: no message waits for a receive.
 fn with_other_implementation(a: &str, b: &str) -> (Tcp, Tcp) {
     expect_receives_to_be_there(true);
     (open(a), open(b))

@@ -45,7 +45,7 @@ impl Side {
             registry,
             thread_safe: false,
         };
-        // SAFETY: no dispatcher is given.
+        // SAFETY: the call names no dispatcher.
         let ia = unsafe { ia::open(&TcpEmu, params, entry, AsyncEvd::Exists) }.unwrap();
         let all =
             evd::create(ia, 64, None, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG)
@@ -63,13 +63,13 @@ impl Side {
         event
     }
 
-    /// Returns whether its provider names all three operations; it must name all or none.
+    /// Returns whether the adapter's provider names all three operations. It must name all or none.
     fn names_operations(&self) -> bool {
         let mut attr = DAT_PROVIDER_ATTR::zeroed();
         self.ia.provider_attributes(&mut attr);
         let name = |n: usize| {
-            // SAFETY: there are as many as the count says, with terminated names, while the adapter
-            // is open.
+            // SAFETY: there are as many attributes as the count says, with terminated names, while
+            // the adapter is open.
             unsafe { std::ffi::CStr::from_ptr((*attr.provider_specific_attr.add(n)).name) }
         };
         let names: Vec<_> = (0..attr.num_provider_specific_attr as usize).map(name).collect();
@@ -80,12 +80,12 @@ impl Side {
         named == 3
     }
 
-    /// The answer of each operation.
+    /// Tries each operation, and returns the results.
     fn try_all(&self) -> [Result<(), Error>; 3] {
         let (at, flags) = (Remote { addr: 0, key: 0 }, DAT_COMPLETION_DEFAULT_FLAG);
         let sink = Segment { addr: 0, len: 8, key: 0 };
         let swap = Atomic::CompareSwap { compare: 0, swap: 1 };
-        // SAFETY: none of these segments can be valid.
+        // SAFETY: each post is refused, because no segment can be valid.
         unsafe {
             [
                 self.ep.post_rdma_write_immed(&[], 1, (at, 0), 7, flags),
@@ -110,10 +110,10 @@ fn connect(a: &Side, b: &Side) {
         );
         // SAFETY: only one thread takes events.
         let _ = unsafe { a.all.dequeue() };
-        // SAFETY: as above.
+        // SAFETY: only one thread takes events.
         if let Ok(event) = unsafe { b.all.dequeue() } {
             assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
-            // SAFETY: the event's number says which member is valid; the request lives until it is
+            // SAFETY: the event's number says which member is valid. The request exists until it is
             // answered.
             break unsafe {
                 handle::get::<Cr<Tcp>>(event.event_data.cr_arrival_event_data.cr_handle)
@@ -143,7 +143,7 @@ fn the_extension_needs_both_sides() {
             let unsupported = Err(Error::of(DAT_MODEL_NOT_SUPPORTED));
             assert_eq!(from.try_all(), [unsupported; 3], "{active} to {passive}");
             // The connection works as before, and the refused operations have used no resources.
-            // SAFETY: there are no segments.
+            // SAFETY: the requests have no segments.
             unsafe {
                 to.ep.post_recv(&[], 5, DAT_COMPLETION_DEFAULT_FLAG).unwrap();
                 from.ep.post_send(&[], 6, DAT_COMPLETION_DEFAULT_FLAG).unwrap();

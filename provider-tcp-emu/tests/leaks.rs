@@ -1,4 +1,4 @@
-//! Connections leave nothing behind, over TCP.
+//! The test that connections over TCP leave nothing behind.
 
 #[path = "../../adapter/tests/leaks/mod.rs"]
 mod leaks;

@@ -1,5 +1,5 @@
-//! Memory is unmapped, or its file is truncated, while it is registered: where the kernel copies,
-//! the connection ends and the process goes on.
+//! Memory is unmapped, or its file is truncated, while the memory is registered. If the kernel
+//! copies the data, the connection ends and the process continues.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -26,9 +26,9 @@ unsafe extern "C" fn no_mapping(_: DAT_IA_HANDLE, _: *mut DAT_IA_HANDLE) -> DAT_
 }
 
 const EVENT_LIMIT: DAT_TIMEOUT = 60_000_000;
-/// This is far more than one system call copies to a buffer of the engine.
+/// A size far above the number of octets that one system call copies to a buffer of the engine.
 const SIZE: usize = 4 << 20;
-/// The memory from here on goes away.
+/// The offset from which on the memory is lost.
 const HALF: usize = SIZE / 2;
 
 /// Memory of a file without a name.
@@ -37,13 +37,13 @@ struct Mapped {
     file: i32,
 }
 
-/// How the memory goes away.
+/// The way in which the memory is lost.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
-    /// An access raises SIGSEGV, as for unmapped memory; but no other thread's mmap can get these
-    /// addresses.
+    /// An access raises SIGSEGV, as for unmapped memory. But no mmap of another thread can get
+    /// these addresses.
     Protected,
-    /// The file is truncated: an access raises SIGBUS.
+    /// The file is truncated, so an access raises SIGBUS.
     Cut,
 }
 
@@ -61,7 +61,7 @@ impl Mapped {
     }
 
     fn lose(&self, loss: Loss, from: usize) {
-        // SAFETY: only the adapter accesses the memory, which is what this tests.
+        // SAFETY: only the adapter accesses the memory. The test shows how it does that.
         let done = unsafe {
             match loss {
                 Loss::Protected => {
@@ -105,7 +105,7 @@ impl Side {
             registry,
             thread_safe: false,
         };
-        // SAFETY: no dispatcher is given.
+        // SAFETY: the call names no dispatcher.
         let ia = unsafe { ia::open(&TcpEmu, "lo spin=0", entry, AsyncEvd::Exists) }.unwrap();
         let streams = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG;
         let (all, pz) = (evd::create(ia, 64, None, streams).unwrap(), pz::create(ia).unwrap());
@@ -121,18 +121,19 @@ impl Side {
 
     fn register(&self, memory: &Mapped) -> &'static Node<Lmr<Tcp>> {
         let range = Memory::Virtual { addr: memory.start, length: SIZE as DAT_VLEN };
-        // SAFETY: the test is about what happens to the memory, and nothing else uses it.
+        // SAFETY: only the adapter accesses the memory. The test shows what the adapter does when
+        // the memory is lost.
         unsafe { lmr::create(self.ia, range, self.pz, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA) }
             .unwrap()
     }
 
     fn receive(&self, segment: Segment, id: u64) {
-        // SAFETY: only one thread posts; the memory is registered.
+        // SAFETY: only one thread posts, and the memory is registered.
         unsafe { self.ep.post_recv(&[segment], id, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
     }
 
     fn send(&self, segment: Segment, id: u64) {
-        // SAFETY: as above.
+        // SAFETY: only one thread posts, and the memory is registered.
         unsafe { self.ep.post_send(&[segment], id, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
     }
 }
@@ -148,7 +149,7 @@ fn remote(lmr: &Node<Lmr<Tcp>>, memory: &Mapped) -> Remote {
 /// The events of the two ends of a connection.
 #[derive(Default)]
 struct Events {
-    /// Cookie and status of each completion.
+    /// The cookie and the status of each completion.
     done: [Vec<(u64, DAT_DTO_COMPLETION_STATUS)>; 2],
     /// The event that ended the connection.
     end: [Option<DAT_EVENT_NUMBER>; 2],
@@ -167,12 +168,12 @@ impl Events {
     }
 }
 
-/// How the program gets events.
+/// The way in which the program gets events.
 #[derive(Clone, Copy, Debug)]
 enum WaitMode {
-    /// It polls without pause, and so makes progress.
+    /// The program polls without pause, and so makes progress.
     Polls,
-    /// It sleeps, so that the poller has to report.
+    /// The program sleeps, so that the poller must report events.
     Waits,
 }
 
@@ -211,7 +212,8 @@ fn until_ended(sides: [&Side; 2], wait_mode: WaitMode) -> Events {
         }
     }
     for (n, side) in sides.iter().enumerate() {
-        // Operations posted after the end. SAFETY: only one thread takes events.
+        // These are completions of operations that were posted after the end.
+        // SAFETY: only one thread takes events.
         while let Ok(event) = unsafe { side.all.dequeue() } {
             events.note(n, &event);
         }
@@ -236,7 +238,7 @@ fn connected() -> [Side; 2] {
             let Ok(event) = (unsafe { side.all.dequeue() }) else { continue };
             match event.event_number {
                 DAT_CONNECTION_REQUEST_EVENT => {
-                    // SAFETY: the event's number says which member is valid; the request lives
+                    // SAFETY: the event's number says which member is valid. The request exists
                     // until it is answered.
                     let request = unsafe {
                         handle::get::<Cr<Tcp>>(event.event_data.cr_arrival_event_data.cr_handle)
@@ -273,10 +275,11 @@ fn each_loss(flow: impl Fn(&[Side; 2], &Mapped, (Loss, WaitMode))) {
     }
 }
 
-/// How many octets go away at the end of a message for which both sockets have room, so that no
-/// poller reports it: a page, and sizes above one piece of the kernel's copy.
+/// The numbers of octets that are lost at the end of a message. Both sockets have room for the
+/// whole message, so no poller reports it. The lengths are a page, and sizes above one piece of the
+/// kernel's copy.
 const LOST_LENGTHS: [usize; 4] = [4 << 10, 20 << 10, 36 << 10, 100 << 10];
-/// The length of that message.
+/// The length of a message for which both sockets have room.
 const SHORT_MESSAGE_LEN: usize = 256 << 10;
 
 const BROKEN: Option<DAT_EVENT_NUMBER> = Some(DAT_CONNECTION_EVENT_BROKEN);
@@ -335,7 +338,7 @@ fn a_peer_reads_memory_that_is_gone() {
         let place = b.register(&sink);
         memory.lose(loss, 0);
         let (to, from) = (part(place, &sink, 0, SIZE), remote(lmr, memory));
-        // SAFETY: only one thread posts; the sink is registered.
+        // SAFETY: only one thread posts, and the sink is registered.
         unsafe { b.ep.post_rdma_read(&[to], 21, from, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }
             .unwrap();
         let events = until_ended([a, b], wait_mode);
@@ -365,7 +368,7 @@ fn a_read_goes_to_memory_of_which_half_is_gone() {
         let from = b.register(&source);
         memory.lose(loss, HALF);
         let (to, from) = (part(lmr, memory, 0, SIZE), remote(from, &source));
-        // SAFETY: only one thread posts; the test is about what happens to the sink.
+        // SAFETY: only one thread posts. The test shows what happens when the sink is lost.
         unsafe { a.ep.post_rdma_read(&[to], 21, from, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }
             .unwrap();
         let events = until_ended([a, b], wait_mode);
@@ -381,7 +384,7 @@ fn a_peer_writes_to_memory_of_which_half_is_gone() {
         let from = b.register(&source);
         memory.lose(loss, HALF);
         let (from, to) = (part(from, &source, 0, SIZE), remote(lmr, memory));
-        // SAFETY: only one thread posts; the source is registered.
+        // SAFETY: only one thread posts, and the source is registered.
         unsafe { b.ep.post_rdma_write(&[from], 21, to, SIZE as u64, DAT_COMPLETION_DEFAULT_FLAG) }
             .unwrap();
         let events = until_ended([a, b], wait_mode);

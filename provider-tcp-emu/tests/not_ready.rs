@@ -1,5 +1,5 @@
-//! Messages for which no receive is posted, from raw sockets that pose as peers of this project and
-//! can do anything.
+//! Tests of messages for which no receive is posted. They come from raw sockets that act as peers
+//! of this project and can send anything.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -11,7 +11,7 @@ use provider_tcp_emu::{Tcp, TcpEmu};
 
 /// The request of a peer of this project: the peer-to-peer model, and the operations of RFC 7306.
 const REQUEST: &[u8] = b"MPA ID Req Frame\x14\x02\x00\x04\x80\x04\x80\x04";
-/// Octets of a message, and of its frame.
+/// The number of octets of a message, and of its frame.
 const LEN: usize = 1024;
 const FRAME: usize = 2 + 18 + LEN + 4;
 
@@ -54,15 +54,15 @@ fn counter(t: &Tcp, name: &str) -> u64 {
     t.counters().iter().find(|(counter, _)| counter == name).expect("a counter").1
 }
 
-/// Waits until this many messages have found no receive.
+/// Waits until this number of messages have found no receive.
 fn until_stalled(rig: &Rig<'_, Tcp>, times: u64) {
     rig.until("a message without a receive", || {
         (counter(rig.b, "messages-without-receive") >= times).then_some(())
     });
 }
 
-/// Messages behind the one that waits fill the buffers of the socket, and take no more memory than
-/// that. Other connections go on.
+/// The messages behind the one that waits fill the buffers of the socket, and take no more memory
+/// than that. Other connections continue.
 #[test]
 fn a_flood_without_receives_costs_the_buffers_of_a_socket() {
     const LIMIT: usize = 64 << 20;
@@ -73,7 +73,8 @@ fn a_flood_without_receives_costs_the_buffers_of_a_socket() {
     let (a, b) = rig.pair();
     peer.set_nonblocking(true).expect("nonblocking");
     let (mut sent, mut rest, mut refusals) = (0, Vec::new(), 0);
-    // Space that comes free is used. There is none once nothing is received.
+    // Send as long as the buffers have room. They have none any more when the adapter does not
+    // read.
     while sent < LIMIT && refusals < 1000 {
         if rest.is_empty() {
             rest = frame((sent / FRAME) as u32 + 1);
@@ -98,7 +99,7 @@ fn a_flood_without_receives_costs_the_buffers_of_a_socket() {
     a.send(1, &[]);
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(1, WcStatus::Success)]);
 
-    // Nothing is lost.
+    // All messages must arrive.
     for id in 0..(sent / FRAME) as u64 {
         end.recv(id, &[end.mem.segment(0, LEN)]);
         assert_eq!(outcomes(&rig.completions(&end.recvs, 1)), [(id, WcStatus::Success)]);
@@ -106,8 +107,8 @@ fn a_flood_without_receives_costs_the_buffers_of_a_socket() {
     }
 }
 
-/// A connection that consumers have polled for so long that the poller no longer reports it, and
-/// one that nobody polls.
+/// Makes a connection. If `polled`, consumers have polled it for so long that the poller no longer
+/// reports it. Otherwise no consumer polls it.
 fn prepared<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>, polled: bool) -> (TcpStream, u32) {
     let mut peer = accepted(rig, end);
     let before = if polled { 300 } else { 0 };
@@ -132,7 +133,7 @@ fn what_came_before_the_peers_end_can_be_received() {
     }
 }
 
-/// Returns false if this thread was held up for so long that the connection was given up.
+/// Returns false if this thread was delayed for so long that the connection was given up.
 fn receives_what_came_before_the_end(polled: bool, abrupt: bool) -> bool {
     let t = open("127.0.0.1");
     let rig = Rig { a: &t, b: &t };
@@ -187,13 +188,13 @@ fn a_graceful_close_does_not_wait_for_what_comes_behind_a_message_without_a_rece
     assert!(matches!(rig.next("the end", &here.log), Event::Disconnected));
     let ended = [(1, WcStatus::Success), (2, WcStatus::Flushed)];
     assert_eq!(outcomes(&rig.completions(&here.requests, 2)), ended);
-    // The peer has received both, and the end.
+    // The peer has received both messages, and the end.
     let mut all = Vec::new();
     peer.read_to_end(&mut all).expect("what was sent");
     assert_eq!(all.len(), (2 + 18 + 8 + 4) + (2 + 18 + 28 + 4));
 }
 
-/// One thread sleeps until the message is there, and another one posts its receive.
+/// One thread sleeps until the message arrives, and another thread posts the receive for it.
 #[test]
 fn a_thread_that_sleeps_for_a_message_is_woken_by_the_post_of_its_receive() {
     let t = open("127.0.0.1");

@@ -1,5 +1,5 @@
-//! Peers of other kinds, played by raw sockets: other stacks, broken ones, and programs that are no
-//! RDMA stacks.
+//! Tests with peers of other kinds, which raw sockets play: other stacks, broken ones, and programs
+//! that are no RDMA stacks.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -12,9 +12,10 @@ use rustix::process::{Resource, getrlimit};
 
 /// siw's request as initiator: no peer-to-peer model, one RDMA read each way.
 const REQUEST: &[u8] = b"MPA ID Req Frame\x10\x02\x00\x04\x00\x01\x00\x01";
-/// The same with the peer-to-peer model, and an RDMA WRITE to come as the first frame.
+/// The same request with the peer-to-peer model, and with the promise of an RDMA WRITE as the first
+/// frame.
 const REQUEST_P2P: &[u8] = b"MPA ID Req Frame\x10\x02\x00\x04\x80\x01\x80\x01";
-/// siw's reply as responder to a request without and with the peer-to-peer model.
+/// siw's replies as responder, to a request without and with the peer-to-peer model.
 const REPLY: &[u8] = b"MPA ID Rep Frame\x10\x02\x00\x04\x00\x01\x00\x01";
 const REPLY_P2P: &[u8] = b"MPA ID Rep Frame\x10\x02\x00\x04\x80\x01\x80\x01";
 /// A SEND of 16 octets, MSN 1, CRC off.
@@ -86,7 +87,7 @@ fn a_responder_keeps_quiet_until_the_first_frame_or_a_grace_period() {
     for speaks_first in [true, false] {
         let end = End::new(&t);
         end.recv(9, &[end.mem.segment(0, 64)]);
-        // Nothing is sent before the grace period begins.
+        // No frame is sent before the grace period begins.
         let start = Instant::now();
         let mut stranger = accepted(&rig, &end);
         end.send(1, &[end.mem.segment(64, 16)]);
@@ -138,7 +139,8 @@ fn a_stranger_has_time_to_finish_its_last_message() {
     }
 }
 
-/// The listener is suspended after them, and callers that arrive meanwhile are still accepted.
+/// Callers that send invalid octets cause the listener to be suspended. Callers that arrive
+/// meanwhile are still accepted.
 #[test]
 fn callers_who_babble_keep_nobody_out() {
     let t = open();
@@ -244,7 +246,8 @@ fn a_silent_peer_times_out_and_an_impossible_one_is_unreachable() {
 fn a_strangers_disconnect_differs_from_its_death() {
     let t = open();
     let rig = Rig { a: &t, b: &t };
-    // The octets of a frame that arrive, whether the end is a reset, and the event.
+    // The columns are: the octets of a frame that arrive, whether the end is a reset, and the
+    // event.
     let cases = [
         (0, false, "Disconnected"),
         (0, true, "Disconnected"),
@@ -272,8 +275,8 @@ fn a_strangers_disconnect_differs_from_its_death() {
 }
 
 /// A frame establishes one connection, and then another connection ends. The events come in this
-/// order even if a polling consumer looks at the other connection first, and at the first one only
-/// when the poller reports it.
+/// order, although the polling consumer looks at the second connection first, and at the first one
+/// only when the poller reports it.
 #[test]
 fn what_came_before_an_end_elsewhere_is_seen_before_it() {
     let t = open();
@@ -291,7 +294,7 @@ fn what_came_before_an_end_elsewhere_is_seen_before_it() {
             assert_eq!(read::<24>(&mut stranger)[..16], REPLY[..16]);
             (end, stranger)
         };
-        // These are more connections than one pass looks at.
+        // There are more connections than one pass looks at.
         let mut callers: Vec<_> = (0..12).map(caller).collect();
         for (end, stranger) in &mut callers[1..] {
             stranger.write_all(&rtr).expect("first frame");
@@ -300,7 +303,7 @@ fn what_came_before_an_end_elsewhere_is_seen_before_it() {
         callers[0].1.write_all(&rtr).expect("first frame");
         let (last, stranger) = callers.pop().expect("a caller");
         drop(stranger);
-        // It polls no more often than necessary.
+        // This side polls no more often than necessary.
         let end = rig.until("the end", || {
             t.progress();
             last.log.take()
@@ -324,7 +327,7 @@ fn a_broken_rule_is_answered_with_terminate() {
     assert_eq!(last[20..22], [0x12, 0x02], "DDP, untagged buffer, no buffer");
 }
 
-/// Callers that send half a request, or random octets, must harm no other caller.
+/// Callers that send half a request or random octets do not affect other callers.
 #[test]
 fn noise_before_a_connection_is_ignored() {
     let t = open();
@@ -345,7 +348,7 @@ fn noise_before_a_connection_is_ignored() {
                 noise[at] ^= 1 << (i % 8);
             }
         }
-        // The adapter may close the connection before everything is written.
+        // The adapter may close the connection before all octets are written.
         let _ = stranger.write_all(&noise);
         match i % 3 {
             0 => reset(stranger),
@@ -354,7 +357,7 @@ fn noise_before_a_connection_is_ignored() {
         }
         t.progress();
     }
-    // Some of the noise was a valid request. The test ignores it.
+    // Some of the noise may be a valid request, which the test ignores.
     while service.log.take().is_some() {}
     drop(held);
     let (a, b) = (End::new(&t), End::new(&t));
@@ -364,7 +367,8 @@ fn noise_before_a_connection_is_ignored() {
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(1, WcStatus::Success)]);
 }
 
-/// Callers that never finish their request do not keep others out: the oldest of them is closed.
+/// Callers that never finish their request do not keep others from connecting: the oldest of them
+/// is closed.
 #[test]
 fn silent_callers_make_room() {
     let ours = open();
@@ -375,13 +379,14 @@ fn silent_callers_make_room() {
     let mut silent: Vec<_> = (0..most + 8)
         .map(|_| {
             let mut stream = call(service.port(rig.b));
-            // One octet: the kernel holds back connections on which nothing is sent.
+            // Send one octet, because the kernel holds back connections on which no octets are
+            // sent.
             stream.write_all(&REQUEST[..1]).expect("room");
             rig.a.progress();
             stream
         })
         .collect();
-    // The first callers have been closed. The kernel accepts callers before the adapter does.
+    // The first callers have been closed, although the kernel has accepted all callers.
     rig.until("the end of the oldest", || {
         silent[0].set_nonblocking(true).expect("a socket");
         let mut octet = [0];
@@ -400,7 +405,7 @@ fn silent_callers_make_room() {
     drop(silent);
 }
 
-/// Noise after a valid setup ends that connection, and nothing else.
+/// Noise after a valid setup ends that connection only.
 #[test]
 fn noise_in_a_connection_ends_it() {
     let t = open();
@@ -422,7 +427,7 @@ fn noise_in_a_connection_ends_it() {
         drop(stranger);
         let event = format!("{:?}", rig.next("the end", &end.log));
         assert!(event == "Broken" || event == "Disconnected", "{event}");
-        // Only memory of a posted receive may have changed.
+        // Only the memory of a posted receive may have changed.
         let after = end.mem.read(0, 1 << 16);
         assert!(after[..1024] == guard[..1024] && after[1088..] == guard[1088..], "noise {i}");
     }

@@ -1,4 +1,4 @@
-//! rdma_cm: the event channel, its identifiers, listeners and connection requests.
+//! The use of rdma_cm: the event channel, its identifiers, listeners and connection requests.
 
 use std::ffi::c_void;
 use std::io;
@@ -31,7 +31,7 @@ pub(crate) struct Channel {
 
 // SAFETY: librdmacm locks the state that threads share.
 unsafe impl Send for Channel {}
-// SAFETY: as for `Send`.
+// SAFETY: librdmacm locks the state that threads share.
 unsafe impl Sync for Channel {}
 
 /// An identifier of rdma_cm (`rdma_cm_id`).
@@ -42,14 +42,14 @@ pub(crate) struct CmId {
 
 // SAFETY: librdmacm locks the state that threads share.
 unsafe impl Send for CmId {}
-// SAFETY: as for `Send`.
+// SAFETY: librdmacm locks the state that threads share.
 unsafe impl Sync for CmId {}
 
 /// A listening identifier: the service point of a connection qualifier.
 pub struct Listener {
     pub(crate) port: u16,
-    // Declared first, so that it is dropped first: its drop waits for its events, which use
-    // `_context`.
+    // The identifier is declared first, so that it is dropped first: its drop waits for its events,
+    // which use `_context`.
     _id: CmId,
     _context: Box<ListenerContext>,
 }
@@ -70,12 +70,12 @@ pub struct Request {
 
 impl Channel {
     pub(crate) fn open(core: &'static RdmaCore) -> io::Result<Channel> {
-        // SAFETY: the function takes no arguments.
+        // SAFETY: rdma_create_event_channel takes no arguments.
         let channel = NonNull::new(unsafe { (core.cm.rdma_create_event_channel)() });
         Ok(Channel { core, channel: channel.ok_or_else(io::Error::last_os_error)? })
     }
 
-    /// From now on, taking an event fails where there is none.
+    /// Makes taking an event fail, instead of blocking, when there is none.
     pub(crate) fn set_nonblocking(&self) {
         // SAFETY: the channel is live.
         unsafe { set_nonblocking(self.channel.as_ref().fd) }
@@ -84,7 +84,7 @@ impl Channel {
     /// Returns the device and the port that have a local address, or `None` if no device has it.
     pub(crate) fn find_device(&self, address: SocketAddr) -> io::Result<Option<BoundDevice>> {
         let id = self.bind_to_device(address)?;
-        // SAFETY: the identifier is live; the call above has initialized it.
+        // SAFETY: the identifier is live, and the call above has initialized it.
         let rdma_cm_id { verbs, port_num, .. } = unsafe { id.id.read() };
         // SAFETY: the context is open as long as the identifier is bound to it.
         let context = unsafe { verbs.as_ref() };
@@ -141,8 +141,8 @@ impl Channel {
         let listener = Box::new(ListenerContext { sink: Mutex::new(sink), backlog, waiting });
         let id = self.id(ptr::from_ref(&*listener).cast_mut().cast()).map_err(listen_error)?;
         id.bind(SocketAddr::new(at.ip(), number)).map_err(listen_error)?;
-        // The backlog of the kernel counts requests that this process has not taken yet; the
-        // consumer's backlog is enforced in `handle`.
+        // The backlog of the kernel counts requests that this process has not taken yet. `handle`
+        // enforces the consumer's backlog.
         // SAFETY: the identifier is live.
         let port = unsafe {
             if (self.core.cm.rdma_listen)(id.id.as_ptr(), 1024) != 0 {
@@ -160,7 +160,7 @@ impl Channel {
         if unsafe { (self.core.cm.rdma_get_cm_event)(self.channel.as_ptr(), &mut event) } != 0 {
             return false;
         }
-        // SAFETY: the event is not acknowledged yet, so its identifiers stay live.
+        // SAFETY: the event has not been acknowledged, so its identifiers stay live.
         let owner = unsafe { self.handle(progress, &*event) };
         // SAFETY: the event is acknowledged once. An identifier can be destroyed only after that.
         unsafe { (self.core.cm.rdma_ack_cm_event)(event) };
@@ -196,13 +196,13 @@ impl Channel {
         };
         let kind = map::cm_event(event.event, event.status, private);
         let id = NonNull::new(event.id)?;
-        // SAFETY: the identifier is live as the caller guarantees; nobody writes its addresses any
-        // more.
+        // SAFETY: the caller guarantees that the identifier is live. No thread writes its addresses
+        // any more.
         let addr = unsafe { &(*id.as_ptr()).route.addr };
-        // SAFETY: the identifier is live as the caller guarantees.
+        // SAFETY: the caller guarantees that the identifier is live.
         let context = unsafe { context(id) };
         if kind == CmEvent::Request {
-            // The new identifier has inherited the listener's context; it has no queue pair yet.
+            // The new identifier has inherited the listener's context. It has no queue pair yet.
             context.store(ptr::null_mut(), Ordering::Relaxed);
             // SAFETY: the context of a listening identifier points to its `ListenerContext`, which
             // outlives the identifier.
@@ -234,7 +234,7 @@ impl Channel {
     }
 }
 
-/// What an event concerned. This may be the last reference to it.
+/// The object that an event concerned. This may be the last reference to that object.
 #[expect(dead_code, reason = "held, not looked at")]
 enum EventOwner {
     Refused(Request),
@@ -247,8 +247,8 @@ enum EventOwner {
 /// # Safety
 /// The identifier stays live while the result is used.
 unsafe fn context<'i>(id: NonNull<rdma_cm_id>) -> &'i AtomicPtr<c_void> {
-    // SAFETY: the caller keeps the identifier live; once there are events, nobody accesses the
-    // field in another way.
+    // SAFETY: the caller keeps the identifier live. Once there are events, the field is accessed
+    // only as an atomic.
     unsafe { AtomicPtr::from_ptr(&raw mut (*id.as_ptr()).context) }
 }
 
@@ -263,7 +263,7 @@ fn addresses(addr: &rdma_addr) -> [SocketAddr; 2] {
             SocketAddrV6::new(ip, u16::from_be(sin6.sin6_port), 0, sin6.sin6_scope_id).into()
         }
         _ => {
-            // SAFETY: the address family says that this is a `sockaddr_in`; an address that is not
+            // SAFETY: the address family says that this is a `sockaddr_in`. An address that is not
             // set reads as 0.0.0.0.
             let sin = unsafe { ptr::from_ref(storage).cast::<libc::sockaddr_in>().read() };
             (Ipv4Addr::from(u32::from_be(sin.sin_addr.s_addr)), u16::from_be(sin.sin_port)).into()
@@ -321,7 +321,7 @@ impl CmId {
         srq: bool,
     ) -> io::Result<()> {
         let mut param = parameters(private, depth, number, srq);
-        // SAFETY: the identifier is live; the library copies the private data.
+        // SAFETY: the identifier is live. The library copies the private data.
         check(unsafe { (self.core.cm.rdma_connect)(self.id.as_ptr(), &mut param) })
     }
 
@@ -333,7 +333,7 @@ impl CmId {
         srq: bool,
     ) -> io::Result<()> {
         let mut param = parameters(private, depth, number, srq);
-        // SAFETY: the identifier is live; the library copies the private data.
+        // SAFETY: the identifier is live. The library copies the private data.
         check(unsafe { (self.core.cm.rdma_accept)(self.id.as_ptr(), &mut param) })
     }
 
@@ -343,7 +343,7 @@ impl CmId {
     }
 
     fn reject(&self, private: &[u8]) -> io::Result<()> {
-        // SAFETY: the identifier is live; the library copies the private data.
+        // SAFETY: the identifier is live. The library copies the private data.
         check(unsafe {
             (self.core.cm.rdma_reject)(
                 self.id.as_ptr(),
@@ -353,8 +353,8 @@ impl CmId {
         })
     }
 
-    /// Ends the connection, or confirms that the peer has ended it. It is no error if there is no
-    /// connection any more.
+    /// Ends the connection, or confirms that the peer has ended it. If there is no connection any
+    /// more, that is no error.
     pub(crate) fn disconnect(&self) {
         // SAFETY: the identifier is live.
         unsafe { (self.core.cm.rdma_disconnect)(self.id.as_ptr()) };
@@ -371,7 +371,7 @@ impl CmId {
         Ok((attr, mask))
     }
 
-    /// From now on, the events of this identifier belong to the queue pair with this number.
+    /// Makes the later events of this identifier belong to the queue pair with this number.
     pub(crate) fn set_queue_pair(&self, number: u32) {
         let to = ptr::without_provenance_mut(number as usize);
         // SAFETY: the identifier is live.
@@ -386,9 +386,9 @@ impl Drop for CmId {
     }
 }
 
-/// The retry count. It is one less than the maximum of 7, which rxe takes for infinite
-/// (`retransmit_timer`, `rxe_completer` in Linux 6.12): the loss of a peer whose process was killed
-/// would never be noticed.
+/// The retry count. It is one less than the maximum, because rxe takes the maximum of 7 for
+/// infinite (`retransmit_timer`, `rxe_completer` in Linux 6.12). Then the loss of a peer whose
+/// process was killed would never be noticed.
 pub(crate) const RETRY_COUNT: u8 = 6;
 
 fn check(result: i32) -> io::Result<()> {
@@ -415,11 +415,11 @@ impl Request {
     /// Rejects the request with a consumer's private data.
     pub(crate) fn refuse(mut self, private: &[u8]) {
         let message = [&REJECT_HEADER, private].concat();
-        // A peer that has given up needs no answer.
+        // A peer that has given up needs no answer, so an error is ignored.
         let _ = self.id.take().map(|id| id.reject(&message));
     }
 
-    /// Returns the identifier of the request; the caller answers the request.
+    /// Returns the identifier of the request, for a caller that answers the request.
     pub(crate) fn into_id(mut self) -> Option<CmId> {
         self.id.take()
     }
@@ -429,7 +429,8 @@ impl Drop for Request {
     fn drop(&mut self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         if let Some(id) = self.id.take() {
-            // The header is absent, since no consumer has rejected it. The peer may be gone.
+            // The rejection has no header, because no consumer has rejected the request. An error
+            // is ignored, because the peer may no longer exist.
             let _ = id.reject(&[]);
         }
     }

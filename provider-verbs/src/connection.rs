@@ -21,12 +21,13 @@ use crate::qp::{DRAINED, FLUSHED, QpShared};
 pub(crate) struct Connection {
     id: Option<CmId>,
     state: State,
-    /// The parameters of `connect`, until the peer answers.
+    /// The parameters of `connect`, which are needed until the peer answers.
     parameters: Option<ConnectParameters>,
     depth: Option<ReadDepth>,
-    /// The local address and the peer's.
+    /// The local address and the peer's address.
     addresses: Option<[SocketAddr; 2]>,
-    /// When the attempt to connect times out, or when a delay of [`KERNEL_DRIVER_DELAY`] is over.
+    /// The time at which the attempt to connect times out, or at which a delay of
+    /// [`KERNEL_DRIVER_DELAY`] is over.
     deadline: Option<Instant>,
     end: Option<EndCause>,
     flushed_at: Option<Instant>,
@@ -36,21 +37,22 @@ pub(crate) struct Connection {
 enum State {
     #[default]
     Unconnected,
-    /// `connect` was called: the peer's address or route is being resolved, or its answer is
+    /// `connect` was called. The peer's address or route is being resolved, or the peer's answer is
     /// awaited.
     Connecting,
-    /// `accept` was called; the peer has not confirmed yet.
+    /// `accept` was called. The peer has not confirmed the connection yet.
     Accepting,
-    /// The connection is up. The consumer learns of it after [`KERNEL_DRIVER_DELAY`].
+    /// The connection is established. The consumer is notified after [`KERNEL_DRIVER_DELAY`].
     EstablishedDelayed,
     Established,
-    /// The peer or this side's device has ended the connection. Which one did shows after
-    /// [`KERNEL_DRIVER_DELAY`].
+    /// The connection was ended by the peer or by this side's device. After [`KERNEL_DRIVER_DELAY`]
+    /// it is known which of the two it was.
     DisconnectDelayed,
-    /// The end has begun: requests that were posted before are carried out.
+    /// The end has begun. Requests that were posted before are carried out.
     Draining,
-    /// Those requests have been carried out. The queue pair is flushed after
-    /// [`KERNEL_DRIVER_DELAY`], because the device may still owe the peer an acknowledgement.
+    /// The requests that were posted before the end have been carried out. The queue pair is
+    /// flushed after [`KERNEL_DRIVER_DELAY`], because the device may still owe the peer an
+    /// acknowledgement.
     FlushDelayed,
     /// The queue pair is being flushed.
     Flushing,
@@ -62,10 +64,10 @@ struct ConnectParameters {
     depth: ReadDepth,
 }
 
-/// The reason of a failure that completions or asynchronous events describe further.
+/// The reason of a failure about which completions or asynchronous events say more.
 pub(crate) const QP_FAILED: &str = "the queue pair has failed";
 
-/// Why a connection or an attempt to connect ends.
+/// The reason for which a connection or an attempt to connect ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EndCause {
     /// This side disconnects once all requests have been carried out.
@@ -74,14 +76,14 @@ pub(crate) enum EndCause {
     Abrupt,
     /// The peer has disconnected, or this side has.
     Disconnected,
-    /// An error.
+    /// An error has ended the connection.
     Broken(&'static str),
-    /// The peer has rejected the request: its consumer if `by_peer`, otherwise its provider or
-    /// host.
+    /// The peer has rejected the request: the peer's consumer if `by_peer`, otherwise its provider
+    /// or host.
     Rejected { by_peer: bool, private: Vec<u8> },
-    /// Nobody answers at the peer's address.
+    /// The peer does not answer at its address.
     Unreachable,
-    /// Nobody answered in time.
+    /// The peer did not answer in time.
     TimedOut,
     /// The request was accepted, but the connection could not be established.
     Failed,
@@ -89,17 +91,18 @@ pub(crate) enum EndCause {
     Dropped,
 }
 
-/// A rejection by the peer's host: no program listens.
+/// A rejection by the peer's host, because no program listens.
 const REJECTED_BY_HOST: EndCause = EndCause::Rejected { by_peer: false, private: Vec::new() };
 
-/// How long a removed device may take to flush its queue pairs.
+/// The time that a removed device may take to flush its queue pairs.
 const REMOVED_DEVICE_FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long this provider waits for the kernel's software devices, where hardware needs no wait.
+/// The time that this provider waits for the kernel's software devices. Hardware needs no such
+/// wait.
 ///
-/// Over siw, the consumer learns this much later that a connection is up or has ended. On the
-/// calling side, siw gives a connection up when the first message arrives before it has read the
-/// MPA reply (siw_recv_mpa_rr, "peer sent extra data"). At the end of a connection, siw reports the
+/// Over siw, the consumer learns this much later that a connection is established or has ended. On
+/// the calling side, siw ends a connection if the first message arrives before it has read the MPA
+/// reply (siw_recv_mpa_rr, "peer sent extra data"). At the end of a connection, siw reports the
 /// disconnect before the failure that caused it.
 ///
 /// Over rxe, a disconnect of the consumer takes effect this much later. rxe acknowledges a message
@@ -205,7 +208,7 @@ impl QpShared {
     ) {
         let mut connection = self.connection();
         if connection.state == State::EstablishedDelayed {
-            // The consumer learns of the connection before it learns of this event.
+            // The consumer must learn of the connection before it learns of this event.
             self.report_established(connection);
             connection = self.connection();
         }
@@ -221,7 +224,7 @@ impl QpShared {
                 let Some(parameters) = parameters else { return };
                 match id.connect(&parameters.private, parameters.depth, self.number, self.on_srq) {
                     Ok(()) => return,
-                    // siw has connected the TCP socket by now.
+                    // siw has connected the TCP socket before, so the peer's address exists.
                     Err(e) if e.kind() == ErrorKind::ConnectionRefused => REJECTED_BY_HOST,
                     Err(_) => EndCause::Unreachable,
                 }
@@ -250,7 +253,7 @@ impl QpShared {
                             depth: agreed,
                         });
                     }
-                    // libdaplofa reports this case as unreachable, too.
+                    // libdaplofa also reports this case as unreachable.
                     Err(_) => EndCause::Unreachable,
                 }
             }
@@ -300,7 +303,8 @@ impl QpShared {
         self.end_later(end);
     }
 
-    /// Starts [`KERNEL_DRIVER_DELAY`]; [`on_deadline`](Self::on_deadline) continues after it.
+    /// Starts [`KERNEL_DRIVER_DELAY`]. [`on_deadline`](Self::on_deadline) continues after the
+    /// delay.
     fn delay(&self, mut connection: MutexGuard<'_, Connection>) {
         let at = Instant::now() + KERNEL_DRIVER_DELAY;
         connection.deadline = Some(at);
@@ -308,7 +312,7 @@ impl QpShared {
         self.progress.set_deadline(self.number, at);
     }
 
-    /// Reports to the consumer of the accepting side that the connection is up.
+    /// Reports to the consumer of the accepting side that the connection is established.
     fn report_established(&self, mut connection: MutexGuard<'_, Connection>) {
         let (Some([local, peer]), Some(depth)) = (connection.addresses, connection.depth) else {
             return;
@@ -318,7 +322,7 @@ impl QpShared {
         self.call(Upcall::Established { private: &[], peer, local, depth });
     }
 
-    /// Handles a deadline that has passed. Returns why the connection ends, if it does.
+    /// Handles a deadline that has passed. Returns the reason if the connection ends.
     pub(crate) fn on_deadline(&self, now: Instant) -> Option<EndCause> {
         let mut connection = self.connection();
         if connection.deadline.is_none_or(|at| at > now) {
@@ -328,7 +332,8 @@ impl QpShared {
             State::Connecting => Some(EndCause::TimedOut),
             State::DisconnectDelayed => {
                 drop(connection);
-                // A request may have failed whose completion nobody has taken yet.
+                // Take all completions, because a request may have failed without the consumer
+                // having taken its completion.
                 self.prefetch_completions();
                 Some(match self.failed.load(Ordering::Acquire) {
                     true => EndCause::Broken(QP_FAILED),
@@ -348,8 +353,8 @@ impl QpShared {
     }
 
     /// Returns whether this side's device has ended the connection. A device that denies its peer
-    /// an access may report that by the state of the queue pair only. Over iWARP every end leads to
-    /// that state, so the state says nothing there.
+    /// an access may report that by the state of the queue pair only. Over iWARP the state shows
+    /// nothing, because every end leads to it.
     fn is_broken(&self) -> bool {
         match self.progress.device.is_iwarp() {
             true => self.failed.load(Ordering::Acquire),
@@ -357,7 +362,7 @@ impl QpShared {
         }
     }
 
-    /// Starts the end of the connection; the event handling continues it.
+    /// Starts the end of the connection. The event handling continues the end.
     fn end_later(&self, end: EndCause) {
         self.end(end);
         if let Some(pair) = self.progress.pair(self.number) {
@@ -369,23 +374,23 @@ impl QpShared {
         self.connection().state == State::Established
     }
 
-    /// Starts the end of the connection or of the attempt to connect: from now on the device gets
-    /// no work requests. `advance_end` continues. Returns true if the peer was called and has not
-    /// answered; then `destroy_id` tells the peer. A thread that handles an event of the identifier
-    /// must not call `destroy_id`.
+    /// Starts the end of the connection or of the attempt to connect. From now on the device gets
+    /// no work requests. `advance_end` continues the end. Returns true if the peer was called and
+    /// has not answered. In that case `destroy_id` notifies the peer. A thread that handles an
+    /// event of the identifier must not call `destroy_id`.
     pub(crate) fn end(&self, end: EndCause) -> bool {
         let mut connection = self.connection();
         let was_connecting = connection.state == State::Connecting;
         match connection.state {
             State::Flushing | State::Closed => return false,
-            // A cause that arises while requests are carried out replaces the graceful one.
+            // If another cause arises while requests are carried out, it replaces the graceful one.
             State::Draining | State::FlushDelayed if end == EndCause::Graceful => return false,
             State::Draining | State::FlushDelayed => {}
             _ => {
                 self.failed.store(true, Ordering::Release);
                 // The device has flushed a broken queue pair by itself.
                 self.flush_requested.store(!matches!(end, EndCause::Broken(_)), Ordering::Release);
-                // The gates stay closed for ever.
+                // The gates stay closed for ever, because the guards are not dropped.
                 std::mem::forget(self.send_queue.gate.close());
                 std::mem::forget(self.receive_queue.gate.close());
             }
@@ -395,7 +400,7 @@ impl QpShared {
         let graceful = wanted && end == EndCause::Graceful && self.post_send_marker(DRAINED);
         let end = match (end, connection.state) {
             (EndCause::Graceful | EndCause::Abrupt, _) => EndCause::Disconnected,
-            // As far as the consumer knows, this connection has never been up.
+            // For the consumer, this connection was never established.
             (EndCause::Broken(_), State::EstablishedDelayed) => EndCause::Failed,
             (end, _) => end,
         };
@@ -432,7 +437,7 @@ impl QpShared {
         if uses_markers && self.post_send_marker(FLUSHED) {
             markers |= 2;
         }
-        // Nobody waits for a marker that could not be posted.
+        // If a marker could not be posted, the end does not wait for it.
         if uses_markers && markers & 1 == 0 {
             self.receive_queue.markers.fetch_or(FLUSHED, Ordering::Release);
         }
@@ -457,13 +462,14 @@ impl QpShared {
         }
     }
 
-    /// Continues an end as far as possible. Returns true if the end is complete and reported.
+    /// Continues an end as far as is possible now. Returns true if the end is complete and
+    /// reported.
     pub(crate) fn advance_end(&self) -> bool {
         let flushed = self.progress.device.is_iwarp() && self.connection().state == State::Flushing;
         self.prefetch_completions();
         if flushed {
-            // The calls above have taken every flushed completion, because over iWARP the
-            // transition flushes before it returns.
+            // Over iWARP the transition flushes before it returns. So the calls above have taken
+            // every flushed completion.
             self.send_queue.markers.fetch_or(FLUSHED, Ordering::Release);
             self.receive_queue.markers.fetch_or(FLUSHED, Ordering::Release);
         }
@@ -477,7 +483,7 @@ impl QpShared {
         match connection.state {
             State::Closed => return true,
             State::Flushing if requests & receives & FLUSHED != 0 => {}
-            // A removed device may never complete anything again.
+            // A removed device may never complete its work requests.
             State::Flushing
                 if self.progress.is_device_lost()
                     && connection
@@ -518,7 +524,8 @@ impl QpShared {
     /// Destroys the identifier of the connection.
     pub(crate) fn destroy_id(&self) {
         let id = self.connection().id.take();
-        // Not under the lock, because the destruction waits for events that are being handled.
+        // This is done without the lock, because destroying the identifier waits for events that
+        // are being handled.
         drop(id);
     }
 }

@@ -1,5 +1,6 @@
-//! Completion queues: the queue of the device, and in front of it a list of completions that were
-//! taken from it before the consumer polled (*prefetched* completions).
+//! Completion queues. Each consists of the device's queue, and of a list in front of it. The list
+//! contains completions that were taken from the device before the consumer polled (*prefetched*
+//! completions).
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -33,54 +34,57 @@ pub(crate) struct CqShared {
     cq: NonNull<ibv_cq>,
     channel: NonNull<ibv_comp_channel>,
     channel_fd: RawFd,
-    /// The consumer polls while it holds this gate.
+    /// The gate that the consumer holds while it polls.
     gate: Gate,
-    /// How often in a row yielding the processor brought no completion.
+    /// The number of yields of the processor in a row that brought no completion.
     futile_yields: AtomicU32,
-    /// Completions that were taken from the device already, or that never were the device's. The
-    /// consumer gets these first.
+    /// Completions that were taken from the device already, or that did not come from the device.
+    /// The consumer gets these first.
     prefetched: Mutex<VecDeque<Wc>>,
     prefetched_len: AtomicUsize,
     capacity: Mutex<Capacity>,
-    /// Somebody waits for a notification of this queue.
+    /// Whether a thread waits for a notification of this queue.
     armed: AtomicBool,
-    /// The progress thread takes the notifications, because no consumer sleeps on this queue.
+    /// Whether the progress thread takes the notifications, because no consumer sleeps on this
+    /// queue.
     pub(crate) watched: AtomicBool,
-    /// No consumer polls this queue; the progress thread takes the completions.
+    /// Whether the progress thread takes the completions, because no consumer polls this queue.
     is_unpolled: AtomicBool,
-    /// How often the queue was armed since notifications were last taken: at most as many are
-    /// there.
+    /// The number of times that the queue was armed since notifications were last taken. There are
+    /// at most as many notifications.
     arm_count: AtomicU32,
-    /// Notifications that were taken and not acknowledged yet. Destroying the queue acknowledges
-    /// them.
+    /// The number of notifications that were taken and not acknowledged yet. Destroying the queue
+    /// acknowledges them.
     unacknowledged: AtomicU32,
     sink: Mutex<Option<Sink<Adapter>>>,
-    /// Where a consumer sleeps. The first sleep creates it.
+    /// The object on which a consumer sleeps. The first sleep creates it.
     sleeper: OnceLock<InterruptibleSleep>,
 }
 
-/// How many completions fit: those of the consumer, and those of the provider's own requests on the
-/// queue pairs that complete here. The latter are mostly markers.
+/// The number of completions that the queue has room for: those of the consumer, and those of the
+/// provider's own requests on the queue pairs that complete here. The provider's own requests are
+/// mostly markers.
 struct Capacity {
     depth: usize,
     markers: usize,
-    /// The number of markers for which the device's queue has room. It doubles when it is used up.
+    /// The number of markers for which the device's queue has room. The number doubles when it is
+    /// used up.
     marker_capacity: usize,
 }
 
-/// After this many yields in a row that brought no completion, only one wait in this many yields
-/// the processor. A yield costs about a tenth of what a successful one saves.
+/// After this number of yields in a row that brought no completion, only one wait in this number of
+/// waits yields the processor. A yield costs about a tenth of the time that a successful one saves.
 const FUTILE_YIELDS_MAX: u32 = 64;
 
-/// How many completions are taken at a time.
+/// The number of completions that are taken at a time.
 const BATCH_COUNT: usize = 16;
 
-/// How many markers every queue has room for from the start.
+/// The number of markers that every queue has room for from the start.
 pub(crate) const MARKER_CAPACITY_MIN: usize = 64;
 
 // SAFETY: libibverbs locks the state that threads share.
 unsafe impl Send for CqShared {}
-// SAFETY: as for `Send`.
+// SAFETY: libibverbs locks the state that threads share.
 unsafe impl Sync for CqShared {}
 
 impl Cq {
@@ -136,11 +140,11 @@ impl Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        // Waits for an upcall that is in progress.
+        // Taking the lock waits for an upcall that is in progress.
         *self.0.sink.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.0.progress.remove_cq(&self.0);
         if self.0.watched.load(Ordering::Acquire) {
-            // The progress thread polls the channel and keeps the queue alive meanwhile.
+            // The progress thread polls the channel and keeps the queue alive until it wakes.
             self.0.progress.wake();
         }
     }
@@ -149,7 +153,7 @@ impl Drop for Cq {
 impl Drop for CqShared {
     fn drop(&mut self) {
         let verbs = &self.progress.device.core.verbs;
-        // SAFETY: no queue pair completes here any more, and nobody takes notifications.
+        // SAFETY: no queue pair completes here any more, and no thread takes notifications.
         unsafe {
             (verbs.ibv_ack_cq_events)(self.cq.as_ptr(), *self.unacknowledged.get_mut());
             (verbs.ibv_destroy_cq)(self.cq.as_ptr());
@@ -158,13 +162,13 @@ impl Drop for CqShared {
     }
 }
 
-// SAFETY: by the number of the promise:
+// SAFETY: the promises of `Completions`, by their numbers:
 // 1. The completions are those that `QpShared::complete` derives from the device's and those that
 //    `CqShared::add` receives. They come in order and once each, because prefetched completions are
-//    handed out first and the `gate` excludes all other takers.
-// 2. A queue pair leaves the table of numbers while nobody takes completions. Completions of it
-//    that were taken before are in `prefetched`, as `prefetched_len` says. Those that the device
-//    still holds after that are discarded.
+//    returned first and the `gate` excludes all other takers.
+// 2. A queue pair is removed from the table of numbers while no thread takes completions. Those of
+//    its completions that were taken before are in `prefetched`, as `prefetched_len` says. Those
+//    that the device still holds after that are discarded.
 unsafe impl Completions for Cq {
     #[inline]
     unsafe fn poll(&self, out: &mut Polled<'_>) {
@@ -187,7 +191,7 @@ unsafe impl Completions for Cq {
 
     unsafe fn resize(&self, depth: usize) -> Result<()> {
         let mut capacity = self.0.capacity();
-        // The device would count the room for markers as well, so the depth is checked here.
+        // The depth is checked here, because the device would count the room for markers as well.
         if self.0.prefetch() > depth {
             return Err(Error::of(DAT_INVALID_STATE));
         }
@@ -220,7 +224,7 @@ impl CqShared {
         self.capacity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves room for `markers` more markers, which must never cause an overrun.
+    /// Reserves room for `markers` more markers, so that they never cause an overrun.
     pub(crate) fn reserve(&self, markers: usize) -> Result<()> {
         let mut capacity = self.capacity();
         if capacity.markers + markers > capacity.marker_capacity {
@@ -240,11 +244,13 @@ impl CqShared {
         Ok(())
     }
 
-    /// Gives back room that [`CqShared::reserve`] reserved.
+    /// Returns room that [`CqShared::reserve`] reserved.
     pub(crate) fn release(&self, markers: usize) {
         self.capacity().markers -= markers;
     }
 
+    /// Takes completions, prefetched ones first.
+    ///
     /// # Safety
     /// The caller is the one thread that takes completions.
     #[inline]
@@ -277,11 +283,11 @@ impl CqShared {
     }
 
     /// Takes the next completions from the device. The caller holds the gate, or has closed it and
-    /// is the only one.
+    /// is the only thread that takes completions.
     #[inline]
     fn take<'a>(&self, room: &'a mut [MaybeUninit<ibv_wc>]) -> &'a [ibv_wc] {
         let verbs = &self.progress.device.core.verbs;
-        // SAFETY: the queue is live, and `room` has room.
+        // SAFETY: the queue is live, and `room` has as many entries as are requested.
         let count = unsafe {
             verbs.ibv_poll_cq(self.cq.as_ptr(), room.len() as i32, room.as_mut_ptr().cast())
         };
@@ -317,7 +323,8 @@ impl CqShared {
         }
     }
 
-    /// Prefetches all completions without a notification. Returns how many are prefetched.
+    /// Prefetches all completions without a notification. Returns the number of prefetched
+    /// completions.
     fn prefetch(&self) -> usize {
         let _closed = self.gate.close();
         let mut prefetched = self.prefetched();
@@ -325,7 +332,7 @@ impl CqShared {
         prefetched.len()
     }
 
-    /// Runs `what` while nobody takes completions.
+    /// Runs `what` while no thread takes completions.
     pub(crate) fn exclusively(&self, what: impl FnOnce()) {
         let _closed = self.gate.close();
         let _prefetched = self.prefetched();
@@ -342,6 +349,9 @@ impl CqShared {
         self.notify_armed();
     }
 
+    /// Requests a notification of the next completion. Returns false if there are completions
+    /// already.
+    ///
     /// # Safety
     /// The caller is the one thread that takes completions.
     unsafe fn arm(&self, solicited: bool) -> bool {
@@ -355,8 +365,8 @@ impl CqShared {
         let verbs = &self.progress.device.core.verbs;
         // SAFETY: the queue is live.
         unsafe { verbs.ibv_req_notify_cq(self.cq.as_ptr(), i32::from(solicited)) };
-        // A completion that arrived before the call above does not notify; for one that the closed
-        // gate hides, the notification may have been consumed already.
+        // A completion that arrived before the call above causes no notification. If the closed
+        // gate hides a completion, its notification may have been consumed already.
         // SAFETY: the caller is the one thread that takes completions.
         let empty = unsafe { self.is_empty() };
         if !empty {
@@ -365,10 +375,10 @@ impl CqShared {
         empty
     }
 
-    /// Yields the processor and returns whether that brought completions. Where the kernel does the
-    /// device's work on this processor, a yield lets it finish and costs less than arming and
-    /// sleeping. It is tried less often where it did not help: then the work is on another
-    /// processor, or there is too much of it.
+    /// Yields the processor and returns whether that brought completions. If the kernel does the
+    /// device's work on this processor, a yield lets the kernel finish, and costs less than arming
+    /// and sleeping. A yield is tried less often if earlier ones did not help, because the work is
+    /// then on another processor, or there is too much work.
     ///
     /// # Safety
     /// The caller is the one thread that takes completions.
@@ -383,7 +393,7 @@ impl CqShared {
         found
     }
 
-    /// Returns whether there are no completions. It prefetches a batch from the device.
+    /// Returns whether there are no completions. Prefetches a batch from the device.
     ///
     /// # Safety
     /// The caller is the one thread that takes completions.
@@ -397,7 +407,7 @@ impl CqShared {
                 let mut prefetched = self.prefetched();
                 prefetched.extend(taken.iter().filter_map(|wc| self.complete(wc)));
                 self.prefetched_len.store(prefetched.len(), Ordering::Release);
-                // The batch may have been markers only; then the caller looks again.
+                // The batch may consist of markers only. In that case the caller checks again.
                 false
             }
         }
@@ -414,13 +424,14 @@ impl CqShared {
         }
     }
 
-    /// A consumer that has armed the queue sleeps until there is a notification.
+    /// Makes a consumer that has armed the queue sleep until there is a notification.
     pub(crate) fn sleep(&self, wake: &Wake, deadline: Option<Instant>) -> WakeReason {
         let sleeper = match self.sleeper.get() {
             Some(sleeper) => sleeper,
             None => match InterruptibleSleep::new() {
                 Ok(sleeper) => self.sleeper.get_or_init(|| sleeper),
-                // Without file descriptors there is no sleep; the caller polls again.
+                // Without a free file descriptor the thread cannot sleep here, so the caller polls
+                // again.
                 Err(_) => return WakeReason::Woken,
             },
         };
@@ -442,7 +453,7 @@ impl CqShared {
         }
     }
 
-    /// Wakes the thread that sleeps here.
+    /// Wakes the thread that sleeps on this queue.
     pub(crate) fn interrupt(&self) {
         self.sleeper.get().iter().for_each(|sleeper| sleeper.interrupt());
     }
@@ -458,11 +469,11 @@ impl CqShared {
         let verbs = &self.progress.device.core.verbs;
         let (mut cq, mut context, mut unacknowledged) = (ptr::null_mut(), ptr::null_mut(), 0);
         let arm_count = self.arm_count.swap(0, Ordering::Relaxed);
-        // SAFETY: the channel is live and does not block; only this queue notifies there.
+        // SAFETY: the channel is live and does not block. Only this queue notifies there.
         while unsafe { (verbs.ibv_get_cq_event)(self.channel.as_ptr(), &mut cq, &mut context) } == 0
         {
             unacknowledged += 1;
-            // In most cases one notification is the only one, which saves a call.
+            // In most cases there is exactly one notification. Stopping after it saves a call.
             if arm_count == 1 {
                 break;
             }
@@ -471,8 +482,7 @@ impl CqShared {
         unacknowledged > 0
     }
 
-    /// Takes the notifications on behalf of a consumer that armed the queue and does not sleep on
-    /// it.
+    /// Takes the notifications for a consumer that armed the queue and does not sleep on it.
     pub(crate) fn handle_notifications(&self) {
         if self.take_notifications() {
             match self.is_unpolled.load(Ordering::Acquire) {
@@ -482,11 +492,11 @@ impl CqShared {
         }
     }
 
-    /// Lets the progress thread take the completions, since no consumer does: this frees their
-    /// buffers. The caller calls this before there are any completions.
+    /// Lets the progress thread take the completions, because no consumer takes them and their
+    /// buffers must be freed. The caller calls this before there are any completions.
     pub(crate) fn poll_on_progress_thread(&self) {
         self.is_unpolled.store(true, Ordering::Release);
-        // SAFETY: nobody takes completions yet.
+        // SAFETY: no thread takes completions yet.
         unsafe { self.arm(false) };
         self.watched.store(true, Ordering::Release);
         self.progress.wake();
@@ -497,8 +507,8 @@ impl CqShared {
         loop {
             self.prefetch();
             debug_assert!(self.prefetched().is_empty(), "nobody polls this queue");
-            // SAFETY: without a consumer only the progress thread takes completions, and it runs
-            // this.
+            // SAFETY: without a consumer, only the progress thread takes completions, and that
+            // thread runs this function.
             if unsafe { self.arm(false) } {
                 break;
             }
@@ -512,7 +522,7 @@ impl CqShared {
 
 impl AsFd for CqShared {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is open as long as the channel.
+        // SAFETY: the descriptor is open as long as the channel exists.
         unsafe { BorrowedFd::borrow_raw(self.channel_fd) }
     }
 }

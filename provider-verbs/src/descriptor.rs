@@ -1,4 +1,4 @@
-//! File descriptors that threads sleep on.
+//! File descriptors on which threads sleep.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -8,7 +8,7 @@ use dat_core::nesting;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-/// An eventfd(2): one thread sleeps on it, others make it readable.
+/// An eventfd(2) on which one thread sleeps. Other threads make it readable.
 pub(crate) struct EventFd(OwnedFd);
 
 impl EventFd {
@@ -17,8 +17,8 @@ impl EventFd {
     }
 
     pub(crate) fn signal(&self) {
-        // A write that fails because the counter is at its maximum is no problem: the descriptor is
-        // readable already.
+        // A write fails if the counter is at its maximum. That is no problem, because the
+        // descriptor is then readable already.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
@@ -37,11 +37,12 @@ impl AsFd for EventFd {
 /// sleep.
 pub(crate) struct InterruptibleSleep {
     wakeup: EventFd,
-    /// The other descriptor reports an error or a hang-up for ever, and never data again.
+    /// Whether the other descriptor has hung up: it reports an error or a hang-up for ever, and
+    /// never data again.
     hung_up: AtomicBool,
 }
 
-/// Why a sleep ended.
+/// The reason for which a sleep ended.
 pub(crate) enum SleepEnd {
     /// The other descriptor is readable.
     Readable,
@@ -57,8 +58,8 @@ impl InterruptibleSleep {
         Ok(InterruptibleSleep { wakeup: EventFd::new()?, hung_up: AtomicBool::new(false) })
     }
 
-    /// Sleeps until one of the [`SleepEnd`]s. A signal without a handler, such as SIGCONT, does
-    /// not end the sleep: poll(2) continues, unlike epoll_wait(2).
+    /// Sleeps until one of the [`SleepEnd`]s. A signal without a handler, such as SIGCONT, does not
+    /// end the sleep: poll(2) continues after it, unlike epoll_wait(2).
     pub(crate) fn sleep(&self, other: impl AsFd, limit: Option<&Timespec>) -> SleepEnd {
         let mut fds =
             [PollFd::new(&self.wakeup, PollFlags::IN), PollFd::new(&other, PollFlags::IN)];
@@ -85,7 +86,7 @@ impl InterruptibleSleep {
     }
 }
 
-/// Makes a read of the descriptor fail where it would block.
+/// Makes a read of the descriptor fail, instead of blocking, when there is nothing to read.
 ///
 /// # Safety
 /// The descriptor is open.

@@ -1,4 +1,4 @@
-//! The device behind an address. rdma_cm finds it, libibverbs opens it.
+//! The RDMA device of an address. rdma_cm finds the device, and libibverbs opens it.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -24,13 +24,13 @@ use crate::key_table::KeyTable;
 use crate::params::SYSFS;
 use crate::qp::{COUNT_MARKERS, END_MARKERS};
 
-/// A kernel driver that emulates a device on the processors that consumers poll on. Each has
-/// peculiarities that this crate accounts for.
+/// A kernel driver that emulates a device on the processors on which consumers poll. Each driver
+/// has peculiarities that this crate accounts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelDriver {
-    /// RoCEv2.
+    /// The driver for RoCEv2.
     Rxe,
-    /// iWARP.
+    /// The driver for iWARP.
     Siw,
 }
 
@@ -46,19 +46,19 @@ pub struct Device {
     pub address: SocketAddr,
     pub(crate) attr: ibv_device_attr,
     pub(crate) port_attr: ibv_port_attr,
-    /// The kernel driver that emulates the device; `None` for hardware.
+    /// The kernel driver that emulates the device. `None` for hardware.
     pub(crate) kernel_driver: Option<KernelDriver>,
     pub(crate) keys: KeyTable,
 }
 
 // SAFETY: the libraries lock the state that threads share.
 unsafe impl Send for Device {}
-// SAFETY: as for `Send`.
+// SAFETY: the libraries lock the state that threads share.
 unsafe impl Sync for Device {}
 
 impl Device {
     /// Opens the device that has the address. Without an address, opens the device of the first
-    /// local address that has one.
+    /// local address that has a device.
     ///
     /// # Errors
     /// - `DAT_PROVIDER_NOT_FOUND`: the libraries or the kernel's rdma_cm are missing, or the kernel
@@ -73,13 +73,13 @@ impl Device {
             ));
         }
         if !core.fork_copies_memory() {
-            // This has to come before anything is registered. If it fails, fork(2) is as safe as
-            // the device makes it.
-            // SAFETY: this device has not opened anything yet; the library ignores a second call.
+            // This call must precede every registration of memory. If it fails, fork(2) is as safe
+            // as the device makes it.
+            // SAFETY: this device has not opened anything yet. The library ignores a second call.
             let _ = unsafe { (core.verbs.ibv_fork_init)() };
         }
         let channel = Channel::open(core).map_err(|e| {
-            // The library reports ENOENT for every cause.
+            // The library reports ENOENT for every cause, so the cause is searched for here.
             not_found(inaccessible_node("rdma_cm").unwrap_or_else(|| {
                 format!(
                     "rdma_cm: {e}: is there an RDMA device, and is the kernel's module rdma_ucm \
@@ -122,7 +122,7 @@ impl Device {
         found: BoundDevice,
         address: SocketAddr,
     ) -> Result<Device, OpenError> {
-        // SAFETY: `found` keeps the identifier, whose context keeps the device; the name is a C
+        // SAFETY: `found` keeps the identifier, whose context keeps the device. The name is a C
         // string.
         let name = unsafe { CStr::from_ptr((core.verbs.ibv_get_device_name)(found.device)) };
         let name = name.to_string_lossy().into_owned();
@@ -167,7 +167,7 @@ impl Device {
             .filter_map(|file| {
                 let name = file.file_name().into_string().ok()?;
                 let value = std::fs::read_to_string(file.path()).ok()?.trim().parse().ok()?;
-                // `lifespan` is no counter: it says how long the kernel caches a reading.
+                // `lifespan` is not a counter: it says how long the kernel caches a reading.
                 (name != "lifespan").then(|| (format!("port.{name}").into(), value))
             })
             .collect();
@@ -177,11 +177,11 @@ impl Device {
 
     /// The descriptor that is readable when there is an asynchronous event.
     pub(crate) fn async_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is open as long as the context.
+        // SAFETY: the descriptor is open as long as the context is.
         unsafe { BorrowedFd::borrow_raw(self.context.as_ref().async_fd) }
     }
 
-    /// From now on, taking an asynchronous event fails where there is none.
+    /// Makes taking an asynchronous event fail, instead of blocking, when there is none.
     pub(crate) fn set_nonblocking(&self) {
         // SAFETY: the context is open.
         unsafe { set_nonblocking(self.context.as_ref().async_fd) }
@@ -194,7 +194,7 @@ impl Device {
         self.attr.device_cap_flags & flag != 0 && self.attr.max_mw > 0
     }
 
-    /// Returns the kernel driver, if there is no hardware below the device.
+    /// Returns the kernel driver, if the device is emulated and not hardware.
     fn detect_kernel_driver(&self) -> Option<KernelDriver> {
         let has_hardware = Path::new(SYSFS).join(&self.name).join("device").exists();
         (!has_hardware).then_some(if self.is_iwarp() {
@@ -204,9 +204,9 @@ impl Device {
         })
     }
 
-    /// Returns whether a marker has to tell when a queue pair has flushed. Over iWARP the
+    /// Returns whether a marker is needed to know when a queue pair has flushed. Over iWARP the
     /// transition to the error state flushes before it returns, and the device ignores work
-    /// requests that are posted after that.
+    /// requests that are posted after that. So no marker is needed there.
     pub(crate) fn needs_markers(&self) -> bool {
         !self.is_iwarp()
     }
@@ -235,7 +235,7 @@ impl Device {
     pub fn attrs(&self, ia: &str, strict: bool) -> Attrs {
         let (attr, count) = (&self.attr, |n: i32| usize::try_from(n).unwrap_or(0));
         let segments = count(attr.max_sge).min(32);
-        // The markers of the send queue take the rest.
+        // The markers of the send queue use the remaining places.
         let dtos = count(attr.max_qp_wr).saturating_sub(END_MARKERS + COUNT_MARKERS)
             / self.requests_per_dto();
         let depth = attr
@@ -265,12 +265,12 @@ impl Device {
             max_private: MAX_PRIVATE,
             max_srqs: count(attr.max_srq),
             max_srq_depth: count(attr.max_srq_wr),
-            // rxe looks for the keys of the buffers in the protection domain of the queue pair
+            // rxe searches for the keys of the buffers in the protection domain of the queue pair
             // (`send_data_in`).
             srq_across_pds: !self.is_rxe(),
             pins: true,
             // siw accepts only the address as the name of a region's first byte, and reports no
-            // error for another.
+            // error for another name.
             zero_based: !self.is_siw(),
             quiet: false,
             strict,
@@ -291,26 +291,28 @@ impl Device {
     }
 }
 
-/// Octets of private data in a connection request: 92 less the 36 that rdma_cm uses itself.
+/// The number of octets of private data in a connection request: 92 less the 36 that rdma_cm uses
+/// itself.
 const MAX_PRIVATE: usize = 56;
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: every object of the context holds a reference to this device, so none is left.
+        // SAFETY: every object of the context holds a reference to this device, so no object is
+        // left.
         unsafe { (self.core.verbs.ibv_close_device)(self.context.as_ptr()) };
     }
 }
 
-/// A device, and the port of it that has an address. Both are valid as long as the identifier is
+/// A device, and that port of it which has an address. Both are valid as long as the identifier is
 /// bound.
 pub(crate) struct BoundDevice {
     pub(crate) device: *mut ibv_device,
     pub(crate) port: u8,
-    /// Keeps the context that the library has of the device open.
+    /// The identifier, which keeps the library's context of the device open.
     pub(crate) _bound: crate::cm::CmId,
 }
 
-/// The addresses of this host that may belong to a device, best ones first.
+/// The addresses of this host that may belong to a device, the best ones first.
 fn candidate_addresses() -> io::Result<Vec<SocketAddr>> {
     let mut addresses: Vec<_> =
         netdev::addresses()?.into_iter().filter(|found| found.up).map(|found| found.addr).collect();
@@ -323,7 +325,7 @@ fn candidate_addresses() -> io::Result<Vec<SocketAddr>> {
     Ok(addresses)
 }
 
-/// Checks that the libraries that every device needs are there.
+/// Checks that the libraries that every device needs are installed.
 ///
 /// # Errors
 /// `DAT_PROVIDER_NOT_FOUND`: a library is missing.
@@ -331,8 +333,8 @@ pub fn libraries() -> Result<(), OpenError> {
     RdmaCore::load().map(drop).map_err(|e| not_found(e.to_string()))
 }
 
-/// Returns a message about the first RDMA device node whose name starts with `start` and that this
-/// user may not open, with the remedy.
+/// Returns a message, with the remedy, about the first RDMA device node whose name starts with
+/// `start` and which this user may not open.
 fn inaccessible_node(start: &str) -> Option<String> {
     std::fs::read_dir("/dev/infiniband").ok()?.flatten().find_map(|node| {
         let path = node.path();
@@ -363,7 +365,8 @@ impl CAddr {
         CAddr(address.into())
     }
 
-    /// The library does not write through this pointer, although its C prototype would allow it.
+    /// A pointer through which the library does not write, although its C prototype would allow
+    /// that.
     pub(crate) fn as_mut_ptr(&self) -> *mut libc::sockaddr {
         self.0.as_ptr().cast()
     }

@@ -10,7 +10,7 @@ use crate::params::SYSFS;
 
 /// Returns pairs of IA name and ia_params. The name is `verbs-` and the device's name for its first
 /// port, such as `verbs-mlx5_0`, and has the port number appended for each further port, such as
-/// `verbs-mlx5_0-2`. No library is opened for this.
+/// `verbs-mlx5_0-2`. This function opens no library.
 pub fn entries() -> Vec<(String, String)> {
     entries_of(Path::new(SYSFS))
 }
@@ -50,7 +50,7 @@ fn file_names(directory: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// Fails if there is no device, so that nobody installs libraries without one.
+/// Fails if there is no device, so that a user without a device is not told to install libraries.
 pub(crate) fn require_device(sysfs: &Path) -> Result<(), OpenError> {
     if !file_names(sysfs).is_empty() {
         return Ok(());

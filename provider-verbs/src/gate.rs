@@ -1,27 +1,27 @@
 //! A gate that one thread enters often and at almost no cost, and that other threads can close.
 //!
 //! One thread at a time polls a completion queue or posts to a work queue, and it must not pay for
-//! a lock. When a connection ends, another thread has to exclude it: that thread closes the gate
-//! and waits until nobody is inside. This is Dekker's algorithm with its whole cost on the rare
-//! side: [`Gate::enter`] has no memory fence; instead [`Gate::close`] makes the kernel run one on
-//! every processor that runs this process (membarrier(2), Linux 4.14).
+//! a lock. When a connection ends, another thread must exclude the first one: it closes the gate
+//! and waits until no thread is inside. This is Dekker's algorithm with its whole cost on the side
+//! that runs rarely. [`Gate::enter`] has no memory fence. Instead [`Gate::close`] makes the kernel
+//! execute a fence on every processor that runs this process (membarrier(2), Linux 4.14).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 
 use dat_core::barrier;
 
-/// A gate; see the module's documentation.
+/// A gate: see the module's documentation.
 #[derive(Debug, Default)]
 pub struct Gate {
     inside: AtomicBool,
     closers: AtomicU32,
 }
 
-/// Proof that the one thread is inside. Dropping it leaves the gate.
+/// Proof that a thread is inside the gate. Dropping this value leaves the gate.
 #[derive(Debug)]
 pub struct GateHolder<'a>(&'a Gate);
 
-/// Proof that nobody is inside. Nobody can enter until this is dropped.
+/// Proof that no thread is inside the gate. No thread can enter until this value is dropped.
 #[derive(Debug)]
 pub struct GateClosed<'a>(&'a Gate);
 
@@ -29,8 +29,8 @@ impl Gate {
     /// Enters the gate. Returns `None` if it is closed.
     ///
     /// # Safety
-    /// Only one thread at a time calls this and is inside. (If a second one were inside and left, a
-    /// closer would believe that nobody is inside although the first still is.)
+    /// Only one thread at a time calls this and is inside. (If a second thread were inside and
+    /// left, a closing thread would assume that no thread is inside although the first still is.)
     #[inline]
     pub unsafe fn enter(&self) -> Option<GateHolder<'_>> {
         self.inside.store(true, Ordering::Relaxed);
@@ -41,8 +41,8 @@ impl Gate {
         (self.closers.load(Ordering::Acquire) == 0).then_some(inside)
     }
 
-    /// Closes the gate and waits until nobody is inside. Several threads may keep it closed at the
-    /// same time.
+    /// Closes the gate and waits until no thread is inside. Several threads may keep the gate
+    /// closed at the same time.
     pub fn close(&self) -> GateClosed<'_> {
         self.closers.fetch_add(1, Ordering::SeqCst);
         assert!(
@@ -96,7 +96,7 @@ mod tests {
         unsafe impl Sync for Shared {}
         let shared = Shared(Gate::default(), UnsafeCell::new(0));
         let add = |shared: &Shared| {
-            // SAFETY: access is exclusive; if it were not, an addition would be lost.
+            // SAFETY: the access is exclusive. If it were not, an addition would be lost.
             unsafe { *shared.1.get() = std::hint::black_box(*shared.1.get()) + 1 }
         };
         const TIMES: u64 = 20_000;

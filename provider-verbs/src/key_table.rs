@@ -1,8 +1,8 @@
-//! Which memory a local key names, looked up without a lock.
+//! A table of the memory that local keys name, which is read without a lock.
 //!
-//! A library that copies data into a request (inline data) checks neither key nor bounds. So this
-//! crate has to check such a segment. A segment that fails the check is left to the device, which
-//! then reports the error.
+//! A library that copies data into a request (inline data) does not check the key and the bounds.
+//! So this crate has to check such a segment. A segment that fails the check is left to the device,
+//! which then reports the error.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -11,16 +11,16 @@ use dat_core::provider::Segment;
 use crate::paged_table::PagedTable;
 
 /// Registered memory by the 24 index bits of its local key. Devices use the last octet for other
-/// purposes. Should a device have several keys of one index, only the latest is found.
+/// purposes. If a device has several keys of one index, only the latest key is found.
 pub(crate) struct KeyTable {
     slots: PagedTable<Slot>,
 }
 
-/// A value that is no key of a region.
+/// A value that no region has as its key.
 const NONE: u32 = 0;
 
-/// A region. A thread that reads it during a change is posting memory that is being deregistered,
-/// and may see parts of both values.
+/// A region. A thread that reads the slot during a change is posting memory that is being
+/// deregistered, and may read parts of both values.
 #[derive(Default)]
 struct Slot {
     key: AtomicU32,
@@ -33,9 +33,9 @@ struct Slot {
 /// The memory that a key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyedRange {
-    /// The address of its protection domain.
+    /// The address of the region's protection domain.
     pub(crate) domain: usize,
-    /// The name of its first byte in segments: the address, or 0 for a zero-based region.
+    /// The name of the region's first byte in segments: the address, or 0 for a zero-based region.
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) is_writable: bool,
@@ -56,8 +56,8 @@ impl KeyTable {
                 .is_some_and(|range| range.start != 0 && range.contains(segment, domain))
     }
 
-    /// Returns whether the segment lies in a region of the protection domain that is writable, if
-    /// it `writes`.
+    /// Returns whether the segment lies in a region of the protection domain. If `writes`, the
+    /// region must also be writable.
     #[inline]
     pub(crate) fn is_accessible(&self, segment: &Segment, domain: usize, writes: bool) -> bool {
         segment.len == 0
@@ -89,7 +89,7 @@ impl KeyTable {
 
     pub(crate) fn remove(&self, key: u32) {
         if let Some(slot) = self.slots.get(key >> 8) {
-            // Another region may have the slot by now; it stays.
+            // The slot may belong to another region by now. In that case the slot stays.
             let _ = slot.key.compare_exchange(key, NONE, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -129,7 +129,8 @@ mod tests {
             assert!(!readable(addr, len, 0x1234_5678), "{addr} {len}");
         }
         assert!(!keys.is_readable(&segment(100, 1, 0x1234_5678), DOMAIN + 1));
-        // Neither a key of the same index, nor one of another, nor none is found.
+        // A lookup finds nothing for another key of the same index, for a key of another index, and
+        // for no key.
         assert!(
             !readable(100, 1, 0x1234_5679)
                 && !readable(100, 1, 0x1334_5678)

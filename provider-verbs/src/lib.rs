@@ -8,7 +8,7 @@
 //! | [`device`] | the device behind an address: limits and names |
 //! | `transport` | dat-core's transport trait: [`Adapter`] |
 //! | `mr`, `mw` | protection domains and memory regions; memory windows |
-//! | `key_table` | which memory a local key names, looked up without a lock |
+//! | `key_table` | the memory that local keys name, read without a lock |
 //! | `cq`, `srq` | completion queues; shared receive queues |
 //! | `qp` | queue pairs: posting and completing |
 //! | `work_queue` | the send queue and the receive queue of a queue pair |
@@ -17,8 +17,8 @@
 //! | `cm` | rdma_cm: event channel, identifiers, listeners, connection requests |
 //! | `progress` | the state that threads share, and the progress thread |
 //! | [`map`] | conversion of statuses, access flags and events to dat-core's types |
-//! | [`gate`] | how another thread excludes the consumer from its queue at no cost to it |
-//! | `qp_table`, `paged_table` | queue pairs by number; the table below it and below `key_table` |
+//! | [`gate`] | excludes the consumer from its queue, at no cost to the consumer |
+//! | `qp_table`, `paged_table` | queue pairs by number; the table on which `qp_table` and `key_table` are built |
 //! | `descriptor` | file descriptors that threads sleep on |
 //!
 //! # How dat-core's transport maps to verbs
@@ -26,7 +26,7 @@
 //! Each item names a method of [`Transport`](dat_core::provider::Transport) or a feature.
 //!
 //! - `pd`: `ibv_alloc_pd`.
-//! - `mr`: `ibv_reg_mr`. A zero-based region uses `ibv_reg_mr_iova` with address 0; it has to start
+//! - `mr`: `ibv_reg_mr`. A zero-based region uses `ibv_reg_mr_iova` with address 0, and must start
 //!   at a page boundary.
 //! - `mw`, `post_bind`: `ibv_bind_mw`. A window for all peers of a protection domain is of type 1,
 //!   a window for the peer of one queue pair is of type 2. Each bind uses a new window of the
@@ -45,16 +45,16 @@
 //!   the queue pair moves to RTS and `rdma_establish` follows.
 //! - Immediate data are passed on as they lie in memory, as in libdaplofa. So peers of the same
 //!   byte order see the same number.
-//! - `watch`: asynchronous events of the adapter, which are a fault of the device, its removal
-//!   (reported by rdma_cm), and its port going down. Events of queue pairs and queues go to the
-//!   sinks of these.
+//! - `watch`: asynchronous events of the adapter, which report a fault of the device, its removal
+//!   (reported by rdma_cm), or that its port is down. Events of queue pairs and queues go to the
+//!   sinks of those objects.
 //! - `reject`: `rdma_reject` with [`map::REJECT_HEADER`] in front of the private data. A request
 //!   that is dropped is rejected without the header.
-//! - Local keys and bounds of a post are checked by the device. So a wrong one is a completion
-//!   ([`LocalProtection`](dat_core::provider::WcStatus::LocalProtection)) and not a refused post. A
-//!   device does not check data that the request itself carries (inline data). So a request carries
-//!   its data only if `key_table` finds the keys valid; otherwise the device fetches the data and
-//!   checks them.
+//! - Local keys and bounds of a post are checked by the device. So a wrong key is reported by a
+//!   completion ([`LocalProtection`](dat_core::provider::WcStatus::LocalProtection)) and not by a
+//!   refused post. A device does not check data that the request itself carries (inline data). So a
+//!   request carries its data only if `key_table` finds the keys valid. Otherwise the device
+//!   fetches the data and checks the keys.
 //!
 //! # Who polls
 //!
@@ -72,19 +72,19 @@
 //! and on the channels of completion queues that feed a notification object. While there are
 //! connections, it also searches for queue pairs that have failed: only the completion of a request
 //! reports its failure, and the consumer may wait for the connection event before it polls. It
-//! searches every 50 ms; while nothing happens, the interval doubles up to one second. It leaves
-//! completions that the consumer polls itself alone.
+//! searches every 50 ms. While no event happens, the interval doubles up to one second. The thread
+//! does not take completions that the consumer polls itself.
 //!
 //! Where the kernel does the device's work (rxe, siw), a consumer that polls without success yields
 //! its processor now and then, because that work may need this processor.
 //!
 //! # fork(2)
 //!
-//! From Linux 5.12 on, the kernel copies registered memory for children and nothing has to be done.
-//! On older kernels `ibv_fork_init` runs before anything is registered. The library then hides the
-//! pages of registered memory, with everything else on these pages, from children; each region
-//! costs a system call. A child has no handles ([`dat_core::handle`]), so it does not touch what it
-//! shares with its parent: queues, event channels, the device.
+//! From Linux 5.12 on, the kernel copies registered memory for children, which is sufficient. On
+//! older kernels `ibv_fork_init` is called before any memory is registered. The library then hides
+//! the pages of registered memory, with everything else on these pages, from children. Each region
+//! costs a system call. A child has no handles ([`dat_core::handle`]), so it does not access the
+//! objects that it shares with its parent: queues, event channels, the device.
 //!
 //! # How a connection ends
 //!
@@ -95,16 +95,16 @@
 //! 1. The [`gate`] excludes posters. Both work queues have room for an additional work request, the
 //!    *marker*, which is posted after the last work request.
 //! 2. The completion queue is emptied into a list in front of it until the marker has completed.
-//!    The gate excludes the consumer meanwhile; afterwards the consumer polls the list first.
+//!    The gate excludes the consumer meanwhile. Afterwards the consumer polls the list first.
 //! 3. Work requests that are posted after that are flushed into the same list without the device,
 //!    because rxe would ignore receives.
 //!
 //! Completion queues have room for the markers in addition to the consumer's depth, so that a
 //! marker never causes an overrun. Over iWARP the transition to the error state flushes before it
 //! returns, so the only marker is that of a graceful close. A device that was removed may never
-//! complete anything again. So half a second later its outstanding work requests are flushed
-//! without it. A graceful close first posts another marker, an RDMA write of no data, which
-//! completes when all requests before it have completed.
+//! complete its work requests. So after half a second they are flushed without the device. A
+//! graceful close first posts another marker, an RDMA write of no data, which completes when all
+//! requests before it have completed.
 //!
 //! # Where a device deviates from dat-core's contract
 //!
@@ -113,22 +113,22 @@
 //!   receives notify as the device decides, not as
 //!   [`SendWr::quiet`](dat_core::provider::SendWr::quiet) says.
 //! - Held buffers are counted when their completions are taken: by the consumer or, for an endpoint
-//!   with a high watermark, by the progress thread every 50 ms. The watermark may be noticed that
-//!   late, and messages may have taken more buffers meanwhile.
+//!   with a high watermark, by the progress thread every 50 ms. So an exceeded watermark may be
+//!   noticed late, and messages may have taken more buffers meanwhile.
 //! - A peer can invalidate only windows of type 2. Invalidating any other key ends the connection.
 //! - rxe looks for the buffers of a shared receive queue in the protection domain of the endpoint,
-//!   so this has to be the queue's domain
-//!   ([`srq_across_pds`](dat_core::provider::Attrs::srq_across_pds)). It refuses misaligned atomics
-//!   when they are posted.
+//!   so the endpoint must be in the queue's domain
+//!   ([`srq_across_pds`](dat_core::provider::Attrs::srq_across_pds)). rxe refuses misaligned atomic
+//!   operations when they are posted.
 //! - [`map::request`] and [`map::receive`] disambiguate the statuses of rxe and siw.
 //! - siw connects the TCP socket before `rdma_connect` returns, so an address that does not answer
-//!   delays the adapter's other connections. siw lets peers read all registered memory. It has
-//!   neither windows nor queues that can grow.
+//!   delays the adapter's other connections. siw lets peers read all registered memory. siw has no
+//!   windows, and its queues cannot grow.
 //!
-//! The device reports a completion queue that overruns (`IBV_EVENT_CQ_ERR`); its queue pairs end. A
-//! successful completion frees the places of the unsignalled requests before it, as dat-core
-//! counts. Where the consumer has no completion queue, the provider polls one of its own when that
-//! is full.
+//! The device reports a completion queue that overruns (`IBV_EVENT_CQ_ERR`). The connections of its
+//! queue pairs then end. A successful completion frees the places of the unsignalled requests
+//! before it, as dat-core counts. If the consumer has no completion queue, the provider has one of
+//! its own, and polls it when it is full.
 
 mod cm;
 mod connection;
@@ -161,14 +161,14 @@ pub use crate::entries::entries;
 use crate::params::{Params, SYSFS};
 pub use crate::transport::Adapter;
 
-/// Opens adapters of this provider.
+/// The provider, which opens adapters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verbs;
 
 /// Checks ia_params and the environment without opening a device.
 ///
 /// # Errors
-/// The errors of [`Verbs::open`](Provider::open), as far as they show without a device.
+/// The errors of [`Verbs::open`](Provider::open) that can be found without a device.
 pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
     Params::parse(params, Path::new(SYSFS), env).map(drop)
 }

@@ -1,13 +1,13 @@
-//! Conversion of statuses, access flags and events of verbs and rdma_cm to dat-core's types. These
-//! are tables; nothing here touches a device.
+//! Conversion of statuses, access flags and events of verbs and rdma_cm to dat-core's types. The
+//! conversions are tables, and none of them accesses a device.
 
 use dat_core::provider::{Access, WcOp, WcStatus};
 use rdma_core_sys::*;
 
 use crate::device::KernelDriver;
 
-/// Converts the status of a completion. RC queue pairs report only the first fifteen or so; any
-/// other status counts as a transport error.
+/// Converts the status of a completion. RC queue pairs report only about the first fifteen
+/// statuses. Any other status counts as a transport error.
 pub fn status(status: ibv_wc_status) -> WcStatus {
     match status {
         IBV_WC_SUCCESS => WcStatus::Success,
@@ -27,8 +27,8 @@ pub fn status(status: ibv_wc_status) -> WcStatus {
 }
 
 /// Converts the status of a request that did not succeed, which depends on the driver (Linux 6.12).
-/// `inaccessible`: the device cannot access the local segments of the request. `first`: it is the
-/// first request of its queue pair that fails, and nobody has ended the connection.
+/// `inaccessible`: the device cannot access the local segments of the request. `first`: the request
+/// is the first of its queue pair that fails, and neither side has ended the connection.
 pub fn request(
     driver: Option<KernelDriver>,
     ended: ibv_wc_status,
@@ -37,8 +37,8 @@ pub fn request(
     first: bool,
 ) -> WcStatus {
     match (driver, ended) {
-        // `rxe_requester` knows why it fails a request, but `flush_send_wqe` completes it like the
-        // flushed ones behind it.
+        // `rxe_requester` knows why it fails a request, but `flush_send_wqe` gives that request the
+        // same status as the flushed ones behind it.
         (Some(KernelDriver::Rxe), IBV_WC_WR_FLUSH_ERR) if inaccessible && first => {
             WcStatus::LocalProtection
         }
@@ -61,8 +61,8 @@ pub fn receive(driver: Option<KernelDriver>, ended: ibv_wc_status, inaccessible:
             WcStatus::LocalProtection
         }
         (Some(KernelDriver::Rxe), IBV_WC_LOC_QP_OP_ERR) => WcStatus::LocalLength,
-        // `check_rkey` has refused the write whose immediate data this receive would have reported.
-        // This side has made no error.
+        // `check_rkey` has refused an RDMA write whose immediate data this receive would have
+        // reported. This side has made no error, so the receive counts as flushed.
         (Some(KernelDriver::Rxe), IBV_WC_REM_ACCESS_ERR) => WcStatus::Flushed,
         // `siw_rdmap_complete` reports every error with this status.
         (Some(KernelDriver::Siw), IBV_WC_GENERAL_ERR) if inaccessible => WcStatus::LocalProtection,
@@ -82,26 +82,27 @@ pub fn access(access: Access, zero_based: bool) -> ibv_access_flags {
         | flag(zero_based, IBV_ACCESS_ZERO_BASED)
 }
 
-/// What an event of rdma_cm means for a connection or for an attempt to connect.
+/// The meaning of an event of rdma_cm for a connection or for an attempt to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CmEvent {
-    /// The peer's address is resolved. Next is the route.
+    /// The peer's address is resolved. The next step is to resolve the route.
     AddressResolved,
-    /// The route is resolved. Next is the connection request.
+    /// The route is resolved. The next step is the connection request.
     RouteResolved,
     /// A peer requests a connection.
     Request,
-    /// The peer has accepted. Next are the transition of the queue pair and the confirmation.
+    /// The peer has accepted. The next steps are the transition of the queue pair and the
+    /// confirmation.
     Response,
-    /// The connection is up.
+    /// The connection is established.
     Established,
     /// The peer's consumer has rejected the request, with the private data behind
     /// [`REJECT_HEADER`].
     RejectedByPeer,
-    /// The peer's provider or host has rejected the request: nobody listens, resources are
+    /// The peer's provider or host has rejected the request: no program listens, resources are
     /// exhausted, or the protocol is violated.
     Rejected,
-    /// Nobody answers at the peer's address.
+    /// The peer does not answer at its address.
     Unreachable,
     /// The connection could not be established for a reason on this side.
     Failed,
@@ -113,12 +114,12 @@ pub enum CmEvent {
     Ignored,
 }
 
-/// Converts an event. `private` holds its private data.
+/// Converts an event of rdma_cm. `private` contains the event's private data.
 ///
 /// A rejection by a consumer has status 28 (IBA 12.6.7.2, "consumer reject") and starts with
-/// [`REJECT_HEADER`], as those of libdaplofa do. Without the header, the kernel has sent it for a
-/// program that has died, or a program of another kind has called rdma_reject. Over iWARP a
-/// rejection has a negative errno instead.
+/// [`REJECT_HEADER`], as the rejections of libdaplofa do. A rejection without the header was sent
+/// by the kernel for a program that has died, or by a program of another kind, which has called
+/// rdma_reject. Over iWARP a rejection has a negative errno instead.
 pub fn cm_event(event: rdma_cm_event_type, status: i32, private: &[u8]) -> CmEvent {
     match event {
         RDMA_CM_EVENT_ADDR_RESOLVED => CmEvent::AddressResolved,
@@ -139,27 +140,27 @@ pub fn cm_event(event: rdma_cm_event_type, status: i32, private: &[u8]) -> CmEve
         }
         RDMA_CM_EVENT_DISCONNECTED => CmEvent::Disconnected,
         RDMA_CM_EVENT_DEVICE_REMOVAL => CmEvent::DeviceRemoved,
-        // These are: the address has moved to another device, while the connection stays; the end
-        // of the time wait state; multicast.
+        // The other events mean that the address has moved to another device while the connection
+        // stays, that the time wait state has ended, or concern multicast.
         _ => CmEvent::Ignored,
     }
 }
 
-/// The reason of a rejection by a consumer.
+/// The reason code of a rejection by a consumer.
 const CONSUMER_REJECT: i32 = 28;
 
 /// The octets in front of the private data of a rejection: the versions of DAT and of libdaplofa's
 /// protocol, both 2.0.
 pub const REJECT_HEADER: [u8; 4] = [2, 0, 2, 0];
 
-/// What an asynchronous event of a device means.
+/// The meaning of an asynchronous event of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceEvent {
     /// The completion queue has overrun.
     CqOverflow,
     /// The queue pair is in the error state.
     QpBroken,
-    /// The queue pair has received data, although its connection is not quite established.
+    /// The queue pair has received data, although its connection is not completely established.
     QpEstablished,
     /// The queue pair takes no more buffers from its shared receive queue.
     QpDrained,
@@ -171,11 +172,11 @@ pub enum DeviceEvent {
     DeviceFatal,
     /// A port is down.
     PortDown,
-    /// The event concerns nobody.
+    /// The event concerns no object.
     Ignored,
 }
 
-/// Converts an asynchronous event.
+/// Converts an asynchronous event of a device.
 pub fn device_event(event: ibv_event_type) -> DeviceEvent {
     match event {
         IBV_EVENT_CQ_ERR => DeviceEvent::CqOverflow,

@@ -28,7 +28,7 @@ pub(crate) struct Domain {
 
 // SAFETY: libibverbs locks the state that threads share.
 unsafe impl Send for Domain {}
-// SAFETY: as for `Send`.
+// SAFETY: libibverbs locks the state that threads share.
 unsafe impl Sync for Domain {}
 
 impl Pd {
@@ -48,8 +48,8 @@ impl Domain {
     }
 
     /// Returns whether the device will fail a work request because it cannot read these segments
-    /// or, if it `writes`, cannot write them. Only the kernel's drivers need this, because they do
-    /// not report it (see [`map::request`] and [`map::receive`]).
+    /// or, if it `writes`, cannot write them. Only the kernel's drivers need this check, because
+    /// their status does not show the reason (see [`map::request`] and [`map::receive`]).
     #[inline]
     pub(crate) fn is_inaccessible(&self, segments: &[Segment], writes: bool) -> bool {
         let Device { keys, kernel_driver, .. } = &*self.device;
@@ -60,7 +60,7 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: no object of the domain is left.
+        // SAFETY: no object of the domain is left that could use it.
         unsafe { (self.device.core.verbs.ibv_dealloc_pd)(self.pd.as_ptr()) };
     }
 }
@@ -71,7 +71,7 @@ pub struct Mr {
     lkey: u32,
     rkey: u32,
     memory: *mut c_void,
-    /// The name of its first byte in segments: the address, or 0 for a zero-based region.
+    /// The name of the region's first byte in segments: the address, or 0 for a zero-based region.
     start: u64,
     len: u64,
     access: Access,
@@ -79,10 +79,12 @@ pub struct Mr {
 
 // SAFETY: libibverbs locks the state that threads share.
 unsafe impl Send for Mr {}
-// SAFETY: as for `Send`.
+// SAFETY: libibverbs locks the state that threads share.
 unsafe impl Sync for Mr {}
 
 impl Mr {
+    /// Registers memory.
+    ///
     /// # Safety
     /// `mem` stays mapped until the region is dropped, and may be written to as `access` says.
     pub(crate) unsafe fn new(pd: &Pd, mem: Mem, access: Access) -> Result<Mr> {
@@ -90,7 +92,7 @@ impl Mr {
         let verbs = &domain.device.core.verbs;
         let windows = if domain.device.has_windows(false) { IBV_ACCESS_MW_BIND } else { 0 };
         let (addr, flags) = (mem.addr.cast(), (map::access(access, false) | windows) as i32);
-        // A zero-based region is one whose I/O virtual address is 0.
+        // A zero-based region is a region whose I/O virtual address is 0.
         let mr = NonNull::new(match mem.zero_based {
             // SAFETY: the caller keeps the memory mapped and grants this access.
             true => unsafe { (verbs.ibv_reg_mr_iova)(domain.pd.as_ptr(), addr, mem.len, 0, flags) },
@@ -126,8 +128,8 @@ impl Mr {
 }
 
 impl Mr {
-    /// Returns the region that a window has to be bound to in order to show `view`: on rxe a new
-    /// region of exactly this range (see [`crate::mw`]), otherwise this region.
+    /// Returns the region to which a window must be bound so that it shows `view`. On rxe this is a
+    /// new region of exactly that range (see [`crate::mw`]), otherwise this region.
     pub(crate) fn bindable(&self, view: &View<'_, Adapter>) -> Option<Arc<Registered>> {
         let domain = &self.region.domain;
         if !domain.device.is_rxe() {
@@ -166,7 +168,7 @@ impl Mr {
     }
 }
 
-/// A region of the device. A window that shows it, or is about to, keeps it registered.
+/// A region of the device. It stays registered while a window shows it or is about to show it.
 pub(crate) struct Registered {
     domain: Arc<Domain>,
     mr: NonNull<ibv_mr>,
@@ -187,7 +189,7 @@ impl Drop for Registered {
 
 // SAFETY: libibverbs locks the state that threads share.
 unsafe impl Send for Registered {}
-// SAFETY: as for `Send`.
+// SAFETY: libibverbs locks the state that threads share.
 unsafe impl Sync for Registered {}
 
 impl Region for Mr {
@@ -202,7 +204,8 @@ impl Region for Mr {
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        // The key leaves the table first, because the device may give it to another region at once.
+        // Remove the key from the table first, because the device may give the key to another
+        // region at once.
         self.region.domain.device.keys.remove(self.lkey);
     }
 }

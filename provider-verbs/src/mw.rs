@@ -1,12 +1,12 @@
 //! Memory windows: type 1 for all peers of a protection domain, type 2 for the peer of one queue
 //! pair.
 //!
-//! Each bind uses a new window of the device; the previous one is deallocated when the bind has
-//! completed. A window of type 2 could be bound again after it has been invalidated, but the
-//! invalidating request must not find it invalid already (rxe 6.12 crashes the host), and its peer
-//! may invalidate it at any time. To unbind, an empty request is posted; when it completes, the
-//! window is deallocated. All binds are signalled, so that it is known what a window shows; the
-//! consumer need not get their completions.
+//! Each bind uses a new window of the device. The previous window is deallocated when the bind has
+//! completed. A window of type 2 could be bound again after this side has invalidated it. But if
+//! the peer has already invalidated the window, which it may do at any time, the invalidating
+//! request crashes the host (rxe 6.12). To unbind, an empty request is posted. When it completes,
+//! the window is deallocated. All binds are signalled, so that this crate knows the memory that a
+//! window shows. The consumer does not get the completions that it has not asked for.
 //!
 //! A queued bind is carried out even if its RMR is freed meanwhile: deallocating its window earlier
 //! would fail the bind and break the connection. The window is deallocated when the completion of
@@ -14,10 +14,11 @@
 //!
 //! Three rules exist because of rxe (Linux 6.12):
 //!
-//! - rxe checks the rights of a window, but the bounds of its region only (`check_rkey`). So each
-//!   bind registers a region of exactly the range that it shows.
+//! - rxe checks the rights of a window, but not its bounds, only those of its region
+//!   (`check_rkey`). So each bind registers a region of exactly the range that it shows.
 //! - A window of type 2 holds a reference to its queue pair (`rxe_do_bind_mw`), whose destruction
-//!   would wait for it for 50 s (`__rxe_cleanup`). So windows are deallocated first.
+//!   would wait for it for 50 s (`__rxe_cleanup`). So windows are deallocated before queue pairs
+//!   are destroyed.
 //! - A bind may have to wait for earlier requests: see `QpShared::wait_for_earlier`.
 
 use std::collections::{HashMap, VecDeque};
@@ -46,27 +47,27 @@ pub(crate) struct WindowShared {
 
 #[derive(Default)]
 struct State {
-    /// The window of the device for the next bind; `None` if that bind has to allocate one.
+    /// The window of the device for the next bind. `None` if that bind must allocate a window.
     next_window: Option<DeviceWindow>,
     /// The key that the latest bind has returned.
     last_key: u32,
     /// Queued binds in the order in which they were posted.
     posted: VecDeque<Binding>,
-    /// The current binding; key 0 if there is none.
+    /// The current binding. Its key is 0 if the window is not bound.
     current: Binding,
 }
 
-/// What a bind shows.
+/// The memory that a bind shows.
 #[derive(Default)]
 struct Binding {
-    /// The key of the window; 0 for an unbind.
+    /// The key of the window. 0 for an unbind.
     key: u32,
     /// The number of the queue pair that binds the window.
     qp_num: u32,
-    /// The window is not to be kept when the bind completes: a peer has invalidated it, or its RMR
-    /// has been freed.
+    /// Whether the window must be deallocated when the bind completes, because a peer has
+    /// invalidated it or its RMR has been freed.
     is_discarded: bool,
-    /// Declared before the region, so that it is dropped before it.
+    /// The window. It is declared before the region, so that it is dropped before it.
     _window: Option<DeviceWindow>,
     _region: Option<Arc<Registered>>,
 }
@@ -82,7 +83,7 @@ struct DeviceWindow {
 
 // SAFETY: libibverbs locks the state that threads share.
 unsafe impl Send for WindowShared {}
-// SAFETY: as for `Send`.
+// SAFETY: libibverbs locks the state that threads share.
 unsafe impl Sync for WindowShared {}
 
 /// All windows of an adapter that peers can invalidate, by their keys without the last octet.
@@ -127,9 +128,10 @@ impl WindowTable {
 
 impl Drop for DeviceWindow {
     fn drop(&mut self) {
-        // The key leaves the table first, because the kernel may give it to another window at once.
+        // Remove the key from the table first, because the kernel may give the key to another
+        // window at once.
         self.windows.map().remove(&self.index);
-        // SAFETY: the window is live. From now on its keys name nothing.
+        // SAFETY: the window is live. From now on no access uses its keys.
         unsafe { self.domain.device.core.verbs.ibv_dealloc_mw(self.mw.as_ptr()) };
     }
 }
@@ -267,8 +269,8 @@ impl WindowShared {
             mw_access_flags: map::access(view.access, view.zero_based) & !IBV_ACCESS_LOCAL_WRITE,
         };
         let mw = next_window.mw.as_ptr();
-        // SAFETY: the queue pair, the window and the region are live and belong to one device. For
-        // a window of type 1, the library updates its key.
+        // SAFETY: the queue pair, the window and the region are live and belong to one device. The
+        // library updates the key of a window of type 1.
         let (done, key) = unsafe {
             if self.scoped {
                 let rkey = next_key((*mw).rkey);
@@ -303,7 +305,7 @@ impl WindowShared {
         Ok(key)
     }
 
-    /// Handles the end of the bind with this key. `done`: it succeeded.
+    /// Handles the end of the bind with this key. `done`: the bind succeeded.
     pub(crate) fn bind_ended(&self, key: u32, done: bool) {
         let mut state = self.state();
         let at = state.posted.iter().position(|posted| posted.key == key);

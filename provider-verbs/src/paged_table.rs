@@ -1,4 +1,5 @@
-//! A table indexed by 24 bits, as devices number queue pairs and keys, that is read without a lock.
+//! A table that is read without a lock. Its index has 24 bits, like the numbers that devices give
+//! to queue pairs and keys.
 
 use std::sync::OnceLock;
 

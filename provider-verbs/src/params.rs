@@ -1,4 +1,4 @@
-//! ia_params: the local address, `spin` and `strict`.
+//! The ia_params: the local address, `spin` and `strict`.
 //!
 //! ```text
 //! where = network device | address | host name | RDMA device [ port ]
@@ -7,7 +7,7 @@
 //! Without `where`, the adapter uses the first address that has a device. Connections are made
 //! between IP addresses, so an RDMA device and its port (default 1) stand for the network device
 //! that they serve, as sysfs reports it. The remaining syntax is that of [`adapter::params`],
-//! except that there is nothing to capture here.
+//! except that this provider cannot capture packets.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,18 +18,18 @@ use adapter::params::invalid;
 use dat_core::{Error, OpenError};
 use dat_sys::DAT_INVALID_ADDRESS;
 
-/// Where the kernel lists RDMA devices.
+/// The directory in which the kernel lists RDMA devices.
 pub const SYSFS: &str = "/sys/class/infiniband";
 
 /// Parsed ia_params.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// The local address; `None` for the first one that has a device.
+    /// The local address. `None` for the first address that has a device.
     pub bind: Option<SocketAddr>,
-    /// How long a blocking wait polls before it sleeps. The default is zero: devices raise
-    /// interrupts and are as fast while nobody polls.
+    /// The time that a blocking wait polls before it sleeps. The default is zero, because devices
+    /// raise interrupts and are fast even if no thread polls.
     pub spin: Duration,
-    /// As [`adapter::Params::strict`].
+    /// Whether the adapter is strict: see [`adapter::Params::strict`].
     pub strict: bool,
 }
 
@@ -55,7 +55,8 @@ impl Params {
             ref words => (None, words),
         };
         let words: Vec<_> = place.iter().map(String::as_str).chain(rest.iter().copied()).collect();
-        // The environment variable is for providers that can capture packets.
+        // The variable OPENDAT_CAPTURE is ignored, because it is for providers that can capture
+        // packets.
         let env = |name: &str| if name == "OPENDAT_CAPTURE" { None } else { env(name) };
         let unknown = |_: &str, _: &str| Err("unknown key; known are spin and strict".to_owned());
         let adapter = adapter::params::parse(&words.join(" "), env, unknown)?;
@@ -79,7 +80,7 @@ fn is_number(word: &str) -> bool {
 }
 
 fn is_device(sysfs: &Path, name: &str) -> bool {
-    // A word with these characters is a path, not a name.
+    // A word with these characters is a path and not a name.
     !name.contains('/') && !name.starts_with('.') && sysfs.join(name).is_dir()
 }
 
@@ -90,7 +91,8 @@ fn network_device(sysfs: &Path, device: &str, port: &str) -> Result<String, Open
         OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("ia_params: {reason}"))
     };
     let port = match port {
-        // OFED's entries have port 0, because their providers do not count ports.
+        // OFED's entries have port 0, because its providers do not number ports. Port 0 stands for
+        // port 1.
         "0" => "1",
         port => port,
     };
@@ -101,7 +103,7 @@ fn network_device(sysfs: &Path, device: &str, port: &str) -> Result<String, Open
     (0..)
         .map(|gid| ndevs.join(gid.to_string()))
         .take_while(|file| file.exists())
-        // The file of an unused GID cannot be read.
+        // The file of an unused GID cannot be read, and is skipped.
         .find_map(|file| fs::read_to_string(file).ok())
         .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty())
@@ -116,7 +118,8 @@ fn network_device(sysfs: &Path, device: &str, port: &str) -> Result<String, Open
 mod tests {
     use super::*;
 
-    /// A sysfs with the device `rxe0`: its first port serves the loopback, its second port nothing.
+    /// Creates a sysfs with the device `rxe0`. Its first port serves the loopback device, and its
+    /// second port serves none.
     fn sysfs() -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory");
         let ndevs = root.path().join("rxe0/ports/1/gid_attrs/ndevs");

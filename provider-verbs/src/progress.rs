@@ -2,7 +2,7 @@
 //!
 //! The progress thread sleeps on the event channel of rdma_cm, on the device's asynchronous events,
 //! and on the channels of completion queues that no consumer sleeps on. Any thread that ends a
-//! connection continues that end as far as possible; one thread at a time does.
+//! connection continues that end as far as possible. Only one thread at a time does so.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::c_uint;
@@ -29,8 +29,9 @@ use crate::{Adapter, srq};
 /// The state that all threads of an adapter share.
 pub(crate) struct ProgressContext {
     pub(crate) device: Arc<Device>,
-    /// Bound to the device, so that its removal is reported: see [`Channel::bind_to_device`].
-    /// Declared before the channel, so that it is dropped before it.
+    /// An identifier that is bound to the device, so that the device's removal is reported: see
+    /// [`Channel::bind_to_device`]. It is declared before the channel, so that it is dropped before
+    /// it.
     _removal_watch: CmId,
     pub(crate) channel: Channel,
     /// Queue pairs by number, for threads that poll.
@@ -40,29 +41,29 @@ pub(crate) struct ProgressContext {
     pairs: Mutex<HashMap<u32, Weak<QpShared>>>,
     cqs: Mutex<Vec<Weak<cq::CqShared>>>,
     srqs: Mutex<Vec<Weak<srq::SrqShared>>>,
-    /// Receives the events of the whole adapter.
+    /// The sink for the events of the whole adapter.
     sink: Mutex<Option<Sink<Adapter>>>,
     /// Queue pairs whose connection is ending.
     ending: Mutex<Vec<Arc<QpShared>>>,
-    /// `ending` is not empty. Threads that poll read this.
+    /// Whether `ending` contains queue pairs. Threads that poll read this flag.
     has_ending: AtomicBool,
     failed: Mutex<Vec<u32>>,
     deadlines: Mutex<BTreeSet<(Instant, u32)>>,
-    /// Its holder handles events.
+    /// The lock whose holder handles events.
     handling: Mutex<()>,
-    /// Wakes the progress thread.
+    /// The descriptor that wakes the progress thread.
     wakeup: EventFd,
     /// The bits of a completion's flags that mean that the peer has invalidated a key.
     pub(crate) invalidated: c_uint,
     /// Counts polls, for devices whose driver needs the consumer's processor: see
     /// [`POLLS_PER_YIELD`].
     polls: Option<AtomicU32>,
-    /// The device has failed or was removed, which has been reported.
+    /// Whether the device has failed or was removed. This has been reported.
     lost: AtomicBool,
     stop: AtomicBool,
 }
 
-/// The object that an asynchronous event concerns; `None` if it is about to be dropped.
+/// The object that an asynchronous event concerns. `None` if the object is about to be dropped.
 enum EventSubject {
     Qp(Option<Arc<QpShared>>),
     Cq(Option<Arc<cq::CqShared>>),
@@ -71,17 +72,17 @@ enum EventSubject {
     Nobody,
 }
 
-/// How many polls of a consumer yield the processor once, where the kernel does the device's work
-/// and may need it.
+/// After this number of polls a consumer yields the processor once, if the kernel does the device's
+/// work and may need the processor.
 const POLLS_PER_YIELD: u32 = 64;
 
-/// How long the progress thread waits before it searches for failed queue pairs again, while there
-/// are connections. The time doubles each time that nothing has happened, up to the limit.
+/// The time that the progress thread waits before it searches for failed queue pairs again, while
+/// there are connections. The time doubles after each search without an event, up to the limit.
 const FAILURE_CHECK_INTERVAL_MIN: Duration = Duration::from_millis(50);
 const FAILURE_CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-/// How long it waits at first before it continues connections that end. The time doubles up to
-/// [`FAILURE_CHECK_INTERVAL_MIN`].
+/// The time that the progress thread waits at first before it continues connections that end. It
+/// doubles up to [`FAILURE_CHECK_INTERVAL_MIN`].
 const END_RETRY_INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -97,8 +98,8 @@ impl ProgressContext {
     ) -> ProgressContext {
         channel.set_nonblocking();
         device.set_nonblocking();
-        // rxe passes the kernel's flag on, which has the value of another flag in verbs
-        // (`IBV_WC_IP_CSUM_OK`, used for datagrams only).
+        // rxe passes the kernel's flag on unchanged. In verbs its value is that of another flag
+        // (`IBV_WC_IP_CSUM_OK`, which is used for datagrams only).
         let invalidated =
             if device.is_rxe() { IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK } else { IBV_WC_WITH_INV };
         let polls = device.kernel_driver.map(|_| AtomicU32::default());
@@ -130,8 +131,8 @@ impl ProgressContext {
         self.wakeup.signal();
     }
 
-    /// Drops the queue pairs that are still ending; their owners end them. No thread handles events
-    /// any more.
+    /// Drops the queue pairs that are still ending, because their owners end them. No thread
+    /// handles events any more.
     pub(crate) fn drop_ending(&self) {
         let left = std::mem::take(&mut *lock(&self.ending));
         drop(left);
@@ -177,7 +178,7 @@ impl ProgressContext {
         lock(&self.cqs).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Makes the progress thread look again at what it waits for.
+    /// Makes the progress thread check again all that it waits for.
     pub(crate) fn wake(&self) {
         self.wakeup.signal();
     }
@@ -204,12 +205,13 @@ impl ProgressContext {
         self.wakeup.signal();
     }
 
-    /// Handles everything that is pending, unless another thread does so at the moment.
+    /// Handles all pending work, unless another thread is handling it at the moment.
     pub(crate) fn handle(&self) {
         let Ok(_handling) = self.handling.try_lock() else { return };
         while self.channel.handle_next(self) {}
         let failed = std::mem::take(&mut *lock(&self.failed));
-        // The number may belong to another queue pair by now, hence the check of `failed`.
+        // The queue pair is checked for `failed`, because the number may belong to another queue
+        // pair by now.
         let failed = failed.into_iter().filter_map(|number| self.pair(number));
         for pair in failed.filter(|pair| pair.failed.load(Ordering::Acquire)) {
             pair.end(EndCause::Broken(QP_FAILED));
@@ -235,7 +237,7 @@ impl ProgressContext {
         let left: Vec<_> = ending.into_iter().filter(|pair| !pair.advance_end()).collect();
         let mut ending = lock(&self.ending);
         ending.extend(left);
-        // Stored under the lock, so that no addition is missed.
+        // The flag is stored while the lock is held, so that no addition is missed.
         self.has_ending.store(!ending.is_empty(), Ordering::Release);
     }
 
@@ -251,7 +253,8 @@ impl ProgressContext {
             self.handle();
         }
         if let Some(polls) = &self.polls {
-            // If several threads poll at the same time, a count may be lost, which does no harm.
+            // If several threads poll at the same time, an increment may be lost, which does no
+            // harm.
             let count = polls.load(Ordering::Relaxed).wrapping_add(1);
             polls.store(count, Ordering::Relaxed);
             if count % POLLS_PER_YIELD == 0 {
@@ -282,11 +285,11 @@ impl ProgressContext {
                     .then(|| PollFd::from_borrowed_fd(self.device.async_fd(), PollFlags::IN)),
             );
             let limit = self.poll_timeout(last_check + check_interval, retry);
-            // The result does not matter: the loop looks at everything.
+            // The result is ignored, because the loop checks all descriptors.
             let _ = poll(&mut fds, limit.as_ref());
             let revents: Vec<_> = fds.iter().map(PollFd::revents).collect();
             drop(fds);
-            // An end may have to wait for the peer.
+            // An end may have to wait for the peer, so try again later and later.
             retry = (2 * retry).min(FAILURE_CHECK_INTERVAL_MIN);
             if !revents[0].is_empty() {
                 self.wakeup.clear();
@@ -320,10 +323,11 @@ impl ProgressContext {
         }
     }
 
-    /// Searches for queue pairs that have failed and for watermarks that are reached. A device
-    /// reports a failed request by its completion only, and the consumer may wait for the
-    /// connection event before it polls; the same holds for a watermark. Returns true if anything
-    /// has happened since the previous call, or if there is a watermark.
+    /// Searches for queue pairs that have failed and for watermarks that are reached. This is
+    /// necessary because a device reports a failed request only by its completion, and the consumer
+    /// may wait for the connection event before it polls. A watermark is also noticed only when
+    /// completions are taken. Returns true if anything has happened since the previous call, or if
+    /// there is a watermark.
     fn find_failed_pairs(&self) -> bool {
         let mut active = false;
         for pair in self.pairs().iter().filter(|pair| pair.is_established()) {
@@ -331,15 +335,15 @@ impl ProgressContext {
                 .map(|work_queue| work_queue.take_activity());
             active |= posted || sent || received;
             if pair.holding.is_limited() {
-                // Buffers are counted when their completions are taken, and the consumer may leave
-                // these in the queue.
+                // Held buffers are counted when their completions are taken, and the consumer may
+                // leave completions in the queue.
                 pair.recv_cq.prefetch_and_notify();
                 active = true;
             }
             if !sent && pair.send_queue.is_busy() {
                 pair.send_cq.prefetch_and_notify();
             }
-            // rxe reports an error of an incoming message by the receive alone.
+            // rxe reports an error of an incoming message only by the receive.
             if self.device.is_rxe() && !sent && !received && pair.is_in_error() {
                 pair.fail();
             }
@@ -351,16 +355,17 @@ impl ProgressContext {
         lock(&self.pairs).values().filter_map(Weak::upgrade).collect()
     }
 
-    /// The time limit of the next poll(2). `check_at`: when to search for failed queue pairs, if
-    /// there are connections. `retry`: how long to wait before connections that end are continued.
+    /// The time limit of the next poll(2). `check_at`: the time at which to search for failed queue
+    /// pairs, if there are connections. `retry`: the time to wait before connections that end are
+    /// continued.
     fn poll_timeout(&self, check_at: Instant, retry: Duration) -> Option<Timespec> {
-        // The thread that handles events may have taken both lists, and tells nobody what it leaves
-        // in them.
+        // A thread that handles events at this moment may have taken both lists, and does not
+        // report what remains in them.
         let handling = self.handling.try_lock();
         let taken = handling.is_err();
         let has_ending = taken || !lock(&self.ending).is_empty() || !lock(&self.failed).is_empty();
         drop(handling);
-        // That thread serves the deadlines.
+        // The thread that handles events also handles the deadlines.
         if taken {
             return Timespec::try_from(retry).ok();
         }
@@ -389,8 +394,8 @@ impl ProgressContext {
         {
             let kind = map::device_event(event.event_type);
             let subject = self.subject(kind, &event.element);
-            // Acknowledged before it is handled: the handling may drop the object, and that waits
-            // for this.
+            // Acknowledge the event before it is handled. Handling it may drop the object, and that
+            // drop waits for the acknowledgement.
             // SAFETY: the event was taken above.
             unsafe { (verbs.ibv_ack_async_event)(&mut event) };
             self.handle_async_event(kind, subject);
@@ -429,7 +434,7 @@ impl ProgressContext {
     fn handle_async_event(&self, kind: DeviceEvent, subject: EventSubject) {
         match (kind, subject) {
             (DeviceEvent::QpBroken, EventSubject::Qp(Some(pair))) => pair.handle_device_failure(),
-            // A queue pair that takes nothing from its shared queue any more is in the error state.
+            // A queue pair that takes no more buffers from its shared queue is in the error state.
             (DeviceEvent::QpDrained, EventSubject::Qp(Some(pair))) if pair.is_established() => {
                 pair.fail()
             }
@@ -447,7 +452,7 @@ impl ProgressContext {
     }
 
     /// Handles a failure or the removal of the device. The kernel may wait until its users release
-    /// it.
+    /// the device.
     pub(crate) fn device_lost(&self) {
         if !self.lost.swap(true, Ordering::AcqRel) {
             self.call(Upcall::Failed);

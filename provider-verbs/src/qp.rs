@@ -1,4 +1,4 @@
-//! Queue pairs: posting, and converting completions. `connection` connects them.
+//! Queue pairs: posting, and converting completions. The module `connection` connects queue pairs.
 
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
@@ -34,43 +34,45 @@ pub(crate) struct QpShared {
     pub(crate) connection: Mutex<Connection>,
     pub(crate) send_queue: WorkQueue,
     pub(crate) receive_queue: WorkQueue,
-    /// A request has failed, or was flushed although this side did not ask for it. It is reported
-    /// to the progress thread once.
+    /// Whether a request has failed, or was flushed although this side did not ask for a flush.
+    /// This is reported to the progress thread once.
     pub(crate) failed: AtomicBool,
-    /// This side has caused the flush.
+    /// Whether this side has caused the flush.
     pub(crate) flush_requested: AtomicBool,
-    /// Reads from the peer were negotiated.
+    /// Whether RDMA reads from the peer were negotiated.
     pub(crate) can_read: AtomicBool,
-    /// A request has completed without success.
+    /// Whether a request has completed without success.
     request_failed: AtomicBool,
-    /// Completions of the device are ignored, because `abandon` has flushed everything.
+    /// Whether completions of the device are ignored, because `abandon` has flushed all work
+    /// requests.
     abandoned: AtomicBool,
     max_requests: usize,
-    /// The completion queue has room for the reads of `wait_for_earlier`.
+    /// Whether the completion queue has room for the reads of `wait_for_earlier`.
     waits_reserved: AtomicBool,
-    /// The completion queue has room for hidden completions: see [`Work::hidden`].
+    /// Whether the completion queue has room for hidden completions: see [`Work::hidden`].
     hidden_reserved: AtomicBool,
-    /// While a [`COUNTED`] marker is posted: the number of requests before it. Otherwise 0.
+    /// While a [`COUNTED`] marker is posted, the number of requests before it. Otherwise 0.
     counted: AtomicU64,
-    /// The queue pair never had a connection and is being dropped; completions of its receives are
-    /// discarded.
+    /// Whether the queue pair never had a connection and is being dropped. Completions of its
+    /// receives are then discarded.
     withdrawn: AtomicBool,
     inline: usize,
     token: Token,
     pub(crate) holding: Arc<HeldBuffers>,
     sink: Mutex<Option<Sink<Adapter>>>,
-    /// The consumer has no completion queue for requests. Then this is the maximum number of
-    /// outstanding ones, and posting discards their completions.
+    /// If the consumer has no completion queue for requests, the maximum number of outstanding
+    /// requests. Then posting discards their completions.
     unreported_requests: Option<usize>,
-    /// The same for receives.
+    /// If the consumer has no completion queue for receives, the maximum number of outstanding
+    /// receives.
     unreported_receives: Option<usize>,
     srq: Option<Arc<srq::SrqShared>>,
     pub(crate) send_cq: Arc<cq::CqShared>,
     pub(crate) recv_cq: Arc<cq::CqShared>,
-    /// Queued binds, oldest first.
+    /// The queued binds, the oldest first.
     binds: Mutex<VecDeque<Bind>>,
     domain: Arc<Domain>,
-    /// The completion queue of this queue pair, where the consumer has none.
+    /// The completion queue of this queue pair, if the consumer has none.
     _own: Option<Cq>,
 }
 
@@ -78,24 +80,24 @@ pub(crate) struct QpShared {
 struct Bind {
     window: Arc<WindowShared>,
     key: u32,
-    /// The consumer has asked for a completion.
+    /// Whether the consumer has asked for a completion.
     wanted: bool,
 }
 
 // SAFETY: libibverbs locks the state that threads share.
 unsafe impl Send for QpShared {}
-// SAFETY: as for `Send`.
+// SAFETY: libibverbs locks the state that threads share.
 unsafe impl Sync for QpShared {}
 
 /// A bit of `WorkQueue::markers`: the requests before a graceful end have completed.
 pub(crate) const DRAINED: u32 = 1;
-/// A bit of `WorkQueue::markers`: everything that was posted has been flushed.
+/// A bit of `WorkQueue::markers`: all posted work requests have been flushed.
 pub(crate) const FLUSHED: u32 = 2;
-/// The low bits of a marker that tells how many requests have completed.
+/// The low bits of a marker whose completion shows how many requests have completed.
 const COUNTED: u32 = 4;
 /// The maximum number of markers in each work queue: [`DRAINED`] and [`FLUSHED`].
 pub(crate) const END_MARKERS: usize = 2;
-/// The maximum number of [`COUNTED`] markers in the send queue, in addition.
+/// The maximum number of additional [`COUNTED`] markers in the send queue.
 pub(crate) const COUNT_MARKERS: usize = 1;
 /// The maximum number of outstanding hidden completions and [`COUNTED`] markers.
 const HIDDEN_COMPLETIONS: usize = 4;
@@ -139,14 +141,14 @@ impl Qp {
             // SAFETY: the domain and the completion queues are live and belong to the same device.
             NonNull::new(unsafe { (verbs.ibv_create_qp)(domain.pd.as_ptr(), &mut attr) })
         };
-        // Not every device supports inline data.
+        // If the device does not support inline data, create a queue pair without them.
         let qp = make(INLINE).or_else(|| make(0)).ok_or_else(full)?;
         let markers = if progress.device.needs_markers() { END_MARKERS } else { 0 };
         let reserved = send_cq
             .reserve(markers)
             .and_then(|()| recv_cq.reserve(markers).inspect_err(|_| send_cq.release(markers)));
         if let Err(error) = reserved {
-            // SAFETY: nobody else has the queue pair.
+            // SAFETY: no other code has the queue pair.
             unsafe { (verbs.ibv_destroy_qp)(qp.as_ptr()) };
             return Err(error);
         }
@@ -202,7 +204,8 @@ impl Qp {
             return Err(full());
         }
         if let Some(srq) = pair.srq.as_ref().filter(|_| pair.unreported_receives.is_some()) {
-            // Nobody posts to this receive queue, so nobody would discard its completions.
+            // No thread posts to this queue pair's receive queue, so posting cannot discard its
+            // completions.
             srq.add_unpolled_cq(&pair.recv_cq, receives)?;
             pair.recv_cq.poll_on_progress_thread();
         }
@@ -217,10 +220,10 @@ const INLINE: u32 = 64;
 impl Drop for Qp {
     fn drop(&mut self) {
         let pair = &*self.0;
-        // This waits for an upcall that is in progress; there are none after it.
+        // Taking the lock waits for an upcall that is in progress. Afterwards there are no upcalls.
         *pair.sink.lock().unwrap_or_else(PoisonError::into_inner) = None;
         pair.withdrawn.store(!pair.has_begun(), Ordering::Release);
-        // Posted work requests complete first. This waits one second at most for a device that does
+        // Posted work requests complete first. This waits at most one second for a device that does
         // not flush.
         pair.end(EndCause::Dropped);
         let start = Instant::now();
@@ -240,7 +243,7 @@ impl Drop for Qp {
 
 impl Drop for QpShared {
     fn drop(&mut self) {
-        // SAFETY: nobody posts to the queue pair any more, and its number is not in the table.
+        // SAFETY: no thread posts to the queue pair any more, and its number is not in the table.
         unsafe { (self.progress.device.core.verbs.ibv_destroy_qp)(self.qp.as_ptr()) };
         let markers = if self.progress.device.needs_markers() { END_MARKERS } else { 0 };
         let waits_reserved = if *self.waits_reserved.get_mut() { self.max_requests } else { 0 };
@@ -250,10 +253,10 @@ impl Drop for QpShared {
     }
 }
 
-// SAFETY: by the number of the promise:
-// 1. `WorkQueue::take` keeps a request or receive until it completes. `abandon`, which flushes what
-//    the device does not complete, takes it from there as well and has later completions of the
-//    device ignored. Devices complete in order.
+// SAFETY: the promises of `Queue`, by their numbers:
+// 1. `WorkQueue::take` keeps a request or receive until it completes. `abandon`, which flushes the
+//    work requests that the device does not complete, also takes them from there. Later completions
+//    of the device are then ignored. Devices complete in order.
 // 2. `drop` removes the number from the table and from the progress context.
 // 3. `WorkQueue::carried_out` counts requests that completed with success, in order. Hidden
 //    successes are not reported to the consumer.
@@ -263,7 +266,7 @@ unsafe impl Queue<Adapter> for Qp {
         let _work = nesting::work();
         let (pair, work_queue) = (&*self.0, &self.0.send_queue);
         let (op, bytes) = (operation(&wr.op)?, wr.segments.iter().map(|s| s.len).sum());
-        // SAFETY: only one thread at a time posts, as the caller guarantees.
+        // SAFETY: the caller guarantees that only one thread at a time posts.
         let Some(_inside) = (unsafe { work_queue.gate.enter() }) else {
             if pair.unreported_requests.is_none() {
                 work_queue.post_late(&pair.send_cq, pair.flushed(wr.id, op));
@@ -272,8 +275,8 @@ unsafe impl Queue<Adapter> for Qp {
         };
         pair.has_room(work_queue, pair.unreported_requests, &pair.send_cq)?;
         let copies = !matches!(op, WcOp::Read | WcOp::FetchAdd | WcOp::CompareSwap);
-        // Inline data are copied now and without a check of the keys. Behind a fence, the data may
-        // still be on their way from a read, so such a request is not sent inline.
+        // Inline data are copied now and without a check of the keys. The data of a fenced request
+        // may come from a read that has not completed, so such a request is not sent inline.
         let inline = copies
             && bytes as usize <= pair.inline
             && bytes > 0
@@ -300,7 +303,7 @@ unsafe impl Queue<Adapter> for Qp {
         let (pair, work_queue) = (&*self.0, &self.0.send_queue);
         let window = wr.window.shared();
         window.check(&pair.domain, wr.view.as_ref())?;
-        // SAFETY: only one thread at a time posts, as the caller guarantees.
+        // SAFETY: the caller guarantees that only one thread at a time posts.
         let Some(_inside) = (unsafe { work_queue.gate.enter() }) else {
             if pair.unreported_requests.is_none() {
                 work_queue.post_late(&pair.send_cq, pair.flushed(wr.id, WcOp::Bind));
@@ -330,7 +333,7 @@ unsafe impl Queue<Adapter> for Qp {
     unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> std::result::Result<(), PostError> {
         let _work = nesting::work();
         let (pair, work_queue) = (&*self.0, &self.0.receive_queue);
-        // SAFETY: only one thread at a time posts, as the caller guarantees.
+        // SAFETY: the caller guarantees that only one thread at a time posts.
         let Some(_inside) = (unsafe { work_queue.gate.enter() }) else {
             if pair.unreported_receives.is_none() {
                 work_queue.post_late(&pair.recv_cq, pair.flushed(wr.id, WcOp::Recv));
@@ -383,7 +386,7 @@ unsafe impl Queue<Adapter> for Qp {
         let (pair, work_queue) = (&*self.0, &self.0.send_queue);
         if work_queue.carried_out() < work_queue.count() {
             pair.send_cq.prefetch_and_notify();
-            // SAFETY: only one thread at a time posts, as the caller guarantees.
+            // SAFETY: the caller guarantees that only one thread at a time posts.
             unsafe { pair.post_count_marker() };
         }
         work_queue.carried_out()
@@ -395,31 +398,36 @@ unsafe impl Queue<Adapter> for Qp {
 }
 
 impl QpShared {
-    /// Returns whether this process can read all the segments, and whether their keys allow that.
+    /// Returns whether this process can read the memory of all segments, and whether the segments'
+    /// keys allow that.
     #[inline]
     fn is_readable(&self, segments: &[Segment]) -> bool {
         let (keys, domain) = (&self.domain.device.keys, self.domain.id());
         segments.iter().all(|segment| keys.is_readable(segment, domain))
     }
 
+    /// Posts a request. Returns an errno, or 0.
+    ///
     /// # Safety
     /// The memory of the segments stays valid until the request completes.
     unsafe fn post(&self, work: &mut ibv_send_wr) -> i32 {
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue pair is live; the caller keeps the memory valid.
+        // SAFETY: the queue pair is live. The caller keeps the memory of the segments valid.
         unsafe { self.progress.device.core.verbs.ibv_post_send(self.qp.as_ptr(), work, &mut bad) }
     }
 
+    /// Posts a receive. Returns an errno, or 0.
+    ///
     /// # Safety
     /// The memory of the segments stays valid until the receive completes.
     unsafe fn post_receive(&self, work: &mut ibv_recv_wr) -> i32 {
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue pair is live; the caller keeps the memory valid.
+        // SAFETY: the queue pair is live. The caller keeps the memory of the segments valid.
         unsafe { self.progress.device.core.verbs.ibv_post_recv(self.qp.as_ptr(), work, &mut bad) }
     }
 
-    /// Makes room for a post where no consumer takes completions: in the work queue, and in the
-    /// completion queue, whose entries the device may not be able to keep back.
+    /// Makes room for a post if no consumer takes completions. Room is needed in the work queue,
+    /// and in the completion queue, because not every device can withhold completions.
     #[inline]
     fn has_room(
         &self,
@@ -434,11 +442,11 @@ impl QpShared {
         if work_queue.outstanding() < limit { Ok(()) } else { Err(PostError::Full) }
     }
 
-    /// Makes a fenced request that is posted next start after all earlier requests have completed.
-    /// Other devices ensure that where it matters. rxe (6.12) starts a bind at once, and starts it
-    /// again when it has to repeat an earlier request, which breaks the connection (`req_retry`).
-    /// An empty read completes after all earlier requests, so one is posted here if reads were
-    /// negotiated.
+    /// Ensures that a fenced request that is posted next starts after all earlier requests have
+    /// completed. Other devices ensure that themselves where it matters. rxe (6.12) starts a bind
+    /// at once, and starts the bind again when it must repeat an earlier request, which breaks the
+    /// connection (`req_retry`). An empty read completes after all earlier requests. So an empty
+    /// read is posted here, if reads were negotiated.
     fn wait_for_earlier(&self) -> std::result::Result<(), PostError> {
         if !self.progress.device.is_rxe()
             || !self.can_read.load(Ordering::Relaxed)
@@ -447,17 +455,17 @@ impl QpShared {
             return Ok(());
         }
         self.reserve_for_waits()?;
-        // If this read fails, the request behind it is flushed, which reports the failure.
+        // If this read fails, the request behind it is flushed. That reports the failure.
         let mut work =
             ibv_send_wr { wr_id: MARKER, opcode: IBV_WR_RDMA_READ, ..ibv_send_wr::zeroed() };
-        // SAFETY: no memory.
+        // SAFETY: the request has no segments.
         post_error(unsafe { self.post(&mut work) })
     }
 
-    /// Returns whether the next unsignalled request is to be signalled to this crate alone. A
-    /// device frees an unsignalled request only when a later signalled one completes, so now and
-    /// then one is signalled. Where the completion queue has no room for that, requests are freed
-    /// by the consumer's signalled ones.
+    /// Returns whether the next unsignalled request must be signalled to this crate alone. A device
+    /// frees an unsignalled request only when a later signalled request completes, so now and then
+    /// one request is signalled. If the completion queue has no room for that, only the consumer's
+    /// signalled requests free earlier ones.
     #[inline]
     fn hides_next(&self) -> bool {
         let one_in = (self.max_requests as u32 / 2).max(1);
@@ -475,7 +483,7 @@ impl QpShared {
         reserved
     }
 
-    /// Posts a [`COUNTED`] marker, if the last requests are unsignalled: its completion tells how
+    /// Posts a [`COUNTED`] marker, if the last requests are unsignalled. Its completion shows how
     /// many requests have completed.
     ///
     /// # Safety
@@ -487,7 +495,7 @@ impl QpShared {
         if count <= work_queue.carried_out() || !work_queue.is_busy() || !self.is_established() {
             return;
         }
-        // SAFETY: only one thread at a time posts, as the caller guarantees.
+        // SAFETY: the caller guarantees that only one thread at a time posts.
         let Some(_inside) = (unsafe { work_queue.gate.enter() }) else { return };
         let free =
             self.counted.compare_exchange(0, count, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -508,8 +516,8 @@ impl QpShared {
         Ok(())
     }
 
-    /// Posts a request that does nothing. When it completes, all requests before it have completed.
-    /// Returns false if there is no room.
+    /// Posts a request that does nothing. When the request completes, all requests before it have
+    /// completed. Returns false if there is no room.
     pub(crate) fn post_send_marker(&self, mark: u32) -> bool {
         let mut work = ibv_send_wr {
             wr_id: MARKER | u64::from(mark),
@@ -593,7 +601,8 @@ impl QpShared {
         }
         let status = map::status(wc.status);
         if status != WcStatus::Success {
-            // Over iWARP the device also flushes when the peer disconnects, which rdma_cm reports.
+            // Over iWARP the device also flushes when the peer disconnects, and rdma_cm reports
+            // that.
             if status != WcStatus::Flushed || !self.progress.device.is_iwarp() {
                 self.fail();
             }
@@ -603,7 +612,7 @@ impl QpShared {
         }
         let with =
             |flag| (wc.wc_flags & flag != 0 && status == WcStatus::Success).then_some(wc.imm_data);
-        // The IDs of receives of a shared queue have the bit `SHARED` and not `RECEIVE`.
+        // The ID of a receive of a shared queue has the bit `SHARED` and not `RECEIVE`.
         let from_srq =
             self.srq.as_ref().filter(|_| wc.wr_id & RECEIVE == 0 && wc.wr_id & SHARED != 0);
         if wc.wr_id & RECEIVE != 0 || from_srq.is_some() {
@@ -616,8 +625,8 @@ impl QpShared {
                 WcStatus::Success => status,
                 _ => map::receive(self.progress.device.kernel_driver, wc.status, inaccessible),
             };
-            // Every buffer of a shared queue is counted, also a flushed one, because it goes back
-            // to the queue.
+            // Every buffer of a shared queue is counted, even a flushed one, because it returns to
+            // the queue.
             if status != WcStatus::Flushed || from_srq.is_some() {
                 self.count_held_buffer();
             }
@@ -668,8 +677,8 @@ impl QpShared {
         self.binds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the oldest bind. Returns whether the consumer wants its completion, or `None` if there
-    /// is no bind.
+    /// Ends the oldest bind. Returns whether the consumer wants the completion of the bind, or
+    /// `None` if there is no bind.
     #[cold]
     fn bind_ended(&self, done: bool) -> Option<bool> {
         let bind = self.binds().pop_front()?;
@@ -693,7 +702,7 @@ impl QpShared {
         self.fail();
     }
 
-    /// Records that the queue pair is in the error state or has to get there.
+    /// Records that the queue pair is in the error state or must be moved there.
     #[cold]
     pub(crate) fn fail(&self) {
         if !self.failed.swap(true, Ordering::AcqRel) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::paged_table::PagedTable;
 
 pub(crate) struct QpTable<T> {
-    /// Null: no queue pair has the number.
+    /// A pointer for each number. It is null if no queue pair has the number.
     slots: PagedTable<AtomicPtr<T>>,
 }
 
@@ -15,8 +15,10 @@ impl<T> QpTable<T> {
         QpTable { slots: PagedTable::new() }
     }
 
+    /// Returns the value of a number.
+    ///
     /// # Safety
-    /// The value of the number stays alive until [`QpTable::remove`], and nobody uses the result
+    /// The value of the number stays alive until [`QpTable::remove`], and the result is not used
     /// after that.
     #[inline]
     pub(crate) unsafe fn get(&self, number: u32) -> Option<&T> {

@@ -26,28 +26,28 @@ pub(crate) struct SrqShared {
     domain: Arc<Domain>,
     srq: NonNull<ibv_srq>,
     slots: Slots,
-    /// The first free slot; each slot names the next one. The posting thread takes slots, polling
-    /// threads give them back.
+    /// The first free slot. Each free slot names the next one. The posting thread takes slots, and
+    /// polling threads return them.
     free: AtomicU32,
     depth: AtomicUsize,
     posted: AtomicU64,
     taken: AtomicU64,
     sink: Mutex<Option<Sink<Adapter>>>,
-    /// The completion queues of queue pairs without a consumer for receives: each has room for all
-    /// slots.
+    /// The completion queues of queue pairs whose receives have no consumer. Each queue has room
+    /// for all slots.
     unpolled: Mutex<Vec<Weak<cq::CqShared>>>,
 }
 
 struct Slot {
     id: AtomicU64,
-    /// See [`Domain::is_inaccessible`].
+    /// Whether the device cannot access the buffer: see [`Domain::is_inaccessible`].
     inaccessible: AtomicBool,
     next: AtomicU32,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// Slots whose number can grow while other threads use the existing ones. Each page has as many
+/// A table of slots. It can grow while other threads use the existing slots. Each page has as many
 /// slots as all pages before it.
 struct Slots {
     first: usize,
@@ -107,7 +107,7 @@ impl Slot {
 
 // SAFETY: libibverbs locks the state that threads share.
 unsafe impl Send for SrqShared {}
-// SAFETY: as for `Send`.
+// SAFETY: libibverbs locks the state that threads share.
 unsafe impl Sync for SrqShared {}
 
 impl Srq {
@@ -142,7 +142,7 @@ impl Srq {
         Ok(Srq(shared))
     }
 
-    /// The maximum number of outstanding buffers until the queue grows.
+    /// The maximum number of outstanding buffers, until the queue grows.
     pub(crate) fn slots(&self) -> usize {
         self.0.slots.len()
     }
@@ -156,7 +156,7 @@ impl Drop for Srq {
 
 impl Drop for SrqShared {
     fn drop(&mut self) {
-        // SAFETY: no queue pair draws from the queue any more.
+        // SAFETY: no queue pair takes buffers from the queue any more.
         unsafe { (self.domain.device.core.verbs.ibv_destroy_srq)(self.srq.as_ptr()) };
     }
 }
@@ -176,8 +176,8 @@ impl SrqShared {
         taken
     }
 
-    /// Adds a completion queue with room for `room` slots. It grows now to the current number of
-    /// slots, and later with it.
+    /// Adds a completion queue with room for `room` slots. The completion queue grows now to the
+    /// current number of slots, and later with that number.
     pub(crate) fn add_unpolled_cq(&self, queue: &Arc<cq::CqShared>, room: usize) -> Result<()> {
         let mut unpolled = self.unpolled();
         match self.slots.len() - room {
@@ -193,7 +193,7 @@ impl SrqShared {
         self.unpolled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a slot into the free list.
+    /// Adds a slot to the free list.
     fn free_slot(&self, slot: usize) {
         let slot_of = &self.slots[slot];
         let mut first = self.free.load(Ordering::Relaxed);
@@ -212,7 +212,7 @@ impl SrqShared {
     }
 
     /// Takes a slot from the free list. Only the one posting thread takes slots, so the first slot
-    /// cannot leave the list and come back meanwhile (no ABA problem).
+    /// cannot leave the list and return meanwhile (no ABA problem).
     fn allocate_slot(&self) -> Option<u32> {
         let mut first = self.free.load(Ordering::Acquire);
         while first != NONE {
@@ -237,7 +237,7 @@ impl SrqShared {
         }
     }
 
-    /// Returns an errno, or 0.
+    /// Modifies the device's queue. Returns an errno, or 0.
     fn modify(&self, attr: &mut ibv_srq_attr, mask: ibv_srq_attr_mask) -> i32 {
         // SAFETY: the queue is live.
         unsafe { (self.domain.device.core.verbs.ibv_modify_srq)(self.srq.as_ptr(), attr, mask) }
@@ -262,8 +262,8 @@ impl Receives for Srq {
         );
         let mut bad = ptr::null_mut();
         shared.posted.fetch_add(1, Ordering::Release);
-        // SAFETY: the queue and the list of one receive are live; the caller keeps the memory
-        // valid.
+        // SAFETY: the queue and the list of one receive are live. The caller keeps the memory of
+        // the segments valid.
         let done = unsafe {
             shared.domain.device.core.verbs.ibv_post_srq_recv(
                 shared.srq.as_ptr(),
@@ -279,8 +279,8 @@ impl Receives for Srq {
 
     fn set_low_watermark(&self, mark: usize) {
         if self.0.available() < mark {
-            // There are too few already. A device would report that only when the next one is
-            // taken.
+            // There are too few buffers already. A device would report that only when the next
+            // buffer is taken.
             return self.0.call(Upcall::LowWatermark);
         }
         let mut attr = ibv_srq_attr { srq_limit: mark as u32, ..ibv_srq_attr::zeroed() };
@@ -292,8 +292,7 @@ impl Receives for Srq {
         if depth < shared.available() {
             return Err(Error::of(DAT_INVALID_STATE));
         }
-        // A queue that shrinks keeps its size in the device. Not every device can make a queue
-        // larger.
+        // A queue that shrinks keeps its size in the device. Not every device can enlarge a queue.
         if depth > shared.slots.len() {
             let full = || Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
             let max_wr = u32::try_from(depth).map_err(|_| full())?;

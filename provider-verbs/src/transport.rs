@@ -76,9 +76,9 @@ impl Drop for Adapter {
     }
 }
 
-// SAFETY: by the number of the promise:
+// SAFETY: the promises of `Transport`, by their numbers:
 // 1. Queues, queue pairs and the adapter keep their sink under a lock, call it under this lock, and
-//    take it away before they are dropped. The sink of a listener is called while an event of its
+//    remove it before they are dropped. The sink of a listener is called while an event of its
 //    identifier is not acknowledged, and the destruction of the identifier waits for the
 //    acknowledgement.
 // 2. The device checks keys and bounds. Nothing here reads or writes the consumer's memory, except
@@ -106,7 +106,8 @@ unsafe impl Transport for Adapter {
     }
 
     unsafe fn mr(&self, pd: &Pd, mem: Mem, access: Access) -> Result<Mr> {
-        // SAFETY: the caller upholds the contract of this function.
+        // SAFETY: the caller keeps the memory mapped until the region is dropped, as this function
+        // requires.
         unsafe { Mr::new(pd, mem, access) }
     }
 

@@ -1,5 +1,5 @@
-//! One of the two work queues of a queue pair: what its work requests are, and what is posted after
-//! its end.
+//! One of the two work queues of a queue pair: the records of its work requests, and the
+//! completions of those that are posted after the end of the connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,28 +11,28 @@ use crate::gate::Gate;
 
 /// A send queue or a receive queue.
 pub(crate) struct WorkQueue {
-    /// The posting thread is inside of this gate.
+    /// The gate that the posting thread holds.
     pub(crate) gate: Gate,
     slots: Box<[Slot]>,
     posted: AtomicU64,
     done: AtomicU64,
-    /// `posted` and `done` as of the latest call of [`WorkQueue::take_activity`].
+    /// The values of `posted` and `done` at the latest call of [`WorkQueue::take_activity`].
     last_activity: [AtomicU64; 2],
     /// The slot of the last work request that has completed.
     last: AtomicUsize,
-    /// How many requests, counted from the first one, are known to have been carried out.
+    /// The number of requests, counted from the first one, that are known to have been carried out.
     carried_out: AtomicU64,
     /// The number of unsignalled requests since the last signalled or hidden one. Only the poster
     /// uses it.
     unsignalled: AtomicU32,
     /// Markers that have completed, as bits.
     pub(crate) markers: AtomicU32,
-    /// Completions of work requests that were posted after the end. `None`: everything before the
-    /// end has completed, so later ones go to the completion queue at once.
+    /// Completions of work requests that were posted after the end. `None` if all work requests
+    /// before the end have completed. Then later completions go to the completion queue at once.
     late: Mutex<Option<Vec<Wc>>>,
 }
 
-/// What the ID of a work request stands for.
+/// The work request for which an ID stands.
 #[derive(Default)]
 struct Slot {
     id: AtomicU64,
@@ -48,10 +48,10 @@ pub(crate) struct Work {
     pub(crate) id: u64,
     pub(crate) op: WcOp,
     pub(crate) bytes: u32,
-    /// See [`crate::mr::Domain::is_inaccessible`].
+    /// Whether the device cannot access the segments: see [`crate::mr::Domain::is_inaccessible`].
     pub(crate) inaccessible: bool,
-    /// The consumer did not ask for a completion; this crate did, so that the device frees the
-    /// request. Only a failure is reported.
+    /// Whether the completion is hidden: this crate has asked for it, and not the consumer, so that
+    /// the device frees the request. Only a failure is reported to the consumer.
     pub(crate) hidden: bool,
 }
 
@@ -105,7 +105,7 @@ impl WorkQueue {
     }
 
     /// Returns the work request in this slot, which has completed. Only one thread at a time calls
-    /// this.
+    /// this function.
     #[inline]
     pub(crate) fn take(&self, at: usize) -> Option<Work> {
         let slot = self.slots.get(at)?;
@@ -119,7 +119,7 @@ impl WorkQueue {
     }
 
     /// Counts an unsignalled request that is about to be posted. Returns true for every `one_in`th
-    /// one, which is to be signalled as a hidden one.
+    /// request, which must be signalled with a hidden completion.
     #[inline]
     pub(crate) fn count_unsignalled(&self, one_in: u32) -> bool {
         let unsignalled = self.unsignalled.load(Ordering::Relaxed) + 1;
@@ -128,8 +128,8 @@ impl WorkQueue {
         hides
     }
 
-    /// Records that the request in this slot, and so all before it, have been carried out. Only one
-    /// thread at a time calls this.
+    /// Records that the request in this slot has been carried out, and so have all before it. Only
+    /// one thread at a time calls this function.
     #[inline]
     pub(crate) fn succeeded(&self, at: usize) {
         let before = self.carried_out.load(Ordering::Relaxed);
@@ -148,17 +148,17 @@ impl WorkQueue {
         }
     }
 
-    /// How many requests, counted from the first one, are known to have been carried out.
+    /// The number of requests, counted from the first one, that are known to have been carried out.
     pub(crate) fn carried_out(&self) -> u64 {
         self.carried_out.load(Ordering::Acquire)
     }
 
-    /// How many work requests were posted.
+    /// The number of work requests that were posted.
     pub(crate) fn count(&self) -> u64 {
         self.posted.load(Ordering::Acquire)
     }
 
-    /// How many work requests are posted and not completed, provided that all of them are
+    /// The number of work requests that are posted and not completed, provided that all of them are
     /// signalled.
     pub(crate) fn outstanding(&self) -> usize {
         let done = self.done.load(Ordering::Acquire);
@@ -173,8 +173,8 @@ impl WorkQueue {
     }
 
     /// Returns the work requests that are posted and not completed, oldest first. An unsignalled
-    /// one counts until a later one completes. The caller makes sure that nobody posts or takes
-    /// completions meanwhile.
+    /// request counts until a later request completes. The caller ensures that no thread posts or
+    /// takes completions meanwhile.
     pub(crate) fn pending(&self) -> Vec<(u64, WcOp)> {
         let (posted, last) =
             (self.posted.load(Ordering::Acquire), self.last.load(Ordering::Relaxed));
@@ -196,8 +196,8 @@ impl WorkQueue {
             .collect()
     }
 
-    /// Returns whether anything was posted, and whether anything completed, since the previous
-    /// call. Only one thread at a time calls this.
+    /// Returns whether any work request was posted, and whether any completed, since the previous
+    /// call. Only one thread at a time calls this function.
     pub(crate) fn take_activity(&self) -> [bool; 2] {
         [(&self.posted, 0), (&self.done, 1)].map(|(count, at)| {
             let count = count.load(Ordering::Acquire);
@@ -215,7 +215,8 @@ impl WorkQueue {
         }
     }
 
-    /// Releases the completions of late work requests: all earlier ones have completed.
+    /// Releases the completions of late work requests, because all earlier work requests have
+    /// completed.
     pub(crate) fn release_late(&self, queue: &cq::CqShared) {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         late.take().into_iter().flatten().for_each(|wc| queue.add(wc));

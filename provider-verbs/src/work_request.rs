@@ -7,14 +7,16 @@ use rdma_core_sys::*;
 
 use crate::device::KernelDriver;
 
-/// A bit of a work request's ID: it is a marker. The low bits say which.
+/// The bit of a work request's ID that says that the request is a marker. The low bits say which
+/// marker.
 pub(crate) const MARKER: u64 = 1 << 63;
-/// A bit of a work request's ID: it is a receive.
+/// The bit of a work request's ID that says that the request is a receive.
 pub(crate) const RECEIVE: u64 = 1 << 62;
-/// A bit of a work request's ID: it is a receive of a shared receive queue.
+/// The bit of a work request's ID that says that the request is a receive of a shared receive
+/// queue.
 pub(crate) const SHARED: u64 = 1 << 61;
 
-/// The operation of a request, as its completion names it.
+/// The operation of a request, in the form that its completion contains.
 pub(crate) fn operation(op: &SendOp) -> std::result::Result<WcOp, PostError> {
     Ok(match op {
         SendOp::Send { .. } => WcOp::Send,
@@ -27,7 +29,7 @@ pub(crate) fn operation(op: &SendOp) -> std::result::Result<WcOp, PostError> {
     })
 }
 
-/// Converts a request. Its completion carries `wr_id`.
+/// Converts a request. Its completion contains `wr_id`.
 #[inline]
 pub(crate) fn request(wr: &SendWr<'_>, wr_id: u64) -> ibv_send_wr {
     let flag = |wanted, flag| if wanted { flag } else { 0 };
@@ -61,7 +63,7 @@ pub(crate) fn request(wr: &SendWr<'_>, wr_id: u64) -> ibv_send_wr {
     }
 }
 
-/// Converts a receive. Its completion carries `wr_id`.
+/// Converts a receive. Its completion contains `wr_id`.
 #[inline]
 pub(crate) fn receive(wr: &RecvWr<'_>, wr_id: u64, driver: Option<KernelDriver>) -> ibv_recv_wr {
     let list = match wr.segments {

@@ -1,4 +1,5 @@
-//! Opening a device on a host without one; `guest::engines::` and `guest::verbs::` open real ones.
+//! Tests of opening a device on a host that has none. `guest::engines::` and `guest::verbs::` open
+//! real devices.
 
 use dat_core::Error;
 use dat_sys::{DAT_INVALID_ADDRESS, DAT_PROVIDER_NOT_FOUND};

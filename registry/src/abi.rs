@@ -1,4 +1,4 @@
-//! The three registry functions that a provider calls, as C functions.
+//! The three functions of the registry that a provider calls, as C functions.
 //!
 //! A built-in provider receives them as [`FNS`]. A loadable provider looks for the symbols
 //! `dat_registry_add_provider`, `dat_registry_remove_provider` and `dats_get_ia_handle` in the
@@ -24,8 +24,8 @@ pub const FNS: RegistryFns = RegistryFns { add_provider, remove_provider, get_ia
 static FORWARDED_TO: OnceLock<RegistryFns> = OnceLock::new();
 
 /// Forwards the symbols of [`export_symbols!`](crate::export_symbols) to a C library that this
-/// program has loaded. This is needed because the library and its providers find the program's
-/// symbols before the library's. Only the first call has an effect.
+/// program has loaded. Forwarding is needed because the library and its providers find the
+/// program's symbols before the library's. Only the first call has an effect.
 ///
 /// # Safety
 ///
@@ -39,12 +39,12 @@ pub fn exported() -> &'static RegistryFns {
     FORWARDED_TO.get().unwrap_or(&FNS)
 }
 
-/// dat_registry_add_provider.
+/// Implements dat_registry_add_provider.
 ///
 /// # Safety
 ///
 /// `info` is null or points to a complete DAT_PROVIDER_INFO. `table` stays in memory until it is
-/// removed.
+/// removed from the registry.
 pub unsafe extern "C" fn add_provider(
     table: *const DAT_PROVIDER,
     info: *const DAT_PROVIDER_INFO,
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn add_provider(
     })
 }
 
-/// dat_registry_remove_provider.
+/// Implements dat_registry_remove_provider.
 ///
 /// # Safety
 ///
@@ -72,8 +72,8 @@ pub unsafe extern "C" fn remove_provider(
     })
 }
 
-/// dats_get_ia_handle: translates a consumer's IA handle (a small integer) to the provider's
-/// handle, and a provider's handle to the consumer's.
+/// Implements dats_get_ia_handle: translates a consumer's IA handle (a small integer) to the
+/// provider's handle, and a provider's handle to the consumer's.
 ///
 /// # Safety
 ///
@@ -95,6 +95,8 @@ pub unsafe extern "C" fn get_ia_handle(
     })
 }
 
+/// Converts the arguments of both functions.
+///
 /// # Safety
 ///
 /// `info` is null or points to a complete DAT_PROVIDER_INFO.
@@ -115,7 +117,7 @@ fn status(result: Result<(), DAT_RETURN>) -> DAT_RETURN {
     result.err().unwrap_or(DAT_SUCCESS)
 }
 
-/// Defines the three symbols that loadable providers look for, in the program that calls it.
+/// Defines the three symbols that loadable providers look for, in the program that uses this macro.
 #[macro_export]
 macro_rules! export_symbols {
     () => {
@@ -128,7 +130,7 @@ macro_rules! export_symbols {
                 table: *const DAT_PROVIDER,
                 info: *const DAT_PROVIDER_INFO,
             ) -> DAT_RETURN {
-                // SAFETY: the caller fulfils the contract of the C function.
+                // SAFETY: the caller fulfils the contract of dat_registry_add_provider.
                 unsafe { (abi::exported().add_provider)(table, info) }
             }
 
@@ -137,7 +139,7 @@ macro_rules! export_symbols {
                 table: *const DAT_PROVIDER,
                 info: *const DAT_PROVIDER_INFO,
             ) -> DAT_RETURN {
-                // SAFETY: the caller fulfils the contract of the C function.
+                // SAFETY: the caller fulfils the contract of dat_registry_remove_provider.
                 unsafe { (abi::exported().remove_provider)(table, info) }
             }
 
@@ -146,7 +148,7 @@ macro_rules! export_symbols {
                 handle: DAT_IA_HANDLE,
                 out: *mut DAT_IA_HANDLE,
             ) -> DAT_RETURN {
-                // SAFETY: the caller fulfils the contract of the C function.
+                // SAFETY: the caller fulfils the contract of dats_get_ia_handle.
                 unsafe { (abi::exported().get_ia_handle)(handle, out) }
             }
         }

@@ -8,6 +8,7 @@ use dat_sys::{DAT_ERROR, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE, DAT_RETURN};
 /// Runs the body of a C function. Returns DAT_INTERNAL_ERROR if the body panics.
 #[inline]
 pub fn guard(body: impl FnOnce() -> DAT_RETURN) -> DAT_RETURN {
-    // Unwind safety: all locks remain usable after a panic (`PoisonError::into_inner`).
+    // Unwinding is safe here, because all locks remain usable after a panic
+    // (`PoisonError::into_inner`).
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(DAT_ERROR(DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE))
 }

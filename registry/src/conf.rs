@@ -1,6 +1,6 @@
 //! The dat.conf format: one entry per line, eight fields separated by blanks, comments from `#`.
 //!
-//! The grammar is the one that the parser of OFED's libdat2 accepts, as measured, with three
+//! The grammar is that of the parser of OFED's libdat2, as tests have shown, with three
 //! differences. OFED's parser corrupts its heap on an unterminated quote, rejects CRLF line ends,
 //! and silently drops a line with a long name. This parser accepts such a line or returns an error
 //! with its location. Parsing never prints, and always continues with the next line.
@@ -49,7 +49,8 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
             }
             Err((offset, kind)) => {
                 let name = Fields { line: &line, offset: 0 }.next().ok().flatten();
-                // With an unclosed quote or text that is not UTF-8, the first word is the name.
+                // If a quote is unclosed or the text is not UTF-8, the first word counts as the
+                // name.
                 let first_word =
                     || line.split(|c| is_blank(c) || c == '"').find(|word| !word.is_empty());
                 let name = name.map(|name| name.value).or_else(|| first_word().map(str::to_owned));
@@ -147,7 +148,8 @@ impl Fields<'_> {
     }
 
     /// Returns the next field. A bare word ends before a blank or a quote, so `#` and `\` inside it
-    /// are plain characters. A quoted field ends with its closing quote, whatever follows.
+    /// are plain characters. A quoted field ends with its closing quote, even if another character
+    /// follows.
     fn next(&mut self) -> Result<Option<Field>, (usize, ParseErrorKind)> {
         let rest = &self.line[self.offset..];
         self.offset += rest.len() - rest.trim_start_matches(is_blank).len();
@@ -208,7 +210,7 @@ pub fn write(entries: &[Entry]) -> String {
     text
 }
 
-/// Displays an entry as its dat.conf line.
+/// Displays an entry as a line of a dat.conf.
 pub struct Line<'a>(pub &'a Entry);
 
 impl std::fmt::Display for Line<'_> {

@@ -1,12 +1,12 @@
-//! The grammar as a table: the result of each text, and what OFED's parser does with it.
+//! Tests of the grammar, as a table: each text, its result, and the result of OFED's parser.
 
 use std::path::Path;
 
 use super::{parse, write};
 use crate::entry::{Entry, Space};
 
-/// A text and its expected result: entries as lines of [`super::Line`], and errors without the file
-/// name.
+/// A text and its expected result: the entries as lines of [`super::Line`], and the errors without
+/// the file name.
 struct Case {
     what: &'static str,
     text: &'static str,
@@ -215,7 +215,8 @@ fn every_case_of_the_grammar() {
     }
 }
 
-/// Case 22: OFED's parser drops such a line silently.
+/// An IA name has at most 255 bytes. OFED's parser silently drops a line with a longer name (case
+/// 22).
 #[test]
 fn a_name_is_at_most_255_bytes() {
     let line =

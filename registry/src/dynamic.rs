@@ -26,28 +26,29 @@ struct Registration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table(pub *const DAT_PROVIDER);
 
-// SAFETY: this is only an address. Each access through it justifies why the provider is still
+// SAFETY: a `Table` is only an address. Each access through it justifies why the provider is still
 // loaded.
 unsafe impl Send for Table {}
-// SAFETY: as above.
+// SAFETY: a `Table` is only an address. Each access through it justifies why the provider is still
+// loaded.
 unsafe impl Sync for Table {}
 
-/// DAT_PROVIDER_INFO with an owned name: the key of a provider. Keys match only if all parts are
-/// equal.
+/// A DAT_PROVIDER_INFO with an owned name, which is the key of a provider. Keys match only if all
+/// parts are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// IA name.
+    /// The IA name.
     pub name: String,
-    /// API major version.
+    /// The API major version.
     pub major: u32,
-    /// API minor version.
+    /// The API minor version.
     pub minor: u32,
     /// Whether the provider is thread-safe.
     pub threadsafe: bool,
 }
 
 impl Interface {
-    /// Converts from C. Returns `None` if the name is not terminated, empty or not UTF-8.
+    /// Converts a record of C. Returns `None` if the name is not terminated, empty or not UTF-8.
     pub fn from_c(info: &DAT_PROVIDER_INFO) -> Option<Interface> {
         let name = info.ia_name.map(|c| c as u8);
         let name = CStr::from_bytes_until_nul(&name).ok()?.to_str().ok()?;
@@ -59,8 +60,8 @@ impl Interface {
         })
     }
 
-    /// Converts to C. A name that does not fit is truncated; entries are checked when they are
-    /// read.
+    /// Converts the key to a record of C. A name that does not fit is truncated. Names of entries
+    /// are checked when the entries are read.
     pub fn to_c(&self) -> DAT_PROVIDER_INFO {
         let mut info = DAT_PROVIDER_INFO::zeroed();
         let room = info.ia_name.len() - 1;
@@ -86,7 +87,7 @@ fn registrations() -> MutexGuard<'static, Registrations> {
     REGISTRATIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// dat_registry_add_provider.
+/// Implements dat_registry_add_provider.
 pub fn add(table: Table, interface: Interface) -> Result<(), DAT_RETURN> {
     let mut registrations = registrations();
     if registrations.all.iter().any(|r| r.interface == interface) {
@@ -102,8 +103,8 @@ pub fn add(table: Table, interface: Interface) -> Result<(), DAT_RETURN> {
     Ok(())
 }
 
-/// dat_registry_remove_provider. Fails with DAT_PROVIDER_IN_USE while an IA of the registration is
-/// open.
+/// Implements dat_registry_remove_provider. Fails with DAT_PROVIDER_IN_USE while an IA of the
+/// registration is open.
 pub fn remove(table: Table, interface: &Interface) -> Result<(), DAT_RETURN> {
     let mut registrations = registrations();
     let index = registrations
@@ -132,7 +133,7 @@ pub(crate) fn serial() -> u64 {
     registrations().serial
 }
 
-/// The table that registered under this key after registration number `serial`.
+/// The table that was registered under this key after the registration number `serial`.
 pub(crate) fn registered_since(interface: &Interface, serial: u64) -> Option<Table> {
     registrations()
         .all
@@ -141,8 +142,8 @@ pub(crate) fn registered_since(interface: &Interface, serial: u64) -> Option<Tab
         .map(|r| r.table)
 }
 
-/// The providers that fit, exact matches first. Used for names that the static registry does not
-/// have.
+/// The registered providers that fit, exact matches first. This is used for names that the static
+/// registry does not have.
 pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<(Table, Interface)>, Mismatch> {
     let named: Vec<_> = registrations()
         .all
@@ -156,7 +157,7 @@ pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<(Table, Interface)>, Misma
     Ok(fitting)
 }
 
-/// Counts one more (`open`) or one fewer open IA of a provider. Does nothing if the provider is no
+/// Counts one more open IA of a provider (`open`), or one fewer. Does nothing if the provider is no
 /// longer registered.
 pub(crate) fn count_ia(table: Table, interface: &Interface, open: bool) {
     let mut registrations = registrations();

@@ -5,42 +5,46 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Size of an IA name in bytes, including its NUL (DAT_NAME_MAX_LENGTH).
+/// The size of an IA name in bytes, including its NUL (DAT_NAME_MAX_LENGTH).
 pub const NAME_MAX: usize = 256;
 
 /// One entry of the static registry (uDAPL 2.0, "Static Registry"; eight fields of a dat.conf
 /// line).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The name that a consumer passes to `dat_ia_open`; 1 to 255 bytes.
+    /// The name that a consumer passes to `dat_ia_open`, of 1 to 255 bytes.
     pub ia_name: String,
-    /// The API that the provider implements.
+    /// The version of the API that the provider implements.
     pub api: Api,
-    /// Whether the provider may be called from several threads at once.
+    /// Whether several threads may call the provider at once.
     pub threadsafe: bool,
-    /// False for an entry marked `nondefault`: it stays in the file but is not used.
+    /// Whether the entry is used. False for an entry marked `nondefault`, which stays in the file
+    /// but is not used.
     pub default: bool,
-    /// The shared library, as `dlopen` takes it: a path, or a name to search for.
+    /// The shared library, in the form that `dlopen` takes: a path, or a name to search for.
     pub library: String,
-    /// The provider's vendor and release. For display only, never compared.
+    /// The provider's vendor and release. They are only displayed, never compared.
     pub provider_version: ProviderVersion,
-    /// Passed unchanged to the provider's `dat_provider_init`.
+    /// The IA parameters, which are passed unchanged to the provider's `dat_provider_init`.
     pub ia_params: String,
-    /// Preserved when the file is rewritten. No provider reads it on Linux.
+    /// The platform parameters, which are preserved when the file is rewritten. No provider reads
+    /// them on Linux.
     pub platform_params: String,
-    /// Where the entry came from.
+    /// The place where the entry was found.
     pub origin: Origin,
 }
 
 impl Entry {
-    /// Whether a consumer cannot tell `other` apart: name, version and thread safety are equal.
+    /// Whether a consumer cannot distinguish this entry from `other`: name, version and thread
+    /// safety are equal.
     pub fn same_interface(&self, other: &Entry) -> bool {
         self.ia_name == other.ia_name
             && self.api == other.api
             && self.threadsafe == other.threadsafe
     }
 
-    /// Whether a user-space consumer can open it: a `u` API version marked `default`.
+    /// Whether a user-space consumer can open the entry: it has a `u` API version and is marked
+    /// `default`.
     pub fn usable(&self) -> bool {
         self.default && self.api.space == Space::User
     }
@@ -52,18 +56,18 @@ impl Entry {
     }
 }
 
-/// The DAT API that a provider implements: `u2.0`, `u1.2`, `k1.2`.
+/// The DAT API that a provider implements, such as `u2.0`, `u1.2` or `k1.2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Api {
-    /// User space or kernel.
+    /// Whether the API runs in user space or in the kernel.
     pub space: Space,
-    /// Major version: 1 or 2.
+    /// The major version: 1 or 2.
     pub major: u32,
-    /// Minor version.
+    /// The minor version.
     pub minor: u32,
 }
 
-/// Where a DAT API runs.
+/// The place where a DAT API runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// uDAPL, `u` in the file.
@@ -94,14 +98,14 @@ impl FromStr for Api {
     }
 }
 
-/// A provider's vendor and release: `dapl.2.0`.
+/// A provider's vendor and release, such as `dapl.2.0`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderVersion {
-    /// The vendor's name; not empty, without a dot.
+    /// The vendor's name. It is not empty and contains no dot.
     pub id: String,
-    /// Major version.
+    /// The major version.
     pub major: u32,
-    /// Minor version.
+    /// The minor version.
     pub minor: u32,
 }
 
@@ -128,24 +132,24 @@ impl FromStr for ProviderVersion {
     }
 }
 
-/// Accepts decimal digits only; `u32::from_str` would also accept a sign.
+/// Parses decimal digits only, because `u32::from_str` would also accept a sign.
 fn number(text: &str) -> Result<u32, ()> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().map_err(|_| ()) } else { Err(()) }
 }
 
-/// Where an entry, or an error in one, was found.
+/// The place where an entry, or an error in one, was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A position in a registry file. Lines and columns count from 1; columns count characters.
     File {
-        /// The file, under the name that the user gave.
+        /// The path of the file, in the form that the user gave.
         path: Arc<Path>,
-        /// Line, from 1.
+        /// The line, from 1.
         line: usize,
-        /// Column, from 1.
+        /// The column, from 1.
         column: usize,
     },
-    /// Linked into this program or library.
+    /// The entry is linked into this program or library.
     Builtin,
     /// There is no entry: the program itself registered the provider.
     Program,
@@ -161,7 +165,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An error in one entry of a registry file: what is wrong, where, and what is expected.
+/// An error in one entry of a registry file: its kind and its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {kind}")]
 pub struct ParseError {
@@ -169,11 +173,11 @@ pub struct ParseError {
     pub origin: Origin,
     /// The IA name of the entry, if it could be determined.
     pub name: Option<String>,
-    /// What is wrong.
+    /// The kind of error.
     pub kind: ParseErrorKind,
 }
 
-/// What is wrong in a registry file. The message says what is expected.
+/// The kind of error in a registry file. The message says what is expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // The message of each variant documents it.
 pub enum ParseErrorKind {
@@ -211,11 +215,11 @@ pub enum ParseErrorKind {
     Toml(String),
 }
 
-/// Shortens a long text in messages. `Debug` shows the beginning: it is for values from a file.
-/// `Display` shows the beginning and the end: it is for messages of other software.
+/// A long text that is shortened in messages. `Debug` shows the beginning, and is for values from a
+/// file. `Display` shows the beginning and the end, and is for messages of other software.
 pub struct Excerpt<'a>(pub &'a str);
 
-/// Characters that an excerpt shows from the beginning, and from the end.
+/// The number of characters that an excerpt shows from the beginning, and from the end.
 const EXCERPT_CHARS: usize = 120;
 
 impl fmt::Debug for Excerpt<'_> {

@@ -1,7 +1,7 @@
 //! Environment variables that a privileged program ignores.
 //!
 //! The variables name libraries to load and places to print to. A program that runs with more
-//! rights than the user who started it must not follow them.
+//! rights than the user who started it must not use these variables.
 
 use std::ffi::OsString;
 

@@ -5,9 +5,9 @@
 //! that the first word is readable, and then that it is the table of a registered provider.
 //!
 //! The check of readability costs a system call, so its result is cached for each page: once a
-//! valid object was seen on a page, reads from that page need no system call. This is sound for our
-//! own providers because their objects stay mapped for ever. For objects of other providers the
-//! page is all that is known.
+//! valid object was seen on a page, reads from that page need no system call. For the providers of
+//! this project the cache is sound, because their objects stay mapped for ever. For objects of
+//! other providers, it is only known that the page was mapped.
 
 use std::ptr;
 use std::sync::Mutex;
@@ -18,20 +18,20 @@ use dat_sys::{DAT_HANDLE, DAT_PROVIDER};
 
 use crate::dynamic::Table;
 
-/// Bytes that one entry of the page cache covers: the smallest page size of any machine, so never
-/// more than one page.
+/// The number of bytes that one entry of the page cache covers. This is the smallest page size of
+/// any machine, so an entry never covers more than one page.
 const PAGE_BYTES: usize = 4096;
-/// Entries of the page cache. Together they cover 4 MiB of objects.
+/// The number of entries of the page cache. Together they cover 4 MiB of objects.
 const PAGE_CACHE_ENTRIES: usize = 1024;
-/// How many tables can be registered at the same time.
+/// The number of tables that can be registered at the same time.
 const MAX_TABLES: usize = 256;
 
-/// Numbers of the pages on which a valid object was seen, direct-mapped. 0 means "none", because
-/// page 0 is never mapped.
+/// The numbers of the pages on which a valid object was seen. Each number has one possible place. 0
+/// means "none", because page 0 is never mapped.
 static SEEN_PAGES: [AtomicUsize; PAGE_CACHE_ENTRIES] =
     [const { AtomicUsize::new(0) }; PAGE_CACHE_ENTRIES];
 
-/// The tables of registered providers. Slots are filled from the front; a free slot is null.
+/// The tables of registered providers. Slots are filled from the front. A free slot is null.
 static REGISTERED_TABLES: [AtomicPtr<DAT_PROVIDER>; MAX_TABLES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TABLES];
 /// Whether the provider in the same slot of [`REGISTERED_TABLES`] reported extensions.
@@ -49,7 +49,7 @@ static WRITE_LOCK: Mutex<()> = Mutex::new(());
 ///
 /// Limitation: a freed object of another vendor's provider is detected only if its memory has other
 /// contents. If its page has been unmapped since, the access faults. Only that provider can prevent
-/// this.
+/// the fault.
 #[inline]
 #[expect(
     clippy::not_unsafe_ptr_arg_deref,
@@ -64,7 +64,7 @@ pub fn table_of(handle: DAT_HANDLE) -> Option<*const DAT_PROVIDER> {
     let seen = &SEEN_PAGES[page % PAGE_CACHE_ENTRIES];
     if seen.load(Ordering::Relaxed) == page {
         // SAFETY: the page was mapped when an object was found on it (see the module
-        // documentation), and an aligned word does not reach into the next page.
+        // documentation), and an aligned word does not extend into the next page.
         let table = unsafe { first_word(handle) };
         return is_registered(table).then_some(table);
     }
@@ -86,7 +86,7 @@ fn table_of_unseen_page(handle: DAT_HANDLE) -> Option<*const DAT_PROVIDER> {
     Some(table)
 }
 
-/// The table of an object that a provider has just created, registered or not.
+/// The table of an object that a provider has just created. The table need not be registered.
 pub(crate) fn table_of_new(handle: DAT_HANDLE) -> Option<Table> {
     if handle.addr() < PAGE_BYTES
         || !handle.addr().is_multiple_of(align_of::<usize>())
@@ -99,6 +99,8 @@ pub(crate) fn table_of_new(handle: DAT_HANDLE) -> Option<Table> {
     is_readable(table.cast_mut().cast()).then_some(Table(table))
 }
 
+/// Reads the first word of an object.
+///
 /// # Safety
 ///
 /// `handle` is aligned for a word and readable.
@@ -110,7 +112,7 @@ unsafe fn first_word(handle: DAT_HANDLE) -> *const DAT_PROVIDER {
     unsafe { AtomicPtr::from_ptr(handle.cast::<*mut DAT_PROVIDER>()) }.load(Ordering::Relaxed)
 }
 
-/// Whether this is the table of a registered provider.
+/// Whether `table` is the table of a registered provider.
 #[inline]
 pub fn is_registered(table: *const DAT_PROVIDER) -> bool {
     slot_of(table).is_some()
@@ -143,9 +145,9 @@ pub(crate) fn set_has_extensions(table: Table) {
 
 /// Asks the kernel whether the aligned word at `address` can be read.
 ///
-/// rt_sigprocmask copies the signal set in before it checks `how`. With an invalid `how` it changes
-/// nothing, and returns EFAULT for an unreadable address and EINVAL for a readable one. It needs no
-/// file descriptor, and no sandbox forbids it, unlike process_vm_readv.
+/// rt_sigprocmask copies the signal set from the caller before it checks `how`. With an invalid
+/// `how` it changes nothing, and returns EFAULT for an unreadable address and EINVAL for a readable
+/// one. Unlike process_vm_readv, the call needs no file descriptor, and no sandbox forbids it.
 fn is_readable(address: DAT_HANDLE) -> bool {
     const NO_SUCH_OPERATION: libc::c_int = -1;
     const SIGSET_BYTES: usize = 8;
@@ -162,8 +164,8 @@ fn is_readable(address: DAT_HANDLE) -> bool {
     answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
 }
 
-/// Makes the objects of this provider valid. Returns `false` if there are too many providers.
-/// Idempotent.
+/// Makes the objects of this provider valid. Returns `false` if there are too many providers. A
+/// second call for the same table has no effect.
 pub(crate) fn add_table(table: Table) -> bool {
     let _guard = WRITE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     if is_registered(table.0) {

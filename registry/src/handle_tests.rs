@@ -20,7 +20,7 @@ struct Pages(*mut c_void, usize);
 impl Pages {
     fn new(protection: libc::c_int, length: usize) -> Pages {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: maps new memory at an address of the kernel's choice.
+        // SAFETY: the call maps new memory at an address that the kernel chooses.
         let address = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
         assert_ne!(address, libc::MAP_FAILED);
         Pages(address, length)
@@ -29,7 +29,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: `new` mapped these pages, and nothing else unmaps them.
+        // SAFETY: `new` mapped these pages, and no other code unmaps them.
         unsafe { libc::munmap(self.0, self.1) };
     }
 }
@@ -40,7 +40,7 @@ fn only_objects_of_registered_providers_are_valid() {
     assert!(add_table(ours));
     let good = object(ours);
     let foreign = object(other);
-    // The first round makes a system call, the others use the cache.
+    // The first round makes a system call. The other rounds use the cache.
     for _ in 0..3 {
         assert_eq!(table_of(handle(&*good)), Some(ours.0));
         assert_eq!(table_of(handle(&*foreign)), None);
@@ -77,7 +77,7 @@ fn the_end_of_a_mapping_is_not_crossed() {
     assert!(add_table(ours));
     let pages = Pages::new(libc::PROT_READ | libc::PROT_WRITE, 2 * PAGE_BYTES);
     let second = pages.0.wrapping_byte_add(PAGE_BYTES);
-    // SAFETY: this is the second of the two pages that were just mapped.
+    // SAFETY: `second` is the second of the two pages that were just mapped.
     assert_eq!(unsafe { libc::mprotect(second, PAGE_BYTES, libc::PROT_NONE) }, 0);
     let last_word = second.wrapping_byte_sub(8);
     // SAFETY: the word is aligned and lies in the first page, which is writable.

@@ -1,5 +1,5 @@
-//! What this host has: libraries and devices. This tells of some entries, without opening them,
-//! that they cannot be opened.
+//! The libraries and devices of this host. They show that some entries cannot be opened, without an
+//! attempt to open these entries.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::entry::{Entry, Origin};
 use crate::environment::variable;
 
-/// The places of this host's libraries, and its devices.
+/// The directories of this host's libraries, and its devices.
 #[derive(Debug)]
 pub struct Host {
     libraries: Libraries,
@@ -25,7 +25,7 @@ impl Host {
     }
 
     /// A host whose files are below `root`. `library_path` is a list of directories separated by
-    /// colons. These and `directories` are not relative to `root`.
+    /// colons. The directories of `library_path` and `directories` are not relative to `root`.
     pub fn new(root: &Path, library_path: Option<OsString>, directories: Vec<PathBuf>) -> Host {
         Host {
             libraries: Libraries::new(root, library_path, directories),
@@ -33,11 +33,12 @@ impl Host {
         }
     }
 
-    /// Whether the entry may be openable. False if any of these is known:
+    /// Whether it may be possible to open the entry. False if any of these conditions is known to
+    /// hold:
     ///
-    /// - The dynamic linker finds its library nowhere.
-    /// - It names a device that this host does not have.
-    /// - It belongs to one of OFED's providers and this host has no RDMA device.
+    /// - The dynamic linker does not find the entry's library.
+    /// - The entry names a device that this host does not have.
+    /// - The entry belongs to one of OFED's providers, and this host has no RDMA device.
     pub fn may_open(&self, entry: &Entry) -> bool {
         entry.origin == Origin::Builtin
             || (self.libraries.may_have(&entry.library)
@@ -46,11 +47,11 @@ impl Host {
     }
 }
 
-/// Where the dynamic linker finds libraries (ld.so(8)).
+/// The places where the dynamic linker finds libraries (ld.so(8)).
 #[derive(Debug)]
 struct Libraries {
     directories: Vec<PathBuf>,
-    /// Names in the dynamic linker's cache.
+    /// The names in the dynamic linker's cache.
     cached: HashSet<String>,
 }
 
@@ -63,7 +64,7 @@ impl Libraries {
         library_path: Option<OsString>,
         mut directories: Vec<PathBuf>,
     ) -> Libraries {
-        // An empty element means the current directory, as for the linker.
+        // An empty element means the current directory, as it does for the dynamic linker.
         directories.extend(library_path.iter().flat_map(std::env::split_paths));
         for directory in STANDARD_DIRECTORIES {
             let directory = root.join(directory);
@@ -74,7 +75,7 @@ impl Libraries {
         Libraries { directories, cached: cached.unwrap_or_default() }
     }
 
-    /// Whether the library may exist. False if it is known to be nowhere.
+    /// Whether the library may exist. False if it is known not to exist.
     fn may_have(&self, library: &str) -> bool {
         if library.contains('/') {
             // A path with a dollar sign may contain `$ORIGIN`, which only the linker can expand.
@@ -93,8 +94,8 @@ const MULTIARCH: &str = "aarch64-linux-gnu";
 const MULTIARCH: &str = "x86_64-linux-gnu";
 
 /// The names of libraries in an ld.so.cache. The last part of the cache is a table of strings that
-/// end in NUL: the name and the file path of each library. The bytes before that table produce some
-/// words that are not library names; they are harmless because no entry has such a name.
+/// end in NUL: the name and the file path of each library. The bytes before that table also yield
+/// some words that are not library names. They are harmless, because no entry has such a name.
 fn names_in_cache(cache: &[u8]) -> HashSet<String> {
     let texts = cache.split(|&octet| octet == 0).filter_map(|text| std::str::from_utf8(text).ok());
     texts.filter_map(|text| text.rsplit('/').next()).map(ToOwned::to_owned).collect()
@@ -115,9 +116,9 @@ fn directories_of_process() -> Vec<PathBuf> {
 /// The devices that IA parameters may name.
 #[derive(Debug, Default)]
 pub struct Devices {
-    /// Network devices.
+    /// The names of network devices.
     pub network: Vec<String>,
-    /// RDMA devices.
+    /// The names of RDMA devices.
     pub rdma: Vec<String>,
 }
 
@@ -134,15 +135,15 @@ impl Devices {
         }
     }
 
-    /// Returns the device or address that the entry names and this host does not have. Returns
-    /// `None` for providers that are not known to read their parameters this way.
+    /// Returns the device or address that the entry names, if this host does not have it. Returns
+    /// `None` for providers that are not known to interpret their parameters in this way.
     pub fn missing<'e>(&self, entry: &'e Entry) -> Option<&'e str> {
         let known = ["libdapl", "libdat_"].iter().any(|start| file_name(entry).starts_with(start));
         let name = device_parameter(entry)?;
         let has = |names: &[String]| names.iter().any(|has| has == name);
         let there = match name.parse::<IpAddr>() {
             Ok(address) => is_own(address),
-            // A name with a dot is a host name. Checking it would take a network.
+            // A name with a dot is a host name. Checking it would require a network.
             Err(_) => name.contains('.') || has(&self.network) || has(&self.rdma),
         };
         (known && !there).then_some(name)
@@ -179,8 +180,8 @@ fn file_name(entry: &Entry) -> &str {
     entry.library.rsplit('/').next().unwrap_or_default()
 }
 
-/// Whether the address belongs to this host, which is so if a socket can be bound to it. Any bind
-/// error other than "address not available" leaves that open and counts as yes.
+/// Whether the address belongs to this host: then a socket can be bound to it. Any bind error other
+/// than "address not available" proves nothing, and counts as yes.
 fn is_own(address: IpAddr) -> bool {
     match UdpSocket::bind((address, 0)) {
         Ok(_) => true,

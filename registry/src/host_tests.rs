@@ -24,7 +24,7 @@ fn only_what_a_known_provider_names_is_judged() {
     }
 }
 
-/// A host with these empty files, and with directories.
+/// Creates a host with these empty files, and with a library path.
 fn host(files: &[&str], library_path: Option<&Path>) -> (tempfile::TempDir, Host) {
     let root = tempfile::tempdir().expect("a directory");
     for file in files {
@@ -69,7 +69,7 @@ fn names_in_the_linkers_cache_are_found() {
     }
 }
 
-/// The dynamic linker has found the C library, so this code must find it too.
+/// The dynamic linker has found the C library, so this code must also find it.
 #[test]
 fn the_c_library_of_this_host_is_there() {
     let host = Host::of_process();
@@ -88,7 +88,8 @@ fn ofeds_providers_need_an_rdma_device() {
     assert!(!with.may_open(&entry("libdaplofa.so.2", "ib0 0")), "a device that is not there");
 }
 
-/// Lines like those of Debian's /etc/dat.conf: three libraries and devices that few hosts have.
+/// Lines like those of the /etc/dat.conf of Debian, with three libraries, and devices that few
+/// hosts have.
 fn as_debians() -> String {
     let line = |name: &str, library: &str, params: &str| {
         format!("{name} u2.0 nonthreadsafe default {library} dapl.2.0 \"{params}\" \"\"\n")
@@ -107,8 +108,8 @@ fn as_debians() -> String {
     text
 }
 
-/// A program of either version first learns of the entries that can be opened, then of the others
-/// in the order of the file.
+/// A program of either version gets a list that begins with the entries that can be opened. The
+/// others follow in the order of the file.
 #[test]
 fn entries_that_cannot_open_come_last_and_none_is_hidden() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -127,7 +128,8 @@ fn entries_that_cannot_open_come_last_and_none_is_hidden() {
     let installed: Vec<&str> =
         ofeds.iter().map(String::as_str).chain(["usr/lib/libown.so"]).collect();
 
-    // Three hosts: without OFED's libraries, with the libraries but no device, with a device.
+    // There are three hosts: one without OFED's libraries, one with the libraries but no device,
+    // and one with a device.
     let (_root, bare) = host(&["usr/lib/libown.so"], None);
     let (_root, idle) = host(&installed, None);
     let with_device: Vec<&str> =

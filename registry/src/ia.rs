@@ -1,7 +1,7 @@
-//! Open IAs and the handles by which consumers know them: small integers, starting at 1.
+//! Open IAs, and the handles that consumers have for them: small integers, starting at 1.
 //!
-//! OFED's registry returns integers, and programs print, compare and index with them. Providers
-//! translate them with `dats_get_ia_handle`.
+//! OFED's registry also returns integers. Programs print and compare them, and use them as indices.
+//! Providers translate them with `dats_get_ia_handle`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -13,7 +13,7 @@ use crate::handle;
 use crate::load::Provider;
 use crate::status::in_version;
 
-/// Step by which the range of integer handles grows. The range never overlaps with pointers,
+/// The step by which the range of integer handles grows. The range never overlaps with pointers,
 /// because the lowest 64 KiB of the address space are not mapped.
 const HANDLE_RANGE_STEP: usize = 64;
 
@@ -30,14 +30,17 @@ struct OpenIa {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ProviderIa(DAT_IA_HANDLE);
 
-// SAFETY: this is only an address. It is passed back to the provider that it came from.
+// SAFETY: a `ProviderIa` is only an address, which is passed back to the provider that it came
+// from.
 unsafe impl Send for ProviderIa {}
-// SAFETY: as above.
+// SAFETY: a `ProviderIa` is only an address, which is passed back to the provider that it came
+// from.
 unsafe impl Sync for ProviderIa {}
 
-/// The index is the consumer's handle; 0 is never used.
+/// The open IAs. The index is the consumer's handle. Index 0 is never used.
 static OPEN_IAS: RwLock<Vec<Option<OpenIa>>> = RwLock::new(Vec::new());
-/// Handles below this value are integers, all others are pointers: the table's size, rounded up.
+/// Handles below this value are integers, and all others are pointers. The value is the size of the
+/// table of open IAs, rounded up.
 static INTEGER_HANDLES_END: AtomicUsize = AtomicUsize::new(HANDLE_RANGE_STEP);
 
 fn open_ias() -> RwLockReadGuard<'static, Vec<Option<OpenIa>>> {
@@ -67,20 +70,20 @@ pub fn consumer_ia(provider_ia: DAT_IA_HANDLE) -> Option<DAT_IA_HANDLE> {
     Some(std::ptr::without_provenance_mut(index))
 }
 
-/// `dats_get_ia_handle`: returns the provider's handle for an integer, and the integer for a
-/// provider's handle.
+/// Implements `dats_get_ia_handle`: returns the provider's handle for an integer, and the integer
+/// for a provider's handle.
 pub fn translate(handle: DAT_IA_HANDLE) -> Option<DAT_IA_HANDLE> {
     if is_integer(handle) { provider_ia(handle) } else { consumer_ia(handle) }
 }
 
-/// The address of the object of any handle: an IA's integer is translated, other handles are
+/// The address of a handle's object. The integer of an IA is translated. Other handles are
 /// addresses already.
 #[inline]
 pub fn object(handle: DAT_HANDLE) -> Option<DAT_HANDLE> {
     if is_integer(handle) { provider_ia(handle) } else { Some(handle) }
 }
 
-/// The open IAs of a name: the provider's handle and the function table of each.
+/// The open IAs of a name, each as the provider's handle and the function table.
 ///
 /// The tables are valid only as long as the consumer keeps these IAs open.
 pub fn open_under(name: &str) -> Vec<(DAT_IA_HANDLE, *const DAT_PROVIDER)> {
@@ -92,7 +95,7 @@ pub fn open_under(name: &str) -> Vec<(DAT_IA_HANDLE, *const DAT_PROVIDER)> {
 }
 
 /// Records an IA that a provider has opened, under the lowest free integer. Returns that handle and
-/// the table of the IA's objects. From now on these objects are valid.
+/// the table of the IA's objects. From now on the handles of these objects are valid.
 pub(crate) fn insert(provider_ia: DAT_IA_HANDLE, provider: Provider) -> (DAT_IA_HANDLE, Table) {
     dynamic::count_ia(provider.table, &provider.interface, true);
     let mut open = open_ias_mut();
@@ -119,7 +122,7 @@ pub(crate) fn insert(provider_ia: DAT_IA_HANDLE, provider: Provider) -> (DAT_IA_
 ///
 /// # Errors
 ///
-/// `DAT_INVALID_HANDLE` if this is not the handle of an open IA, or if another thread is closing
+/// `DAT_INVALID_HANDLE` if `ia` is not the handle of an open IA, or if another thread is closing
 /// it. Any other status comes from the provider, and the IA stays open.
 pub fn close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
     let invalid = DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
@@ -133,9 +136,10 @@ pub fn close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
     };
     let missing =
         in_version(provider.interface.major, DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE));
-    // SAFETY: `provider` keeps the provider loaded, and its tables live as long.
+    // SAFETY: `provider` keeps the provider loaded, and the provider's tables exist as long as it
+    // is loaded.
     let close = unsafe { (*table.0).ia_close_func };
-    // SAFETY: this calls the provider's function with the provider's own handle.
+    // SAFETY: the call passes the provider's own handle to the provider's function.
     let status = close.map_or(missing, |close| unsafe { close(provider_ia.0, flags) });
     if status != DAT_SUCCESS {
         if let Some(Some(entry)) = open_ias_mut().get_mut(ia.addr()) {

@@ -2,9 +2,10 @@
 //!
 //! A [`Registry`] reads entries from a file ([`conf`], [`toml`]) and from the program itself
 //! ([`Builtin`]) into a [`List`]. [`Registry::open`] finds the entries that fit a request, loads
-//! their providers, and opens an IA of the first entry that can be opened. [`OpenError`] says why
-//! each of the others failed. The table of registered providers ([`dynamic`]), the handles of open
-//! IAs ([`ia`]) and the check of all other handles ([`handle`]) are global to the process, as in C.
+//! their providers, and opens an IA of the first entry that can be opened. If none can be opened,
+//! [`OpenError`] gives the reason of each failure. The table of registered providers ([`dynamic`]),
+//! the handles of open IAs ([`ia`]) and the check of all other handles ([`handle`]) are global to
+//! the process, as in C.
 
 pub mod abi;
 pub mod boundary;

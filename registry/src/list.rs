@@ -19,7 +19,8 @@ use crate::{conf, toml};
 /// The registry file if DAT_OVERRIDE is not set.
 pub const DEFAULT_FILE: &str = "/etc/dat.conf";
 
-/// Largest registry file that is read, in octets: 16 MiB. It stops the read of an endless device.
+/// The maximum size of a registry file in octets: 16 MiB. The limit stops the read of an endless
+/// device.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Reads the text of a registry file.
@@ -60,27 +61,29 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// A provider linked into this program or library.
 #[derive(Debug)]
 pub struct Builtin {
-    /// Its dat.conf line. The library field ("builtin") is for display only; nothing is loaded.
+    /// The provider's line of a dat.conf. The library field ("builtin") is for display only. No
+    /// library is loaded.
     pub line: &'static str,
     /// The function that a loadable provider exports as `dat_provider_init`.
     pub init: DAT_PROVIDER_INIT_FUNC,
     /// The function that a loadable provider exports as `dat_provider_fini`.
     pub fini: DAT_PROVIDER_FINI_FUNC,
-    /// Returns further entries for the devices of this host. They differ from `line` in names and
-    /// parameters only. A [`List`] calls this at most once, when a name is wanted that no line has.
+    /// Returns further entries for the devices of this host. They differ from `line` only in names
+    /// and parameters. A [`List`] calls this function at most once, when a name is wanted that no
+    /// line has.
     pub discover: Option<DiscoverFn>,
 }
 
-/// Returns IA names, each with its IA parameters.
+/// A function that returns IA names, each with its IA parameters.
 pub type DiscoverFn = fn() -> Vec<(String, String)>;
 
 /// All entries in the order in which they are tried: those of the file, the built-in ones, and
 /// those that built-in providers discover on this host.
 ///
 /// A name in the file hides all built-in entries of that name, even if the entry in the file is
-/// switched off or has a mistake. Otherwise a built-in entry could serve the name without what the
-/// file says of it, for example an address or CRCs. A file that cannot be read may have any name,
-/// so it hides all built-in entries.
+/// switched off or has a mistake. Otherwise a built-in entry could serve the name without the
+/// parameters of the file, for example an address or CRCs. A file that cannot be read may contain
+/// any name, so it hides all built-in entries.
 #[derive(Debug, Default)]
 pub struct List {
     /// The entries of the file, then the built-in ones that are not hidden.
@@ -96,26 +99,26 @@ pub struct List {
     builtins_off: bool,
 }
 
-/// An entry, and its code if that is linked in.
+/// An entry, with its code if the code is linked in.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// The entry.
     pub entry: Entry,
-    /// Present for a built-in entry.
+    /// The code of a built-in entry. `None` for an entry of the file.
     pub builtin: Option<&'static Builtin>,
 }
 
-/// A part of the registry's sources that could not be used. The rest was used.
+/// An error in a part of the registry's sources. The other parts were used.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     /// The file could not be read.
     #[error("cannot read the registry file {}{}: {source}", path.display(), named_by(*overridden))]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Whether DAT_OVERRIDE names it.
+        /// Whether DAT_OVERRIDE names the file.
         overridden: bool,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
     /// DAT_OVERRIDE is set and empty.
@@ -134,8 +137,8 @@ fn named_by(overridden: bool) -> &'static str {
 }
 
 impl List {
-    /// The entries of this process: those of the file that DAT_OVERRIDE names, or else of
-    /// /etc/dat.conf if that exists; then `builtins`, unless OPENDAT_BUILTIN is 0.
+    /// The entries of this process: first those of the file that DAT_OVERRIDE names, or else of
+    /// /etc/dat.conf if that exists, and then `builtins`, unless OPENDAT_BUILTIN is 0.
     pub fn from_environment(builtins: &'static [Builtin]) -> List {
         List::new(variable("DAT_OVERRIDE"), variable("OPENDAT_BUILTIN"), builtins)
     }
@@ -152,13 +155,13 @@ impl List {
                 list.errors.push(ListError::EmptyOverride);
                 list.file_unreadable = true;
             }
-            // As in OFED's registry, a missing file is an error, and /etc/dat.conf does not replace
-            // it.
+            // A missing file that DAT_OVERRIDE names is an error, as in OFED's registry. It is not
+            // replaced by /etc/dat.conf.
             Some(path) => list.read(Path::new(&path), true),
             None => match fs::symlink_metadata(DEFAULT_FILE) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                // If only its target does not exist, the administrator has meant a file to be
-                // there.
+                // /etc/dat.conf may be a link whose target does not exist. That is an error,
+                // because the administrator has meant a file to be there.
                 _ => list.read(Path::new(DEFAULT_FILE), false),
             },
         }
@@ -187,7 +190,8 @@ impl List {
         self.names_of_file =
             names.chain(errors.iter().filter_map(|error| error.name.clone())).collect();
         if errors.iter().any(|error| error.name.is_none()) {
-            // The name of the faulty entry is unknown, so each word of the file may be that name.
+            // The name of the faulty entry is unknown, so each word of the file counts as that
+            // name.
             let text = String::from_utf8_lossy(&text);
             let words = text.split(|c: char| c.is_whitespace() || "\"'=,#[]{}".contains(c));
             self.names_of_file.extend(words.map(str::to_owned));
@@ -213,7 +217,7 @@ impl List {
         self.fixed.extend(visible.cloned().collect::<Vec<_>>());
     }
 
-    /// Whether the file has, or may have, an entry of the same name.
+    /// Whether the file has an entry of the same name, or may have one.
     fn is_hidden(&self, builtin: &Candidate) -> bool {
         self.file_unreadable || self.is_in_file(&builtin.entry.ia_name)
     }
@@ -224,8 +228,8 @@ impl List {
         self.fixed.iter().chain(self.discovered()).collect()
     }
 
-    /// The entries that the built-in providers discover on this host. Discovery runs only if a
-    /// caller needs its result.
+    /// The entries that the built-in providers discover on this host. They are discovered only when
+    /// a caller needs them.
     fn discovered(&self) -> &[Candidate] {
         self.discovered.get_or_init(|| {
             if self.file_unreadable {
@@ -254,12 +258,13 @@ impl List {
         self.file.as_deref()
     }
 
-    /// Whether the file has this name. An entry that is switched off or has a mistake counts too.
+    /// Whether the file has this name. The name of an entry that is switched off or has a mistake
+    /// counts too.
     pub(crate) fn is_in_file(&self, name: &str) -> bool {
         self.names_of_file.contains(name)
     }
 
-    /// Whether there is a file that could not be read. It hides all built-in entries.
+    /// Whether there is a file that could not be read. Such a file hides all built-in entries.
     pub fn file_unreadable(&self) -> bool {
         self.file_unreadable
     }
@@ -273,11 +278,11 @@ impl List {
     /// host:
     ///
     /// 1. Entries of the consumer's major version come before others.
-    /// 2. Within these two groups, entries that cannot be opened as far as the host knows
-    ///    ([`Host::may_open`]) come last.
+    /// 2. Within these two groups, entries that are known not to open ([`Host::may_open`]) come
+    ///    last.
     /// 3. Otherwise the order of the registry applies.
     ///
-    /// The order matters because consumers ask for a few entries and take one of these.
+    /// The order matters because consumers ask for a few entries and use one of them.
     pub fn interfaces_for(&self, major: u32, host: &Host) -> Vec<&Entry> {
         let mut interfaces = self.interfaces();
         interfaces.sort_by_cached_key(|entry| (entry.api.major != major, !host.may_open(entry)));
@@ -297,7 +302,8 @@ impl List {
         interfaces
     }
 
-    /// The names that a consumer can open, without duplicates, those of built-in entries first.
+    /// The names that a consumer can open, without duplicates. Those of built-in entries come
+    /// first.
     pub fn names(&self) -> Vec<String> {
         let (builtin, others): (Vec<_>, Vec<_>) =
             self.interfaces().into_iter().partition(|entry| entry.origin == Origin::Builtin);
@@ -306,9 +312,9 @@ impl List {
         names.filter(|name| seen.insert(*name)).cloned().collect()
     }
 
-    /// The entries that fit, in the order to try them. Entries of the file come before built-in
-    /// ones. Within these, exact matches come before a higher minor version and before thread
-    /// safety that was not requested.
+    /// The entries that fit, in the order in which they are tried. Entries of the file come before
+    /// built-in ones. Within both groups, exact matches come before a higher minor version and
+    /// before thread safety that was not requested.
     pub fn find(&self, wanted: &Wanted<'_>) -> Result<Vec<&Candidate>, Mismatch> {
         let is_named = |c: &&Candidate| c.entry.usable() && c.entry.ia_name == wanted.name;
         let mut named: Vec<_> = self.fixed.iter().filter(is_named).collect();
@@ -323,20 +329,20 @@ impl List {
     }
 }
 
-/// What a consumer requests in `dat_ia_open`.
+/// The properties that a consumer requests in `dat_ia_open`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted<'a> {
-    /// IA name.
+    /// The IA name.
     pub name: &'a str,
-    /// API major version. The provider's must be equal.
+    /// The API major version. That of the provider must be equal.
     pub major: u32,
-    /// API minor version. The provider's may be higher (dat_ia_open: "or higher").
+    /// The API minor version. That of the provider may be higher (dat_ia_open: "or higher").
     pub minor: u32,
-    /// Whether the consumer needs a thread-safe provider. If not, it may still get one.
+    /// Whether the consumer needs a thread-safe provider. Otherwise it may get one or not.
     pub threadsafe: bool,
 }
 
-/// What an entry or a registered provider offers under a name.
+/// The properties that an entry or a registered provider offers under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) major: u32,
@@ -355,7 +361,8 @@ impl Wanted<'_> {
         *offer == Offer { major: self.major, minor: self.minor, threadsafe: self.threadsafe }
     }
 
-    /// Keeps the items of equal name that fit. If none is left, returns the check that failed last.
+    /// Keeps those of the items of one name that fit. If no item is left, returns the check that
+    /// failed last.
     pub(crate) fn filter<T>(
         &self,
         mut items: Vec<T>,
@@ -377,7 +384,8 @@ impl Wanted<'_> {
     }
 }
 
-/// The property that no entry of the wanted name has: the subtypes of DAT_PROVIDER_NOT_FOUND.
+/// The property that no entry of the wanted name has. The variants are the subtypes of
+/// DAT_PROVIDER_NOT_FOUND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mismatch {
     /// No entry has this name.

@@ -191,8 +191,8 @@ fn an_entry_of_the_file_hides_a_device() {
     assert_eq!(found.iter().map(|c| c.entry.library.as_str()).collect::<Vec<_>>(), ["a.so"]);
 }
 
-/// An entry of the file hides built-in ones of the same name, even if it is switched off or has a
-/// mistake. Otherwise another adapter of that name would serve on every address and without CRCs.
+/// An entry of the file hides built-in entries of the same name, even if it is switched off or has
+/// a mistake. Otherwise another adapter would serve that name on every address and without CRCs.
 #[test]
 fn an_entry_of_the_file_hides_what_is_built_in() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -239,7 +239,7 @@ fn an_entry_of_the_file_hides_what_is_built_in() {
         assert!(find("emu").into_iter().flatten().all(|c| c.builtin.is_none()), "{table}");
         assert!(find("both").is_ok(), "{table}");
     }
-    // A kernel entry hides nothing.
+    // A kernel entry hides no built-in entry.
     let path = directory.path().join("dat.conf");
     fs::write(&path, "emu k1.2 nonthreadsafe default e.ko a.1.0 \"\" \"\"").expect("written");
     let list = List::new(Some(path.into()), None, BUILTINS);
@@ -283,7 +283,7 @@ fn many_entries_are_read_and_listed_in_linear_time() {
     }
 }
 
-/// Programs request as many entries as their buffer holds.
+/// Programs request as many entries as their buffer has room for.
 #[test]
 fn a_consumer_of_one_version_is_told_of_its_own_entries_first() {
     let dir = tempfile::tempdir().expect("a directory");

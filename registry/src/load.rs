@@ -1,4 +1,5 @@
-//! Loads and initialises a provider for its first IA; finalises and unloads it after its last.
+//! Loads and initialises a provider for its first IA, and finalises and unloads it after its last
+//! IA.
 
 use std::ffi::{CString, c_char, c_void};
 use std::mem::ManuallyDrop;
@@ -13,17 +14,17 @@ use crate::entry::{Entry, Excerpt};
 use crate::list::Candidate;
 use crate::report::{Category, log};
 
-/// Why the provider of an entry could not be loaded.
+/// The reason for which the provider of an entry could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// `dlopen` failed; its message.
+    /// `dlopen` failed, with this message.
     #[error("{}", Excerpt(.0))]
     Open(String),
     /// The library lacks a function that every provider must have.
     #[error("not a DAT provider: {}", Excerpt(.0))]
     Symbol(String),
-    /// `dat_provider_init` returned without registering the entry's key. The second field is a
-    /// hint.
+    /// `dat_provider_init` returned without registering the entry's key. The second field of this
+    /// variant is a hint.
     #[error("its dat_provider_init did not register {0}{1}")]
     NotRegistered(String, String),
     /// The IA parameters contain a NUL, so they cannot be passed to C.
@@ -32,12 +33,13 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether the library cannot be loaded. Only then is the next entry of the name tried.
+    /// Whether the library could not be loaded. Only in that case is the next entry of the name
+    /// tried.
     pub(crate) fn is_not_loaded(&self) -> bool {
         matches!(self, LoadError::Open(_))
     }
 
-    /// What the user can do about it, if that is known.
+    /// The remedy for the user, if one is known.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             LoadError::Open(why) if why.contains("cannot open shared object file") => {
@@ -61,7 +63,7 @@ pub(crate) struct Provider {
 }
 
 impl Provider {
-    /// A provider that registered itself and module_of owner keeps it loaded.
+    /// A provider that has registered itself. The owner of its code keeps it loaded.
     pub(crate) fn foreign(table: Table, interface: Interface) -> Provider {
         Provider { table, interface, id: None }
     }
@@ -73,19 +75,20 @@ struct Loaded {
     key: ProviderKey,
     table: Table,
     info: DAT_PROVIDER_INFO,
-    /// Some vendors' libraries have no such function, and the registries of others load them too.
+    /// The function that is called before the library is unloaded. Some vendors' libraries have no
+    /// such function, and other registries load them too.
     fini: Option<DAT_PROVIDER_FINI_FUNC>,
-    /// `None` for a built-in provider.
+    /// The library. `None` for a built-in provider.
     library: Option<Library>,
 }
 
-/// Two entries with equal keys share one initialised provider.
+/// The key of an initialised provider. Two entries with equal keys share one provider.
 #[derive(Clone, PartialEq, Eq)]
 struct ProviderKey {
     interface: Interface,
     library: String,
     ia_params: String,
-    /// The address of the built-in entry; 0 for a library.
+    /// The address of the built-in entry. 0 for a library.
     builtin: usize,
 }
 
@@ -114,13 +117,13 @@ struct Providers {
 
 /// Locks the table of loaded providers. The lock is held during load, init, fini and unload, so
 /// that these never overlap. Consequently a provider must not open an IA from its
-/// `dat_provider_init` or `dat_provider_fini`; none does.
+/// `dat_provider_init` or `dat_provider_fini`. No known provider does.
 fn providers() -> MutexGuard<'static, Providers> {
     static PROVIDERS: Mutex<Providers> = Mutex::new(Providers { loaded: Vec::new(), last_id: 0 });
     PROVIDERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Loads the provider of an entry, or counts one more use of it.
+/// Loads the provider of an entry, or counts one more use of a loaded one.
 pub(crate) fn acquire(candidate: &Candidate) -> Result<Provider, LoadError> {
     let key = ProviderKey::new(candidate);
     let mut providers = providers();
@@ -148,12 +151,12 @@ fn load(candidate: &Candidate, key: ProviderKey, id: u64) -> Result<Loaded, Load
     let info = key.interface.to_c();
     let serial = dynamic::serial();
     log(Category::Library, format_args!("{}: starting {}", entry.origin, entry.library));
-    // SAFETY: this calls the provider's function with a complete info and a NUL-terminated string.
-    // Both live for the duration of the call; providers copy what they keep.
+    // SAFETY: the call passes a complete info and a NUL-terminated string to the provider's
+    // function. Both exist for the duration of the call, and providers copy what they keep.
     unsafe { init(&info, ia_params.as_ptr()) };
     let Some(table) = dynamic::registered_since(&key.interface, serial) else {
         if let Some(fini) = fini {
-            // SAFETY: every init is followed by its fini, whatever the init did.
+            // SAFETY: every init is followed by its fini, whether or not the init succeeded.
             unsafe { fini(&info) };
         }
         let Interface { name, major, minor, .. } = &key.interface;
@@ -176,8 +179,8 @@ pub fn check_loads(library: &str) -> Result<(), LoadError> {
     open_provider(library).map(drop)
 }
 
-/// Checks that the provider of an entry registers what the entry says: initialises and finalises
-/// it. The provider may end the calling process.
+/// Checks that the provider of an entry registers itself as the entry says: initialises and
+/// finalises the provider. The provider may end the calling process.
 ///
 /// # Errors
 ///
@@ -191,7 +194,7 @@ type Functions = (DAT_PROVIDER_INIT_FUNC, Option<DAT_PROVIDER_FINI_FUNC>, Option
 fn open_provider(name: &str) -> Result<Functions, LoadError> {
     let library = open_library(name)?;
     // SAFETY: a library that a registry file names as a DAT provider must export these functions
-    // with these signatures; nothing could check that. The second function may be missing.
+    // with these signatures, which cannot be checked. The second function may be missing.
     let (init, fini) = unsafe {
         (
             symbol::<DAT_PROVIDER_INIT_FUNC>(&library, DAT_PROVIDER_INIT_FUNC_STR)?,
@@ -210,16 +213,18 @@ fn open_library(name: &str) -> Result<Library, LoadError> {
         .map_err(|error| LoadError::Open(reason(&error)))
 }
 
-/// The dynamic linker's message. The error itself names only the function that failed.
+/// The dynamic linker's message. The error's own text names only the function that failed.
 fn reason(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
+/// Finds a function of a library.
+///
 /// # Safety
 ///
 /// `T` must be the type of the function of that name.
 unsafe fn symbol<T: Copy>(library: &Library, name: &std::ffi::CStr) -> Result<T, LoadError> {
-    // SAFETY: the caller guarantees the type.
+    // SAFETY: the caller guarantees that `T` is the type of the function.
     match unsafe { library.get::<T>(name) } {
         Ok(symbol) => Ok(*symbol),
         Err(error) => Err(LoadError::Symbol(reason(&error))),
@@ -236,8 +241,8 @@ fn promote_to_global_scope() {
     DONE.get_or_init(|| {
         let (path, _) = module_of(abi::add_provider as *const c_void)?;
         // SAFETY: RTLD_NOLOAD loads nothing and only changes the scope of a loaded library. If this
-        // code is in the program itself, dlopen fails; that is ignored because a program's symbols
-        // are global already.
+        // code is in the program itself, dlopen fails. The failure is ignored, because a program's
+        // symbols are global already.
         let library =
             unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL | libc::RTLD_NOLOAD) }
                 .ok()?;
@@ -257,12 +262,13 @@ fn module_of(address: *const c_void) -> Option<(std::ffi::OsString, *mut c_void)
         }
         info.assume_init()
     };
-    // SAFETY: dladdr returned the name of a loaded file, which lives as long as the file is loaded.
+    // SAFETY: dladdr returned the name of a loaded file. The name exists as long as the file is
+    // loaded.
     let name = unsafe { std::ffi::CStr::from_ptr(info.dli_fname) };
     Some((std::ffi::OsString::from_vec(name.to_bytes().to_vec()), info.dli_fbase))
 }
 
-/// A hint for a provider that registered with another registry, or nowhere.
+/// A hint for a provider that has registered with another registry, or with none.
 fn other_registry_hint() -> String {
     // SAFETY: dlsym only looks up a name.
     let found = unsafe {
@@ -296,10 +302,11 @@ impl Drop for Provider {
 fn unload(loaded: Loaded) {
     log(Category::Library, format_args!("finishing {}", loaded.key.library));
     if let Some(fini) = loaded.fini {
-        // SAFETY: this calls the provider's function once after its init, when no IA of it is open.
+        // SAFETY: the provider's fini is called once after its init, when no IA of it is open.
         unsafe { fini(&loaded.info) };
     }
-    // A provider that did not unregister would leave a table that is about to be unmapped.
+    // If the provider has not unregistered itself, its table is removed here, because it is about
+    // to be unmapped.
     if dynamic::remove(loaded.table, &loaded.key.interface).is_ok() {
         log(Category::Library, format_args!("{} had not unregistered", loaded.key.library));
     }

@@ -1,4 +1,4 @@
-//! Opens an IA by name: tries entry after entry and keeps the reason of each failure.
+//! Opens an IA by name. Tries one entry after the other, and records the reason of each failure.
 
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ use crate::report::{Category, log};
 use crate::status::{Status, in_version};
 use crate::{handle, ia};
 
-/// How many errors in the registry's sources are reported.
+/// The number of errors in the registry's sources that are reported.
 const MAX_REPORTED_ERRORS: usize = 8;
 
 /// The registry of a program or library: its entries, read when first needed, and its built-in
@@ -30,9 +30,9 @@ pub struct Registry {
 /// The arguments of `dat_ia_open`.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// Name, version, thread safety.
+    /// The name, the version, and whether thread safety is needed.
     pub wanted: Wanted<'a>,
-    /// Minimum queue length of the asynchronous EVD, in events. Passed to the provider.
+    /// The minimum queue length of the asynchronous EVD, in events. It is passed to the provider.
     pub async_evd_qlen: DAT_COUNT,
     /// The asynchronous EVD to share, or DAT_HANDLE_NULL for a new one.
     pub async_evd: DAT_EVD_HANDLE,
@@ -41,11 +41,11 @@ pub struct Request<'a> {
 /// An open IA.
 #[derive(Clone, Copy, Debug)]
 pub struct Opened {
-    /// The consumer's handle: a small integer.
+    /// The consumer's handle, which is a small integer.
     pub ia: DAT_IA_HANDLE,
     /// The provider's handle, which the provider's functions take.
     pub provider_ia: DAT_IA_HANDLE,
-    /// The provider's functions. Valid until [`close`](crate::close).
+    /// The provider's functions. The pointer is valid until [`close`](crate::close).
     pub table: *const DAT_PROVIDER,
     /// The asynchronous EVD of the IA.
     pub async_evd: DAT_EVD_HANDLE,
@@ -63,7 +63,7 @@ impl Registry {
         Registry { builtins: &[], list: OnceLock::from(list) }
     }
 
-    /// The entries. Errors in their sources are reported once, when they are read.
+    /// The list of entries. Errors in their sources are reported once, when the list is read.
     pub fn list(&self) -> &List {
         self.list.get_or_init(|| {
             let list = List::from_environment(self.builtins);
@@ -88,9 +88,9 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`OpenError`] holds the status for the consumer and every attempt with its reason. The error
-    /// is also reported ([`report`](crate::report)). If a later attempt succeeds, the failed ones
-    /// are reported as registry messages only.
+    /// [`OpenError`] contains the status for the consumer, and every attempt with the reason of its
+    /// failure. The error is also reported ([`report`](crate::report)). If a later attempt
+    /// succeeds, the failed ones are reported as registry messages only.
     pub fn open(&self, request: &Request<'_>) -> Result<Opened, OpenError> {
         let (candidates, mismatch) = match self.list().find(&request.wanted) {
             Ok(candidates) => (candidates, None),
@@ -107,7 +107,7 @@ impl Registry {
                     let is_last =
                         !matches!(&failure, OpenFailure::NotLoaded(error) if error.is_not_loaded());
                     let attempt = Attempt::new(&candidate.entry, failure);
-                    // Entries that differ in thread safety alone.
+                    // Attempts of entries that differ only in thread safety are recorded once.
                     if attempts.last() != Some(&attempt) {
                         attempts.push(attempt);
                     }
@@ -162,7 +162,7 @@ impl Registry {
 }
 
 /// Opens an IA of this entry, regardless of other entries of the same name, and reports nothing.
-/// For listings and checks.
+/// This is for listings and checks.
 ///
 /// # Errors
 ///
@@ -177,7 +177,7 @@ pub fn open_candidate(candidate: &Candidate, request: &Request<'_>) -> Result<Op
 fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status> {
     let major = provider.interface.major;
     let Table(table) = provider.table;
-    // This is the name under which the provider registered.
+    // The provider has registered under this name.
     let name = provider.interface.to_c().ia_name;
     // SAFETY: `provider` keeps the table in memory.
     let Some(open) = (unsafe { (*table).ia_open_func }) else {
@@ -196,22 +196,25 @@ fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status
     }
     let (ia, ia_table) = ia::insert(provider_ia, provider);
     let Table(table) = ia_table;
-    // uDAPL 1.2 has no extensions, and its query fills in another structure. SAFETY: the provider
-    // is loaded, and it has just returned this handle.
+    // A provider of uDAPL 1.2 is not queried, because that version has no extensions, and its query
+    // fills in another structure. SAFETY: the provider is loaded, and it has just returned this
+    // handle.
     if major >= 2 && unsafe { supports_extensions(table, provider_ia) } {
         handle::set_has_extensions(ia_table);
     }
     Ok(Opened { ia, provider_ia, table, async_evd })
 }
 
+/// Asks a provider whether it supports extensions.
+///
 /// # Safety
 ///
 /// `provider_ia` must be an open IA of a uDAPL 2.0 provider, and `table` the table of that
 /// provider.
 unsafe fn supports_extensions(table: *const DAT_PROVIDER, provider_ia: DAT_IA_HANDLE) -> bool {
     let mut attr = DAT_IA_ATTR::zeroed();
-    // SAFETY: this calls the provider's function with its own handle. With an empty mask and null
-    // it fills in no provider attributes.
+    // SAFETY: the call passes the provider's own handle to its function. With an empty mask and a
+    // null pointer, the function fills in no provider attributes.
     let status = unsafe {
         (*table)
             .ia_query_func

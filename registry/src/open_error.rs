@@ -1,4 +1,4 @@
-//! The error of a failed open: every attempt with its reason, and the names that exist.
+//! The error of a failed open. It contains every attempt with its reason, and the names that exist.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::list::{List, Mismatch, Wanted};
 use crate::load::LoadError;
 use crate::status::{Status, in_version};
 
-/// Why no IA was opened.
+/// The reasons for which no IA was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenError {
     /// The requested name.
@@ -20,19 +20,19 @@ pub struct OpenError {
     pub minor: u32,
     /// Whether thread safety was requested.
     pub threadsafe: bool,
-    /// The property that no entry has; `None` if entries were tried.
+    /// The property that no entry has. `None` if entries were tried.
     pub mismatch: Option<Mismatch>,
     /// Every entry that was tried, in order. Built-in entries that differ only in thread safety and
     /// failed for the same reason count as one.
     pub attempts: Vec<Attempt>,
     /// The names in the registry, those of built-in entries first.
     known: Box<[String]>,
-    /// The versions that the entries of the name offer, and their origins.
+    /// The versions that the entries of the name offer, and the origins of these entries.
     offered: Box<[String]>,
-    /// Whether the registry file has the name. An entry that is switched off or has a mistake
-    /// counts too.
+    /// Whether the registry file has the name. The name of an entry that is switched off or has a
+    /// mistake counts too.
     in_file: bool,
-    /// The registry file.
+    /// The path of the registry file.
     file: Option<String>,
     /// Whether the registry file could not be read.
     file_unreadable: bool,
@@ -43,30 +43,31 @@ pub struct OpenError {
 /// An entry that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Where the entry is.
+    /// The place of the entry.
     pub origin: Origin,
-    /// Its library, for an entry of a file.
+    /// The library of the entry, for an entry of a file.
     pub library: String,
-    /// Its IA parameters.
+    /// The IA parameters of the entry.
     pub ia_params: String,
-    /// Why it did not open.
+    /// The reason for which the entry did not open.
     pub failure: OpenFailure,
 }
 
-/// Why an entry did not open.
+/// The reason for which an entry did not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenFailure {
-    /// Its provider could not be loaded.
+    /// The provider of the entry could not be loaded.
     NotLoaded(LoadError),
-    /// Its provider returned this status from `dat_ia_open`.
+    /// The provider of the entry returned this status from `dat_ia_open`.
     Refused(Status),
 }
 
-/// Similarity, from 0 to 1, above which a known name is suggested in place of an unknown one.
+/// If a known name is more similar to an unknown one than this, on a scale from 0 to 1, the message
+/// suggests it.
 const MIN_SIMILARITY: f64 = 0.85;
-/// How many attempts a message shows.
+/// The maximum number of attempts that a message shows.
 const MAX_SHOWN_ATTEMPTS: usize = 8;
-/// How many names a message shows.
+/// The maximum number of names that a message shows.
 const MAX_SHOWN_NAMES: usize = 8;
 
 impl OpenError {
@@ -109,7 +110,8 @@ impl OpenError {
     }
 
     /// The status for the consumer, in the numbers of the requested version: the first status that
-    /// a provider returned, or else DAT_PROVIDER_NOT_FOUND with the subtype of what is missing.
+    /// a provider returned, or else DAT_PROVIDER_NOT_FOUND with the subtype for the missing
+    /// property.
     pub fn status(&self) -> DAT_RETURN {
         let refused = self.attempts.iter().find_map(|attempt| match attempt.failure {
             OpenFailure::Refused(status) => Some(status.word),

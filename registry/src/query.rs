@@ -39,7 +39,8 @@ impl Registry {
         let Ok(text) = name.to_str() else { return not_found };
         let wanted = Wanted { name: text, major: 2, minor: 0, threadsafe: false };
         let candidates = self.list().find(&wanted).unwrap_or_default();
-        // As in `open`, the next entry is tried only if the library of this one cannot be loaded.
+        // As in `open`, the next entry is tried only if the library of the current one cannot be
+        // loaded.
         let mut attempts = candidates.into_iter().map(load::acquire);
         let attempt =
             attempts.find(|attempt| !matches!(attempt, Err(error) if error.is_not_loaded()));
@@ -50,8 +51,8 @@ impl Registry {
         let Some(function) = (unsafe { (*provider.table.0).handle_extendedop_func }) else {
             return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
         };
-        // SAFETY: the provider's function takes the name in place of a handle. The caller
-        // guarantees `args`.
+        // SAFETY: the provider's function accepts the name in place of a handle. The caller
+        // guarantees that `args` is a live `va_list` of the operation's arguments.
         let status = unsafe { function(name.as_ptr().cast_mut().cast(), op, args) };
         if status == DAT_SUCCESS {
             handle::set_has_extensions(provider.table);

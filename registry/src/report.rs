@@ -1,7 +1,8 @@
-//! Messages of the registry: DAT_DBG_TYPE selects them, DAT_DBG_DEST says where they go.
+//! Messages of the registry. DAT_DBG_TYPE selects the messages, and DAT_DBG_DEST selects their
+//! destination.
 //!
-//! The variables are those of OFED's libdat2. Unlike there, nothing goes to standard output unless
-//! DAT_DBG_DEST requests it: without DAT_DBG_DEST, messages go to standard error.
+//! The variables are those of OFED's libdat2. Unlike the messages of OFED's libdat2, those of this
+//! registry go to standard error if DAT_DBG_DEST is not set.
 
 use std::ffi::CString;
 use std::fmt;
@@ -15,21 +16,21 @@ use crate::environment;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Category {
-    /// Failures. Enabled unless DAT_DBG_TYPE is set without this bit.
+    /// A failure. This category is enabled unless DAT_DBG_TYPE is set without this bit.
     Error = 1,
-    /// Libraries that are loaded and unloaded.
+    /// A library is loaded or unloaded.
     Library = 2,
-    /// Entries that are read and chosen.
+    /// An entry is read or chosen.
     StaticRegistry = 4,
-    /// Providers that register and unregister.
+    /// A provider registers or unregisters.
     DynamicRegistry = 8,
 }
 
-/// Bits of DAT_DBG_DEST.
+/// The bits of DAT_DBG_DEST.
 const STDOUT: u32 = 1;
 const SYSLOG: u32 = 2;
 
-/// Set by [`leave_errors_to_the_caller`].
+/// Whether [`leave_errors_to_the_caller`] was called.
 static ERRORS_LEFT_TO_CALLER: AtomicBool = AtomicBool::new(false);
 
 /// Declares that the program prints returned errors itself. The registry then prints errors only if
@@ -39,7 +40,7 @@ pub fn leave_errors_to_the_caller() {
 }
 
 struct Settings {
-    /// `None` if DAT_DBG_TYPE is not set.
+    /// The value of DAT_DBG_TYPE. `None` if it is not set.
     types: Option<u32>,
     destination: u32,
 }
@@ -71,7 +72,7 @@ pub fn is_enabled(category: Category) -> bool {
     settings().types.unwrap_or(default) & category as u32 != 0
 }
 
-/// How many characters of a line are shown.
+/// The number of characters of a line that are shown.
 const MAX_LINE_CHARS: usize = 1000;
 
 /// Makes a text safe for a terminal. Control characters, which a registry file or a provider may
@@ -103,7 +104,7 @@ pub fn log(category: Category, message: impl fmt::Display) {
     }
     let destination = settings().destination;
     let message = printable(&message.to_string());
-    // Errors are ignored, because a closed standard stream must not cause a failure.
+    // Errors of printing are ignored, because a closed standard stream must not cause a failure.
     if destination & STDOUT != 0 {
         let _ = writeln!(io::stdout(), "dat: {message}");
     }

@@ -7,18 +7,18 @@ use dat_sys::DAT_RETURN;
 use dat_sys::describe::status_names;
 use dat_sys::v1;
 
-/// A status in the numbers of an API version. Displays as the names of its type and subtype:
-/// `DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED`.
+/// A status word in the numbering of an API version. It is displayed as the names of its type and
+/// subtype: `DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The status word.
     pub word: DAT_RETURN,
-    /// Major version of the API whose numbers it uses.
+    /// The major version of the API whose numbering the word uses.
     pub major: u32,
 }
 
-/// Converts a status of this crate, which uses the numbers of 2.0, to the numbers of a consumer's
-/// major version.
+/// Converts a status of this crate, which uses the numbering of 2.0, to the numbering of a
+/// consumer's major version.
 pub fn in_version(major: u32, status: DAT_RETURN) -> DAT_RETURN {
     if major < 2 { v1::status(status) } else { status }
 }

@@ -1,5 +1,5 @@
-//! The registry as TOML. Each `[[interface]]` table is one line of a dat.conf; conversion is
-//! lossless.
+//! The registry file in the format TOML. Each `[[interface]]` table corresponds to one line of a
+//! dat.conf. Conversion is lossless.
 //!
 //! ```toml
 //! [[interface]]
@@ -24,7 +24,7 @@ use toml::de::{DeTable, ValueDeserializer};
 
 use crate::entry::{Api, Entry, Origin, ParseError, ParseErrorKind, ProviderVersion, check_name};
 
-/// One `[[interface]]` table as written in the file.
+/// One `[[interface]]` table in the form of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Interface {
@@ -46,7 +46,7 @@ fn default_true() -> bool {
 
 /// Parses the TOML format. `path` appears only in origins and errors.
 ///
-/// A table with a mistake produces errors and no entry; the other tables are still read.
+/// A table with a mistake produces errors and no entry. The other tables are still read.
 pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
     let text_of_file = String::from_utf8_lossy(text);
     let file = File::new(path, &text_of_file);
@@ -81,8 +81,8 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
             table.get_ref().get("name").and_then(|name| name.get_ref().as_str()).map(str::to_owned);
         let first = broken.partition_point(|&at| at < begin);
         if broken.get(first).is_some_and(|at| *at < end) {
-            // The syntax error is already reported. What the parser recovered of this table,
-            // including its name, is unreliable.
+            // The syntax error is already reported. The part of this table that the parser has
+            // recovered, including its name, is unreliable.
             continue;
         }
         let read = Interface::deserialize(ValueDeserializer::from(table.clone()))

@@ -1,4 +1,4 @@
-//! Tests with providers of others: a small one in C that logs its calls, and OFED's own.
+//! Tests with providers of other vendors: a small one in C that logs its calls, and OFED's own.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -41,7 +41,8 @@ fn close_abruptly(opened: Opened) {
     assert_eq!(close(opened.ia, DAT_CLOSE_ABRUPT_FLAG), SUCCESS);
 }
 
-/// Other registries load such a provider too. The registry unregisters what it registered.
+/// Other registries also load a provider without dat_provider_fini. This registry unregisters the
+/// provider's tables itself.
 #[test]
 fn a_provider_without_dat_provider_fini_works() {
     let Some(vendor) = Vendor::build_with(&["-DNO_FINI"]) else { return };
@@ -146,7 +147,7 @@ fn every_failure_keeps_its_reason() {
     );
     let registry = registry(&vendor.conf(), &[]);
     let error = registry.open(&request("bad")).expect_err("nothing opens");
-    // The status of the first provider that loads is passed on unchanged; statuses of OFED's
+    // The status of the first provider that loads is passed on unchanged. Statuses of OFED's
     // providers have no class. The next entry is not tried, because it has other parameters.
     assert_eq!(error.status(), 0x0004_0000);
     let lines: Vec<_> = error
@@ -413,7 +414,7 @@ mod two_tables {
     }
 }
 
-/// The smallest possible provider, linked in.
+/// The smallest possible provider, which is linked into the test.
 mod builtin {
     use std::ffi::{CStr, c_char};
 
@@ -501,7 +502,8 @@ fn a_provider_may_register_itself_and_only_goes_when_unused() {
     endless.ia_name.fill(b'x' as _);
     let table = &raw const builtin::TABLE;
     let (own, other) = (info("own"), info("other"));
-    // SAFETY: the tables are static and the infos complete; null is an error that is reported.
+    // SAFETY: the tables are static and the infos are complete. A null pointer causes an error
+    // status.
     unsafe {
         assert_eq!(abi::add_provider(ptr::null(), &own), 0x8006_0025);
         assert_eq!(abi::add_provider(table, ptr::null()), 0x8006_0026);
@@ -580,7 +582,7 @@ fn ofed_providers_load_register_and_say_why_they_do_not_open() {
             }
             Err(error) => error,
         };
-        // A refusal shows that the provider was loaded and registered.
+        // A refusal by the provider shows that the provider was loaded and has registered.
         let OpenFailure::Refused(Status { word: status, .. }) = error.attempts[0].failure else {
             panic!("{error}")
         };

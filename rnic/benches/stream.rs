@@ -79,7 +79,7 @@ impl Side {
     }
 }
 
-/// Moves everything that `from` has to send. Returns the time spent on sending and on receiving.
+/// Moves all octets that `from` has to send. Returns the time spent on sending and on receiving.
 fn carry(from: &mut Side, to: &mut Side, tx: &mut TxVec, rx: &mut RxVec) -> (Duration, Duration) {
     let (mut sending, mut receiving) = (Duration::ZERO, Duration::ZERO);
     loop {
@@ -153,7 +153,7 @@ fn run(what: &str, window: usize, len: usize, op: fn(&Side) -> SendOp, rounds: u
                     fence: false,
                     quiet: false,
                 };
-                // SAFETY: as above.
+                // SAFETY: everything runs in one thread, and the memory outlives the stream.
                 unsafe { a.qp.post_send(black_box(&wr)) }.unwrap();
             }
             let ready = Instant::now();

@@ -1,7 +1,8 @@
 //! Limits the work that an adapter does for strangers.
 //!
-//! Anybody can send datagrams to an adapter without having a connection. Work that such a datagram
-//! asks for takes a token from a bucket. Without a token the adapter drops the datagram.
+//! Anybody can send datagrams to an adapter without having a connection. The adapter takes a token
+//! from a bucket before it does the work that such a datagram asks for. Without a token the adapter
+//! drops the datagram.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,7 +15,7 @@ pub struct Allowance {
     period: Duration,
     /// The time in which an empty bucket fills up.
     fill: Duration,
-    /// The time at which the bucket is full; `None` if it has never been used.
+    /// The time at which the bucket is full. `None` if no token was ever taken.
     full_at: Option<Instant>,
 }
 
@@ -38,9 +39,10 @@ impl Allowance {
 
 /// The number of buckets.
 const GROUP_COUNT: usize = 32;
-/// Tokens that a bucket gains per second. The processes of a large host may need that many answers.
+/// The number of tokens that a bucket gains per second. The processes of a large host may need that
+/// many answers.
 const TOKENS_PER_SECOND: u32 = 256;
-/// Tokens that a bucket holds at most.
+/// The maximum number of tokens in a bucket.
 const MAX_TOKENS: u32 = 512;
 
 /// A token bucket for each of 32 groups of addresses. A hash with a random key maps an address to
@@ -108,7 +110,7 @@ mod tests {
         assert_eq!(taken(&mut allowance, start + Duration::from_millis(9)), 0);
         assert_eq!(taken(&mut allowance, start + Duration::from_millis(10)), 1);
         assert_eq!(taken(&mut allowance, start + Duration::from_millis(105)), 9);
-        // In the long run the rate is the limit, however often somebody asks.
+        // In the long run the rate is the limit, even if tokens are requested more often.
         let mut allowance = Allowance::new(100, 20);
         let asked = (0..100_000).filter(|&n| allowance.take(start + n * SECOND / 10_000)).count();
         assert_eq!(asked, 20 + 10 * 100 - 1);
@@ -122,7 +124,7 @@ mod tests {
             let now = start + years * 365 * 24 * 3600 * SECOND;
             assert_eq!(taken(&mut allowance, now), 50);
         }
-        // A clock that goes back adds no token and removes none.
+        // When the clock goes back, no token is added or removed.
         assert_eq!(taken(&mut allowance, start), 0);
         let later = start + 101 * 365 * 24 * 3600 * SECOND;
         assert_eq!(taken(&mut allowance, later), 50);

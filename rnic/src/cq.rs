@@ -7,7 +7,7 @@ use crate::ring::{OutOfMemory, Ring};
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use crate::wr::{Wc, WcStatus};
 
-/// What a completion queue reports to its owner.
+/// A report of a completion queue to its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CqEvent {
     /// The queue was armed and has received a completion for which it was armed. It is no longer
@@ -28,7 +28,8 @@ pub struct Cq {
     notify: Box<dyn Fn(CqEvent) + Send + Sync>,
 }
 
-/// What has been pushed since the last call of `announce`. It belongs to the producer.
+/// The completions that were pushed since the last call of `announce`. This belongs to the
+/// producer.
 #[derive(Clone, Copy, Default)]
 struct Unannounced {
     any: bool,
@@ -39,10 +40,11 @@ const DISARMED: u8 = 0;
 const ARMED_ANY: u8 = 1;
 const ARMED_SOLICITED: u8 = 2;
 
-// SAFETY: `ring` is shared as its type allows, and `resize` replaces it only while its caller is
-// both producer and consumer; `unannounced` belongs to the producer alone.
+// SAFETY: `ring` is shared as its type allows. `resize` replaces `ring` only while its caller is
+// both producer and consumer. `unannounced` belongs to the producer alone.
 unsafe impl Send for Cq {}
-// SAFETY: as above.
+// SAFETY: `ring` is shared as its type allows. `resize` replaces `ring` only while its caller is
+// both producer and consumer. `unannounced` belongs to the producer alone.
 unsafe impl Sync for Cq {}
 
 impl Cq {
@@ -64,7 +66,7 @@ impl Cq {
     /// Moves completions into `out`, oldest first, and returns their number.
     ///
     /// # Safety
-    /// Only one thread at a time may call this.
+    /// Only one thread at a time may call this function.
     #[inline]
     pub unsafe fn poll(&self, out: &mut [MaybeUninit<Wc>]) -> usize {
         // SAFETY: the caller is the only consumer.
@@ -81,7 +83,7 @@ impl Cq {
     /// Passes up to `max` completions to `take`, oldest first, and returns their number.
     ///
     /// # Safety
-    /// Only one thread at a time may call this, and `take` must not call this queue.
+    /// Only one thread at a time may call this function, and `take` must not call this queue.
     #[inline]
     pub unsafe fn poll_with(&self, max: usize, mut take: impl FnMut(Wc)) -> usize {
         // SAFETY: the caller is the only consumer; filled slots are initialised and belong to the
@@ -112,8 +114,8 @@ impl Cq {
     }
 
     /// Requests one [`CqEvent::Ready`] at the next completion, or with `solicited` at the next
-    /// solicited or failed one. The latest call wins. Returns false without arming if the queue is
-    /// not empty: the caller must poll again.
+    /// completion that is solicited or failed. A call replaces the request of an earlier one.
+    /// Returns false without arming if the queue is not empty: the caller must poll again.
     ///
     /// # Safety
     /// As [`poll`](Self::poll).
@@ -193,7 +195,7 @@ impl Cq {
     /// The engine lock must be held.
     #[inline]
     pub(crate) unsafe fn announce(&self) {
-        // SAFETY: `unannounced` belongs to the producer, and the caller is the only one.
+        // SAFETY: `unannounced` belongs to the producer, and the caller is the only producer.
         let Unannounced { any, solicited } =
             std::mem::take(unsafe { &mut *self.unannounced.get() });
         if !any {

@@ -1,4 +1,4 @@
-//! The table of STags: which memory a key names, and who may access it.
+//! The table of STags. It says which memory a key names, and who may access that memory.
 
 pub mod window;
 
@@ -14,7 +14,8 @@ use self::window::Windows;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pd(u32);
 
-/// Who uses a key, or may use it: one queue pair of a protection domain, or all of them.
+/// The right to use a key: either that of one queue pair of a protection domain, or that of all of
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope(u64);
 
@@ -24,7 +25,7 @@ impl Scope {
         Scope(u64::from(pd.0) << 32 | u64::from(number))
     }
 
-    /// Whether a user with the scope `self` may use what belongs to `owner`.
+    /// Whether a user with the scope `self` may use a key that belongs to `owner`.
     #[inline]
     fn is_within(self, owner: u64) -> bool {
         owner == self.0 || owner == self.0 & !u64::from(u32::MAX)
@@ -41,19 +42,19 @@ impl From<Pd> for Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Right {
-    /// The local side gathers from it.
+    /// The local side sends from the memory.
     LocalRead = 1,
-    /// The local side receives or reads into it.
+    /// The local side receives or reads into the memory.
     LocalWrite = 2,
-    /// A peer reads it (RDMA read).
+    /// A peer reads the memory (RDMA read).
     RemoteRead = 4,
-    /// A peer writes to it (RDMA write).
+    /// A peer writes to the memory (RDMA write).
     RemoteWrite = 8,
-    /// A peer performs an atomic operation on it.
+    /// A peer performs an atomic operation on the memory.
     RemoteAtomic = 16,
 }
 
-/// The [`Right`]s in it, as bits.
+/// The [`Right`]s that `access` contains, as bits.
 const fn bits(access: Access) -> u32 {
     access.local_read as u32
         | (access.local_write as u32) << 1
@@ -62,27 +63,27 @@ const fn bits(access: Access) -> u32 {
         | (access.remote_atomic as u32) << 4
 }
 
-/// Why an access is refused.
+/// The reason for which an access is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// Neither a region nor a bound window has this STag.
     #[error("invalid STag")]
     Invalid,
-    /// The key belongs to another protection domain, or to another queue pair of this one.
+    /// The key belongs to another protection domain, or to another queue pair of the same domain.
     #[error("STag of another protection domain or queue pair")]
     Domain,
-    /// The region does not grant this access.
+    /// The region does not grant this kind of access.
     #[error("access right missing")]
     Access,
-    /// The range is not inside the region.
+    /// The accessed range is not inside the region.
     #[error("base/bounds violation")]
     Bounds,
-    /// The end of the range lies beyond 2^64.
+    /// The end of the accessed range lies beyond 2^64.
     #[error("tagged offset wraps")]
     Wrap,
 }
 
-/// Why memory could not be registered.
+/// The reason for which memory could not be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     /// The end of the region lies beyond 2^64.
@@ -96,7 +97,7 @@ pub enum RegisterError {
 /// The keys of an adapter. A lookup takes no lock.
 ///
 /// An STag is a random number, and its low bits are its index in a table that has at least twice as
-/// many slots as keys. So a lookup is one load, and a peer that guesses hits a live key with the
+/// many slots as keys. So a lookup is one load. A peer that guesses a key finds a live one with the
 /// probability (live keys) / 2^32. When the table doubles, all keys stay valid: indices that differ
 /// in the low bits still differ with one bit more.
 pub struct Keys {
@@ -123,20 +124,20 @@ struct Table {
     slots: Box<[Slot]>,
 }
 
-/// A slot for one key. The other fields are valid if `stag` has the value that the reader looks for
-/// both before and after it reads them.
+/// A slot for one key. A reader checks `stag` before and after it reads the other fields. They are
+/// valid if `stag` has the expected value both times.
 #[derive(Default)]
 struct Slot {
-    /// 0: the slot is free.
+    /// The STag of the key, or 0 if the slot is free.
     stag: AtomicU32,
     rights: AtomicU32,
-    /// A [`Scope`].
+    /// The [`Scope`] that may use the key.
     owner: AtomicU64,
     /// The tagged offset of the first byte.
     base: AtomicU64,
     len: AtomicU64,
-    /// Added to a tagged offset to get an address. It is 0 unless the key's offsets count from
-    /// zero.
+    /// The number to add to a tagged offset to get an address. It is 0 unless the key's offsets
+    /// count from zero.
     addr_shift: AtomicU64,
 }
 
@@ -151,7 +152,7 @@ struct Entry {
 }
 
 impl Keys {
-    /// Maximum number of keys.
+    /// The maximum number of keys.
     pub const MAX: usize = 1 << 20;
 
     /// Creates an empty table.
@@ -176,7 +177,7 @@ impl Keys {
         Pd(self.pds.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Assigns a number to a queue pair. It is never 0.
+    /// Assigns a number to a queue pair. The number is never 0.
     pub(crate) fn qp_number(&self) -> u32 {
         match self.qps.fetch_add(1, Ordering::Relaxed) {
             0 => self.qps.fetch_add(1, Ordering::Relaxed),
@@ -192,7 +193,7 @@ impl Keys {
 
     /// Checks whether `by` may access `len` bytes at the tagged offset `to` through `stag`, and
     /// returns their address. Any key that grants the right allows an access of zero bytes. The
-    /// checks have the same order as in siw, so that a peer is told the same cause.
+    /// checks have the same order as in siw, so that a peer gets the same error.
     #[inline]
     pub fn check(
         &self,
@@ -221,8 +222,8 @@ impl Keys {
         Ok(entry)
     }
 
-    /// Creates a key for `len` bytes at `addr`. With `zero_based` their tagged offsets count from
-    /// 0.
+    /// Creates a key for `len` bytes at `addr`. With `zero_based`, the tagged offsets of these
+    /// bytes count from 0.
     pub(crate) fn register(
         &self,
         pd: Pd,
@@ -260,8 +261,8 @@ impl Registry {
     /// on average at most.
     fn random_stag(&mut self) -> u32 {
         loop {
-            // SipHash with a key from the operating system's random numbers: whoever sees some
-            // STags cannot predict the next.
+            // The STags come from SipHash with a key from the operating system's random numbers, so
+            // a peer that has seen some STags cannot predict the next one.
             let stag = self.random.hash_one(self.stags_drawn) as u32;
             self.stags_drawn += 1;
             if stag != 0 && self.current().slot(stag).stag.load(Ordering::Relaxed) == 0 {
@@ -312,7 +313,7 @@ impl Registry {
 }
 
 impl Table {
-    /// Returns `None` if there is no memory for the table.
+    /// Creates a table. Returns `None` if there is no memory for it.
     fn new(slots: usize) -> Option<*mut Table> {
         let mut empty = Vec::new();
         empty.try_reserve_exact(slots).ok()?;
@@ -403,8 +404,8 @@ impl Default for Keys {
 impl Drop for Keys {
     fn drop(&mut self) {
         for &table in &self.registry().tables {
-            // SAFETY: `Table::new` made the table, this frees it once, and nobody looks up keys in
-            // a dropped `Keys`.
+            // SAFETY: `Table::new` made the table, this loop frees it once, and nobody looks up
+            // keys in a dropped `Keys`.
             drop(unsafe { Box::from_raw(table) });
         }
     }

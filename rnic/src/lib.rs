@@ -1,15 +1,15 @@
-//! A software RNIC without I/O: what an RDMA adapter does between the consumer's queues and the
-//! wire, as data structures and state machines. The owner of the socket moves the bytes; this crate
-//! reads neither a clock nor a socket.
+//! A software RNIC without I/O. It does the work of an RDMA adapter between the consumer's queues
+//! and the wire, as data structures and state machines. The owner of the socket moves the bytes.
+//! This crate reads neither a clock nor a socket.
 //!
 //! | file | what |
 //! |---|---|
 //! | [`allowance`] | the limit on work for strangers |
 //! | [`wr`] | work requests and completions |
-//! | [`key`] | the table of STags: who may access which memory; memory windows |
+//! | [`key`] | the table of STags, which says who may access which memory; memory windows |
 //! | [`mr`] | memory regions |
 //! | [`cq`], [`srq`], [`qp`] | completion queue, shared receive queue, queue pair |
-//! | [`cm`] | InfiniBand's communication management: how queue pairs get connected |
+//! | [`cm`] | InfiniBand's communication management, which connects queue pairs |
 //! | [`rdmap`] | RDMAP over DDP over MPA: connection setup, and the engine of a stream |
 //! | [`rc`] | reliable connections over RoCEv2: the engine of an established connection |
 //!

@@ -13,7 +13,7 @@ use crate::wr::{RecvWr, Segment, Wc, WcOp, WcStatus};
 
 const SLOTS: usize = 2;
 
-/// A ring together with cells that stand for the memory of its slots: loom reports an access by a
+/// A ring together with cells that stand for the memory of its slots. loom reports an access by a
 /// thread that does not own the slot.
 struct WatchedRing {
     ring: Ring<u64>,
@@ -30,28 +30,28 @@ fn loom_a_ring_hands_its_slots_over_and_back() {
             thread::spawn(move || {
                 let mut sent = 0;
                 while sent < 3 {
-                    // SAFETY: this is the only producer.
+                    // SAFETY: this thread is the only producer.
                     if unsafe { shared.ring.vacant() }.is_none() {
                         thread::yield_now();
                         continue;
                     }
                     // SAFETY: the slot is vacant, so it belongs to the producer.
                     shared.slots[sent % SLOTS].with_mut(|slot| unsafe { *slot = sent as u64 });
-                    // SAFETY: as above.
+                    // SAFETY: the slot is vacant, so it belongs to the producer.
                     unsafe { shared.ring.publish() };
                     sent += 1;
                 }
             })
         };
         for at in 0..3 {
-            // SAFETY: this is the only consumer.
+            // SAFETY: this thread is the only consumer.
             while !unsafe { shared.ring.is_filled(at) } {
                 thread::yield_now();
             }
             // SAFETY: the slot is filled, so it belongs to the consumer.
             let value = shared.slots[at % SLOTS].with(|slot| unsafe { *slot });
             assert_eq!(value, at as u64);
-            // SAFETY: as above.
+            // SAFETY: the slot is filled, so it belongs to the consumer.
             unsafe { shared.ring.release(at + 1) };
         }
         producer.join().unwrap();
@@ -88,7 +88,7 @@ fn loom_an_armed_completion_queue_tells() {
             let cq = Arc::clone(&cq);
             thread::spawn(move || {
                 for id in 0..2 {
-                    // SAFETY: this is the only producer.
+                    // SAFETY: this thread is the only producer.
                     unsafe {
                         cq.push(wc(id), false);
                         cq.announce();
@@ -102,9 +102,9 @@ fn loom_an_armed_completion_queue_tells() {
                 assert_eq!(wc.id, next);
                 next += 1;
             };
-            // SAFETY: this is the only consumer.
+            // SAFETY: this thread is the only consumer.
             let taken = unsafe { cq.poll_with(1, take) };
-            // SAFETY: as above.
+            // SAFETY: this thread is the only consumer.
             if taken == 0 && unsafe { cq.arm(false) } {
                 let mut woken = wakeup.0.lock().unwrap();
                 while !std::mem::take(&mut *woken) {
@@ -126,13 +126,13 @@ fn loom_a_shared_receive_queue_is_posted_to_by_anyone() {
             .map(|id| {
                 let srq = Arc::clone(&srq);
                 thread::spawn(move || {
-                    // SAFETY: there are no segments.
+                    // SAFETY: the receive has no segments.
                     unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.unwrap();
                 })
             })
             .collect();
         let mut segments: [Segment; 0] = [];
-        // SAFETY: this is the only consumer.
+        // SAFETY: this thread is the only consumer.
         let mut take = || unsafe { srq.take(None, &mut segments) }.map_or(0, |recv| recv.id);
         let early = take();
         posters.into_iter().for_each(|thread| thread.join().unwrap());

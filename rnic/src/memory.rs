@@ -1,5 +1,5 @@
-//! Accesses of engines to registered memory. Each access is checked against its key when it is
-//! made, because a region may be deregistered between two calls.
+//! Accesses of engines to registered memory. Each access is checked against the memory key at the
+//! time of the access, because a region may be deregistered between two calls.
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::key::{KeyError, Keys, Right, Scope};
 use crate::qp::Work;
 use crate::wr::Segment;
 
-/// Why an atomic operation is refused.
+/// The reason for which an atomic operation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtomicError {
     /// The key does not grant the peer this access.
@@ -69,9 +69,9 @@ pub(crate) fn update(
         .unwrap_or_else(|original| original))
 }
 
-/// Copies octets that a peer writes. The last octets are written last, in one store. The copy as a
-/// whole may happen in any order (string instructions of processors do that), but adapters write in
-/// ascending order, and programs that poll the last octet rely on it (`dtest -D`).
+/// Copies octets that a peer writes. The last octets are written last, in one store. The rest may
+/// be copied in any order, as the string instructions of processors do. But RDMA adapters write in
+/// ascending order, and programs such as `dtest -D`, which poll the last octet, rely on that.
 ///
 /// # Safety
 /// The requirements of a copy that does not overlap.
@@ -102,9 +102,9 @@ pub(crate) unsafe fn place(at: *mut u8, octets: &[u8]) {
     }
 }
 
-/// Copies registered memory through the kernel. Returns false if part of it is no longer mapped; an
-/// ordinary copy would then end the process with a signal. The copy costs a system call and a
-/// lookup of each page, so it is only for rare cases.
+/// Copies registered memory through the kernel. Returns false if part of the memory is no longer
+/// mapped, where an ordinary copy would end the process with a signal. The function costs a system
+/// call and a lookup of each page, so it is only for rare cases.
 ///
 /// # Safety
 /// The requirements of a copy that does not overlap, except that `from` may be unmapped.
@@ -114,7 +114,8 @@ pub(crate) unsafe fn try_copy(from: *const u8, to: *mut u8, len: usize) -> bool 
     let here = iovec { iov_base: to.cast(), iov_len: len };
     let copied = match cfg!(miri) {
         true => -1,
-        // SAFETY: the kernel writes only what the caller allows, and checks what it reads.
+        // SAFETY: the kernel writes only to `to`, which the caller allows, and checks the memory
+        // that it reads.
         false => unsafe { libc::process_vm_readv(libc::getpid(), &here, 1, &there, 1, 0) },
     };
     let is_refused = || {
@@ -122,7 +123,7 @@ pub(crate) unsafe fn try_copy(from: *const u8, to: *mut u8, len: usize) -> bool 
         cfg!(miri) || matches!(error, Some(libc::ENOSYS | libc::EPERM))
     };
     if copied < 0 && is_refused() {
-        // A sandbox forbids the system call.
+        // The system call failed because a sandbox forbids it.
         // SAFETY: the caller guarantees the ranges. If `from` has been unmapped, this copy ends the
         // process.
         unsafe { to.copy_from_nonoverlapping(from, len) };
@@ -131,8 +132,8 @@ pub(crate) unsafe fn try_copy(from: *const u8, to: *mut u8, len: usize) -> bool 
     usize::try_from(copied) == Ok(len)
 }
 
-/// Copies. [`Work`] is used under the engine lock, and regions are dropped under it, so a region
-/// stays for the duration of an access.
+/// Copies from and to registered memory. [`Work`] is used under the engine lock, and regions are
+/// dropped under that lock, so a region exists for the duration of an access.
 impl Work {
     /// Fills `out` from local segments, starting `offset` octets into them.
     #[inline]
@@ -183,8 +184,8 @@ impl Work {
     ) -> Result<(), KeyError> {
         debug_assert!(out.len() as u64 <= rest);
         let addr = self.keys().check(key, self.scope(), from, rest, Right::RemoteRead)?;
-        // SAFETY: this is registered memory that was just checked to be readable by the peer; `out`
-        // is not part of it.
+        // SAFETY: `from` is registered memory that was just checked to be readable by the peer.
+        // `out` is not part of it.
         unsafe {
             out.as_mut_ptr()
                 .copy_from_nonoverlapping(with_exposed_provenance(addr as usize), out.len())
@@ -203,7 +204,7 @@ impl Work {
         debug_assert!(octets.len() as u64 <= rest);
         let addr = self.keys().check(key, self.scope(), to, rest, Right::RemoteWrite)?;
         let at: *mut u8 = with_exposed_provenance_mut(addr as usize);
-        // SAFETY: this is registered memory that was just checked to be writable by the peer;
+        // SAFETY: `at` is registered memory that was just checked to be writable by the peer.
         // `octets` are not part of it.
         unsafe { place(at, octets) };
         Ok(())
@@ -217,7 +218,7 @@ mod tests {
 
     use super::{place, try_copy};
 
-    /// Octets of a copy, and number of copies in a batch.
+    /// Pairs of the number of octets of a copy and the number of copies in a batch.
     const MEASURED: [(usize, u32); 5] =
         [(64, 2000), (1024, 2000), (4096, 1000), (64 << 10, 100), (1 << 20, 5)];
 

@@ -6,8 +6,9 @@ use work::Access;
 
 use crate::key::{Keys, Pd, RegisterError};
 
-/// A registered memory region. `drop` invalidates its key. The owner of the engine lock must drop
-/// it under that lock: when `drop` has returned, no engine accesses the memory any more.
+/// A registered memory region. Dropping it invalidates its key. The owner of the engine lock must
+/// drop the region under that lock. When `drop` has returned, no engine accesses the memory any
+/// more.
 pub struct Mr {
     keys: Arc<Keys>,
     stag: u32,
@@ -15,13 +16,13 @@ pub struct Mr {
 }
 
 impl Mr {
-    /// Registers `len` bytes at `addr`. With `zero_based`, local segments and peers address them by
-    /// offsets from 0.
+    /// Registers `len` bytes at `addr`. With `zero_based`, local segments and peers address these
+    /// bytes by offsets from 0.
     ///
     /// # Safety
     /// The memory must stay mapped until the region is dropped, and writable if `access` grants
-    /// writes or atomic operations. Engines may read and write it at any time as `access` allows;
-    /// code that accesses it meanwhile must tolerate that.
+    /// writes or atomic operations. Engines may read and write the memory at any time as `access`
+    /// allows. Code that accesses the memory meanwhile must tolerate that.
     pub unsafe fn new(
         keys: &Arc<Keys>,
         pd: Pd,

@@ -15,23 +15,24 @@ use crate::wr::{
 pub struct QpCfg {
     /// The adapter's keys.
     pub keys: Arc<Keys>,
-    /// The protection domain of its requests and of remote access through it.
+    /// The protection domain of the queue pair's requests and of remote access through the queue
+    /// pair.
     pub pd: Pd,
-    /// Where requests complete. `None`: completions of requests are discarded.
+    /// The queue that gets the completions of requests. `None`: these completions are discarded.
     pub request_cq: Option<Arc<Cq>>,
-    /// Where receives complete.
+    /// The queue that gets the completions of receives.
     pub recv_cq: Option<Arc<Cq>>,
     /// The shared receive queue. `None`: the queue pair has a receive queue of its own.
     pub srq: Option<Arc<Srq>>,
-    /// Returned in [`Wc::qp`].
+    /// The name of the queue pair, which is returned in [`Wc::qp`].
     pub token: u64,
-    /// Maximum number of outstanding requests.
+    /// The maximum number of outstanding requests.
     pub max_requests: usize,
-    /// Maximum number of outstanding receives.
+    /// The maximum number of outstanding receives.
     pub max_recvs: usize,
-    /// Maximum number of segments of one request.
+    /// The maximum number of segments of one request.
     pub max_request_segments: usize,
-    /// Maximum number of segments of one receive.
+    /// The maximum number of segments of one receive.
     pub max_recv_segments: usize,
 }
 
@@ -41,8 +42,8 @@ pub struct Qp {
     scope: Scope,
     sq: Ring<Wqe>,
     rq: Option<Ring<Rqe>>,
-    /// Whether immediate data and atomic operations (RFC 7306) may be posted: the peer supports
-    /// them, or the connection has ended and all posts are flushed.
+    /// Whether immediate data and atomic operations (RFC 7306) may be posted. They may if the peer
+    /// supports them, or if the connection has ended, so that all posts are flushed.
     extended: AtomicBool,
     /// The position of the first flushed request.
     flushed: AtomicUsize,
@@ -56,9 +57,9 @@ pub(crate) struct Wqe {
     /// Further operands: the immediate data of a write, the addend of a fetch-and-add, or the
     /// expected value and the replacement of a compare-and-swap.
     pub(crate) operands: [u64; 2],
-    /// Total length in bytes.
+    /// The total length in bytes.
     pub(crate) len: u32,
-    /// Number of non-empty segments.
+    /// The number of non-empty segments.
     pub(crate) segments: u16,
     pub(crate) op: WcOp,
     pub(crate) flags: u8,
@@ -80,16 +81,16 @@ pub(crate) const DONE: u8 = 16;
 /// [`Wqe::flags`]: success is not a solicited completion.
 pub(crate) const QUIET: u8 = 64;
 
-/// Octets that an atomic operation changes.
+/// The number of octets that an atomic operation changes.
 const ATOMIC_SIZE: u32 = size_of::<u64>() as u32;
 
 /// A receive buffer in its slot of a receive queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Rqe {
     pub(crate) id: u64,
-    /// Total length in bytes.
+    /// The total length in bytes.
     pub(crate) len: u64,
-    /// Number of non-empty segments.
+    /// The number of non-empty segments.
     pub(crate) segments: u16,
     pub(crate) quiet: bool,
 }
@@ -148,7 +149,7 @@ impl Qp {
     ///
     /// # Safety
     /// The segments' memory must stay valid until the request completes. Only one thread at a time
-    /// may call this.
+    /// may call this function.
     #[inline]
     pub unsafe fn post_send(&self, wr: &SendWr<'_>) -> Result<u32, PostError> {
         let (mut op_flags, mut operands) = (0, [0; 2]);
@@ -203,7 +204,7 @@ impl Qp {
     /// carried out. Returns 0 for an unbind.
     ///
     /// # Safety
-    /// Only one thread at a time may call this.
+    /// Only one thread at a time may call this function.
     pub unsafe fn post_bind(&self, wr: &BindWr<'_>) -> Result<u32, PostError> {
         // SAFETY: the caller is the only producer, and a vacant slot belongs to the producer.
         unsafe {
@@ -230,7 +231,7 @@ impl Qp {
     ///
     /// # Safety
     /// The segments' memory must stay valid until the receive completes. Only one thread at a time
-    /// may call this.
+    /// may call this function.
     #[inline]
     pub unsafe fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         let rq = self.rq.as_ref().ok_or(PostError::Unsupported)?;
@@ -242,8 +243,8 @@ impl Qp {
     /// Without a request completion queue the count includes flushed requests. Any thread may call
     /// this.
     pub fn carried_out(&self) -> u64 {
-        // The order of the two loads matters: whoever sees a slot released by a flush also sees the
-        // position of that flush.
+        // The order of the two loads matters: a thread that sees a slot released by a flush also
+        // sees the position of that flush.
         let gone = self.sq.released();
         gone.min(self.flushed.load(Ordering::Acquire)) as u64
     }
@@ -300,7 +301,7 @@ unsafe fn write_segments<H: Copy>(
     Ok((len, n))
 }
 
-/// What a message delivered into a receive buffer; see [`Wc`].
+/// The effects of a message that was delivered into a receive buffer: see [`Wc`].
 #[derive(Clone, Copy)]
 pub(crate) struct Received {
     pub(crate) bytes: u32,
@@ -311,14 +312,14 @@ pub(crate) struct Received {
 impl Received {
     pub(crate) const NOTHING: Self = Self::bytes(0);
 
-    /// A message of this many octets without immediate data or invalidation.
+    /// The effects of a message of this many octets without immediate data or invalidation.
     pub(crate) const fn bytes(bytes: u32) -> Self {
         Received { bytes, invalidated: None, immediate: None }
     }
 }
 
-/// The engine's half of a queue pair: takes work requests and completes them. Used under the engine
-/// lock.
+/// The engine's half of a queue pair: takes work requests and completes them. It is used under the
+/// engine lock.
 pub struct Work {
     pub(crate) qp: Arc<Qp>,
     request_cq: Option<Arc<Cq>>,
@@ -331,8 +332,8 @@ pub struct Work {
     /// Whether every receive is a solicited completion unless it was posted quiet. Otherwise the
     /// sender decides.
     all_receives_solicited: bool,
-    /// Called for each receive buffer that a message takes. If it returns false, the message must
-    /// not use the buffer.
+    /// A function that is called for each receive buffer that a message takes. If it returns false,
+    /// the message must not use the buffer.
     watch: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     /// A failed request: its position in the send queue, and the status with which it completes
     /// when it is flushed.
@@ -379,7 +380,7 @@ impl Work {
         self.srq.as_ref().and_then(|srq| unsafe { srq.next_waiting() })
     }
 
-    /// Leaves the list of waiters.
+    /// Removes this queue pair from the list of waiters.
     pub fn stop_waiting(&mut self) {
         if let (Some(srq), Some(number)) = (&self.srq, self.srq_waiter.take()) {
             // SAFETY: the engine lock is held.
@@ -393,14 +394,14 @@ impl Work {
         unsafe { self.qp.sq.is_filled(self.qp.sq.head()) }
     }
 
-    /// Has `watch` called, under the engine lock, for each receive buffer that a message takes. If
-    /// it returns false, the connection breaks and the buffer is flushed.
+    /// Makes the engine call `watch`, under the engine lock, for each receive buffer that a message
+    /// takes. If `watch` returns false, the connection breaks and the buffer is flushed.
     pub fn watch_receives(&mut self, watch: impl Fn() -> bool + Send + Sync + 'static) {
         self.watch = Some(Box::new(watch));
     }
 
-    /// From now on every receive is a solicited completion unless it was posted quiet, whatever its
-    /// sender says. Without this call the sender decides.
+    /// From now on every receive is a solicited completion, unless it was posted quiet. The
+    /// sender's flag does not count. Without this call it does.
     pub fn solicit_all_receives(&mut self) {
         self.all_receives_solicited = true;
     }
@@ -411,8 +412,8 @@ impl Work {
         self.qp.rq.as_ref().map_or(0, Ring::len) + usize::from(self.recv.is_some())
     }
 
-    /// Completes everything that is posted as flushed. Work that is posted later waits for another
-    /// call. Buffers in a shared receive queue stay there.
+    /// Completes all posted work as flushed. Work that is posted later needs another call. Buffers
+    /// in a shared receive queue stay there.
     pub fn flush(&mut self) {
         // All work that is posted from now on is only flushed, so every kind of request is
         // accepted.
@@ -445,8 +446,8 @@ impl Work {
             if self.request_cq.is_some() {
                 self.qp.flushed.fetch_min(head, Ordering::Release);
             }
-            // Only the requests that are queued now are flushed: a consumer that keeps posting must
-            // not keep this loop running.
+            // Only the requests that are queued now are flushed. Otherwise a consumer that keeps
+            // posting could keep this loop running.
             for at in (0..sq.len()).map(|n| head.wrapping_add(n)) {
                 if !sq.is_filled(at) {
                     break;
@@ -493,20 +494,20 @@ impl Work {
         self.watch.as_ref().is_none_or(|watch| watch())
     }
 
-    /// The receive buffer that a message is being placed in.
+    /// The receive buffer into which a message is being placed.
     #[inline]
     pub(crate) fn recv(&self) -> Option<Rqe> {
         self.recv
     }
 
-    /// The scope against which the segments of a receive are checked, and these segments.
+    /// The segments of the current receive, and the scope against which they are checked.
     #[inline]
     pub(crate) fn recv_segments(&self) -> (Scope, &[Segment]) {
         let n = self.recv.map_or(0, |rqe| usize::from(rqe.segments));
         (self.srq.as_ref().map_or(self.qp.scope, |srq| srq.pd().into()), &self.recv_segments[..n])
     }
 
-    /// Completes the receive buffer that a message is being placed in.
+    /// Completes the receive buffer into which a message is being placed.
     #[inline]
     pub(crate) fn finish_recv(&mut self, received: Received, status: WcStatus, solicited: bool) {
         if let Some(rqe) = self.recv.take() {
@@ -563,7 +564,7 @@ impl Work {
         self.failed = Some((at, status));
     }
 
-    /// Completes the requests that have been carried out, up to the first that has not, and returns
+    /// Completes the requests that have been carried out, up to the first one that has not. Returns
     /// their number.
     #[inline]
     pub(crate) fn retire(&mut self) -> u64 {
@@ -572,7 +573,7 @@ impl Work {
             at = at.wrapping_add(1);
             // The slot is released before the completion is pushed: a consumer that sees the
             // completion may post again.
-            // SAFETY: the engine is the only consumer and no longer uses the slot.
+            // SAFETY: the engine is the only consumer, and it no longer uses the slot.
             unsafe { self.qp.sq.release(at) };
             retired += 1;
             if wqe.flags & SIGNALLED != 0 {
@@ -592,7 +593,7 @@ impl Work {
         }
     }
 
-    /// Notifies the owners of armed completion queues of what has been pushed.
+    /// Notifies the owners of armed completion queues of the completions that were pushed.
     #[inline]
     pub(crate) fn announce(&self) {
         for cq in self.request_cq.iter().chain(&self.recv_cq) {
@@ -619,7 +620,7 @@ impl Work {
 }
 
 impl Drop for Work {
-    /// Releases the keys of binds that were never carried out.
+    /// Releases the keys of binds that were not carried out.
     fn drop(&mut self) {
         self.stop_waiting();
         let mut at = self.oldest_request();
@@ -638,7 +639,7 @@ impl Drop for Work {
 /// The caller must be the ring's only consumer.
 #[inline]
 pub(crate) unsafe fn read_recv(ring: &Ring<Rqe>, segments: &mut [Segment]) -> Option<Rqe> {
-    // SAFETY: the caller guarantees that it is the only consumer; a filled slot belongs to the
+    // SAFETY: the caller guarantees that it is the only consumer. A filled slot belongs to the
     // consumer, and its header gives the number of its segments.
     unsafe {
         let head = ring.head();

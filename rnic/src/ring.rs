@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::wr::Segment;
 
-/// No memory is available for a queue of this depth.
+/// The error when no memory is available for a queue of this depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no memory for a queue of {depth} entries")]
 pub struct OutOfMemory {
@@ -17,26 +17,28 @@ pub struct OutOfMemory {
     pub depth: usize,
 }
 
-/// Heap memory that the creation of a ring leaves free for the object that owns the ring. Further
-/// allocations of that object, such as boxes and reference counts, are smaller, and their failure
-/// would end the process.
+/// The amount of heap memory that the creation of a ring leaves free for the object that owns the
+/// ring. Further allocations of that object, such as boxes and reference counts, are smaller than
+/// this, and their failure would end the process.
 const HEAP_RESERVE_BYTES: usize = 32 << 10;
 
-/// Whether that reserve can still be allocated. The result is a hint: another thread may take the
-/// memory right afterwards.
+/// Whether the heap still has that much free memory. The result is a hint, because another thread
+/// may take the memory directly afterwards.
 fn heap_has_reserve() -> bool {
     let mut room: Vec<u8> = Vec::new();
     let has = room.try_reserve_exact(HEAP_RESERVE_BYTES).is_ok();
-    // The compiler may remove an allocation that is not used.
+    // Without this use, the compiler may remove the allocation.
     black_box(room.as_mut_ptr());
     has
 }
 
-/// A power of two of slots. Each holds a header `H` and up to `max_segments` segments.
+/// A ring of slots, whose number is a power of two. Each slot holds a header `H` and up to
+/// `max_segments` segments.
 ///
 /// Positions are free-running counters: `head` is the oldest slot in use, `tail` the next free one.
-/// Each side owns one of the two and caches the last value it has seen of the other. So it touches
-/// the cache line of the other side only when the ring seems full (producer) or empty (consumer).
+/// Each side owns one of the two and caches the last value it has seen of the other. So a side
+/// touches the cache line of the other side only when the ring seems full (producer) or empty
+/// (consumer).
 ///
 /// The consumer may keep slots in use as long as it wants, and may read and write all slots from
 /// `head` to `tail` in any order: the requests of a send queue stay in their slots until they
@@ -51,7 +53,7 @@ pub(crate) struct Ring<H> {
     _header: PhantomData<H>,
 }
 
-/// The state that one side writes. It has a pair of cache lines to itself, because adjacent lines
+/// The state that one side writes. It occupies a pair of cache lines alone, because adjacent lines
 /// are prefetched together.
 #[repr(align(128))]
 struct Side {
@@ -59,14 +61,17 @@ struct Side {
     cached_other: UnsafeCell<usize>,
 }
 
-/// The alignment that malloc guarantees anyway. With it, zeroed memory comes fresh from the system
-/// and is committed only when it is used.
+/// The alignment of the slots, which malloc guarantees for any memory. With it, zeroed memory comes
+/// fresh from the system and is committed only when it is used.
 const SLOTS_ALIGN: usize = 16;
 
 // SAFETY: slots pass from the producer to the consumer and back by release and acquire on `tail`
-// and `head`; the callers of the unsafe methods keep each role to one thread at a time.
+// and `head`. The callers of the unsafe methods ensure that each role belongs to one thread at a
+// time.
 unsafe impl<H: Send> Send for Ring<H> {}
-// SAFETY: as above.
+// SAFETY: slots pass from the producer to the consumer and back by release and acquire on `tail`
+// and `head`. The callers of the unsafe methods ensure that each role belongs to one thread at a
+// time.
 unsafe impl<H: Send> Sync for Ring<H> {}
 
 impl<H: Copy> Ring<H> {
@@ -103,30 +108,30 @@ impl<H: Copy> Ring<H> {
         Layout::from_size_align(slots.checked_mul(stride)?, SLOTS_ALIGN).ok()
     }
 
-    /// Total number of slots.
+    /// The total number of slots.
     pub(crate) fn capacity(&self) -> usize {
         self.mask + 1
     }
 
-    /// Maximum number of segments in a slot.
+    /// The maximum number of segments in a slot.
     pub(crate) fn max_segments(&self) -> usize {
         self.max_segments
     }
 
-    /// The number of slots in use. Any thread may ask; the answer is exact for one side while the
-    /// other side is idle.
+    /// The number of slots in use. Any thread may call this. The result is exact for one side while
+    /// the other side is idle.
     pub(crate) fn len(&self) -> usize {
         let head = self.consumer.own.load(Ordering::Acquire);
         self.producer.own.load(Ordering::Acquire).wrapping_sub(head).min(self.capacity())
     }
 
-    /// The number of slots that the consumer has released so far. Any thread may ask.
+    /// The number of slots that the consumer has released so far. Any thread may call this.
     pub(crate) fn released(&self) -> usize {
         self.consumer.own.load(Ordering::Acquire)
     }
 
-    /// The slot to fill next; [`publish`](Self::publish) hands it over. `None` while the ring is
-    /// full. Its contents are left over from an earlier use.
+    /// The slot to fill next, until [`publish`](Self::publish) passes it to the consumer. `None`
+    /// while the ring is full. The slot still has the contents of an earlier use.
     ///
     /// # Safety
     /// The caller must be the only producer.
@@ -144,7 +149,7 @@ impl<H: Copy> Ring<H> {
         Some(self.slot(tail))
     }
 
-    /// Hands the slot returned by [`vacant`](Self::vacant) to the consumer.
+    /// Passes the slot that [`vacant`](Self::vacant) returned to the consumer.
     ///
     /// # Safety
     /// The caller must be the only producer and must have filled that slot.
@@ -163,8 +168,8 @@ impl<H: Copy> Ring<H> {
         self.consumer.own.load(Ordering::Relaxed)
     }
 
-    /// Whether slot `at`, which is not older than the head, is in use. If it is, all older ones
-    /// are, too.
+    /// Whether slot `at`, which is not older than the head, is in use. If it is, all older slots
+    /// are in use, too.
     ///
     /// # Safety
     /// The caller must be the only consumer.
@@ -188,8 +193,9 @@ impl<H: Copy> Ring<H> {
         self.consumer.own.store(head, Ordering::Release);
     }
 
-    /// The memory of a slot. The caller must know who owns it: the producer between
-    /// [`vacant`](Self::vacant) and [`publish`](Self::publish), the consumer while it is filled.
+    /// The memory of a slot. The caller must know who owns the slot: the producer between
+    /// [`vacant`](Self::vacant) and [`publish`](Self::publish), the consumer while the slot is
+    /// filled.
     #[inline]
     pub(crate) fn slot(&self, at: usize) -> Slot<H> {
         // SAFETY: the masked index is within the allocation.
@@ -216,16 +222,16 @@ pub(crate) struct Slot<H> {
 }
 
 impl<H: Copy> Slot<H> {
-    /// The header.
+    /// The header of the slot.
     #[inline]
     pub(crate) fn header(self) -> *mut H {
         self.memory.as_ptr().cast()
     }
 
-    /// The first of the segments.
+    /// The first segment of the slot.
     #[inline]
     pub(crate) fn segments(self) -> *mut Segment {
-        // SAFETY: the segments follow the header within the slot; without segments, the pointer is
+        // SAFETY: the segments follow the header within the slot. Without segments, the pointer is
         // one past the end of the slot.
         unsafe { self.memory.as_ptr().add(Ring::<H>::HEADER).cast() }
     }

@@ -26,16 +26,17 @@ pub struct Srq {
     low_watermark: AtomicUsize,
     /// The waiters, by the engine's numbers of the queue pairs. Accessed under the engine lock.
     waiting: UnsafeCell<VecDeque<usize>>,
-    /// Whether there are waiters. It is set while `post_lock` is held: either a posting thread sees
-    /// it, or the engine sees the posted buffer.
+    /// Whether there are waiters. The flag is set while `post_lock` is held. So either a posting
+    /// thread sees the flag, or the engine sees the posted buffer.
     has_waiters: AtomicBool,
     notify: Box<dyn Fn() + Send + Sync>,
 }
 
-// SAFETY: producers hold `post_lock`, the consumer holds the engine lock, and whoever replaces the
-// ring holds both.
+// SAFETY: producers hold `post_lock`, the consumer holds the engine lock, and a thread that
+// replaces the ring holds both locks.
 unsafe impl Send for Srq {}
-// SAFETY: as above.
+// SAFETY: producers hold `post_lock`, the consumer holds the engine lock, and a thread that
+// replaces the ring holds both locks.
 unsafe impl Sync for Srq {}
 
 impl Srq {
@@ -61,7 +62,7 @@ impl Srq {
         })
     }
 
-    /// Queues a receive buffer. Returns true if queue pairs wait for buffers: the caller must then
+    /// Queues a receive buffer. Returns true if queue pairs wait for buffers. Then the caller must
     /// serve [`next_waiting`](Self::next_waiting).
     ///
     /// # Safety
@@ -82,7 +83,8 @@ impl Srq {
         // SAFETY: the caller is the only consumer, and only the holder of the engine lock accesses
         // the waiters.
         let (ring, waiting) = unsafe { (&*self.ring.get(), &*self.waiting.get()) };
-        // SAFETY: as above.
+        // SAFETY: the caller is the only consumer, and only the holder of the engine lock accesses
+        // the waiters.
         waiting.front().copied().filter(|_| unsafe { ring.is_filled(ring.head()) })
     }
 
@@ -120,13 +122,14 @@ impl Srq {
         // SAFETY: the caller is the only consumer, and only the holder of the engine lock accesses
         // the waiters.
         let (ring, waiting) = unsafe { (&*self.ring.get(), &*self.waiting.get()) };
-        // SAFETY: as above.
+        // SAFETY: the caller is the only consumer, and only the holder of the engine lock accesses
+        // the waiters.
         waiting.front().is_none_or(|&first| waiter == Some(first))
             && unsafe { ring.is_filled(ring.head()) }
     }
 
-    /// Requests one notification when fewer than `mark` buffers are left; 0 cancels the request. If
-    /// fewer are left already, the notification comes when the next buffer is taken.
+    /// Requests one notification when fewer than `mark` buffers are left. 0 cancels the request. If
+    /// fewer buffers are left already, the notification comes when the next buffer is taken.
     pub fn set_low_watermark(&self, mark: usize) {
         self.low_watermark.store(mark, Ordering::Relaxed);
     }
@@ -185,7 +188,8 @@ impl Srq {
         // SAFETY: the caller is the only consumer, and only a holder of the engine lock replaces
         // the ring.
         let ring = unsafe { &*self.ring.get() };
-        // SAFETY: as above.
+        // SAFETY: the caller is the only consumer, and only a holder of the engine lock replaces
+        // the ring.
         let rqe = unsafe { read_recv(ring, segments) };
         if let (Some(waiter), true) = (waiter, rqe.is_some()) {
             // SAFETY: the engine lock is held.
@@ -214,8 +218,8 @@ impl Srq {
         {
             let mut spins = 0;
             while self.post_lock.load(Ordering::Relaxed) {
-                // The holder may have been preempted. With few cores it may need the core of this
-                // thread.
+                // The holder of the lock may have been preempted. With few cores it may need the
+                // core of this thread.
                 spins += 1;
                 if spins % 64 == 0 { yield_now() } else { spin_loop() }
             }

@@ -1,5 +1,5 @@
-//! The atomics of the lock-free types. Under `--cfg loom` they are those of loom, which tries every
-//! interleaving.
+//! The atomic types of the lock-free parts. Under `--cfg loom` they are the types of loom, which
+//! tries every interleaving.
 
 #[cfg(loom)]
 pub(crate) use loom::{hint::spin_loop, sync::atomic, thread::yield_now};

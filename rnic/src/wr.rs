@@ -13,15 +13,15 @@ pub type Wc = work::Wc<u64>;
 /// it is done.
 #[derive(Clone, Copy)]
 pub struct BindWr<'a> {
-    /// Comes back in [`Wc::id`].
+    /// The id of the bind, which its completion returns in [`Wc::id`].
     pub id: u64,
     /// The window.
     pub window: &'a Mw,
-    /// The memory that the window gives access to; `None` ends its access.
+    /// The memory that the window gives access to. `None` unbinds the window.
     pub view: Option<View<'a>>,
-    /// Whether success is reported. A failure always is.
+    /// Whether success is reported. A failure is always reported.
     pub signalled: bool,
-    /// As [`SendWr::quiet`].
+    /// Whether the bind is quiet, as in [`SendWr::quiet`].
     pub quiet: bool,
 }
 
@@ -41,6 +41,6 @@ pub struct Arrival {
     /// The number of octets that the first segment or packet of the message brings. For an RDMA
     /// write with immediate data it is the number of octets written.
     pub octets: u32,
-    /// Whether these are all octets of the message.
+    /// Whether `octets` is the length of the whole message.
     pub whole: bool,
 }

@@ -17,21 +17,21 @@ use wire::rocev2::{Bth, Packet, PathMtu, Psn, RnrTimer};
 struct CountingAllocator;
 
 thread_local! {
-    /// Allocations by this thread. The test harness uses another thread.
+    /// The number of allocations by this thread. The test harness uses another thread.
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: all calls go to the system's allocator.
+// SAFETY: all calls are passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // The counter no longer exists when a thread ends.
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller fulfils the requirements.
+        // SAFETY: the caller fulfils the requirements of `GlobalAlloc::alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller fulfils the requirements.
+        // SAFETY: the caller fulfils the requirements of `GlobalAlloc::dealloc`.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -121,7 +121,7 @@ impl End {
 
     fn receive(&self) {
         let segments = [self.segment(LEN)];
-        // SAFETY: as above.
+        // SAFETY: the test runs in one thread, and the memory outlives the engine.
         unsafe { self.qp.post_recv(&RecvWr { id: 0, segments: &segments, quiet: false }) }.unwrap();
     }
 

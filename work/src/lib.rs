@@ -6,15 +6,15 @@
 /// What a memory region allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// The local side may gather from it.
+    /// The local side may send from the region.
     pub local_read: bool,
-    /// The local side may receive and read into it.
+    /// The local side may receive and read into the region.
     pub local_write: bool,
-    /// Peers may RDMA read from it.
+    /// Peers may RDMA read from the region.
     pub remote_read: bool,
-    /// Peers may RDMA write to it.
+    /// Peers may RDMA write to the region.
     pub remote_write: bool,
-    /// Peers may perform atomic operations on it, which then may be written as well.
+    /// Peers may perform atomic operations on the region. Then they may also write to it.
     pub remote_atomic: bool,
 }
 
@@ -29,9 +29,9 @@ impl Access {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// Address of the first byte.
+    /// The address of the first byte.
     pub addr: u64,
-    /// Length in bytes.
+    /// The length in bytes.
     pub len: u32,
     /// The region's local key. A segment of zero bytes may have any key.
     pub key: u32,
@@ -40,13 +40,13 @@ pub struct Segment {
 /// Remote memory of an RDMA operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remote {
-    /// Address (iWARP: tagged offset) of the first byte at the peer.
+    /// The address of the first byte at the peer (iWARP: the tagged offset).
     pub addr: u64,
-    /// The peer's remote key (iWARP: STag).
+    /// The peer's remote key (iWARP: the STag).
     pub key: u32,
 }
 
-/// What a request does.
+/// The operation of a request.
 ///
 /// The operations from [`WriteImm`](SendOp::WriteImm) on work only if the transport and the peer
 /// support them. Otherwise the post is refused with [`PostError::Unsupported`].
@@ -59,32 +59,33 @@ pub enum SendOp {
     },
     /// Writes local segments to remote memory.
     Write(Remote),
-    /// Reads remote memory into local segments. The length is that of the segments.
+    /// Reads remote memory into local segments. The number of bytes is the sum of the segments'
+    /// lengths.
     Read(Remote),
-    /// As [`Read`](SendOp::Read), into memory that the segments name by remote keys of this side:
-    /// keys of windows or of regions. These must let peers write.
+    /// As [`Read`](SendOp::Read), but the segments name memory of this side by the remote keys of
+    /// windows or regions, which must let peers write.
     ReadToWindow(Remote),
     /// Writes local segments to remote memory, then consumes the peer's next receive buffer, of
     /// whatever size. The completion of that buffer contains a number. This is one request with one
     /// completion at each end.
     WriteImm {
-        /// Where to write to.
+        /// The memory to write to.
         to: Remote,
-        /// The number.
+        /// The number, which is called immediate data.
         immediate: u32,
     },
     /// Adds to a 64-bit word of remote memory, aligned to 8 bytes. Its previous value goes to the
     /// local segments, which have eight bytes in all. The operation is atomic with respect to all
     /// other atomic operations at the peer's adapter.
     FetchAdd {
-        /// The target.
+        /// The word to add to.
         at: Remote,
-        /// What is added.
+        /// The number to add.
         add: u64,
     },
     /// As [`FetchAdd`](SendOp::FetchAdd), but replaces the target if it has the expected value.
     CompareSwap {
-        /// The target.
+        /// The word to compare and replace.
         at: Remote,
         /// The expected value.
         compare: u64,
@@ -96,13 +97,13 @@ pub enum SendOp {
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct SendWr<'a> {
-    /// Comes back in [`Wc::id`].
+    /// The id of the request, which its completion returns in [`Wc::id`].
     pub id: u64,
     /// The operation.
     pub op: SendOp,
-    /// Local memory, in order.
+    /// Local memory, in the order of transfer.
     pub segments: &'a [Segment],
-    /// Whether success is reported. A failure always is.
+    /// Whether success is reported. A failure is always reported.
     pub signalled: bool,
     /// Whether the message wakes a receiver that waits for solicited completions only.
     pub solicited: bool,
@@ -116,18 +117,18 @@ pub struct SendWr<'a> {
 /// A receive buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvWr<'a> {
-    /// Comes back in [`Wc::id`].
+    /// The id of the receive, which its completion returns in [`Wc::id`].
     pub id: u64,
-    /// Local memory, filled in order.
+    /// Local memory, in the order in which it is filled.
     pub segments: &'a [Segment],
-    /// As [`SendWr::quiet`], unless the sender decides that.
+    /// As [`SendWr::quiet`], unless the sender decides whether the completion wakes a queue.
     pub quiet: bool,
 }
 
 /// How far a bind of a window has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindState {
-    /// Queued.
+    /// The bind is queued.
     Posted,
     /// The window is bound by this request.
     Bound,
@@ -135,7 +136,7 @@ pub enum BindState {
     Over,
 }
 
-/// Why a post was refused. Nothing was queued.
+/// The reason for which a post was refused. Nothing was queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
     /// The queue is full, or there is no room for another key.
@@ -144,8 +145,8 @@ pub enum PostError {
     /// There is no such local key: the region was freed, or never existed.
     #[error("a segment's key names no registered memory")]
     Key,
-    /// A segment is not inside its region, or the segments have more than 2^32-1 bytes in all, or
-    /// not exactly eight for an atomic operation.
+    /// A segment is not inside its region, or the segments have more than 2^32-1 bytes in all. For
+    /// an atomic operation: they do not have exactly eight bytes.
     #[error("a segment is not inside registered memory")]
     Bounds,
     /// The region belongs to another protection domain.
@@ -157,7 +158,7 @@ pub enum PostError {
         if *write { "write" } else { "read" }
     )]
     Access {
-        /// Write access was missing.
+        /// Whether write access was missing.
         write: bool,
     },
     /// The request has more segments than the queue was made for, or is a receive for a queue pair
@@ -170,7 +171,7 @@ pub enum PostError {
 /// A completion. `Q` names its queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wc<Q> {
-    /// The work request's id.
+    /// The id of the work request.
     pub id: u64,
     /// The queue pair.
     pub qp: Q,
@@ -180,8 +181,8 @@ pub struct Wc<Q> {
     /// The remote key that the peer's send invalidated here.
     pub invalidated: Option<u32>,
     /// Immediate data, which consumed a receive buffer. If they came with an RDMA write, nothing
-    /// was placed in the buffer. Other implementations also send them with a message, which was
-    /// placed.
+    /// was placed in the buffer. Other implementations also send immediate data with a message,
+    /// which was placed in the buffer.
     pub immediate: Option<u32>,
     /// The operation that completed.
     pub op: WcOp,
@@ -190,7 +191,7 @@ pub struct Wc<Q> {
 }
 
 impl<Q> Wc<Q> {
-    /// The same completion with another name of its queue pair.
+    /// The same completion with another type of name for its queue pair.
     #[inline]
     pub fn map_qp<R>(self, f: impl FnOnce(Q) -> R) -> Wc<R> {
         let Wc { id, qp, bytes, invalidated, immediate, op, status } = self;
@@ -201,33 +202,34 @@ impl<Q> Wc<Q> {
 /// The kind of a completed work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WcOp {
-    /// Send.
+    /// A send.
     Send,
-    /// RDMA write.
+    /// An RDMA write.
     Write,
-    /// RDMA read.
+    /// An RDMA read.
     Read,
-    /// RDMA write with immediate data.
+    /// An RDMA write with immediate data.
     WriteImm,
-    /// Atomic addition.
+    /// An atomic addition.
     FetchAdd,
-    /// Atomic comparison and replacement.
+    /// An atomic comparison and replacement.
     CompareSwap,
-    /// Receive.
+    /// A receive.
     Recv,
-    /// Bind of a window.
+    /// The bind of a window.
     Bind,
 }
 
 impl WcOp {
-    /// Whether the peer answers with data: the request completes with its response.
+    /// Whether the peer answers the request with data. Then the request completes when the response
+    /// has arrived.
     #[inline]
     pub const fn awaits_response(self) -> bool {
         matches!(self, Self::Read | Self::FetchAdd | Self::CompareSwap)
     }
 }
 
-/// How a work request ended.
+/// The result of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WcStatus {
     /// The request succeeded.

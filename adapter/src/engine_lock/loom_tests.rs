@@ -8,7 +8,7 @@ use loom::thread;
 
 use super::*;
 
-/// Adds up what is published, in a cell that loom watches: concurrent access is an error.
+/// Adds up the published numbers in a cell that loom watches: concurrent access is an error.
 struct Adder {
     published: Arc<AtomicU64>,
     sum: UnsafeCell<u64>,
@@ -17,14 +17,14 @@ struct Adder {
 impl Deferring for Adder {
     fn run_deferred(&mut self) {
         let new = self.published.swap(0, Ordering::Relaxed);
-        // SAFETY: the lock makes this access exclusive, which is what the test checks.
+        // SAFETY: the lock makes this access exclusive. The test checks that.
         self.sum.with_mut(|sum| unsafe { *sum += new });
     }
     fn before_unlock(&mut self) {}
 }
 
-/// Runs `work` in three threads, this one included, after each has published work; then checks that
-/// nothing is left.
+/// Runs `work` in three threads, including this one, after each has published work. Then checks
+/// that no work is left.
 fn model(work: fn(usize, &EngineLock<Adder>)) {
     loom::model(move || {
         let published = Arc::new(AtomicU64::new(0));
@@ -43,7 +43,7 @@ fn model(work: fn(usize, &EngineLock<Adder>)) {
             .collect();
         publish_and_work(0, &published, &lock);
         others.into_iter().for_each(|thread| thread.join().unwrap());
-        // No work may be left that only the next holder would find.
+        // No work may remain that only the next holder would find.
         assert_eq!(published.load(Ordering::Relaxed), 0);
         let held = lock.try_lock().expect("nobody has it or waits for it");
         // SAFETY: the other threads have ended.

@@ -1,4 +1,4 @@
-//! The thread that makes progress for consumers that do not.
+//! The thread that makes progress for consumers that make none themselves.
 
 use std::io::{self, Write};
 use std::num::NonZeroU64;
@@ -15,20 +15,21 @@ use super::schedule::{Action, ExitReason, Schedule, TickReport};
 use super::{Reactor, lock};
 use crate::engine::Engine;
 
-/// How long the thread may run before another one has its turn: the shortest time slice that Linux
-/// accepts.
+/// The time that the thread may run before another one has its turn. This is the shortest time
+/// slice that Linux accepts.
 const TIME_SLICE: Duration = Duration::from_micros(100);
 /// The state of the progress thread.
 #[derive(Default)]
 pub(super) struct ProgressThread {
     pub(super) state: AtomicU8,
     pub(super) stop: AtomicBool,
-    /// How many notification objects have a file descriptor that consumers may sleep on.
+    /// The number of notification objects that have a file descriptor on which consumers may sleep.
     pub(super) fd_waiters: AtomicU32,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// When the thread was active last, data arrived that no consumer looked for.
+    /// Whether the thread was useful when it was last active: data arrived that no consumer looked
+    /// for.
     was_useful: AtomicBool,
-    /// The thread is to be active although consumers make progress.
+    /// Whether the thread is to be active although consumers make progress.
     requested: AtomicBool,
 }
 
@@ -58,8 +59,8 @@ impl ProgressThread {
     }
 
     /// Asks the thread to serve a message of which only a part has arrived, because the polling
-    /// consumer may watch memory for the rest. After such a request turned out to be useless,
-    /// further ones are ignored until the thread has been useful otherwise.
+    /// consumer may watch memory for the rest. If a request turns out to have been useless, further
+    /// ones are ignored until the thread has been useful in another way.
     #[cold]
     pub(super) fn request(&self) {
         if self.was_useful.load(Ordering::Relaxed) && !self.requested.swap(true, Ordering::Relaxed)
@@ -76,13 +77,13 @@ impl ProgressThread {
     }
 }
 
-/// Runs the body of an adapter's thread, and ends the process if it panics, as a panic on the data
-/// path does. After a panic the state of the adapter is unknown, and without its thread consumers
-/// would wait for completions that never come.
+/// Runs the body of an adapter's thread. If the body panics, ends the process, as for a panic on
+/// the data path. After a panic the state of the adapter is unknown, and without its thread
+/// consumers would wait for completions that never come.
 pub fn abort_on_panic(provider: &str, f: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err() {
         let message = format!("dat: {provider}: the progress thread panicked; the process ends\n");
-        // A closed standard error does not keep the process from ending.
+        // The process ends even if standard error is closed.
         let _ = io::stderr().write_all(message.as_bytes());
         std::process::abort();
     }
@@ -93,7 +94,7 @@ pub fn abort_on_panic(provider: &str, f: impl FnOnce()) {
 /// woken. Without that, a consumer that watches memory on the same processor delays this thread by
 /// some milliseconds, while the data that the consumer watches for lie in the socket.
 fn request_short_time_slices() {
-    // SAFETY: zero is a valid value of the structure; the calls read and write this thread's own
+    // SAFETY: zero is a valid value of the structure. The calls read and write this thread's own
     // attributes.
     unsafe {
         let mut attr: libc::sched_attr = std::mem::zeroed();
@@ -104,7 +105,7 @@ fn request_short_time_slices() {
             return;
         }
         attr.sched_runtime = TIME_SLICE.as_nanos() as u64;
-        // Older kernels refuse or ignore it.
+        // Older kernels refuse the call or ignore the time slice.
         libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0);
     }
 }
@@ -143,7 +144,7 @@ impl<E: Engine> Reactor<E> {
     }
 
     fn run_progress_thread(&self) {
-        // By default the kernel delays a thread's wake-up by some 50 microseconds. If the slack
+        // By default the kernel delays a thread's wake-up by some 50 microseconds. If this slack
         // cannot be set, the delay stays.
         set_current_timer_slack(Some(NonZeroU64::MIN)).ok();
         request_short_time_slices();
@@ -184,8 +185,8 @@ impl<E: Engine> Reactor<E> {
         self.progress_thread.state.store(ABSENT, Ordering::SeqCst);
     }
 
-    /// Serves everything until a consumer takes over. Returns why it stopped, and whether data
-    /// arrived that no consumer looked for.
+    /// Serves the engine until a consumer takes over. Returns why the thread stopped, and whether
+    /// data arrived that no consumer looked for.
     fn run_active(&self) -> (ExitReason, bool) {
         let Some(mut poller) = self.try_poller() else {
             let leader = self.leader_changes.load(Ordering::SeqCst) % 2 == 1;
@@ -196,8 +197,8 @@ impl<E: Engine> Reactor<E> {
         self.shared.announce_sleep();
         let seen = self.shared.consumer_passes();
         let left = loop {
-            // The other thread at work is a consumer. This thread may even have interrupted it, so
-            // it does not try again and again.
+            // The other thread at work is a consumer's. This thread may have interrupted it, so it
+            // does not retry at once.
             let has_fd_waiters = self.progress_thread.has_fd_waiters();
             if !self.serve_as_sleeper() {
                 break ExitReason::Busy;
@@ -241,8 +242,8 @@ impl<E: Engine> Reactor<E> {
     /// Sleeps until the consumer leaves the poller.
     fn rest(&self, leader_changes: u32) {
         self.progress_thread.state.store(RESTING, Ordering::SeqCst);
-        // A consumer that leaves the poller or posts after this store sees it; what happened before
-        // it is checked here.
+        // A consumer that leaves the poller or posts after this store sees the new state. Earlier
+        // changes are checked in the loop.
         while self.progress_thread.state.load(Ordering::SeqCst) == RESTING
             && self.leader_changes.load(Ordering::SeqCst) == leader_changes
             && self.shared.doorbells.is_empty()

@@ -1,4 +1,5 @@
-//! How often the progress thread checks whether consumers make progress, and what it does then.
+//! Decides how often the progress thread checks whether consumers make progress, and what it does
+//! after each check.
 
 use std::time::Duration;
 
@@ -6,65 +7,65 @@ use std::time::Duration;
 pub(super) const DEFAULT_TICK: Duration = Duration::from_millis(1);
 /// The maximum time between two checks, for a consumer that has polled for long.
 const MAX_TICK: Duration = Duration::from_millis(4);
-/// How long a request that was posted after another one waits for its consumer's next call, and how
-/// soon the thread checks again after it was useful.
+/// The time that a request which was posted after another one waits for its consumer's next call.
+/// Also the time until the thread checks again after it was useful.
 const MIN_TICK: Duration = Duration::from_micros(10);
-/// How long the thread leaves the engine to a consumer that is at work there, while a consumer
-/// sleeps on a file descriptor.
+/// While a consumer sleeps on a file descriptor, the thread leaves the engine to another consumer
+/// at work there for this time.
 const FD_WAITER_TICK: Duration = Duration::from_micros(50);
-/// A consumer that calls less often than this does not count as polling: the thread serves what
-/// arrives between its calls.
+/// A consumer that calls less often than once in this time does not count as polling. The thread
+/// serves the data that arrive between its calls.
 pub(crate) const POLLING_INTERVAL_LIMIT: Duration = Duration::from_micros(50);
 /// After this many ticks of [`MIN_TICK`] in a row with progress, the consumer counts as one that
-/// polls. A consumer that waits for its own operation and then watches memory does not count. If it
-/// were left alone for as long as it has waited, its peer would wait that long, too, and be left
-/// alone that long, and so on.
+/// polls. A consumer that waits for its own operation and then watches memory does not count. If
+/// the thread stayed away for as long as the consumer has waited, the peer would have to wait that
+/// long, too. Then the peer's thread would stay away that long, and so on.
 const MIN_TICK_COUNT: u32 = 200;
 /// The number of ticks with the same leader in the poller after which the thread rests.
 const TICKS_BEFORE_REST: u32 = 8;
 
-/// What the thread knows of the consumers.
+/// The progress thread's knowledge of the consumers.
 pub(super) struct Schedule {
     tick: Duration,
-    /// How many more ticks of [`MIN_TICK`] follow.
+    /// The number of ticks of [`MIN_TICK`] that are still to follow.
     min_ticks_left: u32,
     /// The number of ticks with the same leader in the poller.
     same_leader: u32,
 }
 
-/// What has happened during a tick.
+/// A report of what has happened during a tick.
 #[derive(Clone, Copy, Default)]
 pub(super) struct TickReport {
     /// The number of passes that consumers have made.
     pub(super) passes: u32,
-    /// A consumer has entered or left the poller.
+    /// Whether a consumer has entered or left the poller.
     pub(super) waited: bool,
-    /// A consumer is asleep in the poller.
+    /// Whether a consumer is asleep in the poller.
     pub(super) leader: bool,
-    /// A consumer has called the thread.
+    /// Whether a consumer has called the thread.
     pub(super) requested: bool,
-    /// A consumer sleeps on a file descriptor of its own.
+    /// Whether a consumer sleeps on a file descriptor of its own.
     pub(super) has_fd_waiters: bool,
 }
 
-/// What the thread does next.
+/// The next action of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Waits for another tick.
+    /// The thread waits for another tick.
     Wait,
-    /// Sleeps in the poller.
+    /// The thread sleeps in the poller.
     Active,
-    /// Serves what a consumer has posted while another one sleeps in the poller. True: the thread
-    /// rests if there is nothing to serve.
+    /// The thread serves requests that a consumer has posted while another one sleeps in the
+    /// poller. If true, it rests when there is nothing to serve.
     Serve(bool),
 }
 
-/// Why the thread has left the poller.
+/// The reason for which the thread has left the poller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExitReason {
     /// Another thread is at work in the engine.
     Busy,
-    /// A consumer has posted a request, and may be back in a moment.
+    /// A consumer has posted a request, and may call again in a moment.
     Posted,
     /// A consumer makes progress.
     Progress,
@@ -112,7 +113,8 @@ impl Schedule {
             ExitReason::Busy if has_fd_waiters => FD_WAITER_TICK,
             ExitReason::Leader => DEFAULT_TICK,
             ExitReason::Busy | ExitReason::Progress if useful => MIN_TICK,
-            // The consumer was back before data arrived: it polls, and does other work in between.
+            // The consumer called again before data arrived: it polls, and does other work in
+            // between.
             ExitReason::Busy | ExitReason::Progress => before,
         };
     }
@@ -145,7 +147,8 @@ mod tests {
         assert_eq!(ticks.map(|tick| tick.as_millis()), [2, 4, 4, 4]);
     }
 
-    /// Otherwise only its own few calls per tick would serve it, for ever.
+    /// If the thread left this consumer alone, only its own few calls per tick would serve it, for
+    /// ever.
     #[test]
     fn a_consumer_that_calls_now_and_then_is_not_left_alone() {
         for calls_a_millisecond in [1, 10] {

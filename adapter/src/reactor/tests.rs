@@ -1,4 +1,4 @@
-//! Which thread leads when a leader leaves.
+//! Tests of which thread leads when a leader leaves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,9 +104,9 @@ impl Sleeper {
     }
 }
 
-/// A leader leaves, and of two followers the first has an event of its own and does not come back.
-/// Nevertheless a thread enters the poller. `signalled`: the first follower has its event before
-/// the leader leaves.
+/// A leader leaves. Of two followers, the first has an event of its own and does not enter the
+/// poller again. Nevertheless another thread enters it. `signalled`: the first follower has its
+/// event before the leader leaves.
 fn somebody_leads(signalled: bool) {
     let reactor = reactor();
     let (first, second, gone) = (Sleeper::new(), Sleeper::new(), Wake::new());
@@ -115,7 +115,7 @@ fn somebody_leads(signalled: bool) {
     let somebody = std::thread::scope(|threads| {
         threads.spawn(|| first.sleep(&reactor));
         let leads = becomes_true(|| leader_changes() == 1);
-        // The thread would lead if it were started earlier.
+        // Start the progress thread only now, because it would lead if it ran earlier.
         reactor.start_progress_thread().expect("a thread");
         let rests = becomes_true(|| state() == RESTING);
         threads.spawn(|| second.sleep(&reactor));
@@ -125,7 +125,7 @@ fn somebody_leads(signalled: bool) {
         }
         lock(&reactor.followers).insert(0, Follower(&gone));
         first.leave(&reactor);
-        // The second follower leads, or the progress thread.
+        // Either the second follower leads or the progress thread does.
         let somebody =
             becomes_true(|| leader_changes() == 3 || leader_changes() == 2 && state() == ACTIVE);
         lock(&reactor.followers).retain(|follower| !std::ptr::eq(follower.0, &gone));

@@ -16,11 +16,11 @@ pub struct Cq<E: Engine> {
     pub(super) reactor: Arc<Reactor<E>>,
 }
 
-// SAFETY: by the number of the promise:
-// 1. The queue is a ring: it hands out what queue pairs of this adapter pushed, each completion
+// SAFETY: the promises of `Completions`, by their numbers:
+// 1. The queue is a ring. It returns the completions that queue pairs of this adapter pushed, each
 //    once, in the order of the pushes.
-// 2. `poll_with` stops where nothing more is published, and what a queue pair pushed was published
-//    before `Qp::drop` returned.
+// 2. `poll_with` returns all published completions, and those of a queue pair were published before
+//    `Qp::drop` returned.
 unsafe impl<E: Engine> Completions for Cq<E> {
     #[inline]
     unsafe fn poll(&self, out: &mut Polled<'_>) {

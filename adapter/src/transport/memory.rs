@@ -12,14 +12,14 @@ pub struct Pd(pub(super) rnic::Pd);
 
 /// A memory region.
 pub struct Mr<E: Engine> {
-    /// `None` only inside of `drop`.
+    /// The region. `None` only inside of `drop`.
     pub(super) mr: Option<rnic::Mr>,
     pub(super) reactor: Arc<Reactor<E>>,
 }
 
 /// A memory window.
 pub struct Mw<E: Engine> {
-    /// `None` only inside of `drop`.
+    /// The window. `None` only inside of `drop`.
     pub(super) mw: Option<rnic::Mw>,
     pub(super) reactor: Arc<Reactor<E>>,
 }

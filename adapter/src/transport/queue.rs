@@ -20,7 +20,7 @@ pub struct Qp<E: Engine> {
     /// The index of the queue pair in the engine.
     pub(super) index: usize,
     pub(super) batch: Batch,
-    /// There is or was a connection or an attempt to connect.
+    /// Whether there is or was a connection or an attempt to connect.
     pub(super) begun: AtomicBool,
     pub(super) reactor: Arc<Reactor<E>>,
 }
@@ -28,8 +28,8 @@ pub struct Qp<E: Engine> {
 /// The part of a queue pair that posting threads and the engine share.
 pub struct Shared {
     doorbell: Doorbell,
-    /// The engine wants to know of receives, because a message waits for one or because they are to
-    /// be flushed.
+    /// Whether the engine wants to know of receives, because a message waits for one or because
+    /// they are to be flushed.
     wants_receives: AtomicBool,
 }
 
@@ -39,15 +39,16 @@ impl Shared {
         Shared { doorbell: Doorbell::new(index), wants_receives: AtomicBool::new(false) }
     }
 
-    /// Records that the connection has ended or will never exist. The engine flushes what was
-    /// posted before. A later post makes its thread call [`Engine::transmit`], which flushes it.
+    /// Records that the connection has ended or will never exist. The engine flushes the requests
+    /// that were posted before. A thread that posts later calls [`Engine::transmit`], which flushes
+    /// the new request.
     pub fn end(&self) {
         self.want_receives(true);
     }
 
-    /// Records whether a message of the peer waits for a receive. After recording that one does,
-    /// the engine looks for a receive once more. A receive that is posted later makes its thread
-    /// call [`Engine::transmit`].
+    /// Records whether a message of the peer waits for a receive. After recording that a message
+    /// waits, the engine looks for a receive once more. A thread that posts a receive later calls
+    /// [`Engine::transmit`].
     pub fn want_receives(&self, yes: bool) {
         self.wants_receives.store(yes, Ordering::Relaxed);
         // Either the posting thread sees the flag (its fence is in `post_recv`), or the engine sees
@@ -61,7 +62,8 @@ impl Shared {
     }
 }
 
-/// What was posted since the last pass over the engine. Only the posting thread writes it.
+/// The requests that were posted since the last pass over the engine. Only the posting thread
+/// writes this.
 #[derive(Default)]
 pub(super) struct Batch {
     pass: AtomicU32,
@@ -73,13 +75,13 @@ pub(super) struct Batch {
 /// poll.
 const BATCH_LIMIT: (u32, u32) = (64, 64 << 10);
 
-// SAFETY: by the number of the promise:
+// SAFETY: the promises of `Queue`, by their numbers:
 // 1. rnic completes each work request once and in order, from the slot of the ring that it was
 //    posted to.
 // 2. `Work`, which completes, is used only in calls of the engine, and not after `remove_qp`, which
 //    `drop` calls under the engine lock.
-// 3. rnic counts requests that have left the ring, which unsignalled ones do without a completion.
-//    A queue pair that was never connected and is not flushed discards its receives.
+// 3. rnic counts the requests that have left the ring. Unsignalled ones leave it without a
+//    completion. A queue pair that was never connected and is not flushed discards its receives.
 // 4. rnic calls the closure of `watch_receives` whenever a message takes a buffer.
 unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     #[inline]
@@ -127,7 +129,7 @@ unsafe impl<E: Engine> Queue<Adapter<E>> for Qp<E> {
     }
 
     fn connect(&self, to: &Connect<'_>) -> Result<()> {
-        // What can fail without side effects comes first.
+        // Start the thread first, because that can fail and then has no side effects.
         self.reactor.start_progress_thread().map_err(no_resources)?;
         self.begun.store(true, Ordering::Relaxed);
         self.reactor.engine.lock().engine.connect(self.index, to)
@@ -207,7 +209,7 @@ impl Batch {
         self.bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Counts a request. Returns true if the batch is full, and starts another one then.
+    /// Counts a request. Returns true if the batch is full, and then starts another batch.
     #[inline]
     fn is_full_with(&self, bytes: u32) -> bool {
         let requests = self.requests.load(Ordering::Relaxed) + 1;

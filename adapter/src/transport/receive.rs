@@ -14,7 +14,7 @@ use dat_core::error::no_memory;
 /// A shared receive queue.
 pub struct Srq<E: Engine> {
     pub(super) srq: Arc<rnic::Srq>,
-    /// The depth that was asked for; rnic's queue may have room for more.
+    /// The depth that the consumer asked for. rnic's queue may have room for more buffers.
     pub(super) depth: AtomicUsize,
     pub(super) sink: Sink<E>,
     pub(super) reactor: Arc<Reactor<E>>,

@@ -40,8 +40,9 @@ impl<E: Engine> Request<E> {
 }
 
 impl<E: Engine> Drop for Request<E> {
-    /// Refuses a request that was not answered. This may happen inside an upcall, where this thread
-    /// holds the engine lock. It then finds the deferred refusal before it releases the lock.
+    /// Refuses a request that was not answered. The drop may happen inside an upcall, where this
+    /// thread holds the engine lock. Then the thread finds the deferred refusal before it releases
+    /// the lock.
     fn drop(&mut self) {
         if !self.answered {
             self.reactor.shared.refuse(self.call);

@@ -31,11 +31,11 @@ fn bytes_in_use() -> usize {
     info.uordblks + info.hblkhd
 }
 
-/// Less memory than a thousand connections would leak if each left one object.
+/// If each of a thousand connections leaked one object, more memory than this would be lost.
 const LEAK_THRESHOLD_BYTES: usize = 32 << 10;
 
-/// How long ended connections may be remembered. Tables have grown for that; the next thousand
-/// connections reuse them.
+/// The time for which ended connections may be remembered. Tables have grown for them, and the next
+/// thousand connections reuse the memory.
 const CLEANUP_TIME: Duration = Duration::from_secs(4);
 const THOUSANDS: usize = 5;
 
@@ -52,7 +52,8 @@ fn a_thousand_connections_leave_nothing_behind() {
             b.recv(0, &[b.mem.segment(0, 64)]);
             a.send(0, &[a.mem.segment(0, 64)]);
             rig.completions(&b.recvs, 1);
-            // Either side ends the connection, in any manner, or just by dropping the endpoint.
+            // Either side ends the connection in one of the possible manners, or just drops the
+            // endpoint.
             match i % 4 {
                 0 => a.qp.disconnect(Close::Graceful),
                 1 => b.qp.disconnect(Close::Abrupt),
@@ -61,7 +62,7 @@ fn a_thousand_connections_leave_nothing_behind() {
             }
         };
         (0..100).for_each(cycle);
-        // The last connections may wait for their peers to close.
+        // The last connections may still wait until their peers close.
         let settled = |what: &str, wanted: &Footprint| {
             rig.until(what, || (footprint() == *wanted).then_some(()));
         };
@@ -83,7 +84,7 @@ fn a_thousand_connections_leave_nothing_behind() {
         };
         assert!((0..THOUSANDS).any(leaks_nothing), "each thousand connections leak memory");
     }
-    // Pollers, wakers and threads end with their adapters; a joined thread stays listed for a
+    // Pollers, wakers and threads end with their adapters. A joined thread stays listed for a
     // moment.
     let since = Instant::now();
     while footprint() != at_first && since.elapsed() < EVENT_TIMEOUT {

@@ -93,8 +93,7 @@ fn connected() -> (Side, Side) {
     (a, b)
 }
 
-/// Covers both cases: the progress thread holds the engine, and a polling consumer's thread holds
-/// it.
+/// Covers two cases: the progress thread holds the engine, or a polling consumer's thread holds it.
 #[test]
 fn an_agent_may_dequeue_disconnect_and_free() {
     for polls in [false, true] {
@@ -124,11 +123,11 @@ fn an_agent_may_dequeue_disconnect_and_free() {
         };
         // SAFETY: the agent's function and data are valid.
         let cno = unsafe { cno::create(b.ia, agent) }.unwrap();
-        // SAFETY: there are no segments.
+        // SAFETY: the receive has no segments.
         unsafe { b.ep.post_recv(&[], 0, 0) }.unwrap();
         // SAFETY: nobody dequeues meanwhile.
         unsafe { b.recv.set_cno(Some(cno)) }.unwrap();
-        // SAFETY: there are no segments.
+        // SAFETY: the send has no segments.
         unsafe { a.ep.post_send(&[], 0, 0) }.unwrap();
         let start = Instant::now();
         let mut number = None;

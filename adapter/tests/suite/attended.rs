@@ -64,7 +64,7 @@ impl Side {
         Side { ia, ep: ep::create(ia, handles, None).unwrap(), all, cno, fd }
     }
 
-    /// Returns the next event. Sleeps until there is one, without calling DAT.
+    /// Returns the next event. Sleeps until there is an event, without calling DAT.
     fn next(&self) -> DAT_EVENT {
         let start = Instant::now();
         loop {
@@ -103,7 +103,7 @@ fn both_sides_may_sleep_outside() {
             let request = unsafe {
                 handle::get::<Cr<Tested>>(arrived.event_data.cr_arrival_event_data.cr_handle)
             };
-            // SAFETY: there are no segments.
+            // SAFETY: the receive has no segments.
             unsafe { b.ep.post_recv(&[], 0, 0) }.unwrap();
             // SAFETY: nobody uses the request any more.
             unsafe { cr::accept(request.unwrap(), Some(b.ep), b"") }.unwrap();
@@ -112,7 +112,7 @@ fn both_sides_may_sleep_outside() {
             b.expect(DAT_CONNECTION_EVENT_DISCONNECTED);
         });
         let to = "127.0.0.1:0".parse().unwrap();
-        // SAFETY: there are no segments.
+        // SAFETY: the receive has no segments.
         unsafe { a.ep.post_recv(&[], 0, 0) }.unwrap();
         a.ep.connect(to, qualifier, 10_000_000, b"", DAT_QOS_BEST_EFFORT, 0).unwrap();
         a.expect(DAT_CONNECTION_EVENT_ESTABLISHED);
@@ -129,7 +129,7 @@ fn both_sides_may_sleep_outside() {
 /// Sends a message for each one that is received. The `first` side also sends one before it
 /// receives any.
 fn answer(side: &Side, rounds: u64, first: bool) {
-    // SAFETY: there are no segments.
+    // SAFETY: the send has no segments.
     let send = |i| unsafe { side.ep.post_send(&[], i, DAT_COMPLETION_DEFAULT_FLAG) }.unwrap();
     let (mut sent, mut received) = (0, 0);
     if first {
@@ -150,7 +150,7 @@ fn answer(side: &Side, rounds: u64, first: bool) {
         assert_eq!(cookie, received);
         received += 1;
         if received < rounds {
-            // SAFETY: there are no segments.
+            // SAFETY: the receive has no segments.
             unsafe { side.ep.post_recv(&[], received, 0) }.unwrap();
         }
         match first {

@@ -1,5 +1,4 @@
-//! A panic of the progress thread. The test runs it in a process of its own, which does not survive
-//! it.
+//! A panic of the progress thread ends the process. The test runs it in a process of its own.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -44,7 +43,7 @@ fn panic_in_the_progress_thread() {
     let listener = tb.listen(Port::Any, 1, sink).expect("listen");
     let caller = End::new(&ta);
     caller.connect(tb.port(&listener), b"", None);
-    // Nobody calls into the adapters any more, so the progress thread takes the request and ends
+    // No thread calls into the adapters any more, so the progress thread takes the request and ends
     // the process.
     std::thread::park_timeout(EVENT_TIMEOUT);
 }

@@ -1,5 +1,5 @@
-//! Which thread makes progress: targets that compute, threads that block, and both at the same
-//! time.
+//! Tests of which thread makes progress: with targets that compute, with threads that block, and
+//! with both at the same time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -62,8 +62,9 @@ fn sizes_up_to_16_mib_arrive() {
     }
 }
 
-/// Nobody calls into the target's adapter, so its progress thread serves reads and writes. These
-/// move so many octets that a thread which only looks now and then would not finish in time.
+/// Nobody calls into the target's adapter, so its progress thread serves reads and writes. The
+/// transfers are so large that a thread which checks the sockets only now and then would not finish
+/// in time.
 #[test]
 fn a_target_that_computes_serves_one_sided_operations() {
     const LEN: usize = 1 << 20;
@@ -100,7 +101,8 @@ fn a_target_that_computes_serves_one_sided_operations() {
     }
 }
 
-/// A request that was posted behind another one is sent although its consumer does nothing more.
+/// A request that was posted behind another one is sent although its consumer makes no further
+/// calls.
 #[test]
 fn a_deferred_request_leaves_by_itself() {
     let (ta, tb) = (open("127.0.0.1"), open("127.0.0.1"));
@@ -116,7 +118,7 @@ fn a_deferred_request_leaves_by_itself() {
             a.send(i, &[]);
         }
         only_target.completions(&b.recvs, 3);
-        // This hits the progress thread at different moments of its tick.
+        // The pause lets the next round begin at another moment of the progress thread's tick.
         if round % 10 == 0 {
             rig.completions(&a.requests, 3 * if round == 0 { 1 } else { 10 });
         }
@@ -182,7 +184,7 @@ fn a_poller_and_a_sleeper_share_an_adapter() {
                 rig.completions(&b1.requests, 1);
             }
         });
-        // Beside them, this thread polls both adapters as hard as it can.
+        // Beside those threads, this thread polls both adapters without a pause.
         let mut i = 0;
         while !done.load(Ordering::Relaxed) {
             a2.send(i, &[]);
@@ -219,8 +221,8 @@ fn an_interrupt_ends_a_sleep() {
     b.recv(0, &[]);
     std::thread::scope(|s| {
         let sleeper = s.spawn(|| sleep_for_completion(&b));
-        // A signal from outside, such as dat_evd_set_unwaitable sends: the sleeper wakes, looks and
-        // sleeps again.
+        // A signal from another thread, such as dat_evd_set_unwaitable sends: the sleeper wakes,
+        // checks its condition and sleeps again.
         for _ in 0..200 {
             if b.recvs_log.wake.signal() {
                 t.interrupt();
@@ -233,7 +235,8 @@ fn an_interrupt_ends_a_sleep() {
     });
 }
 
-/// Regions are dropped while peers write to them: after `drop`, the memory is not touched any more.
+/// Peers write to regions while these are dropped. After `drop`, the memory is not touched any
+/// more.
 #[test]
 fn memory_is_left_alone_once_its_region_is_dropped() {
     const LEN: usize = 256 << 10;
@@ -253,7 +256,7 @@ fn memory_is_left_alone_once_its_region_is_dropped() {
         for i in 0..32 {
             a.post(i, SendOp::Write(to), &[a.mem.segment(0, LEN)]);
         }
-        // The writes are somewhere in the middle.
+        // The peers' writes are in progress at this time.
         for _ in 0..round * 3 {
             ta.progress();
             tb.progress();

@@ -13,12 +13,12 @@ pub(crate) struct Contents {
 
 #[derive(Debug)]
 pub(crate) struct Packet {
-    /// The index of its section.
+    /// The index of the packet's section.
     pub(crate) section: usize,
     pub(crate) interface: usize,
-    /// Nanoseconds since 1970.
+    /// The time in nanoseconds since 1970.
     pub(crate) nanos: u64,
-    /// Direction: 1 in, 2 out.
+    /// The direction: 1 is in, 2 is out.
     pub(crate) direction: u32,
     pub(crate) src: SocketAddr,
     pub(crate) dst: SocketAddr,

@@ -1,5 +1,5 @@
-//! Prints the result as comma-separated values (RFC 4180, but with LF line ends): a line per row
-//! and adapter, as soon as it is measured.
+//! Prints the result as comma-separated values (RFC 4180, but with LF line ends). There is a line
+//! for each row and adapter, which is printed as soon as it is measured.
 
 use std::io::{Write, stdout};
 
@@ -62,7 +62,7 @@ fn number(value: f64) -> String {
         .map_or_else(|_| value.to_string(), |rounded: f64| rounded.to_string())
 }
 
-/// A name may have any characters.
+/// Quotes a name, which may contain any characters.
 fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

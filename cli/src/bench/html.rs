@@ -17,7 +17,7 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 52.0;
 
-/// The dash pattern of each line of an adapter, by its index.
+/// The dash pattern of each line of an adapter. The index is that of the line.
 const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "1 5"];
 
 /// A line of a plot.
@@ -27,7 +27,7 @@ struct Line {
     adapter: usize,
     /// The index of the line among those of its adapter.
     nth: usize,
-    /// Message size, value, and the value as text.
+    /// The points of the line: message size, value, and the value as text.
     points: Vec<(usize, f64, String)>,
 }
 
@@ -177,7 +177,7 @@ fn plot(Plot { title, axis, unit, .. }: &Plot, sizes: &BTreeSet<usize>, lines: &
     };
     let low = all().map(|(_, value, _)| value.log10()).fold(f64::INFINITY, f64::min);
     let high = all().map(|(_, value, _)| value.log10()).fold(f64::NEG_INFINITY, f64::max);
-    // The margin keeps the range nonempty if all values are equal.
+    // The margin ensures that the range is not empty if all values are equal.
     let (low, high) = (low - 0.1, high + 0.1);
     let (least, most) = ((least as f64).log2() - 0.5, (most as f64).log2() + 0.5);
     let x = |size: usize| {
@@ -271,7 +271,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
     all.filter(|tick| (low..=high).contains(&tick.log10())).collect()
 }
 
-/// Returns as many sizes as have room for a label.
+/// Returns as many sizes as there is room for labels.
 fn labelled_sizes(sizes: &BTreeSet<usize>) -> Vec<usize> {
     let every = sizes.len().div_ceil(7).max(1);
     sizes.iter().copied().step_by(every).collect()
@@ -374,7 +374,7 @@ mod tests {
         let page =
             page(&document(vec![measured(64, 1), measured(1 << 20, 1), measured(64, 16), atomic]));
         let labels = labels(&page);
-        // p99.9 has no plot, because there were too few samples.
+        // p99.9 has no plot, because there were too few samples for it.
         assert_eq!(labels.len(), 2 * (PLOTS.len() - 1), "{page}");
         let texts: Vec<&str> = labels[0].iter().map(|(_, text)| text.as_str()).collect();
         assert_eq!(texts, ["8 B", "64 B", "1 MiB"]);

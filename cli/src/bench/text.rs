@@ -49,7 +49,7 @@ const TWO_ADAPTERS: Table<7> = Table {
     columns: [(Left, 19), (Right, 5), (Left, 9), (Right, 11), (Right, 11), (Right, 5), (Right, 6)],
 };
 
-/// The table of two adapters with `--wide`, with the spread of each.
+/// The table of two adapters with `--wide`, which shows the spread of each.
 const TWO_ADAPTERS_WIDE: Table<9> = Table {
     columns: [
         (Left, 19),
@@ -229,11 +229,11 @@ fn noisy<'a>(figures: impl IntoIterator<Item = &'a Figures>) -> String {
     if is_noisy { colour("noisy", Colour::Bad) } else { String::new() }
 }
 
-/// One of the figures: its name, its value, and the format of the value.
+/// A figure to print: its name, its value, and the format of the value.
 type Figure = (&'static str, fn(&Figures) -> f64, fn(f64) -> String);
 
-/// Returns the figure that matters for a point: the latency with one outstanding operation, the
-/// rate of small messages, else the bandwidth.
+/// Returns the figure that is most important for a point: the latency with one outstanding
+/// operation, the rate of small messages, and otherwise the bandwidth.
 fn figure(row: &Measured) -> Figure {
     match row {
         Measured { depth: 1, connections: 1, .. } => {
@@ -287,7 +287,7 @@ pub(super) fn foot(document: &Document) -> Result<()> {
     Ok(())
 }
 
-/// Returns how the figures were measured, in paragraphs.
+/// Returns paragraphs that explain how the figures were measured.
 pub(super) fn notes(document: &Document) -> Vec<String> {
     let Document { adapters, address, circumstances, pinned, points, .. } = document;
     let subject =
@@ -340,7 +340,7 @@ pub(super) fn notes(document: &Document) -> Vec<String> {
     notes
 }
 
-/// Returns how many rounds and operations each figure is based on.
+/// Returns a text with the number of rounds and operations on which each figure is based.
 fn rounds(document: &Document) -> String {
     let figures = || document.points.iter().flat_map(|point| &point.figures);
     let count = units::rounds(figures().map(|figures| figures.rounds));
@@ -369,7 +369,7 @@ mod tests {
     use super::super::tests::{document, measured};
     use super::*;
 
-    /// A row with figures as wide as they get.
+    /// A row with figures of the maximum width.
     fn longest() -> Measured {
         let mut row = measured(64 << 10, 1);
         row.operation = crate::measure::Operation::CompareSwap;

@@ -1,4 +1,4 @@
-//! What both processes of a benchmark do.
+//! The work of both processes of a benchmark.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ use crate::rounds::{
 };
 use crate::times::Times;
 
-/// The longest time of a trial. A trial has fewer than [`MIN_OPERATIONS`] if they would take
-/// longer.
+/// The maximum time of a trial. A trial has fewer than [`MIN_OPERATIONS`] operations if these would
+/// take longer.
 pub(super) const MAX_TRIAL_TIME: Duration = Duration::from_millis(250);
-/// How often a noisy row is measured at most.
+/// The maximum number of times that a noisy row is measured.
 const MAX_ATTEMPTS: usize = 3;
 
 /// The maximum message size.
@@ -41,12 +41,12 @@ pub(super) const MAX_DURATION_SECONDS: f64 = 3600.0;
 pub(crate) struct Point {
     pub(super) operation: Operation,
     pub(super) size: usize,
-    /// Outstanding operations per connection.
+    /// The number of outstanding operations per connection.
     pub(super) depth: usize,
     pub(super) connections: usize,
 }
 
-/// The whole benchmark.
+/// The work of the whole benchmark.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     pub(super) points: Vec<Point>,
@@ -62,14 +62,14 @@ pub(crate) struct Work {
 pub(crate) struct Outcome {
     /// The index of the point.
     pub(super) point: usize,
-    /// One per adapter, in order.
+    /// The figures of each adapter, in order.
     pub(super) figures: Vec<Figures>,
 }
 
-/// The result for one point and adapter: medians of the rounds.
+/// The result for one point and adapter. The values are medians of the rounds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Figures {
-    /// In seconds. Half of a round trip, or the whole if [`Operation::is_round_trip`].
+    /// The latency in seconds: half of a round trip, or all of it if [`Operation::is_round_trip`].
     pub(super) latency: Times,
     /// The spread of the latency's `p50`.
     pub(super) latency_spread: Option<f64>,
@@ -77,33 +77,33 @@ pub(super) struct Figures {
     pub(super) bytes_per_second: f64,
     /// The spread of both rates.
     pub(super) rate_spread: Option<f64>,
-    /// Processor time in seconds per operation.
+    /// The processor time in seconds per operation.
     pub(super) client_cpu: f64,
     pub(super) server_cpu: f64,
     pub(super) rounds: usize,
-    /// The smallest number of operations of a round.
+    /// The smallest number of operations in a round.
     pub(super) operations: usize,
-    /// See [`Rounds::is_noisy`].
+    /// Whether the row is noisy: see [`Rounds::is_noisy`].
     pub(super) noisy: bool,
 }
 
-/// What a trial measures.
+/// The kind of figure that a trial measures.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
-    /// How long each operation takes.
+    /// The time of each operation.
     Latency,
-    /// How many operations complete per second.
+    /// The number of operations that complete per second.
     Rate,
-    /// Both at once, for operations that complete only after a round trip.
+    /// Both figures at once, for operations that complete only after a round trip.
     Both,
 }
 
-/// What a trial has measured.
+/// The measurement of a trial.
 #[derive(Clone, Copy, Debug)]
 struct Measurement {
     times: Option<Times>,
     flow: Option<Throughput>,
-    /// See [`Sample::tail`].
+    /// The ratio of mean and median latency: see [`Sample::tail`].
     tail: f64,
 }
 
@@ -115,7 +115,7 @@ struct Throughput {
 }
 
 impl Figures {
-    /// Returns the larger spread of latency and rate.
+    /// Returns the larger one of the spreads of latency and rate.
     pub(super) fn spread(&self) -> Option<f64> {
         [self.latency_spread, self.rate_spread].into_iter().flatten().max_by(f64::total_cmp)
     }
@@ -135,8 +135,8 @@ impl Sample for Measurement {
 }
 
 impl Point {
-    /// Returns how its connections wait. With several connections there are several threads, which
-    /// sleep so that they do not take processor time from each other.
+    /// Returns how the connections of the point wait. With several connections there are several
+    /// threads, which sleep so that they do not take processor time from each other.
     pub(super) fn wait(self, requested: Wait) -> Wait {
         if self.connections > 1 { Wait::Block } else { requested }
     }
@@ -144,7 +144,7 @@ impl Point {
 
 impl Work {
     /// Returns whether the work is within the limits of the command line. A client of `dat serve`
-    /// may send anything.
+    /// may send values beyond the limits.
     pub(crate) fn is_valid(&self, adapters: usize) -> bool {
         let is_valid = |point: &Point| {
             (1..=MAX_MESSAGE_BYTES).contains(&point.size)
@@ -160,12 +160,12 @@ impl Work {
             && self.memory(adapters) <= MAX_MEMORY_BYTES
     }
 
-    /// Returns the bytes that a process registers.
+    /// Returns the number of bytes that a process registers.
     pub(super) fn memory(&self, adapters: usize) -> usize {
         (2 * self.largest()).saturating_mul(self.connections()).saturating_mul(adapters)
     }
 
-    /// Returns the bytes of the largest message.
+    /// Returns the size of the largest message in bytes.
     pub(crate) fn largest(&self) -> usize {
         self.points.iter().map(|point| point.size).max().unwrap_or(1)
     }
@@ -192,8 +192,8 @@ impl Work {
         }
     }
 
-    /// Runs the work of one process. `connections` holds those of the first adapter, then those of
-    /// the second.
+    /// Runs the work of one process. `connections` contains first the connections of the first
+    /// adapter, then those of the second.
     pub(crate) fn run(
         &self,
         connections: &mut [Connection],
@@ -237,7 +237,7 @@ impl Work {
     }
 }
 
-/// A client on another host may ask for anything.
+/// The error if a client on another host asks for an adapter that does not exist.
 const UNKNOWN_ADAPTER: &str = "the other process asks for an adapter that does not exist";
 
 impl Point {
@@ -246,7 +246,7 @@ impl Point {
         if self.operation.is_round_trip() { &[Kind::Both] } else { &[Kind::Latency, Kind::Rate] }
     }
 
-    /// Runs about this many operations, over all connections.
+    /// Runs a trial of about this many operations, over all connections.
     fn trial(
         self,
         connections: &mut [Connection],
@@ -256,8 +256,8 @@ impl Point {
         operations: usize,
     ) -> Result<Trial<Measurement>> {
         let each = operations.div_ceil(self.connections);
-        // The first `depth` operations find a shorter queue and are left out of the times, so there
-        // are more.
+        // The first `depth` operations find a shorter queue, so their times do not count. Therefore
+        // there must be more operations than that.
         let each = if kind == Kind::Rate { each } else { each.max(2 * self.depth) };
         sockets.barrier()?;
         let (start, cpu) = (Instant::now(), cpu::time());
@@ -286,8 +286,8 @@ impl Point {
         Ok(Trial { operations, seconds, sample: Measurement { times, flow, tail } })
     }
 
-    /// Returns the ratio of mean and median latency. With several connections it is 1: their
-    /// threads share processors, so that some operations wait long even on an idle machine.
+    /// Returns the ratio of mean and median latency. With several connections it is 1, because
+    /// their threads share processors, so that some operations wait long even on an idle machine.
     fn tail(self, times: Times) -> f64 {
         if self.connections == 1 { times.mean / times.p50 } else { 1.0 }
     }
@@ -319,7 +319,8 @@ impl Point {
         })
     }
 
-    /// Returns how long each operation took, on all connections, with `depth` of them outstanding.
+    /// Returns the time of each operation, on all connections, with `depth` operations outstanding
+    /// on each.
     fn latency(self, connections: &mut [Connection], role: Role, count: usize) -> Result<Vec<f64>> {
         let Point { operation, size, depth, .. } = self;
         let times = on_each_connection(connections, |connection| {
@@ -330,7 +331,7 @@ impl Point {
         Ok(times.concat())
     }
 
-    /// Returns how long all operations took.
+    /// Returns the time of all operations together.
     fn stream(self, connections: &mut [Connection], role: Role, count: usize) -> Result<Duration> {
         let Point { operation, size, depth, .. } = self;
         let start = Instant::now();
@@ -345,7 +346,7 @@ impl Point {
     }
 }
 
-/// Runs `work` on each connection, in a thread of its own if there are several.
+/// Runs `work` on each connection. If there are several connections, each has a thread of its own.
 fn on_each_connection<T: Send>(
     connections: &mut [Connection],
     work: impl Fn(&mut Connection) -> Result<T> + Sync,
@@ -415,7 +416,7 @@ mod tests {
     #[test]
     fn the_figures_of_a_row_are_of_the_same_rounds_and_agree() {
         let point = Point { operation: Operation::Send, size: 64, depth: 1, connections: 1 };
-        // All operations of one of the five rounds were slow.
+        // In one of the five rounds all operations were slow.
         let rounds = [1.0, 1.0, 50.0, 1.0, 1.0];
         let latency =
             rounds.map(|slow| trial(&[4e-6 * slow, 5e-6 * slow, 6e-6 * slow], None)).to_vec();
@@ -445,7 +446,8 @@ mod tests {
             [0, 1].map(|adapter| point.figures(&rounds, adapter).expect("figures"));
         assert_eq!((first.operations_per_second, first.noisy), (1e5, false));
         assert_eq!((second.operations_per_second, second.noisy), (2e5, true));
-        // Both figures come from the same trial, so their product is the queue depth (Little).
+        // Both figures come from the same trial, so their product is the queue depth (Little's
+        // law).
         assert_eq!(second.operations_per_second * second.latency.p50, 4.0);
     }
 }

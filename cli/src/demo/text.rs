@@ -1,4 +1,4 @@
-//! Prints the demonstration's table, row by row as it is measured, and how to read it.
+//! Prints the table of the demonstration, row by row as it is measured, and an explanation of it.
 
 use std::fmt::Write as _;
 use std::io::{Write as _, stdout};
@@ -24,7 +24,7 @@ const NARROW: Table<8> = Table {
     ],
 };
 
-/// Each figure has its spread next to it.
+/// The table with `--wide`, in which each figure has its spread next to it.
 const WIDE: Table<8> = Table {
     columns: [
         (Left, 12),
@@ -105,7 +105,7 @@ pub(super) fn foot(verified: bool, info: &ConnectionInfo, rows: &[Row]) -> Resul
     Ok(())
 }
 
-/// Returns how the figures were measured.
+/// Returns an explanation of how the figures were measured.
 fn notes(waits: &str, congestion_control: &str, rows: &[Row]) -> String {
     let unmeasured = UNMEASURED.map(units::size).join(" and ");
     let how = format!(
@@ -118,14 +118,14 @@ fn notes(waits: &str, congestion_control: &str, rows: &[Row]) -> String {
         String::new(),
         |mut notes, text| {
             let between = if notes.is_empty() { "" } else { "\n" };
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(notes, "{between}{}", wrapped(text, ""));
             notes
         },
     )
 }
 
-/// Returns how many rounds and operations each figure is based on.
+/// Returns a text with the number of rounds and operations on which each figure is based.
 fn measured(rows: &[Row]) -> String {
     let mut text = format!(
         "Each figure is the median of {}; each lasts at least {} ms and has at least {} operations",
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::measure::Operation;
 
-    /// A row whose figures are as wide as they get.
+    /// A row whose figures have the maximum width.
     fn row_of(operation: Operation, size: usize, noisy: bool) -> Row {
         Row {
             operation,

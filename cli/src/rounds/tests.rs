@@ -9,8 +9,8 @@ const RULES: Rules = Rules {
     attempts: 2,
 };
 
-/// A simulated machine. An operation of each part takes so many seconds. `delay` returns the
-/// additional seconds of the trial with this number.
+/// A simulated machine. `each` contains the seconds that an operation of each part takes. `delay`
+/// returns the additional seconds of the trial with this number.
 struct Machine<'a> {
     each: &'a [f64],
     delay: &'a dyn Fn(usize) -> f64,
@@ -79,8 +79,8 @@ fn what_takes_long_has_as_many_operations_as_fit() {
     assert_eq!(rounds.operations(), 1);
 }
 
-/// Regression test: the very first trial, of two operations, is interrupted for as long as a whole
-/// round.
+/// Regression test: the first trial, which has two operations, is interrupted for as long as a
+/// whole round.
 #[test]
 fn one_trial_that_is_interrupted_decides_nothing() {
     let true_rate = 1.0 / 5e-6;
@@ -172,8 +172,8 @@ fn a_busy_machine_is_not_measured_for_ever() {
     let delay = |number: usize| if number > 16 { 1.0 } else { 0.0 };
     let mut machine = machine(&[5e-6, 5e-6], &delay);
     let rounds = machine.run(RULES);
-    // Five rounds of two parts of 60 ms take 0.6 s. The limit is four times that, plus the round
-    // that exceeds it.
+    // Five rounds of two parts of 60 ms take 0.6 s. The limit is four times that time, plus the
+    // round that exceeds it.
     assert!(machine.total_seconds() < 4.0 * 0.6 + 2.2, "{} s", machine.total_seconds());
     assert!((1..DEFAULT_ROUNDS).contains(&rounds.count()), "{rounds:?}");
     assert!(rounds.is_noisy(), "too few rounds are not believed");
@@ -181,8 +181,8 @@ fn a_busy_machine_is_not_measured_for_ever() {
 
 #[test]
 fn rounds_that_turn_out_too_short_begin_anew() {
-    // Operations become ten times as fast after the size was found, for example because a processor
-    // has left a power-saving state.
+    // Operations become ten times as fast after the size was found. The reason may be that a
+    // processor has left a power-saving state.
     let mut schedule = Schedule::new(RULES, 1);
     let mut settled = false;
     while let Some(step) = schedule.next() {

@@ -93,11 +93,11 @@ pub(super) fn report_request<T: Transport>(
     })
 }
 
-/// dat_cr_accept. An error has no effect on the request, the endpoint or the peer.
+/// Implements dat_cr_accept. An error has no effect on the request, the endpoint or the peer.
 ///
 /// # Safety
-/// Nobody uses a reference to the request any more, unless its handle is still live because nothing
-/// has happened.
+/// After the call nobody uses a reference to the request, unless the call has failed and its handle
+/// is still live.
 pub unsafe fn accept<T: Transport>(
     cr: &Node<Cr<T>>,
     given: Option<&Node<Ep<T>>>,
@@ -109,7 +109,8 @@ pub unsafe fn accept<T: Transport>(
     let ep: &Node<Ep<T>> = match (&cr.ep, given) {
         (Some(own), None) => own,
         (None, Some(given)) if given.ia.handle() == cr.ia.handle() => given,
-        // NULL is legal exactly if the request has its own endpoint (uDAPL 1.2, dat_cr_accept).
+        // The consumer must pass a NULL endpoint if the request has an endpoint of its own, and
+        // only then (uDAPL 1.2, dat_cr_accept).
         _ => return Err(Error::handle(DAT_INVALID_HANDLE_EP)),
     };
     let ia = cr.ia.clone();
@@ -128,7 +129,8 @@ pub unsafe fn accept<T: Transport>(
         ep.apply(Event::Accept)?;
         request
     };
-    // From here on the request is consumed. A later failure comes from the peer or the network.
+    // From here on the connection request is used up. A later failure comes from the peer or the
+    // network.
     let answer = ep.accept(Hex(cr.handle() as usize), request, private);
     if answer.is_err() {
         ep.retract();
@@ -139,12 +141,12 @@ pub unsafe fn accept<T: Transport>(
     answer
 }
 
-/// A request whose handle is stale and that is about to be refused or handed off. The owner holds
-/// no lock, because the endpoint of the request has one of its own.
+/// A request whose handle is stale and that is about to be refused or handed off. The thread that
+/// owns this value holds no lock, because the endpoint of the request has one of its own.
 #[must_use]
 pub struct WithdrawnRequest<T: Transport> {
     ia: Ref<Ia<T>>,
-    /// The transport's request, if it was not answered. Its drop refuses the peer.
+    /// The transport's request, unless it was answered. Dropping the request refuses the peer.
     request: Option<T::Request>,
     ep: Option<Ref<Ep<T>>>,
     from: SocketAddr,
@@ -155,8 +157,8 @@ pub struct WithdrawnRequest<T: Transport> {
 /// The first half of dat_cr_reject, with private data as in uDAPL 2.0.
 ///
 /// # Safety
-/// Nobody uses a reference to the request any more, unless its handle is still live because nothing
-/// has happened.
+/// After the call nobody uses a reference to the request, unless the call has failed and its handle
+/// is still live.
 pub unsafe fn begin_reject<T: Transport>(
     cr: &Node<Cr<T>>,
     private: &[u8],
@@ -171,17 +173,18 @@ pub unsafe fn begin_reject<T: Transport>(
     Ok(withdraw(cr, Some(request)))
 }
 
-/// The first half of dat_cr_handoff. `DAT_INVALID_PARAMETER`: this is no connection qualifier. Then
-/// nothing has happened.
+/// The first half of dat_cr_handoff. `DAT_INVALID_PARAMETER`: `qualifier` is not a connection
+/// qualifier. Then the request has not changed.
 ///
 /// # Safety
-/// Nobody uses a reference to the request any more, unless its handle is still live because nothing
-/// has happened.
+/// After the call nobody uses a reference to the request, unless the call has failed and its handle
+/// is still live.
 pub unsafe fn begin_hand_off<T: Transport>(
     cr: &Node<Cr<T>>,
     qualifier: DAT_CONN_QUAL,
 ) -> Result<WithdrawnRequest<T>> {
-    // 0 stands for "any" when a service point is created.
+    // No service point has qualifier 0: when a service point is created, 0 stands for any free
+    // qualifier.
     if qualifier == 0 {
         return Err(Error::arg(2));
     }
@@ -208,7 +211,7 @@ fn withdraw<T: Transport>(cr: &Node<Cr<T>>, request: Option<T::Request>) -> With
 }
 
 impl<T: Transport> Drop for WithdrawnRequest<T> {
-    /// Refuses the peer, if the request was not answered.
+    /// Refuses the peer, unless the request was answered.
     fn drop(&mut self) {
         drop(self.request.take());
         self.release_ep();
@@ -246,7 +249,8 @@ impl<T: Transport> WithdrawnRequest<T> {
         match ep.state() {
             State::TentativePending | State::UnconfiguredTentative => {
                 let ia = &self.ia;
-                // If the endpoint were gone, its count of users must not be touched.
+                // The endpoint stays alive only while it has users. This reference is therefore
+                // dropped in the closure, where the endpoint certainly exists.
                 let ep = ManuallyDrop::new(ep);
                 // SAFETY: the endpoint belongs to this request, and no other call uses it while
                 // this one retires it.
@@ -300,26 +304,26 @@ fn discard<T: Transport>(cr: &Node<Cr<T>>) {
     drop(unsafe { handle::remove(cr) });
 }
 
-/// The same for a request that the consumer was not told of, in an upcall.
+/// Frees the handle of a request that the consumer was not told of. Called in an upcall.
 fn discard_unreported<T: Transport>(cr: Pin<Cr<T>>) {
     let ia = cr.ia.clone();
     drop(cr.take());
-    // SAFETY: nobody else knows of the request. Otherwise it stays, without a possible answer,
-    // until the adapter is closed.
+    // SAFETY: nobody else knows of the request. Otherwise it stays, and cannot be answered, until
+    // the adapter is closed.
     if let Some(retired) = unsafe { handle::retire_unreported(cr) } {
         ia.unregister_object(&retired);
-        // SAFETY: as above.
+        // SAFETY: nobody else knows of the request.
         drop(unsafe { retired.reclaim() });
     }
 }
 
 impl<T: Transport> Cr<T> {
-    /// Takes the transport's request. Only the first call returns it.
+    /// Takes the transport's request. Only the first call returns the request.
     fn take(&self) -> Option<T::Request> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// dat_cr_query. The pointers are valid until the request is answered.
+    /// Implements dat_cr_query. The pointers are valid until the request is answered.
     pub fn query(&self, param: &mut DAT_CR_PARAM) {
         *param = DAT_CR_PARAM {
             remote_ia_address_ptr: self.sockaddrs.0.as_ptr(),

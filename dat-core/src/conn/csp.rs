@@ -35,7 +35,7 @@ impl<T: Transport> Object for Csp<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_CSP;
 }
 
-/// dat_csp_create. Port 0 stands for any free port. Errors:
+/// Implements dat_csp_create. Port 0 stands for any free port. Errors:
 ///
 /// - `DAT_PORT_IN_USE`
 /// - `DAT_COMM_NOT_SUPPORTED`: the communicator is not that of a TCP socket.
@@ -81,7 +81,7 @@ pub fn create<T: Transport>(
     })
 }
 
-/// dat_csp_free. Requests that have arrived stay valid.
+/// Implements dat_csp_free. Requests that have arrived stay valid.
 ///
 /// # Safety
 /// If this succeeds, nobody uses a reference to the service point any more.
@@ -124,7 +124,7 @@ impl<T: Transport> Csp<T> {
         self.handler.handle_request(self.qualifier(), incoming);
     }
 
-    /// dat_csp_query. The pointers are valid until the service point is freed.
+    /// Implements dat_csp_query. The pointers are valid until the service point is freed.
     pub fn query(&self, param: &mut DAT_CSP_PARAM) {
         *param = DAT_CSP_PARAM {
             ia_handle: self.ia.consumer_handle(),

@@ -29,7 +29,7 @@ impl<T: Transport> Object for Psp<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_PSP;
 }
 
-/// dat_psp_create and dat_psp_create_any.
+/// Implements dat_psp_create and dat_psp_create_any.
 pub fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     port: Port,
@@ -65,7 +65,7 @@ pub fn create<T: Transport>(
     })
 }
 
-/// dat_psp_free. Requests that have arrived stay valid.
+/// Implements dat_psp_free. Requests that have arrived stay valid.
 ///
 /// # Safety
 /// If this succeeds, nobody uses a reference to the service point any more.
@@ -92,7 +92,7 @@ impl<T: Transport> Psp<T> {
         self.handler.handle_request(self.qualifier(), incoming);
     }
 
-    /// dat_psp_query.
+    /// Implements dat_psp_query.
     pub fn query(&self, param: &mut DAT_PSP_PARAM) {
         *param = DAT_PSP_PARAM {
             ia_handle: self.ia.consumer_handle(),

@@ -47,7 +47,7 @@ pub(super) fn check_evd<T: Transport>(ia: &Node<Ia<T>>, evd: &Node<Evd<T>>) -> R
     }
 }
 
-/// dat_rsp_create. The endpoint becomes reserved.
+/// Implements dat_rsp_create. The endpoint becomes reserved.
 pub fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     qualifier: DAT_CONN_QUAL,
@@ -79,7 +79,7 @@ pub fn create<T: Transport>(
     })
 }
 
-/// dat_rsp_free. An endpoint that is still reserved becomes unconnected.
+/// Implements dat_rsp_free. An endpoint that is still reserved becomes unconnected.
 ///
 /// # Safety
 /// If this succeeds, nobody uses a reference to the service point any more.
@@ -111,7 +111,7 @@ impl<T: Transport> Rsp<T> {
         self.handler.handle_request(incoming);
     }
 
-    /// dat_rsp_query.
+    /// Implements dat_rsp_query.
     pub fn query(&self, param: &mut DAT_RSP_PARAM) {
         *param = DAT_RSP_PARAM {
             ia_handle: self.ia.consumer_handle(),

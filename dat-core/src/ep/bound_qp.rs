@@ -11,14 +11,14 @@ use crate::error::Result;
 use crate::handle::Ref;
 use crate::provider::{QpCfg, Sink, Token, Transport};
 
-/// A queue pair with what is outstanding on it: one incarnation of the endpoint, from
-/// (re)configuration to reset.
+/// A queue pair and what is outstanding on it. An endpoint has a new one after each
+/// (re)configuration or reset.
 pub(super) struct BoundQp<T: Transport> {
     pub(super) qp: T::Qp,
     pub(super) flow: Arc<Flow>,
-    /// `DAT_COMPLETION_UNSIGNALLED_FLAG` if requests may carry it, else 0.
+    /// `DAT_COMPLETION_UNSIGNALLED_FLAG` if requests may carry the flag, else 0.
     pub(super) unsignalled: DAT_COMPLETION_FLAGS,
-    /// The same for receives.
+    /// `DAT_COMPLETION_UNSIGNALLED_FLAG` if receives may carry the flag, else 0.
     pub(super) recv_unsignalled: DAT_COMPLETION_FLAGS,
     pub(super) max_send_iov: usize,
     pub(super) max_write_iov: usize,
@@ -36,8 +36,8 @@ pub(super) struct BoundQp<T: Transport> {
 }
 
 impl<T: Transport> Ep<T> {
-    /// Creates a queue pair for the configuration. NULL if the endpoint has no protection zone. On
-    /// an error nothing has changed.
+    /// Creates a queue pair for the configuration. Returns NULL if the endpoint has no protection
+    /// zone. An error leaves the endpoint unchanged.
     pub(super) fn new_bound_qp(&self, setup: &mut Setup<T>) -> Result<*mut BoundQp<T>> {
         let Some(pz) = &setup.pz else { return Ok(std::ptr::null_mut()) };
         let mut holding = setup.holding.for_next_qp();
@@ -55,8 +55,8 @@ impl<T: Transport> Ep<T> {
             Flow::new(ep, &self.ia.name, requests, recvs, srq_share, Arc::clone(&holding), tally)?;
         flow.lift_unreported_limits(setup.request_evd.is_some(), setup.recv_evd.is_some());
         flow.mark_lost([setup.recv_evd.as_deref(), setup.request_evd.as_deref()]);
-        // This is no box, because the address is used: moving a box would assert that nobody else
-        // has it.
+        // The flow is not in a `Box`, because its address is used elsewhere: moving a `Box` would
+        // assert that nobody else accesses its content.
         let flow = Arc::new(flow);
         let limits = self.ia.transport.attrs();
         let (strict, request_iov) = (limits.strict, count(attr.max_request_iov));
@@ -112,13 +112,14 @@ impl<T: Transport> Ep<T> {
         Ok(bound)
     }
 
-    /// Drops the queue pair. Its completions, which are on `evds`, keep their flow. The caller
-    /// holds the control lock.
+    /// Drops the queue pair. Its flow stays as long as completions of the queue pair are on `evds`.
+    /// The caller holds the control lock.
     pub(super) fn drop_bound_qp(&self, control: &mut FreedFlows, evds: Evds<T>) {
         self.replace_bound_qp(control, std::ptr::null_mut(), evds);
     }
 
-    /// Replaces the queue pair by another one, as [`Ep::drop_bound_qp`] does by none.
+    /// Replaces the queue pair by `bound`. The former queue pair is dropped as by
+    /// [`Ep::drop_bound_qp`].
     pub(super) fn replace_bound_qp(
         &self,
         control: &mut FreedFlows,
@@ -129,10 +130,10 @@ impl<T: Transport> Ep<T> {
         if raw.is_null() {
             return;
         }
-        // SAFETY: `new_bound_qp` made it, and the thread that swaps it out owns it.
+        // SAFETY: `new_bound_qp` made the box, and the thread that swaps the pointer out owns it.
         let BoundQp { qp, flow, .. } = *unsafe { Box::from_raw(raw) };
-        // SAFETY: the endpoint does not refer to it any more, and no thread posts while this runs
-        // (`ep::post`).
+        // SAFETY: the endpoint does not refer to the queue pair any more, and no thread posts while
+        // this function runs (`ep::post`).
         unsafe { flow.set_expected::<T>(&qp) };
         drop(qp);
         let [recv, request] = &evds;
@@ -143,7 +144,8 @@ impl<T: Transport> Ep<T> {
 /// Drops a queue pair that was never used.
 pub(super) fn discard<T: Transport>(bound: *mut BoundQp<T>) {
     if !bound.is_null() {
-        // SAFETY: `new_bound_qp` made it, nobody else has it, and no completion refers to its flow.
+        // SAFETY: `new_bound_qp` made the box, nobody else has it, and no completion refers to its
+        // flow.
         drop(unsafe { Box::from_raw(bound) });
     }
 }

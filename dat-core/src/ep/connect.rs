@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::log::{self, Hex};
 use crate::provider::{Close, Connect, Queue, ReadDepth, Transport};
 
-/// The connection of one endpoint, for dat_ep_dup_connect of another one.
+/// The peer of a connected endpoint, to which dat_ep_dup_connect connects another endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct DupSource {
     state: State,
@@ -24,7 +24,7 @@ pub struct DupSource {
 }
 
 impl<T: Transport> Ep<T> {
-    /// dat_ep_connect. `timeout` is in microseconds.
+    /// Implements dat_ep_connect. `timeout` is in microseconds.
     pub fn connect(
         &self,
         addr: SocketAddr,
@@ -59,8 +59,8 @@ impl<T: Transport> Ep<T> {
         self.start_connect(addr, addr.port().into(), timeout, private, 3)
     }
 
-    /// Connects. `arg` is the position of the timeout in the call. The size of the private data
-    /// follows it.
+    /// Connects. `arg` is the position of the timeout in the call. The size of the private data is
+    /// the next argument.
     fn start_connect(
         &self,
         addr: SocketAddr,
@@ -101,7 +101,8 @@ impl<T: Transport> Ep<T> {
         Ok(())
     }
 
-    /// What dat_ep_dup_connect of another endpoint needs to connect to the peer of this one.
+    /// The data that dat_ep_dup_connect of another endpoint needs to connect to the peer of this
+    /// one.
     pub fn dup_source(&self) -> DupSource {
         let setup = self.setup();
         DupSource { state: self.state(), peer: setup.peer }
@@ -124,8 +125,8 @@ impl<T: Transport> Ep<T> {
         }
     }
 
-    /// dat_cr_accept on this endpoint. The caller has applied
-    /// [`Event::Accept`], which checks the state.
+    /// Implements dat_cr_accept for this endpoint. The caller has applied [`Event::Accept`], which
+    /// checks the state.
     pub(crate) fn accept(&self, cr: Hex, request: T::Request, private: &[u8]) -> Result<()> {
         let setup = self.setup();
         let bound = self.qp_if_ready(&setup)?;
@@ -139,7 +140,7 @@ impl<T: Transport> Ep<T> {
         self.qp_if_ready(&self.setup()).map(drop)
     }
 
-    /// Assigns a number to the connection that begins.
+    /// Assigns a number to the connection that is about to begin.
     fn assign_number(&self, bound: &BoundQp<T>) -> u64 {
         let number = log::next_connection_number();
         self.shared.conn().number = number;
@@ -147,14 +148,14 @@ impl<T: Transport> Ep<T> {
         number
     }
 
-    /// Takes back a connect or accept that has failed before it began.
+    /// Returns the endpoint to its former state after a connect or accept that has failed at once.
     pub(crate) fn retract(&self) {
         // If another event has changed the state meanwhile, that change stays.
         let _ = self.shared.apply(Event::Retract);
     }
 
-    /// The queue pair, if the endpoint has all the parts that a connection needs (uDAPL 1.2,
-    /// dat_ep_connect: otherwise an invalid state).
+    /// The queue pair, if the endpoint has all the parts that a connection needs. Otherwise the
+    /// error is `DAT_INVALID_STATE` (uDAPL 1.2, dat_ep_connect).
     fn qp_if_ready<'a>(&'a self, setup: &'a Setup<T>) -> Result<&'a BoundQp<T>> {
         if setup.pz.is_none() {
             return Err(Error::state(DAT_INVALID_STATE_EP_PZ));
@@ -165,7 +166,7 @@ impl<T: Transport> Ep<T> {
         self.current_qp(setup).ok_or(Error::state(DAT_INVALID_STATE_EP_NOTREADY))
     }
 
-    /// dat_ep_disconnect.
+    /// Implements dat_ep_disconnect.
     pub fn disconnect(&self, flags: DAT_CLOSE_FLAGS) -> Result<()> {
         let (event, how) = match flags {
             DAT_CLOSE_ABRUPT_FLAG => (Event::DisconnectAbruptly, Close::Abrupt),
@@ -177,7 +178,7 @@ impl<T: Transport> Ep<T> {
         if transition.effect == Effect::Nothing {
             return Ok(());
         }
-        // Unless the endpoint is connected, both flags mean the same (uDAPL 1.2,
+        // Unless the endpoint is connected, both close flags mean the same (uDAPL 1.2,
         // dat_ep_disconnect).
         let how = if transition.from == State::Connected { how } else { Close::Abrupt };
         if transition.from == State::Connected {

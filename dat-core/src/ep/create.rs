@@ -31,7 +31,7 @@ pub struct Handles<'a, T: Transport> {
     pub srq: Option<&'a Node<Srq<T>>>,
 }
 
-/// dat_ep_create and dat_ep_create_with_srq.
+/// Implements dat_ep_create and dat_ep_create_with_srq.
 pub fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     handles: Handles<'_, T>,
@@ -129,7 +129,8 @@ fn build<T: Transport>(
     })
 }
 
-/// dat_ep_free. Ends a connection abruptly. Completions that were not taken yet stay on their EVDs.
+/// Implements dat_ep_free. Ends a connection abruptly. Completions that were not taken yet stay on
+/// their EVDs.
 ///
 /// # Safety
 /// If this succeeds, nobody uses a reference to the endpoint any more.
@@ -158,12 +159,13 @@ pub(crate) fn retire_unreported<T: Transport>(ep: Pin<Ep<T>>) {
     if let Some(retired) = unsafe { handle::retire_unreported(ep) } {
         ia.unregister_object(&retired);
         retired.drop_bound_qp(&mut FreedFlows::default(), retired.setup().evds());
-        // SAFETY: as above.
+        // SAFETY: nobody else knows of the endpoint.
         drop(unsafe { retired.reclaim() });
     }
 }
 
-/// The caller must hold the control lock.
+/// Ends the connection of an endpoint that was in state `was`, and frees the endpoint. The caller
+/// holds the control lock.
 fn destroy<T: Transport>(ep: &Node<Ep<T>>, was: State, control: &mut FreedFlows) {
     let ia = ep.ia.clone();
     let live = [
@@ -172,15 +174,16 @@ fn destroy<T: Transport>(ep: &Node<Ep<T>>, was: State, control: &mut FreedFlows)
         State::ActivePending,
         State::CompletionPending,
     ];
-    // SAFETY: the queue pair belongs to this function until it is dropped below.
+    // SAFETY: nobody else uses the queue pair, which this function drops below.
     if let Some(bound) = unsafe { ep.bound_qp_ptr().as_ref() }
         && live.contains(&was)
     {
-        // The state is Disconnected already, so this causes no event. It flushes what was posted.
+        // The state is Disconnected already, so the disconnect causes no event. It flushes the
+        // posted work requests.
         bound.qp.disconnect(Close::Abrupt);
     }
     ia.unregister_object(ep);
-    // SAFETY: the caller guarantees that nobody depends on the endpoint.
+    // SAFETY: the callers guarantee that nobody uses or depends on the endpoint.
     if let Some(removed) = unsafe { handle::remove(ep) } {
         removed.drop_bound_qp(control, removed.setup().evds());
         drop(removed);
@@ -188,8 +191,8 @@ fn destroy<T: Transport>(ep: &Node<Ep<T>>, was: State, control: &mut FreedFlows)
 }
 
 impl<T: Transport> Handles<'_, T> {
-    /// Checks that all objects belong to one adapter, and that each EVD takes the stream it is
-    /// named for.
+    /// Checks that all objects belong to one adapter, and that each EVD may take the kind of events
+    /// that its field is named after.
     pub(super) fn check(&self, ia: &Node<Ia<T>>) -> Result<()> {
         check_evd(ia, self.recv, DAT_EVD_DTO_FLAG, DAT_INVALID_HANDLE_EVD_RECV)?;
         check_evd(ia, self.request, DAT_EVD_DTO_FLAG, DAT_INVALID_HANDLE_EVD_REQUEST)?;

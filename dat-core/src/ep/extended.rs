@@ -1,4 +1,4 @@
-//! The IB extension's operations on an endpoint. They are posted as other requests are. Only the
+//! The IB extension's operations on an endpoint. They are posted like other requests. Only the
 //! positions of their arguments differ.
 
 use dat_sys::*;
@@ -29,10 +29,10 @@ pub enum Atomic {
 /// # Safety of all posts
 /// As for those in [`post`](super::post).
 impl<T: Transport> Node<Ep<T>> {
-    /// dat_ib_post_rdma_write_immed. `room`: the length of the remote segment in bytes.
+    /// Implements dat_ib_post_rdma_write_immed. `room`: the length of the remote segment in bytes.
     ///
     /// # Safety
-    /// As above.
+    /// As for all posts in [`post`](super::post).
     pub unsafe fn post_rdma_write_immed(
         &self,
         segments: &[Segment],
@@ -45,16 +45,17 @@ impl<T: Transport> Node<Ep<T>> {
             self.refuse_if_strict()?;
         }
         let op = SendOp::WriteImm { to, immediate };
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller keeps the rules of all posts (see `post`).
         unsafe { self.post_request(op, segments, cookie, flags, 8) }
             .map_err(|error| renumber_arguments(error, 3, 4))
     }
 
-    /// dat_ib_post_fetch_and_add and dat_ib_post_cmp_and_swap. The old value of the target goes to
-    /// the first eight bytes of `sink`. `size`: the length of the remote segment in bytes.
+    /// Implements dat_ib_post_fetch_and_add and dat_ib_post_cmp_and_swap. The old value of the
+    /// target goes to the first eight bytes of `sink`. `size`: the length of the remote segment in
+    /// bytes.
     ///
     /// # Safety
-    /// As above.
+    /// As for all posts in [`post`](super::post).
     pub unsafe fn post_atomic(
         &self,
         atomic: Atomic,
@@ -75,14 +76,14 @@ impl<T: Transport> Node<Ep<T>> {
             Atomic::FetchAdd(add) => (SendOp::FetchAdd { at, add }, 4),
             Atomic::CompareSwap { compare, swap } => (SendOp::CompareSwap { at, compare, swap }, 5),
         };
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller keeps the rules of all posts (see `post`).
         unsafe { self.post_request(op, &sink, cookie, flags, sink_arg + 3) }
             .map_err(|error| renumber_arguments(error, sink_arg, sink_arg))
     }
 }
 
-/// Changes the argument position of an error about the number of segments or about a segment to the
-/// one in dat_extension_op.
+/// An error about the segments, or about their number, names the position of that argument.
+/// Replaces the position by the one that the argument has in dat_extension_op.
 #[cold]
 fn renumber_arguments(error: Error, count_arg: u32, segments_arg: u32) -> Error {
     match error {

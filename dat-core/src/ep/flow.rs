@@ -29,7 +29,8 @@ pub struct Flow {
     /// The number of the connection, or 0: see [`log::next_connection_number`].
     pub(super) connection: AtomicU64,
     pub(super) requests: Requests,
-    /// The cookies of receives need no cells, because the cookie is the id.
+    /// The counters of receives. Their cookies need no cells, because the cookie is the id of the
+    /// work request.
     pub(super) receives: ReceiveCounters,
     /// The RMRs of binds, by the cells of the requests. Allocated by the first bind.
     rmrs: OnceLock<Box<[AtomicUsize]>>,
@@ -89,8 +90,8 @@ impl Flow {
         self.lost = evds.map(|evd| evd.is_some_and(|evd| evd.has_lost_completions()));
     }
 
-    /// Removes the limit of a queue without an EVD. No completion of it is taken, so nothing
-    /// decrements the count here. The transport's own queue is then the limit (uDAPL 1.2,
+    /// Removes the limit of a queue without an EVD. Nobody takes completions of that queue, so
+    /// nothing decrements its count here. The transport's own queue is then the limit (uDAPL 1.2,
     /// dat_ep_create: with a NULL EVD the consumer is not interested in completions).
     pub(super) fn lift_unreported_limits(&mut self, requests: bool, receives: bool) {
         if !requests {
@@ -102,7 +103,7 @@ impl Flow {
     }
 
     /// Whether no receive is outstanding. On a shared receive queue, the receives that the endpoint
-    /// has taken count. Without an EVD, those that the transport reports count.
+    /// has taken count. Without an EVD, the number of receives is what the transport reports.
     pub(super) fn receives_idle<T: Transport>(&self, qp: &T::Qp) -> bool {
         match &self.srq {
             Some(_) => self.holding.held() == 0,
@@ -111,13 +112,13 @@ impl Flow {
         }
     }
 
-    /// Computes how many completions there will be in total. The queue pair is about to be dropped,
-    /// and nothing happens to it until then.
+    /// Computes how many completions there will be in total. The caller is about to drop the queue
+    /// pair and does nothing else with it.
     ///
     /// # Safety
     /// Nobody posts to the queue pair any more.
     pub(super) unsafe fn set_expected<T: Transport>(&self, qp: &T::Qp) {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that nobody posts to the queue pair any more.
         self.requests.set_expected(unsafe { qp.carried_out() });
         let posted = self.receives.posted.load(Ordering::Acquire);
         self.receives
@@ -159,7 +160,7 @@ impl Flow {
         }
     }
 
-    /// As [`Flow::retire`], for a bind.
+    /// Converts the completion of a bind, as [`Flow::retire`] does for other operations.
     #[cold]
     pub fn retire_bind(&self, wc: &Wc) -> DAT_RMR_BIND_COMPLETION_EVENT_DATA {
         let rmrs = self.rmrs.get().and_then(|rmrs| rmrs.get(wc.id as usize));
@@ -335,7 +336,7 @@ struct FreedFlowsOfEvd {
     /// How often the EVD was seen empty.
     empty_polls: Arc<AtomicU64>,
     flows: Vec<FreedFlow>,
-    /// The flows are inspected when there are this many. The limit doubles with the number of flows
+    /// The number of flows at which they are inspected. This limit doubles with the number of flows
     /// that stay, so each flow costs a constant number of inspections on average.
     inspect_at: usize,
 }
@@ -343,11 +344,11 @@ struct FreedFlowsOfEvd {
 struct FreedFlow {
     flow: Arc<Flow>,
     kind: QueueKind,
-    /// All completions of the flow have been taken when the EVD has been seen empty this often.
+    /// When the EVD has been seen empty this often, all completions of the flow have been taken.
     until: u64,
 }
 
-/// The number of flows of one EVD below which they are not inspected.
+/// With fewer flows than this, those of an EVD are not inspected.
 const MIN_INSPECTED_FLOWS: usize = 16;
 
 impl FreedFlows {
@@ -375,9 +376,9 @@ impl FreedFlows {
             return;
         }
         // A poll that begins after this fence sees what the queue pair has left in the queue, and
-        // all polls that ended before it are counted. One poll may be in progress and have begun
-        // too early, so only the second one is certain. Without such a fence, the number of empty
-        // polls tells nothing.
+        // `empty_polls` counts all polls that ended before the fence. At most one poll is in
+        // progress now. It may have begun too early, so only the second empty poll proves that the
+        // queue is empty. Without a fence in all threads, the number of empty polls proves nothing.
         let fenced = barrier::fence_all_threads();
         let until = if fenced { empty_polls.load(Ordering::Acquire) + 2 } else { u64::MAX };
         let of_evd = self.evds.entry(evd).or_insert_with(|| FreedFlowsOfEvd {
@@ -395,7 +396,7 @@ impl FreedFlows {
         of_evd.flows.push(FreedFlow { flow: Arc::clone(flow), kind, until });
     }
 
-    /// Drops the flows of an EVD that is being freed: its completions are never taken.
+    /// Drops the flows of an EVD that is being freed, because nobody will take their completions.
     pub fn forget_evd(&mut self, evd: usize) {
         self.evds.remove(&evd);
     }

@@ -92,15 +92,15 @@ impl<T: Transport> Ep<T> {
         self.shared.state.get()
     }
 
-    /// Applies to the state what a service point or connection request does with the endpoint.
+    /// Applies an event that a service point or a connection request causes.
     pub(crate) fn apply(&self, event: Event) -> Result<()> {
         self.shared.apply(event).map(drop)
     }
 
     /// The current queue pair.
     fn current_qp<'a>(&'a self, _: &'a Setup<T>) -> Option<&'a BoundQp<T>> {
-        // SAFETY: replacing the queue pair changes the setup, which is borrowed here. Whoever frees
-        // the endpoint guarantees that there are no references to it.
+        // SAFETY: a call that replaces the queue pair changes the setup, which is borrowed here. A
+        // call that frees the endpoint requires that nobody has a reference to it.
         unsafe { self.bound_qp_ptr().as_ref() }
     }
 
@@ -115,7 +115,7 @@ impl<T: Transport> Ep<T> {
             Some(bound) => bound.flow.receives_idle::<T>(&bound.qp),
             None => setup.movable_recvs.is_empty(),
         };
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that no other thread posts requests meanwhile.
         let carried_out = |bound: &BoundQp<T>| unsafe { bound.qp.carried_out() };
         let requests = bound.is_none_or(|bound| bound.flow.requests.is_idle(|| carried_out(bound)));
         (self.state() as DAT_EP_STATE, receives, requests)
@@ -148,15 +148,15 @@ impl<T: Transport> Ep<T> {
         setup.holding.set_soft(soft);
         setup.holding.set_hard(hard);
         let Some(bound) = self.current_qp(&setup) else { return Ok(Exceeded::default()) };
-        // The transport counts under its own lock. So each message either has taken its buffer
-        // before and is counted below, or sees the new watermarks.
+        // This call waits for the lock under which the transport counts buffers. So a message
+        // either has taken its buffer before and is counted below, or sees the new watermarks.
         bound.qp.allocated();
         Ok(setup.holding.check())
     }
 
     /// The second half of dat_ep_set_watermark: reports an exceeded soft watermark, and breaks the
-    /// connection if the hard one is exceeded. It is separate because upcalls follow, in which the
-    /// consumer's CNO agent may use the endpoint.
+    /// connection if the hard one is exceeded. This half is separate because it causes upcalls, in
+    /// which the consumer's CNO agent may use the endpoint.
     pub fn apply_exceeded(&self, exceeded: Exceeded) {
         if exceeded.soft {
             self.shared.exceeds_soft_watermark();
@@ -169,7 +169,7 @@ impl<T: Transport> Ep<T> {
         }
     }
 
-    /// dat_ep_query. The addresses point into the endpoint.
+    /// Implements dat_ep_query. The addresses in the result point into the endpoint.
     pub fn query(&self, param: &mut DAT_EP_PARAM) {
         fn raw<O: Object>(object: &Option<impl Deref<Target = Node<O>>>) -> *mut c_void {
             object.as_ref().map_or(std::ptr::null_mut(), |o| o.handle())

@@ -35,7 +35,8 @@ impl<T: Transport> PinnedParams<T> {
     /// As for [`handle::pin`].
     pub unsafe fn pin(mask: DAT_EP_PARAM_MASK, param: &DAT_EP_PARAM) -> Self {
         let if_named = |bit, handle| if mask & bit != 0 { handle } else { std::ptr::null_mut() };
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that no other thread frees the objects meanwhile, unless
+        // their adapter is thread-safe.
         unsafe {
             let pz = handle::pin_or_null(if_named(DAT_EP_FIELD_PZ_HANDLE, param.pz_handle));
             let [recv, request, connect] = handle::pin_all([
@@ -55,7 +56,7 @@ impl<T: Transport> PinnedParams<T> {
 }
 
 impl<T: Transport> Ep<T> {
-    /// dat_ep_modify.
+    /// Implements dat_ep_modify.
     ///
     /// # Safety
     /// No other thread posts to the endpoint meanwhile. Thread-safe tables ensure that.
@@ -107,7 +108,7 @@ impl<T: Transport> Ep<T> {
                     }
                 }
             });
-            // On an error nothing is changed.
+            // If there is no new queue pair, restore the setup.
             let bound = bound.inspect_err(|_| setup.restore(before))?;
             if mask & DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW != 0 {
                 setup
@@ -129,10 +130,10 @@ impl<T: Transport> Ep<T> {
         self.setup().movable_recvs.push(MovableRecv { segments: segments.into(), cookie, quiet });
     }
 
-    /// Moves the receives to the new queue pair. A receive whose memory is not in the new
-    /// protection zone fails (uDAPL 1.2, dat_ep_modify, protection zone).
+    /// Moves the outstanding receives to the new queue pair. A receive whose memory is not in the
+    /// new protection zone fails (uDAPL 1.2, dat_ep_modify, protection zone).
     fn repost(&self, setup: &mut Setup<T>) {
-        // SAFETY: the caller made it and holds the control lock.
+        // SAFETY: the caller has made the queue pair and holds the control lock.
         let Some(bound) = (unsafe { self.bound_qp_ptr().as_ref() }) else { return };
         let Setup { movable_recvs, recv_evd, .. } = setup;
         movable_recvs.retain(|recv| {
@@ -195,8 +196,9 @@ impl<T: Transport> Setup<T> {
         if too_small { Err(Error::arg(3)) } else { Ok(()) }
     }
 
-    /// Feeds these EVDs with these attributes from now on. Changes nothing and fails if the
-    /// completion flags of the attributes do not match those of the EVDs' other streams.
+    /// Opens completion streams to the given EVDs, with the given attributes. Fails and changes
+    /// nothing if the completion flags of the attributes do not match those of the EVDs' other
+    /// streams.
     fn open_streams(
         &mut self,
         recv: Option<&Node<Evd<T>>>,

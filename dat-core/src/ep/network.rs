@@ -29,7 +29,8 @@ pub(super) struct EpShared<T: Transport> {
     /// Whether the endpoint uses a shared receive queue.
     on_srq: bool,
     pub(super) state: StateCell,
-    /// The hard watermark is exceeded. However the connection ends, it counts as broken.
+    /// Whether the hard watermark is exceeded. Then the connection counts as broken, however it
+    /// ends.
     breaking: AtomicBool,
     pub(super) conn: Mutex<Conn<T>>,
 }
@@ -41,7 +42,7 @@ pub(super) struct Conn<T: Transport> {
     private: Vec<u8>,
     pub(super) local: Address,
     pub(super) remote: Address,
-    /// See [`crate::log::next_connection_number`].
+    /// The number of the connection: see [`crate::log::next_connection_number`].
     pub(super) number: u64,
 }
 
@@ -91,7 +92,7 @@ impl<T: Transport> EpShared<T> {
         self.conn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// See [`StateCell::apply`].
+    /// Applies an event to the state of the endpoint: see [`StateCell::apply`].
     pub(super) fn apply(&self, event: Event) -> Result<Transition> {
         let transition = self.state.apply(event)?;
         if let Effect::To(to) = transition.effect {
@@ -144,9 +145,9 @@ impl<T: Transport> EpShared<T> {
         }
     }
 
-    /// Reports that the endpoint takes no more buffers of its shared receive queue. There is no
-    /// flushed receive that shows it. OFED's providers send this event for it, and programs wait
-    /// for it (docs/compatibility.md).
+    /// Reports that the endpoint takes no more buffers of its shared receive queue, because no
+    /// flushed receive shows this. OFED's providers send this event, and programs wait for it
+    /// (docs/compatibility.md).
     fn report_srq_left(&self) {
         self.ia.report(DAT_ASYNC_ERROR_EP_BROKEN, self.ep as *mut c_void, DAT_EP_TRANSFER_TO_ERROR);
     }
@@ -219,7 +220,7 @@ impl<T: Transport> Receiver<T> for EpShared<T> {
                     true => &[DCNT_IA_CM_PASSIVE_EST],
                     false => &[DCNT_IA_CM_REP_RX, DCNT_IA_CM_ACTIVE_EST],
                 });
-                // There is no private data on the passive side (uDAPL 1.2, dat_evd_wait).
+                // On the passive side the event has no private data (uDAPL 1.2, dat_evd_wait).
                 let private = if passive { &[] } else { private };
                 self.report(DAT_CONNECTION_EVENT_ESTABLISHED, private, Order::Now);
             }
@@ -261,7 +262,7 @@ impl<T: Transport> EpShared<T> {
     /// Reports that the endpoint holds more receive buffers than its soft watermark.
     pub(super) fn exceeds_soft_watermark(&self) {
         let ep = self.ep as *mut c_void;
-        // The standard gives the reason but no event number of its own. The handle names the
+        // The standard defines a reason for this event but no event number. The handle names the
         // endpoint.
         self.ia.report(
             DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR,
@@ -290,7 +291,7 @@ impl<T: Transport> EpShared<T> {
 
     fn report_loss(&self, number: DAT_EVENT_NUMBER, because: Option<&dyn Display>) {
         self.ended(Event::Ended, &[], because, |from| match from {
-            // The consumer has asked for the disconnect, so its cause does not matter.
+            // The consumer has asked for the disconnect, so the event does not depend on the cause.
             State::DisconnectPending => DAT_CONNECTION_EVENT_DISCONNECTED,
             State::ActivePending => DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
             State::CompletionPending => DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,

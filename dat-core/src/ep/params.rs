@@ -41,13 +41,14 @@ pub(super) fn recv_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
     last_contained(&STREAM_FLAGS, attr.recv_completion_flags)
 }
 
-/// The same for requests, which cannot be solicited.
+/// The completion flags of the stream of requests, chosen as those of receives are. Requests cannot
+/// be solicited.
 pub(super) fn request_stream_flags(attr: &DAT_EP_ATTR) -> DAT_COMPLETION_FLAGS {
     last_contained(&STREAM_FLAGS[..STREAM_FLAGS.len() - 1], attr.request_completion_flags)
 }
 
 /// The last flag of the list that `flags` contain. The first of the list is the default flag, which
-/// is 0 and therefore contained in all.
+/// is 0 and therefore contained in every value.
 fn last_contained(
     list: &[DAT_COMPLETION_FLAGS],
     flags: DAT_COMPLETION_FLAGS,

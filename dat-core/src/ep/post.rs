@@ -26,7 +26,7 @@ const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
 /// each queue of an endpoint, and neither dat_ep_modify nor dat_ep_reset runs on it meanwhile.
 /// Thread-safe tables ensure that.
 impl<T: Transport> Node<Ep<T>> {
-    /// dat_ep_post_send.
+    /// Implements dat_ep_post_send.
     ///
     /// # Safety
     /// As for all posts, above.
@@ -37,7 +37,7 @@ impl<T: Transport> Node<Ep<T>> {
         cookie: u64,
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller keeps the rules of all posts, above.
         unsafe { self.post_request(SendOp::Send { invalidate: None }, segments, cookie, flags, 5) }
     }
 
@@ -53,13 +53,13 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
         context: Option<DAT_RMR_CONTEXT>,
     ) -> Result<()> {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller keeps the rules of all posts, above.
         unsafe {
             self.post_request(SendOp::Send { invalidate: context }, segments, cookie, flags, 5)
         }
     }
 
-    /// dat_ep_post_rdma_write. `room`: the length of the remote segment in bytes.
+    /// Implements dat_ep_post_rdma_write. `room`: the length of the remote segment in bytes.
     ///
     /// # Safety
     /// As for all posts, above.
@@ -75,12 +75,12 @@ impl<T: Transport> Node<Ep<T>> {
         if length(segments) > room {
             self.refuse_if_strict()?;
         }
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller keeps the rules of all posts, above.
         unsafe { self.post_request(SendOp::Write(remote), segments, cookie, flags, 6) }
     }
 
-    /// dat_ep_post_rdma_read. `size`: the length of the remote segment in bytes. All of it is read
-    /// if the local segments have room for it.
+    /// Implements dat_ep_post_rdma_read. `size`: the length of the remote segment in bytes. All of
+    /// it is read if the local segments have room for it.
     ///
     /// # Safety
     /// As for all posts, above.
@@ -100,12 +100,12 @@ impl<T: Transport> Node<Ep<T>> {
         let mut shortened = [Segment::default(); MAX_SEGMENTS];
         let segments =
             if local <= size { segments } else { shorten(segments, size, &mut shortened)? };
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller keeps the rules of all posts, above.
         unsafe { self.post_request(SendOp::Read(remote), segments, cookie, flags, 6) }
     }
 
-    /// dat_ep_post_rdma_read_to_rmr. `sink` names memory of this side by an RMR context. `size`
-    /// bytes are read into it.
+    /// Implements dat_ep_post_rdma_read_to_rmr. `sink` names memory of this side by an RMR context.
+    /// `size` bytes are read into it.
     ///
     /// # Safety
     /// As for all posts, above.
@@ -121,7 +121,7 @@ impl<T: Transport> Node<Ep<T>> {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
         let sink = [Segment { len: size, ..sink }];
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller keeps the rules of all posts, above.
         unsafe { self.post_request(SendOp::ReadToWindow(remote), &sink, cookie, flags, 5) }
     }
 
@@ -138,7 +138,7 @@ impl<T: Transport> Node<Ep<T>> {
         flags_arg: u32,
     ) -> Result<()> {
         self.shared.state.check(Event::PostRequest)?;
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that no other thread replaces the queue pair meanwhile.
         let bound = unsafe { self.qp_for_post() }?;
         // The unsignalled flag is legal only if the endpoint was created with it (uDAPL 1.2,
         // dat_ep_post_send).
@@ -162,7 +162,7 @@ impl<T: Transport> Node<Ep<T>> {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
         let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that no other thread posts requests meanwhile.
         let claim = unsafe { self.claim(bound, cookie, suppressed) }?;
         let wr = SendWr {
             id: claim.cell as u64,
@@ -173,7 +173,8 @@ impl<T: Transport> Node<Ep<T>> {
             fence: flags & DAT_COMPLETION_BARRIER_FENCE_FLAG != 0,
             quiet: flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0,
         };
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that the segments' memory stays valid until the request
+        // completes, and that no other thread posts requests meanwhile.
         unsafe { bound.qp.post_send(&wr) }.map_err(|e| {
             bound.flow.requests.withdraw(&claim);
             if let SendOp::ReadToWindow(_) = op { sink_post_error(e) } else { post_error(e) }
@@ -195,7 +196,7 @@ impl<T: Transport> Node<Ep<T>> {
         Ok(())
     }
 
-    /// dat_ep_post_recv.
+    /// Implements dat_ep_post_recv.
     ///
     /// # Safety
     /// As for all posts, above.
@@ -207,7 +208,7 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
         let state = self.shared.state.check(Event::PostRecv)?;
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that no other thread replaces the queue pair meanwhile.
         let bound = unsafe { self.qp_for_post() }?;
         // Receive buffers cannot be posted to an endpoint on an SRQ (uDAPL 1.2,
         // dat_ep_create_with_srq).
@@ -226,7 +227,8 @@ impl<T: Transport> Node<Ep<T>> {
             return Err(Error::of(DAT_INSUFFICIENT_RESOURCES));
         };
         bound.flow.receives.posted(seq + 1);
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that the segments' memory stays valid until the receive
+        // completes, and that no other thread posts receives meanwhile.
         unsafe { bound.qp.post_recv(&RecvWr { id: cookie, segments, quiet }) }.map_err(|e| {
             bound.flow.receives.posted(seq);
             post_error(e)
@@ -276,7 +278,7 @@ impl<T: Transport> Node<Ep<T>> {
             if progress {
                 self.ia.transport.progress();
             }
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller guarantees that no other thread posts requests meanwhile.
             unsafe { bound.qp.carried_out() }
         };
         let claim = bound.flow.requests.claim(cookie, suppressed, carried_out);
@@ -289,7 +291,8 @@ impl<T: Transport> Node<Ep<T>> {
     /// As for all posts, above.
     #[inline]
     pub(super) unsafe fn qp_for_post(&self) -> Result<&BoundQp<T>> {
-        // SAFETY: only dat_ep_modify and dat_ep_reset replace it.
+        // SAFETY: only dat_ep_modify and dat_ep_reset replace the queue pair. The caller guarantees
+        // that neither runs meanwhile.
         unsafe { self.bound_qp_ptr().as_ref() }
             .ok_or(Error::state(DAT_INVALID_STATE_EP_UNCONFIGURED))
     }
@@ -341,8 +344,8 @@ pub fn post_error(error: PostError) -> Error {
     }
 }
 
-/// The same for a sink that is named by an RMR context, at position 2. Reading into it requires the
-/// privilege that peers need to write.
+/// As [`post_error`], for a sink that is named by an RMR context, at position 2. Reading into the
+/// sink requires the privilege that peers need to write.
 #[cold]
 fn sink_post_error(error: PostError) -> Error {
     match error {

@@ -8,10 +8,10 @@
 //!   come in order.
 //! - The request was suppressed and the transport has carried it out, so it causes no completion.
 //!
-//! The first condition is known here. The transport is asked about the second only if the next cell
-//! is not free by the first one, or if the caller asks whether the queue is idle. A completion that
-//! was not taken keeps its own cell, however many suppressed requests are posted after it: cells
-//! are used in any order.
+//! This module can check the first condition itself. It asks the transport about the second one
+//! only if the next cell is not free by the first one, or if the caller asks whether the queue is
+//! idle. A completion that was not taken keeps its own cell, however many suppressed requests are
+//! posted after it: cells are used in any order.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -37,9 +37,9 @@ pub(super) struct Requests {
     expected: AtomicU64,
 }
 
-/// The record of one request. The posting thread writes it while it is free. The thread that takes
-/// completions reads it after the request has completed and before it advances `taken`. The fields
-/// are atomic only so that any thread may read them.
+/// The record of one request. The posting thread writes the cell while the cell is free. The thread
+/// that takes completions reads the cell after the request has completed and before it advances
+/// `taken`. The fields are atomic only so that any thread may read them.
 struct Cell {
     cookie: AtomicU64,
     /// Twice the request's number, plus 1 if the request was suppressed.
@@ -132,8 +132,8 @@ impl Requests {
         for progress in [false, true] {
             let taken = self.taken();
             if self.last_suppressed.load(Ordering::Relaxed) <= taken {
-                // No request is both suppressed and not taken, so each one keeps its cell until it
-                // is taken.
+                // All suppressed requests precede one that was taken. So each later request keeps
+                // its cell until it is taken, and the outstanding requests can be counted.
                 let outstanding = self.posted.load(Ordering::Relaxed).saturating_sub(taken);
                 if outstanding >= self.cells.len() as u64 {
                     return None;

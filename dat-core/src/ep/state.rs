@@ -33,25 +33,25 @@ pub enum Event {
     Configure,
     /// dat_ep_modify removed the protection zone.
     Unconfigure,
-    /// dat_ep_connect, dat_ep_dup_connect.
+    /// A call of dat_ep_connect or dat_ep_dup_connect.
     Connect,
-    /// dat_rsp_create.
+    /// A call of dat_rsp_create.
     Reserve,
-    /// dat_rsp_free.
+    /// A call of dat_rsp_free.
     Unreserve,
     /// A connection request arrived at the reserved service point.
     Request,
-    /// dat_cr_accept.
+    /// A call of dat_cr_accept.
     Accept,
-    /// dat_cr_reject, or a connect or accept that has failed before it began.
+    /// A call of dat_cr_reject, or a connect or accept that has failed before it began.
     Retract,
-    /// dat_ep_disconnect with the graceful flag.
+    /// A call of dat_ep_disconnect with the graceful flag.
     DisconnectGracefully,
-    /// dat_ep_disconnect with the abrupt flag.
+    /// A call of dat_ep_disconnect with the abrupt flag.
     DisconnectAbruptly,
-    /// dat_ep_reset.
+    /// A call of dat_ep_reset.
     Reset,
-    /// dat_ep_free.
+    /// A call of dat_ep_free.
     Free,
     /// A send, RDMA read, RDMA write or bind is posted.
     PostRequest,
@@ -105,8 +105,8 @@ pub const fn effect(state: State, event: Event) -> Effect {
         (Reserve, UnconfiguredUnconnected) => To(UnconfiguredReserved),
         (Unreserve, Reserved) => To(Unconnected),
         (Unreserve, UnconfiguredReserved) => To(UnconfiguredUnconnected),
-        // A request that arrived before owns the endpoint. Freeing the service point then does not
-        // change it.
+        // A request that arrived before has taken over the endpoint. So freeing the service point
+        // does not change the endpoint.
         (Unreserve, _) => Nothing,
         (Request, Reserved) => To(PassivePending),
         (Request, UnconfiguredReserved) => To(UnconfiguredPassive),
@@ -144,7 +144,7 @@ pub const fn effect(state: State, event: Event) -> Effect {
         (Failed | Ended, ActivePending | CompletionPending | Connected | DisconnectPending) => {
             To(Disconnected)
         }
-        // A local disconnect has preceded the report of the network.
+        // A local disconnect came first, so the report of the network has no effect.
         (Established | Failed | Ended, _) => Nothing,
 
         _ => Refuse,

@@ -26,8 +26,8 @@ pub struct HeldBuffers {
     unreported: Option<UnreportedReceives>,
 }
 
-/// For receives that complete without an event: a buffer is returned as soon as a message takes it,
-/// and also to its shared receive queue, if there is one.
+/// The receives of an endpoint complete without events. Therefore a buffer counts as returned as
+/// soon as a message takes it, also for the shared receive queue, if there is one.
 #[derive(Debug)]
 struct UnreportedReceives(Option<SrqShare>);
 
@@ -55,7 +55,7 @@ impl Default for HeldBuffers {
 
 impl HeldBuffers {
     /// The counters for the next queue pair of the endpoint, with the same watermarks. A soft
-    /// watermark that was reported stays so.
+    /// watermark that was reported is not reported again.
     pub(super) fn for_next_qp(&self) -> Self {
         let copy = |mark: &AtomicI32| AtomicI32::new(mark.load(Ordering::Relaxed));
         HeldBuffers { soft: copy(&self.soft), hard: copy(&self.hard), ..HeldBuffers::default() }
@@ -66,7 +66,8 @@ impl HeldBuffers {
         self.unreported = Some(UnreportedReceives(srq));
     }
 
-    /// Sets the soft watermark. It will be reported once, whether or not the former one was.
+    /// Sets the soft watermark. The new watermark will be reported once, whether or not the former
+    /// one was reported.
     pub fn set_soft(&self, mark: DAT_COUNT) {
         self.soft.store(mark, Ordering::Relaxed);
     }
@@ -89,7 +90,7 @@ impl HeldBuffers {
         exceeded
     }
 
-    /// Counts a buffer that no message has taken, but whose completion will be counted.
+    /// Counts a buffer that no message has taken. Its completion will be counted as well.
     pub(super) fn count_taken(&self) {
         self.taken.store(self.taken.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
@@ -113,8 +114,8 @@ impl HeldBuffers {
         let held = self.held();
         let above = |mark| u64::try_from(mark).is_ok_and(|mark| held > mark);
         Exceeded {
-            // Exactly one thread reports it. The comparison ensures that a new setting is not
-            // reset.
+            // Exactly one thread succeeds in the exchange and reports the watermark. The exchange
+            // fails if a new watermark was set meanwhile, which therefore stays.
             soft: above(soft)
                 && self
                     .soft
@@ -137,7 +138,7 @@ impl HeldBuffers {
 
     /// The number of buffers that are held now.
     pub(super) fn held(&self) -> u64 {
-        // Read in this order: every returned buffer was taken before.
+        // Read the counters in this order: each returned buffer was counted as taken before.
         let returned = self.returned.load(Ordering::Acquire);
         self.taken.load(Ordering::Acquire).saturating_sub(returned)
     }

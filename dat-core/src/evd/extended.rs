@@ -29,7 +29,7 @@ pub(super) unsafe fn write(wc: &Wc, data: *mut DAT_IB_EXTENSION_EVENT_DATA) {
             (DAT_IB_RDMA_WRITE_IMMED, 0)
         }
     };
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller guarantees that `data` may be written to.
     unsafe {
         data.write(DAT_IB_EXTENSION_EVENT_DATA {
             r#type: what,

@@ -69,23 +69,23 @@ unsafe impl Send for QueuedEvent {}
 /// When an event may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As soon as it is the first event.
+    /// The event may be taken as soon as it is the first one.
     Now,
-    /// Only after the completions that were queued when the event arrived.
+    /// The event may be taken only after the completions that were queued when it arrived.
     AfterCompletions,
 }
 
 impl<T: Transport> Object for Evd<T> {
     const KIND: DAT_HANDLE_TYPE = DAT_HANDLE_TYPE_EVD;
-    // OFED answers this for a NULL EVD handle of any stream. Programs print the code, so it is
-    // kept.
+    // OFED's library returns this code for a NULL EVD handle of any stream. Programs print the
+    // code, so this library returns the same one.
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_EVD_REQUEST;
 }
 
 /// All streams an EVD can merge.
 const STREAMS: DAT_EVD_FLAGS = DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DEFAULT_FLAG;
 
-/// dat_evd_create. `depth` is a minimum.
+/// Implements dat_evd_create. `depth` is a minimum.
 pub fn create<T: Transport>(
     ia: &Node<Ia<T>>,
     depth: DAT_COUNT,
@@ -141,14 +141,14 @@ pub fn create<T: Transport>(
     })
 }
 
-/// dat_evd_free. A waiter leaves with `DAT_ABORT`, and this call waits until it has left. If the
-/// waiter may be this very thread, because the call is made in a signal handler, another thread
-/// waits instead.
+/// Implements dat_evd_free. A waiter leaves with `DAT_ABORT`, and this call waits until it has
+/// left. If the waiter may be this very thread, because the call is made in a signal handler,
+/// another thread waits instead.
 ///
 /// # Safety
 /// If this succeeds, nobody uses a reference to the EVD any more.
 pub unsafe fn free<T: Transport>(evd: &Node<Evd<T>>) -> Result<()> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller guarantees that nobody uses a reference to the EVD if this succeeds.
     end_free(unsafe { begin_free(evd) }?)
 }
 
@@ -190,7 +190,7 @@ pub(crate) fn finish_free<T: Transport>(evd: Retired<Evd<T>>) {
     // SAFETY: no waiter is left, and nobody else uses a retired object.
     unsafe { evd.retire_all() };
     control.forget_evd(evd.handle() as usize);
-    // SAFETY: as above.
+    // SAFETY: no waiter is left, and nobody else uses a retired object.
     drop(unsafe { evd.reclaim() });
 }
 
@@ -200,7 +200,7 @@ impl<T: Transport> Evd<T> {
         self.cq.as_ref()
     }
 
-    /// The number of events that fit at least.
+    /// The minimum number of events that the EVD can hold.
     pub fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed)
     }
@@ -267,7 +267,7 @@ impl<T: Transport> Evd<T> {
         Ok(())
     }
 
-    /// dat_ib_query_counters.
+    /// Implements dat_ib_query_counters.
     pub fn counters(&self, query: CounterQuery) -> [u64; counters::EVD] {
         self.shared.counters.read(query, self.empty_polls.load(Ordering::Relaxed))
     }
@@ -284,7 +284,7 @@ impl<T: Transport> Evd<T> {
         }
     }
 
-    /// dat_evd_post_se.
+    /// Implements dat_evd_post_se.
     pub fn post_software(&self, event: &DAT_EVENT) -> Result<()> {
         if self.flags & DAT_EVD_SOFTWARE_FLAG == 0 {
             return Err(Error::arg(1));
@@ -295,7 +295,7 @@ impl<T: Transport> Evd<T> {
         self.post(DAT_SOFTWARE_EVENT, event.event_data, Order::Now)
     }
 
-    /// dat_evd_resize. Queued events are kept.
+    /// Implements dat_evd_resize. Queued events are kept.
     ///
     /// # Safety
     /// As [`Evd::dequeue`].
@@ -316,12 +316,12 @@ impl<T: Transport> Evd<T> {
             return Err(Error::of(DAT_INVALID_STATE));
         }
         let _control = self.ia.control();
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that this thread has the taking side.
         if depth < unsafe { self.count() } {
             return Err(Error::of(DAT_INVALID_STATE));
         }
         if let Some(cq) = &self.cq {
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller guarantees that this thread has the taking side.
             unsafe { cq.resize(depth) }?;
         }
         self.depth.store(depth, Ordering::Relaxed);
@@ -334,8 +334,8 @@ impl<T: Transport> Evd<T> {
         let config = match self.config() {
             DAT_COMPLETION_UNSIGNALLED_FLAG => DAT_EVD_STATE_CONFIG_NOTIFY,
             DAT_COMPLETION_SOLICITED_WAIT_FLAG => DAT_EVD_STATE_CONFIG_SOLICITED,
-            // The state has exactly one of the three flags (DAT_INVALID_STATE_EVD_CONFIG_… in the
-            // headers).
+            // The state has exactly one of the three configuration flags
+            // (DAT_INVALID_STATE_EVD_CONFIG_… in the headers).
             _ => DAT_EVD_STATE_CONFIG_THRESHOLD,
         };
         bit(&self.shared.enabled, DAT_EVD_STATE_ENABLED, DAT_EVD_STATE_DISABLED)
@@ -364,8 +364,8 @@ impl<T: Transport> Evd<T> {
         }
     }
 
-    /// dat_evd_modify_cno. `None` detaches the CNO. `DAT_INSUFFICIENT_RESOURCES`: the CNO has no
-    /// memory for the triggers of one more EVD.
+    /// Implements dat_evd_modify_cno. `None` detaches the CNO. `DAT_INSUFFICIENT_RESOURCES`: the
+    /// CNO has no memory for the triggers of one more EVD.
     ///
     /// # Safety
     /// As for [`Evd::dequeue`], unless there is a waiter.
@@ -376,7 +376,8 @@ impl<T: Transport> Evd<T> {
         self.shared.has_cno.store(cno.is_some(), Ordering::Release);
         drop(old);
         self.require_upcalls_for_cno(cno.is_some());
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that this thread has the taking side, unless there is a
+        // waiter.
         unsafe { self.renotify() };
         Ok(())
     }
@@ -387,11 +388,12 @@ impl<T: Transport> Evd<T> {
     /// As [`Evd::set_cno`].
     pub unsafe fn set_enabled(&self, enabled: bool) {
         self.shared.enabled.store(enabled, Ordering::Release);
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that this thread has the taking side, unless there is a
+        // waiter.
         unsafe { self.renotify() };
     }
 
-    /// dat_evd_set_unwaitable and dat_evd_clear_unwaitable. A waiter leaves with
+    /// Implements dat_evd_set_unwaitable and dat_evd_clear_unwaitable. A waiter leaves with
     /// `DAT_INVALID_STATE`.
     pub fn set_waitable(&self, waitable: bool) {
         self.shared.waitable.store(waitable, Ordering::SeqCst);
@@ -429,7 +431,7 @@ impl<T: Transport> Evd<T> {
         let wanted = self.shared.has_cno.load(Ordering::Acquire)
             && self.shared.enabled.load(Ordering::Relaxed);
         match &self.cq {
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller guarantees that this thread has the taking side.
             Some(cq) if wanted => unsafe { cq.arm(self.shared.solicited()) },
             _ => true,
         }
@@ -440,7 +442,7 @@ impl<T: Transport> Evd<T> {
     /// # Safety
     /// As [`Evd::set_cno`].
     unsafe fn renotify(&self) {
-        // Whoever queues an event reads the CNO after it has queued the event
+        // A thread that queues an event reads the CNO after it has queued the event
         // (`EvdShared::notify`).
         fence(Ordering::SeqCst);
         // Arming reads the completion queue, which belongs to the waiter while there is one. The

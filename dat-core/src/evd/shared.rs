@@ -23,7 +23,7 @@ pub(super) struct EvdShared<T: Transport> {
     pub(super) waiter_slot: WaiterSlot,
     pub(super) enabled: AtomicBool,
     pub(super) waitable: AtomicBool,
-    /// The EVD is being freed.
+    /// Whether the EVD is being freed.
     pub(super) dead: AtomicBool,
     pub(super) cno: Mutex<Option<Ref<Cno<T>>>>,
     pub(super) has_cno: AtomicBool,
@@ -31,9 +31,9 @@ pub(super) struct EvdShared<T: Transport> {
     pub(super) counters: EvdCounters,
     /// The completion streams that feed the EVD.
     pub(super) streams: Streams,
-    /// Events were lost. Events that were queued before can still be taken.
+    /// Whether events were lost. Events that were queued before the loss can still be taken.
     pub(super) overflowed: AtomicBool,
-    /// A completion was lost. All later completions are lost as well.
+    /// Whether a completion was lost. Then all later completions are lost as well.
     pub(super) completions_lost: AtomicBool,
 }
 
@@ -47,8 +47,8 @@ impl<T: Transport> EvdShared<T> {
         self.streams.solicited(self.ia.transport.attrs().quiet)
     }
 
-    /// Announces a new event to the waiter or, if there is none, to the CNO. Never to both
-    /// (dat_evd_wait).
+    /// Announces a new event to the waiter or, if there is none, to the CNO. Only one of them is
+    /// notified (dat_evd_wait).
     pub(super) fn notify(&self) {
         if self.waiter_slot.record_event() {
             self.interrupt_waiter();

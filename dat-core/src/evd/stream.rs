@@ -1,7 +1,7 @@
 //! Completion streams of endpoints that feed an EVD.
 //!
-//! Each stream has the completion flags of its endpoint. Each completion wakes a waiter as the
-//! flags of its own stream say.
+//! Each stream has the completion flags of its endpoint. The flags of a completion's own stream
+//! decide whether it wakes a waiter.
 //!
 //! The standard lets streams share an EVD only if their flags match (uDAPL 1.2, dat_ep_create,
 //! usage). OFED's library never checks that, and MPI libraries connect streams with different flags
@@ -119,16 +119,16 @@ impl<T: Transport> Drop for CompletionStream<T> {
 }
 
 impl<T: Transport> Node<Evd<T>> {
-    /// Re-arms the completion queue, because other completions than before concern the CNO now.
-    /// This may run concurrently with a call on the EVD, since the thread that changes an endpoint
-    /// need not be the one that uses its EVDs.
+    /// Re-arms the completion queue after the streams have changed, because the CNO may need to
+    /// know of other completions now. This function may run concurrently with a call on the EVD,
+    /// since the thread that changes an endpoint need not be the one that uses its EVDs.
     fn streams_changed(&self) {
         // SAFETY: the lock of the handle gives the taking side, unless there is a waiter.
         let renotify = || unsafe { self.renotify() };
         let renotified = if self.ia.thread_safe { self.slot().try_locked(renotify) } else { None };
         if renotified.is_none() {
-            // The queue may have been armed for the former streams. Whoever is notified now arms it
-            // again.
+            // The queue may have been armed for the former streams. The waiter or the CNO's
+            // consumer that is notified now arms it again.
             self.shared.notify();
         }
     }

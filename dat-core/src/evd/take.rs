@@ -18,7 +18,8 @@ use crate::provider::{Completions, Polled, Transport, Wc, WcOp};
 pub(super) struct StagedCompletions {
     /// There is room for one from the beginning. [`Evd::count`] makes room for more.
     completions: UnsafeCell<VecDeque<Wc>>,
-    /// The number of completions, for threads that may not access them.
+    /// The number of staged completions, for threads that must not access the completions
+    /// themselves.
     len: AtomicUsize,
 }
 
@@ -38,7 +39,7 @@ impl StagedCompletions {
 }
 
 impl<T: Transport> Evd<T> {
-    /// dat_evd_dequeue: the first event.
+    /// Implements dat_evd_dequeue: takes the first event.
     ///
     /// # Safety
     /// The caller has the *taking side* of the EVD. One thread at a time has it:
@@ -51,7 +52,8 @@ impl<T: Transport> Evd<T> {
     /// does, since the standard lets only one thread at a time use an object.
     pub unsafe fn dequeue(&self) -> Result<DAT_EVENT> {
         let mut event = DAT_EVENT::zeroed();
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that this thread has the taking side. `event` is a local
+        // variable.
         unsafe { self.dequeue_into(&mut event) }?;
         Ok(event)
     }
@@ -66,23 +68,25 @@ impl<T: Transport> Evd<T> {
         if self.shared.waiter_slot.is_occupied() {
             return Err(Error::state(DAT_INVALID_STATE_EVD_WAITER));
         }
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that this thread has the taking side and that `event` may
+        // be written to.
         if let Some(found) = unsafe { self.take(event) } {
             self.shared.counters.tally.add(found, 1);
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that this thread has the taking side.
             unsafe { self.retrigger_cno_if_any() };
             return Ok(());
         }
         self.ia.transport.progress();
         loop {
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller guarantees that this thread has the taking side and that `event`
+            // may be written to.
             if let Some(found) = unsafe { self.take(event) } {
                 self.shared.counters.tally.add(found, 1);
-                // SAFETY: as above.
+                // SAFETY: the caller guarantees that this thread has the taking side.
                 unsafe { self.retrigger_cno_if_any() };
                 return Ok(());
             }
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that this thread has the taking side.
             if unsafe { self.withdraw_trigger_and_arm() } {
                 self.shared.counters.tally.add(DCNT_EVD_DEQUEUE_NOT_FOUND, 1);
                 return Err(self.empty_error());
@@ -96,15 +100,16 @@ impl<T: Transport> Evd<T> {
     /// As [`Evd::dequeue`].
     #[inline(always)]
     pub(super) unsafe fn arm_and_check_events(&self) -> bool {
-        // Arm the queue even if events are queued: whoever queues the next event relies on it.
-        // SAFETY: the caller guarantees this.
+        // Arm the queue even if events are queued: the thread that queues the next event relies on
+        // it.
+        // SAFETY: the caller guarantees that this thread has the taking side.
         let armed = unsafe { self.arm_for_cno() };
         !armed
             || self.staged.len.load(Ordering::Relaxed) > 0
             || self.queued_len.load(Ordering::Acquire) > 0
     }
 
-    /// Why there is no event.
+    /// The error that a consumer gets when there is no event.
     #[cold]
     pub(super) fn empty_error(&self) -> Error {
         // An EVD that has overflowed is broken (uDAPL 1.2). It must not pretend to be empty.
@@ -119,7 +124,7 @@ impl<T: Transport> Evd<T> {
     /// As [`Evd::dequeue`].
     #[inline(always)]
     unsafe fn retrigger_cno_if_any(&self) {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that this thread has the taking side.
         if self.shared.has_cno.load(Ordering::Acquire) && unsafe { self.arm_and_check_events() } {
             self.shared.retrigger_cno();
         }
@@ -134,12 +139,13 @@ impl<T: Transport> Evd<T> {
     unsafe fn withdraw_trigger_and_arm(&self) -> bool {
         if self.shared.has_cno.load(Ordering::Acquire) {
             self.shared.withdraw_trigger();
-            // Clearing may have withdrawn the trigger of an event that was queued before it.
+            // The withdrawn trigger may have been that of an event which was queued before the
+            // withdrawal.
             if self.queued_len.load(Ordering::Acquire) > 0 {
                 return false;
             }
         }
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that this thread has the taking side.
         unsafe { self.arm_for_cno() }
     }
 
@@ -149,7 +155,8 @@ impl<T: Transport> Evd<T> {
     /// As [`Evd::dequeue_into`].
     #[inline(always)]
     pub(super) unsafe fn take(&self, event: *mut DAT_EVENT) -> Option<DAT_EVD_COUNTERS> {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that this thread has the taking side and that `event` may
+        // be written to.
         unsafe {
             if self.queued_len.load(Ordering::Acquire) > 0 && self.take_queued(Order::Now, event) {
                 return Some(DCNT_EVD_DEQUEUE_FOUND);
@@ -195,7 +202,7 @@ impl<T: Transport> Evd<T> {
         unsafe { cq.poll(&mut polled) };
         let Some(wc) = polled.completions().first() else {
             self.empty_polls.store(self.empty_polls.load(Ordering::Relaxed) + 1, Ordering::Release);
-            // This fence comes before the next poll. See `FreedFlows`.
+            // This fence precedes the next poll of the queue: see `FreedFlows`.
             compiler_fence(Ordering::SeqCst);
             return None;
         };
@@ -215,10 +222,10 @@ impl<T: Transport> Evd<T> {
     /// As [`Evd::dequeue`].
     pub(super) unsafe fn retire_all(&self) {
         let retire = |wc: &Wc| {
-            // SAFETY: `take_completion` has just taken it.
+            // SAFETY: `take_completion` has just taken the completion `wc`.
             unsafe { wc.qp.flow() }.retire(wc);
         };
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that this thread has the taking side.
         while unsafe { self.take_completion(|| false, retire) }.is_some() {}
     }
 
@@ -236,7 +243,7 @@ impl<T: Transport> Evd<T> {
             return false;
         };
         self.queued_len.store(queued_events.len(), Ordering::Release);
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that `event` may be written to.
         unsafe { event.write(first.event) };
         true
     }
@@ -252,7 +259,7 @@ impl<T: Transport> Evd<T> {
             let mut batch = [const { MaybeUninit::uninit() }; 16];
             loop {
                 let mut polled = Polled::new(&mut batch);
-                // SAFETY: as above.
+                // SAFETY: the caller is the only thread that takes events.
                 unsafe { cq.poll(&mut polled) };
                 staged.extend(polled.completions());
                 if polled.room() > 0 {
@@ -270,9 +277,9 @@ impl<T: Transport> Evd<T> {
     /// `event` may be written to, and the completion was just taken.
     #[inline(always)]
     unsafe fn write_completion(&self, wc: &Wc, event: *mut DAT_EVENT) {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that the completion was just taken.
         let flow = unsafe { wc.qp.flow() };
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that `event` may be written to.
         unsafe {
             (&raw mut (*event).evd_handle).write(self.shared.evd as *mut c_void);
             if wc.op == WcOp::Bind {

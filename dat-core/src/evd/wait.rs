@@ -26,14 +26,14 @@ pub struct Waiter<'a, T: Transport> {
 }
 
 impl<T: Transport> Evd<T> {
-    /// dat_evd_wait: the first event, once `threshold` events are queued. `timeout` is the limit of
-    /// the whole wait in microseconds. An error from this function itself means that it did not
-    /// wait, and that `nmore` is undefined.
+    /// Implements dat_evd_wait: waits until `threshold` events are queued, and takes the first one.
+    /// `timeout` is the limit of the whole wait in microseconds. An error from this function itself
+    /// means that it did not wait, and that `nmore` is undefined.
     ///
     /// # Safety
     /// As for [`Evd::begin_wait`].
     pub unsafe fn wait(&self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Result<WaitOutcome> {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that no thread but a waiter has the taking side meanwhile.
         unsafe { self.begin_wait(threshold) }?.wait(timeout)
     }
 
@@ -67,7 +67,7 @@ impl<T: Transport> Evd<T> {
 }
 
 impl<T: Transport> Waiter<'_, T> {
-    /// See [`Evd::wait`].
+    /// Waits and takes the first event: see [`Evd::wait`].
     pub fn wait(self, timeout: DAT_TIMEOUT) -> Result<WaitOutcome> {
         let deadline = match timeout {
             DAT_TIMEOUT_INFINITE => None,
@@ -84,13 +84,16 @@ impl<T: Transport> Drop for Waiter<'_, T> {
     fn drop(&mut self) {
         // Notify the CNO of events that arrived while this thread was the one to be notified.
         // dat_evd_free waits until this has ended.
-        // SAFETY: this thread is still the waiter when it looks.
+        // SAFETY: this thread is still the waiter, and has the taking side, when it checks for
+        // events.
         let look = || unsafe { self.evd.arm_and_check_events() };
         self.evd.shared.waiter_slot.release(look, || self.evd.shared.notify());
     }
 }
 
 impl<T: Transport> Evd<T> {
+    /// Waits as [`Waiter::wait`] does.
+    ///
     /// # Safety
     /// The caller has the taking side of the EVD.
     unsafe fn wait_as_waiter(
@@ -115,10 +118,10 @@ impl<T: Transport> Evd<T> {
                 self.ia.transport.progress();
                 looked = true;
             }
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller guarantees that this thread has the taking side.
             let count = unsafe { self.count() };
             let mut event = DAT_EVENT::zeroed();
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that this thread has the taking side.
             if count >= threshold && unsafe { self.take(&mut event) }.is_some() {
                 return Ok(WaitOutcome { event: Ok(event), more: count - 1 });
             }
@@ -152,10 +155,11 @@ impl<T: Transport> Evd<T> {
                     std::hint::spin_loop();
                     continue;
                 }
-                // A new spin begins after the sleep.
+                // The thread spins again after each sleep.
                 spin_until = None;
             }
-            // Arm after counting. `false` means that an event has arrived in between.
+            // Arm the queue after counting its events. `false` means that an event has arrived
+            // since.
             let tally = &self.shared.counters.tally;
             tally.add(DCNT_EVD_WAIT_NOTIFY, self.cq.is_some().into());
             // SAFETY: the caller guarantees this.

@@ -14,13 +14,13 @@ use crate::wake::Wake;
 /// The place of the waiter.
 #[derive(Default)]
 pub(super) struct WaiterSlot {
-    /// A thread waits in dat_evd_wait.
+    /// Whether a thread waits in dat_evd_wait.
     waiting: AtomicBool,
     /// The number of events queued so far, with wrap-around.
     event_count: AtomicU32,
     /// The number of threads that are about to return from dat_evd_wait.
     leaving: AtomicU32,
-    /// The waiter sleeps on this.
+    /// The word that the waiter sleeps on.
     pub(super) wake: Wake,
 }
 
@@ -35,8 +35,8 @@ impl WaiterSlot {
         free
     }
 
-    /// Ends the wait of the caller. Calls `look` to check for events that remain, and `notify` if
-    /// there are any or if an event has arrived since.
+    /// Ends the wait of the caller. Calls `look` to check whether events remain. Calls `notify` if
+    /// events remain or if an event has arrived since that check.
     pub(super) fn release(&self, look: impl FnOnce() -> bool, notify: impl FnOnce()) {
         self.leaving.fetch_add(1, Ordering::AcqRel);
         let known = self.event_count.load(Ordering::Acquire);
@@ -55,8 +55,9 @@ impl WaiterSlot {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Records that an event was queued. Returns whether there is a waiter. The waiter sees the
-    /// event, or has seen it before it leaves. If there is none, the caller must notify the CNO.
+    /// Records that an event was queued, and returns whether there is a waiter. A waiter handles
+    /// the event, or has seen it before it leaves. Without a waiter, the caller must notify the
+    /// CNO.
     pub(super) fn record_event(&self) -> bool {
         self.event_count.fetch_add(1, Ordering::Release);
         fence(Ordering::SeqCst);

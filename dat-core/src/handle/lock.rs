@@ -5,9 +5,10 @@
 //!
 //! - A call takes the lock, checks that the handle is live, and uses the object while it holds the
 //!   lock.
-//! - A call that names further objects pins each of them. To pin, it locks the handle only to check
-//!   it and to increment the count of pins. It has all its pins before it locks the object that it
-//!   is made on, so no call waits for one lock while it holds another.
+//! - A call that names further objects pins each of them. For a pin, the call locks the handle only
+//!   while it checks the handle and increments the count of pins. The call takes all its pins
+//!   before it locks the object that it is made on, so no call waits for one lock while it holds
+//!   another.
 //! - A call on an adapter pins the adapter instead of holding its lock, so that other threads need
 //!   not wait, for example while this one registers memory.
 //! - A thread that frees the object takes the lock, waits until there are no pins, makes the handle
@@ -55,7 +56,7 @@ impl HandleLock {
         !self.is_live_as(0)
     }
 
-    /// Whether calls on the object take the lock.
+    /// Whether calls on the object take the lock: its adapter is thread-safe.
     pub(super) fn is_thread_safe(&self) -> bool {
         self.thread_safe.load(Ordering::Relaxed)
     }
@@ -72,8 +73,8 @@ impl HandleLock {
         self.tag.compare_exchange(tag, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// For a child of fork(2): the object belongs to the parent, and so does the thread that may
-    /// have the lock.
+    /// Resets the lock in a child of fork(2): the object belongs to the parent, and so does the
+    /// thread that may have the lock.
     #[cfg(not(miri))]
     pub(super) fn reset_in_child(&self) {
         self.tag.store(0, Ordering::Relaxed);
@@ -81,9 +82,9 @@ impl HandleLock {
         self.owner.store(0, Ordering::Relaxed);
     }
 
-    /// Runs `f` with the lock. `DAT_ABORT`: this call is made in a signal handler, and the
-    /// interrupted code of the same thread either has the lock, or does work that the holder of the
-    /// lock may be waiting for.
+    /// Runs `f` while this thread has the lock. `DAT_ABORT`: this call is made in a signal handler,
+    /// and the interrupted code of the same thread either has the lock, or does work that the
+    /// holder of the lock may be waiting for.
     #[inline]
     pub(super) fn locked<V>(&self, f: impl FnOnce() -> Result<V>) -> Result<V> {
         let here = 0_u8;

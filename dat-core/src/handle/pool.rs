@@ -17,19 +17,19 @@ pub(super) struct Pool {
 }
 
 struct Free {
-    /// Released slots: their number, and the first and the last of them in the order of release.
+    /// The number of released slots, and the first and the last of them in the order of release.
     used: usize,
     oldest: u32,
     newest: u32,
 }
 
 /// The minimum number of free slots. A released slot is reused only if there are more, so a stale
-/// handle stays stale for at least as many frees. Together these slots have 4 MiB.
+/// handle stays stale for at least as many frees. Together the slots that are kept free have 4 MiB.
 pub(super) const MIN_FREE_SLOTS: usize = 1 << 16;
 
 // SAFETY: `base` is a region that is only accessed through atomics.
 unsafe impl Send for Pool {}
-// SAFETY: as above.
+// SAFETY: `base` is a region that is only accessed through atomics.
 unsafe impl Sync for Pool {}
 
 /// Miri's mmap does not support the flag.
@@ -51,12 +51,12 @@ pub(super) fn pool() -> &'static Pool {
                 0,
             )
         };
-        // Without address space for 64 MiB there is no table through which an error could be
-        // returned. An empty pool makes each allocation fail.
+        // Without address space for the 64 MiB there is not even a function table through which an
+        // error could be returned. An empty pool makes each allocation fail instead.
         let (bytes, fresh) = if base == libc::MAP_FAILED { (0, MAX_HANDLES) } else { (bytes, 0) };
         #[cfg(not(miri))]
-        // SAFETY: any child may call the function. The registration ends when the library that
-        // contains it is unloaded.
+        // SAFETY: `forget_all` may be called in any child. The registration ends when the library
+        // that contains the function is unloaded.
         unsafe {
             // If there is no memory for the registration, children keep the handles of their
             // parents.
@@ -69,7 +69,7 @@ pub(super) fn pool() -> &'static Pool {
 }
 
 /// For a child of fork(2): makes all handles of the parent stale. The child has none of the threads
-/// that drive an adapter, and shares with its parent all that is below an adapter.
+/// that drive an adapter, and it shares with its parent all resources below an adapter.
 #[cfg(not(miri))]
 unsafe extern "C" fn forget_all() {
     let Some(pool) = POOL.get().filter(|pool| pool.bytes != 0) else { return };

@@ -22,7 +22,7 @@ use crate::provider::Transport;
 use crate::srq::{self, Srq};
 use crate::stats;
 
-/// dat_ia_close.
+/// Implements dat_ia_close.
 ///
 /// - Graceful: refused while the consumer has objects left.
 /// - Abrupt: frees the objects of the adapter as well.
@@ -34,7 +34,7 @@ use crate::stats;
 /// # Safety
 /// If this succeeds, nobody uses a reference to the adapter any more.
 pub unsafe fn close<T: Transport>(ia: &Node<Ia<T>>, flags: DAT_CLOSE_FLAGS) -> Result<()> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller guarantees that nobody uses a reference to the adapter if this succeeds.
     unsafe {
         end_close(
             handle::with_exclusive(ia.handle(), |ia: &Node<Ia<T>>| begin_close(ia, flags))?,
@@ -101,7 +101,7 @@ fn finish_close<T: Transport>(
     sharing::remove_reporters_to(&ia);
     sharing::remove_reporter(&ia);
     loop {
-        // SAFETY: see `for_each_object`.
+        // SAFETY: nobody uses the EVD meanwhile (see `for_each_object`).
         for_each_object::<T, Evd<T>, _>(
             &ia,
             |evd| unsafe { evd::begin_free(evd) },
@@ -117,7 +117,7 @@ fn finish_close<T: Transport>(
     // This comes last, because an EVD refers to its CNO.
     let free_cno = |cno: &Node<Cno<T>>| {
         cno.await_no_waiters();
-        // SAFETY: see `for_each_object`.
+        // SAFETY: nobody uses the CNO meanwhile (see `for_each_object`).
         unsafe { cno::free(cno) }
     };
     for_each_object(&ia, free_cno, drop);
@@ -126,8 +126,8 @@ fn finish_close<T: Transport>(
     while ia.object_count() == 0 && ia.in_use() {
         std::thread::yield_now();
     }
-    // SAFETY: no object of the adapter is left, and no call uses it. Otherwise the caller of
-    // `close` guarantees it.
+    // SAFETY: no object of the adapter is left, and no call uses it. If the adapter is not
+    // thread-safe, the caller of `close` guarantees that.
     let removed = unsafe { ia.reclaim() };
     let unused = !removed.in_use();
     debug_assert!(unused, "an object of adapter {} outlived it", removed.name);
@@ -150,8 +150,8 @@ fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
         Ok(())
     };
     for_each_object(ia, shut_down, drop);
-    // A call of another thread that was in progress may have created one more object, or may still
-    // use one.
+    // Another thread's call that was in progress may have created one more object, or may still use
+    // an object.
     loop {
         destroy_other_objects(ia);
         let kinds = [DAT_HANDLE_TYPE_EVD, DAT_HANDLE_TYPE_CNO].map(|kind| ia.objects(kind).len());
@@ -163,7 +163,7 @@ fn destroy_objects<T: Transport>(ia: &Node<Ia<T>>) {
 }
 
 fn destroy_other_objects<T: Transport>(ia: &Node<Ia<T>>) {
-    // SAFETY: see `for_each_object`.
+    // SAFETY: nobody uses the objects meanwhile (see `for_each_object`).
     unsafe {
         for_each_object::<T, Psp<T>, _>(ia, |psp| psp::free(psp), drop);
         for_each_object::<T, Csp<T>, _>(ia, |csp| csp::free(csp), drop);
@@ -178,8 +178,8 @@ fn destroy_other_objects<T: Transport>(ia: &Node<Ia<T>>) {
     }
 }
 
-/// Calls `free` for every object of a kind, when no other call uses it. Calls `then` with the
-/// result, without the lock of the object.
+/// Calls `free` for every object of a kind, at a time when no other call uses the object. Calls
+/// `then` with the result, without the lock of the object.
 fn for_each_object<T: Transport, O: Object, V>(
     ia: &Node<Ia<T>>,
     free: impl Fn(&Node<O>) -> Result<V>,

@@ -56,7 +56,8 @@ pub struct Ia<T: Transport> {
     /// interrupted still uses them.
     pending_frees: Arc<AtomicUsize>,
     objects: Objects,
-    /// Checks the memory to be registered.
+    /// The open list of the process's mappings, with which memory is checked before it is
+    /// registered.
     pub(crate) mappings: Mappings,
 }
 
@@ -77,7 +78,7 @@ pub struct Entry<'a> {
 
 // SAFETY: `table` is an immutable static. `query_data` only points into itself and never changes.
 unsafe impl<T: Transport> Send for Ia<T> {}
-// SAFETY: as above.
+// SAFETY: `table` is an immutable static. `query_data` only points into itself and never changes.
 unsafe impl<T: Transport> Sync for Ia<T> {}
 
 impl<T: Transport> Object for Ia<T> {
@@ -107,13 +108,14 @@ impl<T: Transport> Ia<T> {
         }
     }
 
-    /// Serialises calls that create, free or reconnect objects. Never taken in an upcall.
+    /// Takes the control lock, which serialises calls that create, free or reconnect objects. It is
+    /// never taken in an upcall.
     pub fn control(&self) -> MutexGuard<'_, FreedFlows> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, for a call that frees an object. If another thread has freed it while this one
-    /// waited for the lock, the handle is invalid.
+    /// Takes the control lock for a call that frees an object. The handle is invalid if another
+    /// thread has freed the object while this one waited for the lock.
     pub(crate) fn control_to_free<O: Object>(
         &self,
         handle: *mut c_void,
@@ -151,7 +153,7 @@ impl<T: Transport> Ia<T> {
         if let Some(evd) = self.async_evd() {
             let data =
                 DAT_ASYNCH_ERROR_EVENT_DATA { dat_handle: handle, reason: reason as DAT_COUNT };
-            // A full async queue has no other queue to report its own overflow to.
+            // A full asynchronous EVD has no other EVD to which its own overflow could be reported.
             let _ = evd.post(
                 event,
                 DAT_EVENT_DATA { asynch_error_event_data: data },
@@ -160,8 +162,8 @@ impl<T: Transport> Ia<T> {
         }
     }
 
-    /// Frees an object, which was unregistered, in another thread: once the wait that a signal
-    /// handler has interrupted has ended. This call is made in that handler.
+    /// Frees an object in another thread, once the wait that a signal handler has interrupted has
+    /// ended. The object is no longer registered. The handler makes this call.
     pub(crate) fn free_later(&self, free: impl FnOnce() + Send + 'static) -> Result<()> {
         let pending_frees = Arc::clone(&self.pending_frees);
         pending_frees.fetch_add(1, Ordering::AcqRel);

@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Node, Object};
 use crate::provider::{Attrs, Transport};
 
-/// The handles of an adapter's objects. This is a leaf lock, which may be taken in upcalls.
+/// The handles of an adapter's objects. No other lock is taken under this one, and it may be taken
+/// in upcalls.
 #[derive(Default)]
 pub(super) struct Objects(Mutex<HashMap<DAT_HANDLE_TYPE, HashSet<usize>>>);
 
@@ -54,12 +55,12 @@ impl<T: Transport> Ia<T> {
     ///
     /// # Safety
     /// The caller holds the control lock, under which no object is freed, and does not use the
-    /// result after that.
+    /// result after it releases the lock.
     pub(crate) unsafe fn find<O: Object>(
         &self,
         wanted: impl Fn(&Node<O>) -> bool,
     ) -> Option<&Node<O>> {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller holds the control lock, under which no object is freed.
         let nodes = self
             .objects(O::KIND)
             .into_iter()
@@ -67,7 +68,7 @@ impl<T: Transport> Ia<T> {
         nodes.into_iter().find(|node| wanted(node))
     }
 
-    /// The number of objects.
+    /// The number of objects of the adapter.
     pub fn object_count(&self) -> usize {
         self.objects.lock().values().map(HashSet::len).sum()
     }

@@ -39,12 +39,14 @@ pub unsafe fn open<P: Provider>(
     entry: Entry<'_>,
     async_evd: AsyncEvd,
 ) -> std::result::Result<&'static Node<Ia<P::Transport>>, OpenError> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller guarantees that nobody frees the EVD meanwhile, unless its adapter is
+    // thread-safe.
     unsafe { async_evd.check::<P::Transport>(entry.name) }
         .map_err(|code| OpenError::new(code, ""))?;
-    // The adapter is opened completely, however often the signal of a timer arrives.
+    // Block signals so that opening ends, however often the signal of a timer arrives.
     let _blocked = BlockedSignals::during_a_call();
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller guarantees that nobody frees the EVD meanwhile, and that the functions and
+    // the table of `entry` stay valid.
     unsafe { open_with_transport(provider.open(entry.name, params)?, entry, async_evd) }
 }
 
@@ -58,11 +60,12 @@ pub unsafe fn open_with_transport<T: Transport>(
     async_evd: AsyncEvd,
 ) -> std::result::Result<&'static Node<Ia<T>>, OpenError> {
     let refuse = |code| OpenError::new(code, "");
-    // This comes before the adapter has a handle that other threads may guess, because an EVD is
+    // Check the EVD before the adapter has a handle that other threads may guess, because an EVD is
     // pinned before an adapter.
     let given = match async_evd {
         AsyncEvd::Given(evd) => {
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller guarantees that nobody frees the EVD meanwhile, unless its adapter
+            // is thread-safe.
             let checked = unsafe { sharing::check::<T>(evd, entry.name) };
             Some(checked.map_err(refuse)?)
         }
@@ -72,7 +75,7 @@ pub unsafe fn open_with_transport<T: Transport>(
     let ia = ia.map_err(refuse)?;
     set_initial_async_evd(ia, async_evd, given).map_err(|code| {
         drop(handle::pin_created(ia));
-        // SAFETY: nobody was told the handle, and this waits for threads that have guessed it.
+        // SAFETY: nobody was told the handle, and the call waits for threads that have guessed it.
         let removed = unsafe {
             handle::with_exclusive(ia.handle(), |ia: &Node<Ia<T>>| Ok(handle::remove(ia)))
         };
@@ -91,7 +94,7 @@ impl<T: Transport> Receiver<T> for Node<Ia<T>> {
     fn upcall(&self, up: Upcall<'_, T>) {
         let reason = match up {
             Upcall::Failed => DAT_IA_CATASTROPHIC_ERROR,
-            // OFED gives no reason either.
+            // OFED's providers give no reason either.
             Upcall::PortDown => DAT_IA_OTHER_ERROR,
             _ => return,
         };
@@ -124,7 +127,7 @@ fn set_initial_async_evd<T: Transport>(
 }
 
 impl AsyncEvd {
-    /// Converts the second and third argument of dat_ia_open.
+    /// Converts the second and third argument of dat_ia_open: the minimum length and the EVD.
     pub fn from_c(min_qlen: DAT_COUNT, evd: DAT_EVD_HANDLE) -> Result<Self> {
         match evd {
             DAT_HANDLE_NULL if min_qlen <= 0 => Err(Error::arg(2)),
@@ -140,7 +143,8 @@ impl AsyncEvd {
     /// Nobody frees the EVD meanwhile, unless its adapter is thread-safe.
     pub unsafe fn check<T: Transport>(self, name: &str) -> Result<()> {
         match self {
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller guarantees that nobody frees the EVD meanwhile, unless its adapter
+            // is thread-safe.
             AsyncEvd::Given(evd) => unsafe { sharing::check::<T>(evd, name) }.map(drop),
             AsyncEvd::Create(_) | AsyncEvd::Exists => Ok(()),
         }

@@ -9,14 +9,14 @@ use super::Ia;
 use crate::addr::SockAddr;
 use crate::provider::{Attrs, Transport};
 
-/// Attributes that consumers written for OFED read before they use the feature (dtest and dtestx
-/// do).
+/// Named attributes of features that every transport has. Consumers written for OFED (dtest and
+/// dtestx) read them before they use the feature.
 const PROVIDER: &[&CStr] = &[c"DAT_IB_RDMA_READ", c"DAT_EXTENSION_INTERFACE", DAT_IB_ATTR_COUNTERS];
-/// The same, for features that not every transport has.
+/// Named attributes of features that not every transport has.
 const EXTENDED: &[&CStr] =
     &[DAT_IB_ATTR_FETCH_AND_ADD, DAT_IB_ATTR_CMP_AND_SWAP, DAT_IB_ATTR_IMMED_DATA];
-/// Consumers use this as the default length of their buffers (dtestsrq does). It is InfiniBand's
-/// largest packet and no limit here.
+/// Consumers such as dtestsrq use this attribute as the default length of their buffers. It is
+/// InfiniBand's largest packet and no limit here.
 const MTU: (&CStr, &CStr) = (c"DAT_IB_TRANSPORT_MTU", c"4096");
 
 /// The attribute that says whether the letter of the standard applies: `strict=on` or `strict=off`.
@@ -36,7 +36,7 @@ impl QueryData {
         let Attrs { address, named, extended, strict, .. } = attrs;
         let mut texts = Vec::with_capacity(2 * named.len());
         let mut keep = |text: &str| {
-            // C text ends at the first NUL.
+            // A text of C ends at the first NUL.
             let bytes: Vec<u8> = text.bytes().take_while(|b| *b != 0).collect();
             let text = CString::new(bytes).unwrap_or_default();
             let ptr = text.as_ptr();
@@ -150,16 +150,16 @@ impl<T: Transport> Ia<T> {
             rmr_scope_supported: if attrs.max_windows > 0 { DAT_RMR_SCOPE_ANY } else { 0 },
             num_provider_specific_attr: count(self.query_data.provider.len()),
             provider_specific_attr: self.query_data.provider.as_ptr().cast_mut(),
-            // The zeroes mean: memory is coherent; peers need no access to the memory into which an
-            // RDMA read writes, and do not learn its address; there is one network path; no call
-            // may be made in a signal handler.
+            // The attributes that are zero have these meanings: memory is coherent; peers need no
+            // access to the memory into which an RDMA read writes, and do not learn its address;
+            // there is one network path; no call may be made in a signal handler.
             ..DAT_PROVIDER_ATTR::zeroed()
         };
     }
 }
 
-// Bits of three attributes for which the headers define no names. The values are those in OFED's
-// documentation.
+// These are bits of three attributes for which the headers define no names. The values are those in
+// OFED's documentation.
 const SRQ_LOW_WATERMARK: DAT_COUNT = 0x1;
 const EP_SOFT_WATERMARK: DAT_COUNT = 0x10;
 const EP_HARD_WATERMARK: DAT_COUNT = 0x100;

@@ -1,7 +1,7 @@
 //! Adapters that report asynchronous errors to an EVD of another open of the same adapter.
 //!
 //! An adapter is closed with all its EVDs, even if other adapters use them. So it must be possible
-//! to find these adapters.
+//! to find the other adapters.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,27 +13,28 @@ use crate::evd::Evd;
 use crate::handle::{self, Node, Pin, Ref};
 use crate::provider::Transport;
 
-/// An EVD, by its handle, and an adapter that reports to it but does not own it, by the address of
-/// its `Node<Ia<T>>`. Both have the same transport.
+/// An EVD, and an adapter that reports to the EVD but does not own it. `evd` is the handle of the
+/// EVD, `ia` the address of the adapter's `Node<Ia<T>>`. Both have the same transport.
 struct Reporter {
     evd: usize,
     ia: usize,
 }
 
-/// Taken by every open, close and removal that concerns a shared EVD. Only leaf locks are taken
-/// under it.
+/// Locks the list of reporters. Every open, close and removal that concerns a shared EVD takes this
+/// lock. While it is held, a thread takes only locks under which no others are taken.
 fn reporters() -> MutexGuard<'static, Vec<Reporter>> {
     static REPORTERS: Mutex<Vec<Reporter>> = Mutex::new(Vec::new());
     REPORTERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Checks that this is an EVD for asynchronous errors of an adapter with that name, and pins it.
+/// Checks that `evd` is an EVD for asynchronous errors of an adapter with that name, and pins it.
 ///
 /// # Safety
 /// As for [`handle::pin`].
 pub(super) unsafe fn check<T: Transport>(evd: DAT_EVD_HANDLE, name: &str) -> Result<Pin<Evd<T>>> {
     let invalid = Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC);
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller guarantees that nobody frees the EVD meanwhile, unless its adapter is
+    // thread-safe.
     let evd = unsafe { handle::pin::<Evd<T>>(evd) };
     let evd = evd.map_err(|error| error.with_subtype(DAT_INVALID_HANDLE_EVD_ASYNC))?;
     if evd.flags & DAT_EVD_ASYNC_FLAG != 0 && evd.ia.name == name { Ok(evd) } else { Err(invalid) }
@@ -66,8 +67,8 @@ pub(super) fn remove_reporters_to<T: Transport>(ia: &Node<Ia<T>>) {
     reporters.retain(|reporter| {
         let ours = evds.contains(&(reporter.evd as DAT_EVD_HANDLE));
         if ours {
-            // SAFETY: an adapter removes itself under the lock held here before it is freed. It has
-            // the transport of the EVD.
+            // SAFETY: the lock is held here. An adapter removes itself from the list under this
+            // lock before it is freed, and it has the transport of the EVD.
             unsafe { &*(reporter.ia as *const Node<Ia<T>>) }.set_async_evd(None);
         }
         !ours

@@ -16,7 +16,7 @@ use crate::provider::{Access, Mem, Region, Transport};
 
 /// A local memory region.
 pub struct Lmr<T: Transport> {
-    /// The transport's object.
+    /// The transport's object for the region.
     pub mr: T::Mr,
     /// The protection zone of the region.
     pub pz: Ref<Pz<T>>,
@@ -30,14 +30,14 @@ pub struct Lmr<T: Transport> {
 /// The kind of memory that the consumer registered.
 enum Origin {
     Virtual,
-    /// Another region. The handle may have become stale since.
+    /// Another region, by its handle, which may have become stale since.
     Lmr(usize),
     Shared(CookieClaim),
 }
 
 // SAFETY: the address in `mem` is never followed here.
 unsafe impl<T: Transport> Send for Lmr<T> {}
-// SAFETY: as above.
+// SAFETY: the address in `mem` is never followed here.
 unsafe impl<T: Transport> Sync for Lmr<T> {}
 
 /// The memory to register.
@@ -67,7 +67,8 @@ impl<T: Transport> Object for Lmr<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_LMR;
 }
 
-/// dat_lmr_create. Argument positions are those of uDAPL 2.0, where `va_type` is the seventh.
+/// Implements dat_lmr_create. Argument positions are those of uDAPL 2.0, where `va_type` is the
+/// seventh.
 ///
 /// # Safety
 /// The memory stays mapped until the region is freed. The consumer accepts that peers read and
@@ -112,7 +113,7 @@ pub unsafe fn create<T: Transport>(
     };
     let _control = ia.control();
     ia.add(|_| {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that the memory stays mapped until the region is freed.
         let mr = unsafe { ia.transport.mr(&pz.pd, mem, access) }?;
         Ok(Lmr { mr, pz: Ref::new(pz), ia: Ref::new(ia), mem, privileges, origin })
     })
@@ -170,7 +171,7 @@ fn check_mapping<T: Transport>(
 }
 
 /// The accesses that the privileges permit. Local reading is implied, as in verbs, because programs
-/// send from memory that they registered only for writing (dtest does). If `strict`, local reading
+/// such as dtest send from memory that they registered only for writing. If `strict`, local reading
 /// requires the privilege.
 pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS, strict: bool) -> Access {
     Access {
@@ -182,8 +183,8 @@ pub(super) fn access(privileges: DAT_MEM_PRIV_FLAGS, strict: bool) -> Access {
     }
 }
 
-/// dat_lmr_free. Afterwards the contexts of the region are invalid. It is refused while an RMR is
-/// bound to the region or a bind to it is queued.
+/// Implements dat_lmr_free. Afterwards the contexts of the region are invalid. It is refused while
+/// an RMR is bound to the region or a bind to it is queued.
 ///
 /// # Safety
 /// If this succeeds, nobody uses a reference to the region any more.
@@ -209,8 +210,8 @@ pub unsafe fn free<T: Transport>(lmr: &Node<Lmr<T>>) -> Result<()> {
     Ok(())
 }
 
-/// dat_lmr_sync_rdma_read and dat_lmr_sync_rdma_write. Memory is coherent, so only the segments are
-/// checked. They may belong to any protection zone.
+/// Implements dat_lmr_sync_rdma_read and dat_lmr_sync_rdma_write. Memory is coherent, so only the
+/// segments are checked. They may belong to any protection zone.
 pub fn sync<T: Transport>(ia: &Node<Ia<T>>, segments: &[DAT_LMR_TRIPLET]) -> Result<()> {
     let _control = ia.control();
     let handles = ia.objects(DAT_HANDLE_TYPE_LMR);
@@ -224,18 +225,18 @@ pub fn sync<T: Transport>(ia: &Node<Ia<T>>, segments: &[DAT_LMR_TRIPLET]) -> Res
 }
 
 impl<T: Transport> Lmr<T> {
-    /// The key for local segments.
+    /// The memory key for local segments.
     pub fn context(&self) -> DAT_LMR_CONTEXT {
         self.mr.lkey()
     }
 
-    /// The key for peers. 0 if the region was created without a remote privilege.
+    /// The memory key for peers. 0 if the region was created without a remote privilege.
     pub fn rmr_context(&self) -> DAT_RMR_CONTEXT {
         let remote = DAT_MEM_PRIV_REMOTE_READ_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
         if self.privileges & remote == 0 { 0 } else { self.mr.rkey() }
     }
 
-    /// dat_lmr_query.
+    /// Implements dat_lmr_query.
     pub fn query(&self, param: &mut DAT_LMR_PARAM) {
         let for_va = self.mem.addr.cast();
         let (mem_type, region_desc) = match &self.origin {

@@ -1,6 +1,6 @@
-//! What the mappings of this process permit: whether there is memory at an address range, and
-//! whether it can be used as a region's privileges say. If it cannot, an access of a peer would end
-//! the process by a signal.
+//! Checks whether there is memory at a range of addresses of this process, and whether it can be
+//! used as a region's privileges say. Otherwise an access of a peer would end the process by a
+//! signal.
 //!
 //! Since Linux 6.11 the kernel describes one mapping at a time (PROCMAP_QUERY), so the cost depends
 //! on the number of mappings and not of pages. On older kernels the whole list is read. Without
@@ -27,7 +27,7 @@ pub(crate) enum MappingError {
     NoMemory,
 }
 
-/// How memory is accessed, or may be.
+/// Whether memory may be read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Protection {
     pub(crate) read: bool,
@@ -50,11 +50,12 @@ struct Mapping {
     allows: Protection,
 }
 
-/// This is not the path of the process's first thread, which may have ended before the others.
+/// The thread's own path is used, because the process's path is that of its first thread, which may
+/// have ended before the others.
 const MAPS_PATH: &str = "/proc/thread-self/maps";
 
 impl Mappings {
-    /// Checks that all of a range permits the access. `addr + len` must not wrap.
+    /// Checks that a whole range of addresses permits the access. `addr + len` must not wrap.
     pub(crate) fn check(
         &self,
         addr: usize,
@@ -137,7 +138,7 @@ fn query(list: &File, at: usize) -> Result<Option<Mapping>, Unsupported> {
     // and their lengths are 0.
     let result = unsafe { libc::ioctl(list.as_raw_fd(), PROCMAP_QUERY as _, &raw mut query) };
     if result != 0 {
-        // SAFETY: the location belongs to this thread.
+        // SAFETY: errno is a variable of this thread.
         return match unsafe { *libc::__errno_location() } {
             libc::ENOENT => Ok(None),
             _ => Err(Unsupported),
@@ -164,8 +165,8 @@ fn check_by_text(addr: usize, len: usize, wanted: Protection) -> Result<(), Mapp
     found.unwrap_or(Err(MappingError::NotMapped))
 }
 
-/// Parses a line such as `7f0000000000-7f0000001000 rw-p 00000000 00:00 0`. Returns its mapping if
-/// that contains the address.
+/// Parses a line such as `7f0000000000-7f0000001000 rw-p 00000000 00:00 0`. Returns the mapping if
+/// it contains the address.
 fn mapping(line: &str, at: usize) -> Option<Mapping> {
     let mut words = line.split(' ');
     let (start, end) = words.next()?.split_once('-')?;
@@ -180,7 +181,7 @@ fn mapping(line: &str, at: usize) -> Option<Mapping> {
 fn is_mapped(addr: usize, len: usize) -> bool {
     /// The number of pages that one call checks.
     const PAGES_PER_CALL: usize = 4096;
-    // SAFETY: the call takes no pointers.
+    // SAFETY: sysconf takes no pointers.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let end = addr + len;
     let mut resident = [0; PAGES_PER_CALL];
@@ -213,7 +214,7 @@ mod tests {
         fn new() -> Self {
             let map = |at: usize, len, allows, flags| {
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-                // SAFETY: the mapping belongs to this test.
+                // SAFETY: the mapped memory belongs to this test.
                 let at = unsafe { libc::mmap(at as *mut c_void, len, allows, flags, -1, 0) };
                 assert_ne!(at, libc::MAP_FAILED);
                 at as usize
@@ -222,7 +223,7 @@ mod tests {
             let start = map(0, 5 * PAGE, both, 0);
             map(start + PAGE, PAGE, libc::PROT_READ, libc::MAP_FIXED);
             map(start + 3 * PAGE, PAGE, libc::PROT_NONE, libc::MAP_FIXED);
-            // SAFETY: this is the third of these pages.
+            // SAFETY: the third of these pages belongs to this test, which does not access it.
             assert_eq!(unsafe { libc::munmap((start + 2 * PAGE) as *mut c_void, PAGE) }, 0);
             Pages(start)
         }
@@ -230,7 +231,7 @@ mod tests {
 
     impl Drop for Pages {
         fn drop(&mut self) {
-            // SAFETY: this is all that `new` has mapped.
+            // SAFETY: `new` has mapped these five pages, and nothing uses them any more.
             unsafe { libc::munmap(self.0 as *mut c_void, 5 * PAGE) };
         }
     }

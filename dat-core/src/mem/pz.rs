@@ -9,7 +9,7 @@ use crate::provider::Transport;
 
 /// A protection zone.
 pub struct Pz<T: Transport> {
-    /// The transport's object.
+    /// The transport's object for the zone.
     pub pd: T::Pd,
     /// The adapter of the zone.
     pub ia: Ref<Ia<T>>,
@@ -20,14 +20,14 @@ impl<T: Transport> Object for Pz<T> {
     const INVALID: DAT_RETURN = DAT_INVALID_HANDLE_PZ;
 }
 
-/// dat_pz_create.
+/// Implements dat_pz_create.
 pub fn create<T: Transport>(ia: &Node<Ia<T>>) -> Result<&'static Node<Pz<T>>> {
     let _control = ia.control();
     ia.add(|_| Ok(Pz { pd: ia.transport.pd()?, ia: Ref::new(ia) }))
 }
 
-/// dat_pz_free. It is refused while the zone contains an endpoint, a region or a shared receive
-/// queue.
+/// Implements dat_pz_free. It is refused while the zone contains an endpoint, a region or a shared
+/// receive queue.
 ///
 /// # Safety
 /// If this succeeds, nobody uses a reference to the zone any more.
@@ -46,7 +46,7 @@ pub unsafe fn free<T: Transport>(pz: &Node<Pz<T>>) -> Result<()> {
 }
 
 impl<T: Transport> Pz<T> {
-    /// dat_pz_query.
+    /// Implements dat_pz_query.
     pub fn query(&self, param: &mut DAT_PZ_PARAM) {
         *param = DAT_PZ_PARAM { ia_handle: self.ia.consumer_handle() };
     }

@@ -1,9 +1,9 @@
-//! Remote memory regions (RMRs, memory windows): what peers may do with part of a region, until the
-//! RMR is bound again.
+//! Remote memory regions (RMRs, memory windows): a right of peers to access part of a region, until
+//! the RMR is bound again.
 //!
-//! A bind goes through an endpoint's request queue. Only the transport knows when it is carried
-//! out. So an RMR keeps each bind that is or may become current, and asks the transport about it.
-//! As long as the RMR keeps a bind, the LMR of the bind is in use.
+//! A bind goes through an endpoint's request queue. Only the transport knows when the bind is
+//! carried out. So an RMR keeps each bind that is or may become current, and asks the transport
+//! about it. As long as the RMR keeps a bind, the LMR of the bind is in use.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,9 +16,9 @@ use crate::handle::{self, Node, Object, Ref};
 use crate::ia::Ia;
 use crate::provider::{BindState, Transport, View, Window};
 
-/// A remote memory region. The fields are dropped in this order.
+/// A remote memory region. Its fields are dropped in the order of declaration.
 pub struct Rmr<T: Transport> {
-    /// The transport's object.
+    /// The transport's object for the RMR.
     pub window: T::Mw,
     /// The protection zone of the RMR.
     pub pz: Ref<Pz<T>>,
@@ -40,15 +40,15 @@ struct PostedBind<T: Transport> {
 /// The arguments of dat_rmr_bind.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// The part of the region. Length 0 unbinds.
+    /// The part of the region that is bound. Length 0 unbinds the RMR.
     pub to: DAT_LMR_TRIPLET,
-    /// What peers may do.
+    /// The privileges that peers get.
     pub privileges: DAT_MEM_PRIV_FLAGS,
-    /// How peers address the bytes.
+    /// How peers address the bytes of the part.
     pub va_type: DAT_VA_TYPE,
     /// The cookie that the event returns.
     pub cookie: u64,
-    /// `DAT_COMPLETION_…`.
+    /// The completion flags, `DAT_COMPLETION_…`.
     pub flags: DAT_COMPLETION_FLAGS,
 }
 
@@ -74,7 +74,7 @@ pub fn create<T: Transport>(
     })
 }
 
-/// dat_rmr_free. The RMR may be bound.
+/// Implements dat_rmr_free. The RMR may be bound.
 ///
 /// # Safety
 /// If this succeeds, nobody uses a reference to the RMR any more.
@@ -88,9 +88,9 @@ pub unsafe fn free<T: Transport>(rmr: &Node<Rmr<T>>) -> Result<()> {
     Ok(())
 }
 
-/// dat_rmr_bind. Returns the new context, which is valid once the bind has been carried out.
-/// Returns 0 if the RMR is unbound, which takes no region. Argument positions are those of uDAPL
-/// 2.0, where the region is the second.
+/// Implements dat_rmr_bind. Returns the new context, which is valid once the bind has been carried
+/// out. Returns 0 if the RMR is unbound, which takes no region. Argument positions are those of
+/// uDAPL 2.0, where the region is the second.
 ///
 /// # Safety
 /// As for all posts to the endpoint (`ep::post`).
@@ -107,7 +107,7 @@ pub unsafe fn bind<T: Transport>(
     if ep.ia.handle() != rmr.ia.handle() {
         return Err(Error::handle(DAT_INVALID_HANDLE_EP));
     }
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller keeps the rules of all posts (see `ep::post`).
     let flags = unsafe { ep.check_bind(request.flags) }?;
     if request.privileges & !DAT_MEM_PRIV_ALL_FLAG != 0 {
         return Err(Error::arg(4));
@@ -116,13 +116,13 @@ pub unsafe fn bind<T: Transport>(
         return Err(Error::arg(5));
     }
     // A zone restricts an RMR to the zone's own connections and memory (uDAPL 1.2, dat_rmr_create).
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller keeps the rules of all posts (see `ep::post`).
     if !unsafe { ep.is_in(&rmr.pz) } || lmr.is_some_and(|lmr| lmr.pz.handle() != rmr.pz.handle()) {
         return Err(Error::of(DAT_PROTECTION_VIOLATION));
     }
     let view = lmr.map(|lmr| view(lmr, request)).transpose()?;
     let mut binds = rmr.current_binds();
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller keeps the rules of all posts (see `ep::post`).
     let context =
         unsafe { ep.post_bind((rmr.handle(), &rmr.window), view, request.cookie, flags) }?;
     if let Some(lmr) = lmr {
@@ -134,7 +134,7 @@ pub unsafe fn bind<T: Transport>(
     Ok(context)
 }
 
-/// What peers can access, if the region permits it.
+/// The memory that the request lets peers access. An error if the region does not permit it.
 fn view<'a, T: Transport>(lmr: &'a Node<Lmr<T>>, request: &Request) -> Result<View<'a, T>> {
     let &Request { to, privileges, va_type, .. } = request;
     // The segment must not exceed the region (uDAPL 1.2, dat_rmr_bind).
@@ -175,7 +175,8 @@ impl<T: Transport> Rmr<T> {
         binds
     }
 
-    /// dat_rmr_query. If the RMR is unbound, only its adapter, zone and scope are reported.
+    /// Implements dat_rmr_query. If the RMR is unbound, only its adapter, zone and scope are
+    /// reported.
     pub fn query(&self, param: &mut DAT_RMR_PARAM) {
         let _control = self.ia.control();
         *param = DAT_RMR_PARAM {

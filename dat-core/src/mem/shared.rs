@@ -7,7 +7,7 @@
 //!
 //! The processes of one user coordinate through one file for each cookie, in a directory of memory
 //! that the host shares. Each process that has the region holds a shared lock on the file. The lock
-//! ends with the process, however that ends.
+//! ends with the process, even if that is killed.
 
 use std::ffi::c_char;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 /// The name of a shared region.
 pub type Cookie = [c_char; DAT_LMR_COOKIE_SIZE];
 
-/// The right to use a cookie. Its drop releases the cookie.
+/// The right to use a cookie. Dropping the value releases the cookie.
 pub struct CookieClaim {
     cookie: Cookie,
     file: File,
@@ -41,8 +41,8 @@ impl CookieClaim {
     /// - `DAT_INVALID_PARAMETER`, argument 3: the cookie names other memory.
     /// - `DAT_INVALID_PARAMETER`, argument 4: the cookie names the same memory with another length.
     pub(super) fn new(provider: &str, cookie: Cookie, addr: u64, len: u64) -> Result<Self> {
-        // Reserve more memory than the list of mappings and the file names take.
-        // The path is not that of the process's first thread, which may have ended before the
+        // Reserve more memory than the list of mappings and the file names take. The list is read
+        // from the thread's own path, because the process's first thread may have ended before the
         // others. The list need not be UTF-8.
         check_room(ADAPTER_BYTES)?;
         let maps = fs::read("/proc/thread-self/maps").map_err(|_| Error::of(DAT_INTERNAL_ERROR))?;
@@ -70,8 +70,8 @@ impl CookieClaim {
         &self.cookie
     }
 
-    /// As [`CookieClaim::new`], for memory that `memory` describes. `Ok(Err)` contains what the
-    /// cookie is claimed for.
+    /// As [`CookieClaim::new`], for memory that `memory` describes. `Ok(Err)` contains the
+    /// description of the memory that the cookie is already claimed for.
     fn claim_file(
         directory: &Path,
         provider: &str,
@@ -101,13 +101,13 @@ impl CookieClaim {
                 Err(TryLockError::Error(e)) => return Err(e),
             };
             if exclusive && path_has_inode(&path, own.ino()) {
-                // No process has the region. The content of the file is from processes that are
-                // gone, so overwrite it.
+                // No process has the region. The content of the file is from processes that have
+                // ended, so overwrite it.
                 file.set_len(0)?;
                 file.write_all(memory.as_bytes())?;
             }
-            // Changing the lock is not atomic: another process may write in between. So the content
-            // that is read now decides.
+            // Changing the lock is not atomic: another process may write in between. So only the
+            // content that is read now counts.
             file.lock_shared()?;
             let mut named = String::new();
             file.rewind()?;
@@ -126,8 +126,8 @@ impl CookieClaim {
 
 impl Drop for CookieClaim {
     fn drop(&mut self) {
-        // The last process removes the file, whether it had the region or only checked. The
-        // exclusive lock keeps other processes from joining meanwhile.
+        // The last process removes the file, whether it had the region or only checked the cookie.
+        // Meanwhile the exclusive lock keeps other processes from joining.
         if self.file.try_lock().is_ok() && path_has_inode(&self.path, self.inode) {
             // A failure is harmless: an old file is overwritten.
             let _ = fs::remove_file(&self.path);
@@ -140,8 +140,9 @@ fn path_has_inode(path: &Path, inode: u64) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode)
 }
 
-/// What is mapped at `len` bytes from `addr`, as any process sees it: device, inode and offset.
-/// `None`: the range is not completely in one object that is mapped shared.
+/// The object that is mapped at `addr`, for `len` bytes, in a form that is equal in all processes:
+/// device, inode and offset. `None`: the range is not completely in one object that is mapped
+/// shared.
 fn mapped_object(maps: &str, addr: u64, len: u64) -> Option<String> {
     let end = addr.checked_add(len)?;
     let mut first: Option<(&str, &str, u64)> = None;
@@ -214,7 +215,7 @@ mod tests {
             |cookie, memory| CookieClaim::claim_file(&directory, "mem", cookie, memory).unwrap();
         let cookie: Cookie = std::array::from_fn(|n| n as c_char);
         let mut other = cookie;
-        // A NUL does not end the cookie, and the last byte counts.
+        // A NUL does not end the cookie: its last byte also counts.
         other[39] ^= 1;
 
         let first = claim(cookie, "a 1").unwrap();

@@ -66,9 +66,9 @@ impl Token {
     /// The token with this number.
     ///
     /// # Safety
-    /// The number is [`Token::to_bits`] of the queue pair whose completion gets the token.
-    /// Otherwise no EVD takes completions from the queue where that completion goes, as in a test
-    /// that polls the queue itself.
+    /// The number is [`Token::to_bits`] of the queue pair whose completion gets the token. Any
+    /// other number is permitted only if no EVD takes completions from the queue that gets the
+    /// completion, as in a test that polls the queue itself.
     #[inline]
     pub const unsafe fn from_bits(bits: u64) -> Self {
         Token(bits)

@@ -1,4 +1,4 @@
-//! What a transport reports, and to which object.
+//! The events that a transport reports, and the objects to which it reports them.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ pub enum Upcall<'a, T: Transport> {
     Established {
         /// The private data of the peer's accept. Empty on the passive side.
         private: &'a [u8],
-        /// The address of the peer, with its port.
+        /// The peer's address, with its port.
         peer: SocketAddr,
         /// The local address, with its port.
         local: SocketAddr,
@@ -37,12 +37,12 @@ pub enum Upcall<'a, T: Transport> {
     },
     /// The request was rejected by the peer's consumer or its provider (no listener, full backlog).
     Rejected {
-        /// Whether the peer's consumer has rejected it.
+        /// Whether the peer's consumer has rejected the request.
         by_peer: bool,
         /// The peer's private data.
         private: &'a [u8],
     },
-    /// Nobody answers at this address, or there is no route to it.
+    /// The peer does not answer at its address, or there is no route to it.
     Unreachable {
         /// The cause, for diagnosis. `None`: it is only known that the peer does not answer.
         because: Option<&'a dyn Display>,
@@ -55,15 +55,15 @@ pub enum Upcall<'a, T: Transport> {
     Disconnected,
     /// The connection was lost, or an error has ended it.
     Broken {
-        /// The cause, for diagnosis.
+        /// The cause of the end, for diagnosis.
         because: &'a dyn Display,
     },
-    /// A message has arrived for which no receive is posted. It waits for one, and so do all later
-    /// messages. Reported once for each message that waits, only for diagnosis.
+    /// A message has arrived for which no receive is posted. This message and all later ones wait
+    /// for a receive. Reported once for each message that waits, only for diagnosis.
     ReceiverNotReady {
         /// The number of octets of the message that have arrived or were announced.
         octets: u32,
-        /// Whether these are all octets of the message.
+        /// Whether `octets` is the length of the whole message.
         whole: bool,
     },
     /// A shared receive queue has fallen below its watermark.
@@ -79,7 +79,7 @@ pub enum Upcall<'a, T: Transport> {
 
 /// The destination of an object's upcalls. It is freely copyable, and valid until the object is
 /// dropped. [`Transport`] is an unsafe trait because its implementations promise not to call a sink
-/// after that. Only transports get sinks.
+/// after the object was dropped. Only transports get sinks.
 pub struct Sink<T: Transport> {
     target: *const (),
     call: unsafe fn(*const (), Upcall<'_, T>),
@@ -102,7 +102,7 @@ impl<T: Transport> Sink<T> {
     /// Delivers an upcall.
     pub fn call(&self, up: Upcall<'_, T>) {
         // SAFETY: the caller of `new` guarantees that the target lives as long as the object, and
-        // the transport makes no call after that.
+        // the transport does not call the sink after the object is gone.
         unsafe { (self.call)(self.target, up) }
     }
 }
@@ -121,5 +121,5 @@ impl<T: Transport> Clone for Sink<T> {
 impl<T: Transport> Copy for Sink<T> {}
 // SAFETY: the target is a `Receiver`, which is Send + Sync.
 unsafe impl<T: Transport> Send for Sink<T> {}
-// SAFETY: as above.
+// SAFETY: the target is a `Receiver`, which is Send + Sync.
 unsafe impl<T: Transport> Sync for Sink<T> {}

@@ -1,4 +1,4 @@
-//! What is registered, posted and completed. The words for it are those of the crate `work`.
+//! Memory regions, work requests and completions, in the terms of the crate `work`.
 
 pub use work::{
     Access, BindState, PostError, RecvWr, Remote, Segment, SendOp, SendWr, WcOp, WcStatus,
@@ -22,29 +22,29 @@ pub struct Mem {
 
 /// Binding a window.
 pub struct BindWr<'a, T: Transport> {
-    /// Returned in [`Wc::id`].
+    /// The id of the bind, which is returned in [`Wc::id`].
     pub id: u64,
     /// The window.
     pub window: &'a T::Mw,
     /// The memory that the window gives access to. `None` unbinds the window.
     pub view: Option<View<'a, T>>,
-    /// Whether success is reported. A failure always is.
+    /// Whether the success of the bind is reported. A failure is always reported.
     pub signalled: bool,
-    /// As [`SendWr::quiet`].
+    /// Whether the bind is quiet, as in [`SendWr::quiet`].
     pub quiet: bool,
 }
 
 /// The memory that a window gives access to.
 pub struct View<'a, T: Transport> {
-    /// The region that contains it. The region is not dropped while a window is bound to it or a
-    /// bind to it is queued.
+    /// The region that contains the memory. The region is not dropped while a window is bound to it
+    /// or a bind to it is queued.
     pub region: &'a T::Mr,
-    /// The first byte, named as in segments.
+    /// The address of the first byte, in the form that segments use.
     pub addr: u64,
     /// The length in bytes.
     pub len: u64,
-    /// What peers may do. Remote reading requires a region that may be read locally, remote writing
-    /// one that may be written.
+    /// The accesses that peers get. Remote reading requires a region that may be read locally,
+    /// remote writing one that may be written.
     pub access: Access,
     /// Whether peers name the bytes by offsets from 0 instead of addresses.
     pub zero_based: bool,
@@ -54,7 +54,7 @@ pub struct View<'a, T: Transport> {
 /// queue, and those its messages have taken from a shared one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocated {
-    /// Their number.
+    /// The number of buffers.
     pub buffers: usize,
     /// The number of messages from the one after the last completed message to the last message
     /// that has a buffer. It is at least `buffers`, and more only if messages are received out of

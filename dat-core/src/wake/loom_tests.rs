@@ -1,5 +1,5 @@
-//! No wake-up is lost. If one were, the sleeper of a model would sleep for ever, which loom
-//! reports.
+//! The models show that no wake-up is lost. After a lost one, the sleeper of a model would sleep
+//! for ever, which loom reports.
 
 use loom::sync::atomic::AtomicBool;
 use loom::sync::{Arc, Condvar, Mutex};
@@ -33,7 +33,8 @@ fn model(sleep: impl Fn(&Wake, &Poller) + Copy + Send + Sync + 'static) {
     });
 }
 
-/// What a transport sleeps in. An interrupt ends the current sleep or the next one.
+/// Models the poller in which a transport sleeps. An interrupt ends the current sleep or the next
+/// one.
 #[derive(Default)]
 struct Poller {
     interrupted: Mutex<bool>,
@@ -72,8 +73,8 @@ fn loom_a_polling_thread_is_woken() {
     });
 }
 
-/// The sleeper changes from the poller to the futex, as a thread does when another one takes over
-/// the progress.
+/// The sleeper changes from the poller to the futex, as a thread does when another one begins to
+/// drive the transport.
 #[test]
 fn loom_a_thread_that_leaves_the_poller_to_park_is_woken() {
     model(|wake, _| {

@@ -1,4 +1,5 @@
-//! Events of the target `dat::wake`: which thread wakes which, who sleeps, when and for how long.
+//! Events of the target `dat::wake`: which thread wakes which other one, and when and for how long
+//! each thread sleeps.
 //!
 //! If a thread was woken at once and still slept long, the scheduler was the reason. The event says
 //! for how long the thread was runnable without a processor.
@@ -12,7 +13,7 @@ use tracing::{Level, enabled, trace};
 
 use crate::log::Hex;
 
-/// A sleep of this thread. Its drop logs the end of the sleep.
+/// A sleep of this thread. Dropping the value logs the end of the sleep.
 #[must_use]
 pub struct Sleep(#[expect(dead_code, reason = "it tells when it is dropped")] Option<SleepRecord>);
 
@@ -23,8 +24,8 @@ struct SleepRecord {
     waited_ns: Option<u64>,
 }
 
-/// This thread is about to sleep at `place`, until a thread wakes the sleepers on `key` or until
-/// the limit.
+/// Logs that this thread is about to sleep at `place`, until a thread wakes the sleepers on `key`
+/// or until the limit.
 #[inline]
 pub fn sleep(place: &'static str, key: usize, limit: Option<Duration>) -> Sleep {
     Sleep(

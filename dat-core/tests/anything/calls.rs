@@ -22,7 +22,7 @@ macro_rules! calls {
     };
 }
 
-/// Queries all fields of an object.
+/// Calls a query function for all fields of an object.
 macro_rules! query {
     ($caller:ident, $kind:ident, $func:ident, $mask:ident, $param:ident) => {{
         let handle = $caller.pick(Kind::$kind);
@@ -31,7 +31,7 @@ macro_rules! query {
     }};
 }
 
-/// A call with only a handle as argument.
+/// Makes a call whose only argument is a handle.
 macro_rules! plain {
     ($caller:ident, $kind:ident, $func:ident) => {{
         let handle = $caller.pick(Kind::$kind);
@@ -47,7 +47,7 @@ const STREAMS: DAT_EVD_FLAGS = DAT_EVD_SOFTWARE_FLAG
 /// The time limit of connections, in microseconds.
 const CONNECT_TIMEOUT_US: DAT_TIMEOUT = 50_000;
 const WAIT_TIMEOUT_US: DAT_TIMEOUT = 50;
-/// How many calls there are for each close of an adapter with all its objects, on average.
+/// The average number of calls between two that close an adapter with all its objects.
 const CALLS_PER_CLOSE: usize = 64;
 
 /// The agent of a CNO. From time to time it frees the EVD that it is called with.
@@ -98,7 +98,7 @@ impl Caller<'_> {
         self.world.qualifier.store(qualifier, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// One of a few qualifiers, for service points that are given one.
+    /// One of a few qualifiers, for calls that create a service point with a given qualifier.
     fn some_port(&mut self) -> DAT_CONN_QUAL {
         52_000 + self.below(16) as DAT_CONN_QUAL
     }
@@ -162,8 +162,8 @@ calls! {
             return Ok(());
         }
         let (mut ia, mut evd) = (null_mut(), DAT_HANDLE_NULL);
-        // Sometimes an EVD of another adapter is given for the errors. Mostly it is not of the
-        // right kind.
+        // Sometimes this EVD of another adapter is passed for asynchronous errors. Mostly it is of
+        // the wrong kind.
         if c.one_in(4) {
             evd = c.pick(Kind::Evd);
         }
@@ -506,7 +506,7 @@ calls! {
     handle_extendedop(c) {
         let kind = [Kind::Ia, Kind::Ep, Kind::Evd][c.below(3)];
         let (handle, mut counters) = (c.pick(kind), [0u64; 256]);
-        // The counter with this number, of objects of all three kinds.
+        // A query of the counter with this number, of objects of all three kinds.
         let args = [0, (&raw mut counters).expose_provenance() as u64, 0];
         extended(c.world.table, handle, DAT_IB_QUERY_COUNTERS_OP, &args, 4)
     }

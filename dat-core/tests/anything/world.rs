@@ -20,13 +20,13 @@ use crate::client::{Table, dat};
 use crate::random::Random;
 
 const THREADS: u64 = 8;
-/// The number of adapters. Most calls stay with the objects of one.
+/// The number of adapters. Most calls use only objects of one adapter.
 const ADAPTER_COUNT: usize = 2;
-/// How many handles of each kind the threads know at a time, for each adapter.
+/// The number of handles of each kind that the threads know at a time, for each adapter.
 const HANDLES_PER_KIND: usize = 3;
 /// The length in octets of the memory that all threads register and nobody else uses.
 pub(crate) const MEMORY: usize = 8192;
-/// If there is no call in this time, all threads hang.
+/// If no thread makes a call in this time, all threads hang.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The type of a handle's object, in the order of creation.
@@ -74,13 +74,14 @@ pub(crate) struct World {
     pub(crate) lmr_context: AtomicU32,
     pub(crate) rmr_context: AtomicU32,
     calls: AtomicU64,
-    /// For each function: how often it succeeded, and how often it met an invalid handle.
+    /// For each function, the number of calls that succeeded and of those that met an invalid
+    /// handle.
     answers: [[AtomicU64; 2]; CALLS.len()],
 }
 
 // SAFETY: handles of a thread-safe adapter may be used from any thread. Nobody follows `memory`.
 unsafe impl Send for World {}
-// SAFETY: as above.
+// SAFETY: handles of a thread-safe adapter may be used from any thread. Nobody follows `memory`.
 unsafe impl Sync for World {}
 
 /// One thread that makes calls.
@@ -91,8 +92,8 @@ pub(crate) struct Caller<'a> {
     group: usize,
 }
 
-/// Makes this number of calls with the table of a provider, or `short` calls in a short run.
-/// `octets`: the length of a transfer.
+/// Makes `calls` calls with the table of a provider, or `short` calls in a short run. `octets`: the
+/// length of a transfer.
 pub(crate) fn run(calls: u64, short: u64, octets: u32, table: Table, name: &str) {
     let calls = if std::env::var_os("OPENDAT_SHORT").is_some() { short } else { calls };
     let number =
@@ -150,8 +151,8 @@ impl World {
     }
 
     /// Checks that every function was called. For some functions, such as dat_ep_dup_connect,
-    /// chance decides whether they found their objects in a state in which they succeed, so that is
-    /// only printed.
+    /// chance decides whether they found their objects in a state in which they succeed, so the
+    /// number of their successes is only printed.
     fn check_calls(&self) {
         let mut missing = Vec::new();
         for ((name, _), [good, stale]) in CALLS.iter().zip(&self.answers) {
@@ -179,15 +180,15 @@ impl Caller<'_> {
                 stale.fetch_add(1, Ordering::Relaxed)
             }
             Err(error) => {
-                // A panic has ended at the C boundary.
+                // The status of a panic, which ends at the C boundary.
                 assert_ne!(error.kind(), DAT_INTERNAL_ERROR, "{}", CALLS[which].0);
                 0
             }
         };
     }
 
-    /// Chooses a function. Those that end something are chosen less often than those that begin
-    /// something, so that there are objects to use.
+    /// Chooses a function. Functions that free or end an object are chosen less often than those
+    /// that create one, so that there are objects to use.
     fn choose(&mut self) -> usize {
         const ENDING_CALLS: [&str; 6] =
             ["_free", "_close", "_reject", "_handoff", "_disconnect", "_reset"];
@@ -214,7 +215,7 @@ impl Caller<'_> {
         self.random.below(limit as u64) as usize
     }
 
-    /// True once in this number of times, on average.
+    /// Returns true once in `times` calls, on average.
     pub(crate) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -231,7 +232,7 @@ impl Caller<'_> {
         self.world.handles[kind as usize][group][place].load(Ordering::Relaxed) as *mut _
     }
 
-    /// Each group has one adapter, to which most calls belong.
+    /// The place of a handle. Each group has one adapter, to which most calls belong.
     fn place(&mut self, kind: Kind) -> usize {
         if kind == Kind::Ia { 0 } else { self.below(HANDLES_PER_KIND) }
     }

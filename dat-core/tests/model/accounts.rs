@@ -1,8 +1,8 @@
-//! The accounts of requests and receives: each posted one ends in exactly one place
+//! The accounts of requests and receives: each posted request or receive ends in exactly one place
 //! (docs/architecture.md).
 //!
-//! The accounts are built from what the consumer sees: posts that succeeded, and events. They are
-//! compared with what the library reports.
+//! The accounts are built from the posts that succeeded and from the events that the consumer
+//! takes. They are compared with the library's own counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,15 +15,16 @@ use crate::world::{Reported, SrqReported};
 struct OutstandingOp {
     cookie: u64,
     suppressed: bool,
-    /// The EVDs on which its completion may be. Empty: the completion is not reported.
+    /// The EVDs on which the completion of the operation may be. Empty if the completion is not
+    /// reported.
     evds: BTreeSet<usize>,
 }
 
-/// The account of one queue of one incarnation of an endpoint, or of a shared receive queue.
+/// The account of one queue of a queue pair, or of a shared receive queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueueAccount {
     posted: u64,
-    /// How many operations came from the queue that dat_ep_modify replaced.
+    /// The number of operations that came from the queue that dat_ep_modify replaced.
     carried_over: u64,
     completed: u64,
     flushed: u64,
@@ -31,11 +32,11 @@ pub(crate) struct QueueAccount {
     moved: u64,
     outstanding: Vec<OutstandingOp>,
     /// The number of receives that dat_ep_modify has failed. They have no place in the queue any
-    /// more, but an event that was not taken.
+    /// more, but their event was not taken yet.
     failed: usize,
-    /// The failed receives cannot be told from others any more.
+    /// Whether the failed receives can no longer be told from others.
     failed_unknown: bool,
-    /// The endpoint was freed, so completions may stay or vanish.
+    /// Whether the endpoint was freed, so that completions may stay or vanish.
     completions_optional: bool,
 }
 
@@ -51,16 +52,18 @@ const SIDES: [Side; 2] = [Side::Receives, Side::Requests];
 /// The accounts of an endpoint, which is named by its handle.
 #[derive(Debug)]
 pub(crate) struct EpAccount {
-    /// The last one is for the current queue.
+    /// The accounts of the receives and of the requests. The last account of each is that of the
+    /// current queue.
     queues: [Vec<QueueAccount>; 2],
     evds: [Option<usize>; 2],
     max: [usize; 2],
     pub(crate) srq: Option<usize>,
     live: bool,
-    /// The number of posts in all incarnations, and of messages whose completion was taken.
+    /// The number of posts to all queue pairs of the endpoint, and of messages whose completion was
+    /// taken.
     posted: [u64; 2],
     received: u64,
-    /// The number of completions that were lost with their EVD. They may have been received
+    /// The number of completions that were lost with their EVD. Some of them may be received
     /// messages.
     unseen: u64,
 }
@@ -76,7 +79,8 @@ pub(crate) struct Accounts {
 #[derive(Debug, Default)]
 struct SrqAccount {
     queue: QueueAccount,
-    /// A completion of one of its buffers may have ended where the consumer does not see it.
+    /// Whether a completion of one of the queue's buffers may have ended where the consumer does
+    /// not see it.
     unseen: bool,
 }
 
@@ -86,7 +90,7 @@ impl QueueAccount {
         self.outstanding.push(OutstandingOp { cookie, suppressed, evds });
     }
 
-    /// Checks that the counts balance.
+    /// Checks that the counts of the account balance.
     fn check(&self) -> Result<(), String> {
         let QueueAccount {
             posted,
@@ -114,7 +118,7 @@ impl QueueAccount {
         retired
     }
 
-    /// Records that the event of the line at `at` was taken.
+    /// Records that the event of the operation at index `at` was taken.
     fn take(&mut self, at: usize, status: DAT_DTO_COMPLETION_STATUS) {
         self.outstanding.remove(at);
         match status {
@@ -206,7 +210,7 @@ impl EpAccount {
             return Ok(());
         }
         if !reported_to_evd {
-            // They end in order, without an event.
+            // Receives without an EVD end in order, without an event.
             let ended = outstanding - queue.failed - reported.buffers;
             let unreported = |op: &&OutstandingOp| op.evds.is_empty();
             let ended: BTreeSet<u64> =
@@ -282,7 +286,7 @@ impl EpAccount {
     }
 }
 
-/// The calls of the consumer, and the events that it sees.
+/// Updates of the accounts for the consumer's calls and for the events that it sees.
 impl Accounts {
     pub(crate) fn ep(&self, handle: usize) -> &EpAccount {
         &self.eps[&handle]
@@ -301,8 +305,8 @@ impl Accounts {
         self.eps.insert(handle, EpAccount::new(evds, max, srq));
     }
 
-    /// dat_ep_modify: the outstanding receives move to the new queue. `failed`: the number of those
-    /// that failed.
+    /// Records a dat_ep_modify: the outstanding receives move to the new queue. `failed` is the
+    /// number of those that failed.
     pub(crate) fn ep_modified(
         &mut self,
         handle: usize,
@@ -320,7 +324,7 @@ impl Accounts {
         let mut ops = std::mem::take(&mut old.outstanding);
         old.moved += ops.len() as u64;
         let (failed, failed_unknown) = match (evds, failed) {
-            // There was no event, so it is unknown which ones failed.
+            // There was no event, so it is unknown which receives failed.
             (None, 1..) => (old.failed, true),
             _ => (old.failed + failed, old.failed_unknown || old.failed > 0 && old_evd != evds),
         };
@@ -328,7 +332,7 @@ impl Accounts {
             if old.failed == 0 && !old.failed_unknown {
                 op.evds.clear();
             }
-            // Otherwise its event may be on the former EVD already.
+            // The completion may also be on the new EVDs. It may be on the former EVD already.
             op.evds.extend(evds);
         }
         let carried_over = ops.len() as u64;
@@ -395,7 +399,7 @@ impl Accounts {
         self.srqs_unseen(evd);
     }
 
-    /// Buffers of shared queues may have ended on this EVD without having been seen.
+    /// Records that buffers of shared queues may have ended on this EVD unseen.
     fn srqs_unseen(&mut self, evd: usize) {
         for account in self.eps.values().filter(|account| account.evds[0] == Some(evd)) {
             if let Some(srq) = account.srq {
@@ -404,7 +408,8 @@ impl Accounts {
         }
     }
 
-    /// The EVD was found empty, so no more completions of freed queue pairs arrive on it.
+    /// Records that the EVD was found empty, so no more completions of freed queue pairs arrive on
+    /// it.
     pub(crate) fn evd_empty(&mut self, evd: usize) -> Result<(), String> {
         for (handle, account) in &mut self.eps {
             for (side, queues) in SIDES.iter().zip(&mut account.queues) {
@@ -468,8 +473,8 @@ impl Accounts {
         Ok(())
     }
 
-    /// Whether all completions of a live endpoint have arrived, except for what its queues hold.
-    /// Any other missing completion is lost.
+    /// Whether all completions of a live endpoint have arrived, except those of operations that its
+    /// queues still hold. Any other missing completion is lost.
     pub(crate) fn is_settled(&self, handle: usize, reported: &Reported) -> bool {
         let account = self.ep(handle);
         let of = |side: Side| {
@@ -489,8 +494,8 @@ impl Accounts {
         receives && (requests == 0 || overflowed)
     }
 
-    /// Checks what is left at the end, when all EVDs are freed. Buffers of shared queues are
-    /// excepted.
+    /// Checks at the end, when all EVDs are freed, that no operation is left. Buffers of shared
+    /// queues are excepted.
     pub(crate) fn check_nothing_left(&self) -> Result<(), String> {
         for (handle, account) in &self.eps {
             let queues = account.queues.iter().flatten();

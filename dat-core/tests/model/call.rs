@@ -1,8 +1,9 @@
 //! The calls that a consumer may make, legal or not. Each call names its objects by slots.
 //!
-//! A slot belongs to the adapter of its parity. If nothing was created in a slot, its handle is
-//! garbage. If the object was freed, the handle is stale. So every sequence of calls can be made,
-//! and every subsequence of it, which lets a failure shrink.
+//! Slots with even numbers belong to one adapter, those with odd numbers to the other. If nothing
+//! was created in a slot, its handle is garbage. If the object was freed, the handle is stale. So
+//! every sequence of calls can be made. So can every part of a sequence, which lets proptest shrink
+//! a failure.
 
 use std::fmt;
 
@@ -69,9 +70,9 @@ pub(crate) enum Call {
 /// The properties with which an endpoint is created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
-    /// The slot of its shared receive queue, or [`NULL`].
+    /// The slot of the endpoint's shared receive queue, or [`NULL`].
     pub(crate) srq: usize,
-    /// Whether its requests and receives may be unsignalled.
+    /// Whether the endpoint's requests and receives may be unsignalled.
     pub(crate) unsignalled: bool,
 }
 
@@ -265,7 +266,7 @@ fn step() -> impl Strategy<Value = Step> {
                 Call::EvdDequeue { evd: 1 },
             ])
         }),
-        // The same, with endpoints for which it succeeds from the beginning.
+        // The same order, with endpoints for which it succeeds from the beginning.
         2 => any::<bool>().prop_map(|second| {
             let (ep, to) = if second { (2, 3) } else { (0, 1) };
             Step(vec![
@@ -407,9 +408,9 @@ fn call() -> impl Strategy<Value = Call> {
 /// The varieties of the endpoints in [`varied_prelude`], by adapter and number.
 pub(crate) type EndpointVarieties = [u8; EPS];
 
-/// The calls that the sequences of `conservation` begin with. They are those of [`prelude`], but
-/// each endpoint has a variety of its own: with an EVD that may overflow, without an EVD, or on a
-/// shared receive queue.
+/// The calls that the sequences of `conservation` begin with. These are the calls of [`prelude`],
+/// but each endpoint has a variety of its own: with an EVD that may overflow, without an EVD, or on
+/// a shared receive queue.
 pub(crate) fn varied_prelude(varieties: EndpointVarieties) -> Vec<Call> {
     let mut calls = Vec::new();
     for side in 0..2 {
@@ -512,7 +513,7 @@ fn post() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// dat_ep_modify.
+/// A random call of dat_ep_modify.
 fn modification() -> impl Strategy<Value = Call> {
     let modify = |change| move |ep| Call::EpModify { ep, change };
     let evd = |ep: usize, kind: usize| [ep % 2, ep % 2 + 4, NULL][kind];

@@ -1,8 +1,8 @@
 //! Random calls of all kinds over any transport. After each call every request and every receive is
 //! in exactly one place.
 //!
-//! Unlike `sequence`, which does so for the loopback transport, this does not predict the result of
-//! a call, because on other transports completions arrive at any time. But nothing may be lost or
+//! `sequence` predicts the result of each call on the loopback transport. This module does not,
+//! because on other transports completions arrive at any time. But nothing may be lost or
 //! duplicated, the free places in queues are exactly those of the accounts, and at the end
 //! everything is accounted for.
 
@@ -18,7 +18,7 @@ use crate::call::*;
 use crate::client::Table;
 use crate::world::{Answer, ObservedEvent, World};
 
-/// Nothing takes this long except what never happens.
+/// A condition that is not met within this time will never be met.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The provider and its parameters.
@@ -27,7 +27,7 @@ pub(crate) struct ProviderUnderTest {
     pub(crate) table: Table,
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
-    /// Whether the consequences of a call have happened when it returns.
+    /// Whether all effects of a call have happened when it returns.
     pub(crate) at_once: bool,
 }
 
@@ -43,7 +43,7 @@ struct Run {
     /// For each connection request that the consumer has: the calling endpoint, and which of its
     /// attempts this is.
     callers: Vec<(usize, u64)>,
-    /// The number of the call with which each endpoint last connected.
+    /// For each endpoint, the number of the call that last connected it.
     attempt: [u64; EPS],
 }
 
@@ -82,7 +82,7 @@ impl Live {
     }
 }
 
-/// What is known before a call and checked after it.
+/// The state before a call, to be compared with the state after it.
 #[derive(Default)]
 struct Before {
     state: DAT_EP_STATE,
@@ -139,7 +139,7 @@ impl Run {
                 before.room = Some(self.accounts.ep(self.world.ep(ep)).room(Side::Requests));
             }
             Call::SrqPost { srq, .. } if self.live.srq[srq] => {
-                // Messages take buffers meanwhile, but nobody else posts any.
+                // Messages take buffers meanwhile, but nobody posts buffers.
                 let reported = self.world.srq_reported(srq);
                 before.room = Some((true, reported.available >= reported.depth));
             }
@@ -182,7 +182,7 @@ impl Run {
                 });
             }
             Call::EpFree { ep } => self.accounts.ep_freed(self.world.ep(ep)),
-            // In any other state the call changes nothing.
+            // In any other state dat_ep_reset changes nothing.
             Call::EpReset { ep } if before.state == DAT_EP_STATE_DISCONNECTED => {
                 self.accounts.ep_reset(self.world.ep(ep));
             }
@@ -215,7 +215,8 @@ impl Run {
             while let Some((number, about)) = self.world.async_event(side) {
                 match number {
                     DAT_ASYNC_ERROR_EVD_OVERFLOW => self.accounts.evd_overflowed(about),
-                    // An endpoint on a shared queue takes no more of its buffers.
+                    // An endpoint on a shared queue reports that it takes no more of the queue's
+                    // buffers.
                     DAT_ASYNC_ERROR_EP_BROKEN => {}
                     _ => return Err(format!("asynchronous event {number:#x} on adapter {side}")),
                 }
@@ -247,7 +248,7 @@ impl Run {
         Ok(())
     }
 
-    /// Repeats until `done`, with progress.
+    /// Makes progress until `done` returns true.
     fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> Outcome<bool>) -> Outcome {
         let start = Instant::now();
         while !done(self)? {
@@ -260,7 +261,8 @@ impl Run {
         Ok(())
     }
 
-    /// The objects for a connection arrive later. Waits until the sequence can continue.
+    /// Waits until the objects that belong to a connection have arrived, so that the sequence can
+    /// continue.
     fn wait_for(&mut self, call: Call) -> Outcome {
         match call {
             Call::EpConnect { ep, .. } => {
@@ -302,7 +304,7 @@ impl Run {
         }
     }
 
-    /// dat_evd_dequeue. Returns whether there was an event.
+    /// Calls dat_evd_dequeue. Returns whether there was an event.
     fn take(&mut self, evd: usize) -> Outcome<bool> {
         Ok(self.step(Call::EvdDequeue { evd })? == DAT_SUCCESS)
     }
@@ -314,7 +316,7 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until nothing happens any more, checks the accounts, and frees everything.
+    /// Waits until no more events arrive, checks the accounts, and frees everything.
     fn end(mut self) -> Outcome {
         for sp in 0..SPS {
             self.make(Call::SpFree { sp })?;
@@ -355,7 +357,7 @@ impl Run {
             self.make(call)?;
         }
         for srq in (0..SRQS).filter(|srq| self.live.srq[*srq]).collect::<Vec<_>>() {
-            // Nobody holds a buffer, so every buffer that is not available was returned.
+            // No endpoint holds a buffer, so every buffer that is not available was returned.
             let reported = self.world.srq_reported(srq);
             if reported.available != reported.outstanding {
                 return Err(format!("srq{srq}, of which nobody has anything: {reported:?}"));
@@ -406,7 +408,7 @@ fn conserve(
     Ok(())
 }
 
-/// Tries sequences of at most `steps` steps. `at` returns the place for each.
+/// Tries sequences of at most `steps` steps. `at` returns the provider for each sequence.
 pub(crate) fn sequences(config: Config, steps: usize, at: impl Fn() -> ProviderUnderTest) {
     let input = (any::<EndpointVarieties>(), everything(steps));
     let mut runner = TestRunner::new(config);
@@ -432,7 +434,7 @@ pub(crate) fn sequences(config: Config, steps: usize, at: impl Fn() -> ProviderU
 pub(crate) fn some_sequences(at: impl Fn() -> ProviderUnderTest) {
     let default = Config::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 40 };
-    // A failure may not happen again, and its adapters still exist, so the first failure is
+    // A failure may not be reproducible, and its adapters still exist, so the first failure is
     // reported without shrinking.
     let config = Config { cases, max_shrink_iters: 0, failure_persistence: None, ..default };
     sequences(config, 60, at);

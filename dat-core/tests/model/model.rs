@@ -1,8 +1,8 @@
 //! The objects of the standard as far as a consumer can know them, and the result of each call.
 //!
-//! This is written from the standard. If the standard leaves a choice (a depth is a minimum; the
-//! events of a freed endpoint may arrive or not), the model permits both and continues with what
-//! has happened. Data moves at once, as in the loopback transport.
+//! The model is written from the standard. If the standard leaves a choice (a depth is a minimum;
+//! the events of a freed endpoint may arrive or not), the model permits both and continues with
+//! what has happened. Data moves at once, as in the loopback transport.
 
 use std::collections::VecDeque;
 
@@ -14,17 +14,18 @@ use crate::queue::{Event, Queue, Source, Status};
 /// The permitted results of a call.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// The errors with one of which the call must fail. Empty: the call must succeed, except for
-    /// `may`.
+    /// If not empty, the call must fail with one of these errors. If empty, the call must succeed
+    /// or fail with an error of `may`.
     pub(crate) must: Vec<DAT_RETURN>,
     /// Errors that are permitted instead of success.
     pub(crate) may: Vec<DAT_RETURN>,
-    /// The slot is occupied, so the call would lose its object.
+    /// Whether the slot is occupied, so that the call would lose the slot's object.
     pub(crate) slot_occupied: bool,
 }
 
 pub(crate) struct Cno {
-    /// A wait may return: something was queued, or may count as new.
+    /// Whether a wait may return, because an EVD has queued an event or has events that may count
+    /// as new.
     pub(crate) may: bool,
 }
 
@@ -35,10 +36,10 @@ pub(crate) struct Evd {
     pub(crate) enabled: bool,
     pub(crate) waitable: bool,
     pub(crate) queue: Queue,
-    /// There have been more events than fit. Since then events may be lost.
+    /// Whether there were more events than fit. Since then events may be lost.
     pub(crate) overflow: bool,
-    /// It became non-empty when it had to trigger its CNO, and no wait on the CNO has returned
-    /// since.
+    /// Whether the EVD became non-empty when it had to trigger its CNO, and no wait on the CNO has
+    /// returned since.
     pub(crate) triggered: bool,
 }
 
@@ -58,28 +59,28 @@ pub(crate) enum State {
     UnconfiguredPassive,
     Active(usize),
     Connected(usize),
-    /// The peer, and the number of requests that are still to be carried out.
+    /// The slot of the peer, and the number of requests that are still to be carried out.
     DisconnectPending(usize, usize),
     Disconnected,
 }
 
 pub(crate) struct Ep {
     pub(crate) handle: usize,
-    /// Changed by a reset.
+    /// A number that changes with each reset.
     pub(crate) incarnation: usize,
     pub(crate) pz: Option<usize>,
     pub(crate) recv: usize,
     pub(crate) request: usize,
     pub(crate) connect: Option<usize>,
-    /// Its completions may be unsignalled.
+    /// Whether the endpoint's completions may be unsignalled.
     pub(crate) unsignalled: bool,
     pub(crate) max_recvs: usize,
     pub(crate) max_requests: usize,
     pub(crate) state: State,
     pub(crate) recvs: VecDeque<Work>,
     pub(crate) requests: VecDeque<Work>,
-    /// The cookies of work requests that have a place in the queue: they are outstanding, or their
-    /// completion was not taken.
+    /// The cookies of the work requests that have a place in a queue, because they are outstanding
+    /// or their completion was not taken.
     pub(crate) open_recvs: VecDeque<u64>,
     pub(crate) open_requests: VecDeque<u64>,
 }
@@ -88,12 +89,13 @@ pub(crate) struct Ep {
 pub(crate) struct Work {
     pub(crate) cookie: u64,
     pub(crate) length: u32,
-    /// The region of its segment, by slot and incarnation.
+    /// The region of the request's segment, by slot and incarnation.
     pub(crate) lmr: Option<(usize, usize)>,
-    /// The target of an RDMA write, in the same form.
+    /// The region that an RDMA write goes to, by slot and incarnation.
     pub(crate) remote: Option<Option<(usize, usize)>>,
     pub(crate) suppressed: bool,
-    /// It was posted unsignalled. If it succeeds, its completion need not wake anybody.
+    /// Whether the request was posted unsignalled. If it succeeds, its completion need not wake
+    /// anybody.
     pub(crate) quiet: bool,
 }
 
@@ -101,7 +103,7 @@ pub(crate) struct Sp {
     pub(crate) number: usize,
     pub(crate) evd: usize,
     pub(crate) qualifier: DAT_CONN_QUAL,
-    /// The number of requests that may wait.
+    /// The number of connection requests that may wait.
     pub(crate) backlog: usize,
     /// The endpoint of a reserved service point, until a request has taken it. `None` for a public
     /// one.
@@ -113,7 +115,7 @@ pub(crate) struct Attempt {
     pub(crate) caller: Option<usize>,
     pub(crate) sp: usize,
     pub(crate) side: usize,
-    /// The reserved endpoint.
+    /// The endpoint of a reserved service point.
     pub(crate) ep: Option<usize>,
     pub(crate) answered: bool,
 }
@@ -132,12 +134,13 @@ pub(crate) struct Model {
     pub(crate) cr: Vec<usize>,
     /// The last number that identifies an object or event.
     pub(crate) last: usize,
-    /// An EVD may have overflowed.
+    /// Whether an EVD may have overflowed.
     pub(crate) overflow: bool,
 }
 
 const ENDED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_DISCONNECTED];
-/// A failed transfer breaks the connection. The peer may only see a disconnect.
+/// The connection events of a failed transfer, which breaks the connection. The peer may only see a
+/// disconnect.
 const BROKEN: &[DAT_EVENT_NUMBER] =
     &[DAT_CONNECTION_EVENT_BROKEN, DAT_CONNECTION_EVENT_DISCONNECTED];
 const REFUSED: &[DAT_EVENT_NUMBER] = &[DAT_CONNECTION_EVENT_NON_PEER_REJECTED];
@@ -163,12 +166,12 @@ impl Model {
         self.pz.get(slot).is_some_and(|live| *live)
     }
 
-    /// The region in a slot, if it still has this incarnation.
+    /// The region in a slot, unless it was replaced since this incarnation.
     pub(crate) fn region(&self, (slot, incarnation): (usize, usize)) -> Option<&Lmr> {
         self.lmr[slot].as_ref().filter(|lmr| lmr.incarnation == incarnation)
     }
 
-    /// The request at a position, if it was not answered.
+    /// The connection request at a position, unless it was answered.
     pub(crate) fn attempt(&self, cr: usize) -> Option<(usize, &Attempt)> {
         let number = *self.cr.get(cr)?;
         let attempt = &self.attempts[number];
@@ -222,7 +225,7 @@ impl Model {
         }
     }
 
-    /// Pushes events that need not wake anybody.
+    /// Runs `push`, whose events need not wake anybody.
     fn without_trigger(&mut self, slot: usize, push: impl FnOnce(&mut Self)) {
         let triggered = self.evd(slot).is_some_and(|evd| evd.triggered);
         push(self);
@@ -231,7 +234,8 @@ impl Model {
         }
     }
 
-    /// Reports a connection event of an endpoint. `last`: its completions precede the event.
+    /// Reports a connection event of an endpoint. `last`: the endpoint's completions precede the
+    /// event.
     fn report(
         &mut self,
         ep: usize,
@@ -260,7 +264,7 @@ impl Model {
             (request, &mut there.open_requests)
         };
         if evd == NULL || work.suppressed && status == Status::Success {
-            // It ends without an event, and its place is free.
+            // The request ends without an event, and its place in the queue is free.
             open.retain(|cookie| *cookie != work.cookie);
             return;
         }
@@ -278,8 +282,8 @@ impl Model {
         }
     }
 
-    /// Ends the connection of an endpoint or its attempt at one: everything is flushed, then an
-    /// event reports it.
+    /// Ends the connection of an endpoint or its attempt at one: all work requests are flushed, and
+    /// then an event reports the end.
     fn end(&mut self, slot: usize, numbers: &'static [DAT_EVENT_NUMBER]) {
         let Some(ep) = &mut self.ep[slot] else { return };
         let was = std::mem::replace(&mut ep.state, State::Disconnected);
@@ -318,7 +322,8 @@ impl Model {
             let receives = work.remote.is_none();
             let readable =
                 work.lmr.is_none_or(|lmr| self.region(lmr).is_some_and(|lmr| lmr.pz == pz));
-            // Freed memory is detected when the request is first, with or without a buffer.
+            // Freed memory is detected when the request becomes the first one, whether or not the
+            // peer has a buffer.
             if readable && receives && to.recvs.is_empty() {
                 return;
             }
@@ -350,7 +355,7 @@ impl Model {
                     (true, false) => Status::Is(DAT_DTO_ERR_LOCAL_PROTECTION),
                     (true, true) => Status::Success,
                 };
-                // If a buffer has two faults, either may be reported.
+                // If a buffer has two faults, the library may report either.
                 let arrived =
                     if work.length > buffer.length && !there { Status::Failed } else { arrived };
                 self.complete(peer, &buffer, true, arrived, work.length);
@@ -375,7 +380,8 @@ impl Model {
         }
     }
 
-    /// A legal dat_ep_connect. The state says whether the attempt has arrived.
+    /// Carries out a legal dat_ep_connect. The state of the endpoint says whether the attempt has
+    /// arrived.
     pub(crate) fn connect(
         &mut self,
         slot: usize,
@@ -452,8 +458,8 @@ impl Model {
         }
     }
 
-    /// A legal dat_ep_modify. Receives that are not in the new zone, or whose region was freed,
-    /// fail.
+    /// Carries out a legal dat_ep_modify. Receives that are not in the new zone, or whose region
+    /// was freed, fail.
     pub(crate) fn modify(&mut self, slot: usize, change: Change) {
         let Some(ep) = &mut self.ep[slot] else { return };
         match change {
@@ -513,8 +519,8 @@ impl Model {
         }
     }
 
-    /// dat_ep_free (`gone`) and dat_ep_reset. The events that are due for the endpoint need not
-    /// arrive any more.
+    /// Carries out dat_ep_free (`gone`) or dat_ep_reset. The events that are due for the endpoint
+    /// need not arrive any more.
     pub(crate) fn renew(&mut self, slot: usize, gone: bool) {
         let Some(ep) = &self.ep[slot] else { return };
         let incarnation = ep.incarnation;
@@ -523,7 +529,7 @@ impl Model {
                 State::Connected(_) | State::DisconnectPending(..) | State::Active(_) => {
                     self.end_both(slot, ENDED);
                 }
-                // Receives that no connection has used are flushed or just vanish.
+                // Receives that no connection has used are flushed or simply vanish.
                 _ => self.end(slot, ENDED),
             }
         }

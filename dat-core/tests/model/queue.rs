@@ -1,4 +1,5 @@
-//! The events that an EVD must deliver. They form streams. Only events of one stream are ordered.
+//! The events that an EVD must deliver. The events form streams. Only events of one stream are
+//! ordered.
 
 use std::collections::VecDeque;
 
@@ -13,7 +14,7 @@ pub(crate) enum Source {
     Software,
     /// The stream of the service point with this number.
     Arrivals(usize),
-    /// The stream of the endpoint's incarnation with this number.
+    /// The connection events of an endpoint's incarnation, which the number identifies.
     Connection(usize),
     Receives(usize),
     Requests(usize),
@@ -23,25 +24,25 @@ pub(crate) enum Source {
 #[derive(Clone, Debug)]
 pub(crate) struct ExpectedEvent {
     pub(crate) event: Event,
-    /// The event must arrive. Otherwise it may: its endpoint was freed or reset (uDAPL 1.2,
-    /// dat_ep_free, dat_ep_reset).
+    /// Whether the event must arrive. An event that need not arrive belongs to an endpoint that was
+    /// freed or reset (uDAPL 1.2, dat_ep_free, dat_ep_reset).
     pub(crate) required: bool,
-    /// The time at which it was queued, as a sequence number.
+    /// The sequence number of the moment at which the event was queued.
     number: usize,
-    /// It must not precede the completions of this incarnation that were queued earlier (uDAPL 1.2,
-    /// dat_ep_disconnect).
+    /// The event must not precede those completions of this incarnation that were queued earlier
+    /// (uDAPL 1.2, dat_ep_disconnect).
     after: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Software(u64),
-    /// The connection attempt with this number.
+    /// A connection request, of the attempt with this number.
     Arrival {
         attempt: usize,
         qualifier: DAT_CONN_QUAL,
     },
-    /// An event with one of these numbers.
+    /// A connection event with one of these numbers.
     Connection {
         ep: usize,
         numbers: &'static [DAT_EVENT_NUMBER],
@@ -62,7 +63,7 @@ pub(crate) enum Status {
     Success,
     Flushed,
     Is(DAT_DTO_COMPLETION_STATUS),
-    /// Neither success nor flushed.
+    /// The request failed with any status but flushed.
     Failed,
 }
 
@@ -89,7 +90,7 @@ impl Queue {
         }
     }
 
-    /// The numbers of events that must be there, and that may be there.
+    /// The smallest and the largest number of events that may be in the queue.
     pub(crate) fn count(&self) -> std::ops::RangeInclusive<usize> {
         let all = || self.streams.iter().flat_map(|(_, stream)| stream);
         all().filter(|due| due.required).count()..=all().count()
@@ -104,7 +105,7 @@ impl Queue {
         })
     }
 
-    /// The events of this incarnation need not arrive any more.
+    /// Records that the events of this incarnation need not arrive any more.
     pub(crate) fn make_optional(&mut self, incarnation: usize) {
         use Source::{Connection, Receives, Requests};
         for (source, stream) in &mut self.streams {
@@ -114,12 +115,12 @@ impl Queue {
         }
     }
 
-    /// Takes the event that the consumer has seen. An optional event that should have preceded it
-    /// will never arrive.
+    /// Takes the event that the consumer has seen out of the queue. An optional event that should
+    /// have preceded it will never arrive.
     pub(crate) fn take(&mut self, seen: &ObservedEvent) -> Result<(Source, Event), String> {
         for i in 0..self.streams.len() {
             let (source, stream) = &self.streams[i];
-            // The first event that must arrive is the last one that can be next.
+            // No event after the first required one can be the next.
             let last = stream
                 .iter()
                 .position(|due| due.required)

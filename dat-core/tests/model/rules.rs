@@ -1,4 +1,4 @@
-//! Which calls are legal, and what a legal call does.
+//! Decides which calls are legal, and what a legal call does.
 
 use dat_sys::*;
 
@@ -218,8 +218,8 @@ impl Model {
         verdict.0
     }
 
-    /// Whether a post with these flags wakes nobody. If the endpoint was not created for the flag,
-    /// it has no effect.
+    /// Whether a post with these flags wakes nobody. The unsignalled flag has no effect if the
+    /// endpoint was not created for it.
     fn is_quiet(&self, ep: usize, flags: DAT_COMPLETION_FLAGS) -> bool {
         flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0 && self.ep(ep).is_some_and(|ep| ep.unsignalled)
     }
@@ -231,7 +231,8 @@ impl Model {
         streams.peek().is_some() && streams.all(|ep| ep.unsignalled)
     }
 
-    /// The parameters that may be modified in each state (uDAPL 1.2, dat_ep_modify).
+    /// The faults of a dat_ep_modify: each state permits it for some parameters (uDAPL 1.2,
+    /// dat_ep_modify).
     fn modification(&self, slot: usize, change: Change) -> Faults {
         use State::{
             Passive, Reserved, Unconfigured, UnconfiguredPassive, UnconfiguredReserved, Unconnected,
@@ -422,7 +423,7 @@ impl Model {
         self.evd[slot].as_mut().map(change);
     }
 
-    /// A wait on the EVD's CNO may return, since queued events may count as new.
+    /// Records that a wait on the EVD's CNO may return, since queued events may count as new.
     pub(crate) fn may_trigger(&mut self, evd: usize) {
         if let Some(cno) =
             self.evd(evd).and_then(|evd| evd.cno).and_then(|cno| self.cno[cno].as_mut())
@@ -453,8 +454,8 @@ impl Model {
         if answer.state != ep.state.value() {
             return Err(format!("the state is {}, and should be {:?}", answer.state, ep.state));
         }
-        // The comparison is exact: a place is occupied until its completion is taken, or until it
-        // cannot have one any more.
+        // The queues must be exactly as idle as the model says: a place is occupied until its
+        // completion is taken, or until it cannot complete any more.
         let idle = (ep.open_recvs.is_empty(), ep.open_requests.is_empty());
         if answer.idle == idle {
             Ok(())

@@ -1,4 +1,4 @@
-//! One thread and two adapters: every result and every event is checked.
+//! One thread calls two adapters. Every result and every event is checked.
 
 use dat_sys::*;
 use proptest::prelude::*;
@@ -59,7 +59,7 @@ impl Comparison {
         .map_err(|why| format!("{call:?}: {why}"))
     }
 
-    /// dat_evd_dequeue, or dat_evd_wait for `threshold` events with a timeout of 0.
+    /// Checks a dat_evd_dequeue, or a dat_evd_wait for `threshold` events with a timeout of 0.
     fn dequeued(
         &mut self,
         slot: usize,
@@ -86,7 +86,7 @@ impl Comparison {
         }
         let (source, event) = evd.queue.take(seen)?;
         let left = evd.queue.count();
-        // Optional events that did not arrive are not counted.
+        // `nmore` does not count optional events that did not arrive.
         let (low, high) = (least.saturating_sub(1), most - 1);
         if nothing == DAT_TIMEOUT_EXPIRED && !(low..=high).contains(&answer.more) {
             return Err(format!("nmore is {}, not {low} to {high}", answer.more));

@@ -90,7 +90,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The part of a stream of one side that one thread feeds. Its events keep the order in which the
+/// The part of one side's stream that one thread feeds. Its events keep the order in which the
 /// thread made them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
@@ -119,7 +119,7 @@ struct Shared {
 
 // SAFETY: handles of a thread-safe adapter may be used from any thread.
 unsafe impl Send for Shared {}
-// SAFETY: as above.
+// SAFETY: handles of a thread-safe adapter may be used from any thread.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -187,7 +187,7 @@ impl Shared {
         };
         if let Err(error) = answer {
             let nothing = if threshold.is_some() { DAT_TIMEOUT_EXPIRED } else { DAT_QUEUE_EMPTY };
-            // Another thread waits, or the EVD is unwaitable at this moment.
+            // Another thread waits at this moment, or the EVD is unwaitable.
             return match error.kind() {
                 kind if kind == nothing || kind == DAT_INVALID_STATE => Ok(false),
                 _ => Err(format!("dequeue or wait, threshold {threshold:?}: {error:?}")),
@@ -200,7 +200,7 @@ impl Shared {
                 log.taken.push((side, Source::Software, number));
             }
             DAT_DTO_COMPLETION_EVENT => {
-                // SAFETY: as above.
+                // SAFETY: the event number selects the member.
                 let data = unsafe { event.event_data.dto_completion_event_data };
                 let receive = data.operation == DAT_DTO_RECEIVE;
                 let source = if receive { Source::Receives } else { Source::Requests };

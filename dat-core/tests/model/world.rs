@@ -1,4 +1,4 @@
-//! Makes the calls: two adapters of one fabric, and the objects in the slots.
+//! Makes the calls on two adapters of one fabric, with the objects in the slots.
 
 use std::ffi::c_void;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,7 +15,7 @@ use crate::client::{self, Table, c_bytes, cookie, dat};
 /// The result of a call.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    /// `DAT_RETURN` without class and subtype. 0 is success.
+    /// The `DAT_RETURN` of the call without class and subtype. 0 is success.
     pub(crate) kind: DAT_RETURN,
     pub(crate) event: Option<ObservedEvent>,
     /// The number of remaining events, from dat_evd_wait.
@@ -36,7 +36,7 @@ pub(crate) enum ObservedEvent {
         cr: usize,
         qualifier: DAT_CONN_QUAL,
     },
-    /// The private data is empty if it is gone.
+    /// A connection event. Its private data is empty if it no longer exists.
     Connection {
         ep: usize,
         number: DAT_EVENT_NUMBER,
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// The same with the adapters at this address, with qualifiers of their own.
+    /// The same world with the adapters at the address `to`, and with qualifiers of its own.
     pub(crate) fn at(self, to: Ipv4Addr, qualifiers: DAT_CONN_QUAL) -> World {
         World { to, qualifiers, ..self }
     }
@@ -134,17 +134,17 @@ impl World {
     pub(crate) fn async_event(&self, side: usize) -> Option<(DAT_EVENT_NUMBER, usize)> {
         let mut event = DAT_EVENT::zeroed();
         let taken = dat!(self.table, evd_dequeue_func(self.asynchronous[side], &mut event));
-        // SAFETY: all events of this EVD have this member.
+        // SAFETY: all events of this EVD are asynchronous errors, which have this member.
         let about = unsafe { event.event_data.asynch_error_event_data.dat_handle };
         taken.is_ok().then_some((event.event_number, about as usize))
     }
 
-    /// dat_ia_close. Returns the kind of error.
+    /// Calls dat_ia_close. Returns the kind of error.
     pub(crate) fn close(&self, side: usize, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
         kind(dat!(self.table, ia_close_func(self.ia[side], flags)))
     }
 
-    /// The segment that a call names. There is none for length 0.
+    /// The segment that a call names. A call of length 0 has no segment.
     fn local(&self, lmr: usize, length: u32) -> (DAT_COUNT, DAT_LMR_TRIPLET) {
         let region = &self.lmr[lmr];
         let virtual_address = region.buffer.as_ptr() as u64;
@@ -423,7 +423,7 @@ impl World {
     }
 }
 
-/// What the library reports about an endpoint.
+/// The library's report about an endpoint.
 #[derive(Debug)]
 pub(crate) struct Reported {
     pub(crate) state: DAT_EP_STATE,
@@ -431,12 +431,12 @@ pub(crate) struct Reported {
     pub(crate) idle: [bool; 2],
     /// The buffers according to dat_ep_recv_query.
     pub(crate) buffers: usize,
-    /// Counters: posted receives and requests, and received messages.
+    /// The library's counters: posted receives and requests, and received messages.
     pub(crate) posted: [u64; 2],
     pub(crate) received: u64,
 }
 
-/// What the library reports about a shared receive queue.
+/// The library's report about a shared receive queue.
 #[derive(Debug)]
 pub(crate) struct SrqReported {
     pub(crate) depth: usize,
@@ -444,7 +444,7 @@ pub(crate) struct SrqReported {
     pub(crate) outstanding: usize,
 }
 
-/// What the library reports.
+/// Queries of the library.
 impl World {
     pub(crate) fn ep(&self, slot: usize) -> usize {
         at(&self.ep, slot) as usize

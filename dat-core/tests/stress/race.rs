@@ -1,6 +1,6 @@
-//! One round: on each side of a connection some threads make numbered events of three kinds, others
-//! take them in every possible way, and others change the EVD meanwhile. Then both sides disconnect
-//! while requests are still being posted. Every event is taken exactly once.
+//! In a round, on each side of a connection, some threads make numbered events of three kinds.
+//! Others take the events in every possible way, and others change the EVD meanwhile. Then both
+//! sides disconnect while requests are still being posted. Every event is taken exactly once.
 //!
 //! Only few events are outstanding at a time, so a missed wake-up stops everything. The watchdog
 //! then ends the process and prints the seed of the round. `OPENDAT_SEED` repeats a round.
@@ -66,8 +66,8 @@ impl ResourceUse {
         }
     }
 
-    /// Waits until the footprint is the same again. A thread that was joined may still be listed
-    /// for a moment, now and also when `self` was taken.
+    /// Waits until the process uses the same resources again. A thread that was joined may still be
+    /// listed for a moment, now as well as when `self` was taken.
     fn await_same(&self, seed: u64) {
         let start = Instant::now();
         loop {
@@ -97,7 +97,7 @@ enum Kind {
     Send,
 }
 
-/// How a thread takes a side's events. Every combination must work.
+/// The way in which a thread takes a side's events. Every combination of ways must work.
 #[derive(Clone, Copy, Debug)]
 enum EventReader {
     /// Blocks in dat_evd_wait.
@@ -124,13 +124,13 @@ struct SharedSide {
     made: [AtomicU64; 3],
     taken: [AtomicU64; 3],
     disconnected: AtomicUsize,
-    /// All events were made and taken.
+    /// Whether all events were made and taken.
     over: AtomicBool,
 }
 
 // SAFETY: handles of a thread-safe adapter may be used from any thread.
 unsafe impl Send for SharedSide {}
-// SAFETY: as above.
+// SAFETY: handles of a thread-safe adapter may be used from any thread.
 unsafe impl Sync for SharedSide {}
 
 /// Numbers of events, by kind.
@@ -189,7 +189,8 @@ fn round(seed: u64, table: Table, name: &str) {
         let mut taken = [Numbers::new(), Numbers::new()];
         for (index, reader) in readers {
             while !reader.is_finished() {
-                // The thread sleeps and must notice the end. The queue may be full of these events.
+                // The thread sleeps and must notice the end of the round. The event may be refused,
+                // because the queue may be full.
                 let _ = arenas[index].post_se(0);
                 thread::yield_now();
             }
@@ -233,13 +234,14 @@ impl SharedSide {
         dat!(self.side.table, evd_post_se_func(self.side.evd, &event))
     }
 
-    /// Makes events of a kind. One of the threads disconnects on the way.
+    /// Makes events of one kind. One of the threads also disconnects at some point.
     fn make(&self, kind: Kind, peer: &SharedSide, random: &mut Random) -> Numbers {
         let mut made = Numbers::new();
         let Side { table, .. } = self.side;
         for number in 1..=2 * EVENTS {
             if number == EVENTS && kind == Kind::Software {
-                // Both sides disconnect. The second one may be told that it has happened already.
+                // Both sides disconnect. The second one may get the answer that the connection has
+                // ended already.
                 let _ = dat!(table, ep_disconnect_func(self.ep, DAT_CLOSE_ABRUPT_FLAG));
             }
             let gone = || self.disconnected.load(Ordering::SeqCst) > 0;
@@ -312,7 +314,7 @@ impl SharedSide {
     }
 
     /// Takes an event with dat_evd_wait or, without a time-out, with dat_evd_dequeue. Returns false
-    /// if there was none for this thread.
+    /// if there was no event for this thread.
     fn take(&self, timeout: Option<DAT_TIMEOUT>, taken: &mut Numbers) -> bool {
         let Side { table, evd, .. } = self.side;
         let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
@@ -322,7 +324,7 @@ impl SharedSide {
         };
         if let Err(error) = answer {
             let none = if timeout.is_some() { DAT_TIMEOUT_EXPIRED } else { DAT_QUEUE_EMPTY };
-            // Another thread waits, or waiting is disabled at this moment.
+            // Another thread waits at this moment, or waiting is disabled.
             assert!([none, DAT_INVALID_STATE].contains(&error.kind()), "{timeout:?}: {error:?}");
             return false;
         }
@@ -332,7 +334,7 @@ impl SharedSide {
                 (Kind::Software, event.event_data.software_event_data.pointer as u64)
             },
             DAT_DTO_COMPLETION_EVENT => {
-                // SAFETY: as above. A cookie may have any 64 bits.
+                // SAFETY: the event number selects the member. A cookie may have any 64 bits.
                 let (operation, number) = unsafe {
                     let data = &event.event_data.dto_completion_event_data;
                     (data.operation, data.user_cookie.as_64)

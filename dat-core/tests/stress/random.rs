@@ -1,6 +1,6 @@
 //! Random numbers.
 
-/// splitmix64.
+/// The generator splitmix64.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

@@ -50,7 +50,7 @@ pub fn entry(name: &'static str) -> Entry<'static> {
 }
 
 pub fn open(fabric: &str) -> &'static Node<Ia<T>> {
-    // SAFETY: no EVD is given.
+    // SAFETY: the call names no EVD.
     unsafe { ia::open(&Mem, fabric, entry("mem"), AsyncEvd::Exists) }.unwrap()
 }
 
@@ -157,7 +157,7 @@ pub fn connect(a: &Side, x: &Node<Ep<T>>, b: &Side, y: &Node<Ep<T>>) {
     unsafe { dat_core::conn::cr::accept(cr, Some(y), b"welcome") }.unwrap();
     assert_eq!(a.next(a.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     assert_eq!(b.next(b.connect).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the service point any more.
     unsafe { dat_core::conn::psp::free(psp) }.unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! The limits that dat_ia_query reports: exactly so much is accepted, and one more is refused. The
-//! providers run this, too.
+//! The limits that dat_ia_query reports: exactly that number is accepted, and one more is refused.
+//! The providers run these tests, too.
 
 use std::ptr::null_mut;
 
@@ -46,7 +46,7 @@ impl ReportedLimits {
             let mut pz = null_mut();
             dat!(table, pz_create_func(ia, &mut pz)).map(|()| pz)
         };
-        // The side itself uses one.
+        // The side itself uses one protection zone.
         let made: Vec<_> = (1..self.ia.max_pzs).map(|_| create().unwrap()).collect();
         assert_eq!(create().unwrap_err().kind(), DAT_INSUFFICIENT_RESOURCES);
         made.into_iter().for_each(|pz| dat!(table, pz_free_func(pz)).unwrap());
@@ -175,8 +175,8 @@ impl ReportedLimits {
         dat!(table, lmr_free_func(lmr.handle)).unwrap();
     }
 
-    /// The same for requests, at an endpoint that flushes them, and for their sizes. The memory is
-    /// not accessed.
+    /// Posts the maximum number of requests to an endpoint that flushes them, each with the maximum
+    /// number of segments, and requests of the maximum size. The memory is not accessed.
     fn requests(&self) {
         let (table, iov) = (self.side.table, self.ia.max_iov_segments_per_dto);
         let most = self.ia.max_dto_per_ep.min(MAX_TRIED_COUNT).min(self.ia.max_evd_qlen);
@@ -255,7 +255,8 @@ impl ReportedLimits {
         dat!(self.side.table, ep_free_func(ep)).unwrap();
     }
 
-    /// The endpoint is disconnected, because its request was not answered.
+    /// Takes the event of the endpoint's end: it is disconnected, because its request was not
+    /// answered.
     fn end(&self, ep: DAT_EP_HANDLE) {
         self.call(ep, &[]).unwrap();
         self.refused(ep);
@@ -271,7 +272,7 @@ impl ReportedLimits {
         assert_eq!(state, DAT_EP_STATE_DISCONNECTED);
     }
 
-    /// dat_ep_connect to a service point that was freed.
+    /// Calls dat_ep_connect to a service point that was freed.
     fn call(&self, ep: DAT_EP_HANDLE, private: &[u8]) -> Result<(), Error> {
         let (psp, qualifier) = self.side.new_psp(DAT_PSP_CONSUMER_FLAG);
         dat!(self.side.table, psp_free_func(psp)).unwrap();
@@ -316,7 +317,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        // SAFETY: `new` has mapped it, and it is not registered any more.
+        // SAFETY: `new` has mapped the range, and it is not registered any more.
         unsafe { libc::munmap(self.start, self.length) };
     }
 }

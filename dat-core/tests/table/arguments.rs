@@ -1,4 +1,4 @@
-//! NULL pointers and invalid numbers: DAT_INVALID_PARAMETER with the argument's position.
+//! NULL pointers and invalid numbers cause DAT_INVALID_PARAMETER with the position of the argument.
 
 use std::ptr::{null, null_mut};
 
@@ -120,7 +120,7 @@ fn posts_need_the_segments_they_count() {
         let mut iov = [lmr.local(0, 8); 65];
         let remote = lmr.remote(0, 8);
         let there = iov.as_mut_ptr();
-        // This is more than the maximum, so the segments are not read.
+        // The number of segments exceeds the maximum, so the segments are not read.
         let cases =
             [(1, null_mut(), 3), (-1, there, 2), (65, there, 2), (DAT_COUNT::MAX, there, 2)];
         for (count, iov, arg) in cases {
@@ -138,7 +138,7 @@ fn posts_need_the_segments_they_count() {
             );
         }
         let misaligned = iov.as_mut_ptr().wrapping_byte_add(1);
-        // The segments are read without alignment. Their content has no region's context.
+        // The library reads the segments without alignment. The segments here name no region.
         let stranger = Err(Error::of(DAT_PRIVILEGES_VIOLATION));
         assert_eq!(dat!(t, ep_post_send_func(x, 1, misaligned, cookie(1), 0)), stranger);
         let one = iov.as_mut_ptr();

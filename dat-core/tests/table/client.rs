@@ -1,4 +1,4 @@
-//! A registry of tables, and a consumer of them.
+//! A registry of function tables, and a consumer that uses them.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};
@@ -17,7 +17,7 @@ use provider_loopback::Mem;
 macro_rules! dat {
     ($table:expr, $func:ident($($arg:expr),* $(,)?)) => {{
         let function = $table.$func.expect(stringify!($func));
-        // SAFETY: tests pass NULL, or what the prototype says.
+        // SAFETY: tests pass NULL, or arguments as the prototype demands.
         $crate::client::result(unsafe { function($($arg),*) })
     }};
 }
@@ -108,7 +108,7 @@ pub(crate) fn register<P: Provider + Default>(
     thread_safe: bool,
 ) -> Table {
     let params = CString::new(params).unwrap();
-    // SAFETY: both arguments are complete.
+    // SAFETY: both arguments are complete records.
     unsafe { export::init::<P, TestRegistry>(&info(name, 2, 0, thread_safe), params.as_ptr()) };
     table(name).expect("registered")
 }
@@ -152,7 +152,7 @@ pub(crate) struct Side {
 
 // SAFETY: handles may be used from any thread if the table is thread-safe.
 unsafe impl Send for Side {}
-// SAFETY: as above.
+// SAFETY: handles may be used from any thread if the table is thread-safe.
 unsafe impl Sync for Side {}
 
 impl Side {

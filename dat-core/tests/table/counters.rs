@@ -102,7 +102,7 @@ fn of_an_endpoint() {
         ];
         expect(b.table, y, DCNT_EP_ALL_COUNTERS, &received);
 
-        // A query of one counter writes one element, and a reset counter begins at 0.
+        // A query of one counter writes one element. After a reset the counter begins at 0.
         let one = query(a.table, x, DCNT_EP_POST_SEND_DATA, true).unwrap();
         let places: Vec<_> = (0..one.len()).filter(|i| one[*i] != UNTOUCHED).collect();
         assert_eq!(
@@ -261,7 +261,7 @@ fn wrong_arguments() {
         let nowhere = extended(table, handle, DAT_IB_QUERY_COUNTERS_OP, &[all.into(), 0, 0], 4);
         assert_eq!(nowhere, Err(Error::arg(4)));
     }
-    // Objects without counters.
+    // Some objects have no counters.
     assert_eq!(query(table, side.pz, 0, false), Err(Error::handle(DAT_INVALID_HANDLE1)));
     assert_eq!(query(table, null_mut(), 0, false), Err(Error::handle(DAT_INVALID_HANDLE1)));
     // Counters of a device are not supported, and endpoints have no counters to start or stop.
@@ -275,14 +275,14 @@ fn wrong_arguments() {
     side.close();
 }
 
-/// The bytes of words. Atomic operations need aligned words.
+/// Gives access to words as bytes, since atomic operations need aligned words.
 trait AsBytes {
     fn as_bytes(&mut self) -> &mut [u8];
 }
 
 impl AsBytes for [u64] {
     fn as_bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the length is the same, and bytes may have any value.
+        // SAFETY: the slice has the length of the words, and bytes may have any value.
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), size_of_val(self)) }
     }
 }

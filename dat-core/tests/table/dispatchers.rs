@@ -1,4 +1,4 @@
-//! EVDs: the streams that they take, and what happens to one that overflows.
+//! EVDs: which streams an EVD takes, and what happens when one overflows.
 
 use std::ptr::{null, null_mut};
 
@@ -7,7 +7,7 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// Streams can feed one EVD if each two of them can (uDAPL 1.2, dat_ia_query).
+/// A set of streams can feed one EVD if each pair of them can (uDAPL 1.2, dat_ia_query).
 #[test]
 fn streams_merge_as_the_attribute_says() {
     let (table, name) = loopback(false);
@@ -61,7 +61,7 @@ fn an_overflowed_evd_delivers_only_earlier_events() {
     (0..4).for_each(|_| send());
 
     let event = b.next(b.async_evd);
-    // SAFETY: this is an asynchronous event.
+    // SAFETY: the event is an asynchronous error.
     let error = unsafe { event.event_data.asynch_error_event_data };
     let said = (event.event_number, error.dat_handle, error.reason as u32);
     assert_eq!(said, (DAT_ASYNC_ERROR_EVD_OVERFLOW, small, DAT_EVD_OVERFLOW_ERROR));
@@ -73,10 +73,10 @@ fn an_overflowed_evd_delivers_only_earlier_events() {
 
     for i in 0..2 {
         dat!(table, evd_dequeue_func(small, &mut event)).unwrap();
-        // SAFETY: this is a completion, whose cookie is a plain word.
+        // SAFETY: the event is a completion, whose cookie is a plain word.
         assert_eq!(unsafe { event.event_data.dto_completion_event_data.user_cookie.as_64 }, i);
     }
-    // Completions that would fit now are lost as well, because they would follow a gap.
+    // Completions that would fit again are lost as well, because they would follow a gap.
     send();
     let mut more = 0;
     assert_eq!(dat!(table, evd_dequeue_func(small, &mut event)), broken);
@@ -96,7 +96,7 @@ fn an_overflowed_evd_delivers_only_earlier_events() {
     b.close();
 }
 
-/// A full queue of software events is no overflow (uDAPL 1.2, dat_evd_post_se).
+/// A software event that finds the queue full causes no overflow (uDAPL 1.2, dat_evd_post_se).
 #[test]
 fn a_full_evd_refuses_a_software_event_and_continues() {
     let (table, name) = loopback(false);
@@ -113,7 +113,7 @@ fn a_full_evd_refuses_a_software_event_and_continues() {
     side.close();
 }
 
-/// dat_evd_wait counts completions, and so takes them all from the transport. Those that remain
+/// dat_evd_wait takes all completions from the transport in order to count them. Those that remain
 /// still trigger the CNO.
 #[test]
 fn completions_that_a_waiter_counted_and_left_trigger_the_cno() {

@@ -23,7 +23,7 @@ fn outcome(
     (dto, data): (DAT_DTO_COMPLETION_EVENT_DATA, DAT_IB_EXTENSION_EVENT_DATA),
 ) -> (DAT_DTOS, u32, u64, DAT_IB_EXT_TYPE, u32) {
     assert_eq!((dto.status, data.status), (DAT_DTO_SUCCESS, DAT_OP_SUCCESS));
-    // SAFETY: integers may have any bits.
+    // SAFETY: both members are integers, which may have any bits.
     let (cookie, immediate) = unsafe { (dto.user_cookie.as_64, data.val.immed.data) };
     (dto.operation, dto.transfered_length, cookie, data.r#type, immediate)
 }
@@ -54,7 +54,7 @@ fn a_write_with_immediate_data() {
         let post = |count: u64, flags| {
             let args = [count, word(&iov), 2, word(&remote), 0x7777, flags];
             // Passes the arguments once with four words in registers, as libdat does, and once with
-            // all in memory.
+            // all words in memory.
             extended(a.table, x, DAT_IB_RDMA_WRITE_IMMED_OP, &args, if thread_safe { 4 } else { 0 })
         };
         post(2, 0).unwrap();
@@ -85,7 +85,7 @@ fn atomic_operations() {
     // The words are aligned as the operations require.
     let (mut near, mut far) = ([[0u64; 4]; 2], [[40u64; 4]; 2]);
     let bytes = |words: &mut [[u64; 4]; 2]| {
-        // SAFETY: the length is the same, and bytes may have any value.
+        // SAFETY: the slice has the length of the words, and bytes may have any value.
         unsafe {
             std::slice::from_raw_parts_mut(
                 words.as_mut_ptr().cast::<u8>(),
@@ -147,7 +147,7 @@ fn unsupported_operations() {
         assert_eq!(extended(a.table, x, op, &[], 4), Err(Error::of(DAT_MODEL_NOT_SUPPORTED)));
     }
     assert_eq!(extended(a.table, x, 99, &[], 4), Err(Error::of(DAT_NOT_IMPLEMENTED)));
-    // Operations of an endpoint on another object, and on NULL.
+    // Tries operations of an endpoint on another object, and on NULL.
     for (handle, invalid) in [(a.evd, DAT_INVALID_HANDLE_EP), (null_mut(), DAT_INVALID_HANDLE1)] {
         let invalid = Err(Error::handle(invalid));
         assert_eq!(extended(a.table, handle, DAT_IB_RDMA_WRITE_IMMED_OP, &[0; 6], 4), invalid);

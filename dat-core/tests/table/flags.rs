@@ -47,8 +47,8 @@ fn wait(side: &Side, evd: DAT_EVD_HANDLE, threshold: DAT_COUNT) -> Result<DAT_CO
     dat!(side.table, evd_wait_func(evd, 0, threshold, &mut event, &mut more)).map(|()| more)
 }
 
-/// The flags of all completion streams of an EVD must match (uDAPL 1.2, dat_ep_create). This
-/// applies to strict adapters. OFED's library never checks it.
+/// The flags of all completion streams of an EVD must match (uDAPL 1.2, dat_ep_create). The rule
+/// applies to strict adapters only, because OFED's library never checks it.
 #[test]
 fn flags_of_streams_on_one_evd_must_match() {
     let (table, name) = strict_loopback();
@@ -105,7 +105,8 @@ fn an_evd_reports_its_configuration_until_the_last_endpoint_is_freed() {
     side.close();
 }
 
-/// If an EVD takes other streams, too, only thresholds are permitted (uDAPL 1.2, dat_ep_create).
+/// If an EVD also takes other streams, completion streams may only notify by threshold (uDAPL 1.2,
+/// dat_ep_create).
 #[test]
 fn an_evd_with_other_streams_takes_only_thresholds() {
     let (table, name) = strict_loopback();
@@ -172,7 +173,7 @@ fn modified_flags_must_match_those_of_the_evd() {
     side.close();
 }
 
-/// OFED's library permits this, and MPI libraries connect streams with different flags to one EVD.
+/// OFED's library permits streams with different flags on one EVD, and MPI libraries use that.
 #[test]
 fn streams_may_differ_unless_the_adapter_is_strict() {
     let (table, name) = loopback(false);
@@ -291,7 +292,7 @@ fn unsignalled_completions_are_queued_and_wake_nobody() {
     for _ in 0..8 {
         p.recv(x, 0).unwrap();
     }
-    // Requests.
+    // First, completions of requests.
     p.drain(p.request.0);
     p.send(y, UNSIGNALLED).unwrap();
     assert!(!p.triggered(p.request.1));
@@ -299,7 +300,7 @@ fn unsignalled_completions_are_queued_and_wake_nobody() {
     assert!(p.triggered(p.request.1));
     assert_eq!(p.drain(p.request.0), 2);
 
-    // Receives: the sender's solicited flag has no effect.
+    // Then, completions of receives: the sender's solicited flag has no effect.
     p.drain(p.recv.0);
     p.recv(y, UNSIGNALLED).unwrap();
     p.send(x, SOLICITED).unwrap();
@@ -309,7 +310,7 @@ fn unsignalled_completions_are_queued_and_wake_nobody() {
     assert!(p.triggered(p.recv.1));
     assert_eq!(p.drain(p.recv.0), 2);
 
-    // A failure always notifies.
+    // The completion of a failed receive always notifies.
     p.recv(y, UNSIGNALLED).unwrap();
     dat!(p.b.table, ep_disconnect_func(p.y, DAT_CLOSE_ABRUPT_FLAG)).unwrap();
     assert!(p.triggered(p.recv.1));
@@ -332,7 +333,7 @@ fn a_solicited_wait_ends_when_the_sender_says_so() {
     p.close();
 }
 
-/// OFED's library ignores these flags, and programs set them.
+/// OFED's library ignores undefined flags of a post, and programs set them.
 #[test]
 fn undefined_flags_of_a_post_are_ignored_unless_the_adapter_is_strict() {
     let p = Pair::new(PLAIN, PLAIN);
@@ -353,7 +354,7 @@ fn undefined_flags_of_a_post_are_ignored_unless_the_adapter_is_strict() {
     p.close();
 }
 
-/// If a stream cannot have some flags together, one that has a meaning counts.
+/// If a stream cannot have several flags together, one flag that has a meaning counts.
 #[test]
 fn undefined_flags_of_an_endpoint_are_ignored_unless_the_adapter_is_strict() {
     let (suppress, fence) = (DAT_COMPLETION_SUPPRESS_FLAG, DAT_COMPLETION_BARRIER_FENCE_FLAG);
@@ -410,7 +411,7 @@ fn flags_of_a_post_are_those_of_its_endpoint() {
     dat!(p.b.table, ep_post_rdma_write_func(p.y, 1, &mut from, cookie(7), &nowhere, quiet))
         .unwrap();
     let event = p.b.next(p.request.0);
-    // SAFETY: this is the only kind of event that the EVD takes.
+    // SAFETY: the EVD takes only completions.
     let data = unsafe { event.event_data.dto_completion_event_data };
     assert_eq!(data.status, DAT_DTO_ERR_REMOTE_ACCESS);
     p.close();
@@ -419,7 +420,7 @@ fn flags_of_a_post_are_those_of_its_endpoint() {
 /// Two streams on one EVD: each completion notifies or not, as the flags of its own stream say.
 #[test]
 fn on_a_shared_evd_each_stream_keeps_its_own_flags() {
-    // Every receive notifies, and requests as the consumer decides.
+    // Every receive notifies. A request notifies if it is posted signalled.
     let p = Pair::on(PLAIN, UNSIGNALLED, true);
     let (x, y) = ((&p.a, p.x), (&p.b, p.y));
     let (evd, cno) = p.recv;
@@ -438,7 +439,7 @@ fn on_a_shared_evd_each_stream_keeps_its_own_flags() {
     assert_eq!(p.drain(evd), 1);
     p.close();
 
-    // Receives notify as the sender decides, and every request notifies.
+    // A receive notifies if the sender solicits it. Every request notifies.
     let p = Pair::on(SOLICITED, PLAIN, true);
     let (x, y) = ((&p.a, p.x), (&p.b, p.y));
     let (evd, cno) = p.recv;

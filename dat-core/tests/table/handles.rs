@@ -11,8 +11,8 @@ use crate::client::*;
 
 type Call = Box<dyn Fn(*mut c_void) -> Result<(), Error>>;
 
-/// The functions, with the type of their first handle: the name, the subtype of the error for a bad
-/// handle, and the call. The other arguments are valid as far as possible.
+/// The functions of the table, grouped by the error subtype for a bad first handle: the name, the
+/// subtype and the call of each. The other arguments are valid as far as possible.
 fn calls(t: Table, side: Side) -> Vec<(&'static str, DAT_RETURN, Call)> {
     macro_rules! list {
         ($($subtype:ident { $($func:ident($h:ident $(, $arg:expr)* $(,)?);)* })*) => {
@@ -206,7 +206,7 @@ fn errors_about_handles_name_their_role_in_the_call() {
     let mut out = null_mut();
     let (ia, pz, evd, cr_evd) = (side.ia, side.pz, side.evd, side.cr_evd);
     let mut attr = DAT_SRQ_ATTR { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 0 };
-    // Garbage, a handle of another type, and one of another adapter.
+    // Bad handles: garbage, a handle of another type, and a handle of another adapter.
     let bad = |kin: *mut c_void| [8 as *mut c_void, ia, kin];
 
     for h in bad(other.pz) {

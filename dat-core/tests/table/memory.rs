@@ -7,7 +7,7 @@ use dat_sys::*;
 
 use crate::client::*;
 
-/// dat_lmr_create with the arguments that vary.
+/// Calls dat_lmr_create with the arguments that vary.
 fn create(
     side: &Side,
     (kind, region): (DAT_MEM_TYPE, DAT_REGION_DESCRIPTION),
@@ -55,17 +55,17 @@ fn unmapped_memory_is_not_registered() {
     let register = |addr: *mut u8, length| {
         create(&side, at(addr), length, side.pz, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA).map(drop)
     };
-    // Any part of a page and of several pages can be registered. Nobody owns the first page of a
-    // process and the kernel's half.
+    // Any part of a page, and of several pages, can be registered. The first page of a process and
+    // the kernel's half of the addresses cannot.
     assert_eq!(register(buffer.as_mut_ptr().wrapping_add(7), (3 << 16) - 7), Ok(()));
     assert_eq!(register(16 as *mut u8, 1), Err(Error::arg(3)));
     assert_eq!(register((1usize << 63) as *mut u8, 4096), Err(Error::arg(3)));
-    // The range begins in memory and ends where there is none.
+    // The range begins in memory and ends at addresses without memory.
     assert_eq!(register(buffer.as_mut_ptr(), 1 << 46), Err(Error::arg(3)));
 }
 
-/// Otherwise an access of a peer would end the process by a signal. A device refuses to pin such
-/// memory.
+/// If such memory could be registered, an access of a peer would end the process by a signal. A
+/// device refuses to pin such memory.
 #[test]
 fn memory_without_the_required_permissions_is_not_registered() {
     const PAGE: usize = 4096;
@@ -331,7 +331,7 @@ fn an_srq_reports_each_low_watermark_once() {
     );
     dat!(table, srq_set_lw_func(srq, 4)).unwrap();
     dat!(table, evd_dequeue_func(side.async_evd, &mut event)).unwrap();
-    // SAFETY: this is an asynchronous event.
+    // SAFETY: the event is an asynchronous error.
     let error = unsafe { event.event_data.asynch_error_event_data };
     assert_eq!((error.dat_handle, error.reason as u32), (srq, DAT_SRQ_LOW_WATERMARK_EVENT));
     assert_eq!(

@@ -9,7 +9,7 @@ use provider_loopback::Adapter;
 
 use crate::client::*;
 
-/// Creates every kind of object in every state that one side alone, or two together, can cause.
+/// Creates every kind of object in every state that one side alone, or both together, can cause.
 /// Then closes both adapters, while threads wait and one more connection is being established.
 pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
     let [(a, x), (b, y)] = connected_by(t, name);
@@ -41,12 +41,12 @@ pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
         all.extend([lmr.handle, view, srq, on_srq, cno, unconfigured]);
     }
     all.extend([x, y]);
-    // Unfinished transfers.
+    // Some transfers are unfinished.
     let lmr = b.register(&mut buffer);
     dat!(t, ep_post_recv_func(y, 1, &mut lmr.local(0, 8), cookie(2), 0)).unwrap();
     dat!(t, ep_post_send_func(y, 1, &mut lmr.local(0, 8), cookie(3), 0)).unwrap();
     all.push(lmr.handle);
-    // Requests that are not answered: at a consumer's service point, at a provider's, and at a
+    // Some requests are not answered: at a consumer's service point, at a provider's, and at a
     // reserved one.
     let (reserved, idle) = (b.new_ep(), b.new_ep());
     let (mut rsp, mut idle_rsp) = (null_mut(), null_mut());
@@ -60,7 +60,7 @@ pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
         a.connect(ep, qualifier, b"please");
         all.extend([ep, b.arrival()]);
     }
-    // Threads that wait on both sides.
+    // Some threads wait on both sides.
     std::thread::scope(|s| {
         for side in [a, b] {
             let aborted = Err(Error::of(DAT_ABORT));
@@ -76,7 +76,7 @@ pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
                         evd_wait_func(busy, DAT_TIMEOUT_INFINITE, 1, &mut event, &mut more)
                     )
                 };
-                // The thread that checks whether this one waits may come first.
+                // The wait is refused if the thread that checks whether this one waits comes first.
                 let mut answer = wait();
                 while answer == second {
                     answer = wait();
@@ -93,7 +93,7 @@ pub(crate) fn one_of_everything(t: Table, name: &str) -> Vec<usize> {
                 );
                 assert!(evd.is_null());
             });
-            // The thread waits as soon as a second one is refused.
+            // The thread waits as soon as a second waiter is refused.
             let (mut event, mut more) = (DAT_EVENT::zeroed(), 0);
             let busy = busy as DAT_EVD_HANDLE;
             while dat!(side.table, evd_wait_func(busy, 0, 1, &mut event, &mut more)) != second {

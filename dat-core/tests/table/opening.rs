@@ -50,7 +50,7 @@ fn only_what_can_be_served_is_registered() {
         };
         assert!(table(&name).is_none(), "u{major}.{minor}");
     }
-    // SAFETY: NULL is permitted.
+    // SAFETY: NULL pointers are permitted.
     unsafe {
         export::init::<Mem, TestRegistry>(std::ptr::null(), std::ptr::null());
         export::fini::<Mem, TestRegistry>(std::ptr::null());

@@ -70,7 +70,7 @@ fn ep_with_short_queues(side: &Side) -> DAT_EP_HANDLE {
     ep
 }
 
-/// Suppressed requests are not reported, but their places become free.
+/// Suppressed requests cause no events, but their places become free.
 #[test]
 fn an_endpoint_can_always_post_suppressed() {
     let p = Pair::new();
@@ -87,7 +87,8 @@ fn an_endpoint_can_always_post_suppressed() {
     p.b.close();
 }
 
-/// A completion that was not taken keeps its place and its cookie, whatever is suppressed after it.
+/// A completion that was not taken keeps its place and its cookie, whatever requests are suppressed
+/// after it.
 #[test]
 fn a_completion_that_was_not_taken_keeps_its_cookie() {
     let p = Pair::new();
@@ -128,7 +129,8 @@ fn suppressed_requests_that_wait_keep_their_places() {
     p.b.close();
 }
 
-/// Such an attribute cannot be modified (uDAPL 1.2, dat_ep_modify). Nothing is lost or changed.
+/// dat_ep_modify refuses attributes that leave no room for the posted receives (uDAPL 1.2,
+/// dat_ep_modify). No receive is lost or changed.
 #[test]
 fn modify_keeps_room_for_posted_receives() {
     let (table, name) = loopback(false);
@@ -210,15 +212,15 @@ fn an_endpoint_can_always_post_unsignalled() {
     p.b.close();
 }
 
-/// dat_srq_query: how many buffers are available, and how many outstanding.
+/// Calls dat_srq_query. Returns the numbers of available and of outstanding buffers.
 fn shared_buffers(side: &Side, srq: DAT_SRQ_HANDLE) -> (DAT_COUNT, DAT_COUNT) {
     let mut param = DAT_SRQ_PARAM::zeroed();
     dat!(side.table, srq_query_func(srq, DAT_SRQ_FIELD_ALL, &mut param)).unwrap();
     (param.available_dto_count, param.outstanding_dto_count)
 }
 
-/// An endpoint of `b` on a shared queue of four buffers, with this EVD for receives, connected to
-/// one of `a`.
+/// An endpoint of `b` on a shared queue of four buffers, with the EVD `recv` for receives. It is
+/// connected to an endpoint of `a`.
 fn on_a_shared_queue(
     a: &Side,
     b: &Side,
@@ -245,7 +247,7 @@ fn a_shared_buffer_with_an_unreported_completion_is_returned() {
     let (table, name) = loopback(false);
     let (a, b) = (Side::new(table, &name), Side::new(table, &name));
     let (x, y, srq) = on_a_shared_queue(&a, &b, null_mut());
-    // Such an endpoint never holds more than one buffer.
+    // An endpoint without an EVD for receives never holds more than one buffer.
     dat!(table, ep_set_watermark_func(y, DAT_WATERMARK_INFINITE, 1)).unwrap();
     for sent in 1..=4 {
         dat!(table, ep_post_send_func(x, 0, null_mut(), cookie(sent), 0)).unwrap();

@@ -85,7 +85,8 @@ fn an_adapter_reports_the_attributes_of_its_transport() {
     assert_eq!(provider.evd_stream_merging_supported, [[DAT_TRUE; 6]; 6]);
     assert_eq!(provider.srq_supported, DAT_TRUE);
     assert_eq!(provider.srq_ep_pz_difference_supported, DAT_TRUE);
-    // Low, soft high and hard high watermark; available and outstanding buffers; buffers and span.
+    // The values are: low, soft high and hard high watermark; available and outstanding buffers;
+    // buffers and span.
     let supported = (
         provider.srq_watermarks_supported,
         provider.srq_info_supported,
@@ -217,7 +218,7 @@ fn every_handle_keeps_its_consumers_context() {
     for (i, (handle, _)) in all.into_iter().enumerate() {
         let mut context = DAT_CONTEXT { as_64: 1 };
         dat!(table, get_consumer_context_func(handle, &mut context)).unwrap();
-        // SAFETY: as above.
+        // SAFETY: an integer may have any bits.
         assert_eq!(unsafe { context.as_64 }, u64::MAX - i as u64);
     }
     side.close();
@@ -229,7 +230,7 @@ fn parameters(side: &Side, ep: DAT_EP_HANDLE) -> DAT_EP_PARAM {
     param
 }
 
-/// Without attributes, an endpoint has the provider's (uDAPL 1.2, dat_ep_create).
+/// An endpoint that is created without attributes has the provider's (uDAPL 1.2, dat_ep_create).
 #[test]
 fn an_endpoint_without_attributes_has_those_of_the_provider() {
     let (table, name) = loopback(false);
@@ -317,7 +318,8 @@ fn an_endpoint_reports_its_connection() {
     assert_ne!(near.remote_port_qual, 0);
 }
 
-/// Each limit itself is permitted, and one more is not (uDAPL 1.2, dat_srq_create, dat_srq_resize).
+/// A queue of the maximum length can be created, and one longer by one cannot (uDAPL 1.2,
+/// dat_srq_create, dat_srq_resize).
 #[test]
 fn a_shared_queue_reaches_its_maximum_depth() {
     let (table, name) = loopback(false);

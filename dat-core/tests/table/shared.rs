@@ -35,7 +35,7 @@ impl Mapping {
 
     fn of(file: &File, sharing: i32) -> Self {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: this is a new mapping. Only the part that the file has is used.
+        // SAFETY: this is a new mapping. Only the part that the file covers is used.
         let start =
             unsafe { libc::mmap(null_mut(), REGION_BYTES, access, sharing, file.as_raw_fd(), 0) };
         assert_ne!(start, libc::MAP_FAILED);
@@ -51,7 +51,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `of` has mapped it.
+        // SAFETY: `of` has mapped the memory.
         unsafe { libc::munmap(self.start.cast(), REGION_BYTES) };
     }
 }
@@ -153,7 +153,8 @@ fn a_shared_region_is_checked() {
     fs::remove_file(path).unwrap();
 }
 
-/// Both processes have mapped the memory. What a peer of one writes, the other reads.
+/// Both processes have mapped the memory. Data that a peer of one process writes can be read by the
+/// other.
 #[test]
 fn processes_share_a_region() {
     let path = scratch("processes");
@@ -182,12 +183,12 @@ fn processes_share_a_region() {
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
     child.stdin.as_mut().unwrap().write_all(b"written\n").unwrap();
     told("read");
-    // The child uses the cookie as well.
+    // The child uses the cookie as well, so it stays in use.
     dat!(b.table, lmr_free_func(lmr.handle)).unwrap();
     let elsewhere = Mapping::new(&scratch("elsewhere"), libc::MAP_SHARED);
     let refused = register(&b, elsewhere.start, REGION_BYTES, Some(&mut name(run, 3)));
     assert_eq!(refused.unwrap_err(), Error::arg(3));
-    // The cookie is in use until the child ends, for whatever reason.
+    // The cookie is in use until the child ends, for whatever reason that happens.
     child.kill().unwrap();
     child.wait().unwrap();
     register(&b, elsewhere.start, REGION_BYTES, Some(&mut name(run, 3))).unwrap();
@@ -220,6 +221,6 @@ fn another_process() {
     std::io::stdin().read_line(&mut line).unwrap();
     assert_eq!(memory.bytes()[100..164], [0x5a; 64]);
     println!("read");
-    // The process is killed here.
+    // The parent kills this process here.
     std::io::stdin().read_line(&mut line).unwrap();
 }

@@ -150,7 +150,7 @@ fn events_come_by_waiting_and_by_polling() {
     assert_eq!(dat!(t, evd_resize_func(side.evd, 1)), Err(Error::of(DAT_INVALID_STATE)));
     for i in 2..=3 {
         dat!(t, evd_dequeue_func(side.evd, &mut event)).unwrap();
-        // SAFETY: this is a software event.
+        // SAFETY: the event is a software event.
         assert_eq!(unsafe { event.event_data.software_event_data }.pointer as usize, i);
     }
 
@@ -199,7 +199,7 @@ fn an_endpoint_is_reset_modified_and_connected_again() {
     for side in [&a, &b] {
         assert_eq!(side.next(side.evd).event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
     }
-    // A duplicate of the connection finds no listener any more.
+    // The duplicate of the connection finds no listener any more.
     let z = a.new_ep();
     dat!(t, ep_dup_connect_func(z, x, TEN_SECONDS, 0, null_mut(), DAT_QOS_BEST_EFFORT)).unwrap();
     assert_eq!(a.next(a.evd).event_number, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
@@ -244,7 +244,7 @@ fn a_thread_safe_endpoint_takes_posts_of_all_threads() {
                 }
                 Err(error) => {
                     if error != Error::of(DAT_QUEUE_EMPTY) {
-                        // This makes the other threads stop, too.
+                        // The other threads stop when the count is 0.
                         left.store(0, Relaxed);
                         panic!("{error}");
                     }

@@ -131,7 +131,7 @@ fn a_tentative_endpoint_needs_a_zone_and_an_evd() {
     ];
     assert_eq!(given, [null_mut(); 4]);
 
-    // None of this affects the request.
+    // None of the refused calls affects the request.
     let accept = || dat!(table, cr_accept_func(request, null_mut(), 0, null_mut()));
     assert_eq!(accept(), Err(Error::state(DAT_INVALID_STATE_EP_UNCONFTENTATIVE)));
     assert_eq!(modify(&b, ep, DTOS, null_mut()), Ok(()));
@@ -171,7 +171,8 @@ fn a_tentative_endpoint_needs_a_zone_and_an_evd() {
     b.close();
 }
 
-/// With a NULL EVD the consumer is not interested in completions, however often it posts.
+/// With a NULL EVD the consumer shows that it does not want completions. It may post any number of
+/// requests.
 #[test]
 fn completions_without_an_evd_are_not_counted() {
     let (table, name) = loopback(false);

@@ -84,7 +84,7 @@ impl SrqPair {
             assert_eq!(taken, Err(Error::of(DAT_QUEUE_EMPTY)));
             return None;
         }
-        // SAFETY: this is an asynchronous event.
+        // SAFETY: the event is an asynchronous error.
         let error = unsafe { event.event_data.asynch_error_event_data };
         assert_eq!(error.dat_handle, self.y);
         Some((event.event_number, error.reason as u32))
@@ -167,7 +167,7 @@ fn a_soft_watermark_may_be_an_attribute() {
     assert_eq!(param.ep_attr.srq_soft_hw, 5);
     d.close();
 
-    // Programs set the attribute to 0 and mean no watermark.
+    // Programs set the attribute to 0, by which they mean no watermark.
     let d = SrqPair::new(|attr| attr.srq_soft_hw = 0);
     d.post(1);
     d.send();
@@ -193,7 +193,8 @@ fn a_hard_watermark_breaks_the_connection() {
     d.close();
 }
 
-/// OFED's providers do the same, because no flushed receive shows it.
+/// OFED's providers report the same, because no flushed receive shows that the endpoint takes no
+/// more buffers.
 #[test]
 fn an_endpoint_on_an_srq_reports_that_it_takes_no_more_buffers() {
     for flag in [DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG] {
@@ -226,13 +227,13 @@ fn an_already_exceeded_hard_watermark_breaks_at_once() {
     assert_eq!(d.set(NO_MARK, 2), Ok(()));
     assert_eq!(d.b.next(d.conn).event_number, DAT_CONNECTION_EVENT_BROKEN);
     assert_eq!(d.state(), DAT_EP_STATE_DISCONNECTED);
-    // The second report does not happen.
+    // The soft watermark is not reported a second time.
     assert_eq!(d.set(NO_MARK, 2), Ok(()));
     let mut event = DAT_EVENT::zeroed();
     let empty = Err(Error::of(DAT_QUEUE_EMPTY));
     assert_eq!(dat!(d.b.table, evd_dequeue_func(d.conn, &mut event)), empty);
 
-    // The queue and the watermark stay with the endpoint, but the held buffers do not.
+    // The endpoint keeps its queue and its watermark, but not the held buffers.
     for _ in 0..3 {
         assert_eq!(d.take(), DAT_DTO_SUCCESS);
     }
@@ -291,7 +292,7 @@ fn the_queue_of_an_endpoint_has_watermarks_too() {
     assert_eq!(statuses, [DAT_DTO_SUCCESS, DAT_DTO_ERR_FLUSHED, DAT_DTO_ERR_FLUSHED]);
     assert_eq!(b.next(b.evd).event_number, DAT_CONNECTION_EVENT_BROKEN);
     let event = b.next(b.async_evd);
-    // SAFETY: this is an asynchronous event.
+    // SAFETY: the event is an asynchronous error.
     assert_eq!(unsafe { event.event_data.asynch_error_event_data }.dat_handle, y);
     a.close();
     b.close();
@@ -353,7 +354,7 @@ fn the_zone_of_an_srq_is_its_own() {
     let mut exposed = [0u8; 16];
     let in_ep_zone = b.register(&mut exposed);
     let mut attr = attributes(&b);
-    // The value is ignored.
+    // An endpoint on an SRQ ignores the value of max_recv_iov.
     attr.max_recv_iov = DAT_COUNT::MAX;
     let mut y = null_mut();
     let Side { ia, pz, evd, .. } = b;

@@ -134,7 +134,8 @@ fn an_rmr_reports_its_binding() {
     .unwrap();
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
 
-    // Each bind creates a new context. Peers use offsets from its start if the bind says so.
+    // Each bind creates a new context. If the bind is zero-based, peers use offsets from the start
+    // of the window.
     let privileges = DAT_MEM_PRIV_REMOTE_READ_FLAG;
     let second = Bind { va_type: DAT_VA_TYPE_ZB, privileges, ..bind }.post_and_wait(&b);
     assert_ne!(first, second);
@@ -290,7 +291,7 @@ fn a_region_is_in_use_while_an_rmr_is_bound_to_it() {
     let (first, second) = (b.register(&mut memory), b.register(&mut memory));
     Bind::new(window, y, &first, first.local(0, 8)).post_and_wait(&b);
     assert_eq!(dat!(t, lmr_free_func(first.handle)), in_use);
-    // The RMR is bound elsewhere, without an event.
+    // The RMR is bound to another region, without an event.
     let quiet = DAT_COMPLETION_SUPPRESS_FLAG;
     Bind { flags: quiet, ..Bind::new(window, y, &second, second.local(0, 8)) }.post(&b, 1).unwrap();
     assert!(empty(&b));
@@ -358,8 +359,8 @@ fn binds_complete_on_the_request_evd() {
     let (a, b) = (Side::new(t, &name), Side::new(t, &name));
     let mut memory = [0u8; 8];
     let (lmr, window) = (b.register(&mut memory), rmr(&b));
-    // The first request EVD takes no bind events, the second bind asks for an unsignalled
-    // completion, and the third endpoint has no request EVD.
+    // The first request EVD takes no bind events. The second bind asks for an unsignalled
+    // completion. The third endpoint has no request EVD.
     let dtos = b.new_evd(DAT_EVD_DTO_FLAG);
     let quiet = Side { evd: b.new_evd(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG), ..b };
     for (request, unsignalled) in [(dtos, false), (quiet.evd, true), (null_mut(), false)] {
@@ -464,7 +465,7 @@ fn a_send_invalidates_a_context() {
     assert_eq!(send(1, 0x40, DAT_TRUE, context), Err(Error::arg(5)));
     assert_eq!(send(1, 0, 2, context), Err(Error::arg(6)));
     assert_eq!(send(1, 0, DAT_TRUE, 0), Err(Error::arg(7)));
-    // Without the flag this is an ordinary send.
+    // Without the flag, the operation is an ordinary send.
     send(1, 0, DAT_FALSE, context).unwrap();
     let received = b.completion();
     assert_eq!((received.operation, received.rmr_context), (DAT_DTO_RECEIVE, 0));
@@ -536,7 +537,7 @@ fn a_read_goes_where_an_rmr_context_says() {
     let context = Bind { privileges: DAT_MEM_PRIV_REMOTE_READ_FLAG, ..bind }.post_and_wait(&a);
     let unwritable = Err(Error::new(DAT_PRIVILEGES_VIOLATION, DAT_PRIVILEGES_RDMA_WRITE));
     assert_eq!(read(&at(&to, 0, 8, context), 8, 0), unwritable);
-    // The context of an LMR is valid here, too.
+    // The context of an LMR is also valid as a sink.
     read(&to.remote(40, 8), 8, 0).unwrap();
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
     a.close();
@@ -586,8 +587,8 @@ fn threads_bind_through_one_endpoint() {
                     let in_use = Error::state(DAT_INVALID_STATE_LMR_IN_USE);
                     assert_eq!(dat!(b.table, lmr_free_func(lmr.handle)), Err(in_use));
                     Bind::none(window, y).post(b, 2).unwrap();
-                    // There is one completion for each thread. This one may belong to another
-                    // thread.
+                    // There is one completion for each thread. The one that remains may belong to
+                    // another thread.
                     assert!(!empty(b));
                     dat!(b.table, lmr_free_func(lmr.handle)).unwrap();
                 }

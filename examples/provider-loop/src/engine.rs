@@ -37,7 +37,8 @@ pub struct Engine {
     /// Connection requests that the consumer has not answered: the listener, and the connection to
     /// the peer.
     requests: HashMap<usize, (usize, ConnectionEnd)>,
-    /// When connecting queue pairs time out. Queue pairs that were answered stay here until then.
+    /// The times at which connecting queue pairs time out. Queue pairs that were answered stay in
+    /// the set until then.
     deadlines: BTreeSet<(Instant, usize)>,
     tx: TxVec,
 }

@@ -9,7 +9,7 @@ use rnic::{Failure, Stream, StreamCfg, TxVec, Work};
 use crate::engine::{Sink, Upcall};
 use crate::message::{ConnectionEnd, Message};
 
-/// A sender waits after this number of octets until the peer has received them.
+/// A sender that has sent this number of octets waits until the peer has received some of them.
 const WINDOW_BYTES: usize = 1 << 20;
 
 // ANCHOR: state

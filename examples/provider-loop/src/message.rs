@@ -50,8 +50,8 @@ impl Drop for ConnectionEnd {
 /// The queue of messages to an adapter.
 pub(crate) struct MessageQueue {
     messages: Mutex<Vec<(usize, Message)>>,
-    /// Readable as long as there are messages: it wakes a thread that sleeps in the adapter's
-    /// poller.
+    /// A file that is readable as long as there are messages. It wakes a thread that sleeps in the
+    /// adapter's poller.
     pub(crate) event_fd: File,
 }
 

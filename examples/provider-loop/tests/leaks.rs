@@ -8,5 +8,6 @@ use dat_loop::Loop;
 const PROVIDER: Loop = Loop;
 const NAME: &str = "loop";
 const PARAMS: &str = "127.0.0.1";
-/// For each adapter: the poller (twice), its waker, the event fd of its queue.
+/// The descriptors of two adapters. Each has a poller (twice), the poller's waker, and the event fd
+/// of its queue.
 const FDS: usize = 2 * 4;

@@ -43,7 +43,8 @@ impl Registered {
     }
 
     fn dat(&self, arguments: &[&str]) -> String {
-        // The program in OPENDAT_DIST (`cargo xtask test` sets it), or one that is built now.
+        // The program is that of OPENDAT_DIST (`cargo xtask test` sets it), or one that is built
+        // now.
         let mut command = match std::env::var_os("OPENDAT_DIST") {
             Some(dist) => Command::new(Path::new(&dist).join("bin/dat")),
             None => {
@@ -144,8 +145,8 @@ fn it_is_found_and_says_what_it_is() {
 
 #[test]
 fn it_does_what_the_standard_says() {
-    /// Multi-path, which no provider of this project has, and another process, which memory does
-    /// not reach.
+    /// Unsupported features: multi-path, which no provider of this project has, and peers in
+    /// another process, whose memory is not shared.
     const UNSUPPORTED: [&str; 2] = [
         "the provider attribute supports_multipath is false",
         "this adapter does not lead to another process",

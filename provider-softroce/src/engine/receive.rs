@@ -26,7 +26,7 @@ pub(super) fn receive_datagrams(
     let (ours, from) = (cx.local_address.address(), datagrams.from);
     let mut of_peer = false;
     for (position, datagram) in datagrams.octets.chunks(datagrams.size).enumerate() {
-        // The destination queue pair determines whose checksum the packet must have.
+        // The destination queue pair determines which ICRC the packet must have.
         let Some(qpn) = dest_qpn(datagram) else { continue };
         let link = cx.local_address.qpns.find(qpn).and_then(|link| links.get_mut(link));
         let checked = match link {
@@ -36,7 +36,7 @@ pub(super) fn receive_datagrams(
                     of_peer |= checked.is_some();
                     checked
                 }
-                // The packet is not from the queue pair's peer: it is forged or late.
+                // The packet is not from the peer of the queue pair: it is forged or late.
                 None => {
                     cx.resources.foreign_packets += 1;
                     continue;
@@ -61,8 +61,8 @@ pub(super) fn receive_datagrams(
     }
 }
 
-/// Handles a packet that is not for a queue pair of this adapter. `of_peer` says that its batch
-/// begins with a valid packet of a peer, which has the same source port.
+/// Handles a packet that is not for a queue pair of this adapter. `of_peer` says that the packet's
+/// batch begins with a valid packet of a peer, which has the same source port.
 fn dispatch_other(
     cx: &mut EngineContext<'_>,
     listeners: &Listeners,
@@ -88,7 +88,7 @@ fn dispatch_other(
                 || local_address.cm.has_request(from.ip(), req);
             !here && local_address.port.forward_request(req.service.0, from, octets, *now)
         }
-        // This is a probe of a peer's host. See `host_probe`.
+        // The message is a probe of a peer's host (see `host_probe`).
         Message::Drep(drep) if drep.remote_id == 0 => return,
         other => match slot_of(receiver_comm_id(other)) {
             slot if slot == local_address.port.slot() => false,

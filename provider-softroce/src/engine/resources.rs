@@ -12,8 +12,8 @@ use crate::socket::{MAX_BATCH_BYTES, MAX_SEGMENTS};
 /// The shared resources of an engine.
 pub(crate) struct EngineResources {
     pub(crate) context: Context<Engine>,
-    /// The buffer for one batch of packets. All queue pairs use the same one, so that it is still
-    /// in the CPU's cache when the ICRC is computed and when the kernel reads it.
+    /// The buffer for one batch of packets. All queue pairs use the same buffer, so that it is
+    /// still in the CPU's cache when the ICRC is computed and when the kernel reads the packets.
     pub(crate) burst: Burst,
     pub(crate) wheel: Wheel,
     /// Queue pairs that have received packets in this pass.
@@ -26,7 +26,7 @@ pub(crate) struct EngineResources {
     pub(crate) failed: Vec<usize>,
     /// The counters of connections that have ended.
     pub(crate) ended_counts: Counts,
-    /// Number of packets for a queue pair that did not come from its peer.
+    /// The number of packets for a queue pair that did not come from its peer.
     pub(crate) foreign_packets: u64,
 }
 
@@ -58,14 +58,14 @@ impl EngineResources {
         }
     }
 
-    /// Schedules the report of a failure that happens inside a call of the consumer. The upcall
-    /// must not come before that call has returned.
+    /// Schedules the report of a failure that happens inside a call of the consumer, because the
+    /// upcall must follow the return of that call.
     pub(crate) fn defer_failure(&mut self, link: usize) {
         self.failed.push(link);
     }
 }
 
-/// Identifies a socket in the poller.
+/// The key by which the poller reports a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     /// The slot's socket of a local address.
@@ -78,7 +78,7 @@ pub(crate) enum Key {
     Service { listener: usize, local_address: usize },
     /// The socket to which peers on this host connect in order to notice the end of this process.
     LivenessListener(usize),
-    /// A connection that such a peer has made.
+    /// A connection that a peer on this host has made to the `LivenessListener`.
     LivenessWatcher { local_address: usize, watcher: usize },
     /// A connection to a peer adapter on this host. It ends when the peer's process ends.
     LivenessConnection { local_address: usize, number: usize },
@@ -86,7 +86,7 @@ pub(crate) enum Key {
     HostProbe(usize),
 }
 
-/// Maximum number of local addresses that tokens can represent.
+/// The maximum number of local addresses that tokens can represent.
 const LOCAL_ADDRESSES_MAX: usize = 1 << 16;
 
 impl From<Key> for Token {

@@ -2,30 +2,30 @@
 //!
 //! An acknowledgement costs both sides as much as a message. If a consumer answers at once and its
 //! peer continues at once, one acknowledgement for many messages is enough (the engine sends it
-//! after 16), and none delays an answer. But a peer that waits for its send to complete before it
-//! continues waits for the acknowledgement. Therefore an acknowledgement is delayed only for about
-//! the time in which the next message may arrive, and not at all on connections on which delays
-//! have proved useless.
+//! after 16), and no acknowledgement delays an answer. But a peer that waits for its send to
+//! complete before it continues waits for the acknowledgement. Therefore an acknowledgement is
+//! delayed only for about the time in which the next message may arrive, and not at all on
+//! connections on which delays have proved useless.
 
 use std::time::{Duration, Instant};
 
-/// Maximum delay of an acknowledgement: some round trips within a host, or one between neighbouring
-/// hosts.
+/// The maximum delay of an acknowledgement: some round trips within a host, or one between
+/// neighbouring hosts.
 const DELAY_MAX: Duration = Duration::from_micros(30);
-/// Number of useless delays after which acknowledgements are no longer delayed. Each useful delay
-/// makes up for one useless delay.
+/// The number of useless delays after which acknowledgements are no longer delayed. Each useful
+/// delay compensates for one useless delay.
 const CONFIDENCE_MAX: u8 = 8;
 /// While acknowledgements are not delayed, one is delayed as a trial after this number of
 /// acknowledgements.
 const RETRY_AFTER_ACKS: u8 = 64;
 
-/// Whether an acknowledgement is owed, and whether to delay it.
+/// The state of the acknowledgement: whether it is owed, and whether to delay it.
 pub(super) struct DelayedAck {
     owed_since: Option<Instant>,
-    /// Whether the consumer has sent something since then.
+    /// Whether the consumer has sent a message since the acknowledgement became due.
     consumer_sent: bool,
     confidence: u8,
-    /// Number of acknowledgements that were not delayed since the last trial.
+    /// The number of acknowledgements that were not delayed since the last trial.
     undelayed: u8,
 }
 
@@ -41,7 +41,7 @@ impl Default for DelayedAck {
 }
 
 impl DelayedAck {
-    /// A packet has arrived that must be acknowledged.
+    /// Records that a packet has arrived that must be acknowledged.
     #[inline]
     pub(super) fn owe(&mut self, now: Instant) {
         match self.owed_since {
@@ -54,13 +54,13 @@ impl DelayedAck {
         }
     }
 
-    /// The consumer has sent something.
+    /// Records that the consumer has sent a message.
     #[inline]
     pub(super) fn note_consumer_sent(&mut self) {
         self.consumer_sent = true;
     }
 
-    /// Whether the consumer has sent something since the acknowledgement has been owed.
+    /// Whether the consumer has sent a message since the acknowledgement became due.
     #[inline]
     pub(super) fn consumer_has_sent(&self) -> bool {
         self.consumer_sent
@@ -83,14 +83,14 @@ impl DelayedAck {
         false
     }
 
-    /// When the acknowledgement must be sent at the latest.
+    /// The latest time at which the acknowledgement must be sent.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let delay =
             if self.consumer_sent && self.confidence > 0 { DELAY_MAX } else { Duration::ZERO };
         self.owed_since.map(|owed_since| owed_since + delay)
     }
 
-    /// The acknowledgement has been sent.
+    /// Records that the acknowledgement has been sent.
     pub(super) fn sent(&mut self) {
         self.owed_since = None;
     }
@@ -115,7 +115,7 @@ mod tests {
         for _ in 0..100 {
             ack.owe(now);
             ack.note_consumer_sent();
-            // From time to time the engine sends the acknowledgement with something else.
+            // From time to time the engine sends the acknowledgement together with other packets.
             assert!(ack.can_wait(now));
             now += STEP;
             ack.sent();

@@ -7,19 +7,19 @@ use super::established::{BURSTS_PER_TURN, Established};
 use super::{Conn, EngineContext};
 use crate::packet_io::Peer;
 
-/// The remainder of the connection.
+/// The remaining state of the connection.
 pub(super) struct Disconnecting {
     pub(super) responder: AckOnlyResponder,
     pub(super) conn: Conn,
     pub(super) peer: Peer,
     /// The index of the queue pair.
     link_index: usize,
-    /// Whether it is in the engine's list of queue pairs that have more to send.
+    /// Whether the queue pair is in the engine's list of queue pairs that have more to send.
     pub(super) queued: bool,
 }
 
 impl Disconnecting {
-    /// Completes everything that is posted.
+    /// Completes all posted work.
     pub(super) fn new(established: Established) -> Self {
         let Established { rc, conn, peer, link_index, queued, .. } = established;
         Disconnecting { responder: rc.into_ack_only_responder(), conn, peer, link_index, queued }

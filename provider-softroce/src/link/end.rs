@@ -1,12 +1,11 @@
 //! How connections end.
 //!
-//! The side that closes a connection has received what it wanted, or no longer wants it. It
-//! completes everything that is posted, sends a DREQ, and continues to answer repeated requests
-//! ([`Disconnecting`]) until the DREP arrives. The side that receives the DREQ repeats the requests
-//! in flight until they are settled
+//! The side that closes a connection does not wait for more messages. It completes all posted work,
+//! sends a DREQ, and continues to answer repeated requests ([`Disconnecting`]) until the DREP
+//! arrives. The side that receives the DREQ repeats the requests in flight until they are settled
 //! ([`ReliableConnection::start_peer_close`](rnic::ReliableConnection::start_peer_close)),
-//! completes everything that is posted, and sends the DREP. So a request that was carried out is
-//! not reported as lost only because its acknowledgement was lost.
+//! completes all posted work, and sends the DREP. So a request that was carried out is not reported
+//! as lost only because its acknowledgement was lost.
 
 use dat_core::provider::Close;
 use rnic::Work;
@@ -18,7 +17,7 @@ use super::established::Established;
 use super::{EngineContext, Link, Phase};
 use crate::engine::Upcall;
 
-/// Why a connection ends.
+/// The reason for which a connection ends.
 pub(super) enum End {
     /// The consumer of this side disconnects.
     Local(Close),
@@ -30,13 +29,13 @@ pub(super) enum End {
     NotAccepted,
 }
 
-/// Why a connection broke.
+/// The reason for which a connection broke.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BreakReason {
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The peer has left the connection without a DREQ: it waited in vain for this side's last
-    /// message, or has forgotten the connection.
+    /// The peer has left the connection without a DREQ. Either it waited in vain for this side's
+    /// last message, or it has forgotten the connection.
     #[error("the peer no longer has the connection")]
     ConnectionForgotten,
     #[error("the peer's process has ended")]
@@ -45,15 +44,15 @@ pub(super) enum BreakReason {
     BrokenByPeer,
 }
 
-/// The peer has disconnected.
+/// The disconnect of the peer.
 #[derive(Clone, Copy)]
 pub(super) struct PeerDisconnect {
-    /// The peer reports that the connection broke on its side.
+    /// Whether the peer reports that the connection broke on its side.
     pub(super) broke: bool,
 }
 
 impl Established {
-    /// How the connection ends if the peer has disconnected.
+    /// The way in which the connection ends if the peer has disconnected.
     pub(super) fn end_by_peer(&self) -> Option<End> {
         self.peer_disconnect.map(|PeerDisconnect { broke }| {
             if broke { End::Broken(BreakReason::BrokenByPeer) } else { End::Peer }
@@ -91,7 +90,8 @@ impl Link {
         self.sink.call(Upcall::Disconnected);
     }
 
-    /// The peer has disconnected. It may have carried out requests that are still in flight.
+    /// Handles the disconnect of the peer, which may have carried out requests that are still in
+    /// flight.
     pub(super) fn on_peer_disconnecting(&mut self, cx: &mut EngineContext<'_>, broke: bool) {
         if let Phase::Established(established) = &mut self.phase {
             established.peer_disconnect = Some(PeerDisconnect { broke });
@@ -100,7 +100,7 @@ impl Link {
         }
     }
 
-    /// The peer has answered the DREQ, or nobody is left who could.
+    /// Handles the peer's answer to the DREQ, or the fact that no answer will come.
     pub(super) fn on_disconnected(&mut self, cx: &mut EngineContext<'_>) {
         let disconnecting = match std::mem::replace(&mut self.phase, Phase::Transition) {
             Phase::Disconnecting(disconnecting) => disconnecting,
@@ -121,9 +121,9 @@ impl Link {
         self.sink.call(Upcall::Disconnected);
     }
 
-    /// The peer's host reports that nobody has the port. An attempt to connect fails at once. A
-    /// connection breaks only if no packet has come from the peer for a while, because a firewall
-    /// whose rules are being changed reports the same.
+    /// Handles a report of the peer's host that no process has the port. An attempt to connect
+    /// fails at once. A connection breaks only if no packet has come from the peer for a while,
+    /// because a firewall whose rules are being changed reports the same.
     pub(crate) fn on_port_refused(&mut self, cx: &mut EngineContext<'_>) {
         if let Phase::Established(established) = &mut self.phase
             && !established.port_refusals.note_refusal(established.rc.stats().rx_packets, cx.now)
@@ -133,7 +133,7 @@ impl Link {
         self.on_peer_gone(cx);
     }
 
-    /// The peer's process has ended, or its host reports that nobody has the port.
+    /// Handles the end of the peer's process, or a report of its host that no process has the port.
     pub(crate) fn on_peer_gone(&mut self, cx: &mut EngineContext<'_>) {
         let conn = self.conn();
         match &self.phase {
@@ -152,7 +152,7 @@ impl Link {
             Phase::Disconnecting(_) => self.on_disconnected(cx),
             Phase::Idle(_) | Phase::Ended(_) | Phase::Transition => {}
         }
-        // Nobody would receive a message about the end.
+        // No process would receive a message about the end.
         if let Some(conn) = conn {
             cx.local_address.cm.unreachable(cx.now, conn);
         }
@@ -168,7 +168,7 @@ impl Link {
         if let End::Broken(_) = end {
             established.rc.transmit_fatal_nak(&mut cx.resources.burst);
         } else {
-            // The acknowledgement that the peer has requested comes first.
+            // Send the acknowledgement that the peer has requested first.
             established.rc.acknowledge(&mut cx.resources.burst);
         }
         cx.local_address.send(&established.peer, &mut cx.resources.burst, cx.now);
@@ -202,8 +202,7 @@ impl Link {
         });
     }
 
-    /// Completes everything that is posted, and makes sure that work that is posted later is
-    /// completed, too.
+    /// Completes all posted work, and ensures that work that is posted later is completed, too.
     pub(super) fn finish(&mut self, mut work: Work) {
         self.shared.end();
         work.flush();

@@ -15,14 +15,14 @@ use super::end::PeerDisconnect;
 use super::{Conn, EngineContext};
 use crate::packet_io::Peer;
 
-/// The RNR timer code for 0.64 ms: how long the peer is to wait if no receive is posted.
+/// The RNR timer code for 0.64 ms: the time that the peer must wait if no receive is posted.
 const RNR_TIMER_CODE: u8 = 12;
-/// Maximum number of octets in flight.
+/// The maximum number of octets in flight.
 const WINDOW_MAX_BYTES: usize = 1 << 20;
-/// Minimum and maximum number of packets in flight.
+/// The minimum and the maximum number of packets in flight.
 const WINDOW_PACKETS: RangeInclusive<usize> = 16..=1024;
 
-/// Bursts of one queue pair before other queue pairs get their turn.
+/// The number of bursts of one queue pair before other queue pairs have their turn.
 pub(super) const BURSTS_PER_TURN: usize = 16;
 
 /// An established connection.
@@ -33,31 +33,32 @@ pub(super) struct Established {
     pub(super) peer_qpn: u32,
     /// The numbers of RDMA reads that were agreed on.
     pub(super) depth: ReadDepth,
-    /// On the passive side: the addresses of the peer and of this side, with their ports.
+    /// On the passive side, the addresses of the peer and of this side, with their ports.
     pub(super) endpoints: Option<(SocketAddr, SocketAddr)>,
-    /// Whether the consumer has been told of the connection.
+    /// Whether the connection has been reported to the consumer.
     pub(super) reported: bool,
-    /// How the connection ends when everything that is posted is done, if the consumer has asked
-    /// for that.
+    /// The way in which the connection ends when all posted work is done, if the consumer has asked
+    /// for the end.
     pub(super) closing: Option<Close>,
     /// Set when the peer has disconnected. The connection ends when the requests in flight are
     /// settled.
     pub(super) peer_disconnect: Option<PeerDisconnect>,
     pub(super) failure: Option<Failure>,
-    /// What the peer's host has reported about the port.
+    /// The reports of the peer's host that no process has the port.
     pub(super) port_refusals: PortRefusals,
     /// The acknowledgement that is owed.
     pub(super) delayed_ack: DelayedAck,
     /// The index of the queue pair.
     pub(super) link_index: usize,
-    /// Whether it is in the engine's list of queue pairs that have more to send.
+    /// Whether the queue pair is in the engine's list of queue pairs that have more to send.
     pub(super) queued: bool,
 }
 
-/// How long the peer's host must have refused packets before the connection breaks.
+/// The time for which the peer's host must have refused packets before the connection breaks.
 const PORT_REFUSED_MIN: Duration = Duration::from_millis(1500);
 
-/// When the peer's host first refused a packet, and the number of packets received by then.
+/// The time at which the peer's host first refused a packet, and the number of packets received by
+/// then.
 #[derive(Default)]
 pub(super) struct PortRefusals(Option<(Instant, u64)>);
 
@@ -135,9 +136,9 @@ impl Established {
         }
     }
 
-    /// Sends everything that is ready.
+    /// Sends all packets that are ready.
     pub(super) fn transmit(&mut self, cx: &mut EngineContext<'_>) -> Result<(), Failure> {
-        // The passive side sends nothing before the peer has confirmed the connection.
+        // The passive side sends no packets before the peer has confirmed the connection.
         if !self.reported {
             return Ok(());
         }
@@ -165,16 +166,16 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// When a dead peer is detected, if its host refuses a packet at this interval.
+    /// The time after which a dead peer is detected, if its host refuses a packet at this interval.
     fn known_after(every: Duration, received: impl Fn(Duration) -> u64) -> Option<Duration> {
         let (mut port_refusals, start) = (PortRefusals::default(), Instant::now());
         let times = (1..).map(|n| every * n).take_while(|&time| time < 60 * SECOND);
         times.into_iter().find(|&time| port_refusals.note_refusal(received(time), start + time))
     }
 
-    /// The death of a peer on another host is reported within 5 s if that host reports that nobody
-    /// has the port any more. Each packet that is sent again asks the host, at least once in an ACK
-    /// timeout, and Linux answers at least once a second.
+    /// The death of a peer on another host is reported within 5 s if that host reports that no
+    /// process has the port any more. Each repeated packet, at least one in an ACK timeout, makes
+    /// the host report that, and Linux answers at least once a second.
     #[test]
     fn a_port_that_nobody_has_is_told_of_within_five_seconds() {
         let timeout = Duration::from_nanos(4096 << ACK_TIMEOUT.code());
@@ -184,7 +185,7 @@ mod tests {
         }
     }
 
-    /// A peer that sends anything is not dead.
+    /// A peer from which any packet comes is not dead.
     #[test]
     fn a_peer_that_is_heard_is_not_dead() {
         let heard_every = |time: Duration| time.as_millis() as u64 / 1400;

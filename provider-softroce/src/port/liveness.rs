@@ -27,8 +27,8 @@ impl LivenessListener {
     }
 
     /// Accepts waiting connections up to their share of the process's descriptors. `watch` is
-    /// called with the number of each. A connection that is not accepted stays in the kernel's
-    /// queue, and its peer notices the end of this process, too.
+    /// called with the number of each connection. A connection that is not accepted stays in the
+    /// kernel's queue, and its peer notices the end of this process, too.
     pub(crate) fn accept(&mut self, watch: impl Fn(usize, &UnixStream) -> io::Result<()>) {
         let max = half_open::share_of_descriptors();
         while self.watchers.len() < max
@@ -46,8 +46,7 @@ impl LivenessListener {
     }
 }
 
-/// A connection to the liveness socket of another adapter, see
-/// [`super::Port::connect_liveness`].
+/// A connection to the liveness socket of another adapter: see [`super::Port::connect_liveness`].
 pub(crate) struct LivenessConnection(pub(super) UnixStream);
 
 impl AsFd for LivenessConnection {

@@ -1,6 +1,6 @@
 //! Messages between adapters of one address: packets that another adapter must handle, and requests
-//! of new adapters for the shared sockets. Only processes of the same user can send them, because
-//! only these can enter the directory of the local sockets.
+//! of new adapters for the shared sockets. Only processes of the same user can send such messages,
+//! because other users cannot enter the directory of the local sockets.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,8 +12,8 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlag
 
 use super::names::{self, Name, Names, SocketFile};
 
-/// The message that requests the shared sockets. It carries a descriptor: the end of a socket pair
-/// to which they are to be sent.
+/// The message that requests the shared sockets. It carries a descriptor: one end of a socket pair.
+/// The shared sockets are to be sent to that end.
 pub(super) const SOCKET_REQUEST: &[u8] = b"hello";
 /// The length of the header of a forwarded packet: the sender's address, scope and port.
 const HEADER_BYTES: usize = 16 + 4 + 2;
@@ -31,7 +31,7 @@ pub(crate) struct LocalSocket {
 pub(crate) enum LocalMessage<'a> {
     /// A new adapter requests the shared sockets.
     SocketRequest(SocketRequest),
-    /// A packet, checked and without its ICRC, and its sender.
+    /// A packet, which was checked and has no ICRC, and its sender.
     Packet { from: SocketAddr, packet: &'a [u8] },
 }
 
@@ -44,7 +44,7 @@ pub(super) enum SendOutcome {
     NoReceiver,
 }
 
-/// A request for the shared sockets: the connection to the adapter that has sent it.
+/// A request for the shared sockets, as the connection to the adapter that has sent the request.
 pub(crate) struct SocketRequest(pub(super) UnixStream);
 
 /// The buffer into which a message is read.
@@ -71,7 +71,7 @@ impl LocalSocket {
         packet: &[u8],
     ) -> SendOutcome {
         if packet.len() > MESSAGE_MAX_BYTES - HEADER_BYTES {
-            // No receiver accepts a packet of this length.
+            // No receiver accepts a packet of this length, so it is dropped.
             return SendOutcome::Sent;
         }
         let (ip, scope) = match from {
@@ -90,7 +90,7 @@ impl LocalSocket {
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => SendOutcome::Full,
             Err(error) if names::means_no_owner(&error) => SendOutcome::NoReceiver,
-            // Any other failure loses the packet, as a network may.
+            // After any other failure the packet counts as lost, as in a network.
             Ok(_) | Err(_) => SendOutcome::Sent,
         }
     }

@@ -1,7 +1,7 @@
-//! UDP port 4791 of one address. All adapters of one user on this host share it; no process is in
-//! charge.
+//! UDP port 4791 of one address. All adapters of one user on this host share the port, and no
+//! process is in charge of it.
 //!
-//! RoCEv2 has one UDP port, and a peer sends to that port, whatever process has the queue pair.
+//! RoCEv2 has one UDP port, and a peer sends to that port, whichever process has the queue pair.
 //! Therefore several sockets are bound to the port together (SO_REUSEPORT), and a BPF program
 //! ([`steer`]) selects the socket for each packet by the order of binding. The first socket is the
 //! *strangers' socket* for the requests of new peers. It is followed by up to 127 *slots*. Each
@@ -61,18 +61,19 @@ use crate::socket::Udp;
 /// The UDP port of RoCEv2 (IBA annex A17).
 pub(crate) const UDP_PORT: u16 = 4791;
 
-/// How long an adapter tries to open a port that is taken: the adapters that have it may be
-/// closing.
+/// The time for which an adapter tries to open a port that is taken, because the adapters that have
+/// the port may be closing.
 const PORT_TAKEN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long an adapter waits for the shared sockets if other adapters have them. These, or their
-/// CPUs, may be very busy.
+/// The time for which an adapter waits for the shared sockets if other adapters have them. The
+/// other adapters, or their CPUs, may be very busy.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
-/// The same while connections wait for the engine: about the time in which their peers expect an
-/// acknowledgement.
+/// The time for which an adapter waits for the shared sockets while connections wait for its
+/// engine. Their peers expect an acknowledgement in about this time.
 pub(crate) const OPEN_TIMEOUT_CONNECTING: Duration = Duration::from_millis(500);
-/// Pause between two tries.
+/// The pause between two tries.
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);
-/// How long one adapter may take to send the shared sockets before the next one is asked, too.
+/// The time that one adapter may take to send the shared sockets before the next adapter is asked,
+/// too.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// One adapter's share of the port of an address.
@@ -80,13 +81,13 @@ pub(crate) struct Port {
     address: SocketAddr,
     slot: u8,
     names: Names,
-    /// Receives the packets for this adapter's queue pairs and connections.
+    /// The socket that receives the packets for this adapter's queue pairs and connections.
     pub(crate) socket: Udp,
-    /// Receives requests of new peers. The adapter that reads one forwards it to the adapter that
-    /// listens.
+    /// The socket that receives requests of new peers. The adapter that reads a request forwards it
+    /// to the adapter that listens.
     pub(crate) strangers_socket: Udp,
-    /// This field is dropped before `local_socket`: `life-N` must belong to this adapter for as
-    /// long as the slot does.
+    /// The liveness listener. This field is dropped before `local_socket`, because `life-N` must
+    /// belong to this adapter for as long as the slot does.
     pub(crate) liveness: LivenessListener,
     pub(crate) local_socket: LocalSocket,
     send_queue: SendQueue,
@@ -96,10 +97,10 @@ pub(crate) struct Port {
     shared_sockets: SharedSockets,
 }
 
-/// Why an adapter did not get a slot.
+/// The reason for which an adapter did not get a slot.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PortError {
-    /// A process that does not share the port has it.
+    /// A process that does not share the port is using it.
     #[error(
         "UDP port 4791 of {0} is taken: by adapters or a program of another user, by adapters of \
          this user that have another /tmp or are of an earlier OpenDAT, or by the kernel's RoCE \
@@ -121,7 +122,7 @@ pub(crate) enum PortError {
          (set-user-ID and the like)"
     )]
     OtherRights(std::net::IpAddr),
-    /// Other adapters have the port and do not answer.
+    /// Other adapters use the port and do not answer.
     #[error("the processes that share UDP port 4791 of {0} do not answer")]
     Silent(std::net::IpAddr),
     /// The limit of descriptors is reached: that of the process, or that of the user for
@@ -169,12 +170,12 @@ fn is_descriptor_limit(error: &io::Error) -> bool {
 
 /// A service that this adapter listens for, until this value is dropped.
 pub(crate) struct Service {
-    /// Receives the requests that other adapters forward.
+    /// The socket that receives the requests which other adapters forward.
     pub(crate) local_socket: LocalSocket,
 }
 
 impl Port {
-    /// Takes a slot of a local address. `timeout` is how long to wait for the shared sockets if
+    /// Takes a slot of a local address. `timeout` is the time to wait for the shared sockets if
     /// other adapters have them.
     pub(crate) fn open(address: SocketAddr, timeout: Duration) -> Result<Port, PortError> {
         let address = with_port(address);
@@ -206,7 +207,7 @@ impl Port {
         }
     }
 
-    /// Returns `None` if no slot is free.
+    /// Tries to take a slot. Returns `None` if no slot is free.
     fn try_open(address: SocketAddr, names: &Names, deadline: Instant) -> io::Result<Option<Port>> {
         let (mut others, mut requests) =
             (names.taken_slots()?.peekable(), SocketRequests::default());
@@ -232,7 +233,8 @@ impl Port {
         };
         let Some((slot, local_socket)) = names.claim_slot()? else { return Ok(None) };
         let mut others = others.filter(|&other| other != slot);
-        // The slot may belong to a part that only some adapters have, or none.
+        // The slot may belong to a part of the shared sockets that only some adapters have, or
+        // none.
         while !shared_sockets.has_slot(slot) {
             match request_from_any(&mut requests, names, &mut others, deadline)? {
                 Some(answer) => shared_sockets = shared_sockets.or_larger(answer),
@@ -249,7 +251,7 @@ impl Port {
 
     /// Binds the first sockets of an address that no adapter uses. Returns the lock that keeps
     /// other processes from binding sockets. Errors: `TimedOut` if other adapters use the address
-    /// or are about to; `AddrInUse` if another process has the port.
+    /// or are about to use it; `AddrInUse` if another process has the port.
     fn bind_first(address: SocketAddr, names: &Names) -> io::Result<(SharedSockets, BindLock)> {
         // The first adapter always has slot 0.
         if names.is_taken(Name::Slot(0))? {
@@ -270,7 +272,7 @@ impl Port {
         let [socket, strangers_socket] =
             shared_sockets.duplicate([slot, STRANGERS_SLOT])?.map(Udp::from);
         socket.configure(address)?;
-        // These packets were for the previous owner of the slot.
+        // Drop packets that were for the previous owner of the slot.
         socket.drain();
         let liveness = LivenessListener::new(names, slot)?;
         let names = names.clone();
@@ -300,7 +302,7 @@ impl Port {
         self.slot
     }
 
-    /// Listens for a service. Returns `AddrInUse` if another adapter does.
+    /// Listens for a service. Returns `AddrInUse` if another adapter listens for it.
     pub(crate) fn listen(&self, service: u64) -> io::Result<Service> {
         Ok(Service { local_socket: self.names.claim_service(service)? })
     }
@@ -311,7 +313,7 @@ impl Port {
     }
 
     /// Forwards a packet to the adapter that has a slot. `of_peer` says that a peer of this adapter
-    /// sent it. The number of other packets is limited.
+    /// sent the packet. The number of packets of other senders is limited.
     pub(crate) fn forward(
         &mut self,
         slot: u8,
@@ -329,9 +331,9 @@ impl Port {
     /// Forwards a request to the adapter that listens for a service, or to the one that last
     /// listened for it and still has requests. Returns false if there is neither.
     ///
-    /// Finding out whether an adapter listens takes a system call. Therefore the number of requests
-    /// is limited. Beyond the limit, requests for known services are still forwarded, and the
-    /// others are dropped.
+    /// To find out whether an adapter listens takes a system call. Therefore the number of requests
+    /// is limited. Beyond the limit, only requests for known services are forwarded, and the others
+    /// are dropped.
     pub(crate) fn forward_request(
         &mut self,
         service: u64,
@@ -362,7 +364,7 @@ impl Port {
         send_queue.retry(now, |to, from, packet| local_socket.send(names, to, from, packet));
     }
 
-    /// When to try again to forward packets.
+    /// The time at which to try again to forward packets.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.send_queue.deadline()
     }
@@ -379,7 +381,7 @@ impl Port {
 
     /// Sends the shared sockets to an adapter that has requested them.
     pub(crate) fn send_shared_sockets(&self, request: &SocketRequest) {
-        // An error means that the requester has ended.
+        // An error means that the requester has ended, so it is ignored.
         self.shared_sockets.send_to(request).ok();
     }
 }

@@ -1,6 +1,6 @@
 //! The names by which the adapters of one address find each other: local sockets in a directory
 //! that only their user can enter ([`UserDirectory`]). The kernel keeps other users from connecting
-//! to them, from sending to them and from taking their names.
+//! to these sockets, from sending to them and from taking their names.
 //!
 //! The directory is `/tmp/opendat-UID/NETNS/ADDRESS`. Each network namespace has its own ports and
 //! therefore its own directories. systemd-tmpfiles removes old files from /tmp, but skips
@@ -8,8 +8,8 @@
 //! these locks the last adapter knows that it is the last one, and removes the directory.
 //!
 //! The file of a socket outlives a process that is killed. The kernel then refuses connections to
-//! it, and the next process that wants the name removes the file. It holds a lock while it does so,
-//! so that it does not remove the file of a process that has just taken the name.
+//! it, and the next process that wants the name removes the file. That process holds a lock
+//! meanwhile, so that it does not remove the file of another process that has just taken the name.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -27,17 +27,17 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use super::SLOTS;
 use super::local_socket::LocalSocket;
 
-/// How long to wait for a lock that other processes hold only for a moment.
+/// The time to wait for a lock that other processes hold only for a moment.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a list of services is used before the directory is read again.
+/// The time for which a list of services is used before the directory is read again.
 const SERVICES_AGE: Duration = Duration::from_millis(100);
 
-/// The services that adapters of this address listened for when the directory was last read.
+/// The services for which adapters of this address listened when the directory was last read.
 #[derive(Default)]
 pub(super) struct Services {
     known: HashSet<u64>,
-    /// When the directory was last read.
+    /// The time at which the directory was last read.
     read: Option<Instant>,
 }
 
@@ -51,7 +51,7 @@ impl Services {
         self.known.contains(&service)
     }
 
-    /// No adapter listens for the service any more.
+    /// Records that no adapter listens for the service any more.
     pub(super) fn remove(&mut self, service: u64) {
         self.known.remove(&service);
     }
@@ -79,18 +79,18 @@ struct Directory {
 }
 
 impl Drop for Directory {
-    /// The last owner removes the directory. A process that opens it at the same time waits for the
-    /// lock, then sees that the directory is gone, and makes a new one.
+    /// The last owner removes the directory. A process that opens the directory at the same time
+    /// waits for the lock, then sees that the directory no longer exists, and creates a new one.
     fn drop(&mut self) {
         if self.lock.try_lock().is_ok() {
             fs::remove_dir_all(&self.path).ok();
-            // This succeeds only for the last directory of the network namespace.
+            // Removing the parent succeeds only with the last directory of the network namespace.
             self.path.parent().map(fs::remove_dir);
         }
     }
 }
 
-/// The lock on binding sockets to the port. Only one process can hold it.
+/// The lock for binding sockets to the port. Only one process at a time can hold it.
 pub(super) struct BindLock(
     #[expect(dead_code, reason = "closing the file releases the lock")] File,
 );
@@ -189,8 +189,8 @@ impl Names {
     }
 
     /// Whether a process has the socket of this name, tested with `probe`. Connecting a datagram
-    /// socket does not involve the other process. Only a refusal means that no process has the
-    /// name; a name that cannot be tested counts as taken.
+    /// socket does not involve the other process. Only if the kernel refuses the connection does no
+    /// process have the name. A name that cannot be tested counts as taken.
     fn is_taken_with(&self, probe: &UnixDatagram, name: Name) -> bool {
         probe.connect(self.path(name)).err().is_none_or(|error| !means_no_owner(&error))
     }
@@ -203,7 +203,7 @@ impl Names {
         slot.map(|slot| Ok((slot, self.bind(Name::Slot(slot))?))).transpose()
     }
 
-    /// Takes the name of a service. Returns `AddrInUse` if a process has it.
+    /// Takes the name of a service. Returns `AddrInUse` if a process has that name.
     pub(super) fn claim_service(&self, service: u64) -> io::Result<LocalSocket> {
         let (_lock, name) = (self.lock()?, Name::Service(service));
         if self.is_taken(name)? {
@@ -255,14 +255,15 @@ impl Names {
         }
     }
 
-    /// Locks binding sockets to the port. Returns `TimedOut` if another process holds the lock.
+    /// Takes the lock for binding sockets to the port. Returns `TimedOut` if another process holds
+    /// it.
     pub(super) fn lock_binding(&self) -> io::Result<BindLock> {
         let lock = self.lock_file("founding.lock")?;
         lock.try_lock().map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
         Ok(BindLock(lock))
     }
 
-    /// Locks taking a name.
+    /// Takes the lock for taking a name.
     fn lock(&self) -> io::Result<File> {
         let lock = self.lock_file("names.lock")?;
         retry_until_timeout(|| Ok(lock.try_lock()?))?;
@@ -289,8 +290,8 @@ fn liveness_path(directory: &Path, slot: u8) -> PathBuf {
     directory.join(format!("life-{slot}"))
 }
 
-/// Repeats an attempt that other processes can make fail for a moment. Returns `TimedOut` if it
-/// still fails after `LOCK_TIMEOUT`.
+/// Repeats an attempt that other processes can make fail for a short time. Returns `TimedOut` if
+/// the attempt still fails after `LOCK_TIMEOUT`.
 fn retry_until_timeout<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let start = Instant::now();
     loop {
@@ -313,7 +314,8 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether an error means that the socket does not exist or that no process has it any more.
+/// Whether an error means that the socket does not exist or that no process has the socket any
+/// more.
 pub(super) fn means_no_owner(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
@@ -332,7 +334,7 @@ mod tests {
         (root, names)
     }
 
-    /// A killed process leaves the files of its sockets.
+    /// The names of a killed process are free, although it leaves the files of its sockets.
     #[test]
     fn the_names_of_killed_processes_are_free() {
         let (_root, names) = names();
@@ -413,17 +415,18 @@ mod tests {
         });
     }
 
-    /// A name is free only if the kernel reports that no process has it.
+    /// A name counts as free only if the kernel reports that no process has it.
     #[test]
     fn a_name_that_cannot_be_tested_is_taken() {
         let (_root, names) = names();
-        // The kernel refuses to connect a datagram socket to it, with another error.
+        // The kernel refuses to connect a datagram socket to this one, but with another error.
         let _of_another_type = UnixListener::bind(names.path(Name::Slot(0))).expect("bound");
         assert_eq!(names.claim_slot().expect("no error").map(|(slot, _)| slot), Some(1));
         assert!(names.path(Name::Slot(0)).exists());
     }
 
-    /// systemd-tmpfiles skips a directory that it cannot lock.
+    /// systemd-tmpfiles skips a directory that it cannot lock, so a directory in use is not
+    /// removed.
     #[test]
     fn a_directory_in_use_is_not_removed_as_too_old() {
         let (_root, names) = names();

@@ -1,5 +1,5 @@
-//! Messages that wait because the receiver's queue is full. The kernel queues ten per socket
-//! (net.unix.max_dgram_qlen), and hundreds of clients may connect to a server at once.
+//! Messages that wait because the receiver's queue is full. The kernel queues ten messages per
+//! socket (net.unix.max_dgram_qlen), and hundreds of clients may connect to a server at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use super::local_socket::SendOutcome;
 use super::names::Name;
 
-/// Maximum number of messages that wait in all. Further ones are dropped, as the network may drop
-/// packets.
+/// The maximum number of messages that wait in all. Further messages are dropped, as a network may
+/// drop packets.
 const MAX_MESSAGES: usize = 4096;
-/// Maximum number of messages that wait for one receiver, so that there is room for the others.
+/// The maximum number of messages that wait for one receiver, so that there is room for those of
+/// others.
 const MAX_MESSAGES_PER_RECEIVER: usize = 1024;
 /// The time until sending is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
@@ -19,7 +20,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 /// The messages that wait, by receiver.
 #[derive(Default)]
 pub(super) struct SendQueue {
-    /// No queue is empty.
+    /// The messages for each receiver. None of the queues is empty.
     queues: HashMap<Name, VecDeque<Message>>,
     /// The number of messages in all queues.
     len: usize,
@@ -59,7 +60,7 @@ impl SendQueue {
         true
     }
 
-    /// Sends the messages that wait, if it is time.
+    /// Sends the messages that wait, if it is time to try again.
     pub(super) fn retry(
         &mut self,
         now: Instant,
@@ -82,7 +83,7 @@ impl SendQueue {
         self.due = (!self.queues.is_empty()).then(|| now + RETRY_INTERVAL);
     }
 
-    /// When to try again.
+    /// The time at which to try again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.due
     }
@@ -92,7 +93,8 @@ impl SendQueue {
 mod tests {
     use super::*;
 
-    /// For each receiver: how many more messages it takes, and the ones that it has.
+    /// For each receiver, the number of further messages that it accepts, and the messages that it
+    /// has.
     struct Receivers(HashMap<Name, (usize, Vec<u8>)>);
 
     impl Receivers {
@@ -148,7 +150,8 @@ mod tests {
         // The receiver has room again, but earlier messages wait.
         receivers.make_room(1);
         assert!(send(&mut send_queue, A, 4, now, &mut receivers));
-        // This does not affect another receiver, and the caller learns of a missing one at once.
+        // Another receiver is not affected, and the caller learns at once that a receiver does not
+        // exist.
         assert!(send(&mut send_queue, B, 9, now, &mut receivers));
         assert!(!send(&mut send_queue, Name::Slot(1), 9, now, &mut receivers));
         assert_eq!((receivers.messages(A), receivers.messages(B)), (&[0][..], &[9][..]));

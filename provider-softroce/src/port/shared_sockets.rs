@@ -1,11 +1,11 @@
-//! Keeps the shared sockets open while any adapter uses them. No adapter needs a descriptor for
-//! each.
+//! Keeps the shared sockets open while any adapter uses them. An adapter does not need a descriptor
+//! for each socket.
 //!
-//! Each part of them is stored as a message with their descriptors in the receive queue of a local
-//! socket. The message is never removed: reading it with MSG_PEEK returns duplicates. A part exists
-//! as long as a process holds that local socket, and a process that holds one part holds all parts
-//! before it. So sockets are added and closed at the end of the order only, and none changes its
-//! position.
+//! The sockets are divided into parts. Each part is stored as a message with the sockets'
+//! descriptors, in the receive queue of a local socket. The message is never removed: reading it
+//! with MSG_PEEK returns duplicates. A part exists as long as a process holds that local socket,
+//! and a process that holds one part holds all parts before it. So sockets are added and closed at
+//! the end of the order only, and none changes its position.
 //!
 //! | part | positions | sockets |
 //! |---|---|---|
@@ -35,13 +35,13 @@ use super::local_socket::{self, SocketRequest};
 use super::steer::{self, POSITIONS, STRANGERS_SLOT, position_of};
 use crate::socket::Udp;
 
-/// Number of sockets in the first part.
+/// The number of sockets in the first part.
 const FIRST_PART_COUNT: usize = 16;
-/// Maximum number of sockets in a part.
+/// The maximum number of sockets in a part.
 const PART_COUNT_MAX: usize = POSITIONS / 2;
-/// Maximum number of parts.
+/// The maximum number of parts.
 const PARTS_MAX: usize = (POSITIONS / FIRST_PART_COUNT).ilog2() as usize + 1;
-/// How long a datagram from this host to itself may take.
+/// The time that a datagram from this host to itself may take.
 const DELIVERY_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The positions of the sockets of a part.
@@ -52,14 +52,15 @@ const fn positions(part: usize) -> Range<usize> {
     }
 }
 
-/// The parts that this adapter knows. Each element is one end of a pair of local sockets; its
+/// The parts that this adapter knows. Each element is one end of a pair of local sockets. Its
 /// receive queue contains the descriptors of the part.
 pub(super) struct SharedSockets(Vec<UnixDatagram>);
 
 impl SharedSockets {
     /// Binds the sockets of the first part.
     pub(super) fn bind_first(address: SocketAddr) -> io::Result<Self> {
-        // Binding shared sockets would also succeed beside those of an adapter that is closing.
+        // Check the address first, because binding shared sockets would also succeed beside those
+        // of an adapter that is closing.
         Udp::check_free(address)?;
         let sockets = bind(address, 0)?;
         Ok(SharedSockets(vec![store_descriptors(&sockets)?]))
@@ -87,7 +88,7 @@ impl SharedSockets {
         self.0.iter().map(UnixDatagram::try_clone).collect::<io::Result<_>>().map(SharedSockets)
     }
 
-    /// Returns the one of the two with more parts.
+    /// Returns that one of the two sets which has more parts.
     pub(super) fn or_larger(self, other: SharedSockets) -> Self {
         if other.0.len() > self.0.len() { other } else { self }
     }
@@ -212,8 +213,8 @@ fn bind(address: SocketAddr, part: usize) -> io::Result<Vec<Udp>> {
     Ok(sockets)
 }
 
-/// Whether packets for the slots of a part arrive at its sockets. They do not if other processes
-/// have bound sockets to the port before, even if those are closing.
+/// Whether packets for the slots of a part arrive at its sockets. The packets do not arrive there
+/// if other processes have bound sockets to the port before, even if those processes are closing.
 fn are_steered_to(address: SocketAddr, part: usize, sockets: &[Udp]) -> io::Result<bool> {
     let mut from = address;
     from.set_port(0);
@@ -231,12 +232,12 @@ fn are_steered_to(address: SocketAddr, part: usize, sockets: &[Udp]) -> io::Resu
                 let left = deadline.saturating_duration_since(Instant::now());
                 let limit = Timespec::try_from(left).unwrap_or_default();
                 match rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&limit)) {
-                    // A signal handler has run. The next call waits for the time that is left.
+                    // A signal handler has run. The next call waits for the remaining time.
                     Err(Errno::INTR) => continue,
                     Ok(0) => return Ok(false),
                     polled => polled?,
                 };
-                // Datagrams of other senders may have arrived before.
+                // Datagrams of other senders may have arrived before this one.
                 let (length, _) = rustix::net::recv(socket, &mut octets[..], RecvFlags::DONTWAIT)?;
                 if octets[..length] == datagram {
                     return Ok(true);

@@ -1,4 +1,4 @@
-//! Selects the socket for each packet among those that share the port.
+//! Selects the socket for each packet, among the sockets that share the port.
 
 use std::io;
 use std::ops::Range;
@@ -41,9 +41,9 @@ pub(super) fn datagram_for(slot: u8, rest: [u8; 8]) -> [u8; 16] {
     octets
 }
 
-/// A classic BPF program that computes a position. If the position has no socket yet, the kernel
-/// picks any of the existing ones. A packet that is too short for the words that the program loads
-/// goes to position 0, the strangers' socket, where it is dropped.
+/// A classic BPF program that computes the position of a packet's socket. If the position has no
+/// socket yet, the kernel selects any of the existing sockets. A packet that is too short for the
+/// words that the program loads goes to position 0, the strangers' socket, where it is dropped.
 fn program() -> [libc::sock_filter; 9] {
     use libc::{
         BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W,
@@ -61,7 +61,7 @@ fn program() -> [libc::sock_filter; 9] {
         load(REMOTE_ID_OFFSET),
         if_equal(0, 0, 1),
         op(BPF_RET | BPF_K, position_of(STRANGERS_SLOT) as u32, 0, 0),
-        // The same computation as in `position_of`.
+        // This is the same computation as in `position_of`.
         add(1),
         and(POSITIONS as u32 - 1),
         op(BPF_RET | A, 0, 0, 0),
@@ -86,8 +86,8 @@ pub(crate) fn attach(socket: &Udp) -> io::Result<()> {
         padding: Default::default(),
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: `filter` refers to a complete program that is valid during the call; the kernel
-    // copies it.
+    // SAFETY: `filter` refers to a complete program that is valid during the call. The kernel
+    // copies the program.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

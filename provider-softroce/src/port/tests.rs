@@ -104,11 +104,12 @@ fn each_slot_gets_its_packets_while_adapters_open_and_close() {
     for (qpn, connection, expected) in [
         (0x12_3400 << 1, 0, [1, 0, 0]),
         (0x12_3401, 0, [0, 1, 0]),
-        // Messages of the connection manager: a request, then messages about connections.
+        // These are messages of the connection manager: first a request, then messages about
+        // connections.
         (1, 0, [0, 0, 1]),
         (1, 0x7700, [1, 0, 0]),
         (1, 0x7781, [0, 1, 0]),
-        // A slot that no adapter has.
+        // No adapter has this slot.
         (0x109, 0, [0, 0, 0]),
     ] {
         send(to, &packet(qpn, connection));
@@ -116,7 +117,8 @@ fn each_slot_gets_its_packets_while_adapters_open_and_close() {
             [arrived(&first.socket), arrived(&second.socket), arrived(&first.strangers_socket)];
         assert_eq!(got, expected, "queue pair {qpn:#x}, connection {connection:#x}");
     }
-    // The first adapter ends. The positions stay the same for the remaining and for new adapters.
+    // The first adapter ends. The positions of the remaining adapters do not change, and new
+    // adapters get the same ones.
     drop(first);
     send(to, &packet(0x12_3480, 0));
     let third = while_answering(&[&second], || open(to)).expect("opens too");
@@ -142,7 +144,7 @@ fn short_packets_go_to_the_strangers_socket() {
     for len in 1..12 {
         send(port.address(), &vec![0xff; len]);
     }
-    // Seven are too short to name a queue pair. The low bits of the other numbers name the
+    // Seven octets are too short to name a queue pair. The low bits of the other numbers name the
     // strangers' socket.
     assert_eq!([arrived(&port.socket), arrived(&port.strangers_socket)], [0, 11]);
 }
@@ -179,7 +181,7 @@ fn requests_reach_the_adapter_that_listens() {
     drop(closed_later);
     assert!(!first.forward_request(0x0106_1234, from, b"repetition", now), "none has requests");
     first.listen(0x0106_1234).expect("free again");
-    // The same, by slot.
+    // These are the same packets, forwarded by slot.
     let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");
     first.forward(second.slot(), (from, false), b"astray", now);
     assert!(matches!(
@@ -285,7 +287,7 @@ fn adapters_that_do_not_answer_are_an_error() {
         Port::open(first.address(), OPEN_TIMEOUT_CONNECTING),
         Err(PortError::Silent(_))
     ));
-    // The adapter does not wait for each of them.
+    // The adapter does not wait for each of these adapters.
     let was_asked = |port: &&Port| {
         let mut buffer = ReceiveBuffer::default();
         matches!(port.local_socket.receive(&mut buffer), Ok(Some(LocalMessage::SocketRequest(_))))
@@ -321,8 +323,8 @@ fn slots_are_added_when_needed_and_removed_with_their_owners() {
     let slots: Vec<u8> = ports.iter().map(Port::slot).collect();
     assert_eq!(slots, (0..40).collect::<Vec<u8>>());
     assert_each_gets_its_packets(&ports);
-    // The adapters that opened when there were few slots still have theirs. New ones take the free
-    // slots.
+    // The adapters that opened when there were few slots still have their slots. New adapters take
+    // the free slots.
     ports.truncate(10);
     assert_each_gets_its_packets(&ports);
     for _ in 0..3 {
@@ -423,7 +425,7 @@ fn as_nobody<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Another user can neither connect nor send to the sockets, nor take a name.
+/// Another user can neither connect nor send to the sockets, and cannot take a name.
 #[test]
 fn another_user_is_kept_out() {
     if !rustix::process::geteuid().is_root() {
@@ -466,8 +468,8 @@ fn files(port: &Port) -> impl Iterator<Item = PathBuf> {
         .map(|file| file.path())
 }
 
-/// The next owner of the slot creates a liveness file of its own, so the old one must be gone
-/// first.
+/// An adapter removes its liveness file before it gives up its slot, because the next owner of the
+/// slot creates a liveness file of its own.
 #[test]
 fn an_adapter_gives_up_its_slot_last() {
     use rustix::fs::inotify;
@@ -508,7 +510,7 @@ fn a_full_queue_does_not_delay_other_messages() {
     ));
 }
 
-/// A process ends before it answers. The requester notices it at once and asks the next one.
+/// A process ends before it answers. The requester notices that at once and asks the next process.
 #[test]
 fn a_request_that_is_not_answered_fails_at_once() {
     let first = open(address()).expect("opens first");

@@ -16,7 +16,7 @@ pub(crate) struct Undelivered<'a> {
     pub(crate) refused: bool,
 }
 
-/// Maximum number of reports that one call reads, so that forged reports cannot keep the reader
+/// The maximum number of reports that one call reads, so that forged reports cannot keep the reader
 /// busy. The remaining ones are read when the next report arrives.
 const REPORTS_PER_CALL_MAX: usize = 1024;
 

@@ -1,11 +1,11 @@
 //! UDP sockets with the options that RoCEv2 needs.
 //!
 //! The ICRC covers the identification and the flags in the IPv4 header. A UDP socket can neither
-//! set nor read these. But they are predictable: an *unconnected* socket that forbids fragmentation
-//! sends identification 0, and in a batch that the kernel splits into packets (UDP_SEGMENT), packet
-//! k has identification k. Therefore the sockets here are not connected, except for
-//! [`ConnectedSocket`](crate::connected_socket::ConnectedSocket), and path MTU discovery is always
-//! on.
+//! set nor read these fields. But their values are predictable: an *unconnected* socket that
+//! forbids fragmentation sends identification 0, and in a batch that the kernel splits into packets
+//! (UDP_SEGMENT), packet k has identification k. Therefore the sockets here are not connected,
+//! except for [`ConnectedSocket`](crate::connected_socket::ConnectedSocket), and path MTU discovery
+//! is always on.
 
 mod errors;
 mod receive;
@@ -22,9 +22,10 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 pub(crate) use self::receive::{Datagrams, ReceiveStrategy, RxBatch};
 pub(crate) use self::send::{MAX_BATCH_BYTES, MAX_SEGMENTS, Sent};
 
-/// Size of a socket's buffers in octets: as much as the system allows, up to this limit.
+/// The size of a socket's buffers in octets, if the system allows that size. Otherwise they have
+/// the largest size that it allows.
 const BUFFER_MAX_BYTES: usize = 16 << 20;
-/// The size of the receive buffer of a socket that is never read: enough for the packets that the
+/// The size of the receive buffer of a socket that is not read. It holds the packets that the
 /// kernel returns after sending.
 const SEND_ONLY_BUFFER_BYTES: usize = 16 << 10;
 
@@ -54,8 +55,8 @@ impl Udp {
     }
 
     /// Creates a socket that shares its address with other sockets of the same user and is only
-    /// used for sending: datagrams that arrive there are dropped. `to` is an address that it will
-    /// send to.
+    /// used for sending. Datagrams that arrive there are dropped. `to` is an address that the
+    /// socket will send to.
     pub(crate) fn bind_send_only(address: SocketAddr, to: SocketAddr) -> io::Result<Self> {
         let socket = Self::bind_shared(address)?;
         socket.configure(to)?;
@@ -120,13 +121,14 @@ impl Udp {
     }
 
     /// Sets whether the kernel merges packets into batches (UDP_GRO). If the kernel does not
-    /// support it, packets arrive one by one, which is slower.
+    /// support UDP_GRO, packets arrive one by one, which is slower.
     fn set_gro(&self, on: bool) {
         self.set(libc::IPPROTO_UDP, libc::UDP_GRO, on.into()).ok();
     }
 
     /// Enables the error queue, which [`read_errors`](Self::read_errors) reads. Do not use this for
-    /// sockets that share a port: the kernel picks one of these without regard to the sender.
+    /// sockets that share a port, because the kernel reports an error to any of them, without
+    /// regard to the sender.
     pub(crate) fn enable_error_queue(&self) -> io::Result<()> {
         match self.local_addr()? {
             SocketAddr::V4(_) => self.set(libc::IPPROTO_IP, libc::IP_RECVERR, 1),
@@ -150,8 +152,8 @@ impl Udp {
         self.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, when as libc::c_int)
     }
 
-    /// Connects the socket: it receives only from this address, and
-    /// [`send_connected`](Self::send_connected) sends to it.
+    /// Connects the socket, which then receives only from this address.
+    /// [`send_connected`](Self::send_connected) sends to this address.
     pub(crate) fn connect(&self, to: SocketAddr) -> io::Result<()> {
         self.0.connect(&to.into())
     }
@@ -174,7 +176,7 @@ impl From<OwnedFd> for Udp {
     /// Converts the descriptor of a configured socket.
     fn from(fd: OwnedFd) -> Self {
         let udp = Udp(fd.into());
-        // Its previous owner may have turned UDP_GRO off.
+        // The previous owner of the socket may have turned UDP_GRO off.
         udp.set_gro(true);
         udp
     }
@@ -194,7 +196,7 @@ impl AsRawFd for Udp {
 
 /// Converts a socket address that the kernel has written.
 fn address_of(storage: &libc::sockaddr_storage, len: libc::socklen_t) -> Option<SocketAddr> {
-    // SAFETY: the kernel has written the address and its length; SockAddr reads only the fields of
+    // SAFETY: the kernel has written the address and its length. SockAddr reads only the fields of
     // the address family.
     unsafe {
         socket2::SockAddr::new(

@@ -1,4 +1,4 @@
-//! Receiving, several datagrams at a time.
+//! Receives packets, several datagrams with one call.
 
 use std::mem::zeroed;
 use std::net::SocketAddr;
@@ -7,10 +7,10 @@ use std::{io, ptr};
 
 use super::{Udp, address_of};
 
-/// Maximum number of datagrams that one call reads. Each may be a batch of packets that the kernel
-/// has merged (UDP_GRO).
+/// The maximum number of datagrams that one call reads. Each may be a batch of packets that the
+/// kernel has merged (UDP_GRO).
 const DATAGRAMS_PER_CALL: usize = 8;
-/// Maximum length of such a datagram in octets.
+/// The maximum length of a datagram or batch in octets.
 const DATAGRAM_MAX_BYTES: usize = 65_535;
 
 /// The buffers into which datagrams are read.
@@ -30,8 +30,8 @@ struct Control(
     #[expect(dead_code, reason = "only the kernel accesses it, through the header")] [u8; 32],
 );
 
-/// Packets of one sender that arrived together. Each has `size` octets; the last one may be
-/// shorter.
+/// Packets of one sender that arrived together. Each has `size` octets, except that the last one
+/// may be shorter.
 pub(crate) struct Datagrams<'a> {
     pub(crate) from: SocketAddr,
     pub(crate) octets: &'a [u8],
@@ -42,7 +42,7 @@ pub(crate) struct Datagrams<'a> {
 unsafe impl Send for RxBatch {}
 
 impl RxBatch {
-    /// Allocates the buffers: half a MiB.
+    /// Allocates the buffers, which have half a MiB.
     pub(crate) fn new() -> Self {
         // SAFETY: all of these types are plain data and valid when zeroed.
         unsafe {
@@ -62,7 +62,7 @@ impl RxBatch {
         self.filled
     }
 
-    /// Returns the `n`-th of them, or `None` if its source address is invalid.
+    /// Returns the `n`-th batch of datagrams, or `None` if its source address is invalid.
     #[inline]
     pub(crate) fn get(&self, n: usize) -> Option<Datagrams<'_>> {
         let header = &self.headers[..self.filled][n];
@@ -72,7 +72,7 @@ impl RxBatch {
         Some(Datagrams { from, octets, size: self.size(n).unwrap_or(octets.len()).max(1) })
     }
 
-    /// The length of each packet in the `n`-th batch, or `None` if it is a single packet.
+    /// The length of each packet in the `n`-th batch, or `None` if the batch is a single packet.
     #[inline]
     fn size(&self, n: usize) -> Option<usize> {
         let header = &self.headers[n].msg_hdr;
@@ -108,19 +108,19 @@ impl RxBatch {
 pub(crate) struct ReceiveStrategy {
     /// Whether the kernel merges packets into batches (UDP_GRO).
     uses_gro: bool,
-    /// Number of single packets since the last batch.
+    /// The number of single packets since the last batch.
     consecutive_singles: u32,
-    /// Number of consecutive reads that found something.
+    /// The number of consecutive reads that found packets.
     consecutive_reads: u32,
 }
 
-/// After this number of single packets no batches are expected any more, and UDP_GRO is turned off:
-/// a packet is then read with a faster call.
+/// After this number of single packets no more batches are expected, and UDP_GRO is turned off. A
+/// packet is then read with a faster call.
 const SINGLES_BEFORE_GRO_OFF: u32 = 256;
-/// After this number of successful reads each call asks for several datagrams. Before that, asking
-/// for a second datagram that is not there would cost time.
+/// After this number of successful reads each call asks for several datagrams. Before that, it
+/// would cost time to ask for a second datagram that has not arrived.
 const READS_BEFORE_BATCHES: u32 = 2;
-/// Maximum number of errors of earlier packets that one read skips.
+/// The maximum number of errors of earlier packets that one read skips.
 const ERRORS_PER_READ_MAX: u32 = 16;
 
 impl Default for ReceiveStrategy {
@@ -170,8 +170,8 @@ impl Udp {
         }
         if strategy.consecutive_reads > 0 {
             strategy.consecutive_reads = 0;
-            // The socket is empty now. A batch that was merged before UDP_GRO is turned off could
-            // not be told from a single packet.
+            // Turn UDP_GRO off only now that the socket is empty. A batch that was merged before
+            // could not be distinguished from a single packet.
             if strategy.uses_gro && strategy.consecutive_singles >= SINGLES_BEFORE_GRO_OFF {
                 strategy.uses_gro = false;
                 self.set_gro(false);

@@ -1,4 +1,4 @@
-//! Sending.
+//! Sends packets.
 
 use std::io;
 use std::mem::zeroed;
@@ -7,9 +7,9 @@ use std::os::fd::AsRawFd;
 
 use super::Udp;
 
-/// Maximum number of packets in one batch (the kernel's UDP_MAX_SEGMENTS).
+/// The maximum number of packets in one batch (the kernel's UDP_MAX_SEGMENTS).
 pub(crate) const MAX_SEGMENTS: usize = 64;
-/// Maximum length of one batch: the maximum of UDP's length field minus the headers of UDP and
+/// The maximum length of one batch: the maximum of UDP's length field minus the headers of UDP and
 /// IPv4.
 pub(crate) const MAX_BATCH_BYTES: usize = 65_507;
 
@@ -22,16 +22,17 @@ pub(crate) enum Sent {
     NoRoom,
     /// A packet is longer than the path MTU.
     TooLong,
-    /// The batch was not sent, for example because there is no route. The protocol retransmits it.
+    /// The batch was not sent, for example because there is no route. The protocol retransmits the
+    /// packets.
     Failed,
 }
 
 impl Udp {
-    /// Sends packets that are stored one after the other. Each has `segment` octets; the last one
-    /// may be shorter.
+    /// Sends packets that are stored one after the other. Each has `segment` octets, except that
+    /// the last one may be shorter.
     pub(crate) fn send(&self, to: SocketAddr, packets: &[u8], segment: usize) -> Sent {
-        // The kernel reports an error of an earlier packet once, instead of sending. Then the call
-        // is repeated.
+        // The kernel reports an error of an earlier packet once, instead of sending. In that case
+        // the call is repeated.
         for _ in 0..2 {
             match self.send_once(to, packets, segment) {
                 Ok(()) => return Sent::All,

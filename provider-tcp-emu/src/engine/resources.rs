@@ -16,10 +16,10 @@ pub(crate) struct EngineResources {
     pub(crate) context: Context<Engine>,
     pub(crate) params: Params,
     timers: BTreeSet<(Instant, Key)>,
-    /// Links that can continue at once. The next pass runs them.
+    /// The links that can continue at once. The next pass continues them.
     pub(crate) pending: VecDeque<usize>,
-    /// Links that have seen the end of their stream. They report it after the poller has reported
-    /// everything that came before.
+    /// The links that have seen the end of their stream. They report the end after the poller has
+    /// reported all events that came before.
     pub(crate) closed: Vec<usize>,
     pub(crate) tx: TxVec,
     pub(crate) rx: RxVec,
@@ -27,7 +27,7 @@ pub(crate) struct EngineResources {
     pub(crate) ended_counts: Counts,
 }
 
-/// Names an object of the engine in the poller and in the timers.
+/// The key by which the poller and the timers name an object of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     /// A queue pair.
@@ -89,7 +89,7 @@ impl EngineResources {
         }
     }
 
-    /// Returns when the next timer expires.
+    /// Returns the time at which the next timer expires.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.timers.first().map(|&(at, _)| at)
     }

@@ -1,4 +1,4 @@
-//! An established connection: moves frames to and from the socket.
+//! An established connection, which moves frames to and from the socket.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -26,27 +26,27 @@ pub(super) struct Established {
     pub(super) local: SocketAddr,
     pub(super) depth: ReadDepth,
     pub(super) gate: Gate,
-    /// The consumer knows that the connection is established.
+    /// Whether the consumer knows that the connection is established.
     pub(super) announced: bool,
-    /// A graceful disconnect is in progress.
+    /// Whether a graceful disconnect is in progress.
     pub(super) closing: bool,
-    /// The latest send took everything that was ready.
+    /// Whether the latest send took all octets that were ready.
     pub(super) writable: bool,
-    /// A send has failed. What the peer sent earlier is still to be read.
+    /// Whether a send has failed. The octets that the peer sent earlier must still be read.
     pub(super) send_failed: bool,
     /// The error number of the failed send.
     pub(super) send_errno: Option<i32>,
-    /// The link is queued in `EngineResources::pending`.
+    /// Whether the link is queued in `EngineResources::pending`.
     pub(super) is_pending: bool,
-    /// The socket has left the poller.
+    /// Whether the socket has left the poller.
     pub(super) is_suspended: bool,
     /// The state while a message of the peer waits for a receive.
     pub(super) receive_wait: ReceiveWait,
-    /// Watches the receive window of the peer.
+    /// The watch on the peer's receive window.
     pub(super) window_watch: WindowWatch,
-    /// Checks for memory that is no longer mapped.
+    /// The check for memory that is no longer mapped.
     pub(super) fault_check: FaultCheck,
-    /// The end of the stream has been read. It is reported by [`adapter::Engine::finish_closed`],
+    /// The end of the stream, if it has been read. [`adapter::Engine::finish_closed`] reports it
     /// after the earlier events of other sockets.
     pub(super) pending_end: Option<EndReason>,
 }
@@ -64,9 +64,9 @@ pub(super) enum ReadOutcome {
 }
 
 pub(super) enum WriteOutcome {
-    /// Nothing is ready, or the socket is full.
+    /// No frame is ready, or the socket is full.
     Done,
-    /// The turn is over, but more may be ready.
+    /// The turn is over, but more frames may be ready.
     More,
 }
 
@@ -100,7 +100,7 @@ impl Established {
         }
     }
 
-    /// Returns when the connection's next timer expires.
+    /// Returns the time at which the connection's next timer expires.
     pub(super) fn deadline(&self) -> Option<Instant> {
         [
             self.gate.deadline(),
@@ -119,7 +119,8 @@ impl Established {
         sink.call(Upcall::Established { private, peer, local, depth });
     }
 
-    /// Does one scatter read. If a message waits for a receive, tries to take that message instead.
+    /// Does one scatter read. If a message waits for a receive, tries to process that message
+    /// instead.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -131,7 +132,7 @@ impl Established {
             return self.resume_message(resources, shared);
         }
         self.stream.rx(&mut resources.rx).map_err(EndReason::Protocol)?;
-        // SAFETY: the stream has just filled the vector with memory that it may write.
+        // SAFETY: the stream has just filled the vector with memory that may be written.
         let n = match unsafe { self.socket.receive(resources.rx.iov()) } {
             IoOutcome::Octets(n @ 1..) => n,
             IoOutcome::WouldBlock if self.send_failed => {
@@ -147,7 +148,7 @@ impl Established {
             }
         };
         if !self.announced {
-            // These octets are the RTR frame or replace it. The consumer must learn that the
+            // These octets are the RTR frame or take its place. The consumer must learn that the
             // connection is established before it gets a completion.
             self.announce(sink, &[]);
         }
@@ -160,12 +161,13 @@ impl Established {
         Ok(ReadOutcome::Progress { drained: drained && !self.stream.is_stalled() })
     }
 
-    /// Returns why the stream is over. An end in the middle of a message is a loss.
+    /// Returns the reason for which the stream is over. An end in the middle of a message is a
+    /// loss.
     pub(super) fn end_of_stream(&self, end: EndReason) -> EndReason {
         if self.stream.is_mid_message() { EndReason::Lost(Loss::PartialMessage) } else { end }
     }
 
-    /// Does gather writes until nothing is ready, the socket is full, or the turn is over.
+    /// Does gather writes until no frame is ready, the socket is full, or the turn is over.
     #[inline]
     pub(super) fn transmit(
         &mut self,
@@ -177,8 +179,8 @@ impl Established {
             }
             let ready = self.stream.tx(&mut resources.tx).map_err(EndReason::Protocol)?;
             if ready == 0 {
-                // While a message of the peer waits, no response to our reads can arrive: after a
-                // disconnect, the consumer posts no receive for it.
+                // While a message of the peer waits, no response to this side's reads can arrive,
+                // because after a disconnect the consumer posts no receive for that message.
                 return match self.closing && (self.stream.is_drained() || self.stream.is_stalled())
                 {
                     true => Err(EndReason::Local),
@@ -208,8 +210,8 @@ impl Established {
         Ok(WriteOutcome::More)
     }
 
-    /// Sends what has been gathered. If the kernel cannot read all of it, sends its first message
-    /// alone. If the kernel cannot read that either, the connection ends.
+    /// Sends the gathered frames. If the kernel cannot read all of them, sends only the first
+    /// message. If the kernel cannot read that either, the connection ends.
     #[inline]
     fn send(&mut self, resources: &mut EngineResources) -> Result<IoOutcome, EndReason> {
         // SAFETY: the stream has just gathered registered memory.

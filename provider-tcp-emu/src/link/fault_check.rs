@@ -3,11 +3,11 @@
 //! There are two reasons why a call moves fewer octets than requested:
 //!
 //! - The socket is empty or full. The poller reports when that changes.
-//! - The call has met memory that the kernel cannot access. Only the next call reports this
+//! - The call has met memory that the kernel cannot access. Only the next call reports that
 //!   (`EFAULT`); the poller does not.
 //!
-//! A second call after each short transfer would be expensive, so a timer makes it, at most once
-//! per [`FAULT_CHECK_DELAY`].
+//! A second call after each short transfer would be expensive. So a timer makes the second call, at
+//! most once per [`FAULT_CHECK_DELAY`].
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::linger::LingeringSockets;
 /// The time from a short transfer to the check.
 const FAULT_CHECK_DELAY: Duration = Duration::from_millis(100);
 
-/// Whether and when a check is due.
+/// The state of the check: whether and when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FaultCheck {
     None,
@@ -59,8 +59,8 @@ impl Link {
         self.renew_timer(resources);
     }
 
-    /// Repeats the system calls. If one moves fewer octets than requested again, that requests the
-    /// next check.
+    /// Repeats the system calls. If a call again moves fewer octets than requested, another check
+    /// is requested.
     pub(super) fn run_fault_check(
         &mut self,
         resources: &mut EngineResources,

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use adapter::Shared;
 use rnic::Arrival;
 use rnic::rdmap::setup::Terms;
-use socket2::Socket;
 
 use super::established::{Established, ReadOutcome};
 use super::{EndReason, Link, Loss, Phase};
@@ -251,6 +250,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     use rnic::rdmap::setup::Rtr;
+    use socket2::Socket;
 
     use super::*;
 

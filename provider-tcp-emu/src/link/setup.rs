@@ -1,4 +1,4 @@
-//! Connection setup on both sides, from the call to the established connection.
+//! Sets up connections on both sides, from the call to the established connection.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -31,13 +31,12 @@ const MAX_SETUP_READ_BYTES: usize = 512 + 20;
 /// An attempt to connect.
 pub(super) struct Connecting {
     pub(super) work: Work,
-    /// The socket, or the local failure that prevented the attempt.
+    /// The socket, or the local failure because of which there is no attempt.
     pub(super) socket: Result<Connection, String>,
     pub(super) initiator: Initiator,
-    /// The request frame that has not been sent. It is sent when TCP has connected; then this is
-    /// empty.
+    /// The request frame until it is sent, which happens when TCP has connected. Empty afterwards.
     pub(super) request: Vec<u8>,
-    /// The consumer has set the time limit.
+    /// Whether the consumer has set the time limit.
     pub(super) has_consumer_timeout: bool,
 }
 
@@ -49,7 +48,7 @@ pub(crate) struct Target<'a> {
     pub(crate) depth: ReadDepth,
 }
 
-/// The active side.
+/// The active side of a connection.
 impl Link {
     /// Starts to connect. All upcalls come later, even if the attempt fails at once.
     pub(crate) fn connect(
@@ -113,7 +112,8 @@ impl Link {
                 }
                 Err(e) => return self.fail(resources, connect_failure(&e)),
             }
-            // An empty socket buffer always has room for the first octets.
+            // The send cannot block, because an empty socket buffer always has room for the first
+            // octets.
             match socket.send_bytes(&connecting.request) {
                 IoOutcome::Octets(n) if n == connecting.request.len() => connecting.request.clear(),
                 IoOutcome::Failed(e) => return self.fail(resources, connect_failure(&e)),
@@ -177,7 +177,7 @@ impl Link {
         self.phase = Phase::Established(Box::new(conn));
         self.renew_timer(resources);
         self.transmit(resources, lingering);
-        // One edge of the poller may have reported both the reply and the frames after it.
+        // The poller may have reported the reply and the frames after it by a single edge.
         self.queue_pending(resources);
     }
 
@@ -196,9 +196,9 @@ impl Link {
     }
 }
 
-/// The passive side.
+/// The passive side of a connection.
 impl Link {
-    /// Accepts a caller. The upcall comes later, even if the caller has gone already.
+    /// Accepts a caller. The upcall comes later, even if the caller has left already.
     pub(crate) fn accept(
         &mut self,
         resources: &mut EngineResources,
@@ -245,7 +245,7 @@ impl Link {
         Ok(())
     }
 
-    /// Accepts a caller that has gone while the consumer decided. The timer reports the failure.
+    /// Accepts a caller that has left while the consumer decided. The timer reports the failure.
     pub(crate) fn accept_gone_caller(&mut self, resources: &mut EngineResources) {
         if let Phase::Idle(work) = std::mem::replace(&mut self.phase, Phase::Transition) {
             self.finish(resources, work);
@@ -278,7 +278,7 @@ fn connect_failure(error: &std::io::Error) -> Upcall<'_> {
     }
 }
 
-/// Returns what this side offers in the negotiation.
+/// Returns the terms that this side offers in the negotiation.
 fn offer(depth: ReadDepth, params: &Params) -> Offer {
     let &Params { crc, extended, .. } = params;
     Offer { ird: depth.incoming, ord: depth.outgoing, crc, extended }
@@ -296,8 +296,8 @@ fn stream_cfg(
         false => (resources.params.fpdu.min(mss), if terms.crc { mss } else { 0 }),
     };
     let &Terms { crc, extended, ird, ord, .. } = terms;
-    // A peer that is not an OpenDAT gets the error that RFC 5041 prescribes, because it may rely on
-    // it.
+    // A peer that is not an OpenDAT gets the error that RFC 5041 prescribes, because the peer may
+    // rely on that error.
     let waits = resources.params.rnr_wait && extended;
     StreamCfg { mulpdu: mulpdu_for_mss(fpdu), crc, extended, ird, ord, hold, segment, waits }
 }

@@ -46,8 +46,9 @@ impl Cm {
                     if conn.state == State::RepSent
                         && !std::mem::replace(&mut conn.rep_is_seen, true)
                     {
-                        // The caller has received the REP, so its address is not forged. Its time
-                        // is not shortened any more, and ends after `MAX_MRA_WAIT`.
+                        // The caller has received the REP, so its address is not forged. The time
+                        // of its acceptance is not shortened any more, and ends after
+                        // `MAX_MRA_WAIT`.
                         let source = conn.remote.ip();
                         conn.deadline = Some(now + MAX_MRA_WAIT);
                         self.half_open.remove(source, id);
@@ -106,7 +107,7 @@ impl Cm {
                     conn.dreq_transaction = mad.map_or(0, |dreq| dreq.transaction);
                 }
                 State::RepSent => {
-                    // From now on the connection is not kept to repeat a refusal.
+                    // From now on the connection is not kept in order to repeat a refusal.
                     conn.retention =
                         conn.ack_timeout.duration().clamp(MIN_TIME_WAIT, MAX_TIME_WAIT);
                     self.half_open.insert(source, id, now);
@@ -183,7 +184,7 @@ impl Cm {
     }
 }
 
-/// Makes the event of a kind, with the data of the message that caused it.
+/// Makes an event of the given kind, with the data of the message that caused the event.
 fn event(kind: EventKind, message: Option<&Message<'_>>) -> Event {
     match (kind, message) {
         (EventKind::Accepted, Some(Message::Rep(rep))) => Event::Accepted(Box::new(Accepted {

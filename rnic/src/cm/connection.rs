@@ -1,4 +1,4 @@
-//! One connection: its ends, its messages, and their repetition.
+//! One connection: its two ends, its messages, and the repetition of messages.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use super::Transmit;
 use super::request::{PeerQp, Pending, RequestKey};
 use super::state::State;
 
-/// The time that our MRAs ask for: 65 s, as in Linux.
+/// The time that the MRAs of this side ask for: 65 s, as in Linux.
 const MRA_SERVICE_TIMEOUT: Timeout = Timeout::new(24);
-/// The longest time that a peer's MRA can get, and that all MRAs of one REP can get together.
+/// The maximum time that one MRA of a peer can get, and that all MRAs of one REP together can get.
 pub(super) const MAX_MRA_WAIT: Duration = Duration::from_secs(180);
 
 /// A connection.
@@ -20,37 +20,39 @@ pub(super) struct Conn {
     pub(super) state: State,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
-    /// Our queue pair; `None` while the passive consumer has not accepted.
+    /// The queue pair of this side. `None` while the passive consumer has not accepted.
     pub(super) qpn: Option<u32>,
-    /// All zeros until the peer has named them.
+    /// The peer's IDs and numbers. They are zeros until the peer has sent them.
     pub(super) peer: Peer,
     /// The transaction ID of the REQ and of the answers to it.
     pub(super) transaction: u64,
     /// The transaction ID of the DREQ that waits for its answer.
     pub(super) dreq_transaction: u64,
-    /// How long to wait for an answer, including the way there and back.
+    /// The time to wait for an answer, including the way there and back.
     pub(super) interval: Duration,
-    /// How often a message is repeated.
+    /// The number of times that a message is repeated.
     pub(super) retries: u8,
-    /// How long a requester waits for an ACK. No packet that it sends is under way for longer.
+    /// The time that a requester waits for an ACK. No packet that a requester sends is under way
+    /// for longer.
     pub(super) ack_timeout: Timeout,
-    /// How long the connection is kept after its end.
+    /// The time for which the connection is kept after its end.
     pub(super) retention: Duration,
-    /// The consumer gets no more events of it: it has got the last one, or has forgotten the
-    /// connection.
+    /// Whether the consumer gets no more events of the connection, because it has got the last one
+    /// or has forgotten the connection.
     pub(super) muted: bool,
-    /// The connection broke on this side, and a DREQ says so.
+    /// Whether the connection broke on this side. A DREQ tells the peer so.
     pub(super) broke: bool,
-    /// An MRA has shown that the peer has seen the REP.
+    /// Whether an MRA has shown that the peer has received the REP.
     pub(super) rep_is_seen: bool,
-    /// The place in the backlog of a request that waits for a decision.
+    /// The place in the listener's backlog, if the connection is a request that waits for a
+    /// decision.
     pub(super) pending: Option<Pending>,
-    /// The time of the last repetition of its REQ that was not ignored.
+    /// The time of the last repetition of the connection's REQ that was not ignored.
     pub(super) last_repeat: Option<Instant>,
     pub(super) kept: Option<Box<KeptMessage>>,
-    /// When the time for the current state ends.
+    /// The time at which the current state ends.
     pub(super) deadline: Option<Instant>,
-    /// When the timer of [`Cm`](super::Cm) for this connection expires.
+    /// The time at which the timer of [`Cm`](super::Cm) for this connection expires.
     pub(super) armed: Option<Instant>,
 }
 
@@ -58,11 +60,11 @@ pub(super) struct Conn {
 /// the same. This is a convention of OpenDAT: other receivers ignore the private data of a DREQ.
 pub(super) const BROKEN_PRIVATE_DATA: &[u8] = b"OpenDAT: broken";
 /// The time before the first repetition of a DREQ. It doubles with each repetition, up to the
-/// interval of other messages. It is short because the side that ends a connection may be gone
-/// soon, and a peer that has nothing to send would never learn of the end.
+/// interval of other messages. The time is short because the process that ends a connection may
+/// exit soon, and a peer that has nothing to send would never learn of the end.
 const FIRST_DREQ_REPEAT: Duration = Duration::from_millis(16);
 
-/// What the peer has said about itself.
+/// The data about the peer from its messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) id: u32,
@@ -73,7 +75,8 @@ pub(super) struct Peer {
 /// A message that may be sent again.
 pub(super) struct KeptMessage {
     pub(super) mad: [u8; MAD_SIZE],
-    /// The timer that repeats it. `None`: it is repeated only when the peer asks for it.
+    /// The timer that repeats the message. `None` if the message is repeated only when the peer
+    /// asks for it.
     pub(super) repeat: Option<RepeatTimer>,
 }
 
@@ -82,8 +85,8 @@ pub(super) struct RepeatTimer {
     /// The current interval between two repetitions.
     after: Duration,
     left: u8,
-    /// An MRA has postponed this repetition. Only one MRA counts for each time that the message is
-    /// sent, so that the peer cannot make us wait for ever.
+    /// Whether an MRA has postponed this repetition. Only one MRA counts for each time that the
+    /// message is sent, so that the peer cannot make this side wait for ever.
     mra_taken: bool,
 }
 
@@ -93,7 +96,7 @@ impl Conn {
         self.remote.ip() == from && self.local.ip() == to
     }
 
-    /// What identifies the REQ of this connection.
+    /// The values that identify the REQ of this connection.
     pub(super) fn request_key(&self) -> RequestKey {
         (self.remote.ip(), self.peer.ca_guid, self.peer.id)
     }
@@ -172,7 +175,8 @@ impl Conn {
         )
     }
 
-    /// Makes an MRA, which asks the peer to wait for the decision. Our consumer gets as much time.
+    /// Makes an MRA, which asks the peer to wait for the decision. The consumer of this side gets
+    /// as much time.
     pub(super) fn mra(&mut self, now: Instant) -> Transmit {
         self.deadline = Some(now + MRA_SERVICE_TIMEOUT.duration() + 2 * self.interval);
         let mra = Mra {
@@ -203,7 +207,7 @@ impl Conn {
         )
     }
 
-    /// Makes a REJ of the REQ, which names no ID of our own, as in Linux.
+    /// Makes a REJ of the REQ. The REJ contains no ID of this side, as in Linux.
     pub(super) fn rej_of_req(&self, reason: Reason, private: &[u8]) -> Transmit {
         let rej = Rej {
             local_id: 0,
@@ -216,8 +220,8 @@ impl Conn {
         self.message(self.transaction, Message::Rej(rej))
     }
 
-    /// Makes a REJ that ends the connection. It contains the CA GUID if the peer may not have told
-    /// us its ID: the peer finds the connection by the GUID.
+    /// Makes a REJ that ends the connection. If the peer may not have sent its ID, the REJ contains
+    /// the CA GUID, by which the peer finds the connection.
     pub(super) fn rej(&self, reason: Reason, ca_guid: u64) -> Transmit {
         let ari = ca_guid.to_be_bytes();
         let rej = Rej {

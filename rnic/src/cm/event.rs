@@ -11,8 +11,8 @@ pub enum Event {
     /// Passive: a caller requests a connection. Answer with [`Cm::accept`](super::Cm::accept) or
     /// [`Cm::reject`](super::Cm::reject).
     Request(Box<Request>),
-    /// Passive: the caller has withdrawn its request, or has not repeated it for too long. The
-    /// request no longer exists.
+    /// Passive: the caller has withdrawn its request, or has not repeated the request for too long.
+    /// The request no longer exists.
     Withdrawn,
     /// Passive: the caller has received the acceptance; the connection is established.
     Established,
@@ -22,42 +22,43 @@ pub enum Event {
     Accepted(Box<Accepted>),
     /// Active: the peer's consumer rejects the request.
     Rejected {
-        /// Its private data, padded with zeros.
+        /// The private data of the peer's consumer, padded with zeros.
         private: Vec<u8>,
     },
     /// Active: the peer's adapter refuses the request. [`Reason::STALE_CONNECTION`] means that the
-    /// peer believes this queue pair to be connected: a call with another queue pair can succeed.
+    /// peer believes this queue pair to be connected. In that case a call with another queue pair
+    /// can succeed.
     Refused {
-        /// The reason.
+        /// The reason that the peer gives.
         reason: Reason,
-        /// With [`Reason::INVALID_MTU`]: the largest path MTU that the peer accepts, if it has
-        /// named one.
+        /// With [`Reason::INVALID_MTU`], the largest path MTU that the peer accepts, if the peer
+        /// has sent it.
         path_mtu: Option<PathMtu>,
     },
     /// Active: there was no answer, although the request was repeated as often as allowed.
     Unreachable,
     /// Active: there was no answer before the consumer's deadline.
     TimedOut,
-    /// The peer disconnects. It takes nothing new, but still answers what it has taken, until
-    /// [`Cm::disconnect`](super::Cm::disconnect) is called. Call it when nothing is in flight, and
-    /// soon in any case.
+    /// The peer disconnects. It accepts no new requests, but answers those that it has accepted,
+    /// until [`Cm::disconnect`](super::Cm::disconnect) is called. Call it when no request is in
+    /// flight, and soon in any case.
     Disconnecting {
-        /// Whether the peer says that the connection broke on its side.
+        /// Whether the peer reports that the connection broke on its side.
         broke: bool,
     },
     /// Either side has ended the connection.
     Disconnected,
     /// The peer has left the connection without ending it.
     Broken,
-    /// A REQ or REP claims that the peer's queue pair is now in another connection. It may be
-    /// forged. Ask the peer over this connection, and call [`Cm::stale`](super::Cm::stale) if it
-    /// does not answer.
+    /// A REQ or REP claims that the peer's queue pair is now in another connection. The message may
+    /// be forged. Ask the peer over this connection, and call [`Cm::stale`](super::Cm::stale) if
+    /// the peer does not answer.
     Stale,
     /// No packet of the connection can be under way any more, so the queue pair number may be used
     /// again. This event comes for each queue pair number that [`Cm`](super::Cm) was given. It is
-    /// the last of its connection, and comes even if the connection was forgotten.
+    /// the last event of its connection, and comes even if the connection was forgotten.
     Released {
-        /// The queue pair number.
+        /// The queue pair number that may be used again.
         qpn: u32,
     },
 }
@@ -67,47 +68,47 @@ pub enum Event {
 pub struct Request {
     /// The caller's address and port.
     pub from: SocketAddr,
-    /// The address and port that it calls.
+    /// The address and port that the caller calls.
     pub to: SocketAddr,
-    /// Its queue pair.
+    /// The caller's queue pair.
     pub qpn: u32,
-    /// The PSN with which our send queue starts.
+    /// The PSN with which the send queue of this side starts.
     pub starting_psn: Psn,
-    /// The path MTU that it proposes; not larger than [`Cfg`](super::Cfg) allows.
+    /// The path MTU that the caller proposes. It is not larger than [`Cfg`](super::Cfg) allows.
     pub path_mtu: PathMtu,
-    /// The most READs and atomics that it holds.
+    /// The maximum number of READs and atomic operations that the caller holds for its peer.
     pub responder_resources: u8,
-    /// The most READs and atomics that it would have outstanding.
+    /// The maximum number of READs and atomic operations that the caller would have outstanding.
     pub initiator_depth: u8,
-    /// How long to wait for an ACK.
+    /// The time to wait for an ACK.
     pub ack_timeout: Timeout,
-    /// How often to repeat a packet that is not acknowledged.
+    /// The number of times to repeat a packet that is not acknowledged.
     pub retry_count: u8,
-    /// How often to repeat a packet for which there was no receive; 7 means for ever.
+    /// The number of times to repeat a packet for which there was no receive. 7 means for ever.
     pub rnr_retry_count: u8,
-    /// Whether its receives come from a shared receive queue.
+    /// Whether the caller's receives come from a shared receive queue.
     pub srq: bool,
-    /// Its consumer's private data, padded with zeros to 56 octets.
+    /// The private data of the caller's consumer, padded with zeros to 56 octets.
     pub private: Vec<u8>,
 }
 
-/// A peer that accepts.
+/// The data of a peer that accepts a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// Its queue pair.
+    /// The peer's queue pair.
     pub qpn: u32,
-    /// The PSN with which our send queue starts.
+    /// The PSN with which the send queue of this side starts.
     pub starting_psn: Psn,
-    /// The most READs and atomics that it holds.
+    /// The maximum number of READs and atomic operations that the peer holds for this side.
     pub responder_resources: u8,
-    /// The most READs and atomics that it will have outstanding.
+    /// The maximum number of READs and atomic operations that the peer will have outstanding.
     pub initiator_depth: u8,
-    /// How long it takes to acknowledge.
+    /// The time that the peer takes to acknowledge.
     pub target_ack_delay: Timeout,
-    /// How often to repeat a packet for which there was no receive; 7 means for ever.
+    /// The number of times to repeat a packet for which there was no receive. 7 means for ever.
     pub rnr_retry_count: u8,
-    /// Whether its receives come from a shared receive queue.
+    /// Whether the peer's receives come from a shared receive queue.
     pub srq: bool,
-    /// Its consumer's private data, padded with zeros to 196 octets.
+    /// The private data of the peer's consumer, padded with zeros to 196 octets.
     pub private: Vec<u8>,
 }

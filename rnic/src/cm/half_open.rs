@@ -1,10 +1,10 @@
-//! Acceptances that wait for their RTU: how many may wait, and for how long. REQs beyond that
+//! Limits the number of acceptances that wait for their RTU, and their time. REQs beyond that
 //! number are deferred.
 //!
 //! Each acceptance holds a queue pair of its consumer. A caller that never answers, or whose
 //! address is forged, must not hold all queue pairs for as long as a REP is repeated, which is ten
 //! seconds or a minute. A caller that answers with an MRA has received the REP, so its address is
-//! not forged: its acceptance no longer counts.
+//! not forged. Its acceptance no longer counts.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -15,24 +15,25 @@ use wire::cm::MAD_SIZE;
 use super::request::RequestKey;
 use crate::allowance::network;
 
-/// The most acceptances of one caller's address that may wait at a time. A further REQ from there
-/// ends the oldest of them if it has waited for [`EVICTABLE_AFTER`]. Otherwise the REQ is
-/// [deferred](DeferredReq).
+/// The maximum number of acceptances of one caller's address that may wait at a time. A further REQ
+/// from there ends the oldest of them if it has waited for [`EVICTABLE_AFTER`]. Otherwise the REQ
+/// is [deferred](DeferredReq).
 pub(super) const MAX_PER_SOURCE: usize = 64;
-/// An acceptance may be ended for another one after this time. It is longer than any round trip: a
-/// caller that makes many connections at once answers within this time.
+/// After this time, an acceptance may be ended to make room for another one. The time is longer
+/// than any round trip, so a caller that makes many connections at once answers within it.
 pub(super) const EVICTABLE_AFTER: Duration = Duration::from_millis(250);
 /// If `n` acceptances wait, the latest waits for an `n`-th of this time.
 const SHARED_RTU_WAIT: Duration = Duration::from_secs(16);
-/// An acceptance waits at least for this time.
+/// The minimum time for which an acceptance waits.
 const MIN_RTU_WAIT: Duration = Duration::from_millis(500);
-/// The most deferred REQs of one caller's address. A further one replaces the oldest.
+/// The maximum number of deferred REQs of one caller's address. A further REQ replaces the oldest
+/// one.
 pub(super) const MAX_DEFERRED_PER_SOURCE: usize = 512;
-/// The most deferred REQs of all addresses. A further one replaces the oldest of its own address.
-/// If there is none, the further one is dropped.
+/// The maximum number of deferred REQs of all addresses together. A further REQ replaces the oldest
+/// one of its own address. If that address has none, the further REQ is dropped.
 pub(super) const MAX_DEFERRED: usize = 1024;
-/// A deferred REQ is dropped if its caller has not repeated it for this time, because the caller
-/// has given up. Linux repeats a REQ after 4.6 s.
+/// The time after which a deferred REQ is dropped if its caller has not repeated it, because the
+/// caller has then given up. Linux repeats a REQ after 4.6 s.
 pub(super) const DEFERRED_LIFETIME: Duration = Duration::from_secs(5);
 
 /// All acceptances that wait for their RTU, and the deferred REQs.
@@ -52,7 +53,7 @@ struct Source {
 }
 
 /// A REQ that came when too many acceptances of its address waited. It is admitted when one of
-/// these is established or ends, so its caller need not repeat it.
+/// these acceptances is established or ends, so its caller need not repeat the REQ.
 pub(super) struct DeferredReq {
     request: RequestKey,
     last_received: Instant,
@@ -98,23 +99,24 @@ impl HalfOpen {
         self.waiting(source) >= MAX_PER_SOURCE
     }
 
-    /// Whether more acceptances of this caller's address wait than may.
+    /// Whether the number of waiting acceptances of this caller's address exceeds the maximum.
     pub(super) fn is_overfull(&self, source: IpAddr) -> bool {
         self.waiting(source) > MAX_PER_SOURCE
     }
 
-    /// The oldest of this address, if it may be ended so that another can wait.
+    /// The oldest acceptance of this address, if it may be ended so that another one can wait.
     pub(super) fn evictable(&self, source: IpAddr, now: Instant) -> Option<u32> {
         let &(id, since) = self.by_source.get(&network(source))?.waiting.front()?;
         (now >= since + EVICTABLE_AFTER).then_some(id)
     }
 
-    /// How long the latest acceptance may wait for its RTU. `None`: as long as the REP is repeated.
+    /// The time for which the latest acceptance may wait for its RTU. `None`: it waits as long as
+    /// the REP is repeated.
     pub(super) fn rtu_wait(&self) -> Option<Duration> {
         (self.total > 1).then(|| (SHARED_RTU_WAIT / self.total).max(MIN_RTU_WAIT))
     }
 
-    /// Defers a REQ. One that is deferred already keeps its place.
+    /// Defers a REQ. A REQ that is deferred already keeps its place.
     pub(super) fn defer(
         &mut self,
         request: RequestKey,

@@ -7,7 +7,8 @@ const SLOT_BITS: u32 = 7;
 pub type Random = Box<dyn FnMut() -> u64 + Send>;
 
 /// Makes IDs. All are random, so a sender that has not seen a message of a connection has to guess
-/// its IDs. IDs of earlier connections, which peers or late datagrams may contain, do not match.
+/// its IDs. IDs of earlier connections, which peers may remember and late datagrams may contain, do
+/// not match.
 pub(super) struct Ids {
     slot: u32,
     random: Random,

@@ -16,8 +16,8 @@ use crate::allowance::Allowances;
 
 /// The octets that OFED's uDAPL puts before the private data of a rejection, and expects there.
 pub(super) const OFED_REJECT_PREFIX: [u8; 4] = [0x02, 0x00, 0x02, 0x00];
-/// How long the consumer waits at most for [`Event::Disconnected`] when it ends a connection
-/// abruptly.
+/// The maximum time that the consumer waits for [`Event::Disconnected`] after it has ended a
+/// connection abruptly.
 const ABRUPT_END_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Communication management of one adapter.
@@ -25,7 +25,7 @@ pub struct Cm {
     pub(super) cfg: Cfg,
     pub(super) ids: Ids,
     pub(super) conns: HashMap<u32, Conn>,
-    /// Passive connections, by what identifies their REQs.
+    /// Passive connections, by the values that identify their REQs.
     pub(super) by_request: HashMap<RequestKey, u32>,
     /// The connection that a peer's queue pair is in, or may be in.
     pub(super) by_peer_qp: HashMap<PeerQp, u32>,
@@ -33,10 +33,10 @@ pub struct Cm {
     pub(super) half_open: HalfOpen,
     /// Limits answers to messages that belong to no connection.
     pub(super) answers: Allowances,
-    /// The serial number of the latest listener. It tells listeners of the same port apart.
+    /// The serial number of the latest listener. It distinguishes listeners of the same port.
     listener_serial: u64,
-    /// Connections that are kept to repeat a rejection, the oldest first. Some of them may no
-    /// longer exist.
+    /// Connections that are kept in order to repeat a rejection, the oldest first. Some of them may
+    /// no longer exist.
     pub(super) rejected: VecDeque<u32>,
     pub(super) timers: BTreeSet<(Instant, u32)>,
     pub(super) transmits: VecDeque<Transmit>,
@@ -44,9 +44,9 @@ pub struct Cm {
 }
 
 impl Cm {
-    /// The most octets of private data in a request.
+    /// The maximum number of octets of private data in a request.
     pub const MAX_CONNECT_PRIVATE: usize = Req::MAX_PRIVATE - IpHeader::SIZE;
-    /// The most octets of private data in an acceptance.
+    /// The maximum number of octets of private data in an acceptance.
     pub const MAX_ACCEPT_PRIVATE: usize = Rep::MAX_PRIVATE;
 
     /// Makes a manager without connections. `random` supplies the IDs, which strangers must not be
@@ -181,7 +181,7 @@ impl Cm {
         Ok(())
     }
 
-    /// The most octets of private data in a rejection.
+    /// The maximum number of octets of private data in a rejection.
     pub fn max_reject_private(&self) -> usize {
         Rej::MAX_PRIVATE - if self.cfg.ofed_reject_prefix { OFED_REJECT_PREFIX.len() } else { 0 }
     }
@@ -226,7 +226,7 @@ impl Cm {
         }
     }
 
-    /// Ends a connection, whatever its state. Of its events only [`Event::Released`] still follows.
+    /// Ends a connection in any state. Afterwards its only event is [`Event::Released`].
     pub fn forget(&mut self, now: Instant, id: ConnId) {
         let Some(conn) = self.conns.get_mut(&id.0) else { return };
         conn.muted = true;
@@ -236,8 +236,8 @@ impl Cm {
         }
     }
 
-    /// As [`forget`](Self::forget), for a connection that broke on this side: the DREQ tells the
-    /// peer so.
+    /// As [`forget`](Self::forget), for a connection that broke on this side. The DREQ tells the
+    /// peer that.
     pub fn break_off(&mut self, now: Instant, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(&id.0) {
             conn.broke = true;
@@ -245,8 +245,8 @@ impl Cm {
         self.forget(now, id);
     }
 
-    /// Reports that an RC packet has arrived for the connection's queue pair. It counts as the RTU,
-    /// which may be lost.
+    /// Reports that an RC packet has arrived for the connection's queue pair. The packet counts as
+    /// the RTU, which may be lost.
     pub fn established_by_data(&mut self, now: Instant, id: ConnId) {
         self.apply(now, id.0, Input::Data, None);
     }
@@ -258,14 +258,15 @@ impl Cm {
         self.apply(now, id.0, Input::Stale, None);
     }
 
-    /// Reports that the peer's host has no receiver of RoCE packets (ICMP, port unreachable), so
-    /// repetitions are useless.
+    /// Reports that the peer's host has no receiver of RoCE packets (an ICMP message said that the
+    /// port is unreachable), so repetitions are useless.
     pub fn unreachable(&mut self, now: Instant, id: ConnId) {
         self.apply(now, id.0, Input::Exhausted, None);
     }
 
-    /// Reports that peers are gone. `are_gone` gets the peer's address and its ID of the
-    /// connection. Connections that wait for the answer to a DREQ to such a peer stop waiting.
+    /// Reports that peers are gone. `are_gone` gets the address of a peer and the peer's ID of the
+    /// connection. Connections that wait for the answer to a DREQ to a peer that is gone stop
+    /// waiting.
     pub fn peers_are_gone(&mut self, now: Instant, are_gone: impl Fn(IpAddr, ConnId) -> bool) {
         let ending = self.conns.iter().filter(|(_, conn)| conn.state == State::DreqSent);
         let gone = ending.filter(|(_, conn)| are_gone(conn.remote.ip(), ConnId(conn.peer.id)));
@@ -288,7 +289,7 @@ impl Cm {
         self.timers.first().map(|&(at, _)| at)
     }
 
-    /// Serves all timers that have expired.
+    /// Handles all timers that have expired.
     pub fn expire(&mut self, now: Instant) {
         while let Some(&(at, id)) = self.timers.first()
             && at <= now
@@ -305,7 +306,7 @@ impl Cm {
         }
     }
 
-    /// Handles the end of the time for a connection's state.
+    /// Handles the end of the time that a connection may spend in its state.
     pub(super) fn deadline_passed(&mut self, now: Instant, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.deadline = None;
@@ -317,9 +318,8 @@ impl Cm {
         self.apply(now, id, Input::Deadline, None);
     }
 
-    /// The time until which the last abrupt end or forgotten connection waits for the answer to its
-    /// DREQ. If the adapter stops before, peers may not have learned of the end, and may never do
-    /// so.
+    /// The latest time until which an abruptly ended or forgotten connection waits for the answer
+    /// to its DREQ. If the adapter stops before that time, some peers may never learn of the end.
     pub fn parting_until(&self) -> Option<Instant> {
         let ending = self.conns.values().filter(|conn| conn.state == State::DreqSent);
         ending.filter_map(|conn| conn.deadline).max()
@@ -330,12 +330,12 @@ impl Cm {
         self.answers.refused()
     }
 
-    /// The number of connections, whatever their state.
+    /// The number of connections, in whatever state.
     pub fn len(&self) -> usize {
         self.conns.len()
     }
 
-    /// Whether there is no connection.
+    /// Whether there are no connections.
     pub fn is_empty(&self) -> bool {
         self.conns.is_empty()
     }

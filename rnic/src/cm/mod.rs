@@ -16,21 +16,21 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`state`] | the state chart: what a message, a call or a timer does in each state |
+//! | [`state`] | the state chart: the effect of a message, a call or a timer in each state |
 //! | `manager` | [`Cm`]: the connections of an adapter, and the calls of its consumer |
 //! | `params` | the configuration, and the parameters of the calls |
 //! | `event` | the events that the consumer gets |
-//! | `actions` | performs the actions that the state chart says |
+//! | `actions` | performs the actions of the state chart |
 //! | `receive` | finds the connection that a message belongs to |
-//! | `request` | new REQs: which callers may connect, and what is refused without keeping state |
+//! | `request` | new REQs: which callers may connect, and which REQs are refused without keeping state |
 //! | `connection` | one connection: its ends, its messages, and their repetition |
-//! | `half_open` | how many acceptances may wait for their RTU, and for how long; deferred REQs |
+//! | `half_open` | limits on the acceptances that wait for their RTU; deferred REQs |
 //! | `ids` | communication and transaction IDs |
 //!
 //! A message about a connection counts only if it comes from the peer's address and names the
 //! connection's IDs, and for a DREQ also its queue pair number. A REQ that names a queue pair in
 //! use proves nothing, since anybody who has had a connection with that adapter may know the fields
-//! of such a REQ. So the peer is asked first ([`Event::Stale`]).
+//! of such a REQ. So the peer is first asked over its connection ([`Event::Stale`]).
 //!
 //! Strangers can make this module keep only these things, each of which is limited: a request for
 //! each place of a listener's backlog; acceptances that wait for their RTU (`half_open`), or have

@@ -9,21 +9,22 @@ use wire::rocev2::{PathMtu, Psn};
 /// The configuration of an adapter.
 #[derive(Clone, Debug)]
 pub struct Cfg {
-    /// The low 7 bits of all communication IDs; below 128.
+    /// The low 7 bits of all communication IDs. The number is below 128.
     pub slot: u8,
-    /// Not 0, and different from that of every other adapter: peers tell connections apart by it.
+    /// The CA GUID, by which peers distinguish adapters. It is not 0 and differs from that of every
+    /// other adapter.
     pub ca_guid: u64,
     /// The largest path MTU that is accepted from callers.
     pub path_mtu: PathMtu,
-    /// The same for callers at the same address, whose packets do not leave the host.
+    /// The largest path MTU for callers at the same address, whose packets do not leave the host.
     pub loopback_path_mtu: PathMtu,
-    /// How long either side may take to answer.
+    /// The time that either side may take to answer.
     pub response_timeout: Timeout,
-    /// The longest time that a datagram is under way.
+    /// The maximum time that a datagram is under way.
     pub packet_lifetime: Timeout,
-    /// How often a message is repeated; at most 15.
+    /// The number of times that a message is repeated, at most 15.
     pub max_cm_retries: u8,
-    /// How long our side takes to acknowledge.
+    /// The time that this side takes to acknowledge.
     pub target_ack_delay: Timeout,
     /// Whether the private data of a rejection start with the version that OFED's uDAPL expects
     /// there.
@@ -31,7 +32,8 @@ pub struct Cfg {
 }
 
 impl Cfg {
-    /// Makes a configuration with Linux's times and path MTU 4096, for peers that run OFED's uDAPL.
+    /// Makes a configuration with the times that Linux uses and a path MTU of 4096, for peers that
+    /// run OFED's uDAPL.
     pub fn new(slot: u8, ca_guid: u64) -> Self {
         Cfg {
             slot,
@@ -46,7 +48,8 @@ impl Cfg {
         }
     }
 
-    /// How long to wait for an answer that may take `response`, including the way there and back.
+    /// The time to wait for an answer that the peer may take `response` to make, including the way
+    /// there and back.
     pub(super) fn interval(&self, response: Timeout) -> Duration {
         2 * self.packet_lifetime.duration() + response.duration()
     }
@@ -57,77 +60,83 @@ impl Cfg {
 pub struct Connect<'a> {
     /// The caller's address and port.
     pub local: SocketAddr,
-    /// The address and port to call; of the same family.
+    /// The address and port to call, of the same family as `local`.
     pub remote: SocketAddr,
-    /// Our queue pair, 24 bits. [`Event::Released`](super::Event::Released) says when the number is
-    /// free again.
+    /// The queue pair of this side, 24 bits. [`Event::Released`](super::Event::Released) says when
+    /// the number is free again.
     pub qpn: u32,
     /// The PSN with which the peer's send queue starts.
     pub starting_psn: Psn,
     /// The path MTU that is proposed.
     pub path_mtu: PathMtu,
-    /// The most READs and atomics from the peer that we hold.
+    /// The maximum number of READs and atomic operations from the peer that this side holds.
     pub responder_resources: u8,
-    /// The most READs and atomics that we would have outstanding.
+    /// The maximum number of READs and atomic operations that this side would have outstanding.
     pub initiator_depth: u8,
-    /// How long a requester waits for an ACK.
+    /// The time that a requester waits for an ACK.
     pub ack_timeout: Timeout,
-    /// How often the peer repeats a packet that is not acknowledged, 0 to 7.
+    /// The number of times, 0 to 7, that the peer repeats a packet that is not acknowledged.
     pub retry_count: u8,
-    /// How often the peer repeats a packet for which there was no receive; 7 means for ever.
+    /// The number of times that the peer repeats a packet for which there was no receive. 7 means
+    /// for ever.
     pub rnr_retry_count: u8,
-    /// Whether our receives come from a shared receive queue.
+    /// Whether the receives of this side come from a shared receive queue.
     pub srq: bool,
-    /// At most [`Cm::MAX_CONNECT_PRIVATE`](super::Cm::MAX_CONNECT_PRIVATE) octets.
+    /// The private data, at most [`Cm::MAX_CONNECT_PRIVATE`](super::Cm::MAX_CONNECT_PRIVATE)
+    /// octets.
     pub private: &'a [u8],
-    /// When the consumer gives up. `None`: when the protocol does, after more than a minute.
+    /// The time at which the consumer gives up. `None`: the attempt ends when the protocol gives
+    /// up, after more than a minute.
     pub deadline: Option<Instant>,
 }
 
 /// The acceptance of a request.
 #[derive(Clone, Debug)]
 pub struct Accept<'a> {
-    /// Our queue pair, 24 bits. It must be ready to receive.
+    /// The queue pair of this side, 24 bits. It must be ready to receive.
     pub qpn: u32,
     /// The PSN with which the peer's send queue starts.
     pub starting_psn: Psn,
-    /// The most READs and atomics from the peer that we hold.
+    /// The maximum number of READs and atomic operations from the peer that this side holds.
     pub responder_resources: u8,
-    /// The most READs and atomics that we will have outstanding.
+    /// The maximum number of READs and atomic operations that this side will have outstanding.
     pub initiator_depth: u8,
-    /// How often the peer repeats a packet for which there was no receive; 7 means for ever.
+    /// The number of times that the peer repeats a packet for which there was no receive. 7 means
+    /// for ever.
     pub rnr_retry_count: u8,
-    /// Whether our receives come from a shared receive queue.
+    /// Whether the receives of this side come from a shared receive queue.
     pub srq: bool,
-    /// At most [`Cm::MAX_ACCEPT_PRIVATE`](super::Cm::MAX_ACCEPT_PRIVATE) octets.
+    /// The private data, at most [`Cm::MAX_ACCEPT_PRIVATE`](super::Cm::MAX_ACCEPT_PRIVATE) octets.
     pub private: &'a [u8],
 }
 
-/// How a connection is ended.
+/// The way in which a connection is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// [`Event::Disconnected`](super::Event::Disconnected) follows when the peer has answered, or
     /// cannot be reached.
     Graceful,
-    /// The same, but after 250 ms at the latest.
+    /// [`Event::Disconnected`](super::Event::Disconnected) follows in the same way, but after 250
+    /// ms at the latest.
     Abrupt,
 }
 
 /// A datagram to be sent from QP 1 to QP 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Our address.
+    /// The address of this side.
     pub from: IpAddr,
     /// The peer's address.
     pub to: IpAddr,
-    /// Its payload.
+    /// The payload of the datagram.
     pub mad: [u8; MAD_SIZE],
 }
 
-/// Why a call failed.
+/// The reason for which a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CmError {
-    /// No request with this ID waits for a decision: it was decided on, or withdrawn.
+    /// No request with this ID waits for a decision. The request was accepted, rejected or
+    /// withdrawn.
     #[error("there is no request to answer: it was answered before, or its caller has gone")]
     NoRequest,
     /// The private data are too long.
@@ -141,7 +150,7 @@ pub enum CmError {
     /// There is already a listener for the port.
     #[error("port {0} already has a listener")]
     PortInUse(u16),
-    /// One address is IPv4, the other IPv6.
+    /// One of the two addresses is IPv4, the other IPv6.
     #[error("one address is IPv4, the other IPv6")]
     Families,
 }

@@ -9,14 +9,14 @@ use super::connection::Peer;
 use super::state::{Input, State};
 use super::{Cm, Transmit};
 
-/// Received datagrams are dropped while this many datagrams wait to be sent.
+/// While this number of datagrams wait to be sent, received datagrams are dropped.
 const MAX_QUEUED_DATAGRAMS: usize = 1024;
 
 impl Cm {
     /// Handles the payload of a datagram to QP 1. IPv4 addresses must not be mapped to IPv6. A
     /// message that belongs to no connection is answered or ignored. Fails if the payload is not a
-    /// message of this class. While many datagrams wait to be sent, everything is ignored: send
-    /// first.
+    /// message of this class. While many datagrams wait to be sent, this function ignores every
+    /// message, so the caller should send first.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -61,7 +61,8 @@ impl Cm {
         Ok(())
     }
 
-    /// Applies a message if it belongs to the connection. `ids` are our ID and the peer's.
+    /// Applies a message if it belongs to the connection. `ids` are the ID of this side and that of
+    /// the peer.
     fn apply_if_valid(
         &mut self,
         now: Instant,
@@ -89,7 +90,7 @@ impl Cm {
 
     fn receive_rej(&mut self, now: Instant, route: Route, mad: &Mad<'_>, rej: &Rej<'_>) {
         let input = if rej.answered == Answered::Req { Input::RejOfReq } else { Input::Rej };
-        // A caller that gave up before it had an answer does not know our ID.
+        // A caller that gave up before it had an answer does not know the ID of this side.
         if rej.remote_id == 0
             && rej.reason == Reason::TIMEOUT
             && let Some(guid) = rej.ari.first_chunk()
@@ -158,8 +159,8 @@ impl Cm {
                     self.apply(now, dreq.remote_id, Input::Dreq, Some(mad));
                 }
             }
-            // The connection was removed, so the peer may have missed its end. Telling that it has
-            // ended reveals nothing.
+            // The connection was removed, so the peer may have missed its end. An answer that the
+            // connection has ended reveals nothing.
             _ => {
                 let drep =
                     Drep { local_id: dreq.remote_id, remote_id: dreq.local_id, private: &[] };
@@ -183,7 +184,7 @@ impl Cm {
     }
 }
 
-/// Where a datagram came from and where it went.
+/// The source and the destination address of a datagram.
 #[derive(Clone, Copy)]
 struct Route {
     from: IpAddr,

@@ -1,4 +1,4 @@
-//! REQs: which callers may connect.
+//! Handles REQs: decides which callers may connect.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use super::connection::Peer;
 use super::state::{Input, State};
 use super::{Cm, ConnId, Event, Request, Transmit};
 
-/// What identifies a REQ: the caller's address, CA GUID and communication ID.
+/// The values that identify a REQ: the caller's address, CA GUID and communication ID.
 pub(super) type RequestKey = (IpAddr, u64, u32);
 
 /// A queue pair of a peer: its address, CA GUID and QPN.
@@ -23,9 +23,9 @@ pub(super) type PeerQp = (IpAddr, u64, u32);
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest interval at which a REQ or REP is repeated.
 const MAX_INTERVAL: Duration = Duration::from_secs(10);
-/// A request is kept for at least this time without a repetition of its REQ or a decision.
+/// The minimum time for which a request is kept without a repetition of its REQ or a decision.
 const MIN_DECISION_TIME: Duration = Duration::from_secs(5);
-/// A request is kept for at most this time without a repetition of its REQ or a decision.
+/// The maximum time for which a request is kept without a repetition of its REQ or a decision.
 const MAX_DECISION_TIME: Duration = Duration::from_secs(120);
 
 /// A port at which requests are accepted.
@@ -55,8 +55,8 @@ impl Pending {
     }
 }
 
-/// Why a REQ is refused, with additional rejection information (ARI), such as the largest path MTU
-/// that would be accepted.
+/// The reason for which a REQ is refused, with additional rejection information (ARI), such as the
+/// largest path MTU that would be accepted.
 struct Refusal {
     reason: Reason,
     ari: Vec<u8>,
@@ -97,8 +97,8 @@ impl Cm {
         }
     }
 
-    /// Handles the repetition of a known REQ. It is ignored if it comes sooner than a caller
-    /// repeats a REQ.
+    /// Handles the repetition of a known REQ. A repetition that comes sooner than a caller repeats
+    /// a REQ is ignored.
     fn repeated_request(&mut self, now: Instant, id: u32, mad: &Mad<'_>) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if conn.last_repeat.is_none_or(|last| now >= last + MIN_INTERVAL) {
@@ -107,8 +107,8 @@ impl Cm {
         }
     }
 
-    /// Admits a deferred REQ of an address. Call this when one of its acceptances no longer waits
-    /// for its RTU, or one of its requests ends without an acceptance.
+    /// Admits a deferred REQ of an address. Call this when an acceptance of the address no longer
+    /// waits for its RTU, or when a request of the address ends without an acceptance.
     pub(super) fn admit_deferred(&mut self, now: Instant, source: IpAddr) {
         while let Some(deferred) = self.half_open.next_deferred(source, now) {
             if let Ok(mad) = Mad::parse(&deferred.mad[..])
@@ -120,8 +120,8 @@ impl Cm {
         }
     }
 
-    /// Handles a new REQ. Returns whether the consumer gets it. Otherwise it is refused, and
-    /// no state of it is kept.
+    /// Handles a new REQ. Returns whether the consumer gets it. A REQ that the consumer does not
+    /// get is refused, and no state is kept for it.
     fn new_request(
         &mut self,
         now: Instant,
@@ -194,8 +194,8 @@ impl Cm {
         true
     }
 
-    /// Ends the oldest acceptance of this caller's address if more than may wait, and it has waited
-    /// long enough to be ended.
+    /// Ends the oldest acceptance of this caller's address if more acceptances wait than may, and
+    /// if the oldest has waited long enough to be ended.
     pub(super) fn evict_excess(&mut self, now: Instant, source: IpAddr) {
         if self.half_open.is_overfull(source)
             && let Some(oldest) = self.half_open.evictable(source, now)
@@ -204,9 +204,9 @@ impl Cm {
         }
     }
 
-    /// Has the consumer ask the peer whether it still uses a connection ([`Event::Stale`]), because
-    /// a REQ or REP names the queue pair that the peer uses there. The message may be forged. It is
-    /// refused until that connection has ended.
+    /// Makes the consumer ask the peer whether it still uses a connection ([`Event::Stale`]),
+    /// because a REQ or REP names the peer's queue pair of that connection. The message may be
+    /// forged, so it is refused until that connection has ended.
     pub(super) fn challenge(&mut self, peer_qp: PeerQp) {
         if let Some(&id) = self.by_peer_qp.get(&peer_qp)
             && self.conns.get(&id).is_some_and(|conn| conn.state == State::Established)
@@ -228,7 +228,7 @@ impl Cm {
         if req.transport != Req::RC {
             return Err(Reason::INVALID_TRANSPORT.into());
         }
-        // RC packets are sent to the GID, and accepted only from it, so it must be the caller's
+        // RC packets are sent to the GID and accepted only from it, so the GID must be the caller's
         // address. Linux reports a wrong partition with the same reason.
         let path = (req.primary.local_gid, req.primary.remote_gid);
         if path != (gid(from), gid(to)) || req.p_key & 0x7FFF != 0x7FFF {

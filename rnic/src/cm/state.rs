@@ -5,23 +5,23 @@ use wire::cm::Reason;
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Active: waits for the answer to its REQ.
+    /// Active: the connection waits for the answer to its REQ.
     ReqSent,
-    /// Passive: waits for its consumer's decision.
+    /// Passive: the connection waits for the decision of its consumer.
     ReqRcvd,
-    /// Passive: rejected, or withdrawn by the caller. The connection is kept for a while, because
-    /// the REJ may be lost and the REQ come again. Otherwise that REQ would count as a new one, and
-    /// end the connection that the caller's queue pair is in by then.
+    /// Passive: the request was rejected, or was withdrawn by the caller. It is kept for a while,
+    /// because the REJ may be lost and the REQ may come again. Otherwise that REQ would count as a
+    /// new one, and would end the connection that the caller's queue pair is in by then.
     Rejected,
-    /// Passive: waits for the answer to its REP.
+    /// Passive: the connection waits for the answer to its REP.
     RepSent,
     /// The connection is established.
     Established,
-    /// Waits for the answer to its DREQ.
+    /// The connection waits for the answer to its DREQ.
     DreqSent,
-    /// Waits until its consumer allows the answer to the peer's DREQ.
+    /// The connection waits until its consumer permits the answer to the peer's DREQ.
     DreqRcvd,
-    /// Ended. It is kept until no packet of it can be under way any more.
+    /// The connection has ended. It is kept until no packet of it can be under way any more.
     TimeWait,
     /// The connection is removed.
     Closed,
@@ -30,25 +30,25 @@ pub enum State {
 /// An input to the state chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Its REQ came again.
+    /// The REQ of the connection came again.
     Req,
-    /// MRA of its REQ.
+    /// An MRA of this side's REQ arrived.
     MraOfReq,
-    /// MRA of its REP.
+    /// An MRA of this side's REP arrived.
     MraOfRep,
-    /// REJ of its REQ.
+    /// A REJ of this side's REQ arrived.
     RejOfReq,
-    /// REJ of another message, or because the peer gave up.
+    /// A REJ of another message arrived, or one that says that the peer gave up.
     Rej,
-    /// REP.
+    /// A REP arrived.
     Rep,
-    /// RTU.
+    /// An RTU arrived.
     Rtu,
-    /// DREQ.
+    /// A DREQ arrived.
     Dreq,
-    /// DREP.
+    /// A DREP arrived.
     Drep,
-    /// An RC packet has arrived for its queue pair.
+    /// An RC packet has arrived for the queue pair of the connection.
     Data,
     /// A REQ or REP claims that the peer's queue pair is in another connection, and the peer has
     /// not answered over this one.
@@ -57,11 +57,11 @@ pub enum Input {
     Accept,
     /// The consumer rejects.
     Reject,
-    /// The consumer disconnects, gives up an attempt, or allows the answer to the peer's DREQ.
+    /// The consumer disconnects, gives up an attempt, or permits the answer to the peer's DREQ.
     Disconnect,
     /// The kept message has been repeated as often as allowed, or cannot arrive.
     Exhausted,
-    /// The time for the state has ended.
+    /// The time for the current state has ended.
     Deadline,
 }
 
@@ -105,7 +105,7 @@ pub enum EventKind {
     Broken,
 }
 
-/// What an input does in a state.
+/// The effect of an input in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
     /// The state after the transition.
@@ -122,7 +122,7 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
     let (to, actions): (State, &'static [Action]) = match (input, state) {
         (Req, ReqRcvd) => (state, &[SendMra]),
         (Req, Rejected) => (state, &[SendKept]),
-        // The peer has not seen the REP, so a DREQ would mean nothing to it.
+        // The peer has not received the REP, so it would not understand a DREQ.
         (Req, DreqSent) => (state, &[RefuseReq(Reason::CONSUMER)]),
         (Req, TimeWait) => (state, &[RefuseReq(Reason::STALE_CONNECTION)]),
 
@@ -136,7 +136,7 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
         (Rej, DreqSent) => (TimeWait, &[Tell(EventKind::Disconnected)]),
 
         (Rep, ReqSent) => (Established, &[SendRtu, Tell(EventKind::Accepted)]),
-        // The RTU was lost. Linux reports nothing to its consumer before it has one.
+        // The RTU was lost. Linux reports nothing to its consumer before an RTU arrives.
         (Rep, Established) => (state, &[SendRtu]),
         (Rep | Rtu, TimeWait) => (state, &[SendRej(Reason::INVALID_COMM_ID)]),
 
@@ -152,7 +152,7 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
         (Drep, DreqSent) => (TimeWait, &[Tell(EventKind::Disconnected)]),
 
         // The DREQ is sent only once, since nobody answers it. In other states the connection ends
-        // by itself if its peer has left.
+        // without this if its peer has left.
         (Stale, Established) => (TimeWait, &[SendDreq, Tell(EventKind::Broken)]),
 
         (Accept, ReqRcvd) => (RepSent, &[SendKept]),
@@ -160,7 +160,8 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
         (Disconnect, ReqSent) => {
             (Closed, &[SendRej(Reason::TIMEOUT), Tell(EventKind::Disconnected)])
         }
-        // The REJ tells a peer that still waits for the REP, the DREQ one that has received it.
+        // The REJ is for a peer that still waits for the REP, the DREQ for a peer that has received
+        // the REP.
         (Disconnect, RepSent) => {
             (DreqSent, &[RefuseReq(Reason::CONSUMER), SendDreq, Tell(EventKind::Disconnected)])
         }
@@ -175,8 +176,9 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
         (Exhausted, DreqSent | DreqRcvd) => (TimeWait, &[Tell(EventKind::Disconnected)]),
 
         (Deadline, ReqSent) => (Closed, &[SendRej(Reason::TIMEOUT), Tell(EventKind::TimedOut)]),
-        // Many acceptances wait for an RTU (`half_open`). This is handled as if the consumer
-        // disconnected, but for a shorter time.
+        // The time of the acceptance has ended because many acceptances wait for an RTU
+        // (`half_open`). The effect is that of a disconnect by the consumer, but for a shorter
+        // time.
         (Deadline, RepSent) => {
             (DreqSent, &[RefuseReq(Reason::NO_RESOURCES), SendDreq, Tell(EventKind::AcceptFailed)])
         }
@@ -184,7 +186,7 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
         (Deadline, ReqRcvd) => {
             (Closed, &[RefuseReq(Reason::NO_RESOURCES), Tell(EventKind::Withdrawn)])
         }
-        // The consumer need not wait any longer; the DREQ is still repeated for some time.
+        // The consumer need not wait any longer. The DREQ is still repeated for some time.
         (Deadline, DreqSent) => (state, &[Tell(EventKind::Disconnected)]),
         (Deadline, Rejected | TimeWait) => (Closed, &[]),
 
@@ -231,7 +233,7 @@ impl Input {
 }
 
 impl EventKind {
-    /// Whether this is the last event of a connection, except
+    /// Whether this event is the last of a connection, except
     /// [`Event::Released`](super::Event::Released).
     pub const fn is_last(self) -> bool {
         !matches!(self, EventKind::Accepted | EventKind::Established | EventKind::Disconnecting)
@@ -263,7 +265,8 @@ mod tests {
         insta::assert_snapshot!(text);
     }
 
-    /// Whenever a connection ends, this is reported, and a connection whose end is reported ends.
+    /// Whenever a connection ends, its end is reported. After that report, the connection does not
+    /// continue.
     #[test]
     fn each_end_is_reported_once() {
         let open = |state| {

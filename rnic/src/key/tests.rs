@@ -130,7 +130,7 @@ proptest! {
     }
 }
 
-/// A peer cannot derive one STag from another: they are spread over all 32 bits.
+/// A peer cannot derive one STag from another, because the STags are spread over all 32 bits.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
 fn stags_are_spread() {
@@ -147,7 +147,7 @@ fn stags_are_spread() {
     assert_eq!(stags.len(), 4096);
     let near = stags.windows(2).filter(|pair| pair[1] - pair[0] < 16).count();
     assert!(near < 20, "{near} close pairs");
-    // Another adapter draws other STags.
+    // Another adapter chooses other STags.
     let other = Keys::new();
     let again =
         (0..100).filter(|_| stags.contains(&other.register(pd, 0, 1, ALL, false).unwrap())).count();

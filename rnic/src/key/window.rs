@@ -1,10 +1,10 @@
 //! Memory windows: keys that a consumer creates and invalidates through a send queue, without
 //! registering memory.
 //!
-//! When a bind is posted, it takes its new STag from the table, so that the consumer knows it at
-//! once; the STag grants nothing yet. The engine carries out the bind in its turn: it makes the new
-//! key valid and invalidates the window's previous one. A key that a window has lost never becomes
-//! valid again.
+//! When a bind is posted, it takes its new STag from the table, so that the consumer knows the STag
+//! at once. The STag grants no access yet. The engine carries out the bind in its turn: it makes
+//! the new key valid and invalidates the window's previous key. A key that was invalidated never
+//! becomes valid again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use super::{Entry, KeyError, Keys, Pd, Registry, Right, Scope};
 use crate::mr::Mr;
 use crate::wr::{PostError, post_error};
 
-/// A memory window. `drop` unbinds it, and binds that are posted by then do nothing. The owner of
-/// the engine lock must drop it under that lock: when `drop` has returned, no engine allows access
-/// through the window any more.
+/// A memory window. Dropping it unbinds it, and binds that are posted at that time have no effect.
+/// The owner of the engine lock must drop the window under that lock. When `drop` has returned, no
+/// engine allows access through the window any more.
 pub struct Mw {
     keys: Arc<Keys>,
     pd: Pd,
@@ -31,26 +31,26 @@ pub struct Mw {
 pub struct View<'a> {
     /// The region that contains the memory.
     pub region: &'a Mr,
-    /// The first byte, as local segments address it.
+    /// The address of the first byte, in the form that local segments use.
     pub addr: u64,
-    /// Length in bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// What peers may do. Remote reads need a region that allows local reads; remote writes and
-    /// atomic operations need one that allows local writes.
+    /// The accesses that peers get. Remote reads need a region that allows local reads; remote
+    /// writes and atomic operations need one that allows local writes.
     pub access: Access,
     /// Whether peers address the memory by offsets from 0 instead of by address.
     pub zero_based: bool,
 }
 
 impl Mw {
-    /// Creates an unbound window. If it is `scoped`, a bind gives access only to the peer of the
-    /// queue pair to which the bind was posted.
+    /// Creates an unbound window. If the window is `scoped`, a bind gives access only to the peer
+    /// of the queue pair to which the bind was posted.
     pub fn new(keys: &Arc<Keys>, pd: Pd, scoped: bool) -> Self {
         let id = keys.registry().windows.add();
         Mw { keys: Arc::clone(keys), pd, id, scoped }
     }
 
-    /// The state of the bind that created this key.
+    /// The state of the bind that created the key `stag`.
     pub fn state(&self, stag: u32) -> BindState {
         match self.keys.registry().windows.binds.get(&stag) {
             Some(bind) if bind.window != self.id => BindState::Over,
@@ -73,30 +73,31 @@ impl Drop for Mw {
 /// The windows of an adapter.
 #[derive(Default)]
 pub(super) struct Windows {
-    /// By window: the key by which it is bound, or 0.
+    /// For each window, the key by which it is bound, or 0.
     bound: HashMap<u32, u32>,
-    /// By key: binds that are posted or in force.
+    /// For each key of a bind that is posted or in force, the bind.
     binds: HashMap<u32, Bind>,
-    /// By region: the number of its binds in `binds`. Regions without binds are not in the map.
+    /// For each region, the number of its binds in `binds`. Regions without binds are not in the
+    /// map.
     binds_by_region: HashMap<u32, usize>,
     last_id: u32,
 }
 
 struct Bind {
     window: u32,
-    /// 0 for an unbind.
+    /// The key of the region, or 0 for an unbind.
     region: u32,
     state: State,
 }
 
 #[derive(Clone, Copy)]
 enum State {
-    /// The bind waits for its turn, when it will grant these rights.
+    /// The bind waits until the engine carries it out and grants these rights.
     Posted {
         rights: u32,
     },
     Bound,
-    /// The region was deregistered before the bind's turn.
+    /// The region was deregistered before the bind was carried out.
     RegionGone,
 }
 
@@ -113,9 +114,9 @@ impl Windows {
     }
 }
 
-/// Binds. The engine makes these calls under its lock.
+/// Operations of binds. The engine calls them under its lock.
 impl Keys {
-    /// Reserves a key for a bind that a queue pair is about to post. The key grants nothing yet.
+    /// Reserves a key for a bind that a queue pair is about to post. The key grants no access yet.
     pub(crate) fn reserve(
         &self,
         mw: &Mw,
@@ -156,7 +157,8 @@ impl Keys {
         Ok(stag)
     }
 
-    /// Carries out the bind that created this key. Fails with `Invalid` if its region is gone.
+    /// Carries out the bind that created this key. Fails with `Invalid` if the region of the bind
+    /// is gone.
     pub(crate) fn bind(&self, stag: u32) -> Result<(), KeyError> {
         let registry = &mut *self.registry();
         let Some(bind) = registry.windows.binds.get_mut(&stag) else {
@@ -187,9 +189,9 @@ impl Keys {
         self.registry().end_bind(stag);
     }
 
-    /// Unbinds a window at the request of a peer (SEND with invalidate). It fails with `Invalid` if
-    /// no key has this STag, with `Domain` if the peer may not use the key, and with `Access` if
-    /// the key is a region's: only its owner can invalidate that.
+    /// Unbinds a window at the request of a peer (SEND with invalidate). Fails with `Invalid` if no
+    /// key has this STag, with `Domain` if the peer may not use the key, and with `Access` if the
+    /// key is a region's: only the region's owner can invalidate its key.
     pub fn invalidate(&self, stag: u32, by: Scope) -> Result<(), KeyError> {
         let registry = &mut *self.registry();
         let owner =
@@ -236,7 +238,7 @@ impl Registry {
                     bound.insert(bind.window, 0);
                     ended.push(stag);
                 }
-                // A new region may get the same STag.
+                // The bind forgets the region's STag, because a new region may get the same STag.
                 State::Posted { .. } | State::RegionGone => {
                     (bind.region, bind.state) = (0, State::RegionGone)
                 }

@@ -49,7 +49,7 @@ fn posts_are_checked() {
             fence: false,
             quiet: false,
         };
-        // SAFETY: nothing is ever sent.
+        // SAFETY: the test never sends, so the memory of the segments is not accessed.
         unsafe { qp.post_send(&wr) }
     };
     assert_eq!(post(send, &[segment(0x1000, 0x1001, readable)]), Err(PostError::Bounds));
@@ -84,7 +84,7 @@ fn posts_are_checked() {
     assert_eq!(post(send, &[segment(0, u32::MAX, vast)]), Ok(u32::MAX));
     assert_eq!(post(send, &[]), Err(PostError::Full));
 
-    // SAFETY: nothing is ever received.
+    // SAFETY: the test never receives, so the memory of the segments is not accessed.
     let recv =
         |segments: &[Segment]| unsafe { qp.post_recv(&RecvWr { id: 2, segments, quiet: false }) };
     assert_eq!(recv(&[segment(0x1000, 1, readable)]), Err(PostError::Access { write: true }));

@@ -1,9 +1,9 @@
 //! The remainder of a connection that this end has closed. It repeats acknowledgements and
 //! responses that the peer may have missed, until the peer knows of the end.
 //!
-//! The end that closes a connection has received everything it wanted, but its last
-//! acknowledgements may be lost. Without them the peer would report requests as failed that were
-//! carried out.
+//! The end that closes a connection has received all that it waited for, but its last
+//! acknowledgements may be lost. Without them the peer would report requests as failed although
+//! they were carried out.
 
 use wire::rocev2::{Bth, Packet};
 
@@ -37,31 +37,31 @@ impl AckOnlyResponder {
         }
     }
 
-    /// Whether [`transmit`](Self::transmit) would add something.
+    /// Whether [`transmit`](Self::transmit) would add a packet.
     pub fn wants_tx(&self) -> bool {
         self.responder.is_ready() || self.responder.owes_ack()
     }
 
-    /// Adds the repeated answers that are due to a burst, as many as fit.
+    /// Adds to the burst as many of the repeated answers that are due as fit.
     pub fn transmit(&mut self, burst: &mut Burst) {
         if self.responder.transmit(&self.work, &self.path, burst, 0).is_err() {
-            // The memory of a READ is no longer registered.
+            // Do not answer READs that are pending, because their memory is no longer registered.
             self.responder.clear_pending();
         }
         self.responder.acknowledge(&self.path, burst);
     }
 
-    /// Completes work that has been posted since as flushed.
+    /// Completes the work that was posted since the last flush as flushed.
     pub fn flush(&mut self) {
         self.work.flush();
     }
 
-    /// The queue pair's half that completes work.
+    /// The half of the queue pair that completes work.
     pub fn work(&self) -> &Work {
         &self.work
     }
 
-    /// Ends it. From now on nothing is answered.
+    /// Ends the responder. From now on no packet is answered.
     pub fn into_work(self) -> Work {
         self.work
     }

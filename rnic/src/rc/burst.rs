@@ -1,9 +1,9 @@
-//! Outgoing datagrams, back to back in one buffer.
+//! A buffer of outgoing datagrams, which lie back to back in it.
 
 use wire::rocev2::{Bth, Extension, Icrc, Packet, packet_len};
 
-/// Octets of the ICRC. The sender of the burst, which knows the addresses, fills it in at the end
-/// of each datagram.
+/// The number of octets of the ICRC. The sender of the burst, which knows the addresses, writes the
+/// ICRC at the end of each datagram.
 pub const ICRC_SIZE: usize = 4;
 
 /// The datagrams of one or a few system calls. They may belong to any number of queue pairs and to
@@ -42,19 +42,19 @@ impl Burst {
         self.lens.len()
     }
 
-    /// Whether there is no datagram.
+    /// Whether the burst contains no datagram.
     pub fn is_empty(&self) -> bool {
         self.lens.is_empty()
     }
 
-    /// The number of further packets that fit.
+    /// The number of further packets of the maximum size that fit.
     #[inline]
     pub fn room(&self) -> usize {
         self.max - self.lens.len()
     }
 
     /// Adds a datagram of `len` octets without its ICRC, and returns the memory in which the caller
-    /// must write all of them. Returns `None` if the datagram does not fit.
+    /// must write all `len` octets. Returns `None` if the datagram does not fit.
     #[inline]
     pub fn push(&mut self, len: usize) -> Option<&mut [u8]> {
         let end = self.used + len + ICRC_SIZE;
@@ -82,7 +82,7 @@ impl Burst {
         &self.memory[..self.used]
     }
 
-    /// The same bytes, so that the ICRCs can be written.
+    /// The same bytes as [`bytes`](Self::bytes), mutable so that the ICRCs can be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[..self.used]
     }

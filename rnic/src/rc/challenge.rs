@@ -1,13 +1,13 @@
-//! A challenge asks the peer whether it still has the connection. It works even if the consumer has
-//! posted nothing.
+//! A challenge asks the peer whether it still has the connection. A challenge is possible even if
+//! the consumer has posted no request.
 //!
 //! The challenge is an RDMA write of no octets with the PSN of the last packet that the peer has
-//! acknowledged. For the peer it is a duplicate: it accesses no memory, and an endpoint that still
-//! has the connection acknowledges it again.
+//! acknowledged. For the peer this packet is a duplicate. It accesses no memory, and an endpoint
+//! that still has the connection acknowledges it again.
 //!
 //! Adapters and this implementation acknowledge the PSN of the challenge. Kernel rxe acknowledges
 //! the PSN of the last SEND, WRITE or atomic operation that it has carried out, or
-//! [`RXE_UNSET_PSN`] if there was none: it does not count READs.
+//! [`RXE_UNSET_PSN`] if there was none: rxe does not count READs.
 
 use std::time::{Duration, Instant};
 
@@ -23,11 +23,12 @@ const RXE_UNSET_PSN: Psn = Psn::new(0xFF_FFFF);
 
 /// An unanswered challenge.
 pub(super) struct Challenge {
-    /// When it is sent again or, after the last time, when the peer counts as gone.
+    /// The time at which the challenge is sent again or, after the last time, at which the peer
+    /// counts as gone.
     due: Instant,
     interval: Duration,
     tries_left: u8,
-    /// When it was first sent.
+    /// The time at which the challenge was first sent.
     started_at: Instant,
 }
 
@@ -36,7 +37,7 @@ impl Challenge {
         self.due
     }
 
-    /// How long it has not been answered.
+    /// The time for which the challenge has not been answered.
     pub(super) fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.started_at)
     }
@@ -46,15 +47,16 @@ impl Challenge {
         self.tries_left == 0 && now >= self.due
     }
 
-    /// The peer is alive although it does not answer: there is at least one more try.
+    /// Records that the peer is alive although it does not answer: the challenge is sent at least
+    /// once more.
     pub(super) fn note_peer_alive(&mut self) {
         self.tries_left = self.tries_left.max(1);
     }
 }
 
 impl Requester {
-    /// Starts a challenge. It is repeated until the peer answers, as often as a request is. A peer
-    /// that has just answered one is not challenged again within an ACK timeout.
+    /// Starts a challenge. The challenge is repeated until the peer answers, at most as often as a
+    /// request is. A peer that has just answered one is not challenged again within an ACK timeout.
     pub(super) fn start_challenge(&mut self, now: Instant) {
         let (interval, retries) = self.timer.timeout_and_retries();
         if self.challenge_answered_at.is_some_and(|at| now < at + interval) {
@@ -64,7 +66,7 @@ impl Requester {
         self.challenge.get_or_insert(Challenge { due: now, interval, tries_left, started_at: now });
     }
 
-    /// Adds the challenge to the burst if it is due. Returns whether it did.
+    /// Adds the challenge to the burst if it is due. Returns whether it was added.
     pub(super) fn send_challenge(&mut self, path: &Path, now: Instant, burst: &mut Burst) -> bool {
         let psn = self.last_acknowledged();
         let Some(challenge) =
@@ -98,13 +100,13 @@ impl Requester {
             return false;
         }
         (self.challenge, self.challenge_answered_at) = (None, Some(now));
-        // A request in flight may have the same PSN. If the peer has received it, it acknowledges
-        // it again when it is sent again.
+        // A request in flight may have the same PSN. If the peer has received that request, it
+        // acknowledges the request again when that is sent again.
         !unacknowledged || is_unset
     }
 
-    /// Whether this is the PSN of an answer to the challenge, unless kernel rxe gives it. It is
-    /// hard to guess.
+    /// Whether this PSN is that of an answer to the challenge. The answers of kernel rxe do not
+    /// count. The PSN is hard to guess.
     pub(super) fn is_challenge_answer(&self, psn: Psn) -> bool {
         self.challenge.is_some() && psn == self.last_acknowledged()
     }

@@ -12,10 +12,10 @@ use super::responder::Responder;
 use crate::qp::Work;
 use crate::wr::Arrival;
 
-/// The parameters that connection management has agreed on, and this end's own choices.
+/// The parameters that connection management has agreed on, and those that this end chooses itself.
 #[derive(Clone, Copy, Debug)]
 pub struct RcCfg {
-    /// Maximum payload of a packet.
+    /// The maximum payload of a packet.
     pub mtu: PathMtu,
     /// The number of the peer's queue pair.
     pub peer_qpn: u32,
@@ -25,35 +25,37 @@ pub struct RcCfg {
     pub sq_psn: Psn,
     /// The PSN of the first packet that the peer sends: the starting PSN that this end chose.
     pub rq_psn: Psn,
-    /// Maximum number of RDMA reads and atomic operations outstanding at the peer. With 0, a posted
-    /// one never starts.
+    /// The maximum number of RDMA reads and atomic operations outstanding at the peer. If it is 0,
+    /// a posted read or atomic operation never starts.
     pub initiator_depth: u32,
-    /// Maximum number of the peer's RDMA reads and atomic operations that are kept here for
+    /// The maximum number of the peer's RDMA reads and atomic operations that are kept here for
     /// repetition.
     pub responder_resources: u32,
-    /// The local ACK timeout: 4.096 µs << n, and at least 32 ms. 0: it never expires.
+    /// The local ACK timeout: 4.096 µs << n, and at least 32 ms. The timeout with code 0 never
+    /// expires.
     pub ack_timeout: u8,
-    /// Consecutive timeouts after which the requester still retries.
+    /// The number of consecutive timeouts after which the requester still retries.
     pub retries: u8,
-    /// Consecutive RNR NAKs after which the requester still retries. 7: any number.
+    /// The number of consecutive RNR NAKs after which the requester still retries. 7 means any
+    /// number.
     pub rnr_retries: u8,
-    /// How long the peer is to wait if no receive is posted here.
+    /// The time that the peer must wait if no receive is posted here.
     pub rnr_timer: RnrTimer,
-    /// Maximum number of PSNs in flight, 1 to 2^20. It should correspond to what the receive buffer
-    /// of the peer's socket holds.
+    /// The maximum number of PSNs in flight, 1 to 2^20. It should correspond to the size of the
+    /// receive buffer of the peer's socket.
     pub window: u32,
 }
 
-/// Why the connection cannot continue (IBA: the queue pair enters the error state). If one work
-/// request is the cause, it completes in its turn with a status of its own: a receive at once, a
-/// request when [`ReliableConnection::flush`] is called.
+/// The reason for which the connection cannot continue (IBA: the queue pair enters the error
+/// state). If one work request is the cause, it completes in its turn with a status of its own. A
+/// receive completes at once, a request when [`ReliableConnection::flush`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The peer refused a request of this end.
     #[error("the peer answered a request with a NAK: {0}")]
     Refused(NakCode),
     /// This end refused a request of the peer. [`ReliableConnection::transmit_fatal_nak`] reports
-    /// that to the peer.
+    /// the refusal to the peer.
     #[error("a request of the peer was refused: {0}")]
     Refusing(NakCode),
     /// The peer has not answered any retry.
@@ -67,7 +69,7 @@ pub enum Failure {
     /// The peer had no receive posted in any retry.
     #[error("the peer had no receive buffer in any retry")]
     ReceiverNotReady,
-    /// The peer's response does not match the request.
+    /// The peer's response is not a valid answer to the request.
     #[error("the peer's response does not match the request")]
     BadResponse,
     /// The memory of a local request is no longer registered, or the request is longer than 2^31
@@ -82,39 +84,40 @@ pub enum Failure {
 /// Counters of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets put into bursts.
+    /// The number of packets that were put into bursts.
     pub tx_packets: u64,
-    /// Part of `tx_packets`: requests sent again.
+    /// The number of requests that were sent again, as a part of `tx_packets`.
     pub repeated: u64,
-    /// Requests that have completed.
+    /// The number of requests that have completed.
     pub tx_messages: u64,
-    /// Received packets of this connection.
+    /// The number of packets of this connection that were received.
     pub rx_packets: u64,
-    /// Part of `rx_packets`: requests that had been received before.
+    /// The part of `rx_packets` that are requests which had been received before.
     pub duplicates: u64,
-    /// Part of `rx_packets`: requests behind a missing one.
+    /// The part of `rx_packets` that are requests behind a missing one.
     pub out_of_order: u64,
-    /// Part of `rx_packets`: responses to nothing that is in flight.
+    /// The part of `rx_packets` that are responses to no request in flight.
     pub unexpected: u64,
-    /// Part of `rx_packets`: NAKs for a PSN sequence error.
+    /// The part of `rx_packets` that are NAKs for a PSN sequence error.
     pub rx_sequence_naks: u64,
-    /// Part of `rx_packets`: RNR NAKs.
+    /// The part of `rx_packets` that are RNR NAKs.
     pub rx_rnr_naks: u64,
-    /// Completed requests of the peer.
+    /// The number of completed requests of the peer.
     pub rx_messages: u64,
-    /// NAKs for a PSN sequence error to the peer.
+    /// The number of NAKs for a PSN sequence error that were sent to the peer.
     pub tx_sequence_naks: u64,
-    /// RNR NAKs to the peer.
+    /// The number of RNR NAKs that were sent to the peer.
     pub tx_rnr_naks: u64,
-    /// Number of times the oldest packet was sent again before the ACK timeout because no response
-    /// came.
+    /// The number of times that the oldest packet was sent again before the ACK timeout because no
+    /// response came.
     pub probes: u64,
-    /// Number of expired ACK timeouts.
+    /// The number of expired ACK timeouts.
     pub timeouts: u64,
 }
 
 impl Stats {
-    /// Names and values. The names and their order are the same for all connections.
+    /// The names and values of the counters. The names and their order are the same for all
+    /// connections.
     pub fn list(&self) -> [(&'static str, u64); 14] {
         [
             ("packets-sent", self.tx_packets),
@@ -135,7 +138,7 @@ impl Stats {
     }
 }
 
-/// Maximum length of a message in octets (IBA, section 9.7.4.1.6).
+/// The maximum length of a message in octets (IBA, section 9.7.4.1.6).
 pub const MAX_MESSAGE: u32 = 1 << 31;
 
 /// The engine's half of a connection. It is used under the engine lock.
@@ -175,7 +178,7 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// The BTH of a packet to the peer.
+    /// Makes the BTH of a packet to the peer.
     #[inline]
     pub(super) fn bth(&self, opcode: wire::rocev2::Opcode, psn: Psn) -> Bth {
         // HCAs that do not support path migration set this bit.
@@ -217,7 +220,7 @@ impl ReliableConnection {
         } else if opcode.is_request() {
             responder.receive(work, path, packet, stats)
         } else {
-            // Datagrams and congestion notifications are ignored: the congestion window reacts only
+            // Datagrams and congestion notifications are ignored. The congestion window reacts only
             // to losses.
             Ok(())
         };
@@ -231,8 +234,8 @@ impl ReliableConnection {
         !matches!(self.responder.message, Message::None)
     }
 
-    /// Returns a message for which there was no receive, once, when the first RNR NAK for it is
-    /// due.
+    /// Returns a message for which there was no receive. Returns each such message only once, when
+    /// the first RNR NAK for it is due.
     pub fn take_rnr_arrival(&mut self) -> Option<Arrival> {
         self.responder.take_rnr_arrival()
     }
@@ -246,7 +249,8 @@ impl ReliableConnection {
         let ReliableConnection { work, path, requester, responder, stats, .. } = self;
         let mut result = Ok(());
         if responder.is_ready() {
-            // A peer that reads all the time must leave some room for requests of this end.
+            // A peer that reads all the time must leave some room in the burst for requests of this
+            // end.
             let reserved = if requester.is_ready(work) { burst.room() / 4 } else { 0 };
             result = responder.transmit(work, path, burst, reserved);
         }
@@ -255,8 +259,8 @@ impl ReliableConnection {
         result.map_err(|failure| self.fail(failure))
     }
 
-    /// Adds the acknowledgement that is owed, if there is one and it may be sent. It may not be
-    /// sent before the responses to earlier READs.
+    /// Adds the acknowledgement that is owed, if there is one and it may be sent. It may be sent
+    /// only after the responses to earlier READs.
     #[inline]
     pub fn acknowledge(&mut self, burst: &mut Burst) {
         if self.failure.is_none() && self.responder.acknowledge(&self.path, burst) {
@@ -264,28 +268,29 @@ impl ReliableConnection {
         }
     }
 
-    /// After a [`Failure`]: adds the NAK that reports it to the peer, if there is one. It is sent
-    /// once, and only before [`flush`](Self::flush).
+    /// After a [`Failure`], adds the NAK that reports the failure to the peer, if there is one. The
+    /// NAK is sent once, and only before [`flush`](Self::flush).
     pub fn transmit_fatal_nak(&mut self, burst: &mut Burst) {
         if self.failure.is_some() && self.responder.transmit_fatal_nak(&self.path, burst) {
             self.stats.tx_packets += 1;
         }
     }
 
-    /// Whether [`transmit`](Self::transmit) would add or bind something. This check is cheap.
+    /// Whether [`transmit`](Self::transmit) would add a packet or bind a window. This check is
+    /// cheap.
     #[inline]
     pub fn wants_tx(&self) -> bool {
         self.failure.is_none() && (self.responder.is_ready() || self.requester.is_ready(&self.work))
     }
 
-    /// Whether [`acknowledge`](Self::acknowledge) would add something.
+    /// Whether [`acknowledge`](Self::acknowledge) would add an acknowledgement.
     #[inline]
     pub fn owes_ack(&self) -> bool {
         self.failure.is_none() && self.responder.owes_ack()
     }
 
-    /// When [`expire`](Self::expire) is to be called. Any call may change it, and it may be earlier
-    /// than necessary.
+    /// The time at which [`expire`](Self::expire) is to be called. Any call may change this time,
+    /// and it may be earlier than necessary.
     #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         if self.failure.is_some() { None } else { self.requester.deadline() }
@@ -300,8 +305,8 @@ impl ReliableConnection {
     }
 
     /// Asks the peer whether it still has this connection, because a message claims that the peer's
-    /// queue pair is in another one. [`repeat_challenge`](Self::repeat_challenge) asks again. If
-    /// the peer does not answer, [`expire`](Self::expire) fails with [`Failure::Stale`].
+    /// queue pair is in another connection. [`repeat_challenge`](Self::repeat_challenge) asks
+    /// again. If the peer does not answer, [`expire`](Self::expire) fails with [`Failure::Stale`].
     pub fn start_challenge(&mut self, now: Instant, burst: &mut Burst) {
         if self.failure.is_none() {
             self.requester.start_challenge(now);
@@ -309,8 +314,8 @@ impl ReliableConnection {
         }
     }
 
-    /// To be called at [`deadline`](Self::deadline): adds the [challenge](Self::start_challenge)
-    /// again if it is due. Returns whether it did.
+    /// Adds the [challenge](Self::start_challenge) again if it is due. Call this at
+    /// [`deadline`](Self::deadline). Returns whether the challenge was added.
     pub fn repeat_challenge(&mut self, now: Instant, burst: &mut Burst) -> bool {
         let is_sent =
             self.failure.is_none() && self.requester.send_challenge(&self.path, now, burst);
@@ -318,8 +323,9 @@ impl ReliableConnection {
         is_sent
     }
 
-    /// How long the peer has not acknowledged anything new, if something is in flight. Otherwise,
-    /// how long it has not answered a [challenge](Self::start_challenge), if one is open.
+    /// The time for which the peer has not acknowledged anything new, if a packet is in flight.
+    /// Otherwise, the time for which a [challenge](Self::start_challenge) has not been answered, if
+    /// one is open.
     pub fn silent_for(&self, now: Instant) -> Option<Duration> {
         self.requester.silent_for(now)
     }
@@ -339,7 +345,7 @@ impl ReliableConnection {
     /// Whether the PSN of a packet shows that the peer sent it: it is the PSN of the peer's next
     /// request, of a response to a request in flight, or of the answer that adapters give to a
     /// [challenge](Self::start_challenge). A sender that has not seen the connection's packets
-    /// would have to guess it.
+    /// would have to guess the PSN.
     pub fn has_expected_psn(&self, packet: &Packet<'_>) -> bool {
         let (opcode, psn) = (packet.bth.opcode, packet.bth.psn);
         match opcode.is_response() {
@@ -350,12 +356,12 @@ impl ReliableConnection {
         }
     }
 
-    /// The peer disconnects: it accepts no new requests, but it may have carried out requests whose
-    /// acknowledgement was lost. These are sent again until one of the following happens. Requests
-    /// that were never sent stay unsent. When [`is_peer_close_done`](Self::is_peer_close_done)
-    /// returns true, call [`flush`](Self::flush).
+    /// Records that the peer disconnects. The peer accepts no new requests, but it may have carried
+    /// out requests whose acknowledgement was lost. These requests are sent again until one of the
+    /// following happens. Requests that were never sent stay unsent. When
+    /// [`is_peer_close_done`](Self::is_peer_close_done) returns true, call [`flush`](Self::flush).
     ///
-    /// - They are all acknowledged.
+    /// - All of them are acknowledged.
     /// - The peer has been silent for 50 ms, or for 16 round trips if that is longer.
     /// - 2 s have passed.
     /// - The retries are used up.
@@ -364,28 +370,28 @@ impl ReliableConnection {
         requester.start_peer_close(work, path.mtu, now, stats);
     }
 
-    /// After [`start_peer_close`](Self::start_peer_close): whether everything that is still posted
-    /// can only be flushed.
+    /// After [`start_peer_close`](Self::start_peer_close), whether all requests that are still
+    /// posted can only be flushed.
     pub fn is_peer_close_done(&self) -> bool {
         self.requester.is_peer_close_done(&self.work, self.path.mtu)
     }
 
-    /// Whether everything is done that a graceful close waits for: no request is queued or in
-    /// flight, and no response or acknowledgement is owed.
+    /// Whether a graceful close need not wait any more: no request is queued or in flight, and no
+    /// response or acknowledgement is owed.
     pub fn is_drained(&self) -> bool {
         let all_answered = !self.responder.is_ready() && !self.responder.owes_ack();
         !self.work.has_requests() && all_answered
     }
 
-    /// Completes everything that is posted as flushed. Call it again for work that is posted later.
-    /// From now on nothing is sent or received.
+    /// Completes all posted work as flushed. Call this again for work that is posted later. From
+    /// now on no packet is sent or received.
     pub fn flush(&mut self) {
         self.failure.get_or_insert(Failure::Flushed);
         self.responder.clear_pending();
         self.work.flush();
     }
 
-    /// The queue pair's half that completes work.
+    /// The half of the queue pair that completes work.
     pub fn work(&self) -> &Work {
         &self.work
     }
@@ -401,8 +407,8 @@ impl ReliableConnection {
         self.work
     }
 
-    /// Ends the engine and completes everything that is posted as flushed. What remains repeats
-    /// acknowledgements and responses when the peer asks again.
+    /// Ends the engine and completes all posted work as flushed. The returned responder repeats
+    /// acknowledgements and responses when the peer asks for them again.
     pub fn into_ack_only_responder(self) -> AckOnlyResponder {
         AckOnlyResponder::new(self.work, self.path, self.responder)
     }

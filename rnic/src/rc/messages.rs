@@ -10,16 +10,16 @@ use crate::memory::{AtomicError, update};
 use crate::qp::{Received, Rqe, Work};
 use crate::wr::WcStatus;
 
-/// Maximum number of PSNs of a READ's response: a quarter of all PSNs, so that old and new ones can
-/// be told apart.
+/// The maximum number of PSNs of a READ's response: a quarter of all PSNs, so that old and new PSNs
+/// can be told apart.
 const READ_PACKETS_MAX: u32 = Psn::COUNT / 4;
 const MSN_MASK: u32 = Psn::COUNT - 1;
 
-/// The message of which only part has arrived.
+/// A message of which only a part has arrived.
 #[derive(Clone, Copy)]
 pub(super) enum Message {
     None,
-    /// The number of octets that have been placed in the receive buffer.
+    /// A SEND, with the number of octets that have been placed in the receive buffer.
     Send {
         placed: u32,
     },
@@ -31,13 +31,13 @@ pub(super) struct Write {
     r_key: u32,
     /// The address of the next octet.
     va: u64,
-    /// Octets that have not arrived.
+    /// The number of octets that have not arrived.
     left: u32,
-    /// Total length in octets.
+    /// The total length in octets.
     pub(super) len: u32,
 }
 
-/// Why a packet is not accepted.
+/// The reason for which a packet is not accepted.
 pub(super) enum Refusal {
     /// No receive buffer is posted. The packet may come again.
     ReceiverNotReady,
@@ -51,7 +51,8 @@ const REMOTE_ACCESS: Refusal = Refusal::Nak(NakCode::RemoteAccess);
 const REMOTE_OPERATIONAL: Refusal = Refusal::Nak(NakCode::RemoteOperational);
 
 impl Responder {
-    /// Carries out the packet that is expected next. Returns the number of PSNs that it takes.
+    /// Carries out the packet that is expected next. Returns the number of PSNs that the packet
+    /// takes.
     #[inline]
     pub(super) fn execute(
         &mut self,
@@ -150,7 +151,8 @@ impl Responder {
         }
         self.message = match position.ends() {
             true => Message::None,
-            // The sum cannot wrap: the first packet of a message beyond 2^64 is refused.
+            // The sum cannot wrap, because the first packet of a message that extends beyond 2^64
+            // is refused.
             false => {
                 let (va, left) = (write.va.wrapping_add(len.into()), write.left - len);
                 Message::Write(Write { va, left, ..write })

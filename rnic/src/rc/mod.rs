@@ -3,12 +3,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`engine`] | the engine's interface, and what its two halves share |
-//! | `requester` | requests of the send queue: acknowledged, in flight, to be sent |
+//! | [`engine`] | the engine's interface, and the state that its two halves share |
+//! | `requester` | requests of the send queue: which are acknowledged, in flight, or to be sent |
 //! | `requests` | the requester's packets, created from work requests |
 //! | `responses` | the peer's responses, and the completions that follow from them |
 //! | `responder` | the peer's requests: which are carried out, and which are acknowledged |
-//! | `messages` | carrying them out: from packets to memory and completions |
+//! | `messages` | carries out the peer's requests: from packets to memory and completions |
 //! | `responder_resources` | the peer's READs and atomic operations, and their responses |
 //! | [`ack_only`] | the answers of an end that has closed the connection |
 //! | `challenge` | asks an idle peer whether it still has the connection |

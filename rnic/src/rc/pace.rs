@@ -1,48 +1,49 @@
 //! The congestion window and the retransmission timer of a requester.
 //!
-//! The congestion window follows TCP's usual rules (RFC 5681): a loss halves it; a timeout reduces
-//! it to one packet; then it doubles with each round trip until it reaches half of its size at the
-//! loss, and grows by one packet per round trip from there on. IBA's local ACK timeout is usually
-//! half a second, which is long if the last packet of a message is lost. Therefore the requester
-//! *probes* earlier: it sends the oldest packet again. Only ACK timeouts count as retries, as IBA
-//! specifies; probes do not.
+//! The congestion window follows TCP's usual rules (RFC 5681): a loss halves the window; a timeout
+//! reduces it to one packet. Then the window doubles with each round trip until it reaches half of
+//! its size at the loss. From there on it grows by one packet per round trip. IBA's local ACK
+//! timeout is usually half a second, which is long if the last packet of a message is lost.
+//! Therefore the requester *probes* earlier: it sends the oldest packet again. Only ACK timeouts
+//! count as retries, as IBA specifies; probes do not.
 //!
 //! A response that arrives after a probe may be a late response to the first packet, so it does not
-//! measure the round trip (Karn's algorithm). The next probe then waits for as long as this
+//! measure the round trip (Karn's algorithm). The next probe then waits for as long as that
 //! response took, until a round trip has been measured (RFC 6298, section 5, keeps a timer backed
 //! off in the same way). Otherwise each message to a peer that has become slow would be sent twice.
-//! The exception is a response that follows the probe after about a round trip: it shows that the
-//! packet was lost. If losses are frequent, longer waits would cost much of the throughput.
+//! The exception is a response that follows the probe after about a round trip, which shows that
+//! the packet was lost. Then the wait is not extended, because longer waits would cost much of the
+//! throughput if losses are frequent.
 
 use std::time::{Duration, Instant};
 
 use wire::rocev2::Psn;
 
-/// Minimum delay of a probe in round trips.
+/// The minimum delay of a probe in round trips.
 const PROBE_DELAY_ROUND_TRIPS: u32 = 4;
-/// Minimum delay of a probe. A peer that shares its processor with others may be silent for this
-/// long.
+/// The minimum delay of a probe. A peer that shares its processor with others may be silent for
+/// this long.
 const PROBE_DELAY_MIN: Duration = Duration::from_millis(5);
-/// Minimum ACK timeout. Peers with hardware adapters ask for microseconds.
+/// The minimum ACK timeout. Peers with hardware adapters ask for microseconds.
 const ACK_TIMEOUT_MIN: Duration = Duration::from_millis(32);
 /// A response that comes later than this number of round trips after a probe shows that the peer is
 /// slow.
 const LATE_RESPONSE_ROUND_TRIPS: u32 = 2;
-/// How long a peer that disconnects may be silent. In this time there are probes at once and after
-/// 5, 15 and 35 ms, and time for the response to the last one. A peer whose queue pair is already
-/// gone never responds (a kernel's goes at once), so a longer wait would only delay the DREP and
-/// this end's consumer.
+/// The time for which a peer that disconnects may be silent. Probes are sent at once and after 5,
+/// 15 and 35 ms. The rest is for the response to the last probe. A peer whose queue pair is gone
+/// never responds, and a kernel's queue pair is gone at once. So a longer wait would only delay the
+/// DREP and this end's consumer.
 const PEER_CLOSE_SILENCE_MAX: Duration = Duration::from_millis(50);
-/// The same in round trips, if these are long: probes at once and after 4 and 12 round trips, and
-/// time for the response to the last one.
+/// The same time in round trips, which counts if these are long. Probes are sent at once and after
+/// 4 and 12 round trips. The rest is for the response to the last probe.
 const PEER_CLOSE_SILENCE_ROUND_TRIPS: u32 = 16;
-/// How long the close may take in total, whatever the peer answers. This is a sixth of the time in
+/// The maximum time of the whole close, even if the peer answers. It is a sixth of the time in
 /// which this implementation repeats its DREQ, and shorter than the time after which a kernel first
-/// repeats it.
+/// repeats its own.
 const PEER_CLOSE_MAX: Duration = Duration::from_secs(2);
-/// Maximum delay of a probe for a requester without an ACK timeout.
+/// The maximum delay of a probe for a requester without an ACK timeout.
 const PROBE_DELAY_MAX: Duration = Duration::from_secs(1);
-/// Minimum slow start threshold, in packets.
+/// The minimum slow start threshold, in packets.
 const SLOW_START_THRESHOLD_MIN: u32 = 2;
 
 /// The congestion window: the maximum number of PSNs from the oldest unacknowledged packet to the
@@ -50,13 +51,13 @@ const SLOW_START_THRESHOLD_MIN: u32 = 2;
 pub(super) struct CongestionWindow {
     max: u32,
     size: u32,
-    /// Below this size the window doubles with each round trip.
+    /// The size below which the window doubles with each round trip.
     slow_start_threshold: u32,
-    /// PSNs acknowledged since the window last grew.
+    /// The number of PSNs acknowledged since the window last grew.
     acked_since_growth: u32,
-    /// A loss of a packet before this PSN does not reduce the window again.
+    /// The PSN before which a loss does not reduce the window again.
     recovery_end: Option<Psn>,
-    /// The size and the threshold before the last reduction, in case nothing was lost.
+    /// The size and the threshold before the last reduction, to be restored if no packet was lost.
     before_loss: Option<(u32, u32)>,
 }
 
@@ -72,13 +73,14 @@ impl CongestionWindow {
         }
     }
 
-    /// Maximum number of PSNs in flight.
+    /// The maximum number of PSNs in flight.
     #[inline]
     pub(super) fn size(&self) -> u32 {
         self.size
     }
 
-    /// `packets` PSNs have been acknowledged. `oldest` is the first unacknowledged one.
+    /// Grows the window after `packets` PSNs have been acknowledged. `oldest` is the first
+    /// unacknowledged one.
     #[inline]
     pub(super) fn on_ack(&mut self, packets: u32, oldest: Psn) {
         if self.recovery_end.is_some_and(|end| !oldest.is_before(end)) {
@@ -98,19 +100,20 @@ impl CongestionWindow {
         }
     }
 
-    /// A packet was lost. `first_unsent` is the first PSN that has never been sent.
+    /// Reduces the window after a loss. `first_unsent` is the first PSN that has never been sent.
     pub(super) fn on_loss(&mut self, first_unsent: Psn) {
         self.reduce(first_unsent);
         self.size = self.size.min(self.slow_start_threshold);
     }
 
-    /// The timer has expired. `first_unsent` is the first PSN that has never been sent.
+    /// Reduces the window after the timer has expired. `first_unsent` is the first PSN that has
+    /// never been sent.
     pub(super) fn on_timeout(&mut self, first_unsent: Psn) {
         self.reduce(first_unsent);
         self.size = 1;
     }
 
-    /// Undoes the last reduction: nothing was lost, only the acknowledgement was late.
+    /// Undoes the last reduction, because no packet was lost: the acknowledgement was only late.
     pub(super) fn undo_reduction(&mut self) {
         if let Some((size, slow_start_threshold)) = self.before_loss.take() {
             (self.size, self.slow_start_threshold, self.recovery_end) =
@@ -128,16 +131,16 @@ impl CongestionWindow {
     }
 }
 
-/// What the requester must do when the timer has expired.
+/// The reaction of the requester when the timer has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimerExpiry {
-    /// Send the oldest packet again.
+    /// The requester sends the oldest packet again.
     Probe,
-    /// Send the oldest packet again, and count a retry.
+    /// The requester sends the oldest packet again, and counts a retry.
     Retry,
-    /// Give up: the retries are used up.
+    /// The requester gives up, because the retries are used up.
     Exhausted,
-    /// Give up: a peer that disconnects has been silent for long enough.
+    /// The requester gives up, because a peer that disconnects has been silent for long enough.
     PeerCloseTimedOut,
 }
 
@@ -147,40 +150,42 @@ pub(super) struct RetransmissionTimer {
     ack_timeout: Option<Duration>,
     retries: u8,
     retries_left: u8,
-    /// If something is in flight: when something new was last acknowledged, or the last retry.
+    /// While packets are in flight: the time at which a new one was last acknowledged, or of the
+    /// last retry.
     waiting_since: Option<Instant>,
-    /// When something new was last acknowledged, whatever has been sent again since.
+    /// The time at which a new packet was last acknowledged, even if packets have been sent again
+    /// since.
     silent_since: Instant,
-    /// When the peer was last known to be alive although it did not answer.
+    /// The time at which the peer was last known to be alive although it did not answer.
     alive_at: Option<Instant>,
     /// The later of `waiting_since` and the last probe.
     last_probe: Instant,
     /// The number of probes since `waiting_since`.
     probes: u32,
-    /// When a packet was last sent again.
+    /// The time at which a packet was last sent again.
     last_retransmission: Instant,
-    /// How long a late response took, plus a margin. It is the minimum delay of a probe until a
-    /// round trip has been measured.
+    /// The time that a late response took, plus a margin. It is the minimum delay of a probe until
+    /// a round trip has been measured.
     probe_delay_min: Duration,
     /// The smoothed round-trip time.
     round_trip: Option<Duration>,
-    /// The packet that measures the next round trip, and when it was sent.
+    /// The packet that measures the next round trip, and the time at which it was sent.
     sample: Option<(Psn, Instant)>,
     peer_close: Option<PeerCloseDeadlines>,
 }
 
 /// The deadlines of a connection that the peer has closed.
 struct PeerCloseDeadlines {
-    /// When the requester gives up if nothing new is acknowledged by then.
+    /// The time at which the requester gives up if no new packet is acknowledged before.
     silent_until: Instant,
-    /// When the requester gives up in any case.
+    /// The time at which the requester gives up in any case.
     latest: Instant,
 }
 
 impl RetransmissionTimer {
-    /// `ack_timeout`: 4.096 µs << n, or 0 for none.
+    /// Creates a timer. `ack_timeout` is the code of 4.096 µs << n, or 0 for no timeout.
     pub(super) fn new(ack_timeout: u8, retries: u8, now: Instant) -> Self {
-        // The field has 5 bits.
+        // The timeout code has 5 bits.
         let after = Duration::from_nanos(4096 << (ack_timeout & 0x1F));
         let ack_timeout = (ack_timeout != 0).then(|| after.max(ACK_TIMEOUT_MIN));
         RetransmissionTimer {
@@ -200,8 +205,8 @@ impl RetransmissionTimer {
         }
     }
 
-    /// A packet is sent. `is_new`: for the first time. `requests_ack`: it asks for an
-    /// acknowledgement.
+    /// Records that a packet is sent. `is_new`: it is sent for the first time. `requests_ack`: it
+    /// asks for an acknowledgement.
     #[inline]
     pub(super) fn on_sent(&mut self, psn: Psn, is_new: bool, requests_ack: bool, now: Instant) {
         if self.waiting_since.is_none() {
@@ -214,8 +219,8 @@ impl RetransmissionTimer {
         }
     }
 
-    /// Everything before `oldest` is acknowledged, some of it for the first time. `idle`: nothing
-    /// is in flight any more.
+    /// Records that all packets before `oldest` are acknowledged, some of them for the first time.
+    /// `idle`: no packet is in flight any more.
     #[inline]
     pub(super) fn on_ack(&mut self, oldest: Psn, idle: bool, now: Instant) {
         if self.probes > 0 {
@@ -230,7 +235,7 @@ impl RetransmissionTimer {
                     self.probe_delay_min =
                         now.saturating_duration_since(waiting_since) + PROBE_DELAY_MIN;
                 }
-                // The round trip is at least that long.
+                // The round trip is at least as long as the wait.
                 None => self.round_trip = Some(waited),
             }
         }
@@ -252,7 +257,7 @@ impl RetransmissionTimer {
         }
     }
 
-    /// The peer has answered: all timers and retries start again.
+    /// Starts all timers and retries again, because the peer has answered.
     #[inline]
     pub(super) fn restart(&mut self, now: Instant) {
         if let Some(PeerCloseDeadlines { silent_until, latest }) = &mut self.peer_close {
@@ -264,7 +269,7 @@ impl RetransmissionTimer {
         (self.silent_since, self.alive_at) = (now, None);
     }
 
-    /// How long nothing new has been acknowledged, if something is in flight.
+    /// The time for which no new packet has been acknowledged, if packets are in flight.
     pub(super) fn silent_for(&self, now: Instant) -> Option<Duration> {
         self.waiting_since.map(|_| now.saturating_duration_since(self.silent_since))
     }
@@ -280,7 +285,7 @@ impl RetransmissionTimer {
         self.alive_at = Some(now);
     }
 
-    /// The peer disconnects, and waits until this end has done so, too.
+    /// Records that the peer disconnects, and waits until this end has also disconnected.
     pub(super) fn start_peer_close(&mut self, now: Instant) {
         let idle = self.waiting_since.is_none();
         self.peer_close =
@@ -292,19 +297,20 @@ impl RetransmissionTimer {
         }
     }
 
-    /// Packets are sent again, so their acknowledgements do not measure a round trip.
+    /// Discards the sample: packets are sent again, so their acknowledgements do not measure a
+    /// round trip.
     pub(super) fn discard_sample(&mut self) {
         self.sample = None;
     }
 
-    /// How long the requester waits for an answer, and how often it sends a request again without
-    /// one.
+    /// The time that the requester waits for an answer, and the number of times that it sends an
+    /// unanswered request again.
     pub(super) fn timeout_and_retries(&self) -> (Duration, u8) {
         (self.ack_timeout.unwrap_or(PROBE_DELAY_MAX), self.retries)
     }
 
-    /// A NAK that arrives within this time after a retransmission refers to the packets sent before
-    /// it.
+    /// If a NAK arrives within this time after a retransmission, it refers to the packets sent
+    /// before that.
     pub(super) fn min_response_time(&self) -> Duration {
         self.round_trip.unwrap_or_default() / 2
     }
@@ -316,7 +322,7 @@ impl RetransmissionTimer {
         Some(self.peer_close.as_ref().map_or(at, |peer_close| peer_close.silent_until.min(at)))
     }
 
-    /// What the requester must do now, if anything.
+    /// The action that the requester must take now, if any.
     pub(super) fn expire(&mut self, now: Instant) -> Option<TimerExpiry> {
         let waiting_since = self.waiting_since?;
         if self.peer_close.as_ref().is_some_and(|peer_close| now >= peer_close.silent_until) {

@@ -1,10 +1,10 @@
-//! The requester: which requests of the send queue are acknowledged, which are in flight, and which
-//! are sent next.
+//! The requester, which tracks the requests of the send queue: which of them are acknowledged,
+//! which are in flight, and which are sent next.
 //!
-//! Two cursors move through the send queue, packet by packet. Everything before *oldest* is
-//! acknowledged. Everything from *next* on has not been sent, or is to be sent again: a loss only
-//! sets *next* back (go-back-N). No copy of a packet in flight is kept, because it can be created
-//! again from its request. The PSNs of a READ's responses count like sent packets.
+//! Two cursors move through the send queue, packet by packet. All packets before *oldest* are
+//! acknowledged. All packets from *next* on have not been sent, or are to be sent again: a loss
+//! only sets *next* back (go-back-N). No copies of packets in flight are kept, because a packet can
+//! be created again from its request. The PSNs of a READ's responses count like sent packets.
 //!
 //! A long READ is requested in parts of some packets each, so that its responses stay within the
 //! window. For the responder these are separate READs.
@@ -20,9 +20,9 @@ use super::pace::{CongestionWindow, RetransmissionTimer, TimerExpiry};
 use crate::qp::{self, Work, Wqe};
 use crate::wr::{WcOp, WcStatus};
 
-/// Maximum number of PSNs in flight. It is far below the number at which PSNs wrap.
+/// The maximum number of PSNs in flight. It is far below the number at which PSNs wrap.
 const WINDOW_MAX: u32 = 1 << 20;
-/// [`RcCfg::rnr_retries`]: any number.
+/// The value of [`RcCfg::rnr_retries`] that stands for any number of retries.
 const RNR_RETRIES_INFINITE: u8 = 7;
 
 /// The requester's state.
@@ -36,17 +36,17 @@ pub(super) struct Requester {
     /// READ requests (each part counts as one) and atomic operations between `oldest` and `next`:
     /// for each, the PSN after its last response.
     pub(super) awaited_responses: VecDeque<Psn>,
-    /// Maximum length of `awaited_responses`.
+    /// The maximum length of `awaited_responses`.
     initiator_depth: usize,
-    /// Maximum number of packets that one READ request asks for. It is constant, because a repeated
-    /// request must lie within the original one.
+    /// The maximum number of packets that one READ request asks for. The number is constant,
+    /// because a repeated request must lie within the original one.
     read_part_packets: u32,
-    /// Packets sent since the last one that requested an acknowledgement.
+    /// The number of packets sent since the last one that requested an acknowledgement.
     pub(super) packets_since_ack_request: u32,
-    /// The position of a request that cannot be carried out, and its status. It fails when all
-    /// earlier requests are done.
+    /// The position of a request that cannot be carried out, and its status. The request fails when
+    /// all earlier requests are done.
     pub(super) failed_request: Option<(usize, WcStatus)>,
-    /// The peer had no receive buffer: until when to wait.
+    /// The time until which the requester waits because the peer had no receive buffer.
     pub(super) rnr_wait: Option<Instant>,
     rnr_retries: u8,
     rnr_retries_left: u8,
@@ -55,7 +55,7 @@ pub(super) struct Requester {
     loss: Option<Loss>,
     peer_close: PeerClose,
     pub(super) challenge: Option<Challenge>,
-    /// When the peer answered the last challenge.
+    /// The time at which the peer answered the last challenge.
     pub(super) challenge_answered_at: Option<Instant>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Requester {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PeerClose {
     Open,
-    /// The peer accepts no new requests. Those that it may have carried out are sent again.
+    /// The peer accepts no new requests. Requests that it may have carried out are sent again.
     Draining,
     /// The peer has had enough time to answer.
     Done,
@@ -81,7 +81,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Advances by `by` packets of this request, which has `packets` in total.
+    /// Advances the cursor by `by` packets of its request, which has `packets` in total.
     #[inline]
     pub(super) fn step(&mut self, by: u32, packets: u32) {
         self.psn = self.psn + by;
@@ -92,7 +92,7 @@ impl Cursor {
     }
 }
 
-/// The last retransmission because of a lost packet.
+/// The last retransmission that was caused by a lost packet.
 struct Loss {
     /// The PSN of the lost packet.
     psn: Psn,
@@ -101,7 +101,7 @@ struct Loss {
     at: Instant,
 }
 
-/// What the requester may do next.
+/// The next step of the requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Send one or more packets of a SEND or WRITE.
@@ -139,7 +139,7 @@ impl Requester {
         }
     }
 
-    /// What the requester may do next, if anything.
+    /// The next step that the requester may take, if any.
     #[inline]
     pub(super) fn next_step(&self, work: &Work) -> Option<Step> {
         if self.rnr_wait.is_some() || !self.may_send() {
@@ -174,7 +174,7 @@ impl Requester {
         may_be_taken && self.in_flight() < self.window.size()
     }
 
-    /// Whether there is anything to do.
+    /// Whether the requester can take a step.
     #[inline]
     pub(super) fn is_ready(&self, work: &Work) -> bool {
         self.next_step(work).is_some()
@@ -192,8 +192,8 @@ impl Requester {
         psn.is_within(self.oldest.psn, self.first_unsent.distance(self.oldest.psn) as u32)
     }
 
-    /// A packet or READ request has been sent. It takes `psns` PSNs of a request that has `packets`
-    /// in total.
+    /// Records that a packet or READ request has been sent. It takes `psns` PSNs of a request that
+    /// has `packets` in total.
     #[inline]
     pub(super) fn on_sent(
         &mut self,
@@ -215,8 +215,9 @@ impl Requester {
         stats.repeated += u64::from(!is_new);
     }
 
-    /// Everything before `until` is acknowledged. Returns false if that includes a READ or atomic
-    /// operation whose response has not arrived; then only the requests before it are acknowledged.
+    /// Records that all packets before `until` are acknowledged. Returns false if they include a
+    /// READ or atomic operation whose response has not arrived. Then only the requests before that
+    /// one are acknowledged.
     #[inline]
     pub(super) fn on_ack(
         &mut self,
@@ -252,7 +253,7 @@ impl Requester {
         whole
     }
 
-    /// The oldest cursor has advanced by `packets` packets.
+    /// Records that the oldest cursor has advanced by `packets` packets.
     #[inline]
     pub(super) fn on_progress(&mut self, packets: u32, now: Instant) {
         if self.oldest.psn.is_after(self.next.psn) {
@@ -268,17 +269,18 @@ impl Requester {
         self.timer.on_ack(self.oldest.psn, self.oldest.psn == self.first_unsent, now);
     }
 
-    /// The oldest packet is lost. `detected_by` is the PSN of the response that shows it: that of a
-    /// later packet or of the oldest one. Sends everything from the oldest packet on again, unless
-    /// that has been done and the response refers to the packets sent before.
+    /// Handles the loss of the oldest packet. `detected_by` is the PSN of the response that shows
+    /// the loss: that of a later packet or of the oldest one. Sends all packets from the oldest one
+    /// on again. Does nothing if that has been done already and the response refers to the packets
+    /// sent before.
     pub(super) fn on_loss(&mut self, detected_by: Psn, now: Instant) {
         let psn = self.oldest.psn;
         if self.rnr_wait.is_some() {
             return;
         }
         if let Some(loss) = self.loss.as_mut().filter(|loss| loss.psn == psn) {
-            // Responses to the packets sent first have increasing PSNs; those to the retransmitted
-            // packets start again at the beginning.
+            // Responses to the packets that were sent first have increasing PSNs. Responses to the
+            // retransmitted packets start again at the beginning.
             let goes_on = detected_by.is_after(loss.detected_by);
             loss.detected_by = detected_by;
             if goes_on || now < loss.at + self.timer.min_response_time() || self.next == self.oldest
@@ -291,7 +293,7 @@ impl Requester {
         self.go_back();
     }
 
-    /// The index at which the part of a READ ends to which a packet belongs.
+    /// The index at which that part of a READ ends which contains a packet.
     #[inline]
     pub(super) fn part_end(&self, index: u32, packets: u32) -> u32 {
         (index + 1).next_multiple_of(self.read_part_packets).min(packets)
@@ -307,14 +309,15 @@ impl Requester {
         left
     }
 
-    /// Sends everything again that is not acknowledged.
+    /// Sends all packets again that are not acknowledged.
     pub(super) fn go_back(&mut self) {
         (self.next, self.packets_since_ack_request) = (self.oldest, 0);
         self.awaited_responses.clear();
         self.timer.discard_sample();
     }
 
-    /// The peer disconnects: sends the packets again that may have arrived, and nothing new.
+    /// Records that the peer disconnects. Packets that may have arrived are sent again, but no new
+    /// ones are sent.
     pub(super) fn start_peer_close(
         &mut self,
         work: &Work,
@@ -335,9 +338,9 @@ impl Requester {
         }
     }
 
-    /// After [`start_peer_close`](Self::start_peer_close): whether no posted request can succeed
-    /// any more. The peer has no receive buffer for the oldest request, or part of that request was
-    /// never sent, or the peer is silent.
+    /// After [`start_peer_close`](Self::start_peer_close), whether all posted requests must fail.
+    /// The peer has no receive buffer for the oldest request, or part of that request was never
+    /// sent, or the peer is silent.
     pub(super) fn is_peer_close_done(&self, work: &Work, mtu: PathMtu) -> bool {
         let all_sent = |(wqe, _): (&Wqe, _)| {
             let left = packets(wqe, mtu) - self.oldest.index;
@@ -352,12 +355,13 @@ impl Requester {
         }
     }
 
-    /// How long the peer has not answered what is in flight or, if nothing is, the open challenge.
+    /// The time for which the peer has not answered the packets in flight. If none is in flight,
+    /// the time for which it has not answered the open challenge.
     pub(super) fn silent_for(&self, now: Instant) -> Option<Duration> {
         self.timer.silent_for(now).or_else(|| Some(self.challenge.as_ref()?.age(now)))
     }
 
-    /// The peer is alive although it does not answer.
+    /// Records that the peer is alive although it does not answer.
     pub(super) fn note_peer_alive(&mut self, now: Instant) {
         self.timer.note_peer_alive(now);
         if let Some(challenge) = &mut self.challenge {
@@ -396,7 +400,7 @@ impl Requester {
                 self.peer_close = PeerClose::Done;
                 return Ok(());
             }
-            // This is all that can be learned from a peer that disconnects.
+            // A peer that disconnects will not answer any more, so the close is done.
             Some(TimerExpiry::Exhausted) if self.peer_close != PeerClose::Open => {
                 self.peer_close = PeerClose::Done;
                 return Ok(());

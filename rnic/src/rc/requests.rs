@@ -10,7 +10,7 @@ use super::requester::{Requester, Step, packets};
 use crate::qp::{self, Work, Wqe};
 use crate::wr::{WcOp, WcStatus};
 
-/// At least one packet in this many requests an acknowledgement.
+/// In a sequence of this many packets, at least one requests an acknowledgement.
 const ACK_REQUEST_INTERVAL_PACKETS: u32 = 64;
 
 impl Requester {
@@ -40,8 +40,8 @@ impl Requester {
             match done {
                 Ok(true) => {}
                 Ok(false) => break,
-                // The request fails when all earlier ones are done, because these may still
-                // succeed.
+                // The request fails when all earlier ones are done, because the earlier ones may
+                // still succeed.
                 Err(status) => self.failed_request = Some((self.next.at, status)),
             }
         }
@@ -69,7 +69,7 @@ impl Requester {
             let requests_ack = position.ends() || self.must_request_ack();
             let mut bth = path.bth(opcode, self.next.psn);
             bth.ack_request = requests_ack;
-            // A WRITE without immediate data completes nothing at the peer.
+            // A WRITE without immediate data causes no completion at the peer.
             bth.solicited =
                 position.ends() && wqe.flags & qp::SOLICITED != 0 && wqe.op != WcOp::Write;
             let Some(place) = burst.push_packet(&bth, &extension(wqe, opcode), payload_len) else {
@@ -85,7 +85,7 @@ impl Requester {
     }
 
     /// Whether the next packet must request an acknowledgement although it does not end its
-    /// message: no packet has requested one for long, or the packet fills the window.
+    /// message: no recent packet has requested one, or the packet fills the window.
     #[inline]
     fn must_request_ack(&self) -> bool {
         let (window, packets_since_ack_request) =
@@ -108,7 +108,7 @@ impl Requester {
         let end = self.part_end(index, packets);
         let from = u64::from(index) * path.mtu.octets() as u64;
         let to = (u64::from(end) * path.mtu.octets() as u64).min(wqe.len.into());
-        // The sum may wrap: the peer checks for that.
+        // The sum may wrap. The peer checks the address.
         let va = wqe.remote.addr.wrapping_add(from);
         let reth = Reth { va, r_key: wqe.remote.key, len: (to - from) as u32 };
         let mut bth = path.bth(Opcode::ReadRequest, self.next.psn);
@@ -146,7 +146,7 @@ impl Requester {
         true
     }
 
-    /// Binds a window. The bind is at the head of the send queue: all earlier requests are done.
+    /// Binds a window. The bind is at the head of the send queue, so all earlier requests are done.
     fn bind(&mut self, work: &mut Work, wqe: &Wqe, stats: &mut Stats) -> Result<(), Failure> {
         if work.keys().bind(wqe.remote.key).is_err() {
             work.fail(self.next.at, WcStatus::BindFailed);

@@ -1,5 +1,5 @@
-//! The responder: which packets of the peer are carried out, and how they are answered (IBA,
-//! section 9.7.5.1).
+//! The responder, which decides which packets of the peer are carried out and how they are answered
+//! (IBA, section 9.7.5.1).
 
 use wire::rocev2::{Aeth, Extension, NakCode, Opcode, Operation, Packet, Psn, RnrTimer, Syndrome};
 
@@ -10,7 +10,7 @@ use super::responder_resources::{ReadFailed, ResponderResources};
 use crate::qp::Work;
 use crate::wr::Arrival;
 
-/// After this many packets that request an acknowledgement, it is sent at once.
+/// After this many packets that request an acknowledgement, the acknowledgement is sent at once.
 const ACK_REQUESTS_MAX: u32 = 16;
 /// After this many packets, a requested acknowledgement is sent at once.
 const UNACKNOWLEDGED_PACKETS_MAX: u32 = 64;
@@ -21,22 +21,23 @@ pub(super) struct Responder {
     pub(super) expected: Psn,
     /// The number of completed requests, modulo 2^24.
     pub(super) msn: u32,
-    /// The message of which only part has arrived.
+    /// The message of which only a part has arrived.
     pub(super) message: Message,
     pub(super) resources: ResponderResources,
-    /// If a packet is missing and the peer has been told: the PSN of the latest packet after the
-    /// gap.
+    /// The PSN of the latest packet after a gap, if a packet is missing and a NAK has reported that
+    /// to the peer.
     last_after_gap: Option<Psn>,
     /// A NAK that must be sent before any acknowledgement.
     nak: Option<Nak>,
-    /// Packets since the last acknowledgement that requested one.
+    /// The number of packets since the last acknowledgement that requested one.
     pub(super) ack_requests: u32,
-    /// Packets received since the last acknowledgement.
+    /// The number of packets received since the last acknowledgement.
     unacknowledged_packets: u32,
     rnr_timer: RnrTimer,
     /// The PSN of the latest packet that found no receive buffer.
     last_rnr_psn: Option<Psn>,
-    /// The message of that packet, until [`take_rnr_arrival`](Self::take_rnr_arrival) returns it.
+    /// The message that found no receive buffer, until [`take_rnr_arrival`](Self::take_rnr_arrival)
+    /// returns it.
     rnr_arrival: Option<Arrival>,
 }
 
@@ -88,7 +89,7 @@ impl Responder {
         }
         match self.execute(work, path, packet, stats) {
             Ok(psns) => {
-                // The missing packet has arrived, so the peer need not be told any more.
+                // The missing packet has arrived, so no NAK for it is needed any more.
                 (self.last_after_gap, self.nak) = (None, None);
                 self.expected = self.expected + psns;
                 self.unacknowledged_packets += 1;
@@ -97,7 +98,7 @@ impl Responder {
             Err(Refusal::ReceiverNotReady) => {
                 stats.tx_rnr_naks += 1;
                 self.nak = Some(Nak { psn, syndrome: Syndrome::Rnr(self.rnr_timer) });
-                // The packets after it in the peer's window are dropped without a NAK.
+                // The later packets in the peer's window are dropped without a NAK.
                 self.last_after_gap = Some(psn);
                 if self.last_rnr_psn.replace(psn) != Some(psn) {
                     self.rnr_arrival = Some(self.arrival(packet));
@@ -108,8 +109,8 @@ impl Responder {
         }
     }
 
-    /// Returns a message that found no receive buffer, once, after it was refused for the first
-    /// time.
+    /// Returns a message that found no receive buffer. Returns each such message only once, after
+    /// it was refused for the first time.
     pub(super) fn take_rnr_arrival(&mut self) -> Option<Arrival> {
         self.rnr_arrival.take()
     }
@@ -140,11 +141,12 @@ impl Responder {
         }
     }
 
-    /// A packet before this one is missing.
+    /// Handles a packet before which another one is missing.
     #[cold]
     fn on_gap(&mut self, psn: Psn, stats: &mut Stats) {
-        // One NAK is enough for everything that was in flight. If a PSN is not higher than the last
-        // one, the peer has started again and the packet has been lost again.
+        // One NAK is enough for everything that was in flight. If the PSN is not higher than that
+        // of the last packet after the gap, the peer has sent the packets again, and the missing
+        // one has been lost again.
         let is_reported = self.last_after_gap.is_some_and(|last| psn.is_after(last));
         self.last_after_gap = Some(psn);
         if !is_reported {
@@ -154,7 +156,7 @@ impl Responder {
         }
     }
 
-    /// The packet was received before: the answer to it was lost.
+    /// Handles a packet that was received before, because the answer to it was lost.
     #[cold]
     fn on_duplicate(&mut self, path: &Path, packet: &Packet<'_>) {
         let psn = packet.bth.psn;
@@ -173,7 +175,7 @@ impl Responder {
         Failure::Refusing(code)
     }
 
-    /// Whether [`transmit`](Self::transmit) would add anything.
+    /// Whether [`transmit`](Self::transmit) would add a packet.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
         self.resources.is_due() || self.nak.is_some() || self.must_acknowledge()
@@ -196,7 +198,7 @@ impl Responder {
     ) -> Result<(), Failure> {
         if self.resources.is_due() {
             match self.resources.transmit(work, path, self.msn, burst, reserved) {
-                // The last response acknowledges everything before it.
+                // The last response acknowledges all requests before it.
                 Ok(Some(until)) if until == self.expected => {
                     (self.ack_requests, self.unacknowledged_packets) = (0, 0)
                 }
@@ -226,22 +228,22 @@ impl Responder {
         self.ack_requests > 0 && !self.resources.is_due()
     }
 
-    /// Adds one acknowledgement for everything received, if it is owed and may be sent. Returns
-    /// whether it did.
+    /// Adds one acknowledgement for all received packets, if it is owed and may be sent. Returns
+    /// whether it was added.
     #[inline]
     pub(super) fn acknowledge(&mut self, path: &Path, burst: &mut Burst) -> bool {
         self.owes_ack()
             && self.push_ack_packet(path, burst, self.expected.previous(), Syndrome::ACK)
     }
 
-    /// Adds the NAK that ends the connection, if there is one. Returns whether it did.
+    /// Adds the NAK that ends the connection, if there is one. Returns whether it was added.
     pub(super) fn transmit_fatal_nak(&mut self, path: &Path, burst: &mut Burst) -> bool {
         self.nak
             .take()
             .is_some_and(|Nak { psn, syndrome }| self.push_ack_packet(path, burst, psn, syndrome))
     }
 
-    /// Discards everything that is owed to the peer.
+    /// Discards all answers that are owed to the peer.
     pub(super) fn clear_pending(&mut self) {
         (self.nak, self.ack_requests, self.unacknowledged_packets) = (None, 0, 0);
         self.resources = ResponderResources::new(0);

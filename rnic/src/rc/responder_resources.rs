@@ -1,10 +1,10 @@
 //! The peer's READs and atomic operations (IBA calls them responder resources): the responses that
-//! are due, and what is kept in case the peer asks again.
+//! are due, and the requests that are kept in case the peer repeats them.
 //!
-//! A READ is carried out when its responses are created, burst by burst, and carried out again if
-//! they were lost. An atomic operation is carried out once, when it arrives, and the original value
-//! of its target is kept. The last [`RcCfg::responder_resources`] requests are kept, because a peer
-//! has no more in flight.
+//! A READ is carried out when its responses are created, burst by burst. If the responses are lost,
+//! it is carried out again. An atomic operation is carried out once, when it arrives, and the
+//! original value of its target is kept. The last [`RcCfg::responder_resources`] requests are kept,
+//! because a peer has no more in flight.
 //!
 //! [`RcCfg::responder_resources`]: super::engine::RcCfg::responder_resources
 
@@ -19,20 +19,20 @@ use crate::qp::Work;
 /// Requests of the peer, oldest first.
 pub(super) struct ResponderResources {
     queue: VecDeque<HeldRequest>,
-    /// Maximum number of requests in the queue.
+    /// The maximum number of requests in the queue.
     max: usize,
     /// The number of requests that have responses to be sent.
     due: usize,
 }
 
 struct HeldRequest {
-    /// The request's PSN. Its responses have this PSN and the following ones.
+    /// The PSN of the request. Its responses have this PSN and the following ones.
     psn: Psn,
     packets: u32,
-    /// Whether all its responses have been sent at least once.
+    /// Whether all responses to the request have been sent at least once.
     is_answered: bool,
     body: Body,
-    /// The responses to be sent, as indices of packets. It is empty if there are none.
+    /// The responses to be sent, as indices of packets. The range is empty if no response is due.
     due: PacketRange,
 }
 
@@ -44,11 +44,11 @@ enum Body {
 /// A range of packets of a response.
 #[derive(Clone, Copy, Default)]
 struct PacketRange {
-    /// The first packet of the range, which is a FIRST or ONLY one.
+    /// The first packet of the range, which has a FIRST or ONLY opcode.
     start: u32,
     next: u32,
     end: u32,
-    /// Octets from the beginning of the READ to the end of this range.
+    /// The number of octets from the beginning of the READ to the end of this range.
     len: u32,
 }
 
@@ -58,15 +58,17 @@ impl PacketRange {
     }
 }
 
-/// No more requests can be held: the peer has more in flight than was agreed on.
+/// The error of a request for which there is no place: the peer has more requests in flight than
+/// was agreed on.
 pub(super) struct Full;
 
-/// A READ failed. The next response would have this PSN.
+/// The error of a READ that failed. Its next response would have this PSN.
 pub(super) struct ReadFailed(pub(super) Psn);
 
 impl ResponderResources {
     pub(super) fn new(max: u32) -> Self {
-        // The limit comes from the wire, in 8 bits. Memory is allocated when it is first needed.
+        // The limit comes from the wire, in 8 bits. So memory is allocated only when it is first
+        // needed.
         ResponderResources { queue: VecDeque::new(), max: max as usize, due: 0 }
     }
 
@@ -95,8 +97,8 @@ impl ResponderResources {
         })
     }
 
-    /// Whether another request can be held: there is a free place, or the oldest request has been
-    /// answered.
+    /// Whether another request can be held, because there is a free place or the oldest request has
+    /// been answered.
     pub(super) fn has_room(&self) -> bool {
         self.queue.len() < self.max || self.queue.front().is_some_and(|oldest| oldest.is_answered)
     }
@@ -108,8 +110,8 @@ impl ResponderResources {
         if self.queue.len() == self.max
             && let Some(oldest) = self.queue.pop_front()
         {
-            // Its responses may be due again, but a peer that has sent the new request has received
-            // them.
+            // The responses of the oldest request may be due again, but a peer that has sent the
+            // new request has received them.
             self.due -= usize::from(!oldest.due.is_empty());
         }
         self.queue.push_back(request);
@@ -117,8 +119,8 @@ impl ResponderResources {
         Ok(())
     }
 
-    /// The peer requests responses to a READ again, all of them or from some packet on. The request
-    /// is dropped if no such READ is kept.
+    /// Handles a peer that requests responses to a READ again, either all of them or those from
+    /// some packet on. The request is dropped if no such READ is kept.
     pub(super) fn repeat_read(&mut self, psn: Psn, reth: &Reth, path: &Path) {
         let Some(request) = self.find_held(psn) else { return };
         let Body::Read(first) = &request.body else { return };
@@ -138,7 +140,7 @@ impl ResponderResources {
         self.due += usize::from(!was_due);
     }
 
-    /// The peer requests the response to an atomic operation again.
+    /// Handles a peer that requests the response to an atomic operation again.
     pub(super) fn repeat_atomic(&mut self, psn: Psn) {
         let Some(request) = self.find_held(psn) else { return };
         if let (Body::Atomic { .. }, true) = (&request.body, request.due.is_empty()) {
@@ -186,7 +188,7 @@ impl ResponderResources {
 }
 
 impl HeldRequest {
-    /// Adds responses of this request. Returns whether all have been added.
+    /// Adds responses of this request. Returns whether all due responses have been added.
     fn transmit_due(
         &mut self,
         work: &Work,

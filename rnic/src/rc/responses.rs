@@ -11,7 +11,7 @@ use crate::qp::{self, Work};
 use crate::wr::{WcOp, WcStatus};
 
 impl Requester {
-    /// Processes a response. One that answers nothing in flight changes nothing.
+    /// Processes a response. A response to no request in flight is ignored.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -45,8 +45,8 @@ impl Requester {
             }
             (Operation::Acknowledge, Syndrome::Nak(NakCode::SequenceError)) => {
                 stats.rx_sequence_naks += 1;
-                // An unanswered READ before this PSN is sent again, too: retransmission starts at
-                // the oldest packet.
+                // A READ before this PSN whose response is missing is sent again, too, because
+                // retransmission starts at the oldest packet.
                 self.on_ack(work, mtu, psn, now);
                 self.on_loss(psn, now);
                 Ok(())
@@ -64,7 +64,8 @@ impl Requester {
         }
     }
 
-    /// The peer has no receive buffer for the message with this packet.
+    /// Handles an RNR NAK: the peer has no receive buffer for the message to which the packet
+    /// belongs.
     fn on_rnr_nak(
         &mut self,
         work: &mut Work,
@@ -90,7 +91,7 @@ impl Requester {
         Ok(())
     }
 
-    /// A request failed at the peer.
+    /// Handles a NAK that says that a request failed at the peer.
     #[cold]
     fn on_fatal_nak(
         &mut self,
@@ -131,8 +132,8 @@ impl Requester {
         let (index, packets) = (self.oldest.index, packets(wqe, path.mtu));
         let offset = index as usize * path.mtu.octets();
         let ends_part = self.part_end(index, packets) == index + 1;
-        // Whether the packet is a FIRST one is not checked: after a loss, a responder may start a
-        // new response or continue the old one.
+        // This does not check for a FIRST packet, because after a loss a responder may either start
+        // a new response or continue the old one.
         let fits = packet.payload.len() == (wqe.len as usize - offset).min(path.mtu.octets());
         if !fits || packet.bth.opcode.position().ends() != ends_part {
             return Err(self.bad_response(work));
@@ -168,7 +169,7 @@ impl Requester {
         else {
             return Err(self.bad_response(work));
         };
-        // The packet carries a number; memory holds it in the processor's byte order.
+        // The packet carries a number. In memory the number has the processor's byte order.
         let octets = answer.original.to_ne_bytes();
         if work.scatter((work.scope(), Right::LocalWrite), segments, 0, &octets).is_err() {
             return Err(self.local_memory_gone(work));
@@ -179,14 +180,14 @@ impl Requester {
         Ok(())
     }
 
-    /// The response to the oldest request does not match it.
+    /// Ends the connection because the response to the oldest request does not match that request.
     #[cold]
     fn bad_response(&self, work: &mut Work) -> Failure {
         work.fail(self.oldest.at, WcStatus::BadResponse);
         Failure::BadResponse
     }
 
-    /// The local memory of the oldest request is no longer registered.
+    /// Ends the connection because the local memory of the oldest request is no longer registered.
     #[cold]
     fn local_memory_gone(&self, work: &mut Work) -> Failure {
         work.fail(self.oldest.at, WcStatus::LocalProtection);

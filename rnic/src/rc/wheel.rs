@@ -9,12 +9,12 @@
 
 use std::time::{Duration, Instant};
 
-/// Nanoseconds of a tick, as a power of two.
+/// The number of nanoseconds of a tick, as a power of two.
 const TICK_BITS: u32 = 16;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 6;
-/// Maximum distance of a deadline in ticks: 51 days. A later deadline fires after this time. The
+/// The maximum distance of a deadline in ticks: 51 days. A later deadline fires after 51 days. The
 /// top level uses one slot less than it has, so that no deadline gets into the current slot.
 const MAX_TICKS: u64 = (SLOTS as u64 - 1) << (SLOT_BITS * (LEVELS as u32 - 1));
 
@@ -25,7 +25,7 @@ pub struct Wheel {
     /// The tick up to which [`pop`](Self::pop) has processed the slots.
     now: u64,
     levels: [Level; LEVELS],
-    /// By key: the tick at which it fires.
+    /// For each key, the tick at which it fires.
     armed: Vec<Option<u64>>,
     entries: Vec<Entry>,
     /// The list of unused entries.
@@ -66,9 +66,9 @@ impl Wheel {
         }
     }
 
-    /// Sets the deadline of a key. If it is later than the previous one, or `None`, nothing
-    /// changes: the key fires at the previous deadline, and the caller finds that it is not due and
-    /// sets it again.
+    /// Sets the deadline of a key. If the new deadline is later than the previous one, or `None`,
+    /// nothing changes. The key then fires at the previous deadline, and the caller, which finds
+    /// that it is not due, sets the deadline again.
     #[inline]
     pub fn set(&mut self, key: usize, at: Option<Instant>) {
         let Some(at) = at else { return };
@@ -84,14 +84,14 @@ impl Wheel {
         }
     }
 
-    /// The key does not fire until it is set again.
+    /// Clears the deadline of a key, which then does not fire until it is set again.
     pub fn clear(&mut self, key: usize) {
         if let Some(armed) = self.armed.get_mut(key) {
             *armed = None;
         }
     }
 
-    /// Returns a key whose deadline has passed; afterwards the key has no deadline. Call this until
+    /// Returns a key whose deadline has passed. Afterwards the key has no deadline. Call this until
     /// it returns `None`.
     pub fn pop(&mut self, now: Instant) -> Option<usize> {
         let now = self.tick_before(now);
@@ -125,7 +125,7 @@ impl Wheel {
         }
     }
 
-    /// When to call [`pop`](Self::pop) again: not later than the next deadline.
+    /// The time at which to call [`pop`](Self::pop) again. It is not later than the next deadline.
     pub fn deadline(&self) -> Option<Instant> {
         let tick = match self.due {
             Some(_) => self.now,
@@ -169,13 +169,13 @@ impl Wheel {
         })
     }
 
-    /// The first tick that does not begin before this time, so that nothing fires early.
+    /// The first tick that does not begin before `at`, so that no key fires early.
     fn tick_after(&self, at: Instant) -> u64 {
         let nanos = at.saturating_duration_since(self.start).as_nanos();
         u64::try_from(nanos.div_ceil(1 << TICK_BITS)).unwrap_or(u64::MAX)
     }
 
-    /// The tick that contains this time.
+    /// The tick that contains the time `at`.
     fn tick_before(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.start).as_nanos() >> TICK_BITS)
             .unwrap_or(u64::MAX)

@@ -1,8 +1,8 @@
 //! The peer's RDMA reads and atomic operations, which are answered in the order of their arrival.
 //!
-//! A read is carried out when its answer is sent. An atomic operation is performed once: when it
-//! arrives or, if reads precede it, when these have been answered, so that they return the memory
-//! as it was before. Its answer then waits here for its turn.
+//! A read is carried out when its answer is sent. An atomic operation is performed once. That
+//! happens when it arrives or, if reads precede it, when these reads have been answered, so that
+//! they return the memory as it was before. The answer then waits here for its turn.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use wire::iwarp::{
 use crate::key::{KeyError, Keys, Scope};
 use crate::memory::{AtomicError, update};
 
-/// Requests of the peer, oldest first.
+/// The peer's requests, the oldest first.
 #[derive(Default)]
 pub(super) struct Answers {
     queue: VecDeque<Answer>,
@@ -21,7 +21,7 @@ pub(super) struct Answers {
     performed: u32,
 }
 
-/// A request of the peer; `msn` is that of its message.
+/// A request of the peer. `msn` is the MSN of its message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     /// An RDMA read.
@@ -43,8 +43,7 @@ impl Answers {
         self.queue.is_empty()
     }
 
-    /// Returns the request at a place in the queue, if it can be answered once those before it have
-    /// been.
+    /// Returns the request at a place in the queue, if it can be answered after those before it.
     #[inline]
     pub(super) fn ready(&self, at: usize) -> Option<&Answer> {
         self.queue.get(at).filter(|answer| !matches!(answer, Answer::Atomic { .. }))
@@ -70,7 +69,7 @@ impl Answers {
         }
     }
 
-    /// Performs atomic operations up to the first request that they have to wait for.
+    /// Performs atomic operations up to the first request that must be answered before them.
     fn perform(&mut self, keys: &Keys, by: Scope) {
         for answer in &mut self.queue {
             match *answer {
@@ -90,7 +89,7 @@ impl Answers {
         }
     }
 
-    /// Returns the TERMINATE message for an oldest request that cannot be answered.
+    /// Returns the TERMINATE message if the oldest request cannot be answered.
     pub(super) fn refusal(&self, error: KeyError) -> Option<Terminate> {
         let (cause, header, len, read_request) = match *self.queue.front()? {
             Answer::Read { request, msn } => {

@@ -14,8 +14,8 @@ use crate::key::{KeyError, Keys, Right, Scope};
 use crate::memory;
 use crate::wr::Segment;
 
-/// Messages of at most this many octets are copied next to their headers; longer ones are sent from
-/// where they are.
+/// Messages of at most this many octets are copied next to their headers. Longer messages are sent
+/// from where they are.
 const COPY_MAX: usize = 8 << 10;
 /// Messages of more elements than this are copied as well.
 const REFERENCE_MAX_ELEMENTS: usize = 128;
@@ -52,7 +52,7 @@ pub(super) struct Source<'a> {
     pub(super) request: ReadRequest,
 }
 
-/// A few octets that the engine itself owns.
+/// A few octets that belong to the engine itself.
 pub(super) struct Inline<const N: usize>(pub(super) [u8; N]);
 
 // SAFETY: `memory::pieces` names at most `len` octets, of regions whose keys it has just checked.
@@ -74,7 +74,8 @@ unsafe impl Payload for Local<'_> {
     }
 }
 
-// SAFETY: this names `len` octets of a region whose key it has just checked, for at least as many.
+// SAFETY: `pieces` names `len` octets of a region whose key it has just checked for at least as
+// many octets.
 unsafe impl Payload for Source<'_> {
     #[inline]
     fn elements(&self) -> usize {
@@ -89,9 +90,9 @@ unsafe impl Payload for Source<'_> {
         mut piece: impl FnMut(*const u8, usize),
     ) -> Result<(), KeyError> {
         if len > 0 {
-            // The check covers the whole rest and not only these octets, so that nothing is sent of
-            // a read that must fail. `wrapping_add` cannot wrap here: a read beyond 2^64 is refused
-            // with its first frame.
+            // The check covers the whole rest and not only these octets, so that no part of the
+            // response is sent if the read must fail. `wrapping_add` cannot wrap here: a read
+            // beyond 2^64 is refused with its first frame.
             let to = self.request.source_to.wrapping_add(offset as u64);
             let rest = u64::from(self.request.len) - offset as u64;
             let addr =
@@ -102,8 +103,8 @@ unsafe impl Payload for Source<'_> {
     }
 }
 
-// SAFETY: this names `len` octets of its own. They are copied before it is dropped, because such
-// short messages are copied.
+// SAFETY: `pieces` names the `len` octets of `self`. They are copied before `self` is dropped,
+// because such short messages are always copied.
 unsafe impl<const N: usize> Payload for Inline<N> {
     #[inline]
     fn elements(&self) -> usize {
@@ -122,8 +123,8 @@ unsafe impl<const N: usize> Payload for Inline<N> {
     }
 }
 
-/// A message and how to frame it. `header` creates the header of a frame from whether it is the
-/// last one and from the offset of its payload.
+/// A message and the way to frame it. `header` creates the header of a frame. Its arguments are
+/// whether the frame is the last one, and the offset of its payload.
 pub(super) struct Framing<H, P> {
     pub(super) layout: MessageLayout,
     pub(super) header: H,
@@ -133,7 +134,7 @@ pub(super) struct Framing<H, P> {
 
 impl<H: Fn(bool, usize) -> Header, P: Payload> Framing<H, P> {
     /// Frames the message from position `pos` to `until`, or until there is no room. Returns the
-    /// position that it has reached. Both that and `until` are ends of frames.
+    /// position that was reached. That position and `until` are ends of frames.
     #[inline]
     pub(super) fn put(
         &self,

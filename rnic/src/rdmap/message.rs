@@ -1,8 +1,8 @@
-//! The layout of a message on the wire: how it is cut into FPDUs.
+//! The layout of a message on the wire, which is divided into FPDUs.
 //!
 //! All FPDUs of a message except the last have the same size. So a position in the octets of the
-//! message on the wire describes completely where a sender is, and nothing else is kept of a frame
-//! that is partly sent.
+//! message on the wire completely describes the progress of a sender. Nothing else is stored for a
+//! frame that is partly sent.
 
 use wire::iwarp::mpa::fpdu::{self, Trailer};
 use wire::iwarp::{Crc32c, ddp};
@@ -10,25 +10,26 @@ use wire::iwarp::{Crc32c, ddp};
 /// The layout of a message on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessageLayout {
-    /// Octets before the payload of each FPDU: the ULPDU length and the header.
+    /// The number of octets before the payload of each FPDU: the ULPDU length and the header.
     header: usize,
-    /// Octets of payload in each FPDU except the last: a multiple of four, so that these FPDUs have
-    /// no pad.
+    /// The number of octets of payload in each FPDU except the last. It is a multiple of four, so
+    /// that these FPDUs have no pad.
     payload: usize,
-    /// Octets of payload in the whole message.
+    /// The number of octets of payload in the whole message.
     len: usize,
 }
 
 /// One FPDU of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// The offset of its payload in the message.
+    /// The offset of the FPDU's payload in the message.
     pub(super) offset: usize,
-    /// The number of octets of its payload.
+    /// The number of octets of payload in the FPDU.
     pub(super) payload: usize,
-    /// Whether it is the last FPDU of the message.
+    /// Whether the FPDU is the last one of the message.
     pub(super) last: bool,
-    /// The position of its first octet on the wire, counted from the first octet of the message.
+    /// The position of the FPDU's first octet on the wire, counted from the first octet of the
+    /// message.
     pub(super) start: u64,
 }
 
@@ -50,19 +51,19 @@ impl MessageLayout {
         MessageLayout { header: fpdu::LENGTH_SIZE + header, payload: (mulpdu - header) & !3, len }
     }
 
-    /// Octets before the payload of each FPDU.
+    /// The number of octets before the payload of each FPDU.
     #[inline]
     pub(super) fn header(&self) -> usize {
         self.header
     }
 
-    /// Octets of payload in the whole message.
+    /// The number of octets of payload in the whole message.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Octets on the wire of each FPDU except the last.
+    /// The number of octets on the wire of each FPDU except the last.
     #[inline]
     fn full_frame(&self) -> usize {
         self.header + self.payload + Crc32c::SIZE
@@ -74,7 +75,7 @@ impl MessageLayout {
         if self.len <= self.payload { 0 } else { (self.len - 1) / self.payload }
     }
 
-    /// Octets on the wire of the whole message.
+    /// The number of octets on the wire of the whole message.
     #[inline]
     pub(super) fn total(&self) -> u64 {
         let full = self.full_frames();
@@ -82,7 +83,7 @@ impl MessageLayout {
         full as u64 * self.full_frame() as u64 + self.wire_len(last) as u64
     }
 
-    /// The FPDU of a message that has only one.
+    /// The FPDU, if the message has only one.
     #[inline]
     pub(super) fn only_frame(&self) -> Option<Frame> {
         let frame = Frame { offset: 0, payload: self.len, last: true, start: 0 };
@@ -110,13 +111,13 @@ impl MessageLayout {
         frame.start + self.wire_len(frame.payload) as u64
     }
 
-    /// Octets of the ULPDU of an FPDU with this payload.
+    /// The number of octets of the ULPDU of an FPDU with this payload.
     #[inline]
     pub(super) fn ulpdu(&self, payload: usize) -> usize {
         self.header - fpdu::LENGTH_SIZE + payload
     }
 
-    /// Octets on the wire of an FPDU with this payload.
+    /// The number of octets on the wire of an FPDU with this payload.
     #[inline]
     pub(super) fn wire_len(&self, payload: usize) -> usize {
         self.header + payload + Trailer::size(self.ulpdu(payload))

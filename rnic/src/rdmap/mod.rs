@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | [`setup`] | from a TCP connection to negotiated terms |
+//! | [`setup`] | negotiates the terms of a connection over TCP |
 //! | [`stream`] | the engine of an established connection: its interface and common state |
 //! | `tx` | sending: from work requests to frames |
 //! | `rx` | receiving: from frames to memory and completions |

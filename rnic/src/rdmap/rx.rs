@@ -1,17 +1,17 @@
-//! Receiving: from octets to frames, to memory and completions (RFC 5040, section 7; RFC 5041,
-//! section 7). This module moves the octets, `rules` decides which frames are valid, and `place`
-//! determines where their payload goes.
+//! The receiving side: turns octets into frames, and frames into memory and completions (RFC 5040,
+//! section 7; RFC 5041, section 7). This module moves the octets, `rules` decides which frames are
+//! valid, and `place` determines where their payload goes.
 //!
 //! Without CRC the parts of an FPDU are processed as they arrive: the header, the payload straight
 //! to its destination, the trailer. With CRC the whole FPDU is collected and verified first, and
 //! then processed the same way.
 //!
-//! Every octet of payload is placed after a check of its key in the same call, because a region may
+//! The key of a payload is checked in the same call that places the payload, because a region may
 //! be deregistered between two calls.
 //!
 //! A message that finds no receive may wait for one ([`State::Stalled`]). Then its first frame and
-//! the octets behind it are kept until they can be processed: at most what one read returns, and
-//! one FPDU.
+//! the octets behind it are kept until they can be processed. These are at most the octets of one
+//! read and one FPDU.
 
 mod partial_fpdu;
 mod place;
@@ -28,12 +28,12 @@ use super::stream::{Failure, Stream};
 use super::vec::RxVec;
 use crate::wr::Arrival;
 
-/// If at least this many octets of a payload are left, they are read straight to their destination.
-/// Copying is cheaper for fewer.
+/// If at least this many octets of a payload are missing, they are read straight to their
+/// destination. For fewer octets, copying is cheaper.
 const DIRECT_MIN_BYTES: usize = 2 << 10;
 /// Behind an FPDU of at least this many octets the stage is short: another large FPDU is likely to
-/// follow, and its payload is to be read straight to its destination as well. If no large one
-/// follows, that costs one system call.
+/// follow, and its payload is to be read straight to its destination as well. If no large FPDU
+/// follows, the short stage costs one system call.
 const BULK_FPDU_MIN_BYTES: usize = 16 << 10;
 /// The size of the buffer for the start of a frame: the longest header, or a TERMINATE message with
 /// everything that it may include.
@@ -50,21 +50,22 @@ pub(super) struct Rx {
     /// A header of which only a part has arrived.
     partial_header: [u8; HEADER_BUFFER_SIZE],
     partial_header_len: usize,
-    /// With CRC: an FPDU of which only a part has arrived, or which waits.
+    /// With CRC, an FPDU of which only a part has arrived, or which waits for a receive.
     fpdu: PartialFpdu,
-    /// While stalled: the octets behind the partial header or that FPDU. The first `backlog_taken`
+    /// While stalled, the octets behind the partial header or that FPDU. The first `backlog_taken`
     /// of them have been processed.
     backlog: Vec<u8>,
     backlog_taken: usize,
 
-    /// The MSN of the current or next SEND. `send_placed`: how many octets of it have been placed.
+    /// The MSN of the current or next SEND. `send_placed` is the number of its octets that have
+    /// been placed.
     send_msn: u32,
     send_placed: u32,
     /// The MSN of the next READ or atomic request.
     read_msn: u32,
     /// The MSN of the next atomic response.
     atomic_msn: u32,
-    /// The current WRITE: its STag, and the offset where it continues.
+    /// The current WRITE: its STag, and the offset at which it continues.
     write: Option<(u32, u64)>,
     /// The number of octets of the current or latest WRITE, as long as immediate data may follow
     /// it.
@@ -76,9 +77,10 @@ enum State {
     Header,
     /// The payload of a frame, which may be empty.
     Payload,
-    /// Pad and CRC, with the number of octets that are left.
+    /// The pad and the CRC, with the number of octets that are missing.
     Trailer(usize),
-    /// In front of a header whose message needs a receive, while none is posted.
+    /// The stream is stalled in front of a header whose message needs a receive, while none is
+    /// posted.
     Stalled,
 }
 
@@ -94,7 +96,7 @@ struct Frame {
 
 #[derive(Clone, Copy, Debug)]
 enum Body {
-    /// There is none: the message has payload.
+    /// The message has payload and no fixed body.
     None,
     Read(ReadRequest),
     Atomic(AtomicRequest),
@@ -104,11 +106,11 @@ enum Body {
 
 /// The result of parsing the start of a frame.
 enum Start {
-    /// At least this many octets are needed, including the length field.
+    /// The parser needs at least this many octets, including the length field.
     Needs(usize),
-    /// The header was taken, with this many octets.
+    /// The header, which has this many octets, was processed.
     Taken(usize),
-    /// The header was not taken, because its message waits for a receive.
+    /// The header was not processed, because its message waits for a receive.
     Stalled,
 }
 
@@ -155,7 +157,7 @@ impl Rx {
 }
 
 impl Stream {
-    /// Determines where the next octets are read to.
+    /// Determines the place into which the next octets are read.
     pub(super) fn scatter(&mut self, rx: &mut RxVec) -> Result<(), Failure> {
         rx.clear();
         let bulk = self.rx.frame.ulpdu_len >= BULK_FPDU_MIN_BYTES;
@@ -179,7 +181,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Processes `n` octets that were read to where [`scatter`](Self::scatter) determined.
+    /// Processes `n` octets that were read into the place that [`scatter`](Self::scatter)
+    /// determined.
     pub(super) fn scattered(&mut self, rx: &mut RxVec, n: usize) -> Result<(), Failure> {
         let (direct, staged) = rx.split(n);
         self.stats.rx_bytes += (direct + staged.len()) as u64;
@@ -221,13 +224,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Processes octets up to a message that waits. Returns how many are left then.
+    /// Processes octets up to a message that waits. Returns the number of octets that remain.
     #[inline]
     fn consume(&mut self, data: &[u8]) -> Result<usize, Failure> {
         if self.crc { self.collect(data) } else { self.take(data) }
     }
 
-    /// With CRC: processes whole FPDUs and keeps the rest.
+    /// With CRC, processes whole FPDUs and keeps the rest.
     fn collect(&mut self, mut data: &[u8]) -> Result<usize, Failure> {
         while !data.is_empty() && !self.is_stalled() {
             if self.rx.fpdu.is_empty() {
@@ -280,8 +283,8 @@ impl Stream {
         self.take(bytes).map(drop)
     }
 
-    /// Processes octets without CRC, or of a verified FPDU. Returns how many are left behind a
-    /// message that waits.
+    /// Processes octets without CRC, or those of a verified FPDU. Returns the number of octets that
+    /// remain behind a message that waits.
     #[inline]
     fn take(&mut self, mut data: &[u8]) -> Result<usize, Failure> {
         loop {
@@ -328,7 +331,7 @@ impl Stream {
                 Start::Taken(n) => Ok(&data[n..]),
                 Start::Stalled => Ok(data),
                 Start::Needs(_) => {
-                    // This is less than a header, so it fits.
+                    // The data are shorter than a header, so they fit.
                     self.rx.partial_header[..data.len()].copy_from_slice(data);
                     self.rx.partial_header_len = data.len();
                     Ok(&[])
@@ -345,7 +348,7 @@ impl Stream {
                 }
                 Start::Stalled => return Ok(rest),
                 Start::Needs(_) if rest.is_empty() => return Ok(rest),
-                // Only as much is copied as is needed: the payload behind it stays in `rest`.
+                // Only the needed octets are copied. The payload behind them stays in `rest`.
                 Start::Needs(needed) => {
                     let n = (needed - self.rx.partial_header_len).min(rest.len());
                     let (more, after) = rest.split_at(n);
@@ -359,8 +362,8 @@ impl Stream {
 }
 
 impl Rx {
-    /// With CRC: the number of octets that the partial FPDU still needs, or `None` if there is none
-    /// or its length has not arrived.
+    /// With CRC, the number of octets that the partial FPDU still needs. `None` if there is no
+    /// partial FPDU or its length has not arrived.
     fn missing_of_fpdu(&self) -> Option<usize> {
         let octets = self.fpdu.octets();
         let len = octets.first_chunk::<LENGTH_SIZE>()?;

@@ -9,8 +9,8 @@
 //!
 //! Each side reads exactly one frame: [`Initiator::wants`] and [`Responder::wants`] say how many
 //! octets to read next, so that the FPDUs behind the frame stay in the socket. The [`Gate`] holds a
-//! side's first FPDUs back as long as the peer could not take them. Implementations other than this
-//! one need that in three situations.
+//! side's first FPDUs back as long as the peer could not accept them. Peers of other
+//! implementations need that in three situations.
 
 use std::time::{Duration, Instant};
 
@@ -18,33 +18,33 @@ use wire::iwarp::{
     Enhanced, ReadDepth, Revision, Setup, SetupError, SetupKind, SetupProgress, mpa,
 };
 
-/// How long an initiator waits for the reply, if its consumer sets no shorter time.
+/// The time that an initiator waits for the reply, if its consumer sets no shorter time.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a responder waits for the request, and later for the RTR frame.
+/// The time that a responder waits for the request, and later for the RTR frame.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a responder holds back its first FPDU if no RTR frame was negotiated and the initiator
-/// sends nothing.
+/// The time for which a responder holds back its first FPDU if no RTR frame was negotiated and the
+/// initiator sends nothing.
 pub const FIRST_FRAME_TIMEOUT: Duration = Duration::from_millis(100);
-/// How long an initiator holds back its first FPDU towards a peer of another implementation.
-/// siw's responder does not notice data that arrive while it changes its socket callbacks after the
-/// reply.
+/// The time for which an initiator holds back its first FPDU towards a peer of another
+/// implementation. siw's responder does not notice data that arrive while it changes its socket
+/// callbacks after the reply.
 pub const FIRST_FRAME_DELAY: Duration = Duration::from_millis(10);
-/// How long the initiator then waits for a frame of the peer before it sends a probe, which makes
-/// siw look at its socket again. The time doubles with each probe, because on a slow host the
+/// The time that the initiator then waits for a frame of the peer before it sends a probe, which
+/// makes siw look at its socket again. The time doubles with each probe, because on a slow host the
 /// change of the callbacks is slow as well.
 pub const PROBE_DELAY: Duration = Duration::from_millis(20);
 /// The maximum number of probes to a peer that sends nothing.
 pub const MAX_PROBES: u8 = 6;
 /// The maximum number of RDMA READs in flight, in each direction.
 pub const MAX_READ_DEPTH: u32 = 128;
-/// The maximum size of private data that fits in a request, an acceptance and a rejection.
+/// The maximum size of private data. It fits in a request, in an acceptance and in a rejection.
 pub const MAX_PRIVATE: usize = mpa::MAX_PRIVATE_DATA - Enhanced::SIZE - REJECT_HEADER.len();
 
 /// The octets that OFED's uDAPL puts in front of the private data of a rejection, and expects
 /// there.
 const REJECT_HEADER: [u8; 4] = [0x02, 0x00, 0x02, 0x00];
 
-/// What a side offers in the negotiation.
+/// The terms that a side offers in the negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The maximum number of READs of the peer that this side holds.
@@ -68,7 +68,7 @@ pub struct Terms {
     pub crc: bool,
     /// Whether both sides accept FPDUs that exceed the MSS.
     pub large_fpdus: bool,
-    /// Whether both sides support the operations of RFC 7306. This also identifies a peer of this
+    /// Whether both sides support the operations of RFC 7306. If so, the peer also runs this
     /// implementation.
     pub extended: bool,
     /// The RTR frame that the initiator sends first.
@@ -78,7 +78,7 @@ pub struct Terms {
 /// The frame by which an initiator shows that it is ready to receive (RFC 6581, section 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rtr {
-    /// There is none: client-server model.
+    /// There is no such frame, as in the client-server model.
     None,
     /// A zero-length RDMA WRITE.
     Write,
@@ -109,8 +109,8 @@ pub enum Reply<'a> {
         /// The private data of the peer's consumer.
         private: &'a [u8],
     },
-    /// The peer's implementation has rejected the request, or its reply is not understood. The
-    /// connection is to be closed.
+    /// The peer's implementation has rejected the request, or its reply cannot be understood. The
+    /// caller must close the connection.
     Failed,
 }
 
@@ -139,7 +139,7 @@ impl Initiator {
         Ok((Initiator { offer, reader: FrameReader::new(SetupKind::Reply), deadline }, request))
     }
 
-    /// When the attempt times out.
+    /// The time at which the attempt times out.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -158,8 +158,8 @@ impl Initiator {
             Err(_) => return Some(Reply::Failed),
         };
         // A reply of revision 1, or one without the enhanced data, to an enhanced request leaves
-        // the depths unknown (siw fails such a connection, too). A peer that has read our request
-        // does not demand markers.
+        // the depths unknown (siw fails such a connection, too). A peer that has read this side's
+        // request does not demand markers.
         let Some(theirs) = reply.enhanced().filter(|_| !reply.markers || reply.rejected) else {
             return Some(match reply.rejected {
                 true => Reply::Rejected { private: without_reject_header(reply.private_data) },
@@ -170,8 +170,7 @@ impl Initiator {
             return Some(Reply::Rejected { private: without_reject_header(reply.private_data) });
         }
         let terms = Terms {
-            // A responder that insists on more READs than it was offered gets them (siw does the
-            // same).
+            // A responder that insists on more READs than this side offered gets them, as from siw.
             ird: depth(theirs.ord).unwrap_or(offer.ird).min(MAX_READ_DEPTH),
             ord: depth(theirs.ird).map_or(offer.ord, |ird| ird.min(offer.ord)).min(MAX_READ_DEPTH),
             crc: offer.crc || reply.crc,
@@ -179,7 +178,7 @@ impl Initiator {
             // `extended`.
             large_fpdus: reply.gso && reply.extended,
             extended: offer.extended && reply.extended,
-            // The request offered a WRITE, so a reply that names no RTR frame means that.
+            // The request offered a WRITE, so a reply that names no RTR frame means a WRITE.
             rtr: if theirs.peer_to_peer { Rtr::Write } else { Rtr::None },
         };
         Some(Reply::Accepted { terms, private: reply.private_data })
@@ -210,7 +209,7 @@ impl Responder {
         Responder { reader: FrameReader::new(SetupKind::Request), deadline }
     }
 
-    /// When the responder gives up.
+    /// The time at which the responder gives up.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -233,7 +232,8 @@ impl Responder {
             None => Some(Rtr::None),
             Some(e) if e.rtr_write => Some(Rtr::Write),
             Some(e) if e.rtr_read => Some(Rtr::Read),
-            // The initiator offers only a SEND, which would take a receive of the consumer.
+            // The initiator offers only a SEND as RTR frame, which would take a receive of the
+            // consumer.
             Some(e) if e.rtr_send => None,
             // The initiator names no RTR frame: siw answers with a WRITE, and accepts any.
             Some(_) => Some(Rtr::Write),
@@ -246,7 +246,8 @@ impl Responder {
             rtr: rtr.unwrap_or(Rtr::None),
             private: frame.private_data.to_vec(),
         };
-        // This side does not send markers (nor does siw), so it refuses the request as siw does.
+        // Neither this side nor siw sends markers, so this side refuses the request in the same way
+        // as siw.
         Some(match frame.markers || rtr.is_none() {
             true => Call::Refuse(request.refusal(&[])),
             false => Call::Request(request),
@@ -271,8 +272,8 @@ impl Request {
         &self.private
     }
 
-    /// Creates the reply that accepts, and the terms that it establishes. Private data that do not
-    /// fit are an error.
+    /// Creates the reply that accepts the request, and returns the resulting terms. Private data
+    /// that do not fit are an error.
     pub fn accept(&self, offer: Offer, private: &[u8]) -> Result<(Vec<u8>, Terms), SetupError> {
         let (their_ird, their_ord) =
             self.enhanced.map_or((None, None), |e| (depth(e.ird), depth(e.ord)));
@@ -301,8 +302,8 @@ impl Request {
         Ok((reply, terms))
     }
 
-    /// Creates the reply that rejects, with the consumer's private data. Private data that do not
-    /// fit are an error.
+    /// Creates the reply that rejects the request, with the consumer's private data. Private data
+    /// that do not fit are an error.
     pub fn reject(&self, private: &[u8]) -> Result<Vec<u8>, SetupError> {
         if private.len() > MAX_PRIVATE {
             return Err(SetupError::PrivateData { len: private.len() });
@@ -346,15 +347,16 @@ fn without_reject_header(private: &[u8]) -> &[u8] {
 pub enum Gate {
     /// FPDUs may be sent.
     Open,
-    /// Initiator towards another implementation: opens at this time.
+    /// An initiator waits before it sends to another implementation. The gate opens at this time.
     Delay(Instant),
-    /// Open like [`Gate::Open`]. Until the peer's first frame arrives, a probe (zero-length WRITE)
-    /// is due at this time, after this many probes.
+    /// The gate is open. Until the peer's first frame arrives, a probe (a zero-length WRITE) is due
+    /// at this time. The number is that of the probes sent so far.
     Probe(Instant, u8),
-    /// Responder that was promised an RTR frame: the connection is established when it arrives, and
-    /// fails at this time.
+    /// A responder waits for the RTR frame that it was promised. The connection is established when
+    /// the frame arrives, and fails at this time.
     Rtr(Instant),
-    /// Responder without such a promise: opens with the initiator's first frame, or at this time.
+    /// A responder that was promised no RTR frame waits. The gate opens with the initiator's first
+    /// frame, or at this time.
     FirstFrame(Instant),
 }
 
@@ -381,7 +383,7 @@ impl Gate {
         matches!(self, Gate::Open | Gate::Probe(..))
     }
 
-    /// When [`Gate::expire`] is to be called.
+    /// The time at which to call [`Gate::expire`].
     pub fn deadline(&self) -> Option<Instant> {
         match *self {
             Gate::Open => None,
@@ -404,7 +406,7 @@ impl Gate {
         }
     }
 
-    /// Handles the passage of time: opens a gate that waited for it. Returns true if a probe is to
+    /// Handles the passage of time: opens a gate whose time has come. Returns true if a probe is to
     /// be sent, and an error if the promised RTR frame did not arrive.
     pub fn expire(&mut self, now: Instant) -> Result<bool, RtrMissing> {
         match *self {

@@ -1,5 +1,5 @@
-//! Tests of both roles against each other, and against octets that siw sends (comments name the
-//! captures).
+//! Tests of both roles against each other, and against octets that siw sends. A, C and D are flags
+//! of RFC 6581: peer-to-peer model, WRITE as RTR frame, READ as RTR frame.
 
 use super::*;
 
@@ -159,18 +159,18 @@ fn replies_of_siw() {
             other => panic!("{other:?}"),
         }
     };
-    // Plain.
+    // This is a plain reply.
     let plain =
         Terms { ird: 1, ord: 1, crc: false, large_fpdus: false, extended: false, rtr: Rtr::None };
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x01\x00\x01"), plain);
-    // The reply to a request with A + C.
+    // This is the reply to a request with the flags A and C.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
-    // The reply switches CRC on although nobody asked for it.
+    // The reply switches CRC on although neither side asked for it.
     assert_eq!(accepted(b"\x50\x02\x00\x04\x00\x01\x00\x01"), Terms { crc: true, ..plain });
-    // The reply names more READs than offered, or a depth that is not negotiated.
+    // The reply names more READs than were offered, or a depth that is not negotiated.
     assert_eq!(accepted(b"\x10\x02\x00\x04\x00\x05\x00\x05"), Terms { ird: 5, ord: 5, ..plain });
     assert_eq!(accepted(b"\x10\x02\x00\x04\x3F\xFF\x3F\xFF"), Terms { ird: 4, ord: 8, ..plain });
-    // siw copies unknown bits of the request, which is no consent.
+    // siw copies unknown bits of the request. A copied bit is not an agreement.
     assert_eq!(accepted(b"\x1C\x02\x00\x04\x80\x01\x80\x01"), Terms { rtr: Rtr::Write, ..plain });
     assert_eq!(Gate::initiator(&plain, at(0)), Gate::Delay(at(10)));
 }
@@ -196,7 +196,7 @@ fn replies_that_fail() {
 
 #[test]
 fn requests_of_siw() {
-    // The request of dapltest.
+    // This is the request of dapltest.
     let dapltest = frame(REQ, b"\x10\x02\x00\x22\x00\x04\x00\x04DAPL and RDMA rule! Test 4321.");
     let Call::Request(request) = feed_request(&dapltest, 5) else { panic!("refused") };
     assert_eq!(request.private(), b"DAPL and RDMA rule! Test 4321.");
@@ -212,15 +212,15 @@ fn requests_of_siw() {
 #[test]
 fn models_of_other_initiators() {
     let terms = |tail: &[u8]| request(&frame(REQ, tail)).accept(OFFER, b"").expect("fits");
-    // A + D: the reply names a READ, as asked.
+    // Flags A and D: the reply names a READ, as requested.
     let (reply, read) = terms(b"\x10\x02\x00\x04\x80\x01\x40\x01");
     assert_eq!((&reply[20..], read.rtr), (&b"\x80\x01\x40\x01"[..], Rtr::Read));
-    // A + C: the reply names a WRITE, as asked.
+    // Flags A and C: the reply names a WRITE, as requested.
     let (reply, write) = terms(b"\x10\x02\x00\x04\x80\x01\x80\x01");
     assert_eq!((&reply[20..], write.rtr), (&b"\x80\x01\x80\x01"[..], Rtr::Write));
-    // A + C + D: the reply chooses the WRITE, which needs no answer.
+    // Flags A, C and D: the reply chooses the WRITE, which needs no answer.
     assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\xC0\x01").1.rtr, Rtr::Write);
-    // A alone.
+    // Flag A alone: the reply chooses a WRITE.
     assert_eq!(terms(b"\x10\x02\x00\x04\x80\x01\x00\x01").1.rtr, Rtr::Write);
     // Revision 1 gets a reply of revision 1.
     let (reply, old) = terms(b"\x00\x01\x00\x00");

@@ -15,63 +15,65 @@ use crate::wr::Arrival;
 #[derive(Clone, Copy, Debug)]
 pub struct StreamCfg {
     /// The maximum size of a ULPDU, in octets: [`wire::iwarp::mpa::fpdu::mulpdu_for_mss`] of TCP's
-    /// MSS, or more if both sides accept it. It is clamped to 128..=65535.
+    /// MSS, or more if both sides accept larger FPDUs. The value is clamped to 128..=65535.
     pub mulpdu: usize,
     /// Whether FPDUs carry CRCs, in both directions.
     pub crc: bool,
     /// Whether both sides support the operations of RFC 7306: immediate data and atomic operations.
     pub extended: bool,
-    /// The maximum number of RDMA reads and atomic operations of the peer that are held here.
+    /// The maximum number of RDMA reads and atomic operations of the peer that this side holds.
     pub ird: u32,
-    /// The maximum number of RDMA reads and atomic operations outstanding at the peer. With 0 a
-    /// posted one never starts.
+    /// The maximum number of RDMA reads and atomic operations outstanding at the peer. If it is 0,
+    /// a posted read or atomic operation never starts.
     pub ord: u32,
-    /// Whether this side is the responder of the setup, which sends nothing before the peer's first
-    /// FPDU (RFC 5044, section 7.1.3) or [`Stream::release`].
+    /// Whether this side is the responder of the setup. A responder sends nothing before the peer's
+    /// first FPDU (RFC 5044, section 7.1.3) or a call of [`Stream::release`].
     pub hold: bool,
-    /// TCP's MSS, if no CRC may lie across two TCP segments, otherwise 0. Frames are then gathered
-    /// so that none does, provided that TCP starts a segment where [`TxVec::ends_record`] asks for
-    /// it. siw in Linux misreads such a CRC (6.12: `siw_get_trailer` starts again with the second
-    /// segment).
+    /// TCP's MSS if no CRC may lie across two TCP segments, otherwise 0. If it is not 0, frames are
+    /// gathered so that no CRC does, provided that TCP starts a segment where
+    /// [`TxVec::ends_record`] asks for it. siw in Linux misreads such a CRC (6.12:
+    /// `siw_get_trailer` starts again with the second segment).
     pub segment: usize,
     /// Whether a message for which no receive is posted waits for one, with all that the peer has
-    /// sent after it ([`Stream::is_stalled`]). Otherwise it ends the connection (RFC 5041, section
-    /// 7.1).
+    /// sent after it ([`Stream::is_stalled`]). Otherwise the message ends the connection (RFC 5041,
+    /// section 7.1).
     pub waits: bool,
 }
 
-/// The connection cannot continue. The work request concerned, if there is one, completes in its
-/// turn with its own status: a receive at once, a request when [`Stream::flush`] is called.
+/// The reason for which the connection cannot continue. The work request that caused the failure,
+/// if any, completes in its turn with its own status. A receive completes at once, a request when
+/// [`Stream::flush`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {cause}", if *by_peer { "TERMINATE received" } else { "stream error" })]
 pub struct Failure {
-    /// Whether the peer has sent TERMINATE. Otherwise it is to be sent one: [`Stream::terminate`].
+    /// Whether the peer has sent a TERMINATE. If not, this side sends one: [`Stream::terminate`].
     pub by_peer: bool,
-    /// The cause.
+    /// The cause of the failure.
     pub cause: Cause,
 }
 
 /// Counters of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Octets that TCP has accepted.
+    /// The number of octets that TCP has accepted.
     pub tx_bytes: u64,
-    /// Messages of any kind except TERMINATE that TCP has accepted.
+    /// The number of messages that TCP has accepted, of any kind except TERMINATE.
     pub tx_messages: u64,
-    /// Octets received from TCP.
+    /// The number of octets received from TCP.
     pub rx_bytes: u64,
-    /// FPDUs received.
+    /// The number of FPDUs received.
     pub rx_fpdus: u64,
-    /// Messages received.
+    /// The number of messages received.
     pub rx_messages: u64,
-    /// Octets of payload that the kernel has written straight to their destination, without a copy.
+    /// The number of octets of payload that the kernel has written straight to their destination,
+    /// without a copy.
     pub rx_direct: u64,
-    /// Messages that had to wait for a receive.
+    /// The number of messages that had to wait for a receive.
     pub rx_stalls: u64,
 }
 
 impl Stats {
-    /// Names and values, always in the same order.
+    /// The names and values of the counters, always in the same order.
     pub fn list(&self) -> [(&'static str, u64); 7] {
         [
             ("octets-sent", self.tx_bytes),
@@ -102,12 +104,12 @@ impl Stats {
 /// on FIN, reset:        stream.flush(); upcall
 /// ```
 ///
-/// While the stream [is stalled](Stream::is_stalled), nothing is read. The caller calls
-/// [`Stream::resume`] when a receive has been posted, and then reads the socket as if the poller
-/// had just reported it. Sending continues meanwhile.
+/// While the stream [is stalled](Stream::is_stalled), nothing is read from the socket. The caller
+/// calls [`Stream::resume`] when a receive has been posted, and then reads the socket as if the
+/// poller had just reported it. Sending continues meanwhile.
 ///
 /// `tx_done` and `rx_done` take the vector that `tx` or `rx` has filled, with no other call on the
-/// same stream in between. After a failure, `tx` and `rx` return it again.
+/// same stream in between. After a failure, `tx` and `rx` return the same failure again.
 pub struct Stream {
     pub(super) work: Work,
     pub(super) crc: bool,
@@ -128,18 +130,18 @@ pub struct Stream {
     pub(super) stats: Stats,
 }
 
-/// Our RDMA reads and atomic operations whose response has not arrived yet. Responses arrive in the
-/// order of the requests.
+/// This side's RDMA reads and atomic operations whose response has not arrived yet. Responses
+/// arrive in the order of the requests.
 pub(super) struct Reads {
     pub(super) outstanding: u32,
     /// The MSN of the next request to be sent.
     pub(super) next_msn: u32,
     /// The position of the oldest request in the send queue.
     pub(super) oldest: usize,
-    /// How many octets of a READ response to the oldest request have been placed.
+    /// The number of octets that have been placed of a READ response to the oldest request.
     pub(super) placed: u32,
-    /// The STag that stands for any of our sinks. No region has it: a response is matched with the
-    /// oldest read only by a tagged offset that is used once.
+    /// The STag that stands for any sink of this side. No region has this STag. Only the tagged
+    /// offset, which is used once, shows that a response belongs to the oldest read.
     pub(super) sink_stag: u32,
 }
 
@@ -203,7 +205,7 @@ impl Stream {
         Ok(tx.bytes())
     }
 
-    /// Completes requests after TCP has accepted the first `n` octets of what [`tx`](Self::tx)
+    /// Completes requests after TCP has accepted the first `n` octets that [`tx`](Self::tx)
     /// gathered.
     pub fn tx_done(&mut self, tx: &mut TxVec, n: usize) {
         self.accepted(tx, n);
@@ -211,10 +213,10 @@ impl Stream {
         self.work.announce();
     }
 
-    /// Handles `EFAULT`: the kernel could not read what [`tx`](Self::tx) gathered and has accepted
-    /// nothing, because registered memory is no longer mapped. If the vector holds one message,
-    /// that message fails. Otherwise only the first message stays in the vector, to be sent alone;
-    /// then the caller calls `tx_done` as usual, or this function again.
+    /// Handles `EFAULT`: registered memory that [`tx`](Self::tx) gathered is no longer mapped, so
+    /// the kernel could not read it and has accepted nothing. If the vector holds one message, that
+    /// message fails. Otherwise only the first message stays in the vector, to be sent alone; then
+    /// the caller calls `tx_done` as usual, or this function again.
     #[cold]
     pub fn tx_fault(&mut self, tx: &mut TxVec) -> Result<(), Failure> {
         let result = self.faulted(tx);
@@ -222,13 +224,13 @@ impl Stream {
         result
     }
 
-    /// Returns whether [`tx`](Self::tx) would gather or bind something. This is cheap.
+    /// Returns whether [`tx`](Self::tx) would gather a frame or bind a window. This check is cheap.
     pub fn wants_tx(&self) -> bool {
         self.failure.is_none() && !self.hold && (self.is_partly_sent() || self.has_ready())
     }
 
-    /// Determines where the next octets are read to: the rest of a payload to its destination in
-    /// registered memory, what follows to the stage.
+    /// Determines the places into which the next octets are read: the rest of a payload goes to its
+    /// destination in registered memory, and the octets behind it go to the stage.
     pub fn rx(&mut self, rx: &mut RxVec) -> Result<(), Failure> {
         self.check_failure()?;
         let result = self.scatter(rx);
@@ -236,8 +238,9 @@ impl Stream {
         result
     }
 
-    /// Processes the first `n` octets of what [`rx`](Self::rx) asked for: parses, places and
-    /// completes. Answers to the peer's requests then wait for [`tx`](Self::tx).
+    /// Processes the first `n` octets that were read into the places of [`rx`](Self::rx): parses
+    /// frames, places payload and completes work. Answers to the peer's requests then wait for
+    /// [`tx`](Self::tx).
     pub fn rx_done(&mut self, rx: &mut RxVec, n: usize) -> Result<(), Failure> {
         self.check_failure()?;
         let result = self.scattered(rx, n);
@@ -272,7 +275,7 @@ impl Stream {
         failure
     }
 
-    /// Returns whether the next message of the peer waits for a receive. What is behind it waits,
+    /// Returns whether the next message of the peer waits for a receive. All octets behind it wait,
     /// too.
     #[inline]
     pub fn is_stalled(&self) -> bool {
@@ -289,8 +292,8 @@ impl Stream {
         self.work.wait_for_recv(number);
     }
 
-    /// Processes the message that waits, if there is a receive for it now, and what has arrived
-    /// behind it. Returns false if it still waits.
+    /// Processes the waiting message, if there is a receive for it now, and the octets that have
+    /// arrived behind it. Returns false if the message still waits.
     pub fn resume(&mut self) -> Result<bool, Failure> {
         self.check_failure()?;
         if !self.is_stalled() || !self.work.has_recv() {
@@ -318,7 +321,7 @@ impl Stream {
         self.hold = false;
     }
 
-    /// Returns whether everything is done that a graceful close waits for: no request is queued or
+    /// Returns whether a graceful close need not wait any more: no request is queued or
     /// outstanding, no answer is due, and no frame is partly sent.
     pub fn is_drained(&self) -> bool {
         !self.work.has_requests()
@@ -327,19 +330,19 @@ impl Stream {
             && self.tx.rtr == 0
     }
 
-    /// Returns whether the peer supports the operations of RFC 7306 as this side does.
+    /// Returns whether the operations of RFC 7306 are supported by both the peer and this side.
     pub fn is_extended(&self) -> bool {
         self.extended
     }
 
-    /// Returns whether the octets received so far end inside a message, so that the peer was cut
-    /// off.
+    /// Returns whether the octets received so far end inside a message. If the stream ends there,
+    /// the peer was cut off.
     pub fn is_mid_message(&self) -> bool {
         self.rx.is_mid_message() || self.reads.placed > 0
     }
 
-    /// Completes everything that is posted and not completed as flushed. When called again, it
-    /// flushes what was posted later. Nothing is sent or received any more.
+    /// Completes all posted work that has not completed as flushed. Call this again for work that
+    /// is posted later. From now on no octet is sent or received.
     pub fn flush(&mut self) {
         self.failure.get_or_insert(Failure { by_peer: false, cause: Cause::MPA_STREAM_LOST });
         self.answers = Answers::default();
@@ -357,12 +360,13 @@ impl Stream {
         &mut self.work
     }
 
-    /// The counters.
+    /// The counters of the stream.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Ends the stream. What is posted and not completed stays in the queues until [`Work::flush`].
+    /// Ends the stream. Posted work that has not completed stays in the queues until
+    /// [`Work::flush`].
     pub fn into_work(self) -> Work {
         self.work
     }

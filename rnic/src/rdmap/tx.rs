@@ -1,9 +1,9 @@
-//! Sending: from work requests to frames.
+//! The sending side: turns work requests into frames.
 //!
-//! A frame is built each time it is given to TCP, from the work request and a position. What TCP
-//! does not accept is built again, so a stream needs no buffer of its own. The exception is a frame
-//! under a CRC that is partly sent: the memory that it was built from may have changed, so its rest
-//! is kept.
+//! Each time a frame is passed to TCP, it is built from the work request and a position. Octets
+//! that TCP does not accept are built again, so a stream needs no buffer of its own. The exception
+//! is a frame with a CRC that is partly sent. Its memory may have changed since, so the rest of the
+//! frame is kept.
 
 use wire::iwarp::mpa::fpdu::{LENGTH_SIZE, fpdu_len};
 use wire::iwarp::{
@@ -20,7 +20,7 @@ use crate::key::KeyError;
 use crate::qp;
 use crate::wr::{WcOp, WcStatus};
 
-/// How many answers to the peer's requests are sent in a row while own requests wait.
+/// The number of answers to the peer's requests that are sent in a row while own requests wait.
 const ANSWER_BURST: u8 = 4;
 
 /// The sending side of a stream.
@@ -32,20 +32,21 @@ pub(super) struct Tx {
     /// The message of which TCP has accepted `pos` octets, but not all.
     partial: Option<Kind>,
     pos: u64,
-    /// The write of the request at `next` has been sent; its immediate data are next.
+    /// Whether the write of the request at `next` has been sent, so that its immediate data come
+    /// next.
     written: bool,
     send_msn: u32,
     /// The number of answers since the latest own request.
     answered: u8,
     /// The number of RTR frames to be sent.
     pub(super) rtr: u32,
-    /// With CRC: the rest of a frame that is partly sent. `pos` is behind it.
+    /// With CRC, the rest of a frame that is partly sent. `pos` is behind it.
     rest: Vec<u8>,
-    /// [`StreamCfg::segment`](super::stream::StreamCfg::segment).
+    /// The segment size: see [`StreamCfg::segment`](super::stream::StreamCfg::segment).
     segment: usize,
     /// The number of octets that TCP has accepted since a segment had to start.
     record: usize,
-    /// The current gathering. A flush ends it.
+    /// The current gathering. A flush ends this gathering.
     gather_id: GatherId,
 }
 
@@ -54,32 +55,32 @@ pub(super) struct Tx {
 enum Kind {
     /// The RTR frame.
     Rtr,
-    /// The first one of [`Stream::answers`], or a later one while gathering.
+    /// The first answer of [`Stream::answers`], or a later one while gathering.
     Answer,
-    /// The request at [`Tx::next`], or a later one while gathering. The same holds for all kinds
+    /// The request at [`Tx::next`], or a later one while gathering. This also holds for the kinds
     /// below.
     Send,
     Write,
     /// The first of the two messages of a write with immediate data.
     WriteFirst,
-    /// The second of these messages.
+    /// The second of the two messages of a write with immediate data.
     Immediate,
     Read,
     Atomic,
-    /// A bind, for which nothing is sent.
+    /// A bind, which causes no octets to be sent.
     Bind,
 }
 
 /// The octets of one message that a [`TxVec`] holds, from `from` to `to`.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
-    /// `None` for the octets of [`Tx::rest`].
+    /// The message. `None` for the octets of [`Tx::rest`].
     message: Option<(Kind, MessageLayout)>,
     pub(super) from: u64,
     pub(super) to: u64,
 }
 
-/// The state of gathering: what [`Tx`] and [`Reads`] will be when everything that is gathered has
+/// The state of gathering: the future values of [`Tx`] and [`Reads`] when all gathered octets have
 /// been accepted.
 struct GatherState {
     request: usize,
@@ -92,7 +93,7 @@ struct GatherState {
     reads: u32,
 }
 
-/// How much of a message was added to a [`TxVec`].
+/// The amount of a message that was added to a [`TxVec`].
 struct Framed {
     layout: MessageLayout,
     to: u64,
@@ -100,7 +101,7 @@ struct Framed {
 }
 
 impl GatherState {
-    /// Moves past a message.
+    /// Advances past a message.
     #[inline]
     fn advance(&mut self, kind: Kind) {
         match kind {
@@ -155,7 +156,7 @@ impl Tx {
         tx.copy_staged_to(&mut self.rest, skip, len);
     }
 
-    /// Discards what is partly sent.
+    /// Discards a message that is partly sent.
     pub(super) fn abandon(&mut self) {
         self.gather_id.renew();
         (self.partial, self.pos, self.rtr, self.rest) = (None, 0, 0, Vec::new());
@@ -185,7 +186,7 @@ impl Stream {
         }
     }
 
-    /// Returns what to send next, or `None` if nothing may be sent.
+    /// Returns the next message, or `None` if nothing may be sent.
     #[inline]
     fn next_message(&self, state: &GatherState) -> Option<Kind> {
         if state.rtr > 0 {
@@ -199,8 +200,8 @@ impl Stream {
             return answer;
         }
         let Some((wqe, _)) = self.work.request(state.request) else { return answer };
-        // A fenced request waits until all own reads and atomic operations have completed. One of
-        // these waits until fewer than ORD are outstanding.
+        // A fenced request waits until all own reads and atomic operations have completed. A read
+        // or atomic operation waits until fewer than ORD are outstanding.
         if wqe.flags & qp::FENCE != 0 && state.reads > 0 {
             return answer;
         }
@@ -235,8 +236,8 @@ impl Stream {
         while tx.bytes() < TxVec::MAX_BYTES {
             let Some(kind) = partial.take().or_else(|| self.next_message(&state)) else { break };
             if kind == Kind::Bind {
-                // The bind waits until everything that is gathered has been accepted; then it is
-                // found here again.
+                // The bind waits until all gathered octets have been accepted. Then it is found
+                // here again.
                 if tx.bytes() > 0 {
                     break;
                 }
@@ -252,7 +253,8 @@ impl Stream {
                 tx.parts.push(Part { message: Some((kind, layout)), from: pos, to });
             }
             if let Err(error) = result {
-                // The octets before it are sent first; then the error is found here again.
+                // The octets before the failed message are sent first. Then the error is found here
+                // again.
                 if tx.bytes() == 0 {
                     return Err(self.gather_failed(kind, error));
                 }
@@ -363,18 +365,18 @@ impl Stream {
                     let header = |_, _| response_header(response_msn);
                     (layout, Framing { layout, header, payload, crc }.put(tx, pos, until(layout)))
                 }
-                // The error is reported in turn, as for a read that fails; the cause is known
-                // already.
+                // The error is reported in turn, as for a read that fails. Its cause is already
+                // known.
                 Answer::Refused { .. } => {
                     (MessageLayout::untagged(mulpdu, 0), (pos, Err(KeyError::Access)))
                 }
                 Answer::Atomic { .. } => return None,
             },
-            // Nothing is sent for a bind.
+            // A bind causes no octets to be sent.
             Kind::Bind => return None,
             Kind::Rtr => {
-                // RFC 6581, section 9.1: a zero-length write may name any STag and offset; siw uses
-                // these.
+                // A zero-length write may name any STag and offset (RFC 6581, section 9.1). These
+                // are the ones that siw uses.
                 let layout = MessageLayout::tagged(mulpdu, 0);
                 let header = tagged(TaggedOpcode::Write, 1, 0);
                 let payload = Local { keys, by, segments: &[] };
@@ -402,7 +404,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Handles a message whose memory may not be read (any more).
+    /// Handles a message whose memory may not be read, or may not be read any more.
     #[cold]
     fn gather_failed(&mut self, kind: Kind, error: KeyError) -> Failure {
         let refusal = if kind == Kind::Answer { self.answers.refusal(error) } else { None };
@@ -421,7 +423,7 @@ impl Stream {
         if tx.keep_first() {
             return Ok(());
         }
-        // The requests of any other vector may have left the queue.
+        // If another gathering has filled the vector, its requests may have left the queue.
         let first = tx.parts.first().filter(|_| tx.was_filled_by(self.tx.gather_id));
         Err(match first.and_then(|part| part.message) {
             Some((kind, _)) => self.gather_failed(kind, KeyError::Invalid),
@@ -431,7 +433,7 @@ impl Stream {
 
     /// Handles the first `n` octets of a vector, which TCP has accepted.
     pub(super) fn accepted(&mut self, tx: &mut TxVec, n: usize) {
-        // The requests of any other vector may have left the queue.
+        // If another gathering has filled the vector, its requests may have left the queue.
         if !tx.was_filled_by(self.tx.gather_id) {
             return;
         }
@@ -505,8 +507,9 @@ impl Stream {
     }
 
     /// Returns the octets that end this direction after a [`Failure`] of this side: the rest of an
-    /// FPDU that is partly sent, and the TERMINATE message. This works as well as possible. It is
-    /// called once and before [`flush`](Self::flush); the result is empty if there is no message.
+    /// FPDU that is partly sent, and the TERMINATE message. Call this once, before
+    /// [`flush`](Self::flush). The result is empty if there is no message, or if the rest of the
+    /// FPDU cannot be read any more.
     pub fn terminate(&mut self) -> Vec<u8> {
         let Some(terminate) = self.pending_terminate.take() else { return Vec::new() };
         let mut out = std::mem::take(&mut self.tx.rest);
@@ -518,7 +521,7 @@ impl Stream {
                 // SAFETY: the keys have just been checked, and no region is deregistered under the
                 // engine lock.
                 Some(Framed { result: Ok(()), .. }) if unsafe { tx.copy_to(&mut out) } => {}
-                // The peer then sees that the stream ends in the middle of a frame.
+                // The peer then sees that the stream has ended in the middle of a frame.
                 _ => return Vec::new(),
             }
         }
@@ -550,6 +553,6 @@ impl Stream {
 /// Creates the headers of a tagged message.
 #[inline]
 fn tagged(opcode: TaggedOpcode, stag: u32, base: u64) -> impl Fn(bool, usize) -> Header {
-    // `wrapping_add`: the peer checks for a wrap.
+    // The sum may wrap, for which the peer checks.
     move |last, offset| Header::Tagged { last, opcode, stag, to: base.wrapping_add(offset as u64) }
 }

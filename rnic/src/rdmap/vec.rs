@@ -1,5 +1,5 @@
-//! The buffers of one system call. An engine has one set of them for all its streams, which keep
-//! nothing in them between calls.
+//! The buffers of one system call. An engine has one set of buffers for all its streams. The
+//! streams keep nothing in the buffers between calls.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -13,8 +13,8 @@ use crate::memory::try_copy;
 
 /// The maximum number of elements of one scatter or gather call: UIO_MAXIOV of Linux.
 const MAX_IOV: usize = 1024;
-/// The maximum number of elements that name registered memory in one scatter read. The rest follows
-/// with the next read.
+/// The maximum number of elements that name registered memory in one scatter read. The rest is read
+/// by the next call.
 const MAX_DIRECT: usize = 16;
 
 /// The frames of one gather write.
@@ -24,22 +24,25 @@ pub struct TxVec {
     iov: Vec<iovec>,
     bytes: usize,
     pub(super) parts: Vec<Part>,
-    /// The gathering that has filled this.
+    /// The gathering that has filled the vector.
     gather_id: GatherId,
-    /// The size of the TCP segments that are to contain trailers whole; 0 if there is no such
+    /// The size of the TCP segments if each trailer must lie in one segment. 0 if there is no such
     /// requirement.
     segment: usize,
-    /// The number of octets between the start of a segment and these.
+    /// The number of octets between the start of a segment and the first octet of the vector.
     record: usize,
 }
 
-// SAFETY: only the holder of the engine lock uses the addresses in `iov`, whatever thread that is.
+// SAFETY: only the holder of the engine lock, whichever thread that is, uses the addresses in
+// `iov`.
 unsafe impl Send for TxVec {}
 
 impl TxVec {
-    /// About how many octets are gathered for one call: a frame that was started is completed.
+    /// The approximate maximum number of octets that are gathered for one call. A frame that was
+    /// started is completed.
     pub(super) const MAX_BYTES: usize = 1 << 20;
-    /// Room for headers, trailers and copied payload: for the longest FPDU and much more.
+    /// The size of the stage, which holds headers, trailers and copied payload: the longest FPDU
+    /// and much more.
     const STAGE: usize = 2 * fpdu::fpdu_len(fpdu::MAX_ULPDU);
 
     /// Creates an empty vector, with some 150 KiB of memory.
@@ -56,24 +59,25 @@ impl TxVec {
         }
     }
 
-    /// What to send, in order. It is valid until the next call of the stream that has filled it,
-    /// under the same hold of the engine lock. With a single element, `send` suffices.
+    /// The memory to send, in order. It is valid until the next call of the stream that has filled
+    /// the vector, under the same hold of the engine lock. With a single element, `send` suffices.
     pub fn iov(&self) -> &[iovec] {
         &self.iov
     }
 
-    /// The total number of octets.
+    /// The total number of octets in the vector.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether the octets that follow these are to start a TCP segment (`MSG_EOR`).
+    /// Whether the octets that follow those of the vector must start a TCP segment (`MSG_EOR`).
     #[inline]
     pub fn ends_record(&self) -> bool {
         self.segment > 0
     }
 
-    /// Empties the vector for a new gathering, `record` octets after the start of a segment.
+    /// Empties the vector for a new gathering, which begins `record` octets after the start of a
+    /// segment.
     pub(super) fn begin(&mut self, gather_id: GatherId, segment: usize, record: usize) {
         self.gather_id = gather_id;
         (self.used, self.bytes) = (0, 0);
@@ -88,8 +92,8 @@ impl TxVec {
         self.gather_id == gather_id
     }
 
-    /// Returns whether the trailer at the end of `len` more octets would lie across two segments.
-    /// This is always false for the first frame, which would gain nothing by waiting.
+    /// Returns whether, after `len` more octets, the trailer at their end would lie across two
+    /// segments. Returns false for the first frame, for which waiting would be useless.
     #[inline]
     pub(super) fn splits(&self, len: usize, trailer: usize) -> bool {
         self.segment > 0
@@ -97,7 +101,7 @@ impl TxVec {
             && (1..trailer).contains(&((self.record + self.bytes + len) % self.segment))
     }
 
-    /// Returns whether there is room for `staged` more octets of stage and `elements` more
+    /// Returns whether there is room for `staged` more octets in the stage and for `elements` more
     /// elements.
     #[inline]
     pub(super) fn has_room(&self, staged: usize, elements: usize) -> bool {
@@ -113,12 +117,12 @@ impl TxVec {
         &mut self.stage.bytes()[at..at + len]
     }
 
-    /// Takes back the last `len` octets that were staged and not gathered.
+    /// Takes back the last `len` octets of the stage, which were not gathered.
     pub(super) fn unstage(&mut self, len: usize) {
         self.used -= len;
     }
 
-    /// Gathers the last `len` octets that were staged.
+    /// Adds the last `len` octets of the stage to the vector.
     #[inline]
     pub(super) fn push_staged(&mut self, len: usize) {
         // SAFETY: `used` is at most the length of the stage, and `len` is at most `used`.
@@ -133,7 +137,7 @@ impl TxVec {
         }
     }
 
-    /// Gathers registered memory.
+    /// Adds registered memory to the vector.
     #[inline]
     pub(super) fn push_memory(&mut self, addr: *mut u8, len: usize) {
         self.bytes += len;
@@ -147,7 +151,7 @@ impl TxVec {
         Position { used: self.used, elements: self.iov.len(), last_len, bytes: self.bytes }
     }
 
-    /// Removes what was added since `mark`.
+    /// Removes the elements that were added after `position`.
     pub(super) fn truncate(&mut self, position: Position) {
         (self.used, self.bytes) = (position.used, position.bytes);
         self.iov.truncate(position.elements);
@@ -156,7 +160,7 @@ impl TxVec {
         }
     }
 
-    /// Keeps only the first message, if there are others. Returns whether there were.
+    /// Removes all messages but the first. Returns whether there were others.
     #[cold]
     pub(super) fn keep_first(&mut self) -> bool {
         let [first, _, ..] = self.parts[..] else { return false };
@@ -171,8 +175,8 @@ impl TxVec {
         true
     }
 
-    /// Copies everything that was gathered. It creates no reference to registered memory, where
-    /// others may write meanwhile. Returns false if some of that memory is no longer mapped.
+    /// Copies all gathered octets. It creates no reference to registered memory, because other
+    /// threads may write there meanwhile. Returns false if some of that memory is no longer mapped.
     ///
     /// # Safety
     /// The registered memory that was gathered is still registered.
@@ -222,7 +226,8 @@ impl Default for TxVec {
 pub(super) struct GatherId(u64);
 
 impl GatherId {
-    /// The number of gatherings of each stream: enough for ten days at a million a second.
+    /// The number of IDs for the gatherings of one stream: enough for ten days at a million
+    /// gatherings per second.
     const IDS_PER_STREAM: u64 = 1 << 40;
 
     /// The first ID of a new stream.
@@ -231,14 +236,14 @@ impl GatherId {
         GatherId(NEXT.fetch_add(Self::IDS_PER_STREAM, Ordering::Relaxed))
     }
 
-    /// Invalidates what was gathered until now.
+    /// Makes the vectors that were gathered until now invalid.
     #[inline]
     pub(super) fn renew(&mut self) {
         self.0 = self.0.wrapping_add(1);
     }
 }
 
-/// An end of a [`TxVec`].
+/// A position at the end of a [`TxVec`], to which the vector can be truncated.
 #[derive(Clone, Copy)]
 pub(super) struct Position {
     used: usize,
@@ -252,16 +257,17 @@ pub struct RxVec {
     stage: Stage,
     iov: Vec<iovec>,
     bytes: usize,
-    /// How many of these octets go straight to their destination in registered memory.
+    /// The number of octets that go straight to their destination in registered memory.
     direct: usize,
 }
 
-// SAFETY: only the holder of the engine lock uses the addresses in `iov`, whatever thread that is.
+// SAFETY: only the holder of the engine lock, whichever thread that is, uses the addresses in
+// `iov`.
 unsafe impl Send for RxVec {}
 
 impl RxVec {
     const STAGE: usize = 64 << 10;
-    /// Room for a trailer, the next header, and little more.
+    /// The size of a short stage: a trailer, the next header, and little more.
     const SHORT_STAGE: usize = 256;
 
     /// Creates an empty vector, with a stage of 64 KiB.
@@ -270,19 +276,19 @@ impl RxVec {
         RxVec { stage: Stage::new(Self::STAGE), iov, bytes: 0, direct: 0 }
     }
 
-    /// Where to read to, in order. It is valid as long as [`TxVec::iov`]. With a single element,
-    /// `recv` suffices.
+    /// The places to read into, in order. They are valid as long as those of [`TxVec::iov`]. With a
+    /// single element, `recv` suffices.
     pub fn iov(&self) -> &[iovec] {
         &self.iov
     }
 
-    /// The total number of octets. A read of fewer octets has emptied the socket, or met memory
-    /// that is no longer accessible.
+    /// The total number of octets in the places. A read of fewer octets has emptied the socket, or
+    /// has met memory that is no longer accessible.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many of these octets, from the first one, go straight to their destination.
+    /// The number of octets, from the first one, that go straight to their destination.
     #[inline]
     pub(super) fn direct(&self) -> usize {
         self.direct
@@ -314,8 +320,8 @@ impl RxVec {
         self.bytes += len;
     }
 
-    /// Splits `n` octets that were read: returns how many went straight to their destination, and
-    /// those in the stage.
+    /// Splits `n` octets that were read. Returns the number of those that went straight to their
+    /// destination, and the octets in the stage.
     #[inline]
     pub(super) fn split(&mut self, n: usize) -> (usize, &[u8]) {
         let direct = n.min(self.direct);
@@ -359,7 +365,7 @@ impl Stage {
 
     #[inline]
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: `new` has allocated and zeroed the memory; the result borrows `self`.
+        // SAFETY: `new` has allocated and zeroed the memory. The result borrows `self`.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }

@@ -31,6 +31,8 @@ fn pop(ring: &Ring<u64>) -> Option<u64> {
     }
 }
 
+/// The value in a slot, or `None` if the slot is not filled.
+///
 /// # Safety
 /// The caller must be the only consumer.
 unsafe fn peek(ring: &Ring<u64>, at: usize) -> Option<u64> {
@@ -84,7 +86,7 @@ proptest! {
                 prop_assert_eq!(pop(&ring), model.pop_front());
             }
             prop_assert_eq!(ring.len(), model.len());
-            // Everything that is queued can be read, and nothing else.
+            // All queued values can be read, and no others.
             for n in 0..=model.len() {
                 // SAFETY: the test runs in one thread.
                 let seen = unsafe { peek(&ring, ring.head().wrapping_add(n)) };

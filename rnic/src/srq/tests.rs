@@ -15,7 +15,7 @@ fn refusals_are_those_of_a_queue_pair() {
     let foreign = keys.register(other, 100, 100, write_only, false).unwrap();
     let sealed = keys.register(pd, 100, 100, read_only, false).unwrap();
 
-    // SAFETY: nothing is ever placed in the memory.
+    // SAFETY: no octet is ever placed in the memory.
     let post =
         |segments: &[Segment]| unsafe { srq.post_recv(&RecvWr { id: 0, segments, quiet: false }) };
     let segment = |addr, len, key| Segment { addr, len, key };
@@ -60,7 +60,7 @@ fn many_threads_post() {
         }
         let mut taken = 0;
         while taken < 3 * EACH {
-            // SAFETY: this is the only consumer.
+            // SAFETY: this thread is the only consumer.
             match unsafe { srq.take(None, &mut []) } {
                 Some(rqe) => {
                     let last = &mut last[(rqe.id >> 32) as usize];

@@ -1,4 +1,4 @@
-//! Helpers for tests of the engines: memory, a queue pair with its queues, work requests.
+//! Helpers for tests of the engines: memory, a queue pair with its queues, and work requests.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::MaybeUninit;
@@ -58,7 +58,7 @@ pub(crate) const LOCAL: Access = Access {
 pub(crate) const ALL: Access =
     Access { remote_read: true, remote_write: true, remote_atomic: true, ..LOCAL };
 
-/// Registered memory between guard areas in which nobody may write.
+/// Registered memory between guard areas that must not be written.
 pub(crate) struct Buf {
     memory: *mut u8,
     len: usize,
@@ -70,7 +70,7 @@ const GUARD_BYTE: u8 = 0xA5;
 
 impl Buf {
     pub(crate) fn new(keys: &Arc<Keys>, pd: Pd, len: usize, access: Access) -> Buf {
-        // SAFETY: the size is not zero; the guards are inside the allocation; `Drop` frees the
+        // SAFETY: the size is not zero. The guards are inside the allocation. `Drop` frees the
         // memory after it has dropped the region.
         unsafe {
             let memory = alloc_zeroed(Self::layout(len));
@@ -90,14 +90,14 @@ impl Buf {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `new` allocated the memory; tests no longer use the slice when they call an
+        // SAFETY: `new` allocated the memory. Tests do not use the slice any more when they call an
         // engine.
         unsafe { std::slice::from_raw_parts(self.memory.add(GUARD), self.len) }
     }
 
     #[expect(clippy::mut_from_ref, reason = "engines write to it, too, whatever is borrowed")]
     pub(crate) fn bytes_mut(&self) -> &mut [u8] {
-        // SAFETY: `new` allocated the memory; tests no longer use the slice when they call an
+        // SAFETY: `new` allocated the memory. Tests do not use the slice any more when they call an
         // engine or take another slice.
         unsafe { &mut *slice_from_raw_parts_mut(self.memory.add(GUARD), self.len) }
     }
@@ -210,7 +210,7 @@ impl Queues {
     }
 
     pub(crate) fn post(&self, wr: SendWr<'_>) {
-        // SAFETY: each test runs in one thread, and `Buf`s outlive what is posted.
+        // SAFETY: each test runs in one thread, and the buffers outlive the posted work requests.
         unsafe { self.qp.post_send(&wr) }.unwrap();
     }
 
@@ -229,7 +229,7 @@ impl Queues {
     }
 
     pub(crate) fn recv(&self, id: u64, segments: &[Segment]) {
-        // SAFETY: each test runs in one thread, and `Buf`s outlive what is posted.
+        // SAFETY: each test runs in one thread, and the buffers outlive the posted work requests.
         unsafe { self.qp.post_recv(&RecvWr { id, segments, quiet: false }) }.unwrap();
     }
 
@@ -261,7 +261,7 @@ pub(crate) fn arm(cq: &Cq, solicited: bool) -> bool {
 }
 
 pub(crate) fn share(srq: &Srq, id: u64, segments: &[Segment]) -> Result<bool, PostError> {
-    // SAFETY: `Buf`s outlive what is posted.
+    // SAFETY: the buffers outlive the posted work requests.
     unsafe { srq.post_recv(&RecvWr { id, segments, quiet: false }) }
 }
 

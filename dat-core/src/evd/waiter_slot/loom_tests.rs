@@ -12,7 +12,7 @@ use super::*;
 struct Evd {
     queued: AtomicUsize,
     waiter_slot: WaiterSlot,
-    /// Triggers of the CNO.
+    /// How often the CNO was triggered.
     triggers: AtomicUsize,
     dead: AtomicBool,
     /// Stands for the memory of the EVD. A write stands for its deallocation.
@@ -77,7 +77,7 @@ fn with_waiter(forever: bool, other: impl FnOnce(&Evd)) -> (Arc<Evd>, bool) {
     (evd, taken)
 }
 
-/// A lost event makes the waiter sleep for ever, which loom reports.
+/// loom reports a lost event, because the waiter then sleeps for ever.
 #[test]
 fn loom_a_waiter_gets_an_event() {
     loom::model(|| assert!(with_waiter(true, Evd::post).1));
@@ -104,11 +104,12 @@ fn loom_the_last_waiter_leaves_before_the_memory_is_freed() {
             while evd.queued.load(Ordering::Acquire) > 0 {
                 thread::yield_now();
             }
-            // The waiter has taken the event and may be anywhere on its way out.
+            // The waiter has taken the event. It may have begun to leave, or may have left.
             while !evd.waiter_slot.is_vacant() {
                 thread::yield_now();
             }
-            // SAFETY: the test checks exactly this.
+            // SAFETY: the test shows that no thread accesses the memory at this time. loom reports
+            // a violation.
             evd.memory.with_mut(|_| ());
         });
     });

@@ -1,5 +1,6 @@
-//! No call uses an object that is being freed or was freed. The object is a cell of loom, which
-//! reports any use that is concurrent with a write. The thread that frees the object writes to it.
+//! The models show that no call uses an object that is being freed or was freed. The object is a
+//! cell of loom, which reports any use that is concurrent with a write. The thread that frees the
+//! object writes to it.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -12,7 +13,7 @@ const TAG: u64 = 7;
 const OTHER_TAG: u64 = 8;
 const ALIVE: u32 = 1;
 const FREED: u32 = 2;
-/// Another object, in the same memory.
+/// The value of another object that is put into the same memory.
 const NEXT: u32 = 3;
 
 /// A handle of a thread-safe adapter with its object.
@@ -21,7 +22,7 @@ struct Subject {
     object: UnsafeCell<u32>,
 }
 
-// SAFETY: the models show it. loom reports a mistake.
+// SAFETY: the models show that accesses are not concurrent. loom reports a mistake.
 unsafe impl Sync for Subject {}
 
 impl Subject {
@@ -199,7 +200,8 @@ fn loom_a_slot_is_used_again() {
     });
 }
 
-/// The same with an object of another type. A call with the stale handle never uses it.
+/// The slot of a freed object gets an object of another type. A call with the stale handle never
+/// uses it.
 #[test]
 fn loom_a_slot_is_used_again_for_another_kind() {
     loom::model(|| {

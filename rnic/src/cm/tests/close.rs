@@ -1,4 +1,4 @@
-//! How connections end.
+//! Tests of the ways in which connections end.
 
 use wire::cm::{Dreq, Mad, Message};
 
@@ -12,7 +12,7 @@ const FIRST_REPEAT: Duration = Duration::from_millis(16);
 /// them.
 const SHORT_REPEATS: u32 = 9;
 const SHORT_REPEATS_TIME: Duration = Duration::from_millis(16 * ((1 << SHORT_REPEATS) - 1));
-/// The time that the call's ACK timeout (17) stands for.
+/// The time that the ACK timeout in the call (17) stands for.
 const TIME_WAIT: Duration = Duration::from_millis(512);
 
 #[test]
@@ -56,8 +56,8 @@ fn both_disconnect_at_once() {
     assert!(pair.is_empty());
 }
 
-/// A side with something in flight answers a DREQ when that is settled, although the peer repeats
-/// the DREQ meanwhile.
+/// A side that has requests in flight answers a DREQ when they have ended, although the peer
+/// repeats the DREQ meanwhile.
 #[test]
 fn a_dreq_is_answered_when_the_consumer_is_ready() {
     for side in [A, B] {
@@ -99,7 +99,7 @@ fn a_dreq_is_answered_when_the_connection_is_forgotten() {
     assert_eq!(pair.events(B), [(ids[B], Event::Released { qpn: QPN[B] })]);
 }
 
-/// A connection breaks on one side: the consumer of the other side learns it, even if the first
+/// A connection breaks on one side. The consumer of the other side learns that, even if the first
 /// DREQ is lost.
 #[test]
 fn both_sides_report_that_a_connection_broke() {
@@ -158,7 +158,8 @@ fn an_abrupt_end_is_reported_soon() {
     assert!(pair.is_empty());
 }
 
-/// An adapter that is closed stays open until its peers have learned of the end, or time is over.
+/// An adapter that is being closed waits until its peers have learned of the end, or until a time
+/// limit.
 #[test]
 fn an_end_that_the_peer_may_not_have_heard_of() {
     for forget in [false, true] {
@@ -232,7 +233,7 @@ fn a_dreq_stands_for_a_lost_rtu() {
 fn an_accepted_connection_is_disconnected_before_the_rtu() {
     for (lost, sent, events) in [
         // The REJ is for an active side that waits for the REP, the DREQ for one that has received
-        // it.
+        // the REP.
         ("B:REP", "(B:REP) B:REJ28 B:DREQ A:DREP", Event::Rejected { private: padded(b"", 148) }),
         ("A:RTU", "B:REP (A:RTU) B:REJ28 B:DREQ A:DREP", Event::Disconnected),
     ] {
@@ -257,10 +258,11 @@ fn an_accepted_connection_is_disconnected_before_the_rtu() {
     }
 }
 
-/// In every state, the peer learns of the end and the consumer gets no event of it.
+/// In every state, a forgotten connection ends: the peer learns of the end, and the consumer gets
+/// no event of it.
 #[test]
 fn a_connection_is_forgotten() {
-    // An attempt.
+    // Forget an attempt to connect.
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 2).unwrap();
     let a = pair.connect(QPN[A]);
@@ -273,7 +275,7 @@ fn a_connection_is_forgotten() {
 
     pair.pass_all();
 
-    // A request, even one that the consumer has not seen.
+    // Forget a request, even one that the consumer has not seen.
     let a = pair.connect(QPN[A]);
     pair.run();
     let b = *pair.cms[B].conns.keys().next().unwrap();
@@ -283,7 +285,7 @@ fn a_connection_is_forgotten() {
     assert_eq!(pair.events(B), []);
     pair.pass_all();
 
-    // A connection.
+    // Forget an established connection.
     for side in [A, B] {
         let ids = pair.connected();
         pair.cms[side].forget(pair.now, ids[side]);
@@ -313,8 +315,8 @@ fn the_end_of_an_unknown_connection() {
     assert!(pair.is_empty());
 }
 
-/// The active process died, and a process uses its queue pair number again. The connection ends
-/// when the consumer says that nobody answers over it.
+/// The active process died, and another process uses its queue pair number again. The connection
+/// ends when the consumer says that the peer does not answer over it.
 #[test]
 fn a_stale_connection() {
     let mut pair = Pair::new();
@@ -363,9 +365,9 @@ fn a_stale_acceptance() {
     assert_eq!(pair.events(A)[0].0, old, "released");
 }
 
-/// The caller gave its request up, or answered the DREQ, and the message that said so was lost. A
-/// REQ with the same queue pair number may be forged, so it is refused until the connection has
-/// ended by itself.
+/// The caller gave its request up, or answered the DREQ, and the message about that was lost. A REQ
+/// with the same queue pair number may be forged, so it is refused until the connection has ended
+/// by itself.
 #[test]
 fn a_queue_pair_that_is_used_again() {
     let mut pair = Pair::new();

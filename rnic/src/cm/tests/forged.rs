@@ -1,4 +1,4 @@
-//! Messages of strangers.
+//! Tests with messages of strangers.
 
 use std::panic::AssertUnwindSafe;
 
@@ -28,14 +28,15 @@ fn snapshot(cm: &Cm) -> String {
     format!("{conns:?} {:?} {:?}", cm.by_request.len(), cm.timers)
 }
 
-/// Each message that ends or changes a connection is ignored if one value is wrong that only the
-/// peer knows.
+/// Every message that ends or changes a connection contains values that only the peer knows. If one
+/// of them is wrong, the message is ignored.
 #[test]
 fn a_forged_message_changes_nothing() {
     let mut pair = Pair::new();
     pair.cms[B].listen(PORT, 4).unwrap();
     let [a, b] = pair.connected();
-    // Connections in other states: one each waits for the REP, the decision, the RTU and the DREP.
+    // These are connections in other states: one each waits for the REP, the decision, the RTU and
+    // the DREP.
     let calling = pair.connect(QPN[A] + 0x80);
     pair.run();
     let (undecided, _) = pair.request();
@@ -99,7 +100,7 @@ fn a_forged_message_changes_nothing() {
             pair.cms[side].receive(pair.now, address(1 - side), address(side), &mad).unwrap();
             assert_eq!(snapshot(&pair.cms[side]), before, "{message:?}");
         }
-        // All values are right, but the message comes from elsewhere, or goes to another address.
+        // All values are right, but the message comes from another address, or goes to another one.
         let right = [
             rej(theirs, ours, Answered::Other),
             rej(theirs, ours, Answered::Req),
@@ -121,8 +122,8 @@ fn a_forged_message_changes_nothing() {
     }
 }
 
-/// Anybody can make a REQ that names the queue pair of somebody else's connection. It ends nothing.
-/// The peer is asked only if there is a listener for the REQ.
+/// Anybody can make a REQ that names the queue pair of somebody else's connection. The REQ ends no
+/// connection. The peer is asked only if there is a listener for the REQ.
 #[test]
 fn a_forged_request_ends_no_connection() {
     let mut pair = Pair::new();
@@ -162,7 +163,7 @@ fn forge(cm: &mut Cm, n: u32, source: IpAddr, now: Instant) {
 }
 
 impl Pair {
-    /// B accepts all requests that it has got. Returns their number.
+    /// Makes B accept all requests that it has got. Returns their number.
     fn accept_all(&mut self) -> usize {
         let events = self.events(B);
         let requests = events.iter().filter(|(_, event)| matches!(event, Event::Request(_)));
@@ -194,9 +195,9 @@ impl Pair {
     }
 }
 
-/// Callers are accepted and never answer. Each further one waits for less time, so that the queue
-/// pairs of a server with sixteen are free again after a second. Soon after, no state of them is
-/// left.
+/// Callers are accepted and never answer. Each further acceptance waits for less time, so that the
+/// queue pairs of a server with sixteen are free again after a second. Soon after that, no state of
+/// these connections is left.
 #[test]
 fn callers_that_never_answer() {
     let mut pair = Pair::new();
@@ -212,7 +213,7 @@ fn callers_that_never_answer() {
     assert_eq!(failed(&pair.events(B)), 9);
     pair.pass_without_receiving(6 * SECOND);
     assert_eq!(failed(&pair.events(B)), 6);
-    // The first one waits as long as its REP is repeated.
+    // The first acceptance waits as long as its REP is repeated.
     pair.pass_without_receiving(3 * SECOND);
     assert_eq!((pair.half_open(), pair.cms[B].len()), (1, 1));
 }
@@ -231,14 +232,14 @@ fn an_acceptance_that_is_given_up_is_soon_forgotten() {
     let mut sent = pair.pass_without_receiving(12 * SECOND);
     assert!(pair.cms[B].len() <= 3, "{} are left", pair.cms[B].len());
     sent += pair.pass_without_receiving(8 * SECOND);
-    // Each causes three REPs, a REJ and five DREQs. The first one causes some more REPs.
+    // Each REQ causes three REPs, a REJ and five DREQs. The first REQ causes some more REPs.
     assert!(sent <= 9 * REQS as usize + 10, "{sent} messages");
     let released = |(_, event): &(ConnId, Event)| matches!(event, Event::Released { .. });
     assert_eq!(pair.events(B).iter().filter(|event| released(event)).count(), REQS as usize);
     assert_eq!((pair.half_open(), pair.cms[B].len()), (1, 1));
 }
 
-/// The same holds for an acceptance that its caller refuses.
+/// An acceptance that its caller refuses is soon forgotten, too.
 #[test]
 fn an_acceptance_that_is_refused_is_soon_forgotten() {
     let mut pair = Pair::new();
@@ -255,8 +256,8 @@ fn an_acceptance_that_is_refused_is_soon_forgotten() {
     assert!(pair.is_empty());
 }
 
-/// Forged REQs of a caller's address do not keep the caller out. But a caller that makes many
-/// connections at once loses none of them.
+/// Forged REQs of a caller's address do not keep the caller from connecting. But a caller that
+/// makes many connections at once loses none of them.
 #[test]
 fn forged_requests_do_not_keep_their_caller_out() {
     const MAX: u32 = half_open::MAX_PER_SOURCE as u32;
@@ -271,13 +272,14 @@ fn forged_requests_do_not_keep_their_caller_out() {
     pair.pass_without_receiving(half_open::EVICTABLE_AFTER - ms);
     forge(&mut pair.cms[B], MAX, address(A), pair.now);
     assert_eq!((pair.accept_all(), pair.half_open()), (0, MAX as usize));
-    // Then the REQ replaces the oldest acceptance. Each further REQ does so, even without a pause.
+    // Then the REQ replaces the oldest acceptance. Each further REQ also replaces one, even without
+    // a pause.
     pair.pass_without_receiving(ms);
     for n in 0..10 {
         forge(&mut pair.cms[B], MAX + n, address(A), pair.now);
         assert_eq!((pair.accept_all(), pair.half_open()), (1, MAX as usize));
     }
-    // Requests that the consumer rejects take no place.
+    // Requests that the consumer rejects do not count.
     forge(&mut pair.cms[B], 2 * MAX, address(A), pair.now);
     let id = pair
         .events(B)
@@ -292,7 +294,7 @@ fn forged_requests_do_not_keep_their_caller_out() {
 }
 
 /// Requests that waited for a decision when there were few acceptances may all be accepted at once.
-/// But soon no more acceptances wait than the limit says.
+/// Soon the number of waiting acceptances is not above the limit any more.
 #[test]
 fn many_requests_are_accepted_at_once() {
     const MAX: u32 = half_open::MAX_PER_SOURCE as u32;
@@ -327,8 +329,8 @@ fn addresses_of_one_network_count_together() {
     }
 }
 
-/// A caller that answers with an MRA has received the REP, and does not shorten the time of others.
-/// But its own time ends, too.
+/// A caller that answers with an MRA has received the REP. It does not shorten the time of other
+/// callers. But its own time ends, too.
 #[test]
 fn callers_that_ask_for_time() {
     let mut pair = Pair::new();
@@ -398,8 +400,8 @@ fn deferred_requests_are_admitted_in_turn() {
     let mad = Mad { transaction: 0, message: rej }.emit();
     pair.cms[B].receive(pair.now, address(A), address(B), &mad).unwrap();
     assert_eq!(pair.cms[B].half_open.deferred_count(), 3);
-    // A caller refuses its acceptance: the consumer gets the next REQ. When the consumer rejects
-    // that, it gets the one after it.
+    // A caller refuses its acceptance, so the consumer gets the next REQ. When the consumer rejects
+    // that REQ, it gets the one after it.
     let refuse_one = |pair: &mut Pair| {
         let waits = pair.cms[B].conns.values().find(|conn| conn.state == State::RepSent).unwrap();
         let (local_id, remote_id, transaction) = (waits.peer.id, waits.id, waits.transaction);
@@ -427,14 +429,15 @@ fn deferred_requests_are_admitted_in_turn() {
     assert_eq!((n, pair.cms[B].half_open.deferred_count()), (MAX + 3, 1));
     pair.accept(id, 5);
     assert_eq!(pair.half_open(), MAX as usize);
-    // The last REQ comes again when the oldest acceptance may be ended for it.
+    // When the oldest acceptance may be ended, the last REQ comes again and takes its place.
     pair.pass_without_receiving(half_open::EVICTABLE_AFTER);
     forge(&mut pair.cms[B], MAX + 4, address(A), pair.now);
     assert_eq!((pair.accept_all(), pair.cms[B].half_open.deferred_count()), (1, 0));
     assert_eq!(pair.half_open(), MAX as usize);
 }
 
-/// Forged REQs of a caller's address are deferred. They keep out neither the caller nor others.
+/// Forged REQs of a caller's address are deferred. They keep neither the caller nor others from
+/// connecting.
 #[test]
 fn deferred_forgeries_keep_nobody_out() {
     const MAX: u32 = half_open::MAX_PER_SOURCE as u32;
@@ -462,7 +465,7 @@ fn deferred_forgeries_keep_nobody_out() {
     assert!(
         pair.events(A).iter().any(|(of, event)| *of == call && matches!(event, Event::Accepted(_)))
     );
-    // Nothing is left of the forged REQs.
+    // No state of the forged REQs is left.
     pair.pass_without_receiving(200 * SECOND);
     assert_eq!((pair.half_open(), pair.cms[B].half_open.deferred_count()), (0, 0));
 }
@@ -524,14 +527,14 @@ fn a_flood_is_answered_in_part() {
             pair.accept(id, id.0 & 0xFF_FFFF);
             assert_eq!(name(&pair.cms[B].poll_transmit().unwrap()), "REP");
         }
-        // The limit no longer holds after the flood.
+        // After the flood, all messages are answered again.
         pair.pass_without_receiving(10 * SECOND);
         pair.events(B);
     }
     assert_eq!(pair.cms[B].unanswered(), unanswered);
 }
 
-/// A REQ that comes again without a break is answered only as often as a caller may repeat it.
+/// A REQ that comes again without a pause is answered only as often as a caller may repeat it.
 #[test]
 fn a_request_again_and_again() {
     let mut pair = Pair::new();
@@ -544,7 +547,7 @@ fn a_request_again_and_again() {
         pair.cms[B].receive(pair.now, req.from, req.to, &req.mad).unwrap();
         answers += pair.pass_without_receiving(Duration::from_millis(1));
     }
-    // One MRA each tenth of a second.
+    // There is one MRA in each tenth of a second.
     assert_eq!(answers, 10);
     let (id, _) = pair.request();
     pair.cms[B].reject(pair.now, id, Reason::CONSUMER, &[]).unwrap();
@@ -556,8 +559,8 @@ fn a_request_again_and_again() {
     assert!((3..=4).contains(&answers), "{answers} refusals");
 }
 
-/// A stranger who knows a peer's queue pair sends REQs that name it without a break. The consumer
-/// is asked a limited number of times whether the peer is still there.
+/// A stranger who knows a peer's queue pair sends REQs that name it, without a pause. The consumer
+/// is asked only a limited number of times whether the peer is still there.
 #[test]
 fn a_flood_of_stale_requests() {
     let mut pair = Pair::new();
@@ -575,7 +578,7 @@ fn a_flood_of_stale_requests() {
     assert!(asked <= 600, "{asked} questions");
 }
 
-/// A flood of REQs gets no more than a listener's backlog.
+/// A flood of REQs fills no more than the backlog of a listener.
 #[test]
 fn a_flood_of_requests() {
     const BACKLOG: usize = 16;
@@ -592,7 +595,8 @@ fn a_flood_of_requests() {
         assert!(pair.cms[B].len() <= BACKLOG);
         assert!(pair.cms[B].transmits.len() <= 1024);
     }
-    // The consumer does not decide, and the callers do not repeat: the requests are withdrawn.
+    // The consumer does not decide and the callers do not repeat their REQs, so the requests are
+    // withdrawn.
     assert_eq!(pair.events(B).len(), BACKLOG);
     while pair.cms[B].poll_transmit().is_some() {}
     pair.pass(Duration::from_secs(130));
@@ -624,8 +628,8 @@ fn a_flood_of_refusals() {
     assert!(pair.is_empty());
 }
 
-/// Random datagrams, and altered ones of a real exchange, cause no panic. The tables stay small,
-/// and all timers expire.
+/// Random datagrams, and altered datagrams of a real exchange, cause no panic. The tables stay
+/// small, and all timers expire.
 #[test]
 fn hostile_datagrams() {
     let mut seed = 1_u64;

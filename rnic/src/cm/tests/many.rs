@@ -1,4 +1,4 @@
-//! A thousand connections: each message and timer costs as much as with one connection.
+//! With a thousand connections, each message and timer costs as much as with one connection.
 
 use super::*;
 
@@ -100,7 +100,7 @@ fn deferred_requests_have_a_bound() {
         half_open.defer(key(source, n), address(B), now, || [0; 256]);
         half_open.deferred_count()
     };
-    // Without an acceptance nothing is deferred: no event would admit the REQ.
+    // Without a waiting acceptance no REQ is deferred, because no event would admit it.
     assert_eq!(defer(&mut half_open, 1, 0), 0);
     for source in 1..=3 {
         half_open.insert([10, 0, 0, source].into(), source.into(), now);
@@ -108,7 +108,7 @@ fn deferred_requests_have_a_bound() {
     for n in 0..2 * half_open::MAX_DEFERRED_PER_SOURCE {
         assert_eq!(defer(&mut half_open, 1, n), half_open::MAX_DEFERRED_PER_SOURCE.min(n + 1));
     }
-    // A repeated REQ takes no second place.
+    // A repeated REQ does not take a second place.
     assert_eq!(
         defer(&mut half_open, 1, 2 * half_open::MAX_DEFERRED_PER_SOURCE - 1),
         half_open::MAX_DEFERRED_PER_SOURCE
@@ -139,7 +139,7 @@ fn deferred_requests_have_a_bound() {
     assert!(half_open.is_empty());
 }
 
-/// Limits the size of an established connection, without its entries in the tables.
+/// Limits the size of an established connection. Its entries in the tables do not count.
 #[test]
 fn a_connection_is_small() {
     let size = size_of::<connection::Conn>();

@@ -39,12 +39,12 @@ struct Pair {
     cms: [Cm; 2],
     /// The links that A and B send over.
     links: [Link<Transmit>; 2],
-    /// The messages sent, each as one letter for the sender and the name of the message. Lost
-    /// messages are in parentheses.
+    /// The messages that were sent, each as the letter of the sender and the name of the message.
+    /// Lost messages are in parentheses.
     log: Vec<String>,
-    /// Messages to be lost, each once.
+    /// The names of messages that will be lost, each once.
     lose: Vec<&'static str>,
-    /// Whether the consumers have something in flight when their peer disconnects. If not, `Pair`
+    /// Whether the consumers have requests in flight when their peer disconnects. If not, `Pair`
     /// answers the DREQ for them at once.
     busy: bool,
 }
@@ -76,7 +76,7 @@ impl Pair {
         }
     }
 
-    /// A calls B.
+    /// Makes A call B.
     fn connect(&mut self, qpn: u32) -> ConnId {
         self.connect_with(|call| call.qpn = qpn)
     }
@@ -174,7 +174,7 @@ impl Pair {
         std::iter::from_fn(|| self.cms[side].poll_event()).collect()
     }
 
-    /// Answers the DREQ for a consumer that has nothing in flight.
+    /// Answers the DREQ for a consumer that has no request in flight.
     fn answer(&mut self, side: usize) {
         let cm = &mut self.cms[side];
         let asked =
@@ -256,7 +256,7 @@ fn name(transmit: &Transmit) -> String {
     name
 }
 
-/// Private data as the peer gets them.
+/// Private data in the form in which the peer gets them.
 fn padded(private: &[u8], size: usize) -> Vec<u8> {
     let mut padded = private.to_vec();
     padded.resize(size, 0);

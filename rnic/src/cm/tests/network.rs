@@ -1,5 +1,5 @@
-//! Tests over networks that lose, repeat and reorder: either both sides are connected or both get
-//! an event that they are not, and no state is left.
+//! Tests over networks that lose, repeat and reorder messages. In the end either both sides are
+//! connected, or both have an event that says that they are not. No state is left.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use netem::Probability;
 use super::*;
 
 const NETWORKS: u64 = 1000;
-/// Queue pairs of the active side. Each calls again when its number is released, until there were
-/// `CALLS` calls in all.
+/// The number of queue pairs of the active side. Each queue pair calls again when its number is
+/// released, until there were `CALLS` calls in all.
 const QPS: u16 = 8;
 const CALLS: usize = 32;
-/// The seconds after which nobody calls or disconnects any more, after which all connections have
-/// settled, and after which all have ended.
+/// BUSY_SECONDS: the time after which no side calls or disconnects any more. SETTLED_SECONDS: the
+/// time after which all connections are settled. END_SECONDS: the time after which all have ended.
 const BUSY_SECONDS: u32 = 200;
 const SETTLED_SECONDS: u32 = 350;
 const END_SECONDS: u32 = 600;
@@ -38,7 +38,7 @@ fn a_thousand_networks() {
             *ends.entry(end).or_default() += 1;
         }
     }
-    // The test is worth something only if each of these endings happened often.
+    // The test is useful only if each of these endings happened often.
     let accepted = ["Accepted Disconnected", "Established Disconnected", "AcceptFailed"];
     let not_accepted = ["Rejected", "Disconnected", "TimedOut", "Withdrawn"];
     for end in accepted.into_iter().chain(not_accepted) {
@@ -50,9 +50,9 @@ fn a_thousand_networks() {
 struct Network {
     pair: Pair,
     rng: Rng,
-    /// The events that each consumer got for each of its connections.
+    /// The events that each consumer got, by connection.
     events: [BTreeMap<ConnId, Vec<Event>>; 2],
-    /// The calls, in their order. The caller's port is the index of its call.
+    /// The calls in their order. The caller's port is the index of the call.
     calls: Vec<ConnId>,
 }
 
@@ -149,7 +149,7 @@ impl Network {
         }
     }
 
-    /// Checks that both sides have the same connections, with the same numbers.
+    /// Checks that both sides have the same connections, with the same IDs and numbers.
     fn assert_agreement(&self) {
         let Network { pair, events, calls, .. } = self;
         let up = |side: usize| {

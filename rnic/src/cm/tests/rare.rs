@@ -1,4 +1,4 @@
-//! Messages in states in which they seldom arrive.
+//! Tests with messages that seldom arrive in the state in question.
 
 use wire::cm::{Answered, Mra, Rej};
 
@@ -21,7 +21,7 @@ impl Pair {
         [a, b]
     }
 
-    /// Delivers a message of the peer of a connection to a side.
+    /// Delivers a message to a side, as if from the peer of one of its connections.
     fn deliver(&mut self, side: usize, id: ConnId, message: Message<'_>) {
         let transaction = self.cms[side].conns[&id.0].transaction;
         let mad = Mad { transaction, message }.emit();
@@ -94,7 +94,7 @@ fn a_peer_that_gives_up_while_it_is_disconnected() {
     assert_eq!(pair.state(A, a), State::TimeWait);
 }
 
-/// A side that has given up tells a peer that still takes the attempt for a connection.
+/// A side that has given up an attempt tells a peer that still treats the attempt as a connection.
 #[test]
 fn a_connection_that_only_one_side_knows() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! Lost messages are repeated, and repeated messages have their effect once.
+//! Lost messages are repeated. A message that arrives several times has its effect only once.
 
 use super::*;
 
@@ -8,7 +8,7 @@ const REQ_INTERVAL: Duration = Duration::from_millis(2 * 256 + 4096);
 fn a_lost_message_is_repeated() {
     for (lost, sent) in [
         ("A:REQ", "(A:REQ) A:REQ B:REP A:RTU"),
-        // The request is decided on, so the timer of the REP repeats the REP.
+        // The request was accepted, so the timer of the REP repeats the REP.
         ("B:REP", "A:REQ (B:REP) A:REQ B:REP A:RTU"),
         ("A:RTU", "A:REQ B:REP (A:RTU) B:REP A:RTU"),
     ] {
@@ -89,7 +89,7 @@ fn a_repeated_req_gets_an_mra() {
     assert!(matches!(pair.events(A)[..], [(id, Event::Accepted(_))] if id == a));
 }
 
-/// Only one MRA counts for each time that the message is sent.
+/// Only one MRA counts for each time that a message is sent.
 #[test]
 fn mras_cannot_make_a_caller_wait_for_ever() {
     let mut pair = Pair::new();
@@ -154,8 +154,8 @@ fn the_consumers_deadline_comes_first() {
     assert!(pair.is_empty());
 }
 
-/// A REQ of an attempt that was given up is not a new call, and does not end the connection that
-/// the queue pair is in by then.
+/// A late REQ of an attempt that was given up is not a new call. It does not end the connection
+/// that the queue pair is in by then.
 #[test]
 fn a_late_req() {
     let mut pair = Pair::new();
@@ -237,7 +237,7 @@ fn a_rep_is_repeated_as_often_as_the_caller_asks() {
     assert_eq!(pair.sent().matches("B:REP").count(), 3);
 }
 
-/// The RTUs are lost and the passive side gives up: the active side learns that there is no
+/// The RTUs are lost and the passive side gives up. The active side learns that there is no
 /// connection.
 #[test]
 fn no_rtu_arrives() {

@@ -1,7 +1,7 @@
 //! Replays both sides of every exchange that was captured between other implementations. The
 //! numbers that a side chooses itself (communication IDs, transaction IDs, GUIDs, PSNs, queue
-//! pairs) are taken from the capture. Each message is sent with the same octets as in the capture,
-//! and the messages of the other side are understood.
+//! pairs) are taken from the capture. Each side sends each of its messages with the same octets as
+//! in the capture, and understands the messages of the other side.
 
 use std::net::SocketAddr;
 
@@ -29,7 +29,7 @@ fn every_exchange_of_the_captures() {
         let mads = mads(&file);
         for req in &mads {
             if let Ok(Mad { transaction, message: Message::Req(called) }) = Mad::parse(&req.mad) {
-                // All other messages of the connection name the caller's ID.
+                // All other messages of the connection contain the caller's ID.
                 let of_call = |message: &&Transmit| of(called.local_id, &message.mad);
                 let messages: Vec<_> = mads.iter().filter(of_call).collect();
                 let mut exchange = Exchange::new(&name, req, called, transaction, &messages);
@@ -80,10 +80,10 @@ struct Exchange<'a> {
     cms: [Cm; 2],
     addresses: [IpAddr; 2],
     ids: [Option<ConnId>; 2],
-    /// Messages that were sent, and that the capture has not contained yet.
+    /// Messages that were sent and have not been found in the capture yet.
     sent: [Vec<Transmit>; 2],
     events: [Vec<Event>; 2],
-    /// Which sides send a DREQ.
+    /// For each side, whether it sends a DREQ.
     disconnects: [bool; 2],
     req: Req<'a>,
 }
@@ -109,7 +109,7 @@ impl<'a> Exchange<'a> {
                     target_ack_delay: rep.map_or(Timeout::new(0), |rep| rep.target_ack_delay),
                     ..Cfg::new(id as u8 & 0x7F, ca_guid)
                 };
-                // The first communication ID is that of the capture.
+                // The first communication ID is the one in the capture.
                 let (mut first, mut rest) = (Some(u64::from(id >> 7)), random(1));
                 Cm::new(cfg, Box::new(move || first.take().unwrap_or_else(&mut rest)))
             });
@@ -182,7 +182,7 @@ impl<'a> Exchange<'a> {
         assert_eq!((ours.from, ours.to), (seen.from, seen.to), "{}", self.place);
         let (ours, theirs) = (Mad::parse(&ours.mad).unwrap(), without_choices(mad));
         let transaction = match mad.message {
-            // The message begins a transaction: any ID is right.
+            // The message begins a transaction, so any ID is right.
             Message::Req(_) | Message::Dreq(_) => mad.transaction,
             _ => ours.transaction,
         };
@@ -242,9 +242,9 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// Changes the fields of a message that the standard leaves free to our values: no flow label,
-/// which Linux makes of the ports; no rate; and no flow control, which OFED's uDAPL asks for and
-/// rxe does not have.
+/// Changes the fields for which the standard permits any value to the values that this side uses:
+/// no flow label, which Linux makes of the ports; no rate; and no flow control, which OFED's uDAPL
+/// asks for and rxe does not have.
 fn without_choices(mut mad: Mad<'_>) -> Mad<'_> {
     match &mut mad.message {
         Message::Req(req) => {

@@ -60,7 +60,7 @@ fn ipv6() {
     assert_eq!(pair.events(B), [(b, Event::Established)]);
 }
 
-/// A process calls itself: both ends of the connection are in the same tables.
+/// A process calls itself. Both ends of the connection are in the same tables.
 #[test]
 fn a_call_to_oneself() {
     let mut pair = Pair::new();
@@ -111,7 +111,7 @@ fn the_consumer_rejects() {
         assert_eq!(rej.private.starts_with(b"\x02\x00\x02\x00no\0"), prefix);
         assert_eq!(rej.private.starts_with(b"no\0"), !prefix);
 
-        // That REJ was lost, so the peer repeats its REQ.
+        // The REJ was lost, so the peer repeats its REQ.
         pair.pass(5 * SECOND);
         let private = padded(b"no", if prefix { 144 } else { 148 });
         assert_eq!(
@@ -194,7 +194,7 @@ fn a_full_backlog() {
     let requests = pair.events(B);
     assert_eq!(requests.len(), 2);
     assert_eq!(pair.events(A)[0], (calls[2], refused(Reason::NO_RESOURCES)));
-    // Any decision makes room.
+    // A decision, whichever it is, makes room in the backlog.
     pair.accept(requests[0].0, QPN[B]);
     pair.cms[B].reject(pair.now, requests[1].0, Reason::CONSUMER, &[]).unwrap();
     for qpn in [4, 5] {
@@ -207,8 +207,8 @@ fn a_full_backlog() {
     );
 }
 
-/// Requests of a listener that was removed stay. They do not count for the next listener of the
-/// port.
+/// Requests of a listener that was removed still exist. They do not count for the next listener of
+/// the port.
 #[test]
 fn a_port_is_listened_to_again() {
     let mut pair = Pair::new();
@@ -230,7 +230,7 @@ fn a_port_is_listened_to_again() {
     assert!(matches!(&pair.events(A)[0], (id, Event::Accepted(_)) if *id == a));
 }
 
-/// Each checked field is wrong in one of the REQs, which are right otherwise.
+/// In each of the REQs, one checked field is wrong and all others are right.
 #[test]
 fn invalid_requests_are_refused() {
     type Change = fn(&mut Req<'_>);
@@ -270,7 +270,7 @@ fn invalid_requests_are_refused() {
         );
         assert!(pair.cms[B].is_empty());
     }
-    // The header that the consumer would see contains a false address of the caller.
+    // The header that the consumer would see contains a false caller's address.
     let other = IpAddr::from([10, 0, 0, 3]);
     let mad = Mad {
         transaction,

@@ -70,7 +70,7 @@ fn a_bind_makes_a_key_and_ends_the_one_before() {
     for outside in [rig.addr() + 15, rig.addr() + 48] {
         assert_eq!(rig.write(first, 0, outside), Err(KeyError::Bounds));
     }
-    // The key is for peers only.
+    // The key of a window grants access only to peers.
     let local = rig.keys.check(first, rig.qps[0], rig.addr() + 16, 1, Right::LocalRead);
     assert_eq!(local, Err(KeyError::Access));
 

@@ -1,4 +1,4 @@
-//! A side that has closed the connection, and what it still answers.
+//! Tests of the answers of a side that has closed the connection.
 
 use super::*;
 use crate::{Remote, WcStatus};
@@ -16,7 +16,7 @@ impl Closed {
         Closed { queues, responder: rc.into_ack_only_responder(), burst }
     }
 
-    /// The packets with which it answers a packet.
+    /// The packets with which the closed side answers a packet.
     fn answers(&mut self, packet: &[u8]) -> Vec<String> {
         self.responder.receive(&Packet::parse(packet).unwrap());
         let mut answers = vec![];
@@ -49,7 +49,7 @@ fn what_was_taken_is_acknowledged_again_and_nothing_new_is_taken() {
     for ahead in [0, 1] {
         side.take(now, &only(ahead)).unwrap();
     }
-    // A packet is missing. The NAK for it must not be sent after the close.
+    // A packet is missing. No NAK for it may be sent after the close.
     side.take(now, &only(3)).unwrap();
     let mut closed = Closed::new(side);
     let received = closed.queues.received();

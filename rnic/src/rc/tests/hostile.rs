@@ -1,5 +1,5 @@
-//! A peer that sends arbitrary packets: the engine never panics and never writes an octet outside
-//! the memory that the peer may write.
+//! A peer sends arbitrary packets. The engine does not panic, and it writes no octet outside the
+//! memory that the peer may write.
 
 use wire::rocev2::{AtomicAckEth, AtomicEth, NakCode};
 
@@ -71,7 +71,7 @@ fn a_hundred_thousand_packets() {
     let open = Buf::new(&keys, pd, 800, ALL);
     let sink = Buf::new(&keys, pd, 1000, LOCAL);
     let closed = Buf::new(&keys, pd, 400, LOCAL);
-    // Peers can access 100 octets of it, through a window.
+    // Peers can access 100 octets of this memory, through a window.
     let shown = Buf::new(&keys, pd, 400, LOCAL);
     let view = View { zero_based: true, ..shown.view(200, 100) };
     let (mut packets, mut ends, mut taken, mut answered, mut invalidated) = (0, 0, 0, 0, 0);
@@ -170,7 +170,7 @@ fn a_hundred_thousand_packets() {
     if PACKETS < 100_000 {
         return;
     }
-    // The packets must cause many of these events.
+    // The test is useful only if the packets cause many of these events.
     assert!(ends > 5_000 && taken > 10_000, "{ends} ends, {taken} messages");
     assert!(
         answered > 20_000 && invalidated > 100,
@@ -181,8 +181,8 @@ fn a_hundred_thousand_packets() {
     assert!(written > 50, "{written} octets of the window were written");
 }
 
-/// Packets of a stranger who does not know the PSNs: nothing happens, and they are answered only as
-/// the standard requires.
+/// A stranger who does not know the PSNs sends packets. They have no effect, and they are answered
+/// only as the standard requires.
 #[test]
 fn a_forged_packet_changes_nothing() {
     let mut pair = Pair::new();

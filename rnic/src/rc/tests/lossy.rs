@@ -1,5 +1,5 @@
 //! Transfers over networks that lose, duplicate and reorder: every octet is right, every completion
-//! comes once and in order, and nothing stalls.
+//! comes once and in order, and no transfer stalls.
 
 use std::collections::VecDeque;
 
@@ -8,9 +8,9 @@ use netem::Probability;
 use super::*;
 use crate::{WcOp, WcStatus};
 
-/// Requests of each end in each run.
+/// The number of requests of each end in each run.
 const REQUESTS: usize = 30;
-/// Maximum length of a message in octets.
+/// The maximum length of a message in octets.
 const MAX: usize = 9 * OCTETS;
 
 /// A length: usually near a multiple of a packet's payload.
@@ -21,14 +21,14 @@ fn len(rng: &mut Rng) -> usize {
     }
 }
 
-/// What one end requests from the other, and the results that it must find.
+/// The requests of one end, and the results that they must have.
 struct Traffic {
     rng: Rng,
     /// The requester's memory.
     source: Buf,
     sinks: Buf,
-    /// The responder's memory: `target` for WRITEs, `shown` for READs (nobody changes it), and a
-    /// counter.
+    /// The responder's memory: `target` is for WRITEs, `shown` for READs and never changes, and
+    /// there is a counter.
     target: Buf,
     shown: Buf,
     counter: Buf,
@@ -138,7 +138,7 @@ impl Traffic {
         }
     }
 
-    /// Compares what has been completed so far.
+    /// Compares the completions so far with the expected ones.
     fn check(&mut self, requester: &Side, responder: &Side, taken: &mut usize) {
         for wc in requester.completions() {
             assert_eq!(Some(wc), self.completions.pop_front());
@@ -211,7 +211,7 @@ fn run(seed: u64) -> Stats {
             "seed {seed}, {conditions}: the transfer stalled"
         );
     }
-    // Packets that are still under way change nothing.
+    // Packets that are still under way must have no effect.
     pair.drive().unwrap();
     assert_eq!(all(&pair), [const { Vec::new() }; 4]);
     there.check_memory();
@@ -234,19 +234,19 @@ fn a_thousand_networks() {
         sum.rx_rnr_naks += stats.rx_rnr_naks;
     }
     if SEEDS == 1000 {
-        // The networks must cause many of these events.
+        // The test is useful only if the networks cause many of these events.
         assert!(sum.repeated > 50_000 && sum.duplicates > 20_000, "{sum:?}");
         assert!(
             sum.probes > 2_000 && sum.tx_sequence_naks > 5_000 && sum.rx_rnr_naks > 200,
             "{sum:?}"
         );
-        // It must be rare that everything that is sent within half a second gets lost.
+        // Timeouts must be rare: one happens only if all packets of half a second are lost.
         assert!(sum.timeouts < 50, "{sum:?}");
     }
 }
 
-/// Goodput in megabits per second, when some megabytes cross a gigabit link that loses a part of
-/// the packets.
+/// Measures the goodput in megabits per second when some megabytes cross a gigabit link that loses
+/// a part of the packets.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn goodput_against_loss() {

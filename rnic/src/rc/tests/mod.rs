@@ -105,19 +105,19 @@ impl Side {
         self.rc.receive(now, &Packet::parse(packet).unwrap())
     }
 
-    /// Gives the burst to the network. Returns whether it contained packets.
+    /// Passes the burst to the network. Returns whether it contained packets.
     fn send_burst(&mut self, now: Instant) -> bool {
         let packets = self.sent();
         let any = !packets.is_empty();
         for packet in packets {
-            // The headers of Ethernet, IPv4 and UDP, and the ICRC.
+            // The size on the wire includes the headers of Ethernet, IPv4 and UDP, and the ICRC.
             let octets = packet.len() + 14 + 20 + 8 + 4;
             self.link.send(now, packet, octets);
         }
         any
     }
 
-    /// Does everything that can be done at this time. Returns whether anything was done.
+    /// Performs all actions that are possible at this time. Returns whether there were any.
     fn run(&mut self, now: Instant, from: &mut Link<Vec<u8>>) -> Result<bool, Failure> {
         let mut moved = false;
         while let Some(packet) = from.receive(now) {
@@ -141,7 +141,7 @@ impl Side {
         Ok(moved)
     }
 
-    /// What the owner of a failed connection does.
+    /// Acts as the owner of a failed connection.
     pub(crate) fn end(&mut self, now: Instant) {
         self.rc.transmit_fatal_nak(&mut self.burst);
         self.send_burst(now);
@@ -173,15 +173,15 @@ impl Pair {
         Pair { a: side(1), b: side(0), start: now, now }
     }
 
-    /// Connects the two sides by such a network, in both directions.
+    /// Connects the two sides by a network with these conditions, in both directions.
     pub(crate) fn over(mut self, conditions: &Conditions) -> Pair {
         self.a.link = Link::new(conditions.clone());
         self.b.link = Link::new(Conditions { seed: conditions.seed ^ 0xB, ..conditions.clone() });
         self
     }
 
-    /// Does everything that can be done now, then advances the clock to the next event. Returns
-    /// whether there is one.
+    /// Performs all actions that are possible now, then advances the clock to the next event.
+    /// Returns whether there is one.
     pub(crate) fn step(&mut self) -> Result<bool, (char, Failure)> {
         loop {
             let moved = self.b.run(self.now, &mut self.a.link).map_err(|failure| ('b', failure))?;
@@ -197,7 +197,7 @@ impl Pair {
         Ok(next.is_some())
     }
 
-    /// Runs until nothing more will happen.
+    /// Runs until no more events follow.
     pub(crate) fn drive(&mut self) -> Result<(), (char, Failure)> {
         while self.step()? {}
         Ok(())

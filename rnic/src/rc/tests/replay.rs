@@ -1,5 +1,5 @@
-//! Replays both sides of every captured connection between other implementations that lost nothing:
-//! given the same work requests, the engine sends the same packets.
+//! Replays both sides of every captured connection between other implementations in which no packet
+//! was lost. Given the same work requests, the engine sends the same packets.
 //!
 //! The engine's packets are compared with those of the captured kernel, except for the bit MigReq.
 //! Keys are random here. So where the peer names memory of the captured side, its keys are replaced
@@ -48,7 +48,8 @@ fn every_connection_of_the_captures() {
     let mut table = String::new();
     for (name, file) in capture::captures(&capture::root("rocev2")) {
         if name.contains("loss") || name.contains("reorder") {
-            // Whether and when to send a packet again was that sender's decision.
+            // Repeated packets are skipped, because sending them again was a decision of the
+            // captured sender.
             continue;
         }
         let (mut requests, mut responses) = (0, 0);
@@ -103,8 +104,8 @@ fn connections(file: &[u8]) -> Vec<[End; 2]> {
         }
     }
     if connections.is_empty() {
-        // Some programs exchange queue pair numbers by other means. Both ends number their queue
-        // pairs in the same order.
+        // Some programs exchange queue pair numbers by other means than CM. Both ends number their
+        // queue pairs in the same order.
         let is_rc =
             |packet: &Packet<'_>| packet.bth.opcode.is_request() || packet.bth.opcode.is_response();
         let ends = datagrams(file).filter(|(.., packet)| is_rc(packet)).map(|(_, to, _)| to);
@@ -117,11 +118,11 @@ fn connections(file: &[u8]) -> Vec<[End; 2]> {
     connections
 }
 
-/// The engine in the place of one side.
+/// The engine, which takes the place of one captured side.
 struct Replay {
     side: Side,
     now: Instant,
-    /// By the captured side's key: the memory of the test, and the captured start address.
+    /// For each key of the captured side, the memory of the test and the captured start address.
     memory: HashMap<u32, (Buf, u64)>,
     /// The memory of posted requests.
     buffers: Vec<Buf>,
@@ -245,7 +246,7 @@ impl Replay {
         self.send_burst();
     }
 
-    /// Fills the memory with what a READ of the peer found in the capture.
+    /// Fills the memory with the octets that a READ of the peer returned in the capture.
     fn fill_read_source(&self, psn: Psn, reth: Reth, ours: &[&Packet<'_>]) {
         let Some((buf, base)) = self.memory.get(&reth.r_key) else { return };
         let mut at = (reth.va - base) as usize;
@@ -329,7 +330,7 @@ impl Replay {
     }
 }
 
-/// Memory for each key that the peer names.
+/// Creates memory for each key that the peer names.
 fn memory(side: &Side, theirs: &[&Packet<'_>]) -> HashMap<u32, (Buf, u64)> {
     let mut ranges = HashMap::<u32, (u64, u64)>::new();
     for packet in theirs {

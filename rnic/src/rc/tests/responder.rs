@@ -44,7 +44,7 @@ impl Fixture {
         self.take(Opcode::SendOnly, Extension::None, payload).unwrap();
     }
 
-    /// The packets that are sent when no more arrive.
+    /// The packets that the side sends when no more packets arrive.
     fn sent_words(&mut self) -> Vec<String> {
         while self.side.rc.wants_tx() {
             self.side.rc.transmit(self.now, &mut self.side.burst).unwrap();
@@ -53,7 +53,7 @@ impl Fixture {
         words(&self.side.sent())
     }
 
-    /// The packets that are sent after a failure.
+    /// The packets that the side sends after a failure.
     fn last(&mut self) -> Vec<String> {
         self.side.rc.transmit_fatal_nak(&mut self.side.burst);
         self.side.rc.transmit_fatal_nak(&mut self.side.burst);
@@ -87,7 +87,7 @@ fn one_acknowledgement_for_all() {
     assert_eq!(fixture.sent_words(), [format!("{last} ACK ACK 0")]);
     assert_eq!(fixture.sent_words(), [""; 0]);
     assert!(!fixture.side.rc.owes_ack() && fixture.side.rc.is_drained());
-    // It does not wait without limit.
+    // The acknowledgement does not wait without limit.
     for _ in 0..15 {
         fixture.send(b"abc");
     }
@@ -109,7 +109,7 @@ fn what_is_not_asked_for_is_not_acknowledged() {
         Extension::Reth(reth(target.remote(0), 2 * OCTETS)),
         &FULL,
     );
-    // Clears AckReq.
+    // This clears the bit AckReq.
     first[8] = 0;
     fixture.side.take(fixture.now, &first).unwrap();
     assert!(!fixture.side.rc.owes_ack());
@@ -167,7 +167,7 @@ fn a_duplicate_is_acknowledged_and_not_executed() {
     assert_eq!(fixture.side.received().len(), 1);
     assert_eq!(fixture.sent_words(), [format!("{} ACK ACK 0", fixture.psn(-1))]);
     assert_eq!(fixture.side.rc.stats().duplicates, 2);
-    // A PSN far behind, and a packet of another partition.
+    // A packet with a PSN far behind, and a packet of another partition, are ignored.
     fixture
         .side
         .take(fixture.now, &packet(Opcode::SendOnly, first - 1000, Extension::None, b"abc"))
@@ -199,7 +199,7 @@ fn responses_to_a_read_come_before_later_acknowledgements() {
         format!("{} ACK ACK 0", first + 3),
     ];
     assert_eq!(fixture.sent_words(), responses);
-    // A READ alone needs no other acknowledgement.
+    // A READ alone needs no acknowledgement besides its response.
     fixture.take(Opcode::ReadRequest, Extension::Reth(reth(shown.remote(0), 1)), &[]).unwrap();
     assert_eq!(fixture.sent_words(), [format!("{} READ response only ACK 1", first + 4)]);
     assert!(!fixture.side.rc.owes_ack() && fixture.side.rc.is_drained());
@@ -234,7 +234,7 @@ fn no_receive_buffer() {
     assert_eq!(fixture.sent_words(), not_ready);
     let stalled = |octets| Some(Arrival { octets, whole: true });
     assert_eq!(fixture.side.rc.take_rnr_arrival(), stalled(3));
-    // The packets that were under way.
+    // These packets were already under way.
     fixture.send(b"def");
     assert_eq!(fixture.sent_words(), [""; 0]);
     fixture.psn = psn;
@@ -335,7 +335,7 @@ fn each_reason_to_refuse() {
         vec![(SendFirst, none, full.clone()), (SendLast, none, vec![])],
         vec![(SendOnly, none, over.clone())],
         vec![(WriteOnly, write(OCTETS + 4), over.clone())],
-        // The RETH gives another length than the payload has.
+        // The length in the RETH differs from that of the payload.
         vec![(WriteOnly, write(2), x())],
         vec![(WriteOnly, write(0), x())],
         vec![(WriteFirst, write(OCTETS), full.clone())],
@@ -344,7 +344,7 @@ fn each_reason_to_refuse() {
         vec![(WriteFirst, write((1 << 31) + 1), full.clone())],
         vec![(ReadRequest, write((1 << 31) + 1), vec![])],
         vec![(FetchAdd, add(open.remote(4)), vec![])],
-        // More READs than were agreed on.
+        // There are more READs than were agreed on.
         vec![(ReadRequest, write(1), vec![]); 5],
     ];
     let access: [Script; 9] = [
@@ -523,11 +523,11 @@ fn a_read_is_asked_for_again() {
     ];
     assert_eq!(words(&sent), expected);
     assert_eq!(Packet::parse(&sent[0]).unwrap().payload, &shown.bytes()[2 * OCTETS..3 * OCTETS]);
-    // A request for a part of it.
+    // The peer requests a part of the READ again.
     fixture.side.take(fixture.now, &ask(first + 1, OCTETS, 2 * OCTETS)).unwrap();
     assert_eq!(fixture.sent_words().len(), 2);
-    // Requests that are not part of the original one: another address, a greater length, another
-    // PSN.
+    // These requests are not part of the original one: they have another address, a greater length
+    // or another PSN.
     for other in [
         ask(first, OCTETS, OCTETS),
         ask(first + 1, OCTETS, 3 * OCTETS),
@@ -537,7 +537,7 @@ fn a_read_is_asked_for_again() {
         fixture.side.take(fixture.now, &other).unwrap();
         assert_eq!(fixture.sent_words(), [""; 0]);
     }
-    // The fourth READ after it takes its place.
+    // The fourth READ after the first one takes its place.
     for n in 0..4 {
         fixture.side.take(fixture.now, &ask(first + 4 + n, 0, 1)).unwrap();
         assert_eq!(fixture.sent_words().len(), 1);

@@ -1,6 +1,6 @@
 //! Strangers request connections and never answer. An established connection must be unaffected, or
 //! be delayed by at most 10 ms. The test has two adapters as in a provider, each with a connection
-//! manager and the engine of a connection. They share a wire with everything that strangers send
+//! manager and the engine of a connection. They share a wire with all messages that strangers send
 //! and receive. The processing time of datagrams is not part of the test.
 
 use std::collections::VecDeque;
@@ -12,21 +12,20 @@ use wire::rocev2::Deth;
 use super::*;
 use crate::cm::{Accept, Cfg, Cm, ConnId, Connect, Event, Random, Transmit};
 
-/// A is the connection's caller. B is the server, which the strangers call, too.
+/// A is the caller of the connection. B is the server, which the strangers also call.
 const A: usize = 0;
 const B: usize = 1;
 const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 const GUIDS: [u64; 2] = [0xA0, 0xB0];
 const PORT: u16 = 7174;
-/// Endpoints that the server has for other callers.
+/// The number of endpoints that the server has for other callers.
 const ENDPOINTS: usize = 16;
 
-/// The duration of the test. It is long enough for every acceptance that is not confirmed to be
-/// given up.
+/// The duration of the test. It is long enough for every unconfirmed acceptance to be given up.
 const TEST_DURATION: Duration = Duration::from_secs(20);
-/// The interval of messages to the peer and back.
+/// The interval at which messages go to the peer and back.
 const PING_INTERVAL: Duration = Duration::from_millis(1);
-/// The interval of strangers' calls.
+/// The interval at which strangers call.
 const CALL_INTERVAL: Duration = Duration::from_micros(700);
 
 /// A frame on the wire.
@@ -36,17 +35,17 @@ enum Frame {
     Message(Box<Transmit>),
 }
 
-/// Ethernet, IPv4, UDP, BTH, DETH, the MAD and the ICRC.
+/// The size of a message: Ethernet, IPv4, UDP, BTH, DETH, the MAD and the ICRC.
 const MESSAGE: usize = 14 + 20 + 8 + 12 + Deth::SIZE + MAD_SIZE + 4;
 
-/// Who calls and never answers.
+/// The strangers, who call and never answer.
 #[derive(Clone, Copy, PartialEq)]
 enum Strangers {
     Nobody,
     /// Strangers call from their own addresses and from the peer's, and send messages of
     /// connections that do not exist.
     Callers,
-    /// As `Callers`; some of them also name the peer's queue pair.
+    /// As `Callers`, but some of the strangers also name the peer's queue pair.
     CallersNamingPeersQp,
 }
 
@@ -72,12 +71,12 @@ struct Scene {
     observed: Observed,
 }
 
-/// What the connection's users observe, and what can be observed on the wire.
+/// The observations of the connection's users, and those on the wire.
 #[derive(Default)]
 struct Observed {
-    /// The arriving packets of the connection: time, sender, content.
+    /// The arriving packets of the connection, each with time, sender and content.
     packets: Vec<(Duration, usize, String)>,
-    /// Completions: time, side, id.
+    /// The completions, each with time, side and id.
     completions: Vec<(Duration, usize, u64)>,
 }
 
@@ -124,7 +123,7 @@ impl Adapter {
         Adapter { cm, side, buf, out: Link::new(conditions.clone()) }
     }
 
-    /// Sends its packets and messages. Returns whether there were any.
+    /// Sends the packets and messages of this side. Returns whether there were any.
     fn send_burst(&mut self, now: Instant) -> bool {
         let packets = self.side.sent();
         let mut any = !packets.is_empty();
@@ -176,7 +175,7 @@ impl Scene {
         scene
     }
 
-    /// Sends messages to the peer and back. Every tenth comes with a READ.
+    /// Sends messages to the peer and back. Every tenth message comes with a READ.
     fn run(mut self) -> (Observed, [u32; 3]) {
         let (mut ping, mut call) = (self.now, self.now + CALL_INTERVAL / 3);
         let mut pings = 0;
@@ -203,7 +202,8 @@ impl Scene {
         self.advance_to(self.now + PING_INTERVAL);
         let back =
             self.observed.completions.iter().filter(|(_, side, _)| *side == A).count() as u64;
-        // The message, its answer, and the READ.
+        // The completions of each round are those of the message, of its answer and, in every
+        // tenth, of the READ.
         assert_eq!(back, 2 * pings + pings.div_ceil(10));
         (self.observed, self.counts)
     }
@@ -244,7 +244,7 @@ impl Scene {
         while self.step() {}
     }
 
-    /// Does everything that can be done at this time. Returns whether anything was done.
+    /// Performs all actions that are possible at this time. Returns whether there were any.
     fn step(&mut self) -> bool {
         let now = self.now;
         let mut moved = false;
@@ -258,7 +258,7 @@ impl Scene {
                         self.observed.packets.push((now - self.start, 1 - side, word));
                         end.take(now, &packet).unwrap();
                     }
-                    // Messages to strangers go elsewhere.
+                    // Messages to strangers leave the wire here.
                     Frame::Message(message) if message.to != address(side) => {}
                     Frame::Message(message) => {
                         let Transmit { from, to, mad } = *message;
@@ -397,8 +397,8 @@ fn questions_whether_the_peer_is_there_take_no_time() {
     assert_eq!(beside.packets.len(), alone.packets.len() + 2 * questions);
 }
 
-/// The strangers' traffic takes time on the wire: it uses a third of 100 Mbit/s. No request may
-/// be delayed by 10 ms; in fact none is delayed by 1 ms.
+/// The strangers' traffic takes time on the wire, because it uses a third of 100 Mbit/s. No request
+/// may be delayed by 10 ms. In fact none is delayed by 1 ms.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri long and shows it nothing new")]
 fn silent_callers_on_a_narrow_wire_cost_their_octets() {

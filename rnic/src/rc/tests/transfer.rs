@@ -1,4 +1,4 @@
-//! Transfers over a network that loses nothing.
+//! Tests of transfers over a network that loses no packets.
 
 use std::sync::atomic::Ordering;
 
@@ -38,8 +38,8 @@ fn a_send_a_write_and_a_read_of_each_size() {
     }
 }
 
-/// Completions of requests that were posted quiet, and of receives for which the poster decides,
-/// are not solicited. They do not wake a consumer that waits for solicited ones.
+/// Completions of requests that were posted quiet, and of receives whose poster decides about that,
+/// are not solicited. They do not wake a consumer that waits for solicited completions.
 #[test]
 fn what_was_posted_quiet_wakes_nobody() {
     let now = Instant::now();
@@ -54,7 +54,7 @@ fn what_was_posted_quiet_wakes_nobody() {
             pair.b.qp.post_recv(&RecvWr { id, segments: &[], quiet }).unwrap();
             assert!(pair.a.requests.arm(true) && pair.b.recvs.arm(true));
         }
-        // The sender's choice does not count.
+        // The sender's flag does not count.
         pair.a.post(SendWr { quiet, solicited: quiet, ..send(id, &[]) });
         let ready =
             |pair: &Pair| [&pair.a, &pair.b].map(|side| side.ready.swap(0, Ordering::Relaxed));
@@ -121,7 +121,7 @@ fn a_peer_that_is_killed() {
         pair.over(&Conditions { loss: netem::Probability::ALWAYS, ..Conditions::default() });
     let killed = pair.now;
     assert_eq!(pair.drive(), Err(('a', Failure::Silent)));
-    // Eight timeouts of 537 ms, counted from the last packet of the peer.
+    // The time is eight timeouts of 537 ms, counted from the last packet of the peer.
     assert!((4290..=4294).contains(&(pair.now - killed).as_millis()), "{:?}", pair.now - killed);
     pair.a.end(pair.now);
     let statuses = pair

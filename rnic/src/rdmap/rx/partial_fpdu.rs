@@ -2,8 +2,8 @@
 
 use wire::iwarp::mpa::fpdu::{self, fpdu_len};
 
-/// The octets that have arrived, and room for more. The room is initialized memory, too: the socket
-/// fills it, so a wrong count of filled octets exposes no uninitialized memory.
+/// The octets that have arrived, and room for more. The room is initialized memory as well. So a
+/// wrong count of the octets that the socket has written exposes no uninitialized memory.
 #[derive(Default)]
 pub(super) struct PartialFpdu {
     memory: Vec<u8>,
@@ -30,18 +30,18 @@ impl PartialFpdu {
         self.len = end;
     }
 
-    /// Returns where the next `octets` octets go.
+    /// Returns the place for the next `octets` octets.
     pub(super) fn room(&mut self, octets: usize) -> *mut u8 {
         self.grow(self.len + octets);
         self.memory[self.len..].as_mut_ptr()
     }
 
-    /// Records that `octets` octets were written there.
+    /// Records that `octets` octets were written to the place that `room` returned.
     pub(super) fn filled(&mut self, octets: usize) {
         self.len = self.memory.len().min(self.len + octets);
     }
 
-    /// Empties it and keeps its memory for the next FPDU.
+    /// Empties the FPDU and keeps its memory for the next one.
     pub(super) fn cleared(mut self) -> Self {
         const { assert!(fpdu_len(fpdu::MAX_ULPDU) < 1 << 17) };
         self.len = 0;

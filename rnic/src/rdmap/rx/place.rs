@@ -16,15 +16,15 @@ impl Stream {
     pub(super) fn copy_to_destination(&mut self, mut payload: &[u8]) -> Result<(), Failure> {
         self.for_each_destination(payload.len(), |at, len| {
             let (piece, rest) = payload.split_at(len);
-            // SAFETY: this is registered memory that was checked to be writable for this use; the
+            // SAFETY: `at` is registered memory that was checked to be writable for this use. The
             // stage is not part of it.
             unsafe { place(at, piece) };
             payload = rest;
         })
     }
 
-    /// Names the memory where the next `len` octets of the current payload go, after checking that
-    /// they may.
+    /// Passes the memory for the next `len` octets of the current payload to the closure, after
+    /// checking that they may be written.
     #[inline]
     pub(super) fn for_each_destination(
         &mut self,
@@ -66,7 +66,7 @@ impl Stream {
         failed.map_err(|_| self.fail_local_protection())
     }
 
-    /// Places the value that the target of our oldest atomic operation held before.
+    /// Places the previous value of the target of this side's oldest atomic operation.
     pub(super) fn place_original(&mut self, original: u64) -> Result<(), Failure> {
         let segments =
             self.work.request(self.reads.oldest).map_or(&[][..], |(_, segments)| segments);
@@ -118,8 +118,8 @@ impl Stream {
         }
     }
 
-    /// Checks that the rest of a WRITE segment may be placed. Returns its address, or `None` if
-    /// nothing is left.
+    /// Checks that the rest of a WRITE segment may be placed. Returns its address, or `None` if no
+    /// octets remain.
     #[inline]
     pub(super) fn check_write(&mut self) -> Result<Option<u64>, Failure> {
         let left = self.rx.frame.left as u64;

@@ -1,5 +1,5 @@
-//! The rules of reception: which segments are valid, what is done with them, and what the sender of
-//! an invalid one is told.
+//! The rules of reception: which segments are valid, how they are processed, and what TERMINATE
+//! message the sender of an invalid segment gets.
 
 use wire::iwarp::mpa::fpdu::LENGTH_SIZE;
 use wire::iwarp::{
@@ -14,7 +14,7 @@ use crate::qp::{Received, Rqe, Wqe};
 use crate::wr::{WcOp, WcStatus};
 
 impl Stream {
-    /// Parses the start of a frame and decides what to do with its payload.
+    /// Parses the start of a frame and decides what happens to its payload.
     #[inline]
     pub(super) fn start(&mut self, bytes: &[u8]) -> Result<Start, Failure> {
         let Some((len, ulpdu)) = bytes.split_first_chunk::<LENGTH_SIZE>() else {
@@ -28,7 +28,7 @@ impl Stream {
         let (header, size) = match Header::parse(available) {
             Ok(Some(parsed)) => parsed,
             Ok(None) if available.len() < ulpdu_len => {
-                // The control octet says which of the two sizes it is.
+                // The control octet says which of the two header sizes applies.
                 let untagged = available.first().is_some_and(|control| control & 0x80 == 0);
                 let size = if untagged { ddp::UNTAGGED_SIZE } else { ddp::TAGGED_SIZE };
                 return Ok(Start::Needs(LENGTH_SIZE + size.min(ulpdu_len)));
@@ -36,8 +36,8 @@ impl Stream {
             Ok(None) => return Err(self.fail(Terminate::new(Cause::MPA_LENGTH))),
             Err(error) => {
                 let cause = error.cause();
-                // Errors of DDP name the segment (RFC 5040, figure 10), so this waits for its
-                // header.
+                // Errors of DDP name the segment (RFC 5040, figure 10), so the whole header is
+                // needed first.
                 let header = TerminatedHeader::new(available);
                 if cause.layer == 1 && header.is_none() && available.len() < ulpdu_len {
                     let size = if cause == Cause::TAGGED_VERSION {
@@ -112,7 +112,7 @@ impl Stream {
         Start::Stalled
     }
 
-    /// Returns false if the message waits for a receive.
+    /// Starts a SEND. Returns false if the message waits for a receive.
     #[inline]
     fn start_send(&mut self, msn: u32, mo: u32) -> Result<bool, Failure> {
         if msn != self.rx.send_msn {
@@ -169,7 +169,7 @@ impl Stream {
         };
         let end = u64::from(self.reads.placed) + self.rx.frame.left as u64;
         let cause = match wqe.len {
-            // STag and offset of an empty response are ignored.
+            // The STag and offset of an empty response are ignored.
             0 if last && end == 0 => return Ok(()),
             _ if stag != self.reads.sink_stag => Cause::TAGGED_STAG,
             _ if to != self.reads.oldest_sink_to() + u64::from(self.reads.placed) => {
@@ -183,7 +183,7 @@ impl Stream {
         Err(self.refuse(cause))
     }
 
-    /// The oldest of our reads and atomic operations that wait for their response.
+    /// The oldest one of this side's reads and atomic operations that wait for their response.
     #[inline]
     fn oldest_read(&self) -> Option<Wqe> {
         match self.reads.outstanding {
@@ -203,12 +203,12 @@ impl Stream {
             Data | UntaggedOpcode::ImmediateSolicited if self.extended => Ok(Immediate::SIZE),
             Atomic if self.extended => Ok(AtomicRequest::SIZE),
             Response if self.extended => Ok(AtomicResponse::SIZE),
-            // This opcode was not negotiated.
+            // The opcode was not negotiated.
             _ => Err(self.fail(Terminate::new(Cause::UNEXPECTED_OPCODE))),
         }
     }
 
-    /// Starts a message without payload; `octets` holds its body. Returns false if the message
+    /// Starts a message without payload. `octets` contains its body. Returns false if the message
     /// waits for a receive.
     #[inline]
     fn start_body(
@@ -249,7 +249,7 @@ impl Stream {
             Body::Read(_) | Body::Atomic(_) if self.answers.len() >= self.ird => {
                 Err(self.fail(Terminate::new(Cause::STREAM_CATASTROPHIC)))
             }
-            // This is in the middle of a SEND, which has the same MSN.
+            // The message arrives in the middle of a SEND, which has the same MSN.
             Body::Immediate(_) if self.rx.send_placed > 0 => Err(self.refuse(Cause::UNTAGGED_MO)),
             Body::Immediate(_) => self.receive().map(|buffer| buffer.is_some()),
             Body::AtomicResponse(response) => self.start_atomic_response(response).map(|()| true),
@@ -266,7 +266,7 @@ impl Stream {
                 self.work.fail(self.reads.oldest, WcStatus::BadResponse);
                 Err(self.refuse(Cause::OPERATION_UNSPECIFIED))
             }
-            // Nothing waits for a response, or a READ response is due first.
+            // No request waits for a response, or a READ response must come first.
             _ => Err(self.refuse(Cause::UNTAGGED_NO_BUFFER)),
         }
     }
@@ -349,7 +349,7 @@ impl Stream {
     fn invalidate(&mut self, stag: u32) -> Result<(), Failure> {
         let cause = match self.work.keys().invalidate(stag, self.work.scope()) {
             Ok(()) => return Ok(()),
-            // The key exists, but it belongs to another peer or is not a window's.
+            // The key exists, but it belongs to another peer or is not that of a window.
             Err(KeyError::Domain | KeyError::Access) => Cause::PROTECTION_INVALIDATE,
             Err(_) => Cause::OPERATION_INVALIDATE,
         };
@@ -361,11 +361,11 @@ impl Stream {
     fn terminated(&mut self, bytes: &[u8]) -> Failure {
         let cause = match Terminate::parse(bytes) {
             Ok((terminate, _)) => terminate.cause,
-            // The message is malformed, but its sender has given up in any case.
+            // The message is malformed, but its sender has given up the connection in any case.
             Err(_) => Cause::OPERATION_UNSPECIFIED,
         };
-        // The message does not say which request it is about, or truncates that. If access was
-        // refused, it most likely means the read or atomic operation that waits for its answer.
+        // The message does not name the request, or truncates its name. If access was refused, the
+        // refused request is most likely the read or atomic operation that waits for its answer.
         match self.oldest_read() {
             Some(_) if matches!(cause, Cause { layer: 0 | 1, etype: 1, .. }) => {
                 self.work.fail(self.reads.oldest, WcStatus::RemoteAccess);

@@ -1,5 +1,5 @@
-//! The end of a connection: what has succeeded completes with success, the rest is flushed, in the
-//! order of posting.
+//! When a connection ends, requests that have succeeded complete with success, and the rest is
+//! flushed, in the order of posting.
 
 use super::*;
 
@@ -14,8 +14,8 @@ fn flush_keeps_the_order() {
     pair.a.post(send(1, &some));
     pair.a.post(SendWr { signalled: false, ..send(2, &some) });
     pair.drive().unwrap();
-    // A read without an answer, a write that was sent behind it, an unsignalled send that is partly
-    // sent, and one that is not started.
+    // These are a read without an answer, a write that was sent behind it, an unsignalled send that
+    // is partly sent, and one that is not started.
     pair.a.post(read(3, &some, far.remote(0)));
     pair.a.post(write(4, &some, far.remote(0)));
     pair.a.post(SendWr { signalled: false, ..send(5, &some) });
@@ -23,7 +23,7 @@ fn flush_keeps_the_order() {
     let n = pair.a.stream.tx(&mut pair.a.tx).unwrap();
     assert_eq!(n, 52 + 120 + 124);
     pair.a.stream.tx_done(&mut pair.a.tx, 52 + 120 + 30);
-    // A message that is partly received.
+    // A message is partly received.
     let frame = errors::fpdu(&errors::send_frame(3, 0, true, &[1; 100]), false);
     pair.b.stream.rx_bytes(&frame[..50]).unwrap();
     assert!(pair.b.stream.is_mid_message());
@@ -45,7 +45,7 @@ fn flush_keeps_the_order() {
     let received = |id| wc(id, WcOp::Recv, 100, WcStatus::Success);
     assert_eq!(pair.b.received(), [received(1), received(2), flushed(3, WcOp::Recv)]);
 
-    // What is posted later is flushed by the next call. Nothing is sent or received any more.
+    // Work that is posted later is flushed by the next call. No octet is sent or received any more.
     pair.a.post(send(7, &some));
     pair.a.recv(8, &some);
     assert!(!pair.a.stream.wants_tx());
@@ -75,7 +75,7 @@ fn work_before_and_after_a_stream() {
 
     // A second connection uses the same queues.
     let segments = [buf.seg(0, 10)];
-    // SAFETY: one thread; the buffer outlives the receive.
+    // SAFETY: the test has one thread, and the buffer outlives the receive.
     unsafe { side.qp.post_recv(&RecvWr { id: 3, segments: &segments, quiet: false }) }.unwrap();
     let mut stream = Stream::new(work, cfg());
     stream.rx_bytes(&errors::fpdu(&errors::send_frame(1, 0, true, &[9; 10]), false)).unwrap();
@@ -103,8 +103,8 @@ fn drained_means_answered_too() {
     assert!(pair.b.stream.is_drained());
 }
 
-/// A vector that was filled before a flush, or by another stream, completes nothing: its requests
-/// are no longer in the queue, whose slots belong to the consumer again.
+/// A vector that was filled before a flush, or by another stream, completes no requests. Its
+/// requests are no longer in the queue, and the queue's slots belong to the consumer again.
 #[test]
 fn a_vector_of_another_gathering_completes_nothing() {
     let mut pair = Pair::new(cfg(), 0);

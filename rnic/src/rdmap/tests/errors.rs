@@ -51,7 +51,7 @@ fn request(stag: u32, to: u64, len: u32) -> ReadRequest {
     ReadRequest { sink_stag: 0x5151, sink_to: 0x6000, len, source_stag: stag, source_to: to }
 }
 
-/// What the TERMINATE includes of the offending segment.
+/// The parts of the offending segment that the TERMINATE includes.
 #[derive(Clone, Copy, PartialEq)]
 enum Included {
     Nothing,
@@ -59,8 +59,8 @@ enum Included {
     Request,
 }
 
-/// A stream with a receive of 100 octets, a region of 1000, others with fewer rights, and two
-/// outstanding reads.
+/// A stream with a receive of 100 octets, a region of 1000 octets, other regions with fewer rights,
+/// and two outstanding reads.
 struct Target {
     side: Side,
     open: Buf,
@@ -84,7 +84,7 @@ impl Target {
         target
     }
 
-    /// Feeds frames and sends what is ready. Returns the failure.
+    /// Feeds frames and sends all that is ready. Returns the failure.
     fn run(&mut self, frames: &[Vec<u8>], crc: bool) -> Option<Failure> {
         let bytes: Vec<u8> = frames.iter().flat_map(|ulpdu| fpdu(ulpdu, crc)).collect();
         for byte in bytes {
@@ -116,7 +116,8 @@ fn every_rule_of_reception() {
     };
     let sink = |v: &Target| (v.side.stream.reads.sink_stag, 1u64 << 32);
 
-    // The columns are: name, cause, what is included, frames. The last frame is the offending one.
+    // The columns are: name, cause, the parts that are included, frames. The last frame is the
+    // offending one.
     #[rustfmt::skip]
     let rules: Vec<Rule> = vec![
         ("DDP version, tagged", (1, 1, 4), Head, Box::new(move |v| vec![patched(0, 0xC2, write_frame(key(&v.open), v.open.addr(), true, &EMPTY))])),
@@ -262,7 +263,8 @@ fn a_damaged_frame() {
     assert_eq!(target.side.received(), [wc(1, WcOp::Recv, 100, WcStatus::Success)]);
 }
 
-/// TERMINATE of both bit orders ends the stream. A refused access belongs to the oldest read.
+/// TERMINATE of both bit orders ends the stream. A refused access is taken for that of the oldest
+/// read.
 #[test]
 fn the_peer_terminates() {
     for (control, cause, status) in [
@@ -289,13 +291,13 @@ fn the_peer_terminates() {
     }
 }
 
-/// A refusal of one end reaches the other with its meaning.
+/// A refusal by one end reaches the other end with its meaning.
 #[test]
 fn a_refusal_reaches_the_peer() {
     for crc in [false, true] {
         let mut pair = Pair::new(StreamCfg { crc, ..cfg() }, 3);
         let (near, far) = (pair.a.buf(1 << 20), pair.b.buf(100));
-        // A long write of the refusing end is partly sent: its frame is completed first.
+        // A long write of the refusing end is partly sent. Its frame is completed first.
         pair.b.post(write(1, &[far.seg(0, 100)], near.remote(0)));
         let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
         assert!(n > 30);
@@ -308,7 +310,7 @@ fn a_refusal_reaches_the_peer() {
         pair.a.stream.tx_done(&mut pair.a.tx, n);
 
         pair.b.stream.rx_bytes(&request_octets).unwrap();
-        // Nothing is ready before the frame that is partly sent.
+        // Before the rest of the partly sent frame, no other octets are ready.
         let n = pair.b.stream.tx(&mut pair.b.tx).unwrap();
         let rest = gathered(&pair.b.tx, 10);
         assert_eq!(n, 2 + 14 + 100 + 2 + 4 - 2 - 30);
@@ -358,8 +360,8 @@ fn memory_deregistered_meanwhile() {
     assert_eq!(failure.cause, Cause::TAGGED_STAG);
     assert!(buf.bytes()[984..].iter().all(|&byte| byte == 0));
 
-    // The region is the source of what is sent: before it is sent, and in the middle of a frame.
-    // The octets before it are sent.
+    // The region is the source of a message. It is deregistered before the message is sent, or in
+    // the middle of a frame. The octets before it are sent.
     let mut side = Side::new(cfg());
     let (good, mut bad) = (side.buf(100), side.buf(20_000));
     side.post(send(1, &[good.seg(0, 100)]));
@@ -387,7 +389,7 @@ fn memory_deregistered_meanwhile() {
     assert_eq!(side.stream.tx(&mut side.tx), Err(catastrophic));
     assert!(side.stream.terminate().is_empty(), "in the middle of a frame nothing can be said");
 
-    // The region is the source of the peer's read, after the first frame.
+    // The region is the source of the peer's read. It is deregistered after the first frame.
     let mut side = Side::new(StreamCfg { mulpdu: 1442, ..cfg() });
     let mut source = side.buf(20_000);
     let body = request(source.key(), source.addr(), 20_000);

@@ -1,4 +1,4 @@
-//! Immediate data and atomic operations (RFC 7306).
+//! Tests of immediate data and atomic operations (RFC 7306).
 
 use std::sync::atomic::AtomicU64;
 
@@ -118,7 +118,7 @@ fn atomic_operations_work_on_eight_octets() {
     let near = pair.a.buf(64);
     let post = |segments: &[Segment]| {
         let wr = fetch_add(1, segments, Remote::default(), 1);
-        // SAFETY: one thread; the buffer outlives the posted request.
+        // SAFETY: the test has one thread, and the buffer outlives the posted request.
         unsafe { pair.a.qp.post_send(&wr) }
     };
     for segments in
@@ -129,7 +129,7 @@ fn atomic_operations_work_on_eight_octets() {
     assert!(!pair.a.stream.wants_tx());
 }
 
-/// Cuts everything that one end sends in two at each octet, both for sending and for receiving.
+/// At each octet, cuts the output of one end in two, both for sending and for receiving.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
 fn cut_at_every_octet() {
@@ -207,7 +207,7 @@ fn atomic_operations_count_as_reads() {
     assert_eq!([0, 8, 16].map(|at| near.number(at)), [0, 1, 1]);
     assert_eq!(pair.a.completions().len(), 3);
 
-    // A fence waits for them, and they delay later completions.
+    // A fence waits for atomic operations, and they delay later completions.
     pair.a.post(fetch_add(4, &[near.seg(0, 8)], far.remote(0), 40));
     pair.a.post(SendWr { fence: true, ..write(5, &[near.seg(0, 8)], far.remote(8)) });
     assert_eq!(pair.a.stream.tx(&mut pair.a.tx).unwrap(), request);
@@ -222,8 +222,8 @@ fn atomic_operations_count_as_reads() {
     assert_eq!((far.number(0), far.number(8)), (73, 33));
 }
 
-/// A read returns what was there before the atomic operation behind it, however long its answer
-/// takes.
+/// A read returns the memory as it was before the atomic operation behind it, however long the
+/// answer to the read takes.
 #[test]
 fn an_atomic_operation_waits_for_earlier_reads() {
     let mut pair = Pair::new(StreamCfg { mulpdu: 128, ..extended_cfg() }, 0);
@@ -256,7 +256,8 @@ fn an_atomic_operation_waits_for_earlier_reads() {
     }
 }
 
-/// Atomic operations are atomic towards others of the adapter and towards those of the processor.
+/// Atomic operations are atomic with respect to each other and to atomic operations of the
+/// processor.
 #[test]
 fn atomic_towards_everybody() {
     const TIMES: u64 = if cfg!(miri) { 20 } else { 2_000 };
@@ -305,11 +306,11 @@ fn unsupported_operations_are_not_sent() {
         compare_swap(3, &segments, far.remote(0), (0, 1)),
     ];
     for wr in &all {
-        // SAFETY: one thread; the buffers outlive the posted requests.
+        // SAFETY: the test has one thread, and the buffers outlive the posted requests.
         assert_eq!(unsafe { pair.a.qp.post_send(wr) }, Err(PostError::Unsupported));
     }
     assert!(!pair.a.stream.wants_tx());
-    // After the end, what is posted is flushed, whatever it is.
+    // After the end of the connection, every request that is posted is flushed.
     pair.a.stream.flush();
     all.iter().for_each(|&wr| pair.a.post(wr));
     pair.a.stream.flush();
@@ -317,8 +318,8 @@ fn unsupported_operations_are_not_sent() {
     assert_eq!(far.number(0), 0);
 }
 
-/// Breaks each rule for these frames, and checks the cause and what the TERMINATE includes of the
-/// frame.
+/// Breaks each rule for these frames. Checks the cause and the part of the frame that the TERMINATE
+/// includes.
 #[test]
 fn frames_that_break_a_rule() {
     type Frames = Box<dyn Fn(&Buf, &Buf, &Buf) -> Vec<Vec<u8>>>;
@@ -419,7 +420,7 @@ fn frames_that_break_a_rule() {
     }
 }
 
-/// The requester learns that the target has refused this very operation.
+/// The requester learns that the target has refused this operation.
 #[test]
 fn refusals_reach_the_requester() {
     for (offset, status) in
@@ -434,7 +435,7 @@ fn refusals_reach_the_requester() {
             continue;
         };
         assert!(!failure.by_peer);
-        // What was answered before has arrived; the rest is the refusal.
+        // Answers to earlier requests have arrived. The rest is the refusal.
         let words = pair.b.stream.terminate();
         while pair.to_a.len() > 0 {
             step_rx(&mut pair.a, &mut pair.to_a, &mut pair.rng, 1 << 20).unwrap();

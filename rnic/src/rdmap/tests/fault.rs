@@ -1,4 +1,4 @@
-//! The kernel returns `EFAULT`, because registered memory is no longer mapped.
+//! Tests in which the kernel returns `EFAULT`, because registered memory is no longer mapped.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn the_message_that_cannot_be_read_fails_and_no_other() {
     a.stream.tx_done(&mut a.tx, first);
     assert_eq!(statuses(a.completions()), [(1, WcStatus::Success)]);
 
-    // The second message is gathered with the third one, then alone.
+    // The second message is gathered with the third one first, and then alone.
     assert_eq!(a.stream.tx(&mut a.tx), Ok(2 * first));
     a.stream.tx_fault(&mut a.tx).expect("the third is with it");
     let failure = a.stream.tx_fault(&mut a.tx).expect_err("it is alone");

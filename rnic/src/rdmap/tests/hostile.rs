@@ -1,4 +1,5 @@
-//! A peer that sends anything causes neither a panic nor an octet outside of what it may write.
+//! A peer that sends arbitrary octets causes no panic, and no octet is written outside of the
+//! memory that the peer may write.
 
 use wire::iwarp::{AtomicOp, AtomicRequest, AtomicResponse, Immediate, ReadRequest};
 
@@ -6,13 +7,14 @@ use super::errors::{fpdu, read_frame, send_frame, ulpdu, write_frame};
 use super::extended::{atomic, atomic_response, immediate};
 use super::*;
 
-/// What a sender knows of the stream: the next MSNs.
+/// The sender's knowledge of the stream: the next MSNs.
 struct Peer {
     send_msn: u32,
     read_msn: u32,
 }
 
-/// A frame that is valid or nearly so. `targets`: the keys and first bytes that the peer knows.
+/// A frame that is valid or nearly valid. `targets` are the keys and first bytes that the peer
+/// knows.
 fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> Vec<u8> {
     let mut payload = vec![0xEE; rng.below(150)];
     let (offset, last) = (rng.below(270) as u64, !rng.chance(8));
@@ -36,7 +38,7 @@ fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> V
             peer.send_msn += 1;
             let mut body = send_frame(peer.send_msn, u32::from(rng.chance(20)), last, &payload);
             if rng.chance(10) {
-                // With invalidation of a key that may be a region's or stale.
+                // The SEND invalidates a key, which may be that of a region or a stale one.
                 body[1] += 1;
                 body[2..6].copy_from_slice(&key.to_be_bytes());
             }
@@ -77,7 +79,7 @@ fn frame(rng: &mut Rng, peer: &mut Peer, targets: &[(u32, u64)], crc: bool) -> V
         }
     }
     if crc && bytes.len() > 6 && !rng.chance(20) {
-        // The CRC is corrected, because otherwise the rest would not be looked at.
+        // The CRC is corrected, because otherwise the stream would not process the rest.
         let body = bytes[2..].to_vec();
         bytes = fpdu(&body[..body.len() - 4], true);
     }
@@ -93,7 +95,7 @@ fn a_hundred_thousand_frames() {
     let open = Buf::new(&keys, srq_pd, 400, ALL);
     let sink = Buf::new(&keys, srq_pd, 400, LOCAL);
     let closed = Buf::new(&keys, srq_pd, 400, LOCAL);
-    // Peers see 100 octets of it, through a window.
+    // Peers can access 100 octets of this memory, through a window.
     let shown = Buf::new(&keys, srq_pd, 400, LOCAL);
     let access = Access { remote_atomic: false, ..ALL };
     let view = View { zero_based: true, access, ..shown.view(200, 100) };
@@ -110,7 +112,7 @@ fn a_hundred_thousand_frames() {
         let mut posted = 1;
         let mut targets = vec![(open.key(), open.addr()), (side.bind(0, &window, Some(view)), 0)];
         let target = Remote { addr: 0, key: 1 };
-        // Until these are answered, no other bind is carried out.
+        // No other bind is carried out until the earlier requests are answered.
         if rng.chance(2) {
             side.post(read(1, &[sink.seg(250, 90)], target));
             posted += 1;
@@ -135,7 +137,8 @@ fn a_hundred_thousand_frames() {
             };
             let result = match rng.chance(2) {
                 true => side.stream.rx_bytes(&bytes),
-                // In two portions, the second straight to its destination if there is one.
+                // The octets come in two portions. The second goes straight to its destination if
+                // there is one.
                 false => feed_in_portions(&mut side, &bytes, &mut rng),
             };
             let result = result.and_then(|()| {
@@ -169,7 +172,7 @@ fn a_hundred_thousand_frames() {
     if FRAMES < 100_000 {
         return;
     }
-    // The frames are chosen so that both happen often.
+    // The frames are chosen so that ends and taken messages are both frequent.
     assert!(ends > 10_000 && taken > 25_000, "{ends} ends, {taken} messages");
     assert!(invalidated > 100 && rebound > 1_000, "{invalidated} invalidations, {rebound} binds");
     // Some frames have been mutated.

@@ -1,4 +1,5 @@
-//! Tests of streams, against each other over pipes in memory and against octets made by hand.
+//! Tests of streams. They run against each other over pipes in memory, and against octets made by
+//! hand.
 
 mod close;
 mod errors;
@@ -70,7 +71,7 @@ pub(crate) struct Pair {
     portion: usize,
 }
 
-/// Octets in flight.
+/// The octets in flight.
 #[derive(Default)]
 struct Pipe {
     bytes: Vec<u8>,
@@ -93,7 +94,7 @@ impl Pair {
         Pair { a, b, to_b, to_a, rng: Rng(seed), window: 4 << 20, portion: 2 << 20 }
     }
 
-    /// Makes one call of each kind at each end. Returns whether anything moved.
+    /// Makes one call of each kind at each end. Returns whether any octets moved.
     pub(crate) fn step(&mut self) -> Result<bool, Failure> {
         let Pair { a, b, to_b, to_a, rng, window, portion } = self;
         let mut moved = step_tx(a, to_b, rng, *window, *portion)?;
@@ -110,7 +111,7 @@ impl Pair {
     }
 }
 
-/// Returns the first `n` octets of what was gathered.
+/// Returns the first `n` octets of a vector.
 pub(crate) fn gathered(tx: &TxVec, n: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(tx.bytes());
     for v in tx.iov() {
@@ -123,7 +124,7 @@ pub(crate) fn gathered(tx: &TxVec, n: usize) -> Vec<u8> {
     bytes
 }
 
-/// Copies octets to where they are asked for, as many as are. Returns how many.
+/// Copies as many octets to the places of a vector as fit. Returns their number.
 pub(crate) fn scatter(rx: &RxVec, bytes: &[u8]) -> usize {
     let mut rest = bytes;
     for v in rx.iov() {
@@ -144,7 +145,7 @@ fn step_tx(
 ) -> Result<bool, Failure> {
     let wants = side.stream.wants_tx();
     let bytes = side.stream.tx(&mut side.tx)?;
-    // A bind counts as wanted as well, and it is done when `tx` returns.
+    // A bind counts as wanted as well. It has been carried out when `tx` returns.
     assert_eq!(bytes > 0, side.stream.wants_tx() && wants, "wants_tx and tx agree");
     assert_eq!(bytes, side.tx.iov().iter().map(|v| v.iov_len).sum::<usize>());
     let accepted = rng.chunk(portion).min(bytes).min(window.saturating_sub(out.len()));

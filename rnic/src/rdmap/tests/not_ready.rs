@@ -1,4 +1,4 @@
-//! Messages for which no receive is posted wait for one, and everything behind them waits, too.
+//! A message for which no receive is posted waits for one, and all octets behind it wait, too.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ fn waiting_cfg() -> StreamCfg {
     StreamCfg { waits: true, extended: true, mulpdu: 128, ..cfg() }
 }
 
-/// The octets that a program's requests produce, all sent at once.
+/// The octets that the posted requests produce, all sent at once.
 fn transmit_all(side: &mut Side) -> Vec<u8> {
     let mut all = Vec::new();
     while side.stream.tx(&mut side.tx).unwrap() > 0 {
@@ -21,8 +21,8 @@ fn transmit_all(side: &mut Side) -> Vec<u8> {
     all
 }
 
-/// Writes octets where the stream asks for them, at most `portion` at a time, until it stalls.
-/// Returns how many it has taken.
+/// Writes octets into the places that the stream asks for, at most `portion` at a time, until the
+/// stream stalls. Returns the number of octets that the stream has processed.
 fn feed_until_stalled(side: &mut Side, bytes: &[u8], portion: usize) -> Result<usize, Failure> {
     let mut taken = 0;
     while taken < bytes.len() && !side.stream.is_stalled() {
@@ -35,9 +35,9 @@ fn feed_until_stalled(side: &mut Side, bytes: &[u8], portion: usize) -> Result<u
     Ok(taken)
 }
 
-/// Sends of one segment, of several and of none, solicited ones, and writes with immediate data:
-/// the stream stalls at each of them, and continues when there is a receive, however the octets are
-/// cut.
+/// The messages are sends of one segment, of several and of none, solicited sends, and writes with
+/// immediate data. The stream stalls at each of them, and continues when there is a receive, at
+/// whichever octet the stream is cut.
 #[test]
 fn every_message_that_takes_a_receive_waits_for_one() {
     let sizes = [5, 300, 0, 128, 40];
@@ -66,7 +66,7 @@ fn every_message_that_takes_a_receive_waits_for_one() {
                 assert!(b.stream.is_stalled() && b.received().is_empty());
                 assert!(!b.stream.resume().unwrap(), "nothing has been posted");
                 stalls.push(b.stream.stalled().unwrap());
-                // This is of no use to a write, which names its own destination.
+                // A write does not use this receive, because it names its own destination.
                 b.recv(
                     id as u64,
                     &[to.seg(id * 512, if id == 1 || id == 2 || id == 3 { 512 } else { 0 })],
@@ -85,7 +85,7 @@ fn every_message_that_takes_a_receive_waits_for_one() {
             let Stats { rx_bytes, rx_stalls, .. } = b.stream.stats();
             assert_eq!((rx_bytes, rx_stalls), (bytes.len() as u64, 5), "each is counted once");
             let arrival = |octets, whole| Arrival { octets, whole };
-            // The frames have ULPDUs of 128 octets, a multiple of four.
+            // The frames have ULPDUs of 128 octets, which is a multiple of four.
             let first = 108;
             let expected = [(5, true), (first, false), (0, true), (first, false), (40, true)];
             assert_eq!(stalls, expected.map(|(octets, whole)| arrival(octets, whole)));
@@ -93,7 +93,8 @@ fn every_message_that_takes_a_receive_waits_for_one() {
     }
 }
 
-/// What does not take a receive waits behind what does: a read with its answer, and a write.
+/// Messages that take no receive, here a read with its answer and a write, wait behind a message
+/// that needs one.
 #[test]
 fn what_follows_waits_too_and_own_requests_do_not() {
     let mut pair = Pair::new(waiting_cfg(), 5);
@@ -108,7 +109,7 @@ fn what_follows_waits_too_and_own_requests_do_not() {
     pair.a.recv(9, &[near.seg(32, 8)]);
     pair.b.post(send(4, &[far.seg(0, 8)]));
     pair.b.post(write(5, &[far.seg(0, 8)], near.remote(40)));
-    // Its answer waits behind the message.
+    // The answer to this read waits behind the message.
     pair.b.post(read(6, &[far.seg(48, 8)], near.remote(0)));
     pair.drive().unwrap();
     let done = |id, op| wc(id, op, 8, WcStatus::Success);
@@ -127,7 +128,8 @@ fn what_follows_waits_too_and_own_requests_do_not() {
     assert!(pair.a.stream.is_drained() && pair.b.stream.is_drained());
 }
 
-/// Any other error of a message ends the connection as usual, when its turn comes.
+/// Any other error of a message that waited ends the connection as usual, when the message is
+/// processed.
 #[test]
 fn a_message_that_waited_is_checked_as_any() {
     // The message is too long for the posted receive.
@@ -151,7 +153,7 @@ fn a_message_that_waited_is_checked_as_any() {
         assert_eq!(failure, Failure { by_peer: false, cause: Cause::UNTAGGED_NO_BUFFER });
     }
 
-    // What follows is processed only then.
+    // The messages behind it are processed only after that.
     let mut pair = Pair::new(waiting_cfg(), 0);
     let far = pair.b.buf(64);
     pair.a.post(send(1, &[]));
@@ -178,8 +180,8 @@ fn a_stalled_stream_can_end() {
     assert_eq!(pair.b.received(), [wc(4, WcOp::Recv, 0, WcStatus::Flushed)]);
 }
 
-/// Of several queue pairs on a shared receive queue, each buffer is for the one that has waited
-/// longest; one that does not wait yet does not overtake them.
+/// Several queue pairs share a receive queue. Each buffer is for the queue pair that has waited
+/// longest. A queue pair that does not wait yet does not overtake them.
 #[test]
 fn a_shared_receive_queue_serves_its_line_in_order() {
     let keys = Arc::new(Keys::new());
@@ -193,7 +195,7 @@ fn a_shared_receive_queue_serves_its_line_in_order() {
             pair
         })
         .collect();
-    // The third one has nothing to receive yet.
+    // The third queue pair has no message to receive yet.
     for (number, pair) in pairs.iter_mut().enumerate().take(2) {
         pair.drive().unwrap();
         assert!(pair.b.stream.is_stalled());
@@ -225,7 +227,7 @@ fn a_shared_receive_queue_serves_its_line_in_order() {
     let expected = [(0, 100), (1, 101), (2, 102), (0, 103), (1, 104), (2, 105), (0, 106), (1, 107)];
     assert_eq!(turns, expected);
 
-    // A queue pair that ends leaves the line, and the buffers to the others.
+    // A queue pair that ends leaves the list of waiters, and leaves the buffers to the others.
     pairs[2].b.stream.flush();
     assert_eq!(share(&srq, 108, &[]), Ok(true));
     assert_eq!(next(), Some(0));

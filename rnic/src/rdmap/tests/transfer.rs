@@ -1,4 +1,4 @@
-//! Everything arrives, whatever the portions in which TCP moves it.
+//! All messages arrive, whatever the portions in which TCP moves the octets.
 
 use std::collections::VecDeque;
 
@@ -50,8 +50,9 @@ fn configurations() -> impl Iterator<Item = StreamCfg> {
     })
 }
 
-/// The consumer writes to memory whose frame is partly sent. The CRC covers the octets that were
-/// sent and the rest as it was then; otherwise the peer would consider the frame damaged.
+/// The consumer writes to memory from which a frame is partly sent. The CRC covers the octets that
+/// were sent and the rest as it was at that time. Otherwise the peer would consider the frame
+/// damaged.
 #[test]
 fn a_partly_sent_frame_does_not_change() {
     let mut pair = Pair::new(StreamCfg { crc: true, ..cfg() }, 3);
@@ -77,7 +78,7 @@ fn every_operation_of_every_size() {
         let mut pair = Pair::new(cfg, seed as u64);
         let from = pair.a.buf(LARGEST).filled(&mut pair.rng);
         let to = pair.b.buf(LARGEST);
-        // The smallest frames would take long for the largest messages, and test nothing new.
+        // With the smallest frames the largest messages would take long and test nothing new.
         for &size in SIZES.iter().filter(|&&size| size <= LARGEST.min(cfg.mulpdu << 12)) {
             pair.b.recv(1, &[to.seg(0, size)]);
             pair.a.post(send(2, &[from.seg(0, size)]));
@@ -113,16 +114,16 @@ fn cut(rng: &mut Rng, buf: &Buf, at: usize, len: usize) -> Vec<Segment> {
     cuts.windows(2).map(|w| buf.seg(at + w[0], w[1] - w[0])).collect()
 }
 
-/// What both ends should contain if each message, and nothing else, has arrived.
+/// The contents that both ends must have if each message has arrived and nothing else.
 struct Expected {
     completions: Vec<Wc>,
     received: Vec<Wc>,
-    /// The contents of each buffer: offset, octets.
+    /// The contents of each buffer, as offsets and octets.
     pieces: Vec<(usize, Vec<u8>)>,
 }
 
 /// Random programs: both ends send, write and read at the same time, with several segments. Some
-/// receives are posted after their messages have arrived. Completions are in order.
+/// receives are posted after their messages have arrived. The completions must be in order.
 #[test]
 #[cfg_attr(miri, ignore = "not a test: its volume takes Miri hours and shows it nothing new")]
 fn interleavings() {
@@ -156,7 +157,7 @@ fn interleavings() {
         // Each end has a number that the other end adds to.
         let counters = [&pair.a, &pair.b].map(|side| side.buf(8));
         let mut sums = [0; 2];
-        // The receives that are to be posted.
+        // The receives that will be posted later.
         let mut late = [const { VecDeque::<(u64, Vec<Segment>)>::new() }; 2];
         let mut used = [0; 2];
         let mut place = |end: usize, len: usize| {
@@ -315,7 +316,7 @@ fn large_messages_are_gathered_together_and_not_copied() {
     }
     let mut rest = &wire[..];
     while !rest.is_empty() {
-        // The socket returns everything that is asked for, as one with many octets does.
+        // The socket returns as many octets as are requested, as a socket with many octets does.
         pair.b.stream.rx(&mut pair.b.rx).unwrap();
         let n = scatter(&pair.b.rx, rest);
         pair.b.stream.rx_done(&mut pair.b.rx, n).unwrap();
@@ -341,7 +342,8 @@ fn a_fence_waits_for_reads_and_ord_stalls() {
     let mut pair = Pair::new(cfg(), 0);
     let (near, far) = (pair.a.buf(100), pair.b.buf(100).filled(&mut Rng(1)));
     pair.a.post(read(1, &[near.seg(0, 100)], far.remote(0)));
-    // The program writes back what it reads, which is correct only behind the read.
+    // The program writes the octets that it reads. They are correct only if the write comes after
+    // the read.
     pair.a.post(SendWr { fence: true, ..write(2, &[near.seg(0, 50)], far.remote(50)) });
     assert_eq!(pair.a.stream.tx(&mut pair.a.tx).unwrap(), read_request);
     pair.a.stream.tx_done(&mut pair.a.tx, 0);
@@ -378,7 +380,7 @@ fn answers_do_not_starve_requests() {
     let answer = 2 + 14 + 100 + 4;
     let request = 2 + 14 + 4 + 4;
     assert_eq!(n, 16 * answer + 2 * request);
-    // After four answers a request is sent. It has completed when this is accepted.
+    // After four answers a request is sent. The request has completed when TCP accepts its octets.
     pair.b.stream.tx_done(&mut pair.b.tx, 4 * answer + request);
     assert_eq!(pair.b.completions(), [wc(50, WcOp::Write, 4, WcStatus::Success)]);
 }
@@ -423,7 +425,7 @@ fn no_crc_lies_across_two_segments() {
         for id in 0..8 {
             side.post(send(id, &[buf.seg(0, rng.below(1001))]));
         }
-        // The octets of the stream, and where segments had to start.
+        // The octets of the stream, and the positions at which segments had to start.
         let (mut octets, mut starts) = (Vec::new(), vec![0]);
         loop {
             let ready = side.stream.tx(&mut side.tx).unwrap();

@@ -1,4 +1,4 @@
-//! Binds among other requests.
+//! Tests of binds among other requests.
 
 use wire::iwarp::Cause;
 
@@ -13,7 +13,8 @@ fn a_bind_waits_for_its_turn() {
     let mut pair = Pair::new(cfg(), 1);
     let (near, far) = (pair.a.buf(1000), pair.b.buf(1000));
     let window = window(&pair.a);
-    // The read is in flight when the bind's turn comes, so the bind waits, and the send behind it.
+    // The read is still in flight when the bind's turn comes. So the bind waits, and the send
+    // behind it waits, too.
     pair.a.post(read(1, &[near.seg(0, 1000)], far.remote(0)));
     let key = pair.a.bind(2, &window, Some(near.view(0, 100)));
     pair.b.recv(9, &[far.seg(0, 8)]);
@@ -48,7 +49,7 @@ fn a_message_carries_a_key_that_is_valid() {
         }
         let mut told = 0;
         while pair.step().unwrap() {
-            // A peer that has been told a key finds it bound, or bound no longer.
+            // When the peer receives a key, the key is bound or is no longer bound.
             told += pair.b.received().len();
             for (n, &key) in keys.iter().enumerate().take(told) {
                 let last = n + 1 == keys.len();
@@ -123,8 +124,8 @@ fn a_read_into_a_window() {
             [wc(1, WcOp::Bind, 0, WcStatus::Success), wc(2, WcOp::Read, 9000, WcStatus::Success)];
         assert_eq!(pair.a.completions(), done);
         assert_eq!(near.bytes(), far.bytes());
-        // A region's local key is valid for peers only if the region says so, and the window's key
-        // is not valid for local use.
+        // A region's local key is valid for peers only if the region permits that, and the window's
+        // key is not valid for local use.
         // SAFETY: the post is refused.
         let refused = unsafe { pair.a.qp.post_send(&read(3, &sink, far.remote(0))) };
         assert_eq!(refused, Err(PostError::Access { write: true }));

@@ -1,5 +1,5 @@
-//! Challenges: a message claims that the peer's queue pair is in another connection, and the peer
-//! is asked.
+//! Tests of challenges: a message claims that the peer's queue pair is in another connection, so
+//! the peer is asked.
 
 use super::*;
 
@@ -9,7 +9,7 @@ impl Fixture {
         words(&self.side.sent())
     }
 
-    /// Whether a challenge is open: whether its answer would prove the peer's identity.
+    /// Whether a challenge is open, so that an answer to it would prove the peer's identity.
     fn is_challenge_open(&self) -> bool {
         let answer = answer(Syndrome::ACK, self.psn.previous());
         self.side.rc.has_expected_psn(&Packet::parse(&answer).unwrap())
@@ -27,7 +27,7 @@ impl Fixture {
 fn a_peer_that_is_there_answers_and_nothing_changes() {
     let mut pair = Pair::new();
     for round in 0..2 {
-        // In the first round nothing has been sent yet.
+        // In the first round no packet has been sent yet.
         for id in 0..round {
             pair.b.recv(id, &[]);
             pair.a.post(send(id, &[]));
@@ -118,8 +118,7 @@ fn kernel_rxe_answers() {
         let mut fixture = Fixture::with(|cfg| cfg.sq_psn = Psn::new(start));
         assert_eq!(fixture.challenge().len(), 1);
         let answer_of_rxe = answer(Syndrome::ACK, none);
-        // This answer does not prove that it comes from the peer, because its PSN need not be
-        // guessed.
+        // This answer does not prove that the peer sent it, because its PSN need not be guessed.
         let proves = fixture.side.rc.has_expected_psn(&Packet::parse(&answer_of_rxe).unwrap());
         assert_eq!(proves, Psn::new(start).previous() == none);
         fixture.take(&answer_of_rxe).unwrap();
@@ -178,7 +177,8 @@ fn a_refusal_for_now_is_an_answer() {
     }
 }
 
-/// A peer that closes the connection while a challenge is open counts as having closed it.
+/// If a peer closes the connection while a challenge is open, this end handles the close and not
+/// the challenge.
 #[test]
 fn a_peer_that_leaves_is_not_asked() {
     let mut fixture = Fixture::with(|cfg| cfg.retries = 0);
@@ -215,7 +215,7 @@ fn a_peer_that_lives_is_asked_again() {
     assert_eq!(fixture.repeat_challenge(), Err(Failure::Stale));
     assert_eq!(fixture.now - start, 20 * TIMEOUT);
 
-    // If something is in flight, the silence is measured from the time when it was sent.
+    // If packets are in flight, the silence is measured from the time when they were sent.
     let mut fixture = Fixture::new();
     fixture.challenge();
     fixture.now += TIMEOUT / 2;

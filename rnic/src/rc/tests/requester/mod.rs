@@ -1,5 +1,5 @@
-//! Tests of the requester: what it sends, and how it reacts to responses made by hand and to
-//! silence.
+//! Tests of the packets that the requester sends, and of its reactions to responses made by hand
+//! and to silence.
 
 mod challenge;
 mod peer_close;
@@ -15,11 +15,11 @@ use crate::{Mw, Remote, SendOp, WcOp, WcStatus};
 struct Fixture {
     side: Side,
     now: Instant,
-    /// The PSN of its first packet.
+    /// The PSN of the side's first packet.
     psn: Psn,
 }
 
-/// IBA's timeout with the code 17.
+/// The timeout that IBA defines for the code 17.
 const TIMEOUT: Duration = Duration::from_nanos(4096 << 17);
 const NOWHERE: Remote = Remote { addr: 0x1000, key: 5 };
 
@@ -95,7 +95,7 @@ impl Fixture {
         self.take(&packet(opcode, self.psn + ahead, extension, &vec![9; len]))
     }
 
-    /// Ids and statuses of the completions.
+    /// The ids and statuses of the completions.
     fn done(&self) -> Vec<(u64, WcStatus)> {
         self.side.completions().iter().map(|wc| (wc.id, wc.status)).collect()
     }
@@ -201,7 +201,8 @@ fn a_bind_waits_for_what_is_before_it_and_is_waited_for() {
 
 #[test]
 fn local_memory_that_goes_away() {
-    // The memory of a SEND is deregistered while earlier SENDs are in flight: these complete first.
+    // The memory of a SEND is deregistered while earlier SENDs are in flight. The earlier SENDs
+    // complete first.
     let mut fixture = Fixture::new();
     let (buf, mut gone) = (fixture.side.buf(8), fixture.side.buf(8));
     fixture.side.post(send(1, &[buf.seg(0, 8)]));
@@ -230,8 +231,8 @@ fn local_memory_that_goes_away() {
 fn a_message_beyond_the_standard() {
     let mut fixture = Fixture::new();
     let start = std::ptr::dangling_mut();
-    // SAFETY: there is no such memory, but nothing is ever placed in it, because the request is too
-    // long.
+    // SAFETY: the memory does not exist, but no octet is ever placed in it, because the request is
+    // too long.
     let region = unsafe {
         crate::Mr::new(&fixture.side.keys, fixture.side.pd, start, 1 << 32, LOCAL, false)
     }

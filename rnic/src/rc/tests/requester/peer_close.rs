@@ -1,5 +1,5 @@
-//! The peer closes the connection: it accepts no new requests, but may have carried out those in
-//! flight.
+//! Tests of a peer that closes the connection. It accepts no new requests, but may have carried out
+//! requests in flight.
 
 use super::*;
 
@@ -10,8 +10,8 @@ impl Fixture {
         self.side.rc.start_peer_close(self.now);
     }
 
-    /// Waits until the close is done. Returns how long that took, and the packets sent meanwhile
-    /// with their times.
+    /// Waits until the close is done. Returns the time that this took, and the packets sent
+    /// meanwhile with their times.
     fn wait_until_done(&mut self) -> (Duration, Vec<(Duration, Vec<String>)>) {
         let (start, mut said) = (self.now, vec![(Duration::ZERO, self.sent_words())]);
         while !self.side.rc.is_peer_close_done() {
@@ -62,7 +62,7 @@ fn what_was_taken_is_asked_for_at_once() {
     );
 }
 
-/// The peer does not answer for a message that it has received in part. Earlier messages complete
+/// The peer received a message in part and does not acknowledge it. Earlier messages complete
 /// nevertheless.
 #[test]
 fn what_was_taken_in_part_is_not_done() {
@@ -80,13 +80,13 @@ fn what_was_taken_in_part_is_not_done() {
     assert_eq!(fixture.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
 }
 
-/// This is what a kernel does whose queue pair is gone.
+/// A kernel whose queue pair is gone behaves like this.
 #[test]
 fn a_peer_that_answers_nothing() {
     let mut fixture = Fixture::new();
     fixture.side.post(send(1, &[]));
     let first = fixture.sent_words();
-    // The peer had already been silent for long.
+    // The peer had already been silent for a long time.
     for _ in 0..4 {
         fixture.wait().unwrap();
         fixture.sent();
@@ -138,7 +138,7 @@ fn a_peer_that_takes_its_time() {
     assert_eq!(fixture.flush(), [(1, WcStatus::Flushed)]);
 }
 
-/// The number of retries that was agreed on is not exceeded.
+/// The close does not exceed the number of retries that was agreed on.
 #[test]
 fn a_peer_that_was_to_be_given_up_sooner() {
     let mut fixture = Fixture::with(|cfg| (cfg.ack_timeout, cfg.retries) = (1, 0));
@@ -162,8 +162,8 @@ fn what_the_peer_had_no_buffer_for_is_given_up() {
     assert_eq!(fixture.flush(), [(1, WcStatus::Success), (2, WcStatus::Flushed)]);
 }
 
-/// The rest of a message that did not fit into the window is not sent, because it cannot be
-/// received.
+/// The rest of a message that did not fit into the window is not sent, because the peer cannot
+/// receive it.
 #[test]
 fn a_message_that_was_sent_in_part_is_given_up() {
     let mut fixture = Fixture::with(|cfg| cfg.window = 4);

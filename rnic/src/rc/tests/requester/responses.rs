@@ -1,4 +1,4 @@
-//! Responses to requests.
+//! Tests of the reactions to responses.
 
 use wire::rocev2::AtomicAckEth;
 
@@ -16,7 +16,7 @@ fn a_cumulative_acknowledgement() {
     assert_eq!(fixture.done(), []);
     fixture.ack(6);
     assert_eq!(fixture.done(), ok([0, 1]));
-    // Old PSNs, and PSNs that were never sent.
+    // Responses with old PSNs, and with PSNs that were never sent, are ignored.
     for ahead in [1, 12, 13, 1000] {
         fixture.ack(ahead);
         fixture.nak(NakCode::RemoteAccess, ahead).unwrap();
@@ -84,11 +84,11 @@ fn a_read_and_its_responses() {
     fixture.side.post(send(3, &[]));
     let sent = fixture.sent();
     assert_eq!(sent.len(), 3);
-    // The response acknowledges everything before it.
+    // The response acknowledges all packets before it.
     fixture.response(First, 1, OCTETS).unwrap();
     assert_eq!(fixture.done(), ok([1]));
-    // A response is missing: the requester asks for the rest. Further responses that were under way
-    // have no effect.
+    // A response is missing, so the requester asks for the rest. Further responses that were under
+    // way have no effect.
     fixture.response(Last, 4, 1).unwrap();
     let expected = [
         format!("{} READ request of {} ask 0", fixture.psn + 2, 2 * OCTETS + 1),
@@ -101,7 +101,7 @@ fn a_read_and_its_responses() {
     // The responder may continue the old response or start a new one.
     fixture.response(Middle, 2, OCTETS).unwrap();
     fixture.response(First, 3, OCTETS).unwrap();
-    // A copy of an old response.
+    // The packet is a copy of an old response.
     fixture.response(First, 1, OCTETS).unwrap();
     fixture.response(Last, 4, 1).unwrap();
     assert_eq!(fixture.done(), ok([2]));

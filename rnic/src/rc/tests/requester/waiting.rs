@@ -1,4 +1,4 @@
-//! Losses, receivers that are not ready, and silent peers.
+//! Tests of losses, of receivers that are not ready, and of silent peers.
 
 use super::*;
 
@@ -34,8 +34,8 @@ fn a_sequence_error_goes_back() {
     fixture.nak(NakCode::SequenceError, 3).unwrap();
     assert_eq!(fixture.done(), ok([0]), "the NAK acknowledges earlier packets");
     assert_eq!(fixture.sent(), sent[3..]);
-    // A NAK that comes sooner than an answer can come does not refer to the packets that were sent
-    // again.
+    // If a NAK comes sooner than an answer can come, it does not refer to the packets that were
+    // sent again.
     fixture.now += Duration::from_millis(2);
     fixture.ack(3);
     fixture.nak(NakCode::SequenceError, 4).unwrap();
@@ -78,8 +78,8 @@ fn a_receiver_that_is_not_ready_is_waited_for() {
     fixture.rnr(14, 1).unwrap();
     assert_eq!(fixture.done(), ok([0]));
     assert_eq!(fixture.sent_words(), [""; 0]);
-    // A NAK for the packets after it does not shorten the wait, and a copy of the RNR NAK does not
-    // prolong it.
+    // A NAK for later packets does not shorten the wait, and a copy of the RNR NAK does not prolong
+    // it.
     fixture.now += Duration::from_millis(1);
     fixture.nak(NakCode::SequenceError, 1).unwrap();
     fixture.rnr(14, 1).unwrap();
@@ -135,8 +135,8 @@ fn a_peer_that_is_dead() {
         assert_eq!(sent.len(), 11);
         let failure = loop {
             match fixture.wait() {
-                // Only the oldest packet is sent, because it is not known whether more would
-                // arrive.
+                // Only the oldest packet is sent, because it is not known whether further packets
+                // would arrive.
                 Ok(_) => assert_eq!(fixture.sent(), sent[..1]),
                 Err(failure) => break failure,
             }
@@ -145,8 +145,8 @@ fn a_peer_that_is_dead() {
         assert_eq!(fixture.now - start, TIMEOUT * (u32::from(retries) + 1));
         let stats = fixture.side.rc.stats();
         assert_eq!(stats.timeouts, retries.into());
-        // Probes come after 5, 10, 20 ... 320 ms. Because of their sum, only six fit into a
-        // timeout.
+        // Probes come after 5, 10, 20 ... 320 ms. Only six fit into a timeout, because these delays
+        // add up.
         assert_eq!(stats.probes, 6 * (u64::from(retries) + 1), "{stats:?}");
         assert_eq!(fixture.flush(), [(0, WcStatus::Transport), (1, WcStatus::Flushed)]);
         assert_eq!(fixture.side.rc.deadline(), None);
@@ -307,8 +307,8 @@ fn a_loss_halves_the_window_and_it_grows_again() {
     assert_eq!(fixture.sent().len(), 64, "the window has its maximum size");
 }
 
-/// A peer that is known to be alive is sent requests for as long as that is known, and for two
-/// timeouts more.
+/// A peer that is known to be alive is sent requests for as long as that is known, and for two more
+/// timeouts.
 #[test]
 fn a_peer_that_lives_is_waited_for() {
     let mut fixture = Fixture::with(|cfg| cfg.retries = 2);
@@ -332,7 +332,7 @@ fn a_peer_that_lives_is_waited_for() {
     assert_eq!(fixture.flush(), [(1, WcStatus::Transport)]);
 }
 
-/// When the peer answers at last, everything continues: its silence has used up no retries.
+/// When the peer answers at last, the transfer continues. Its silence has used up no retries.
 #[test]
 fn a_peer_that_was_silent_for_long_goes_on() {
     let mut fixture = Fixture::with(|cfg| cfg.retries = 2);
@@ -349,7 +349,7 @@ fn a_peer_that_was_silent_for_long_goes_on() {
         assert_eq!(fixture.side.rc.silent_for(fixture.now), None);
     }
     assert_eq!(fixture.done(), ok([0, 1]));
-    // Nothing is known of the peer any more: there are as many retries as were agreed on.
+    // The peer is not known to be alive any more, so there are as many retries as were agreed on.
     fixture.side.post(send(2, &[]));
     fixture.sent();
     let start = fixture.now;
