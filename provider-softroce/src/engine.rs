@@ -1,45 +1,36 @@
 //! The engine of an adapter, which consists of all objects that touch sockets: local addresses,
 //! connections, listeners and timers. The engine lock protects it.
 
+mod addresses;
+mod local_peers;
 mod receive;
 mod resources;
+mod shutdown;
+mod sockets;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adapter::{Context, LocalFailure, Progress, Remaining, Shared, Table, netdev, no_memory};
+use adapter::{Context, Progress, Remaining, Shared, Table, no_memory};
 use dat_core::provider::{Allocated, Close, Connect, Port, ReadDepth};
 use dat_core::{Error, OpenError, Result};
 use dat_sys::*;
-use mio::Interest;
 use mio::event::Event;
 use rnic::Work;
 use rnic::cm;
-use rustix::event::{PollFd, PollFlags, Timespec};
-use wire::cm::{Reason, ServiceId};
-use wire::rocev2::{Packet, PathMtu};
+use wire::cm::Reason;
+use wire::rocev2::PathMtu;
 
-use self::receive::{dest_qpn, receive_cm, receive_datagrams};
 pub(crate) use self::resources::{EngineResources, Key};
 use crate::MAX_READ_DEPTH;
-use crate::host_probe::{Answer, HostProbe};
 use crate::link::{EngineContext, Link, Target, deadline};
 use crate::listeners::{Listener, Listeners, RequestId};
-use crate::local_address::{GSI, LocalAddress, LocalPeer, Owner, random};
+use crate::local_address::{LocalAddress, Owner, random};
 use crate::params::Params;
-use crate::port::{
-    LocalMessage, OPEN_TIMEOUT, OPEN_TIMEOUT_CONNECTING, PortError, ReceiveBuffer, slot_of,
-};
-use crate::route::Route;
-use crate::socket::{ReceiveStrategy, RxBatch};
+use crate::port::ReceiveBuffer;
+use crate::socket::RxBatch;
 
-/// The number of reads of one socket before other sockets have their turn.
-const READS_PER_TURN: usize = 16;
-/// The number of reads of a flooded strangers' socket before other sockets have their turn. At
-/// eight datagrams each, these reads return about as many datagrams as the socket's buffer holds.
-const READS_PER_FLOODED_TURN: usize = 32;
 /// After this number of reads that find packets, a slot's socket leaves the poller. Consumers poll
 /// the socket anyway, so the poller's wake-ups would only cost time.
 const READS_BEFORE_SUSPEND: u32 = 64;
@@ -103,224 +94,9 @@ impl Engine {
         engine.open_local_addresses()?;
         Ok(engine)
     }
-
-    fn open_local_addresses(&mut self) -> std::result::Result<(), OpenError> {
-        if let Some(address) = self.params.adapter.bind {
-            return self.open_local_address(address, OPEN_TIMEOUT).map(drop).map_err(open_error);
-        }
-        let own = self.params.adapter.address;
-        self.open_local_address(own, OPEN_TIMEOUT).map_err(open_error)?;
-        let all = netdev::addresses().unwrap_or_default();
-        for found in all.iter().filter(|found| found.up && found.addr.ip() != own.ip()) {
-            match self.open_local_address(found.addr, OPEN_TIMEOUT) {
-                // The address cannot be used yet, cannot be used any more, or the limit of
-                // descriptors is reached. The adapter works without that address.
-                Ok(_) | Err(PortError::System(..) | PortError::Descriptors(..)) => {}
-                Err(error) => return Err(open_error(error)),
-            }
-        }
-        Ok(())
-    }
-
-    fn open_local_address(
-        &mut self,
-        address: SocketAddr,
-        timeout: Duration,
-    ) -> std::result::Result<usize, PortError> {
-        let capture = self.resources.context.capture().cloned();
-        let local_address =
-            LocalAddress::open((address, timeout), self.guid, &self.params, capture)?;
-        let index = self.local_addresses.len();
-        let system = |error| PortError::System(address.ip(), error);
-        let readable = Interest::READABLE;
-        let EngineResources { context, .. } = &self.resources;
-        context.watch(Key::Socket(index), &local_address.port.socket, readable).map_err(system)?;
-        context
-            .watch(Key::StrangersSocket(index), &local_address.port.strangers_socket, readable)
-            .map_err(system)?;
-        context
-            .watch(Key::LocalSocket(index), &local_address.port.local_socket, readable)
-            .map_err(system)?;
-        context
-            .watch(Key::LivenessListener(index), &local_address.port.liveness.listener, readable)
-            .map_err(system)?;
-        if let Some(host_probe) = &local_address.host_probe {
-            context.watch(Key::HostProbe(index), host_probe, readable).map_err(system)?;
-        }
-        self.local_addresses.push(local_address);
-        // Existing listeners also listen at the new address. A listener whose service another
-        // adapter already has at this address does not.
-        for listener in self.listeners.indices() {
-            self.listen_at(listener, index).ok();
-        }
-        Ok(index)
-    }
-
-    /// Registers a listener at a local address.
-    fn listen_at(&mut self, index: usize, local_address: usize) -> io::Result<()> {
-        let Engine { listeners, local_addresses, resources, .. } = self;
-        let Some(listener) = listeners.get_mut(index) else { return Ok(()) };
-        let service =
-            local_addresses[local_address].port.listen(ServiceId::tcp(listener.port).0)?;
-        resources.context.watch(
-            Key::Service { listener: index, local_address },
-            &service.local_socket,
-            Interest::READABLE,
-        )?;
-        local_addresses[local_address]
-            .cm
-            .listen(listener.port, listener.backlog)
-            .map_err(|_| io::ErrorKind::AddrInUse)?;
-        listener.services.push((local_address, service));
-        Ok(())
-    }
-
-    /// Returns the local address that leads to a peer and the path MTU. Opens the address if
-    /// necessary.
-    fn route_to(
-        &mut self,
-        peer: SocketAddr,
-    ) -> std::result::Result<(usize, PathMtu), LocalFailure> {
-        let route =
-            Route::to(peer, self.params.adapter.bind).map_err(|error| LocalFailure::of(&error))?;
-        let index = self.local_addresses.iter().position(|s| s.address().ip() == route.source.ip());
-        let index = match index {
-            Some(index) => index,
-            None => self
-                .open_local_address(route.source, OPEN_TIMEOUT_CONNECTING)
-                .map_err(local_failure)?,
-        };
-        Ok((index, route.mtu.min(self.params.mtu)))
-    }
 }
 
-/// The receiving part of the engine.
 impl Engine {
-    /// Puts all sockets that have left the poller back into it.
-    fn resume_sockets(&mut self) {
-        for (index, local_address) in self.local_addresses.iter_mut().enumerate() {
-            if std::mem::take(&mut local_address.is_suspended) {
-                // The socket was registered before, so there is room for it.
-                let key = Key::Socket(index);
-                self.resources
-                    .context
-                    .resume(key, &local_address.port.socket, Interest::READABLE)
-                    .ok();
-            }
-        }
-    }
-
-    /// Whether a pass must run `advance` before it reads sockets.
-    #[inline]
-    fn has_pending_work(&mut self) -> bool {
-        let Engine { resources, links, unread, .. } = self;
-        // The consumer has had time to answer the packets of the last pass. If it has not answered,
-        // the acknowledgements of these packets are due.
-        resources
-            .ack_pending
-            .iter()
-            .any(|&link| links.get_mut(link).is_some_and(|link| !link.consumer_has_sent()))
-            || !(unread.is_empty()
-                && resources.transmit_pending.is_empty()
-                && resources.failed.is_empty())
-    }
-
-    /// Reads a socket once. Returns whether it found a packet.
-    #[inline]
-    fn read(&mut self, key: Key, now: impl FnOnce() -> Instant) -> bool {
-        let (index, is_strangers) = match key {
-            Key::StrangersSocket(index) => (index, true),
-            Key::Socket(index) => (index, false),
-            _ => return false,
-        };
-        let Engine { local_addresses, links, resources, listeners, rx, .. } = self;
-        let Some(local_address) = local_addresses.get_mut(index) else { return false };
-        let found = match is_strangers {
-            false => local_address.port.socket.receive(rx, &mut local_address.receive_strategy),
-            true => local_address
-                .port
-                .strangers_socket
-                .receive(rx, &mut ReceiveStrategy::for_shared_socket()),
-        };
-        if !found {
-            return false;
-        }
-        let now = now();
-        for datagrams in (0..rx.len()).filter_map(|n| rx.get(n)) {
-            receive_datagrams(
-                &mut EngineContext { local_address, resources, now },
-                links,
-                listeners,
-                &datagrams,
-            );
-        }
-        self.finish_read(index, now);
-        true
-    }
-
-    /// Reads the strangers' socket after the poller has reported it.
-    fn read_strangers_socket(&mut self, index: usize, now: Instant) {
-        let key = Key::StrangersSocket(index);
-        let emptied = (0..READS_PER_TURN).any(|_| !self.read(key, || now));
-        let Engine { local_addresses, resources, .. } = self;
-        let Some(LocalAddress { strangers_pacing, port, .. }) = local_addresses.get_mut(index)
-        else {
-            return;
-        };
-        if strangers_pacing.report(emptied, now) {
-            // If suspending the socket fails, it stays in the poller and is read in both ways.
-            resources.context.suspend(&port.strangers_socket).ok();
-            strangers_pacing.begin(now);
-        }
-    }
-
-    /// Reads a strangers' socket that is not in the poller.
-    fn read_flooded_strangers_socket(&mut self, index: usize, now: Instant) {
-        let (mut found, key) = (0, Key::StrangersSocket(index));
-        for _ in 0..READS_PER_FLOODED_TURN {
-            if !self.read(key, || now) {
-                break;
-            }
-            found += self.rx.len();
-        }
-        let Engine { local_addresses, resources, .. } = self;
-        let LocalAddress { strangers_pacing, port, .. } = &mut local_addresses[index];
-        // The next read follows one interval after the end of this read, so that connections get
-        // the full interval.
-        if strangers_pacing.after_read(found, Instant::now())
-            && resources.context.rename(key, &port.strangers_socket, Interest::READABLE).is_ok()
-        {
-            strangers_pacing.end();
-        }
-    }
-
-    /// Reads a socket until it is empty or its turn ends.
-    fn read_all(&mut self, key: Key, now: Instant) {
-        for _ in 0..READS_PER_TURN {
-            if !self.read(key, || now) {
-                return;
-            }
-        }
-        if !self.unread.contains(&key) {
-            self.unread.push(key);
-        }
-    }
-
-    /// Finishes a read: lets each queue pair that received packets respond, then handles the events
-    /// of the connection manager.
-    #[inline]
-    fn finish_read(&mut self, index: usize, now: Instant) {
-        let Engine { local_addresses, links, resources, .. } = self;
-        let local_address = &mut local_addresses[index];
-        while let Some(link) = resources.received.pop() {
-            if let Some(link) = links.get_mut(link) {
-                link.after_receive(&mut EngineContext { local_address, resources, now });
-                self.partial = link.is_mid_message();
-            }
-        }
-        self.process_cm_events(index, now);
-    }
-
     /// Delivers the events of the connection manager to their owners and sends its messages.
     fn process_cm_events(&mut self, index: usize, now: Instant) {
         let Engine { local_addresses, links, resources, listeners, .. } = self;
@@ -353,95 +129,6 @@ impl Engine {
         local_address.send_messages(&mut resources.burst, now);
     }
 
-    /// Reads messages of other adapters.
-    fn read_local_messages(&mut self, key: Key, now: Instant) {
-        let mut receive_buffer = std::mem::take(&mut self.receive_buffer);
-        let local_address = loop {
-            let Engine { local_addresses, listeners, .. } = self;
-            let (local_address, local_socket) = match key {
-                Key::LocalSocket(local_address) => (
-                    local_address,
-                    local_addresses.get(local_address).map(|s| &s.port.local_socket),
-                ),
-                Key::Service { listener, local_address } => {
-                    let services =
-                        listeners.get_mut(listener).map_or(&[][..], |listener| &listener.services);
-                    (
-                        local_address,
-                        services
-                            .iter()
-                            .find(|(at, _)| *at == local_address)
-                            .map(|(_, s)| &s.local_socket),
-                    )
-                }
-                _ => return,
-            };
-            let message = local_socket
-                .and_then(|local_socket| local_socket.receive(&mut receive_buffer).ok().flatten());
-            match message {
-                None => break local_address,
-                Some(LocalMessage::SocketRequest(request)) => {
-                    local_addresses[local_address].port.send_shared_sockets(&request)
-                }
-                Some(LocalMessage::Packet { from, packet: octets }) => {
-                    let Some((qpn, packet)) = dest_qpn(octets).zip(Packet::parse(octets).ok())
-                    else {
-                        continue;
-                    };
-                    let Engine { local_addresses, links, resources, .. } = self;
-                    let local_address = &mut local_addresses[local_address];
-                    let link = local_address.qpns.find(qpn).and_then(|link| links.get_mut(link));
-                    match link {
-                        Some(link) => match link.peer(from, qpn) {
-                            Some(_) => link.receive(
-                                &mut EngineContext { local_address, resources, now },
-                                from,
-                                &packet,
-                            ),
-                            None => resources.foreign_packets += 1,
-                        },
-                        None if qpn == GSI => receive_cm(local_address, from, &packet, now),
-                        _ => {}
-                    }
-                }
-            }
-        };
-        self.receive_buffer = receive_buffer;
-        if local_address < self.local_addresses.len() {
-            self.finish_read(local_address, now);
-        }
-    }
-
-    /// Reads the answers of hosts: that no process has the port, or that the host is up.
-    fn read_host_answers(&mut self, index: usize, now: Instant) {
-        let Engine { local_addresses, links, resources, .. } = self;
-        let Some(local_address) = local_addresses.get_mut(index) else { return };
-        let answers = local_address.host_probe.as_ref().map_or(Vec::new(), HostProbe::answers);
-        for answer in answers {
-            let refusal = match answer {
-                Answer::Refused(refusal) => refusal,
-                Answer::HostUp(host, nonce) => {
-                    local_address.hosts.note_answer(host, nonce, now);
-                    continue;
-                }
-            };
-            let link = match local_address.owners.get(&refusal.id) {
-                Some(&Owner::Link(link)) => links.get_mut(link),
-                _ => None,
-            };
-            match link.filter(|link| link.conn() == Some(refusal.id)) {
-                Some(link) if link.matches_refusal(&refusal) => {
-                    link.on_port_refused(&mut EngineContext { local_address, resources, now });
-                }
-                Some(_) => {}
-                // The connection has no queue pair any more, but its DREQ may still wait for an
-                // answer.
-                None => local_address.cm.unreachable(now, refusal.id),
-            }
-        }
-        self.process_cm_events(index, now);
-    }
-
     /// Calls `f` with a queue pair and, if it has a connection, the context of its local address.
     /// Then handles the events of the connection manager and sends its messages.
     fn with_link<R>(
@@ -465,25 +152,6 @@ impl Engine {
         }
         Some(result)
     }
-}
-
-/// Converts the reason for which no packet can be sent to a peer.
-fn local_failure(error: PortError) -> LocalFailure {
-    let why = error.to_string();
-    match error {
-        PortError::Full(_) | PortError::Descriptors(..) | PortError::NoLocalPort(_) => {
-            LocalFailure::Exhausted(why)
-        }
-        _ => LocalFailure::Lasting(why),
-    }
-}
-
-fn open_error(error: PortError) -> OpenError {
-    let code = match error {
-        PortError::System(..) => Error::of(DAT_INVALID_ADDRESS),
-        _ => Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE),
-    };
-    OpenError::new(code, error.to_string())
 }
 
 // SAFETY: each `Work` belongs to a `Link`, and the engine owns the `Link` for as long as it lives.
@@ -823,100 +491,6 @@ impl Engine {
         let result = local_address.cm.reject(now, request_id.id, reason, private);
         self.process_cm_events(request_id.local_address, now);
         result.map_err(|_| Error::of(DAT_INVALID_PARAMETER))
-    }
-
-    /// Accepts the connections by which peers on this host notice when this adapter's process ends.
-    fn accept_liveness_connections(&mut self, local_address: usize) {
-        let Engine { local_addresses, resources, .. } = self;
-        let Some(at) = local_addresses.get_mut(local_address) else { return };
-        at.port.liveness.accept(|watcher, socket| {
-            resources.context.watch(
-                Key::LivenessWatcher { local_address, watcher },
-                socket,
-                Interest::READABLE,
-            )
-        });
-    }
-
-    /// Handles the end of an adapter on this host, which has sent no DREQ if it was killed. First
-    /// handles the packets that it sent before, as far as one turn of reading finds them.
-    fn on_local_peer_ended(&mut self, index: usize, number: usize, now: Instant) {
-        self.read_all(Key::Socket(index), now);
-        let Engine { local_addresses, links, resources, .. } = self;
-        let Some(local_address) = local_addresses.get_mut(index) else { return };
-        let Some(LocalPeer { address, slot, liveness }) = local_address.local_peers.remove(number)
-        else {
-            return;
-        };
-        resources.context.unwatch(&liveness);
-        let all: Vec<usize> = links.indices().collect();
-        for link in all {
-            if let Some(link) = links.get_mut(link)
-                && link.local_address() == Some(index)
-                && link.is_connected_to(address, slot)
-            {
-                link.on_peer_gone(&mut EngineContext { local_address, resources, now });
-            }
-        }
-        // The adapter that ended does not answer the DREQs of connections without a queue pair
-        // either.
-        local_address.cm.peers_are_gone(now, |ip, id| ip == address && slot_of(id.0) == slot);
-        self.process_cm_events(index, now);
-    }
-}
-
-impl Engine {
-    /// Waits until peers have answered the DREQs of abrupt disconnects, up to their deadline. After
-    /// the end of this process, no process would repeat a lost DREQ, and a peer with nothing to
-    /// send would wait forever.
-    fn await_disconnects(&mut self) {
-        loop {
-            adapter::Engine::advance(self);
-            let now = Instant::now();
-            let until = self
-                .local_addresses
-                .iter()
-                .filter_map(|local_address| local_address.cm.parting_until())
-                .max();
-            let Some(until) = until.filter(|&until| until > now) else { return };
-            let Remaining { at_once, deadline } = adapter::Engine::remaining(self);
-            let next =
-                if at_once { now } else { deadline.map_or(until, |deadline| deadline.min(until)) };
-            let limit = Timespec::try_from(next.saturating_duration_since(now)).unwrap_or_default();
-            let (mut keys, mut fds) = (Vec::new(), Vec::new());
-            for (local_address, at) in self.local_addresses.iter().enumerate() {
-                keys.push(Key::Socket(local_address));
-                fds.push(PollFd::new(&at.port.socket, PollFlags::IN));
-                for (number, local_peer) in at.local_peers.indices().zip(at.local_peers.iter()) {
-                    keys.push(Key::LivenessConnection { local_address, number });
-                    fds.push(PollFd::new(&local_peer.liveness, PollFlags::IN));
-                }
-            }
-            // If the poll fails, a signal has interrupted it. In any case the loop continues with
-            // the work that is due.
-            rustix::event::poll(&mut fds, Some(&limit)).ok();
-            let seen = keys.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
-            let seen: Vec<Key> = seen.map(|(key, _)| key).collect();
-            let now = Instant::now();
-            for key in seen {
-                match key {
-                    Key::LivenessConnection { local_address, number } => {
-                        self.on_local_peer_ended(local_address, number, now)
-                    }
-                    key => self.read_all(key, now),
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Engine {
-    /// Waits for disconnects, then delivers the packets that are still in the emulated network.
-    fn drop(&mut self) {
-        self.await_disconnects();
-        for local_address in &mut self.local_addresses {
-            local_address.packet_io.flush();
-        }
     }
 }
 

@@ -1,0 +1,51 @@
+//! The adapters of peers on this host, whose end the kernel reports.
+
+use std::time::Instant;
+
+use mio::Interest;
+
+use super::{Engine, Key};
+use crate::link::EngineContext;
+use crate::local_address::LocalPeer;
+use crate::port::slot_of;
+
+impl Engine {
+    /// Accepts the connections by which peers on this host notice when this adapter's process ends.
+    pub(super) fn accept_liveness_connections(&mut self, local_address: usize) {
+        let Engine { local_addresses, resources, .. } = self;
+        let Some(at) = local_addresses.get_mut(local_address) else { return };
+        at.port.liveness.accept(|watcher, socket| {
+            resources.context.watch(
+                Key::LivenessWatcher { local_address, watcher },
+                socket,
+                Interest::READABLE,
+            )
+        });
+    }
+
+    /// Handles the end of an adapter on this host, which has sent no DREQ if it was killed. First
+    /// handles the packets that it sent before, as far as one turn of reading finds them.
+    pub(super) fn on_local_peer_ended(&mut self, index: usize, number: usize, now: Instant) {
+        self.read_all(Key::Socket(index), now);
+        let Engine { local_addresses, links, resources, .. } = self;
+        let Some(local_address) = local_addresses.get_mut(index) else { return };
+        let Some(LocalPeer { address, slot, liveness }) = local_address.local_peers.remove(number)
+        else {
+            return;
+        };
+        resources.context.unwatch(&liveness);
+        let all: Vec<usize> = links.indices().collect();
+        for link in all {
+            if let Some(link) = links.get_mut(link)
+                && link.local_address() == Some(index)
+                && link.is_connected_to(address, slot)
+            {
+                link.on_peer_gone(&mut EngineContext { local_address, resources, now });
+            }
+        }
+        // The adapter that ended does not answer the DREQs of connections without a queue pair
+        // either.
+        local_address.cm.peers_are_gone(now, |ip, id| ip == address && slot_of(id.0) == slot);
+        self.process_cm_events(index, now);
+    }
+}

@@ -1,0 +1,236 @@
+//! Reading the sockets of an engine: which ones, how often, and what follows.
+
+use std::time::Instant;
+
+use mio::Interest;
+use wire::rocev2::Packet;
+
+use super::receive::{dest_qpn, receive_cm, receive_datagrams};
+use super::{Engine, Key};
+use crate::host_probe::{Answer, HostProbe};
+use crate::link::EngineContext;
+use crate::local_address::{GSI, LocalAddress, Owner};
+use crate::port::LocalMessage;
+use crate::socket::ReceiveStrategy;
+
+/// The number of reads of one socket before other sockets have their turn.
+const READS_PER_TURN: usize = 16;
+/// The number of reads of a flooded strangers' socket before other sockets have their turn. At
+/// eight datagrams each, these reads return about as many datagrams as the socket's buffer holds.
+const READS_PER_FLOODED_TURN: usize = 32;
+
+impl Engine {
+    /// Puts all sockets that have left the poller back into it.
+    pub(super) fn resume_sockets(&mut self) {
+        for (index, local_address) in self.local_addresses.iter_mut().enumerate() {
+            if std::mem::take(&mut local_address.is_suspended) {
+                // The socket was registered before, so there is room for it.
+                let key = Key::Socket(index);
+                self.resources
+                    .context
+                    .resume(key, &local_address.port.socket, Interest::READABLE)
+                    .ok();
+            }
+        }
+    }
+
+    /// Whether a pass must run `advance` before it reads sockets.
+    #[inline]
+    pub(super) fn has_pending_work(&mut self) -> bool {
+        let Engine { resources, links, unread, .. } = self;
+        // The consumer has had time to answer the packets of the last pass. If it has not answered,
+        // the acknowledgements of these packets are due.
+        resources
+            .ack_pending
+            .iter()
+            .any(|&link| links.get_mut(link).is_some_and(|link| !link.consumer_has_sent()))
+            || !(unread.is_empty()
+                && resources.transmit_pending.is_empty()
+                && resources.failed.is_empty())
+    }
+
+    /// Reads a socket once. Returns whether it found a packet.
+    #[inline]
+    pub(super) fn read(&mut self, key: Key, now: impl FnOnce() -> Instant) -> bool {
+        let (index, is_strangers) = match key {
+            Key::StrangersSocket(index) => (index, true),
+            Key::Socket(index) => (index, false),
+            _ => return false,
+        };
+        let Engine { local_addresses, links, resources, listeners, rx, .. } = self;
+        let Some(local_address) = local_addresses.get_mut(index) else { return false };
+        let found = match is_strangers {
+            false => local_address.port.socket.receive(rx, &mut local_address.receive_strategy),
+            true => local_address
+                .port
+                .strangers_socket
+                .receive(rx, &mut ReceiveStrategy::for_shared_socket()),
+        };
+        if !found {
+            return false;
+        }
+        let now = now();
+        for datagrams in (0..rx.len()).filter_map(|n| rx.get(n)) {
+            receive_datagrams(
+                &mut EngineContext { local_address, resources, now },
+                links,
+                listeners,
+                &datagrams,
+            );
+        }
+        self.finish_read(index, now);
+        true
+    }
+
+    /// Reads the strangers' socket after the poller has reported it.
+    pub(super) fn read_strangers_socket(&mut self, index: usize, now: Instant) {
+        let key = Key::StrangersSocket(index);
+        let emptied = (0..READS_PER_TURN).any(|_| !self.read(key, || now));
+        let Engine { local_addresses, resources, .. } = self;
+        let Some(LocalAddress { strangers_pacing, port, .. }) = local_addresses.get_mut(index)
+        else {
+            return;
+        };
+        if strangers_pacing.report(emptied, now) {
+            // If suspending the socket fails, it stays in the poller and is read in both ways.
+            resources.context.suspend(&port.strangers_socket).ok();
+            strangers_pacing.begin(now);
+        }
+    }
+
+    /// Reads a strangers' socket that is not in the poller.
+    pub(super) fn read_flooded_strangers_socket(&mut self, index: usize, now: Instant) {
+        let (mut found, key) = (0, Key::StrangersSocket(index));
+        for _ in 0..READS_PER_FLOODED_TURN {
+            if !self.read(key, || now) {
+                break;
+            }
+            found += self.rx.len();
+        }
+        let Engine { local_addresses, resources, .. } = self;
+        let LocalAddress { strangers_pacing, port, .. } = &mut local_addresses[index];
+        // The next read follows one interval after the end of this read, so that connections get
+        // the full interval.
+        if strangers_pacing.after_read(found, Instant::now())
+            && resources.context.rename(key, &port.strangers_socket, Interest::READABLE).is_ok()
+        {
+            strangers_pacing.end();
+        }
+    }
+
+    /// Reads a socket until it is empty or its turn ends.
+    pub(super) fn read_all(&mut self, key: Key, now: Instant) {
+        for _ in 0..READS_PER_TURN {
+            if !self.read(key, || now) {
+                return;
+            }
+        }
+        if !self.unread.contains(&key) {
+            self.unread.push(key);
+        }
+    }
+
+    /// Finishes a read: lets each queue pair that received packets respond, then handles the events
+    /// of the connection manager.
+    #[inline]
+    pub(super) fn finish_read(&mut self, index: usize, now: Instant) {
+        let Engine { local_addresses, links, resources, .. } = self;
+        let local_address = &mut local_addresses[index];
+        while let Some(link) = resources.received.pop() {
+            if let Some(link) = links.get_mut(link) {
+                link.after_receive(&mut EngineContext { local_address, resources, now });
+                self.partial = link.is_mid_message();
+            }
+        }
+        self.process_cm_events(index, now);
+    }
+
+    /// Reads messages of other adapters.
+    pub(super) fn read_local_messages(&mut self, key: Key, now: Instant) {
+        let mut receive_buffer = std::mem::take(&mut self.receive_buffer);
+        let local_address = loop {
+            let Engine { local_addresses, listeners, .. } = self;
+            let (local_address, local_socket) = match key {
+                Key::LocalSocket(local_address) => (
+                    local_address,
+                    local_addresses.get(local_address).map(|s| &s.port.local_socket),
+                ),
+                Key::Service { listener, local_address } => {
+                    let services =
+                        listeners.get_mut(listener).map_or(&[][..], |listener| &listener.services);
+                    (
+                        local_address,
+                        services
+                            .iter()
+                            .find(|(at, _)| *at == local_address)
+                            .map(|(_, s)| &s.local_socket),
+                    )
+                }
+                _ => return,
+            };
+            let message = local_socket
+                .and_then(|local_socket| local_socket.receive(&mut receive_buffer).ok().flatten());
+            match message {
+                None => break local_address,
+                Some(LocalMessage::SocketRequest(request)) => {
+                    local_addresses[local_address].port.send_shared_sockets(&request)
+                }
+                Some(LocalMessage::Packet { from, packet: octets }) => {
+                    let Some((qpn, packet)) = dest_qpn(octets).zip(Packet::parse(octets).ok())
+                    else {
+                        continue;
+                    };
+                    let Engine { local_addresses, links, resources, .. } = self;
+                    let local_address = &mut local_addresses[local_address];
+                    let link = local_address.qpns.find(qpn).and_then(|link| links.get_mut(link));
+                    match link {
+                        Some(link) => match link.peer(from, qpn) {
+                            Some(_) => link.receive(
+                                &mut EngineContext { local_address, resources, now },
+                                from,
+                                &packet,
+                            ),
+                            None => resources.foreign_packets += 1,
+                        },
+                        None if qpn == GSI => receive_cm(local_address, from, &packet, now),
+                        _ => {}
+                    }
+                }
+            }
+        };
+        self.receive_buffer = receive_buffer;
+        if local_address < self.local_addresses.len() {
+            self.finish_read(local_address, now);
+        }
+    }
+
+    /// Reads the answers of hosts: that no process has the port, or that the host is up.
+    pub(super) fn read_host_answers(&mut self, index: usize, now: Instant) {
+        let Engine { local_addresses, links, resources, .. } = self;
+        let Some(local_address) = local_addresses.get_mut(index) else { return };
+        let answers = local_address.host_probe.as_ref().map_or(Vec::new(), HostProbe::answers);
+        for answer in answers {
+            let refusal = match answer {
+                Answer::Refused(refusal) => refusal,
+                Answer::HostUp(host, nonce) => {
+                    local_address.hosts.note_answer(host, nonce, now);
+                    continue;
+                }
+            };
+            let link = match local_address.owners.get(&refusal.id) {
+                Some(&Owner::Link(link)) => links.get_mut(link),
+                _ => None,
+            };
+            match link.filter(|link| link.conn() == Some(refusal.id)) {
+                Some(link) if link.matches_refusal(&refusal) => {
+                    link.on_port_refused(&mut EngineContext { local_address, resources, now });
+                }
+                Some(_) => {}
+                // The connection has no queue pair any more, but its DREQ may still wait for an
+                // answer.
+                None => local_address.cm.unreachable(now, refusal.id),
+            }
+        }
+        self.process_cm_events(index, now);
+    }
+}
