@@ -1,6 +1,8 @@
 //! Prints tables with aligned columns, and colours on a terminal.
 
-use std::io::{IsTerminal, stdout};
+use std::io::stdout;
+
+use anstyle::{AnsiColor, Style};
 
 /// The alignment of a column.
 #[derive(Clone, Copy)]
@@ -36,22 +38,13 @@ pub(crate) const TERMINAL_WIDTH: usize = 80;
 /// Wraps text to the width of a terminal, without a final newline. Each line after the first begins
 /// with `indent`. A word that does not fit stays whole.
 pub(crate) fn wrapped(text: &str, indent: &str) -> String {
-    let mut lines = String::new();
-    let mut column = 0;
-    for (index, word) in text.split(' ').enumerate() {
-        let length = word.chars().count();
-        if index > 0 && column + 1 + length > TERMINAL_WIDTH {
-            lines.push('\n');
-            lines.push_str(indent);
-            column = indent.chars().count();
-        } else if index > 0 {
-            lines.push(' ');
-            column += 1;
-        }
-        lines.push_str(word);
-        column += length;
-    }
-    lines
+    let options = textwrap::Options::new(TERMINAL_WIDTH)
+        .subsequent_indent(indent)
+        .break_words(false)
+        .word_separator(textwrap::WordSeparator::AsciiSpace)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
+        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit);
+    textwrap::fill(text, options)
 }
 
 /// A colour, named by its meaning.
@@ -65,16 +58,16 @@ pub(crate) enum Colour {
 
 /// Colours the text if standard output is a terminal that supports it (<https://no-color.org>).
 pub(crate) fn colour(text: &str, colour: Colour) -> String {
-    let wanted = stdout().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-        && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-    let code = match colour {
-        Colour::Good => 32,
-        Colour::Bad => 31,
-        Colour::Faint => 2,
-        Colour::Strong => 1,
+    if anstream::AutoStream::choice(&stdout()) == anstream::ColorChoice::Never {
+        return text.to_owned();
+    }
+    let style = match colour {
+        Colour::Good => AnsiColor::Green.on_default(),
+        Colour::Bad => AnsiColor::Red.on_default(),
+        Colour::Faint => Style::new().dimmed(),
+        Colour::Strong => Style::new().bold(),
     };
-    if wanted { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    format!("{style}{text}{style:#}")
 }
 
 #[cfg(test)]

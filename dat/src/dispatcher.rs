@@ -1,9 +1,9 @@
 //! Dispatchers, which queue events, and notification objects, which wait for several dispatchers.
 
-use std::ops::BitOr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bitflags::bitflags;
 use dat_sys::*;
 
 use crate::adapter::{count_to_c, timeout_to_c};
@@ -11,31 +11,23 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::object::{Interface, Object, call};
 
-/// The kinds of events that a dispatcher accepts. Combine them with `|`. The default is all of
-/// them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Streams(DAT_EVD_FLAGS);
-
-impl Streams {
-    /// Completions.
-    pub const COMPLETIONS: Streams = Streams(DAT_EVD_DTO_FLAG);
-    /// Connections that are established or end.
-    pub const CONNECTIONS: Streams = Streams(DAT_EVD_CONNECTION_FLAG);
-    /// Connection requests.
-    pub const REQUESTS: Streams = Streams(DAT_EVD_CR_FLAG);
+bitflags! {
+    /// The kinds of events that a dispatcher accepts. Combine them with `|`. The default is all of
+    /// them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Streams: DAT_EVD_FLAGS {
+        /// Completions.
+        const COMPLETIONS = DAT_EVD_DTO_FLAG;
+        /// Connections that are established or end.
+        const CONNECTIONS = DAT_EVD_CONNECTION_FLAG;
+        /// Connection requests.
+        const REQUESTS = DAT_EVD_CR_FLAG;
+    }
 }
 
 impl Default for Streams {
     fn default() -> Self {
-        Streams::COMPLETIONS | Streams::CONNECTIONS | Streams::REQUESTS
-    }
-}
-
-impl BitOr for Streams {
-    type Output = Streams;
-
-    fn bitor(self, other: Streams) -> Streams {
-        Streams(self.0 | other.0)
+        Streams::all()
     }
 }
 
@@ -74,7 +66,13 @@ impl EventDispatcher {
             call!(
                 interface,
                 "dat_evd_create",
-                evd_create_func(interface.handle(), count_to_c(depth), cno, streams.0, &mut handle)
+                evd_create_func(
+                    interface.handle(),
+                    count_to_c(depth),
+                    cno,
+                    streams.bits(),
+                    &mut handle
+                )
             )
         }?;
         let needs = notify.map(|cno| cno.object.clone()).into_iter().collect();

@@ -2,12 +2,13 @@
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::ops::{BitOr, Range};
+use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::{fmt, ptr};
 
+use bitflags::bitflags;
 use dat_sys::*;
 
 use crate::error::{Error, Result};
@@ -99,7 +100,7 @@ impl ProtectionZone {
                     description,
                     memory.len as DAT_VLEN,
                     self.object.handle,
-                    access.0,
+                    access.bits(),
                     DAT_VA_TYPE_VA,
                     &mut handle,
                     &mut local_key,
@@ -122,34 +123,26 @@ impl ProtectionZone {
     }
 }
 
-/// The permitted access to a memory region. Combine values with `|`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Access(DAT_MEM_PRIV_FLAGS);
-
-impl Access {
-    /// Local operations may send and write from the region, and receive and read into it.
-    pub const LOCAL: Access = Access(DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
-    /// Local operations may send and write from the region.
-    pub const LOCAL_READ: Access = Access(DAT_MEM_PRIV_LOCAL_READ_FLAG);
-    /// Local operations may receive and read into the region.
-    pub const LOCAL_WRITE: Access = Access(DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
-    /// Peers may read from the region.
-    pub const REMOTE_READ: Access = Access(DAT_MEM_PRIV_REMOTE_READ_FLAG);
-    /// Peers may write to the region.
-    pub const REMOTE_WRITE: Access = Access(DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
-    /// Peers may change the region with atomic operations, if the adapter supports them
-    /// ([`Attributes::extended`](crate::Attributes::extended)). [`ALL`](Self::ALL) does not include
-    /// this access.
-    pub const REMOTE_ATOMIC: Access = Access(dat_sys::ib::DAT_IB_MEM_PRIV_REMOTE_ATOMIC);
-    /// All access that the standard defines.
-    pub const ALL: Access = Access(DAT_MEM_PRIV_ALL_FLAG);
-}
-
-impl BitOr for Access {
-    type Output = Access;
-
-    fn bitor(self, other: Access) -> Access {
-        Access(self.0 | other.0)
+bitflags! {
+    /// The permitted access to a memory region. Combine values with `|`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Access: DAT_MEM_PRIV_FLAGS {
+        /// Local operations may send and write from the region.
+        const LOCAL_READ = DAT_MEM_PRIV_LOCAL_READ_FLAG;
+        /// Local operations may receive and read into the region.
+        const LOCAL_WRITE = DAT_MEM_PRIV_LOCAL_WRITE_FLAG;
+        /// Local operations may send and write from the region, and receive and read into it.
+        const LOCAL = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG;
+        /// Peers may read from the region.
+        const REMOTE_READ = DAT_MEM_PRIV_REMOTE_READ_FLAG;
+        /// Peers may write to the region.
+        const REMOTE_WRITE = DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
+        /// All access that the standard defines.
+        const ALL = DAT_MEM_PRIV_ALL_FLAG;
+        /// Peers may change the region with atomic operations, if the adapter supports them
+        /// ([`Attributes::extended`](crate::Attributes::extended)). [`ALL`](Self::ALL) does not
+        /// include this access.
+        const REMOTE_ATOMIC = dat_sys::ib::DAT_IB_MEM_PRIV_REMOTE_ATOMIC;
     }
 }
 

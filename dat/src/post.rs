@@ -3,8 +3,7 @@
 //! The posts are safe. A segment names memory by a key, which the provider checks, and safe code
 //! accesses registered memory only by copies.
 
-use std::ops::BitOr;
-
+use bitflags::bitflags;
 use dat_sys::*;
 
 use crate::endpoint::Endpoint;
@@ -12,30 +11,18 @@ use crate::error::Result;
 use crate::memory::{RemoteSegment, Segment, iov};
 use crate::object::call;
 
-/// Flags for the way in which an operation completes and notifies. Combine values with `|`. The
-/// default reports every completion.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Flags(DAT_COMPLETION_FLAGS);
-
-impl Flags {
-    /// Success is not reported, but a failure is. The operation counts as outstanding until a later
-    /// reported operation completes.
-    pub const SUPPRESS: Flags = Flags(DAT_COMPLETION_SUPPRESS_FLAG);
-    /// The message wakes a peer that waits for solicited receives only.
-    pub const SOLICITED_WAIT: Flags = Flags(DAT_COMPLETION_SOLICITED_WAIT_FLAG);
-    /// The operation starts after earlier RDMA reads have completed.
-    pub const BARRIER_FENCE: Flags = Flags(DAT_COMPLETION_BARRIER_FENCE_FLAG);
-
-    pub(crate) fn bits(self) -> DAT_COMPLETION_FLAGS {
-        self.0
-    }
-}
-
-impl BitOr for Flags {
-    type Output = Flags;
-
-    fn bitor(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
+bitflags! {
+    /// Flags for the way in which an operation completes and notifies. Combine values with `|`. The
+    /// default reports every completion.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Flags: DAT_COMPLETION_FLAGS {
+        /// Success is not reported, but a failure is. The operation counts as outstanding until a
+        /// later reported operation completes.
+        const SUPPRESS = DAT_COMPLETION_SUPPRESS_FLAG;
+        /// The message wakes a peer that waits for solicited receives only.
+        const SOLICITED_WAIT = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+        /// The operation starts after earlier RDMA reads have completed.
+        const BARRIER_FENCE = DAT_COMPLETION_BARRIER_FENCE_FLAG;
     }
 }
 
@@ -67,7 +54,7 @@ impl Endpoint {
             call!(
                 self.object.interface,
                 "dat_ep_post_send",
-                ep_post_send_func(self.object.handle, count, iov, cookie, flags.0)
+                ep_post_send_func(self.object.handle, count, iov, cookie, flags.bits())
             )
         }
     }
@@ -121,7 +108,14 @@ impl Endpoint {
             call!(
                 self.object.interface,
                 "dat_ep_post_rdma_write",
-                ep_post_rdma_write_func(self.object.handle, count, iov, cookie, &remote.0, flags.0)
+                ep_post_rdma_write_func(
+                    self.object.handle,
+                    count,
+                    iov,
+                    cookie,
+                    &remote.0,
+                    flags.bits()
+                )
             )
         }
     }
@@ -148,7 +142,14 @@ impl Endpoint {
             call!(
                 self.object.interface,
                 "dat_ep_post_rdma_read",
-                ep_post_rdma_read_func(self.object.handle, count, iov, cookie, &remote.0, flags.0)
+                ep_post_rdma_read_func(
+                    self.object.handle,
+                    count,
+                    iov,
+                    cookie,
+                    &remote.0,
+                    flags.bits()
+                )
             )
         }
     }
