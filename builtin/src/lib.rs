@@ -7,6 +7,8 @@
 //!
 //! A feature selects each adapter.
 
+#![cfg_attr(not(any(feature = "tcp-emu", feature = "softroce", feature = "verbs")), allow(unused))]
+
 #[cfg(feature = "softroce")]
 mod softroce;
 
