@@ -15,14 +15,7 @@ pub(crate) fn fault(entry: &Entry) -> Option<String> {
     // The check uses no environment, because that of the program that will use the entry is
     // unknown.
     let none = |_: &str| None;
-    let params = entry.ia_params.as_str();
-    let outcome = match name {
-        "tcp_emu" => provider_tcp_emu::check(params, none),
-        "softroce" => provider_softroce::check(params, none),
-        "verbs" => provider_verbs::check(params, none),
-        _ => Ok(()),
-    };
-    parameter_error(outcome)
+    parameter_error(builtin::check(&name.replace('_', "-"), &entry.ia_params, none))
 }
 
 /// Environment variables that OpenDAT reads.
@@ -72,7 +65,7 @@ pub(crate) fn fault_of_variable(name: &str, value: &str) -> Option<String> {
             && dat_core::environment::number(value).is_none())
         .then(|| format!("{name}={value}: expected a number, decimal or hexadecimal with 0x")),
         // softroce reads all of the remaining variables.
-        _ => parameter_error(provider_softroce::check("", set)),
+        _ => parameter_error(builtin::check("softroce", "", set)),
     }
 }
 

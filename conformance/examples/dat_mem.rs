@@ -1,4 +1,6 @@
 //! Builds the loopback transport as a loadable provider, `libdat_mem.so`. It is for the suite, not
 //! for installation.
 
-dat_core::export_provider!(provider_loopback::Mem);
+use dat_core::export::AnyProvider;
+
+dat_core::export_provider!(AnyProvider::of::<provider_loopback::Mem>());

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use dat_core::addr::SockAddr;
 use dat_core::error::Result;
-use dat_core::export::{self, Registry};
+use dat_core::export::{self, AnyProvider};
 use dat_core::provider::*;
 use dat_core::wake::{Wake, WakeReason};
 use dat_core::{Error, OpenError};
@@ -54,7 +54,6 @@ struct Qp(Arc<Ring>, Token, Sink<Adapter>);
 
 impl Provider for BenchProvider {
     type Transport = Adapter;
-    type Other = Adapter;
     const NAME: &'static str = "nothing";
     fn open(&self, _: &str, _: &str) -> std::result::Result<Adapter, OpenError> {
         Ok(Adapter(Attrs {
@@ -220,8 +219,6 @@ unsafe impl Queue<Adapter> for Qp {
 
 static TABLE: AtomicPtr<DAT_PROVIDER> = AtomicPtr::new(null_mut());
 
-struct BenchRegistry;
-
 unsafe extern "C" fn add(table: *const DAT_PROVIDER, _: *const DAT_PROVIDER_INFO) -> DAT_RETURN {
     TABLE.store(table.cast_mut(), Ordering::SeqCst);
     DAT_SUCCESS
@@ -237,10 +234,8 @@ unsafe extern "C" fn same(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RET
     DAT_SUCCESS
 }
 
-impl Registry for BenchRegistry {
-    const FNS: RegistryFns =
-        RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: same };
-}
+const REGISTRY: RegistryFns =
+    RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: same };
 
 /// The rounds of a sample. Samples are short, so that some of them are not interrupted by other
 /// work on the machine.
@@ -261,7 +256,7 @@ fn measure(thread_safe: bool) -> (f64, f64) {
     (info.dapl_version_major, info.is_thread_safe) = (2, thread_safe.into());
     // SAFETY: all arguments are as the standard's prototypes say, and there is one thread.
     unsafe {
-        export::init::<BenchProvider, BenchRegistry>(&info, c"".as_ptr());
+        export::init(AnyProvider::of::<BenchProvider>(), REGISTRY, &info, c"".as_ptr());
         let table = &*TABLE.load(Ordering::SeqCst);
         let (mut ia, mut evd, mut pz, mut ep) = (null_mut(), null_mut(), null_mut(), null_mut());
         let mut async_evd = DAT_HANDLE_NULL;

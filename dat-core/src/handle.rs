@@ -176,7 +176,7 @@ pub fn pin_created<O: Object>(node: &Node<O>) -> Pin<O> {
 
 /// Checks that the handle refers to an object of this type now.
 pub fn check<O: Object>(handle: *mut c_void) -> Result<()> {
-    let is_one = slot(handle).is_some_and(|slot| slot.lock.is_live_as(tag::<O>()));
+    let is_one = is_live::<O>(handle);
     if is_one { Ok(()) } else { Err(Error::handle(O::INVALID)) }
 }
 
@@ -303,6 +303,11 @@ pub unsafe fn retire_unreported<O: Object>(created: Pin<O>) -> Option<Retired<O>
     // SAFETY: on a thread-safe adapter nobody else has the lock or a pin, and nobody can get one.
     // On other adapters the caller guarantees that nobody uses a reference to the object.
     lock.try_locked(|| if is_used() { None } else { unsafe { retire(&created) } }).flatten()
+}
+
+/// Whether a handle refers to an object of this type.
+pub(crate) fn is_live<O: Object>(handle: *mut c_void) -> bool {
+    slot(handle).is_some_and(|slot| slot.lock.is_live_as(tag::<O>()))
 }
 
 /// The slot of any live handle, whatever its type.

@@ -44,31 +44,11 @@ use crate::wake::{Wake, WakeReason};
 pub trait Provider: Send + Sync + 'static {
     /// The transport of an opened adapter.
     type Transport: Transport;
-    /// The other transport that [`Provider::open_either`] may choose. If there is no choice, the
-    /// same type.
-    type Other: Transport;
     /// The provider's name as `dat_ia_query` reports it.
     const NAME: &'static str;
     /// Opens the adapter `ia` (the registry's IA name) with `params`, the ia_params field of the
     /// entry.
     fn open(&self, ia: &str, params: &str) -> std::result::Result<Self::Transport, OpenError>;
-    /// As [`Provider::open`], but chooses the transport that serves this entry. Each of the two has
-    /// a function table of its own, so no call has to choose between them.
-    fn open_either(
-        &self,
-        ia: &str,
-        params: &str,
-    ) -> std::result::Result<Either<Self::Transport, Self::Other>, OpenError> {
-        self.open(ia, params).map(Either::Own)
-    }
-}
-
-/// The transport that a provider has opened.
-pub enum Either<T, O> {
-    /// The usual transport.
-    Own(T),
-    /// The other transport.
-    Other(O),
 }
 
 /// An open adapter: creates the objects that move data.

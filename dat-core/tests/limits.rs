@@ -19,7 +19,6 @@ struct SmallProvider;
 
 impl Provider for SmallProvider {
     type Transport = Adapter;
-    type Other = Adapter;
     const NAME: &'static str = "small";
 
     fn open(&self, ia: &str, params: &str) -> std::result::Result<Adapter, OpenError> {

@@ -10,20 +10,16 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use client::{Side, Table, TestRegistry, dat, info, loopback, open, table, unique};
+use client::{REGISTRY, Side, Table, dat, info, loopback, open, table, unique};
 use dat_core::Error;
-use dat_core::export::{self, Registry};
+use dat_core::export::{self, AnyProvider};
 use dat_core::handle;
 use dat_sys::*;
 use provider_loopback::Mem;
 
 /// A registry that is asked for the consumer's handle of an adapter in the middle of
 /// dat_lmr_create, when the region exists already.
-struct QueriedRegistry;
-
-impl Registry for QueriedRegistry {
-    const FNS: RegistryFns = RegistryFns { get_ia_handle: ask, ..TestRegistry::FNS };
-}
+const QUERIED_REGISTRY: RegistryFns = RegistryFns { get_ia_handle: ask, ..REGISTRY };
 
 /// The function that the registry runs when it is asked next.
 static NEXT: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
@@ -50,9 +46,9 @@ fn query(table: Table, ia: DAT_IA_HANDLE) -> Result<(), Error> {
 #[test]
 fn an_adapter_is_closed_while_an_object_is_created() {
     let name = unique("mem");
-    let params = CString::new(name.as_str()).unwrap();
-    // SAFETY: both records are complete.
-    unsafe { export::init::<Mem, QueriedRegistry>(&info(&name, 2, 0, true), params.as_ptr()) };
+    let (mem, params) = (AnyProvider::of::<Mem>(), CString::new(name.as_str()).unwrap());
+    // SAFETY: both are complete.
+    unsafe { export::init(mem, QUERIED_REGISTRY, &info(&name, 2, 0, true), params.as_ptr()) };
     let table = table(&name).expect("registered");
     let (ia, _) = open(table, &name);
     let mut pz = null_mut();

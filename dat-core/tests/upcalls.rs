@@ -64,7 +64,6 @@ thread_local! {
 
 impl Provider for RecordingProvider {
     type Transport = RecordingTransport;
-    type Other = RecordingTransport;
     const NAME: &'static str = "told";
     fn open(&self, ia: &str, params: &str) -> std::result::Result<RecordingTransport, OpenError> {
         let attrs = Attrs { quiet: self.quiet, ..Mem.open(ia, params)?.attrs().clone() };

@@ -1,9 +1,9 @@
-//! The default registry, and the providers that are linked in.
+//! The default registry, and the adapters that are built in.
 
-use registry::{Builtin, Registry};
+use registry::{Api, Builtins, Registry};
 
-/// The providers linked into this crate, which its features select.
-pub const fn builtins() -> &'static [Builtin] {
+/// The adapters that are built into this crate, which its features select.
+pub fn builtins() -> Builtins {
     BUILTINS
 }
 
@@ -14,37 +14,7 @@ pub fn registry() -> &'static Registry {
     &REGISTRY
 }
 
-// The entries are not thread-safe, because this crate uses each object in only one thread at a
-// time. So posts need no lock.
-const BUILTINS: &[Builtin] = &[
-    #[cfg(feature = "tcp-emu")]
-    Builtin {
-        line: r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#,
-        init: dat_core::export::init::<provider_tcp_emu::TcpEmu, ThisRegistry>,
-        fini: dat_core::export::fini::<provider_tcp_emu::TcpEmu, ThisRegistry>,
-        discover: None,
-    },
-    #[cfg(feature = "softroce")]
-    Builtin {
-        line: r#"softroce u2.0 nonthreadsafe default builtin opendat.0.1 "" """#,
-        init: dat_core::export::init::<provider_softroce::SoftRoce, ThisRegistry>,
-        fini: dat_core::export::fini::<provider_softroce::SoftRoce, ThisRegistry>,
-        discover: None,
-    },
-    #[cfg(feature = "verbs")]
-    Builtin {
-        line: r#"verbs u2.0 nonthreadsafe default builtin opendat.0.1 "" """#,
-        init: dat_core::export::init::<provider_verbs::Verbs, ThisRegistry>,
-        fini: dat_core::export::fini::<provider_verbs::Verbs, ThisRegistry>,
-        discover: Some(provider_verbs::entries),
-    },
-];
-
-/// The registry with which built-in providers register.
-#[cfg(any(feature = "tcp-emu", feature = "softroce", feature = "verbs"))]
-struct ThisRegistry;
-
-#[cfg(any(feature = "tcp-emu", feature = "softroce", feature = "verbs"))]
-impl dat_core::export::Registry for ThisRegistry {
-    const FNS: dat_sys::RegistryFns = registry::FNS;
-}
+// The entries are not thread-safe, because only one thread at a time uses an object here. So posts
+// need no lock.
+const BUILTINS: Builtins =
+    Builtins { adapters: &[builtin::ADAPTERS], api: Api::U2_0, threadsafe: &[false] };

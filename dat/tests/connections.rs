@@ -22,7 +22,7 @@ fn an_unknown_name_says_which_there_are() {
 
 #[test]
 fn a_registry_of_ones_own_is_asked() {
-    static NONE: Registry = Registry::new(&[]);
+    static NONE: Registry = Registry::new(registry::Builtins::NONE);
     let error = Adapter::open_in(&NONE, "opendat-test").expect_err("nothing there");
     assert_eq!(error.kind(), ErrorKind::ProviderNotFound);
 }

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use dat_sys::*;
 use registry::dynamic::Interface;
 use registry::status::in_version;
-use registry::{Builtin, Host, Registry, Request, Wanted, abi};
+use registry::{Api, Builtin, Builtins, Host, Registry, Request, Wanted, abi};
 
 /// A C library: its registry and the API version of its functions.
 #[derive(Debug)]
@@ -53,10 +53,11 @@ fn has_memory() -> bool {
 const NO_MEMORY: DAT_RETURN = DAT_ERROR(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
 
 impl Library {
-    /// The library of an API version, with the providers linked into it. These are tried after the
-    /// entries of the registry file.
-    pub const fn new(major: u32, builtins: &'static [Builtin]) -> Library {
-        Library { registry: Registry::new(builtins), major }
+    /// The library of an API version, with the adapters that are built into it. These are tried
+    /// after the entries of the registry file.
+    pub const fn new(api: Api, adapters: &'static [&'static [Builtin]]) -> Library {
+        let builtins = Builtins { adapters, api, threadsafe: &[false, true] };
+        Library { registry: Registry::new(builtins), major: api.major }
     }
 
     /// Converts a status in the numbers of 2.0 to the numbers of this library's consumers.

@@ -48,7 +48,6 @@ pub fn advance(fabric: &str, by: Duration) {
 
 impl Provider for Mem {
     type Transport = Adapter;
-    type Other = Adapter;
     const NAME: &'static str = "mem";
 
     fn open(&self, ia: &str, params: &str) -> std::result::Result<Adapter, OpenError> {

@@ -2,15 +2,12 @@
 //!
 //! | key | value | default |
 //! |---|---|---|
-//! | `engine` | `user`, `kernel` or `auto` (below) | `auto` |
 //! | `mtu` | maximum payload of a packet: 256, 512, 1024, 2048 or 4096 octets | the interface's |
 //! | `gso` | `on`, `off` or `auto`: whether the kernel splits batches into packets | `auto` |
 //! | `timeout` | milliseconds to await an acknowledgement, 32 to 600,000 | 537, or the caller's |
 //! | `retries` | how often an unacknowledged packet is sent again, 0 to 7 | 6, or the caller's |
 //! | `net` | an emulated network, see [`netem::Conditions`] | `off` |
 //!
-//! - `engine`: `user` is this engine. `kernel` is the kernel's rxe, which is created if necessary.
-//!   `auto` is the kernel's rxe if there is one, else this engine.
 //! - `gso=auto` turns batches on if the kernel's IP headers fit the ICRC.
 //! - `timeout` is rounded up to 4.096 µs · 2^n.
 //! - The environment variables `OPENDAT_MTU` and `OPENDAT_NET` are the defaults of `mtu` and `net`.
@@ -25,12 +22,10 @@ use wire::rocev2::PathMtu;
 
 /// Parsed ia_params.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Params {
+pub struct Params {
     /// The parameters that all providers have in common.
-    pub(crate) adapter: adapter::Params,
-    /// The engine that runs the protocol.
-    pub(crate) engine: EngineChoice,
-    /// The maximum path MTU.
+    pub adapter: adapter::Params,
+    /// The largest path MTU.
     pub(crate) mtu: PathMtu,
     /// Whether the kernel splits batches into packets. `None`: the self-test decides that.
     pub(crate) gso: Option<bool>,
@@ -40,35 +35,29 @@ pub(crate) struct Params {
     pub(crate) retries: Option<u8>,
     /// The conditions of the emulated network.
     pub(crate) conditions: Conditions,
-    /// The first key in the ia_params that only the engine in user space supports.
-    pub(crate) user_only_key: Option<&'static str>,
-}
-
-/// The choice of an engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum EngineChoice {
-    /// The kernel's rxe if there is one, else the engine in user space.
-    #[default]
-    Auto,
-    /// The engine in user space.
-    User,
-    /// The kernel's rxe.
-    Kernel,
+    /// The first key in use that only an engine in user space supports.
+    pub user_only_key: Option<&'static str>,
 }
 
 impl Params {
-    /// Reads ia_params; see [`adapter::params::parse`].
-    pub(crate) fn parse(
+    /// The names of all keys.
+    pub const KEYS: &str = "mtu, gso, timeout, retries, net, spin, strict and capture";
+
+    /// Reads ia_params; see [`adapter::params::parse`]. `other` takes each key that is not in
+    /// [`Params::KEYS`].
+    ///
+    /// # Errors
+    /// Those of [`adapter::params::parse`].
+    pub fn parse(
         text: &str,
         env: impl Fn(&str) -> Option<String>,
+        mut other: impl FnMut(&str, &str) -> Result<(), String>,
     ) -> Result<Self, OpenError> {
-        let (mut engine, mut gso) = (EngineChoice::default(), None);
-        let (mut timeout, mut retries) = (None, None);
+        let (mut gso, mut timeout, mut retries) = (None, None, None);
         let mut mtu = variable(&env, "OPENDAT_MTU", self::mtu)?;
         let mut conditions = variable(&env, "OPENDAT_NET", str::parse)?.unwrap_or(Conditions::OFF);
         let adapter = adapter::params::parse(text, env, |key, value| {
             match (key, value) {
-                ("engine", _) => engine = self::engine_choice(value)?,
                 ("mtu", _) => mtu = Some(self::mtu(value)?),
                 ("timeout", _) => timeout = Some(ack_timeout(adapter::params::timeout(value)?)),
                 ("retries", _) => retries = Some(adapter::params::retries(value)?),
@@ -79,13 +68,7 @@ impl Params {
                 ("net", _) => {
                     conditions = value.parse().map_err(|e: netem::ConditionsError| e.to_string())?
                 }
-                _ => {
-                    return Err(
-                        "unknown key; known are engine, mtu, gso, timeout, retries, net, spin, \
-                         strict and capture"
-                            .into(),
-                    );
-                }
+                _ => return other(key, value),
             }
             Ok(())
         })?;
@@ -100,17 +83,8 @@ impl Params {
         let user_only_key =
             user_only_key.into_iter().find_map(|(key, is_set)| is_set.then_some(key));
         let mtu = mtu.unwrap_or(PathMtu::Octets4096);
-        Ok(Params { adapter, engine, mtu, gso, timeout, retries, conditions, user_only_key })
+        Ok(Params { adapter, mtu, gso, timeout, retries, conditions, user_only_key })
     }
-}
-
-fn engine_choice(value: &str) -> Result<EngineChoice, String> {
-    Ok(match value {
-        "auto" => EngineChoice::Auto,
-        "user" => EngineChoice::User,
-        "kernel" => EngineChoice::Kernel,
-        _ => return Err("expected auto, user or kernel".into()),
-    })
 }
 
 /// Returns the shortest timeout of the IBA's encoding that is not shorter than `time`.
@@ -131,7 +105,11 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Params, OpenError> {
-        Params::parse(text, |_| None)
+        parse_with(text, |_| None)
+    }
+
+    fn parse_with(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<Params, OpenError> {
+        Params::parse(text, env, |_, _| Err("unknown key".to_owned()))
     }
 
     fn reason(text: &str) -> String {
@@ -141,10 +119,7 @@ mod tests {
     #[test]
     fn nothing_means_the_defaults() {
         let params = parse("").expect("parses");
-        assert_eq!(
-            (params.engine, params.mtu, params.gso),
-            (EngineChoice::Auto, PathMtu::Octets4096, None)
-        );
+        assert_eq!((params.mtu, params.gso), (PathMtu::Octets4096, None));
         assert!(
             params.adapter.bind.is_none()
                 && params.conditions.is_off()
@@ -154,12 +129,9 @@ mod tests {
 
     #[test]
     fn options() {
-        let text = "lo engine=user mtu=1024 gso=off net=loss=1%,seed=7 spin=5";
+        let text = "lo mtu=1024 gso=off net=loss=1%,seed=7 spin=5";
         let params = parse(text).expect("parses");
-        assert_eq!(
-            (params.engine, params.mtu, params.gso),
-            (EngineChoice::User, PathMtu::Octets1024, Some(false))
-        );
+        assert_eq!((params.mtu, params.gso), (PathMtu::Octets1024, Some(false)));
         assert_eq!(params.conditions, "loss=1%,seed=7".parse().expect("conditions"));
         assert_eq!(parse("gso=off gso=auto").expect("parses").gso, None, "the last value wins");
     }
@@ -167,30 +139,30 @@ mod tests {
     #[test]
     fn keys_of_this_engine_alone_are_noted() {
         let user_only_key = |text| parse(text).expect(text).user_only_key;
-        assert_eq!(user_only_key("lo engine=kernel spin=5 net=off gso=auto"), None);
+        assert_eq!(user_only_key("lo spin=5 net=off gso=auto"), None);
         assert_eq!(
             ["net=loss=1%", "capture=/tmp/x", "mtu=4096", "gso=on"].map(user_only_key),
             ["net", "capture", "mtu", "gso"].map(Some)
         );
         let env = |name: &str| (name == "OPENDAT_CAPTURE").then(|| "/tmp/x".to_owned());
-        assert_eq!(Params::parse("", env).expect("parses").user_only_key, Some("capture"));
+        assert_eq!(parse_with("", env).expect("parses").user_only_key, Some("capture"));
     }
 
     #[test]
     fn environment_variables_apply_unless_the_entry_says_otherwise() {
         let env = |name: &str| (name == "OPENDAT_NET").then(|| "loss=3%".to_owned());
-        let params = Params::parse("", env).expect("parses");
+        let params = parse_with("", env).expect("parses");
         assert_eq!(params.conditions, "loss=3%".parse().expect("conditions"));
-        let params = Params::parse("net=off", env).expect("parses");
+        let params = parse_with("net=off", env).expect("parses");
         assert!(params.conditions.is_off(), "the entry wins");
         let env = |value: &'static str| {
             move |name: &str| (name != "OPENDAT_SPIN_US").then(|| value.to_owned())
         };
         assert_eq!(
-            Params::parse("", env("")).expect("as if they were not set"),
+            parse_with("", env("")).expect("as if they were not set"),
             parse("").expect("parses")
         );
-        let reason = Params::parse("", env("7")).expect_err("no path MTU").reason;
+        let reason = parse_with("", env("7")).expect_err("no path MTU").reason;
         assert_eq!(reason, "OPENDAT_MTU=7: expected 256, 512, 1024, 2048 or 4096 octets");
     }
 
@@ -205,7 +177,6 @@ mod tests {
 
     #[test]
     fn errors_say_what_is_wrong() {
-        assert_eq!(reason("engine=fast"), "ia_params: engine=fast: expected auto, user or kernel");
         assert_eq!(
             reason("mtu=1500"),
             "ia_params: mtu=1500: expected 256, 512, 1024, 2048 or 4096 octets"
@@ -217,10 +188,6 @@ mod tests {
         assert_eq!(reason("retries=-1"), "ia_params: retries=-1: expected 0 to 7");
         assert_eq!(reason("gso=no"), "ia_params: gso=no: expected on, off or auto");
         assert!(reason("net=los=1%").starts_with("ia_params: net=los=1%: "));
-        assert_eq!(
-            reason("cc=reno"),
-            "ia_params: cc=reno: unknown key; known are engine, mtu, gso, timeout, retries, net, \
-             spin, strict and capture"
-        );
+        assert_eq!(reason("cc=reno"), "ia_params: cc=reno: unknown key");
     }
 }

@@ -7,5 +7,4 @@ use provider_softroce::{Roce as Tested, SoftRoce};
 
 const PROVIDER: SoftRoce = SoftRoce;
 const NAME: &str = "softroce";
-const WIRES: &[&str] =
-    &["127.0.0.1 engine=user", "127.0.0.5 engine=user mtu=1024", "::1 engine=user"];
+const WIRES: &[&str] = &["127.0.0.1", "127.0.0.5 mtu=1024", "::1"];

@@ -12,7 +12,6 @@ mod world;
 
 #[test]
 fn any_calls_of_any_threads_in_any_order_answer() {
-    let table =
-        client::register::<provider_softroce::SoftRoce>("anything", "127.0.0.1 engine=user", true);
+    let table = client::register::<provider_softroce::SoftRoce>("anything", "127.0.0.1", true);
     world::run(1_000_000, 200_000, 8, table, "anything");
 }

@@ -61,7 +61,7 @@ fn has_scapy() -> bool {
 fn captured(params: &str, dir: &Path) -> [PathBuf; 2] {
     let files = ["a", "b"].map(|name| dir.join(name).with_extension("pcapng"));
     let open = |file: &PathBuf| -> Roce {
-        let params = format!("{params} engine=user capture={}", file.display());
+        let params = format!("{params} capture={}", file.display());
         SoftRoce.open("softroce", &params).unwrap_or_else(|e| panic!("{params}: {e}"))
     };
     let [a, b] = files.each_ref().map(open);

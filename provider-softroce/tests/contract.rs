@@ -16,23 +16,23 @@ fn open(params: &str) -> Roce {
 }
 
 mod every_address {
-    provider_loopback::transport_contract!(|| super::pair("engine=user"));
+    provider_loopback::transport_contract!(|| super::pair(""));
 }
 
 mod ipv6 {
-    provider_loopback::transport_contract!(|| super::pair("::1 engine=user"));
+    provider_loopback::transport_contract!(|| super::pair("::1"));
 }
 
 mod small_packets_without_spinning {
-    provider_loopback::transport_contract!(|| super::pair("127.0.0.2 engine=user mtu=256 spin=0"));
+    provider_loopback::transport_contract!(|| super::pair("127.0.0.2 mtu=256 spin=0"));
 }
 
 mod without_batches {
-    provider_loopback::transport_contract!(|| super::pair("127.0.0.3 engine=user gso=off"));
+    provider_loopback::transport_contract!(|| super::pair("127.0.0.3 gso=off"));
 }
 
 mod under_a_bad_network {
     provider_loopback::transport_contract!(|| super::pair(
-        "127.0.0.4 engine=user net=loss=1%,duplicate=1%,reorder=1%,seed=1"
+        "127.0.0.4 net=loss=1%,duplicate=1%,reorder=1%,seed=1"
     ));
 }

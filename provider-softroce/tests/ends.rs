@@ -160,7 +160,7 @@ impl Peer {
 
 /// Opens this side's adapter.
 fn adapter() -> Roce {
-    open(&format!("{OURS} engine=user"))
+    open(&format!("{OURS}"))
 }
 
 fn open(params: &str) -> Roce {
@@ -442,7 +442,7 @@ fn a_peer_that_has_left_a_connection_connects_again() {
 #[test]
 fn a_peer_that_is_stopped_is_waited_for() {
     let _peer_port = lock_peer_port();
-    let ours = open(&format!("{OURS} engine=user timeout=32 retries=1"));
+    let ours = open(&format!("{OURS} timeout=32 retries=1"));
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
     end.send(1, &[end.mem.segment(0, 8)]);
@@ -459,7 +459,7 @@ fn a_peer_that_is_stopped_is_waited_for() {
 #[test]
 fn a_peer_that_is_stopped_is_waited_for_without_retries() {
     let _peer_port = lock_peer_port();
-    let ours = open(&format!("{OURS} engine=user retries=0"));
+    let ours = open(&format!("{OURS} retries=0"));
     let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
     let (end, call) = connected(&rig, &peer);
     end.send(1, &[end.mem.segment(0, 8)]);
@@ -480,7 +480,7 @@ fn a_peer_that_is_stopped_is_waited_for_without_retries() {
 fn a_stopped_peer_is_asked_repeatedly() {
     let _peer_port = lock_peer_port();
     for retries in [1, 0] {
-        let ours = open(&format!("{OURS} engine=user retries={retries}"));
+        let ours = open(&format!("{OURS} retries={retries}"));
         let (rig, peer) = (Rig { a: &ours, b: &ours }, Peer::new());
         let (end, call) = connected_with(&rig, &peer, retries);
         let service = Service::new(rig.a, 1);
@@ -627,7 +627,7 @@ fn a_closed_port_ends_repetitions_early() {
     let _peer_port = lock_peer_port();
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("sent.pcapng");
-    let ours = open(&format!("{OURS} engine=user capture={}", file.display()));
+    let ours = open(&format!("{OURS} capture={}", file.display()));
     let rig = Rig { a: &ours, b: &ours };
     // Several attempts show that the report arrives not just by chance.
     for n in 100..110 {

@@ -7,7 +7,7 @@ use provider_softroce::SoftRoce;
 
 const PROVIDER: SoftRoce = SoftRoce;
 const NAME: &str = "softroce";
-const PARAMS: &str = "127.0.0.6 engine=user";
+const PARAMS: &str = "127.0.0.6";
 /// The descriptors of two adapters. Each has the poller (two descriptors) and its waker; the slot,
 /// the strangers' socket, the shared sockets, the directory of local sockets, the local socket for
 /// messages, and the one by which others notice its end; the two ends of local sockets between the

@@ -8,7 +8,6 @@ mod client;
 
 #[test]
 fn reported_limits_hold() {
-    let table =
-        client::register::<provider_softroce::SoftRoce>("limits", "127.0.0.1 engine=user", false);
+    let table = client::register::<provider_softroce::SoftRoce>("limits", "127.0.0.1", false);
     adapter_limits::limits_hold(table, "limits");
 }

@@ -19,11 +19,7 @@ use conservation::{ProviderUnderTest, own_address};
 #[test]
 fn every_request_and_receive_ends_in_exactly_one_place_over_rocev2() {
     let (name, address) = ("model", own_address());
-    let table = client::register::<provider_softroce::SoftRoce>(
-        name,
-        &format!("{address} engine=user"),
-        false,
-    );
+    let table = client::register::<provider_softroce::SoftRoce>(name, &format!("{address}"), false);
     conservation::some_sequences(|| ProviderUnderTest {
         table,
         name: name.into(),

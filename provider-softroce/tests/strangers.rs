@@ -119,9 +119,9 @@ fn adapters(dir: &Path) -> (Roce, Roce, PathBuf) {
     let open = |params: String| {
         SoftRoce.open("softroce", &params).unwrap_or_else(|e| panic!("{params}: {e}"))
     };
-    // The packets are short, so that there are more of them.
-    let victim = open(format!("{VICTIM} engine=user mtu=1024 capture={}", file.display()));
-    let peer = open(format!("{PEER} engine=user mtu=1024"));
+    // Short packets, so that there are more of them.
+    let victim = open(format!("{VICTIM} mtu=1024 capture={}", file.display()));
+    let peer = open(format!("{PEER} mtu=1024"));
     (victim, peer, file)
 }
 

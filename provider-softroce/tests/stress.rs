@@ -12,7 +12,6 @@ mod random;
 
 #[test]
 fn threads_race_on_shared_objects_over_rocev2() {
-    let table =
-        client::register::<provider_softroce::SoftRoce>("stress", "127.0.0.1 engine=user", true);
+    let table = client::register::<provider_softroce::SoftRoce>("stress", "127.0.0.1", true);
     race::rounds(30, table, "stress");
 }

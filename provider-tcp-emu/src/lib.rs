@@ -50,7 +50,6 @@ pub type Tcp = Adapter<Engine>;
 
 impl Provider for TcpEmu {
     type Transport = Tcp;
-    type Other = Tcp;
     const NAME: &'static str = "tcp-emu";
 
     fn open(&self, ia: &str, params: &str) -> Result<Tcp, OpenError> {

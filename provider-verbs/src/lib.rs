@@ -175,7 +175,6 @@ pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), O
 
 impl Provider for Verbs {
     type Transport = Adapter;
-    type Other = Adapter;
     const NAME: &'static str = "verbs";
 
     fn open(&self, ia: &str, params: &str) -> Result<Adapter, OpenError> {

@@ -63,7 +63,7 @@ pub fn parse(path: &Path, text: &[u8]) -> (Vec<Entry>, Vec<ParseError>) {
 
 /// Parses one line: `None` for a line without an entry, else the entry and the offset of its first
 /// field. An error comes with its offset.
-pub(crate) fn parse_line(line: &str) -> Result<Option<(usize, Entry)>, (usize, ParseErrorKind)> {
+fn parse_line(line: &str) -> Result<Option<(usize, Entry)>, (usize, ParseErrorKind)> {
     let mut fields = Fields { line, offset: 0 };
     let Some(name) = fields.next()? else { return Ok(None) };
     let start = name.offset;

@@ -270,25 +270,6 @@ fn lines(entries: &[Entry]) -> Vec<String> {
     entries.iter().map(|entry| super::Line(entry).to_string()).collect()
 }
 
-/// Checks the registry file that is shipped.
-#[test]
-fn the_shipped_file_has_each_provider_for_every_version_with_and_without_thread_safety() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dat.conf");
-    let text = std::fs::read(&path).expect("the shipped dat.conf");
-    let (entries, errors) = parse(&path, &text);
-    assert_eq!(errors, []);
-    let providers = [
-        ("tcp-emu", "libdat_tcp_emu.so"),
-        ("softroce", "libdat_softroce.so"),
-        ("verbs", "libdat_verbs.so"),
-    ];
-    let kinds = ["u2.0 nonthreadsafe", "u2.0 threadsafe", "u1.2 nonthreadsafe", "u1.2 threadsafe"];
-    let line =
-        |name, kind, library| format!(r#"{name} {kind} default {library} opendat.0.1 "" """#);
-    let each = |(name, library)| kinds.map(|kind| line(name, kind, library));
-    assert_eq!(lines(&entries), providers.map(each).concat());
-}
-
 #[test]
 fn a_value_that_is_long_is_shown_in_part() {
     let long = "µ".repeat(1 << 20);

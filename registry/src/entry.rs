@@ -67,7 +67,14 @@ pub struct Api {
     pub minor: u32,
 }
 
-/// The place where a DAT API runs.
+impl Api {
+    /// uDAPL 1.2.
+    pub const U1_2: Api = Api { space: Space::User, major: 1, minor: 2 };
+    /// uDAPL 2.0.
+    pub const U2_0: Api = Api { space: Space::User, major: 2, minor: 0 };
+}
+
+/// Where a DAT API runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// uDAPL, `u` in the file.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::List;
+use crate::{Builtins, List};
 
 fn entry(library: &str, params: &str) -> Entry {
     let line = format!("a u2.0 nonthreadsafe default {library} v.1.0 \"{params}\" \"\"");
@@ -116,7 +116,7 @@ fn entries_that_cannot_open_come_last_and_none_is_hidden() {
     let file = dir.path().join("dat.conf");
     let own = |api| format!("own {api} nonthreadsafe default libown.so own.1.0 \"\" \"\"\n");
     fs::write(&file, as_debians() + &own("u2.0") + &own("u1.2")).expect("it can be written");
-    let list = List::new(Some(file.into()), None, &[]);
+    let list = List::new(Some(file.into()), None, Builtins::NONE);
     let all = list.interfaces().len();
     let names = |host: &Host, major| {
         let entries = list.interfaces_for(major, host);

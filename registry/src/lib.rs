@@ -27,11 +27,13 @@ mod open_error;
 mod query;
 
 pub use abi::FNS;
-pub use entry::{Entry, Origin};
+pub use entry::{Api, Entry, Origin};
 pub use handle::table_of;
 pub use host::Host;
 pub use ia::close;
-pub use list::{Builtin, Candidate, DiscoverFn, List, ListError, Mismatch, Wanted};
+pub use list::{
+    Builtin, Builtins, Candidate, DiscoverFn, List, ListError, Mismatch, TableFn, Wanted,
+};
 pub use load::{LoadError, check_loads, check_starts};
 pub use open::{Opened, Registry, Request, open_candidate};
 pub use open_error::{Attempt, OpenError, OpenFailure};

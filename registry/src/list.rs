@@ -9,9 +9,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use dat_sys::{DAT_PROVIDER_FINI_FUNC, DAT_PROVIDER_INIT_FUNC};
+use dat_sys::{DAT_PROVIDER, DAT_PROVIDER_INFO};
 
-use crate::entry::{Entry, Origin, ParseError, Space};
+use crate::entry::{Api, Entry, Origin, ParseError, ProviderVersion, Space};
 use crate::environment::variable;
 use crate::host::Host;
 use crate::{conf, toml};
@@ -58,24 +58,41 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// A provider linked into this program or library.
+/// An adapter whose provider is linked into this program or library.
 #[derive(Debug)]
 pub struct Builtin {
-    /// The provider's line of a dat.conf. The library field ("builtin") is for display only. No
-    /// library is loaded.
-    pub line: &'static str,
-    /// The function that a loadable provider exports as `dat_provider_init`.
-    pub init: DAT_PROVIDER_INIT_FUNC,
-    /// The function that a loadable provider exports as `dat_provider_fini`.
-    pub fini: DAT_PROVIDER_FINI_FUNC,
-    /// Returns further entries for the devices of this host. They differ from `line` only in names
-    /// and parameters. A [`List`] calls this function at most once, when a name is wanted that no
-    /// line has.
+    /// Its IA name.
+    pub name: &'static str,
+    /// Its IA parameters.
+    pub params: &'static str,
+    /// Returns its function table.
+    pub table: TableFn,
+    /// Returns further adapters of the provider, for the devices of this host. A [`List`] calls
+    /// this at most once, when a name is wanted that no other entry has.
     pub discover: Option<DiscoverFn>,
 }
 
-/// A function that returns IA names, each with its IA parameters.
+/// Returns the function table for an entry and its IA parameters. It is never freed.
+pub type TableFn = fn(&DAT_PROVIDER_INFO, &str) -> Result<*const DAT_PROVIDER, String>;
+
+/// Returns IA names, each with its IA parameters.
 pub type DiscoverFn = fn() -> Vec<(String, String)>;
+
+/// The built-in adapters of a program or library, and the entries for them.
+#[derive(Clone, Copy, Debug)]
+pub struct Builtins {
+    /// The adapters, in the order of their entries.
+    pub adapters: &'static [&'static [Builtin]],
+    /// The API of the entries.
+    pub api: Api,
+    /// The thread safety of each entry of an adapter.
+    pub threadsafe: &'static [bool],
+}
+
+impl Builtins {
+    /// No adapters.
+    pub const NONE: Builtins = Builtins { adapters: &[], api: Api::U2_0, threadsafe: &[] };
+}
 
 /// All entries in the order in which they are tried: those of the file, the built-in ones, and
 /// those that built-in providers discover on this host.
@@ -127,9 +144,6 @@ pub enum ListError {
     /// An entry has a mistake.
     #[error(transparent)]
     Entry(#[from] ParseError),
-    /// A built-in line has a mistake, which is a defect of the program that contains it.
-    #[error("built-in entry {0:?}: {1}")]
-    Builtin(&'static str, String),
 }
 
 fn named_by(overridden: bool) -> &'static str {
@@ -137,9 +151,9 @@ fn named_by(overridden: bool) -> &'static str {
 }
 
 impl List {
-    /// The entries of this process: first those of the file that DAT_OVERRIDE names, or else of
-    /// /etc/dat.conf if that exists, and then `builtins`, unless OPENDAT_BUILTIN is 0.
-    pub fn from_environment(builtins: &'static [Builtin]) -> List {
+    /// The entries of this process: those of the file that DAT_OVERRIDE names, or else of
+    /// /etc/dat.conf if that exists; then `builtins`, unless OPENDAT_BUILTIN is 0.
+    pub fn from_environment(builtins: Builtins) -> List {
         List::new(variable("DAT_OVERRIDE"), variable("OPENDAT_BUILTIN"), builtins)
     }
 
@@ -147,7 +161,7 @@ impl List {
     pub fn new(
         dat_override: Option<OsString>,
         opendat_builtin: Option<OsString>,
-        builtins: &'static [Builtin],
+        builtins: Builtins,
     ) -> List {
         let mut list = List::default();
         match dat_override {
@@ -165,8 +179,8 @@ impl List {
                 _ => list.read(Path::new(DEFAULT_FILE), false),
             },
         }
-        list.builtins_off =
-            !builtins.is_empty() && opendat_builtin.is_some_and(|value| value == "0");
+        let has_builtins = builtins.adapters.iter().any(|adapters| !adapters.is_empty());
+        list.builtins_off = has_builtins && opendat_builtin.is_some_and(|value| value == "0");
         if !list.builtins_off {
             list.add_builtins(builtins);
         }
@@ -201,17 +215,20 @@ impl List {
         self.file = Some(path.into());
     }
 
-    fn add_builtins(&mut self, builtins: &'static [Builtin]) {
-        for builtin in builtins {
-            match conf::parse_line(builtin.line) {
-                Ok(Some((_, entry))) => {
-                    self.builtin.push(Candidate { entry, builtin: Some(builtin) })
-                }
-                Ok(None) => self.errors.push(ListError::Builtin(builtin.line, "no entry".into())),
-                Err((_, mistake)) => {
-                    self.errors.push(ListError::Builtin(builtin.line, mistake.to_string()))
-                }
-            }
+    fn add_builtins(&mut self, builtins: Builtins) {
+        for builtin in builtins.adapters.iter().copied().flatten() {
+            let entries = builtins.threadsafe.iter().map(|&threadsafe| Entry {
+                ia_name: builtin.name.into(),
+                api: builtins.api,
+                threadsafe,
+                default: true,
+                library: "builtin".into(),
+                provider_version: ProviderVersion { id: "opendat".into(), major: 0, minor: 1 },
+                ia_params: builtin.params.into(),
+                platform_params: String::new(),
+                origin: Origin::Builtin,
+            });
+            self.builtin.extend(entries.map(|entry| Candidate { entry, builtin: Some(builtin) }));
         }
         let visible = self.builtin.iter().filter(|candidate| !self.is_hidden(candidate));
         self.fixed.extend(visible.cloned().collect::<Vec<_>>());

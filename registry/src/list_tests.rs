@@ -2,23 +2,14 @@ use std::fs;
 
 use super::*;
 
-static BUILTINS: &[Builtin] = &[
-    Builtin {
-        line: "emu u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
-        init,
-        fini,
-        discover: None,
-    },
-    Builtin {
-        line: "both u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
-        init,
-        fini,
-        discover: None,
-    },
-];
+const BUILTINS: Builtins = Builtins {
+    adapters: &[&[EMU, Builtin { name: "both", ..EMU }]],
+    api: Api::U2_0,
+    threadsafe: &[false],
+};
 
-unsafe extern "C" fn init(_: *const dat_sys::DAT_PROVIDER_INFO, _: *const std::ffi::c_char) {}
-unsafe extern "C" fn fini(_: *const dat_sys::DAT_PROVIDER_INFO) {}
+const EMU: Builtin =
+    Builtin { name: "emu", params: "", table: |_, _| Err("none".to_owned()), discover: None };
 
 const FILE: &str = "\
 both u2.0 threadsafe default a.so a.1.0 \"\" \"\"
@@ -118,7 +109,7 @@ fn a_toml_file_is_read_as_such() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("dat.toml");
     fs::write(&path, "[[interface]]\nname = \"t\"\nlibrary = \"t.so\"\n").expect("written");
-    let list = List::new(Some(path.clone().into()), None, &[]);
+    let list = List::new(Some(path.clone().into()), None, Builtins::NONE);
     assert!(list.errors().is_empty());
     assert_eq!(list.interfaces()[0].ia_name, "t");
     assert_eq!(list.file(), Some(path.as_path()));
@@ -130,32 +121,25 @@ fn builtins_can_be_turned_off() {
     assert!(list("0").builtins_off() && list("0").interfaces().is_empty());
     assert!(!list("1").builtins_off() && list("1").interfaces().len() == 2);
     assert!(
-        !List::new(Some("/dev/null".into()), Some("0".into()), &[]).builtins_off(),
+        !List::new(Some("/dev/null".into()), Some("0".into()), Builtins::NONE).builtins_off(),
         "there are none"
     );
 }
 
-/// A provider with an entry for every device, and one for each of two devices.
-static WITH_DEVICES: &[Builtin] = &[
-    Builtin {
-        line: "emu u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
-        init,
-        fini,
-        discover: Some(|| panic!("there is no need to look")),
-    },
-    Builtin {
-        line: "any u2.0 threadsafe default builtin opendat.0.1 \"first\" \"\"",
-        init,
-        fini,
-        discover: Some(|| {
-            ["a", "b"].map(|device| (format!("any-{device}"), device.to_owned())).into()
-        }),
-    },
-];
+/// An adapter for any device, and one for each of two devices.
+const ANY: Builtin = Builtin {
+    name: "any",
+    params: "first",
+    discover: Some(|| ["a", "b"].map(|device| (format!("any-{device}"), device.to_owned())).into()),
+    ..EMU
+};
+
+const WITH_DEVICES: Builtins =
+    Builtins { adapters: &[&[ANY]], api: Api::U2_0, threadsafe: &[true] };
 
 #[test]
 fn what_a_builtin_provider_finds_is_listed_and_found() {
-    let list = List::new(Some("/dev/null".into()), None, &WITH_DEVICES[1..]);
+    let list = List::new(Some("/dev/null".into()), None, WITH_DEVICES);
     assert_eq!(list.names(), ["any", "any-a", "any-b"]);
     let find = |name| list.find(&Wanted { name, major: 2, minor: 0, threadsafe: true });
     let of_b = find("any-b").expect("it is there");
@@ -170,7 +154,10 @@ fn what_a_builtin_provider_finds_is_listed_and_found() {
 
 #[test]
 fn nobody_looks_for_devices_who_asks_for_something_else() {
-    let list = List::new(Some("/dev/null".into()), None, WITH_DEVICES);
+    const UNTOUCHED: Builtin =
+        Builtin { discover: Some(|| panic!("there is no need to look")), ..EMU };
+    let builtins = Builtins { adapters: &[&[UNTOUCHED, ANY]], ..WITH_DEVICES };
+    let list = List::new(Some("/dev/null".into()), None, builtins);
     for name in ["emu", "any"] {
         assert_eq!(
             list.find(&Wanted { name, major: 2, minor: 0, threadsafe: false }).map(|c| c.len()),
@@ -184,7 +171,7 @@ fn an_entry_of_the_file_hides_a_device() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("dat.conf");
     fs::write(&path, "any-a u2.0 threadsafe default a.so a.1.0 \"\" \"\"\n").expect("written");
-    let list = List::new(Some(path.into()), None, &WITH_DEVICES[1..]);
+    let list = List::new(Some(path.into()), None, WITH_DEVICES);
     let found = list
         .find(&Wanted { name: "any-a", major: 2, minor: 0, threadsafe: false })
         .expect("it is there");
@@ -274,7 +261,7 @@ fn many_entries_are_read_and_listed_in_linear_time() {
             format!("{} u2.0 nonthreadsafe default e.so a.1.0 \"lo {n}\" \"\"\n", name(n))
         });
         fs::write(&path, lines.collect::<String>()).expect("written");
-        let list = List::new(Some(path.clone().into()), None, &[]);
+        let list = List::new(Some(path.clone().into()), None, Builtins::NONE);
         let many = if different { 100_000 } else { 1 };
         assert_eq!(
             (list.candidates().len(), list.names().len(), list.interfaces().len()),
@@ -298,7 +285,7 @@ fn a_consumer_of_one_version_is_told_of_its_own_entries_first() {
     for library in ["libvendor.so.1", "libvendor.so.2"] {
         std::fs::write(dir.path().join(library), "").expect("it can be written");
     }
-    let list = List::new(Some(file.into()), None, &[]);
+    let list = List::new(Some(file.into()), None, Builtins::NONE);
     let host = Host::new(dir.path(), None, vec![dir.path().to_owned()]);
     let names = |major| {
         list.interfaces_for(major, &host).iter().map(|e| e.ia_name.clone()).collect::<Vec<_>>()

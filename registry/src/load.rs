@@ -10,9 +10,10 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::abi;
 use crate::dynamic::{self, Interface, Table};
-use crate::entry::{Entry, Excerpt};
-use crate::list::Candidate;
+use crate::entry::{Entry, Excerpt, Origin};
+use crate::list::{Builtin, Candidate};
 use crate::report::{Category, log};
+use crate::status::Status;
 
 /// The reason for which the provider of an entry could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,6 +28,9 @@ pub enum LoadError {
     /// variant is a hint.
     #[error("its dat_provider_init did not register {0}{1}")]
     NotRegistered(String, String),
+    /// The function table of a built-in provider cannot be registered; the reason.
+    #[error("its function table cannot be registered: {0}")]
+    NotAdded(String),
     /// The IA parameters contain a NUL, so they cannot be passed to C.
     #[error("the IA parameters contain a NUL")]
     Parameters,
@@ -48,7 +52,7 @@ impl LoadError {
             LoadError::Open(_) | LoadError::Symbol(_) => {
                 Some("the entry must name the library of a provider, built for this machine")
             }
-            LoadError::NotRegistered(..) | LoadError::Parameters => None,
+            _ => None,
         }
     }
 }
@@ -75,8 +79,8 @@ struct Loaded {
     key: ProviderKey,
     table: Table,
     info: DAT_PROVIDER_INFO,
-    /// The function that is called before the library is unloaded. Some vendors' libraries have no
-    /// such function, and other registries load them too.
+    /// `None` for a built-in provider. Some vendors' libraries have no such function either, and
+    /// the registries of others load them too.
     fini: Option<DAT_PROVIDER_FINI_FUNC>,
     /// The library. `None` for a built-in provider.
     library: Option<Library>,
@@ -142,13 +146,13 @@ pub(crate) fn acquire(candidate: &Candidate) -> Result<Provider, LoadError> {
 
 fn load(candidate: &Candidate, key: ProviderKey, id: u64) -> Result<Loaded, LoadError> {
     let entry = &candidate.entry;
-    let ia_params = CString::new(entry.ia_params.as_str()).map_err(|_| LoadError::Parameters)?;
-    let (init, fini, library) = match candidate.builtin {
-        Some(builtin) => (builtin.init, Some(builtin.fini), None),
-        None => open_provider(&entry.library)?,
-    };
-
     let info = key.interface.to_c();
+    if let Some(builtin) = candidate.builtin {
+        let table = register_builtin(builtin, &key, &info)?;
+        return Ok(Loaded { id, use_count: 1, key, table, info, fini: None, library: None });
+    }
+    let ia_params = CString::new(entry.ia_params.as_str()).map_err(|_| LoadError::Parameters)?;
+    let (init, fini, library) = open_provider(&entry.library)?;
     let serial = dynamic::serial();
     log(Category::Library, format_args!("{}: starting {}", entry.origin, entry.library));
     // SAFETY: the call passes a complete info and a NUL-terminated string to the provider's
@@ -165,7 +169,24 @@ fn load(candidate: &Candidate, key: ProviderKey, id: u64) -> Result<Loaded, Load
             other_registry_hint(),
         ));
     };
-    Ok(Loaded { id, use_count: 1, key, table, info, fini, library })
+    Ok(Loaded { id, use_count: 1, key, table, info, fini, library: Some(library) })
+}
+
+/// Registers the function table of a built-in adapter.
+fn register_builtin(
+    builtin: &Builtin,
+    key: &ProviderKey,
+    info: &DAT_PROVIDER_INFO,
+) -> Result<Table, LoadError> {
+    let refused = |word| LoadError::NotAdded(Status { word, major: 2 }.to_string());
+    log(Category::Library, format_args!("{}: starting {}", Origin::Builtin, key.library));
+    // The parameters of the registered adapter must not change.
+    if dynamic::registered_since(&key.interface, 0).is_some() {
+        return Err(refused(DAT_ERROR(DAT_PROVIDER_ALREADY_REGISTERED, DAT_NO_SUBTYPE)));
+    }
+    let table = (builtin.table)(info, &key.ia_params).map_err(LoadError::NotAdded)?;
+    dynamic::add(Table(table), key.interface.clone()).map_err(refused)?;
+    Ok(Table(table))
 }
 
 /// Checks a provider library without calling its functions: loads it, looks for the function that
@@ -189,7 +210,7 @@ pub fn check_starts(entry: &Entry) -> Result<(), LoadError> {
     acquire(&Candidate { entry: entry.clone(), builtin: None }).map(drop)
 }
 
-type Functions = (DAT_PROVIDER_INIT_FUNC, Option<DAT_PROVIDER_FINI_FUNC>, Option<Library>);
+type Functions = (DAT_PROVIDER_INIT_FUNC, Option<DAT_PROVIDER_FINI_FUNC>, Library);
 
 fn open_provider(name: &str) -> Result<Functions, LoadError> {
     let library = open_library(name)?;
@@ -201,7 +222,7 @@ fn open_provider(name: &str) -> Result<Functions, LoadError> {
             symbol::<DAT_PROVIDER_FINI_FUNC>(&library, DAT_PROVIDER_FINI_FUNC_STR).ok(),
         )
     };
-    Ok((init, fini, Some(library)))
+    Ok((init, fini, library))
 }
 
 fn open_library(name: &str) -> Result<Library, LoadError> {
@@ -305,9 +326,9 @@ fn unload(loaded: Loaded) {
         // SAFETY: the provider's fini is called once after its init, when no IA of it is open.
         unsafe { fini(&loaded.info) };
     }
-    // If the provider has not unregistered itself, its table is removed here, because it is about
-    // to be unmapped.
-    if dynamic::remove(loaded.table, &loaded.key.interface).is_ok() {
+    // A built-in provider does not unregister. A library that did not would leave a table that is
+    // about to be unmapped.
+    if dynamic::remove(loaded.table, &loaded.key.interface).is_ok() && loaded.library.is_some() {
         log(Category::Library, format_args!("{} had not unregistered", loaded.key.library));
     }
     if let Some(library) = loaded.library

@@ -7,7 +7,7 @@ use dat_sys::*;
 
 use crate::dynamic::{self, Table};
 use crate::entry::Origin;
-use crate::list::{Builtin, Candidate, List, Mismatch, Wanted};
+use crate::list::{Builtins, Candidate, List, Mismatch, Wanted};
 use crate::load::{self, Provider};
 use crate::open_error::{Attempt, OpenError, OpenFailure};
 use crate::report::{Category, log};
@@ -23,7 +23,7 @@ const MAX_REPORTED_ERRORS: usize = 8;
 /// The registered providers and the open IAs are global to the process.
 #[derive(Debug)]
 pub struct Registry {
-    builtins: &'static [Builtin],
+    builtins: Builtins,
     list: OnceLock<List>,
 }
 
@@ -54,13 +54,13 @@ pub struct Opened {
 impl Registry {
     /// A registry that reads the entries of the environment ([`List::from_environment`]) on first
     /// use.
-    pub const fn new(builtins: &'static [Builtin]) -> Registry {
+    pub const fn new(builtins: Builtins) -> Registry {
         Registry { builtins, list: OnceLock::new() }
     }
 
     /// A registry of given entries.
     pub fn with_list(list: List) -> Registry {
-        Registry { builtins: &[], list: OnceLock::from(list) }
+        Registry { builtins: Builtins::NONE, list: OnceLock::from(list) }
     }
 
     /// The list of entries. Errors in their sources are reported once, when the list is read.

@@ -120,7 +120,7 @@ impl Interface {
             }
         }
         let api = match self.api {
-            None => Api { space: crate::entry::Space::User, major: 2, minor: 0 },
+            None => Api::U2_0,
             Some(text) => text
                 .get_ref()
                 .parse()

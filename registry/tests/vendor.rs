@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use dat_sys::*;
 use registry::status::Status;
 use registry::{
-    Builtin, List, OpenFailure, Opened, Origin, Registry, Request, Wanted, abi, close, ia,
-    open_candidate, table_of,
+    Api, Builtin, Builtins, List, OpenFailure, Opened, Origin, Registry, Request, Wanted, abi,
+    close, ia, open_candidate, table_of,
 };
 use support::Vendor;
 
@@ -27,8 +27,13 @@ fn request(name: &str) -> Request<'_> {
     }
 }
 
-fn registry(conf: &Path, builtins: &'static [Builtin]) -> Registry {
-    let list = List::new(Some(conf.into()), None, builtins);
+/// An entry for each adapter.
+fn builtins(adapters: &'static [&'static [Builtin]]) -> Builtins {
+    Builtins { adapters, api: Api::U2_0, threadsafe: &[false] }
+}
+
+fn registry(conf: &Path, adapters: &'static [&'static [Builtin]]) -> Registry {
+    let list = List::new(Some(conf.into()), None, builtins(adapters));
     assert!(list.errors().is_empty(), "{:?}", list.errors());
     Registry::with_list(list)
 }
@@ -257,18 +262,14 @@ fn what_no_entry_offers_has_its_subtype() {
 
 #[test]
 fn an_unknown_name_says_which_are_known_and_what_is_turned_off() {
-    static BUILTINS: &[Builtin] = &[Builtin {
-        line: "inside u2.0 nonthreadsafe default builtin opendat.0.1 \"inside\" \"\"",
-        init: builtin::init,
-        fini: builtin::fini,
-        discover: None,
-    }];
+    static BUILTINS: &[&[Builtin]] = &[&[Builtin { name: "inside", ..builtin::BUILTIN }]];
     let directory = tempfile::tempdir().expect("a directory");
     let conf = directory.path().join("dat.conf");
     let line = |n| format!("n{n} u2.0 nonthreadsafe default n.so fake.1.0 \"\" \"\"\n");
     let text = |entries, opendat_builtin: &str| {
         std::fs::write(&conf, (0..entries).map(line).collect::<String>()).expect("written");
-        let list = List::new(Some(conf.clone().into()), Some(opendat_builtin.into()), BUILTINS);
+        let list =
+            List::new(Some(conf.clone().into()), Some(opendat_builtin.into()), builtins(BUILTINS));
         let error =
             Registry::with_list(list).open(&request("x")).expect_err("not there").to_string();
         error.replace(&conf.display().to_string(), "FILE")
@@ -286,30 +287,43 @@ fn an_unknown_name_says_which_are_known_and_what_is_turned_off() {
 
 #[test]
 fn a_builtin_provider_that_fails_is_reported_once() {
-    static BUILTINS: &[Builtin] = &[
-        Builtin {
-            line: "deaf u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
-            init: deaf,
-            fini: deaf_fini,
-            discover: None,
-        },
-        Builtin {
-            line: "deaf u2.0 threadsafe default builtin opendat.0.1 \"\" \"\"",
-            init: deaf,
-            fini: deaf_fini,
-            discover: None,
-        },
-    ];
-    unsafe extern "C" fn deaf(_: *const DAT_PROVIDER_INFO, _: *const std::ffi::c_char) {}
-    unsafe extern "C" fn deaf_fini(_: *const DAT_PROVIDER_INFO) {}
+    const DEAF: Builtin = Builtin {
+        name: "deaf",
+        params: "",
+        table: |_, _| Err("it is deaf".to_owned()),
+        discover: None,
+    };
+    let builtins = Builtins { threadsafe: &[false, true], ..builtins(&[&[DEAF]]) };
+    let registry = Registry::with_list(List::new(Some("/dev/null".into()), None, builtins));
+    let error = registry.open(&request("deaf")).expect_err("does not open");
+    assert_eq!(
+        error.to_string(),
+        "cannot open IA \"deaf\" (u2.0)\n    built in: its function table cannot be registered: \
+         it is deaf"
+    );
+}
+
+#[test]
+fn a_name_that_the_program_has_registered_is_not_built_in() {
+    let _alone = BUILTIN_TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    static BUILTINS: &[&[Builtin]] = &[&[Builtin { name: "taken", ..builtin::BUILTIN }]];
+    let mut info = DAT_PROVIDER_INFO { dapl_version_major: 2, ..DAT_PROVIDER_INFO::zeroed() };
+    for (to, from) in info.ia_name.iter_mut().zip(b"taken") {
+        *to = *from as _;
+    }
+    let table = &raw const builtin::TABLE;
+    // SAFETY: the table is static and the info complete.
+    assert_eq!(unsafe { abi::add_provider(table, &info) }, SUCCESS);
     let error = registry(Path::new("/dev/null"), BUILTINS)
-        .open(&request("deaf"))
+        .open(&request("taken"))
         .expect_err("does not open");
     assert_eq!(
         error.to_string(),
-        "cannot open IA \"deaf\" (u2.0)\n    built in: its dat_provider_init did not register deaf \
-         for u2.0"
+        "cannot open IA \"taken\" (u2.0)\n    built in \"inside\": its function table cannot \
+         be registered: DAT_PROVIDER_ALREADY_REGISTERED"
     );
+    // SAFETY: as above.
+    assert_eq!(unsafe { abi::remove_provider(table, &info) }, SUCCESS);
 }
 
 /// Serialises the tests that register the table below.
@@ -318,12 +332,7 @@ static BUILTIN_TABLE: Mutex<()> = Mutex::new(());
 #[test]
 fn an_entry_of_the_file_hides_a_builtin_one() {
     let _alone = BUILTIN_TABLE.lock().unwrap_or_else(PoisonError::into_inner);
-    static BUILTINS: &[Builtin] = &[Builtin {
-        line: "shadow u2.0 nonthreadsafe default builtin opendat.0.1 \"inside\" \"\"",
-        init: builtin::init,
-        fini: builtin::fini,
-        discover: None,
-    }];
+    static BUILTINS: &[&[Builtin]] = &[&[Builtin { name: "shadow", ..builtin::BUILTIN }]];
     let Some(vendor) = Vendor::build() else { return };
     vendor.write_conf(
         "shadow u2.0 nonthreadsafe default LIB fake.1.0 \"LOG open=0x80030003\" \"\"\n",
@@ -352,12 +361,7 @@ fn an_entry_of_the_file_hides_a_builtin_one() {
 
 #[test]
 fn an_ia_may_have_another_table_than_the_one_that_is_registered() {
-    static BUILTINS: &[Builtin] = &[Builtin {
-        line: "two u2.0 nonthreadsafe default builtin opendat.0.1 \"\" \"\"",
-        init: two_tables::init,
-        fini: two_tables::fini,
-        discover: None,
-    }];
+    static BUILTINS: &[&[Builtin]] = &[&[Builtin { name: "two", ..two_tables::BUILTIN }]];
     let registry = registry(Path::new("/dev/null"), BUILTINS);
     let [one, two] = [(); 2].map(|()| registry.open(&request("two")).expect("opens"));
     let own = &raw const two_tables::OWN;
@@ -374,7 +378,6 @@ fn an_ia_may_have_another_table_than_the_one_that_is_registered() {
 
 /// A provider whose adapters use another table than the one that it registers.
 mod two_tables {
-    use std::ffi::c_char;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
@@ -385,15 +388,8 @@ mod two_tables {
         DAT_PROVIDER { ia_close_func: Some(close), ..DAT_PROVIDER::zeroed() };
     pub(super) static CLOSED: AtomicU32 = AtomicU32::new(0);
 
-    pub(super) unsafe extern "C" fn init(info: *const DAT_PROVIDER_INFO, _: *const c_char) {
-        // SAFETY: the table is static, and the info is the registry's own.
-        assert_eq!(unsafe { (registry::FNS.add_provider)(&REGISTERED, info) }, SUCCESS);
-    }
-
-    pub(super) unsafe extern "C" fn fini(info: *const DAT_PROVIDER_INFO) {
-        // SAFETY: the table is static, and the info is the registry's own.
-        assert_eq!(unsafe { (registry::FNS.remove_provider)(&REGISTERED, info) }, SUCCESS);
-    }
+    pub(super) const BUILTIN: Builtin =
+        Builtin { name: "", params: "", table: |_, _| Ok(&raw const REGISTERED), discover: None };
 
     unsafe extern "C" fn open(
         _: DAT_NAME_PTR,
@@ -416,8 +412,6 @@ mod two_tables {
 
 /// The smallest possible provider, which is linked into the test.
 mod builtin {
-    use std::ffi::{CStr, c_char};
-
     use super::*;
 
     pub(super) static TABLE: DAT_PROVIDER = DAT_PROVIDER {
@@ -431,17 +425,15 @@ mod builtin {
     );
     static OBJECT: Object = Object(&TABLE);
 
-    pub(super) unsafe extern "C" fn init(info: *const DAT_PROVIDER_INFO, params: *const c_char) {
-        // SAFETY: the registry's contract guarantees valid pointers.
-        assert_eq!(unsafe { CStr::from_ptr(params) }, c"inside");
-        // SAFETY: the table is static, and the info is the registry's own.
-        assert_eq!(unsafe { (registry::FNS.add_provider)(&TABLE, info) }, SUCCESS);
-    }
-
-    pub(super) unsafe extern "C" fn fini(info: *const DAT_PROVIDER_INFO) {
-        // SAFETY: the table is static, and the info is the registry's own.
-        assert_eq!(unsafe { (registry::FNS.remove_provider)(&TABLE, info) }, SUCCESS);
-    }
+    pub(super) const BUILTIN: Builtin = Builtin {
+        name: "",
+        params: "inside",
+        table: |_, params| {
+            assert_eq!(params, "inside");
+            Ok(&raw const TABLE)
+        },
+        discover: None,
+    };
 
     unsafe extern "C" fn open(
         _: DAT_NAME_PTR,

@@ -50,17 +50,26 @@ pub(crate) const LIBRARIES: [Library; 2] = [
     },
 ];
 
-/// A provider that is a shared library.
+/// A built-in adapter as a shared library.
 pub(crate) struct Plugin {
-    package: &'static str,
-    pub(crate) file: &'static str,
+    package: String,
+    pub(crate) file: String,
 }
 
-pub(crate) const PLUGINS: [Plugin; 3] = [
-    Plugin { package: "provider-tcp-emu-plugin", file: "libdat_tcp_emu.so" },
-    Plugin { package: "provider-softroce-plugin", file: "libdat_softroce.so" },
-    Plugin { package: "provider-verbs-plugin", file: "libdat_verbs.so" },
-];
+/// The plug-ins: one in each directory of `builtin/plugins`, which has the name of the adapter.
+pub(crate) fn plugins() -> Result<Vec<Plugin>> {
+    let directory = workspace().join("builtin/plugins");
+    let entries = fs::read_dir(&directory).context("cannot list builtin/plugins")?;
+    let mut names = entries
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<Vec<_>>>()?;
+    names.sort();
+    let plugin = |name: String| Plugin {
+        package: format!("plugin-{name}"),
+        file: format!("libdat_{}.so", name.replace('-', "_")),
+    };
+    Ok(names.into_iter().map(plugin).collect())
+}
 
 /// How the layout is built.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,7 +100,7 @@ pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
     let mut build = cargo();
     build
         .args(["build", "--profile", profile])
-        .args(packages().iter().flat_map(|package| ["-p", package]));
+        .args(packages()?.iter().flat_map(|package| ["-p", package.as_str()]));
     let (built, _) =
         run_with_progress(&mut build, "building the libraries, the providers and dat")?;
     ensure!(built.success(), "cargo build --profile {profile} failed ({built})");
@@ -108,8 +117,8 @@ pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
     for library in &LIBRARIES {
         library.install(&release, &stage)?;
     }
-    for Plugin { file, .. } in &PLUGINS {
-        copy(&release.join(file), &stage.join("lib").join(file))?;
+    for Plugin { file, .. } in plugins()? {
+        copy(&release.join(&file), &stage.join("lib").join(&file))?;
     }
     copy(&release.join("dat"), &stage.join("bin/dat"))?;
     install_help(&stage)?;
@@ -123,9 +132,9 @@ pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
 }
 
 /// Returns the cargo packages that are shipped.
-pub(crate) fn packages() -> Vec<&'static str> {
-    let libraries = LIBRARIES.iter().map(|library| library.package);
-    libraries.chain(PLUGINS.iter().map(|plugin| plugin.package)).chain(["cli"]).collect()
+pub(crate) fn packages() -> Result<Vec<String>> {
+    let own = LIBRARIES.iter().map(|library| library.package).chain(["cli"]);
+    Ok(own.map(str::to_owned).chain(plugins()?.into_iter().map(|plugin| plugin.package)).collect())
 }
 
 /// The directories where shells look for completions, and the file names there.
@@ -181,7 +190,7 @@ fn install_documents(stage: &Path) -> Result<()> {
         copy(&workspace().join(name), &into.join(name))?;
     }
     copy_files(&workspace().join("cli/schema"), "json", &into.join("cli/schema"))?;
-    fs::write(into.join("third-party.txt"), notices::of(&packages())?)
+    fs::write(into.join("third-party.txt"), notices::of(&packages()?)?)
         .context("cannot write the notices")?;
     copy_files(&workspace().join("docs"), "md", &into.join("docs"))
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::cargo::{target, workspace};
-use crate::dist::{self, DOCUMENTS, LIBRARIES, PLUGINS, Profile, remove};
+use crate::dist::{self, DOCUMENTS, LIBRARIES, Profile, remove};
 use crate::prerequisites::{is_root, on_path};
 use crate::test::{Load, PROGRAMS, Prepared, Stage, Tests};
 use crate::tools;
@@ -171,9 +171,8 @@ fn add_library_dependencies(packages: &Path) -> Result<()> {
 /// Removes debug information, which is most of the size.
 fn strip(tree: &Path) -> Result<()> {
     let lib = tree.join("lib");
-    let libraries = LIBRARIES.iter().map(|library| library.file);
-    let files =
-        libraries.chain(PLUGINS.iter().map(|plugin| plugin.file)).map(|file| lib.join(file));
+    let plugins = dist::plugins()?.into_iter().map(|plugin| lib.join(plugin.file));
+    let files = LIBRARIES.iter().map(|library| lib.join(library.file)).chain(plugins);
     let unneeded = ["--strip-unneeded", "--remove-section=.comment", "--remove-section=.note"];
     run_checked(Command::new("strip").args(unneeded).args(files).arg(tree.join("bin/dat")))
 }

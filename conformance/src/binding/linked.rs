@@ -3,69 +3,35 @@
 
 use std::ffi::CStr;
 
-use dat_core::export as provider;
-use dat_core::provider::Provider;
+use dat_core::export::{AnyProvider, register};
 use dat_sys::*;
 use provider_loopback::Mem;
-use provider_softroce::SoftRoce;
-use provider_tcp_emu::TcpEmu;
-use provider_verbs::Verbs;
-use registry::{Builtin, Registry, Request, Wanted, ia, table_of};
+use registry::{Builtin, Builtins, Registry, Request, Wanted, ia, table_of};
 
 use super::extension::ExtensionOp;
 use crate::api::Api;
 use crate::functions::functions;
 
-/// The providers that are linked in. They are tried after the entries of the registry file.
-static BUILTINS: &[Builtin] = &[
-    builtin::<Mem>(r#"mem u2.0 nonthreadsafe default builtin opendat.0.1 "conformance" """#),
-    builtin::<Mem>(r#"mem u2.0 threadsafe default builtin opendat.0.1 "conformance" """#),
-    builtin::<Mem>(
-        r#"mem-strict u2.0 nonthreadsafe default builtin opendat.0.1 "conformance strict=on" """#,
-    ),
-    builtin::<Mem>(
-        r#"mem-strict u2.0 threadsafe default builtin opendat.0.1 "conformance strict=on" """#,
-    ),
-    builtin::<TcpEmu>(
-        r#"tcp-emu-strict u2.0 nonthreadsafe default builtin opendat.0.1 "strict=on" """#,
-    ),
-    builtin::<TcpEmu>(
-        r#"tcp-emu-strict u2.0 threadsafe default builtin opendat.0.1 "strict=on" """#,
-    ),
-    builtin::<SoftRoce>(
-        r#"softroce-strict u2.0 nonthreadsafe default builtin opendat.0.1 "strict=on" """#,
-    ),
-    builtin::<SoftRoce>(
-        r#"softroce-strict u2.0 threadsafe default builtin opendat.0.1 "strict=on" """#,
-    ),
-    builtin::<TcpEmu>(r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
-    builtin::<TcpEmu>(r#"tcp-emu u2.0 threadsafe default builtin opendat.0.1 "" """#),
-    builtin::<SoftRoce>(r#"softroce u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
-    builtin::<SoftRoce>(r#"softroce u2.0 threadsafe default builtin opendat.0.1 "" """#),
-    with_devices(builtin::<Verbs>(r#"verbs u2.0 nonthreadsafe default builtin opendat.0.1 "" """#)),
-    with_devices(builtin::<Verbs>(r#"verbs u2.0 threadsafe default builtin opendat.0.1 "" """#)),
+/// The adapters that only the suite has. They are listed before all others.
+static ADAPTERS: &[Builtin] = &[
+    Builtin { name: "mem", ..MEM },
+    Builtin { name: "mem-strict", params: "conformance strict=on", ..MEM },
+    Builtin { name: "tcp-emu-strict", params: "strict=on", ..builtin::TCP_EMU },
+    Builtin { name: "softroce-strict", params: "strict=on", ..builtin::SOFTROCE },
 ];
 
-const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {
-    Builtin {
-        line,
-        init: provider::init::<P, LinkedRegistry>,
-        fini: provider::fini::<P, LinkedRegistry>,
-        discover: None,
-    }
-}
+const MEM: Builtin = Builtin {
+    name: "mem",
+    params: "conformance",
+    table: |info, params| register(AnyProvider::of::<Mem>(), registry::FNS, info, params),
+    discover: None,
+};
 
-/// Adds the same entry for each RDMA device of the host.
-const fn with_devices(verbs: Builtin) -> Builtin {
-    Builtin { discover: Some(provider_verbs::entries), ..verbs }
-}
-
-/// The registry with which built-in providers register.
-struct LinkedRegistry;
-
-impl provider::Registry for LinkedRegistry {
-    const FNS: RegistryFns = registry::FNS;
-}
+const BUILTINS: Builtins = Builtins {
+    adapters: &[ADAPTERS, builtin::ADAPTERS],
+    api: registry::Api::U2_0,
+    threadsafe: &[false, true],
+};
 
 /// The registry of this binding. The cases of the crate `dat` use it, too.
 pub(crate) static REGISTRY: Registry = Registry::new(BUILTINS);

@@ -8,23 +8,19 @@ use dat_sys::ib::*;
 use dat_sys::*;
 
 use super::convert::{AlignedSegments, control_call, data_path_code, with_lock};
-use super::ia::Tables;
+use super::counters;
+use super::ia::{self, Handles};
 use super::post::target;
-use super::register::Version;
+use super::register::{self, Version};
 use super::va_list::VaList;
-use super::{counters, ia};
 use crate::ep::{Atomic, Ep};
 use crate::error::{Error, Result};
 use crate::handle::{self, Node};
-use crate::provider::{Provider, Segment, Transport};
+use crate::provider::{Segment, Transport};
 
 /// dat_extension_op, as libdat passes it on. `handle` is any handle, except for an operation that
 /// opens an adapter, where it is the adapter's name.
-pub(super) unsafe extern "C" fn handle_extendedop<
-    P: Provider,
-    T: Transport,
-    const THREAD_SAFE: bool,
->(
+pub(super) unsafe extern "C" fn handle_extendedop<T: Transport, const THREAD_SAFE: bool>(
     handle: DAT_HANDLE,
     op: DAT_EXTENDED_OP,
     args: DAT_VA_LIST,
@@ -76,8 +72,8 @@ pub(super) unsafe extern "C" fn handle_extendedop<
                     with_lock::<THREAD_SAFE, _>(handle, || counters::stop::<T>(handle, &mut args))
                 })
             }
-            DAT_IB_OPEN_QUERY_OP => open_query::<P, THREAD_SAFE>(handle.cast(), &mut args),
-            DAT_IB_CLOSE_QUERY_OP => close_query::<P>(handle),
+            DAT_IB_OPEN_QUERY_OP => open_query::<THREAD_SAFE>(handle.cast(), &mut args),
+            DAT_IB_CLOSE_QUERY_OP => close_query(handle),
             DAT_IB_UD_SEND_OP
             | DAT_IB_UD_CM_FREE_OP
             | DAT_IB_UD_AH_FREE_OP
@@ -168,10 +164,7 @@ unsafe fn atomic<T: Transport, const THREAD_SAFE: bool>(
 ///
 /// # Safety
 /// As for [`handle_extendedop`].
-unsafe fn open_query<P: Provider, const THREAD_SAFE: bool>(
-    name: DAT_NAME_PTR,
-    args: &mut VaList,
-) -> DAT_RETURN {
+unsafe fn open_query<const THREAD_SAFE: bool>(name: DAT_NAME_PTR, args: &mut VaList) -> DAT_RETURN {
     // SAFETY: the caller guarantees this.
     unsafe {
         let handle = args.pointer::<DAT_IA_HANDLE>();
@@ -181,11 +174,10 @@ unsafe fn open_query<P: Provider, const THREAD_SAFE: bool>(
             return Error::arg(4).code();
         }
         let (mut ia, mut nobody) = (std::ptr::null_mut(), DAT_EVD_ASYNC_EXISTS);
-        let tables = Tables::RegisteredEntry;
-        let opened = ia::open_as::<P>(
+        let opened = ia::open_as(
             Version::V2_0,
             THREAD_SAFE,
-            tables,
+            Handles::OfEntry,
             name,
             0,
             &raw mut nobody,
@@ -194,27 +186,13 @@ unsafe fn open_query<P: Provider, const THREAD_SAFE: bool>(
         if opened != DAT_SUCCESS {
             return opened;
         }
-        let no_evd = std::ptr::null_mut();
-        let mut requested = ia::ia_query::<P::Transport>(
-            ia,
-            no_evd,
-            ia_mask,
-            ia_attr,
-            provider_mask,
-            provider_attr,
-        );
-        if requested == WRONG_TRANSPORT {
-            requested = ia::ia_query::<P::Other>(
-                ia,
-                no_evd,
-                ia_mask,
-                ia_attr,
-                provider_mask,
-                provider_attr,
-            );
-        }
+        let requested = register::table_of_transport(ia).and_then(|table| {
+            let query = table.ia_query_func?;
+            Some(query(ia, std::ptr::null_mut(), ia_mask, ia_attr, provider_mask, provider_attr))
+        });
+        let requested = requested.unwrap_or(NO_ADAPTER);
         if requested != DAT_SUCCESS {
-            close_query::<P>(ia);
+            close_query(ia);
             return requested;
         }
         handle.write(ia);
@@ -224,15 +202,11 @@ unsafe fn open_query<P: Provider, const THREAD_SAFE: bool>(
 
 /// # Safety
 /// As for `ia_close`.
-unsafe fn close_query<P: Provider>(ia: DAT_IA_HANDLE) -> DAT_RETURN {
+unsafe fn close_query(ia: DAT_IA_HANDLE) -> DAT_RETURN {
+    let close = register::table_of_transport(ia).and_then(|table| table.ia_close_func);
     // SAFETY: the caller guarantees this.
-    match unsafe { ia::ia_close::<P::Transport>(ia, DAT_CLOSE_ABRUPT_FLAG) } {
-        // SAFETY: as above.
-        WRONG_TRANSPORT => unsafe { ia::ia_close::<P::Other>(ia, DAT_CLOSE_ABRUPT_FLAG) },
-        status => status,
-    }
+    close.map_or(NO_ADAPTER, |close| unsafe { close(ia, DAT_CLOSE_ABRUPT_FLAG) })
 }
 
-/// The status for an adapter with the other transport. An adapter that was opened for queries may
-/// have either one.
-const WRONG_TRANSPORT: DAT_RETURN = DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+/// The status for a handle that is not an adapter's.
+const NO_ADAPTER: DAT_RETURN = DAT_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);

@@ -10,11 +10,11 @@ use crate::error::Error;
 use crate::handle::{self, Node};
 use crate::ia::{self, AsyncEvd, Ia};
 use crate::nesting;
-use crate::provider::{Either, Provider, Transport};
+use crate::provider::Transport;
 use crate::threads::BlockedSignals;
 
 /// dat_ia_openv, as the registry calls it. The arguments are those of dat_ia_open.
-pub(super) unsafe extern "C" fn open<P: Provider, const THREAD_SAFE: bool>(
+pub(super) unsafe extern "C" fn open<const THREAD_SAFE: bool>(
     name: DAT_NAME_PTR,
     async_evd_min_qlen: DAT_COUNT,
     async_evd: *mut DAT_EVD_HANDLE,
@@ -22,10 +22,10 @@ pub(super) unsafe extern "C" fn open<P: Provider, const THREAD_SAFE: bool>(
 ) -> DAT_RETURN {
     // SAFETY: C code satisfies the standard's prototype.
     unsafe {
-        open_as::<P>(
+        open_as(
             Version::V2_0,
             THREAD_SAFE,
-            Tables::Own,
+            Handles::OfTransport,
             name,
             async_evd_min_qlen,
             async_evd,
@@ -34,24 +34,24 @@ pub(super) unsafe extern "C" fn open<P: Provider, const THREAD_SAFE: bool>(
     }
 }
 
-/// The function table that the handle of an adapter leads to.
+/// The function table that the handles of an adapter lead to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tables {
+pub(super) enum Handles {
     /// The table of its transport.
-    Own,
-    /// The registered table, even if the adapter has the other transport. Such an adapter can only
-    /// be queried and closed.
-    RegisteredEntry,
+    OfTransport,
+    /// The registered table, which may be that of another transport. Such an adapter can only be
+    /// queried and closed.
+    OfEntry,
 }
 
 /// As [`open`], for the entry with this version and thread safety.
 ///
 /// # Safety
 /// The pointers are NULL or lead to what the standard's prototype says.
-pub(super) unsafe fn open_as<P: Provider>(
+pub(super) unsafe fn open_as(
     version: Version,
     thread_safe: bool,
-    tables: Tables,
+    handles: Handles,
     name: DAT_NAME_PTR,
     async_evd_min_qlen: DAT_COUNT,
     async_evd: *mut DAT_EVD_HANDLE,
@@ -62,37 +62,34 @@ pub(super) unsafe fn open_as<P: Provider>(
         if name.is_null() {
             return Err(Error::arg(1));
         }
-        let name = CStr::from_ptr(name).to_str().map_err(|_| Error::arg(1))?;
+        let c_name = CStr::from_ptr(name);
+        let name = c_name.to_str().map_err(|_| Error::arg(1))?;
         let async_evd = async_evd.as_mut().ok_or(Error::arg(3))?;
         let ia_handle = out(ia_handle, 4)?;
         let requested = AsyncEvd::from_c(async_evd_min_qlen, *async_evd)?;
-        let registered = register::find::<P>(name, version, thread_safe)
+        let registered = register::find(c_name, version, thread_safe)
             .ok_or(Error::new(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED))?;
-        requested.check::<P::Transport>(name).or_else(|_| requested.check::<P::Other>(name))?;
+        requested.check_live()?;
+        let provider = &registered.provider;
         // The adapter is opened completely, however often the signal of a timer arrives.
         let _blocked = BlockedSignals::during_a_call();
-        let opened =
-            registered.provider.open_either(name, &registered.params).inspect_err(|error| {
-                tracing::warn!(
-                    target: "dat::ia", ia = name, provider = P::NAME, %error,
-                    "the adapter cannot be opened"
-                );
-            });
-        let entered = opened.and_then(|opened| match opened {
-            Either::Own(transport) => {
-                ia::open_with_transport(transport, registered.entry(name), requested).map(handles)
-            }
-            Either::Other(transport) => {
-                let entry = match tables {
-                    Tables::Own => registered.entry_with_other_transport(name),
-                    Tables::RegisteredEntry => registered.entry(name),
-                };
-                ia::open_with_transport(transport, entry, requested).map(handles)
-            }
+        let opened = (provider.open)(name, &registered.params).inspect_err(|error| {
+            tracing::warn!(
+                target: "dat::ia", ia = name, provider = provider.name, %error,
+                "the adapter cannot be opened"
+            );
+        });
+        let entered = opened.and_then(|opened| {
+            let of_transport = registered.table(opened.0.tables());
+            let table = match handles {
+                Handles::OfTransport => of_transport,
+                Handles::OfEntry => registered.table(provider.tables),
+            };
+            opened.0.create_ia(registered.for_adapter(name, table), requested)
         });
         let (ia, own_async_evd) = entered.map_err(|error| {
             if !error.reason.is_empty() {
-                register::report_error(P::NAME, name, &error.reason);
+                register::report_error(provider.name, name, &error.reason);
             }
             error.code
         })?;
@@ -102,12 +99,6 @@ pub(super) unsafe fn open_as<P: Provider>(
         ia_handle.write(ia);
         Ok(())
     })
-}
-
-/// The handles of an adapter and of its asynchronous EVD.
-fn handles<T: Transport>(ia: &Node<Ia<T>>) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) {
-    let ia = handle::pin_created(ia);
-    (ia.handle(), ia.async_evd_handle())
 }
 
 control_functions! {

@@ -1,17 +1,18 @@
 //! The C interface of a provider: the function tables of uDAPL 2.0 and, in `v1`, of 1.2, and the
 //! two functions that register the table that an entry asks for.
 //!
-//! Everything behind the table is generic over the provider, so the table's functions are as direct
-//! as if they had been written for it. They do not trust their arguments: a handle may be any word,
-//! a pointer may be NULL, and numbers may be out of range. They only trust that a pointer that is
-//! not NULL leads to what the standard's prototype says.
+//! Everything behind the table is generic over the transport, so the table's functions are as
+//! direct as if they had been written for it. They do not trust their arguments: a handle may be
+//! any word, a pointer may be NULL, and numbers may be out of range. They only trust that a pointer
+//! that is not NULL leads to what the standard's prototype says.
 //!
 //! Control calls end at a panic boundary (`DAT_INTERNAL_ERROR`). The data path, in [`post`](self),
 //! has none: posting and dequeuing are inlined completely into the table's functions.
 //!
 //! A loadable provider calls [`export_provider!`](crate::export_provider). A program that is linked
-//! with a provider calls [`init`] and [`fini`] with its own [`Registry`].
+//! with a provider calls [`register`], which returns the table.
 
+mod any_provider;
 mod conn;
 mod convert;
 mod counters;
@@ -26,17 +27,17 @@ mod table;
 mod v1;
 mod va_list;
 
-pub use self::register::{Registry, fini, init};
+pub use self::any_provider::{AnyProvider, OpenFn, Opened};
+pub use self::register::{fini, init, register};
 
 /// Makes a `cdylib` a loadable provider: defines `dat_provider_init`, `dat_provider_fini` and
-/// `dapl_extensions`, which libdat looks up. The argument is a type that implements
-/// [`Provider`](crate::provider::Provider) and `Default`.
+/// `dapl_extensions`, which libdat looks up. The argument is a constant of type [`AnyProvider`].
 ///
 /// The three functions of the registry stay undefined in the library. The process that loads it has
 /// them in the global scope.
 #[macro_export]
 macro_rules! export_provider {
-    ($provider:ty) => {
+    ($provider:expr) => {
         const _: () = {
             use $crate::export::symbols::*;
 
@@ -55,15 +56,12 @@ macro_rules! export_provider {
                 ) -> DAT_RETURN;
             }
 
-            struct Global;
-
-            impl $crate::export::Registry for Global {
-                const FNS: RegistryFns = RegistryFns {
-                    add_provider: dat_registry_add_provider,
-                    remove_provider: dat_registry_remove_provider,
-                    get_ia_handle: dats_get_ia_handle,
-                };
-            }
+            const PROVIDER: $crate::export::AnyProvider = $provider;
+            const REGISTRY: RegistryFns = RegistryFns {
+                add_provider: dat_registry_add_provider,
+                remove_provider: dat_registry_remove_provider,
+                get_ia_handle: dats_get_ia_handle,
+            };
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn dat_provider_init(
@@ -71,13 +69,13 @@ macro_rules! export_provider {
                 ia_params: *const c_char,
             ) {
                 // SAFETY: this is the C function's own contract.
-                unsafe { $crate::export::init::<$provider, Global>(info, ia_params) }
+                unsafe { $crate::export::init(PROVIDER, REGISTRY, info, ia_params) }
             }
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn dat_provider_fini(info: *const DAT_PROVIDER_INFO) {
                 // SAFETY: this is the C function's own contract.
-                unsafe { $crate::export::fini::<$provider, Global>(info) }
+                unsafe { $crate::export::fini(REGISTRY, info) }
             }
 
             /// The existence of this function tells libdat that the provider supports uDAPL 2.0.

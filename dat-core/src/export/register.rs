@@ -1,7 +1,5 @@
-//! dat_provider_init and dat_provider_fini: which entries are registered, and with which
-//! parameters.
+//! The registered entries and their function tables; dat_provider_init and dat_provider_fini.
 
-use std::any::{Any, TypeId};
 use std::ffi::{CStr, CString, c_char};
 use std::fmt;
 use std::io::{self, Write};
@@ -10,17 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_sys::*;
 
-use super::{table, v1};
+use super::any_provider::{AnyProvider, Table, Tables};
 use crate::environment;
-use crate::ia::Entry;
+use crate::ia;
 use crate::log;
-use crate::provider::{Provider, Transport};
-
-/// The registry in which a provider registers.
-pub trait Registry: 'static {
-    /// The functions of the registry.
-    const FNS: RegistryFns;
-}
 
 /// The version of uDAPL that an entry asks for. It determines the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,43 +20,48 @@ pub(super) enum Version {
     V2_0,
 }
 
-/// A function table and its name. Tables are never freed, because freed handles still lead to them.
-/// A name that is registered again gets its former table.
-struct RegisteredTable {
-    key: Key,
+/// What identifies a registered entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
     name: CString,
-    table: Table,
-    /// `None` between fini and the next init.
-    active: Mutex<Option<Active>>,
-}
-
-/// What identifies a table, besides its name.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Key {
-    provider: TypeId,
-    /// The transport of its adapters.
-    transport: TypeId,
     version: Version,
     thread_safe: bool,
 }
 
-enum Table {
-    V1(v1::Table),
-    V2(DAT_PROVIDER),
-}
-
-struct Active {
-    provider: Arc<dyn Any + Send + Sync>,
-    params: Arc<str>,
-    registry: RegistryFns,
-}
-
-/// A registered entry with its provider.
-pub(super) struct RegisteredEntry<P> {
-    pub(super) provider: Arc<P>,
+/// A registered entry.
+#[derive(Clone)]
+pub(super) struct Registered {
+    key: Key,
+    pub(super) provider: AnyProvider,
     pub(super) params: Arc<str>,
-    registered: &'static RegisteredTable,
     registry: RegistryFns,
+}
+
+/// The function table of a transport for the adapters of an entry.
+struct EntryTable {
+    key: Key,
+    of: Tables,
+    table: Table,
+}
+
+/// Registers an entry of a provider that is linked into the program, and returns the function
+/// table for it. `params` are the parameters with which its adapters are opened. Another call with
+/// an equal `info` changes the parameters and returns the same table.
+///
+/// # Errors
+/// The entry asks for a version that no provider of this crate has, or its name is not UTF-8.
+pub fn register(
+    provider: AnyProvider,
+    registry: RegistryFns,
+    info: &DAT_PROVIDER_INFO,
+    params: &str,
+) -> Result<*const DAT_PROVIDER, String> {
+    let registered = Registered::new(provider, registry, info, params)?;
+    let table = registered.table(provider.tables);
+    let mut entries = entries();
+    entries.retain(|entry| entry.key != registered.key);
+    entries.push(registered);
+    Ok(table)
 }
 
 /// `dat_provider_init` of a provider: registers a function table for the IA name that `info`
@@ -74,26 +70,52 @@ pub(super) struct RegisteredEntry<P> {
 /// # Safety
 /// Both pointers are NULL or lead to what the standard says. The registry's functions satisfy their
 /// contracts.
-pub unsafe extern "C" fn init<P: Provider + Default, R: Registry>(
+pub unsafe fn init(
+    provider: AnyProvider,
+    registry: RegistryFns,
     info: *const DAT_PROVIDER_INFO,
     ia_params: *const c_char,
 ) {
     // SAFETY: the caller guarantees this.
     let (info, params) = unsafe {
         let Some(info) = info.as_ref() else {
-            return report_error(P::NAME, "?", &"dat_provider_init got no provider info");
+            return report_error(provider.name, "?", &"dat_provider_init got no provider info");
         };
         let params = if ia_params.is_null() { c"" } else { CStr::from_ptr(ia_params) };
         (info, params)
     };
-    let name = name_of(info).unwrap_or_default();
-    log::start();
     // A panic must not reach C. The function has no return value for an error.
-    let outcome = catch_unwind(|| register::<P>(info, params, R::FNS));
-    match outcome {
-        Ok(Ok(())) => {}
-        Ok(Err(reason)) => report_error(P::NAME, &name, &reason),
-        Err(_) => report_error(P::NAME, &name, &"the registration panicked"),
+    let reason = match catch_unwind(|| add_to_registry(provider, registry, info, params)) {
+        Ok(Ok(())) => return,
+        Ok(Err(reason)) => reason,
+        Err(_) => "the registration panicked".to_owned(),
+    };
+    report_error(provider.name, &name_of(info).unwrap_or_default(), &reason);
+}
+
+fn add_to_registry(
+    provider: AnyProvider,
+    registry: RegistryFns,
+    info: &DAT_PROVIDER_INFO,
+    params: &CStr,
+) -> Result<(), String> {
+    let params = params.to_str().map_err(|_| "the IA parameters are not UTF-8")?;
+    let registered = Registered::new(provider, registry, info, params)?;
+    let (key, table) = (registered.key.clone(), registered.table(provider.tables));
+    {
+        let mut entries = entries();
+        if entries.iter().any(|entry| entry.key == key) {
+            return Err("the name is registered already".into());
+        }
+        entries.push(registered);
+    }
+    // SAFETY: this is the registry's own function. The table and `info` are complete.
+    match unsafe { (registry.add_provider)(table, info) } {
+        DAT_SUCCESS => Ok(()),
+        status => {
+            entries().retain(|entry| entry.key != key);
+            Err(format!("the registry refused the registration with status {status:#010x}"))
+        }
     }
 }
 
@@ -101,158 +123,103 @@ pub unsafe extern "C" fn init<P: Provider + Default, R: Registry>(
 ///
 /// # Safety
 /// As for [`init`]. No adapter of the provider is open.
-pub unsafe extern "C" fn fini<P: Provider, R: Registry>(info: *const DAT_PROVIDER_INFO) {
+pub unsafe fn fini(registry: RegistryFns, info: *const DAT_PROVIDER_INFO) {
     // SAFETY: the caller guarantees this.
     let Some(info) = (unsafe { info.as_ref() }) else { return };
     let _ = catch_unwind(|| {
-        let (Some(name), Ok(key)) = (name_of(info), key_of::<P>(info)) else { return };
-        let Some(registered) = find_table(key, &name) else { return };
-        let was = registered.active().take();
-        if was.is_some() {
+        let Ok(key) = Key::of(info) else { return };
+        let entry = entries().extract_if(.., |entry| entry.key == key).next();
+        if let Some(entry) = entry {
             // SAFETY: this is the registry's own function, with what was registered. A refusal
             // changes nothing, since the registry is about to unload the provider.
-            unsafe { (R::FNS.remove_provider)(registered.table.address(), info) };
+            unsafe { (registry.remove_provider)(entry.table(entry.provider.tables), info) };
         }
     });
 }
 
-fn register<P: Provider + Default>(
-    info: &DAT_PROVIDER_INFO,
-    params: &CStr,
-    registry: RegistryFns,
-) -> Result<(), String> {
-    let key = key_of::<P>(info)?;
-    let name = name_of(info).ok_or("the IA name is not terminated or not UTF-8")?;
-    let params: Arc<str> = params.to_str().map_err(|_| "the IA parameters are not UTF-8")?.into();
-    let c_name = CString::new(name).map_err(|error| error.to_string())?;
-    let registered = find_or_create_table::<P, P::Transport>(key, &c_name);
-    {
-        let mut active = registered.active();
-        if active.is_some() {
-            return Err("the name is registered already".into());
-        }
-        *active = Some(Active { provider: Arc::new(P::default()), params, registry });
-    }
-    // SAFETY: this is the registry's own function. The table and `info` are complete.
-    match unsafe { (registry.add_provider)(registered.table.address(), info) } {
-        DAT_SUCCESS => Ok(()),
-        status => {
-            *registered.active() = None;
-            Err(format!("the registry refused the registration with status {status:#010x}"))
-        }
-    }
-}
-
 /// The registered entry with an IA name.
-pub(super) fn find<P: Provider>(
-    name: &str,
-    version: Version,
-    thread_safe: bool,
-) -> Option<RegisteredEntry<P>> {
-    let registered = find_table(key::<P, P::Transport>(version, thread_safe), name)?;
-    let active = registered.active();
-    let Active { provider, params, registry } = active.as_ref()?;
-    let provider = Arc::clone(provider).downcast().ok()?;
-    Some(RegisteredEntry { provider, params: Arc::clone(params), registered, registry: *registry })
+pub(super) fn find(name: &CStr, version: Version, thread_safe: bool) -> Option<Registered> {
+    let key = Key { name: name.to_owned(), version, thread_safe };
+    entries().iter().find(|entry| entry.key == key).cloned()
 }
 
-impl<P: Provider> RegisteredEntry<P> {
-    /// The entry for an adapter with that name.
-    pub(super) fn entry<'a>(&self, name: &'a str) -> Entry<'a> {
-        Entry {
+impl Registered {
+    fn new(
+        provider: AnyProvider,
+        registry: RegistryFns,
+        info: &DAT_PROVIDER_INFO,
+        params: &str,
+    ) -> Result<Self, String> {
+        log::start();
+        Ok(Registered { key: Key::of(info)?, provider, params: params.into(), registry })
+    }
+
+    /// The table of a transport for the adapters of this entry. It is made once and never freed,
+    /// because freed handles still lead to it.
+    pub(super) fn table(&self, of: Tables) -> *const DAT_PROVIDER {
+        let mut tables = tables();
+        let is_same =
+            |made: &&&EntryTable| made.of.transport == of.transport && made.key == self.key;
+        if let Some(made) = tables.iter().find(is_same) {
+            return made.table.address();
+        }
+        let key = self.key.clone();
+        let table = (of.make)(key.version, key.thread_safe, key.name.as_ptr());
+        let made: &EntryTable = Box::leak(Box::new(EntryTable { key, of, table }));
+        tables.push(made);
+        made.table.address()
+    }
+
+    /// The entry for an adapter with this name and table.
+    pub(super) fn for_adapter<'a>(
+        &self,
+        name: &'a str,
+        table: *const DAT_PROVIDER,
+    ) -> ia::Entry<'a> {
+        ia::Entry {
             name,
-            provider: P::NAME,
-            table: self.registered.table.address(),
+            provider: self.provider.name,
+            table,
             registry: self.registry,
-            thread_safe: self.registered.key.thread_safe,
+            thread_safe: self.key.thread_safe,
         }
     }
-
-    /// The same with the table of the provider's other transport. That table is not registered: the
-    /// registry finds it through the adapter's handle.
-    pub(super) fn entry_with_other_transport<'a>(&self, name: &'a str) -> Entry<'a> {
-        let RegisteredTable { key: Key { version, thread_safe, .. }, name: registered, .. } =
-            self.registered;
-        let other = find_or_create_table::<P, P::Other>(
-            key::<P, P::Other>(*version, *thread_safe),
-            registered,
-        );
-        Entry { table: other.table.address(), ..self.entry(name) }
-    }
 }
 
-impl RegisteredTable {
-    fn active(&self) -> MutexGuard<'_, Option<Active>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// The function table of 2.0 of an adapter's transport. The handle need not lead to it.
+pub(super) fn table_of_transport(ia: DAT_IA_HANDLE) -> Option<&'static DAT_PROVIDER> {
+    tables().iter().find_map(|made| match &made.table {
+        Table::V2(table) if (made.of.has_adapter)(ia) => Some(table),
+        _ => None,
+    })
 }
 
-fn tables() -> MutexGuard<'static, Vec<&'static RegisteredTable>> {
-    static TABLES: Mutex<Vec<&'static RegisteredTable>> = Mutex::new(Vec::new());
+fn entries() -> MutexGuard<'static, Vec<Registered>> {
+    static ENTRIES: Mutex<Vec<Registered>> = Mutex::new(Vec::new());
+    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tables() -> MutexGuard<'static, Vec<&'static EntryTable>> {
+    static TABLES: Mutex<Vec<&'static EntryTable>> = Mutex::new(Vec::new());
     TABLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn find_table(key: Key, name: &str) -> Option<&'static RegisteredTable> {
-    tables().iter().find(|registered| registered.matches(key, name)).copied()
-}
-
-/// As [`find_table`], but creates the table if there is none.
-fn find_or_create_table<P: Provider, T: Transport>(
-    key: Key,
-    name: &CStr,
-) -> &'static RegisteredTable {
-    let mut tables = tables();
-    if let Some(registered) =
-        tables.iter().find(|registered| registered.key == key && *registered.name == *name)
-    {
-        return registered;
+impl Key {
+    fn of(info: &DAT_PROVIDER_INFO) -> Result<Self, String> {
+        let version = match (info.dapl_version_major, info.dapl_version_minor) {
+            (1, 2) => Version::V1_2,
+            (2, 0) => Version::V2_0,
+            (major, minor) => {
+                return Err(format!(
+                    "the entry asks for uDAPL {major}.{minor}; \
+                     this provider supports 1.2 and 2.0 (write u1.2 or u2.0)"
+                ));
+            }
+        };
+        let name = name_of(info).ok_or("the IA name is not terminated or not UTF-8")?;
+        let name = CString::new(name).map_err(|error| error.to_string())?;
+        Ok(Key { name, version, thread_safe: info.is_thread_safe != DAT_FALSE })
     }
-    let name = name.to_owned();
-    let table = match (key.version, key.thread_safe) {
-        (Version::V1_2, true) => Table::V1(v1::table::<P, T, true>(name.as_ptr())),
-        (Version::V1_2, false) => Table::V1(v1::table::<P, T, false>(name.as_ptr())),
-        (Version::V2_0, true) => Table::V2(table::table::<P, T, true>(name.as_ptr())),
-        (Version::V2_0, false) => Table::V2(table::table::<P, T, false>(name.as_ptr())),
-    };
-    let registered: &RegisteredTable =
-        Box::leak(Box::new(RegisteredTable { key, name, table, active: Mutex::new(None) }));
-    tables.push(registered);
-    registered
-}
-
-fn key<P: Provider, T: Transport>(version: Version, thread_safe: bool) -> Key {
-    Key { provider: TypeId::of::<P>(), transport: TypeId::of::<T>(), version, thread_safe }
-}
-
-impl RegisteredTable {
-    fn matches(&self, key: Key, name: &str) -> bool {
-        self.key == key && self.name.as_bytes() == name.as_bytes()
-    }
-}
-
-impl Table {
-    /// The type that registries and handles use, whatever the version. A caller of the table knows
-    /// which version it has opened.
-    fn address(&self) -> *const DAT_PROVIDER {
-        match self {
-            Table::V1(table) => std::ptr::from_ref(table).cast(),
-            Table::V2(table) => table,
-        }
-    }
-}
-
-fn key_of<P: Provider>(info: &DAT_PROVIDER_INFO) -> Result<Key, String> {
-    let version = match (info.dapl_version_major, info.dapl_version_minor) {
-        (1, 2) => Version::V1_2,
-        (2, 0) => Version::V2_0,
-        (major, minor) => {
-            return Err(format!(
-                "the entry asks for uDAPL {major}.{minor}; \
-                 this provider supports 1.2 and 2.0 (write u1.2 or u2.0)"
-            ));
-        }
-    };
-    Ok(key::<P, P::Transport>(version, info.is_thread_safe != DAT_FALSE))
 }
 
 fn name_of(info: &DAT_PROVIDER_INFO) -> Option<String> {

@@ -5,17 +5,17 @@ use std::ffi::c_char;
 use dat_sys::*;
 
 use super::{conn, ep, evd, extension, ia, mem, post};
-use crate::provider::{Provider, Transport};
+use crate::provider::Transport;
 
-/// All 81 words, for a provider, one of its transports, and an IA name that outlives the table.
+/// All 81 words, for a transport and an IA name that outlives the table.
 /// `THREAD_SAFE`: several threads may call functions on one handle at a time.
-pub(super) fn table<P: Provider, T: Transport, const THREAD_SAFE: bool>(
+pub(super) fn table<T: Transport, const THREAD_SAFE: bool>(
     device_name: *const c_char,
 ) -> DAT_PROVIDER {
     DAT_PROVIDER {
         device_name,
         extension: std::ptr::null_mut(),
-        ia_open_func: Some(ia::open::<P, THREAD_SAFE>),
+        ia_open_func: Some(ia::open::<THREAD_SAFE>),
         ia_query_func: Some(ia::ia_query::<T>),
         ia_close_func: Some(ia::ia_close::<T>),
         set_consumer_context_func: Some(ia::set_consumer_context),
@@ -95,6 +95,6 @@ pub(super) fn table<P: Provider, T: Transport, const THREAD_SAFE: bool>(
         cno_fd_create_func: Some(evd::cno_fd_create::<T>),
         cno_trigger_func: Some(evd::cno_trigger::<T>),
         ia_ha_related_func: Some(ia::ia_ha_related::<T>),
-        handle_extendedop_func: Some(extension::handle_extendedop::<P, T, THREAD_SAFE>),
+        handle_extendedop_func: Some(extension::handle_extendedop::<T, THREAD_SAFE>),
     }
 }

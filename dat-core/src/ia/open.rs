@@ -6,7 +6,7 @@ use tracing::info;
 use super::{Entry, Ia, sharing};
 use crate::error::{Error, OpenError, Result};
 use crate::evd::{self, Evd};
-use crate::handle::{self, Node, Pin, Ref};
+use crate::handle::{self, Node, Pin, Ref, Slot};
 use crate::log::Hex;
 use crate::provider::{Provider, Receiver, Sink, Transport, Upcall};
 use crate::stats;
@@ -39,11 +39,8 @@ pub unsafe fn open<P: Provider>(
     entry: Entry<'_>,
     async_evd: AsyncEvd,
 ) -> std::result::Result<&'static Node<Ia<P::Transport>>, OpenError> {
-    // SAFETY: the caller guarantees that nobody frees the EVD meanwhile, unless its adapter is
-    // thread-safe.
-    unsafe { async_evd.check::<P::Transport>(entry.name) }
-        .map_err(|code| OpenError::new(code, ""))?;
-    // Block signals so that opening ends, however often the signal of a timer arrives.
+    async_evd.check_live().map_err(|code| OpenError::new(code, ""))?;
+    // The adapter is opened completely, however often the signal of a timer arrives.
     let _blocked = BlockedSignals::during_a_call();
     // SAFETY: the caller guarantees that nobody frees the EVD meanwhile, and that the functions and
     // the table of `entry` stay valid.
@@ -137,16 +134,16 @@ impl AsyncEvd {
         }
     }
 
-    /// Checks that a given EVD belongs to an adapter of that name with this transport.
-    ///
-    /// # Safety
-    /// Nobody frees the EVD meanwhile, unless its adapter is thread-safe.
-    pub unsafe fn check<T: Transport>(self, name: &str) -> Result<()> {
+    /// Checks that a given EVD is one, so that no adapter is opened in vain. Whether it belongs to
+    /// an adapter of the same name and transport is checked when the adapter has been opened.
+    pub fn check_live(self) -> Result<()> {
         match self {
-            // SAFETY: the caller guarantees that nobody frees the EVD meanwhile, unless its adapter
-            // is thread-safe.
-            AsyncEvd::Given(evd) => unsafe { sharing::check::<T>(evd, name) }.map(drop),
-            AsyncEvd::Create(_) | AsyncEvd::Exists => Ok(()),
+            AsyncEvd::Given(evd)
+                if handle::live_slot(evd).map(Slot::kind) != Ok(DAT_HANDLE_TYPE_EVD) =>
+            {
+                Err(Error::handle(DAT_INVALID_HANDLE_EVD_ASYNC))
+            }
+            AsyncEvd::Given(_) | AsyncEvd::Create(_) | AsyncEvd::Exists => Ok(()),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use dat_core::Error;
-use dat_core::export::{self, Registry};
+use dat_core::export::{self, AnyProvider};
 use dat_core::provider::Provider;
 use dat_sys::ib::DAT_IB_OP;
 use dat_sys::*;
@@ -37,7 +37,8 @@ pub(crate) fn result(status: DAT_RETURN) -> Result<(), Error> {
 pub(crate) type Table = &'static DAT_PROVIDER;
 
 /// A registry that keeps one table for each name, as the address of a static.
-pub(crate) struct TestRegistry;
+pub(crate) const REGISTRY: RegistryFns =
+    RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: map };
 
 fn registered_tables() -> MutexGuard<'static, HashMap<String, usize>> {
     static TABLES: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::default);
@@ -80,11 +81,6 @@ unsafe extern "C" fn map(ia: DAT_IA_HANDLE, out: *mut DAT_IA_HANDLE) -> DAT_RETU
     DAT_SUCCESS
 }
 
-impl Registry for TestRegistry {
-    const FNS: RegistryFns =
-        RegistryFns { add_provider: add, remove_provider: remove, get_ia_handle: map };
-}
-
 pub(crate) fn info(name: &str, major: u32, minor: u32, thread_safe: bool) -> DAT_PROVIDER_INFO {
     let mut info = DAT_PROVIDER_INFO::zeroed();
     for (to, from) in info.ia_name.iter_mut().zip(name.bytes()) {
@@ -107,9 +103,10 @@ pub(crate) fn register<P: Provider + Default>(
     params: &str,
     thread_safe: bool,
 ) -> Table {
-    let params = CString::new(params).unwrap();
-    // SAFETY: both arguments are complete records.
-    unsafe { export::init::<P, TestRegistry>(&info(name, 2, 0, thread_safe), params.as_ptr()) };
+    let (provider, params) = (AnyProvider::of::<P>(), CString::new(params).unwrap());
+    let info = info(name, 2, 0, thread_safe);
+    // SAFETY: both arguments are complete.
+    unsafe { export::init(provider, REGISTRY, &info, params.as_ptr()) };
     table(name).expect("registered")
 }
 

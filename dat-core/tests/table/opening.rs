@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::ptr::null_mut;
 
-use dat_core::export;
+use dat_core::export::{self, AnyProvider};
 use dat_core::provider::Provider;
 use dat_core::{Error, OpenError};
 use dat_sys::*;
@@ -31,7 +31,7 @@ fn a_name_that_is_registered_again_gets_its_former_table() {
     let name = unique("again");
     let first = register::<Mem>(&name, "one", false);
     // SAFETY: the arguments are complete.
-    unsafe { export::fini::<Mem, TestRegistry>(&info(&name, 2, 0, false)) };
+    unsafe { export::fini(REGISTRY, &info(&name, 2, 0, false)) };
     assert!(table(&name).is_none());
     let (c_name, mut evd, mut ia) = (CString::new(name.as_str()).unwrap(), null_mut(), null_mut());
     let opened = dat!(first, ia_open_func(c_name.as_ptr().cast_mut(), 1, &mut evd, &mut ia));
@@ -46,20 +46,25 @@ fn only_what_can_be_served_is_registered() {
         let name = unique("old");
         // SAFETY: the arguments are complete.
         unsafe {
-            export::init::<Mem, TestRegistry>(&info(&name, major, minor, false), c"".as_ptr())
+            export::init(
+                AnyProvider::of::<Mem>(),
+                REGISTRY,
+                &info(&name, major, minor, false),
+                c"".as_ptr(),
+            )
         };
         assert!(table(&name).is_none(), "u{major}.{minor}");
     }
     // SAFETY: NULL pointers are permitted.
     unsafe {
-        export::init::<Mem, TestRegistry>(std::ptr::null(), std::ptr::null());
-        export::fini::<Mem, TestRegistry>(std::ptr::null());
-        export::fini::<Mem, TestRegistry>(&info("never registered", 2, 0, false));
+        export::init(AnyProvider::of::<Mem>(), REGISTRY, std::ptr::null(), std::ptr::null());
+        export::fini(REGISTRY, std::ptr::null());
+        export::fini(REGISTRY, &info("never registered", 2, 0, false));
     }
     let unterminated =
         DAT_PROVIDER_INFO { ia_name: [1; DAT_NAME_MAX_LENGTH], ..info("", 2, 0, false) };
     // SAFETY: the arguments are complete.
-    unsafe { export::init::<Mem, TestRegistry>(&unterminated, c"".as_ptr()) };
+    unsafe { export::init(AnyProvider::of::<Mem>(), REGISTRY, &unterminated, c"".as_ptr()) };
 }
 
 #[test]
@@ -166,7 +171,6 @@ struct Broken;
 
 impl Provider for Broken {
     type Transport = Adapter;
-    type Other = Adapter;
     const NAME: &'static str = "broken";
 
     fn open(&self, _: &str, params: &str) -> Result<Adapter, OpenError> {

@@ -16,6 +16,7 @@ mod link;
 mod message;
 
 use adapter::{Adapter, Wire, no_resources, params};
+use dat_core::export::AnyProvider;
 use dat_core::provider::Provider;
 use dat_core::{OpenError, environment};
 
@@ -28,7 +29,6 @@ pub struct Loop;
 
 impl Provider for Loop {
     type Transport = Adapter<Engine>;
-    type Other = Adapter<Engine>;
     const NAME: &'static str = "loop";
 
     fn open(&self, ia: &str, params: &str) -> Result<Adapter<Engine>, OpenError> {
@@ -51,5 +51,5 @@ impl Provider for Loop {
     }
 }
 
-dat_core::export_provider!(Loop);
+dat_core::export_provider!(AnyProvider::of::<Loop>());
 // ANCHOR_END: provider

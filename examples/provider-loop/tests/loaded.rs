@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use dat::{Access, Adapter, Address, Close, Flags, RemoteRegion};
-use registry::{List, Registry};
+use registry::{Builtins, List, Registry};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -81,7 +81,8 @@ fn two_adapters_of_a_program_talk_to_each_other() -> Result<(), Box<dyn std::err
         library().display()
     );
     std::fs::write(&conf, line)?;
-    let registry = Registry::with_list(List::new(Some(conf.into()), Some("0".into()), &[]));
+    let registry =
+        Registry::with_list(List::new(Some(conf.into()), Some("0".into()), Builtins::NONE));
 
     let (near, far) = (Adapter::open_in(&registry, "loop")?, Adapter::open_in(&registry, "loop")?);
     assert_eq!(near.attributes().provider, "loop");

@@ -4,8 +4,6 @@
 //! three functions whose arguments 2.0 changed. Each function is exported as `name@@DAT_1.2`
 //! (`libdat1.map`, `build.rs`).
 
-use dat_core::export as provider;
-use dat_core::provider::Provider;
 // Types that differ from 2.0 are imported explicitly and take precedence over the glob import.
 use dat_sys::v1::{
     DAT_CNO_PARAM, DAT_EP_ATTR, DAT_EP_PARAM, DAT_EVENT, DAT_IA_ATTR, DAT_LMR_PARAM,
@@ -13,43 +11,9 @@ use dat_sys::v1::{
 };
 use dat_sys::*;
 use libdat::Library;
-use provider_softroce::SoftRoce;
-use provider_tcp_emu::TcpEmu;
-use provider_verbs::Verbs;
-use registry::Builtin;
+use registry::Api;
 
-/// The providers linked into this library. They are tried after the entries of the registry file.
-static BUILTINS: &[Builtin] = &[
-    builtin::<TcpEmu>(r#"tcp-emu u1.2 nonthreadsafe default builtin opendat.0.1 "" """#),
-    builtin::<TcpEmu>(r#"tcp-emu u1.2 threadsafe default builtin opendat.0.1 "" """#),
-    builtin::<SoftRoce>(r#"softroce u1.2 nonthreadsafe default builtin opendat.0.1 "" """#),
-    builtin::<SoftRoce>(r#"softroce u1.2 threadsafe default builtin opendat.0.1 "" """#),
-    with_devices(builtin::<Verbs>(r#"verbs u1.2 nonthreadsafe default builtin opendat.0.1 "" """#)),
-    with_devices(builtin::<Verbs>(r#"verbs u1.2 threadsafe default builtin opendat.0.1 "" """#)),
-];
-
-const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {
-    Builtin {
-        line,
-        init: provider::init::<P, ThisRegistry>,
-        fini: provider::fini::<P, ThisRegistry>,
-        discover: None,
-    }
-}
-
-/// The same entry, and one more for each RDMA device of the host.
-const fn with_devices(verbs: Builtin) -> Builtin {
-    Builtin { discover: Some(provider_verbs::entries), ..verbs }
-}
-
-/// The registry with which built-in providers register.
-struct ThisRegistry;
-
-impl provider::Registry for ThisRegistry {
-    const FNS: RegistryFns = registry::FNS;
-}
-
-static LIBRARY: Library = Library::new(1, BUILTINS);
+static LIBRARY: Library = Library::new(Api::U1_2, &[builtin::ADAPTERS]);
 
 libdat::functions!("DAT_1.2");
 

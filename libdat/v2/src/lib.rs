@@ -9,43 +9,7 @@ mod extension;
 mod forward;
 mod related;
 
-use ::registry::Builtin;
-use dat_core::export as provider;
-use dat_core::provider::Provider;
+use ::registry::Api;
 use libdat::Library;
-use provider_softroce::SoftRoce;
-use provider_tcp_emu::TcpEmu;
-use provider_verbs::Verbs;
 
-/// The providers linked into this library. They are tried after the entries of the registry file.
-static BUILTINS: &[Builtin] = &[
-    builtin::<TcpEmu>(r#"tcp-emu u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
-    builtin::<TcpEmu>(r#"tcp-emu u2.0 threadsafe default builtin opendat.0.1 "" """#),
-    builtin::<SoftRoce>(r#"softroce u2.0 nonthreadsafe default builtin opendat.0.1 "" """#),
-    builtin::<SoftRoce>(r#"softroce u2.0 threadsafe default builtin opendat.0.1 "" """#),
-    with_devices(builtin::<Verbs>(r#"verbs u2.0 nonthreadsafe default builtin opendat.0.1 "" """#)),
-    with_devices(builtin::<Verbs>(r#"verbs u2.0 threadsafe default builtin opendat.0.1 "" """#)),
-];
-
-const fn builtin<P: Provider + Default>(line: &'static str) -> Builtin {
-    Builtin {
-        line,
-        init: provider::init::<P, ThisRegistry>,
-        fini: provider::fini::<P, ThisRegistry>,
-        discover: None,
-    }
-}
-
-/// The same entry, and one more for each RDMA device of the host.
-const fn with_devices(verbs: Builtin) -> Builtin {
-    Builtin { discover: Some(provider_verbs::entries), ..verbs }
-}
-
-/// The registry with which built-in providers register.
-struct ThisRegistry;
-
-impl provider::Registry for ThisRegistry {
-    const FNS: dat_sys::RegistryFns = ::registry::FNS;
-}
-
-static LIBRARY: Library = Library::new(2, BUILTINS);
+static LIBRARY: Library = Library::new(Api::U2_0, &[builtin::ADAPTERS]);

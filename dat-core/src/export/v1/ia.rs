@@ -6,10 +6,10 @@ use super::convert::{query, status, v1_functions};
 use super::{mask, record};
 use crate::export::ia;
 use crate::export::register::Version;
-use crate::provider::{Provider, Transport};
+use crate::provider::Transport;
 
 /// dat_ia_openv, as the registry calls it.
-pub(super) unsafe extern "C" fn open<P: Provider, const THREAD_SAFE: bool>(
+pub(super) unsafe extern "C" fn open<const THREAD_SAFE: bool>(
     name: DAT_NAME_PTR,
     async_evd_min_qlen: DAT_COUNT,
     async_evd: *mut DAT_EVD_HANDLE,
@@ -17,10 +17,10 @@ pub(super) unsafe extern "C" fn open<P: Provider, const THREAD_SAFE: bool>(
 ) -> DAT_RETURN {
     // SAFETY: C code satisfies the standard's prototype.
     status(unsafe {
-        ia::open_as::<P>(
+        ia::open_as(
             Version::V1_2,
             THREAD_SAFE,
-            ia::Tables::Own,
+            ia::Handles::OfTransport,
             name,
             async_evd_min_qlen,
             async_evd,

@@ -5,19 +5,19 @@ use std::ffi::c_char;
 use dat_sys::v1::DAT_PROVIDER;
 
 use super::{ep, evd, ia, mem, post, same};
-use crate::provider::{Provider, Transport};
+use crate::provider::Transport;
 
 /// The type of the function table of 1.2.
 pub(in crate::export) type Table = DAT_PROVIDER;
 
 /// All 70 words. The table of 2.0 ([`table`](crate::export::table)) has 81.
-pub(in crate::export) fn table<P: Provider, T: Transport, const THREAD_SAFE: bool>(
+pub(in crate::export) fn table<T: Transport, const THREAD_SAFE: bool>(
     device_name: *const c_char,
 ) -> Table {
     DAT_PROVIDER {
         device_name,
         extension: std::ptr::null_mut(),
-        ia_open_func: Some(ia::open::<P, THREAD_SAFE>),
+        ia_open_func: Some(ia::open::<THREAD_SAFE>),
         ia_query_func: Some(ia::ia_query::<T>),
         ia_close_func: Some(same::ia_close::<T>),
         set_consumer_context_func: Some(same::set_consumer_context::<T>),

@@ -2,19 +2,30 @@
 //! machine with the kernel's rxe. These tests use the loopback device, which never has an rxe
 //! device.
 
-use dat_core::provider::{Either, Provider, Transport};
-use dat_core::{Error, OpenError};
+use dat_core::Error;
 use dat_sys::{DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER};
-use provider_softroce::SoftRoce;
+
+use super::*;
 
 /// The engine that the adapter reports.
 fn engine(params: &str) -> Result<String, OpenError> {
-    let adapter = SoftRoce.open_either("softroce", params)?;
-    let named = match &adapter {
-        Either::Own(adapter) => &adapter.attrs().named,
-        Either::Other(adapter) => &adapter.attrs().named,
-    };
+    let adapter = open("softroce", params)?;
+    let named = &adapter.attrs().named;
     Ok(named.iter().find(|(name, _)| name == "engine").expect("it says so").1.clone())
+}
+
+#[test]
+fn the_key_engine_is_one_of_several() {
+    let engine = |text| parse(text, |_| None).map(|(engine, _)| engine);
+    let reason = |text| engine(text).expect_err(text).reason;
+    assert_eq!(engine("lo mtu=1024").expect("parses"), Engine::Auto);
+    assert_eq!(engine("engine=kernel lo spin=5 engine=user").expect("parses"), Engine::User);
+    assert_eq!(reason("engine=fast"), "ia_params: engine=fast: expected auto, user or kernel");
+    assert_eq!(
+        reason("cc=reno"),
+        "ia_params: cc=reno: unknown key; known are engine, mtu, gso, timeout, retries, net, spin, \
+         strict and capture"
+    );
 }
 
 #[test]

@@ -11,11 +11,11 @@ use adapter::netdev::{self, NetAddr};
 use dat_core::provider::Provider;
 use dat_core::{Error, OpenError};
 use dat_sys::{DAT_INSUFFICIENT_RESOURCES, DAT_INVALID_ADDRESS, DAT_RESOURCE_DEVICE};
+use provider_softroce::Params;
 use provider_verbs::params::SYSFS;
 use provider_verbs::{Adapter, Verbs};
 
-use crate::netlink;
-use crate::params::Params;
+use super::netlink;
 
 /// An rxe device and an address of its network device.
 #[derive(Debug, PartialEq, Eq)]

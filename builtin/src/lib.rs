@@ -1,0 +1,94 @@
+//! The adapters that are built into OpenDAT's libraries and programs. Nothing else lists them.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`providers`] | the provider of each adapter, which its loadable form in `plugins/` exports |
+//! | `softroce` | chooses the engine of softroce: the one in user space or the kernel's |
+//!
+//! A feature selects each adapter.
+
+#![cfg_attr(not(any(feature = "tcp-emu", feature = "softroce", feature = "verbs")), allow(unused))]
+
+#[cfg(feature = "softroce")]
+mod softroce;
+
+use dat_core::OpenError;
+use dat_core::export::register;
+use registry::{Builtin, FNS};
+
+/// All adapters, in the order in which they are listed.
+pub static ADAPTERS: &[Builtin] = &[
+    #[cfg(feature = "tcp-emu")]
+    TCP_EMU,
+    #[cfg(feature = "softroce")]
+    SOFTROCE,
+    #[cfg(feature = "verbs")]
+    VERBS,
+];
+
+/// iWARP over TCP.
+#[cfg(feature = "tcp-emu")]
+pub const TCP_EMU: Builtin = Builtin {
+    name: "tcp-emu",
+    params: "",
+    table: |info, params| register(providers::TCP_EMU, FNS, info, params),
+    discover: None,
+};
+
+/// RoCEv2 over UDP, in user space or by the kernel.
+#[cfg(feature = "softroce")]
+pub const SOFTROCE: Builtin = Builtin {
+    name: "softroce",
+    params: "",
+    table: |info, params| register(providers::SOFTROCE, FNS, info, params),
+    discover: None,
+};
+
+/// The first RDMA device, and one more adapter for each device.
+#[cfg(feature = "verbs")]
+pub const VERBS: Builtin = Builtin {
+    name: "verbs",
+    params: "",
+    table: |info, params| register(providers::VERBS, FNS, info, params),
+    discover: Some(provider_verbs::entries),
+};
+
+/// The providers.
+pub mod providers {
+    use dat_core::export::AnyProvider;
+
+    /// provider-tcp-emu.
+    #[cfg(feature = "tcp-emu")]
+    pub const TCP_EMU: AnyProvider = AnyProvider::of::<provider_tcp_emu::TcpEmu>();
+
+    /// provider-softroce, or provider-verbs over the kernel's rxe.
+    #[cfg(feature = "softroce")]
+    pub const SOFTROCE: AnyProvider =
+        AnyProvider::of::<provider_softroce::SoftRoce>().opened_by(crate::softroce::open);
+
+    /// provider-verbs.
+    #[cfg(feature = "verbs")]
+    pub const VERBS: AnyProvider = AnyProvider::of::<provider_verbs::Verbs>();
+}
+
+/// Checks ia_params and the environment variables that amend them, without opening an adapter.
+/// `name` is the name of an adapter. The parameters of any other name are correct.
+///
+/// # Errors
+/// The errors with which the provider would refuse to open an adapter, as far as they are known
+/// without opening one.
+pub fn check(
+    name: &str,
+    params: &str,
+    env: impl Fn(&str) -> Option<String>,
+) -> Result<(), OpenError> {
+    match name {
+        #[cfg(feature = "tcp-emu")]
+        "tcp-emu" => provider_tcp_emu::check(params, env),
+        #[cfg(feature = "softroce")]
+        "softroce" => softroce::check(params, env),
+        #[cfg(feature = "verbs")]
+        "verbs" => provider_verbs::check(params, env),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,94 @@
+//! Which engine serves softroce: the one in user space (provider-softroce) or the kernel's rxe,
+//! through provider-verbs. The key `engine` of ia_params says which:
+//!
+//! | value | engine |
+//! |---|---|
+//! | `user` | the one in user space |
+//! | `kernel` | the kernel's rxe, which is created if necessary |
+//! | `auto`, the default | the kernel's rxe if there is one, else the one in user space |
+//!
+//! provider-softroce describes the other keys. The choice holds for the life of an adapter, which
+//! reports it in the attribute `engine` with its reason.
+
+mod kernel;
+mod netlink;
+
+use adapter::params::invalid;
+use dat_core::OpenError;
+use dat_core::environment::variable;
+use dat_core::export::Opened;
+use provider_softroce::Params;
+
+/// The value of the key `engine`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Engine {
+    #[default]
+    Auto,
+    User,
+    Kernel,
+}
+
+/// Opens an adapter of the engine that the parameters select.
+pub(crate) fn open(ia: &str, text: &str) -> Result<Opened, OpenError> {
+    let (engine, params) = parse(text, variable)?;
+    match engine {
+        Engine::Auto => auto(ia, params),
+        Engine::User => user(ia, params, "engine=user"),
+        Engine::Kernel => {
+            // The environment variables are meant for engines that support them, so only the keys
+            // in ia_params count.
+            if let Some(key) = parse(text, |_| None)?.1.user_only_key {
+                return Err(invalid(format!(
+                    "{key}: only the engine in user space supports this, not engine=kernel"
+                )));
+            }
+            kernel::open_or_create(ia, &params).map(Opened::new)
+        }
+    }
+}
+
+/// Checks ia_params and the environment variables without opening an adapter.
+pub(crate) fn check(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
+    parse(text, env).map(drop)
+}
+
+fn parse(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<(Engine, Params), OpenError> {
+    let mut engine = Engine::default();
+    let params = Params::parse(text, env, |key, value| {
+        engine = match (key, value) {
+            ("engine", "auto") => Engine::Auto,
+            ("engine", "user") => Engine::User,
+            ("engine", "kernel") => Engine::Kernel,
+            ("engine", _) => return Err("expected auto, user or kernel".to_owned()),
+            _ => return Err(format!("unknown key; known are engine, {}", Params::KEYS)),
+        };
+        Ok(())
+    })?;
+    Ok((engine, params))
+}
+
+/// Uses the kernel's engine if there is one, it supports the parameters and it can be opened.
+/// Otherwise uses the engine in user space.
+fn auto(ia: &str, params: Params) -> Result<Opened, OpenError> {
+    let Some(rxe) = kernel::find(params.adapter.bind) else {
+        return user(ia, params, "the kernel has no rxe device here");
+    };
+    let name = &rxe.name;
+    let why_not = match params.user_only_key {
+        Some(key) => format!("the kernel's {name} does not support {key}"),
+        None => match kernel::open(ia, &rxe, &params, "the device exists") {
+            Ok(adapter) => return Ok(Opened::new(adapter)),
+            Err(error) => format!("the kernel's {name} cannot be used: {}", error.reason),
+        },
+    };
+    user(ia, params, &why_not)
+        .map_err(|error| OpenError::new(error.code, format!("{}; {why_not}", error.reason)))
+}
+
+/// Uses the engine in user space. `why` is the reason for this choice.
+fn user(ia: &str, params: Params, why: &str) -> Result<Opened, OpenError> {
+    provider_softroce::open(ia, params, &format!("user space: {why}")).map(Opened::new)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Providers and opened adapters without their Rust types. Only [`AnyProvider::of`],
+//! [`Opened::new`] and the function tables depend on a transport, so the registration of entries
+//! and dat_ia_open exist once, and a provider can choose between transports.
+
+use std::any::TypeId;
+use std::ffi::c_char;
+
+use dat_sys::*;
+
+use super::register::Version;
+use super::{table, v1};
+use crate::error::OpenError;
+use crate::handle;
+use crate::ia::{self, AsyncEvd, Entry, Ia};
+use crate::provider::{Attrs, Provider, Transport};
+
+/// A provider without its Rust type.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyProvider {
+    /// The provider's name as `dat_ia_query` reports it.
+    pub(super) name: &'static str,
+    pub(super) open: OpenFn,
+    /// The tables that are registered.
+    pub(super) tables: Tables,
+}
+
+/// Opens an adapter, like [`Provider::open`].
+pub type OpenFn = fn(&str, &str) -> Result<Opened, OpenError>;
+
+impl AnyProvider {
+    /// A provider, which is created anew for each adapter.
+    pub const fn of<P: Provider + Default>() -> Self {
+        AnyProvider {
+            name: P::NAME,
+            open: |ia, params| P::default().open(ia, params).map(Opened::new),
+            tables: Tables::of::<P::Transport>(),
+        }
+    }
+
+    /// The same provider, but `open` opens its adapters, and chooses the transport of each. The
+    /// registered table remains that of the provider's own transport. The handles of an adapter
+    /// with another transport lead to a table of that transport.
+    pub const fn opened_by(self, open: OpenFn) -> Self {
+        AnyProvider { open, ..self }
+    }
+}
+
+/// An opened transport without its Rust type.
+pub struct Opened(pub(super) Box<dyn AnyTransport>);
+
+impl Opened {
+    /// Hides the type of a transport.
+    pub fn new<T: Transport>(transport: T) -> Self {
+        Opened(Box::new(transport))
+    }
+
+    /// The limits and names of the adapter.
+    pub fn attrs(&self) -> &Attrs {
+        self.0.attrs()
+    }
+}
+
+/// What [`Opened`] needs of a [`Transport`].
+pub(super) trait AnyTransport {
+    fn attrs(&self) -> &Attrs;
+    /// The function tables of the transport.
+    fn tables(&self) -> Tables;
+    /// Creates an adapter on the transport. Returns its handle and that of its asynchronous EVD.
+    ///
+    /// # Safety
+    /// As for [`ia::open`].
+    unsafe fn create_ia(
+        self: Box<Self>,
+        entry: Entry<'_>,
+        async_evd: AsyncEvd,
+    ) -> Result<(DAT_IA_HANDLE, DAT_EVD_HANDLE), OpenError>;
+}
+
+impl<T: Transport> AnyTransport for T {
+    fn attrs(&self) -> &Attrs {
+        Transport::attrs(self)
+    }
+
+    fn tables(&self) -> Tables {
+        Tables::of::<T>()
+    }
+
+    unsafe fn create_ia(
+        self: Box<Self>,
+        entry: Entry<'_>,
+        async_evd: AsyncEvd,
+    ) -> Result<(DAT_IA_HANDLE, DAT_EVD_HANDLE), OpenError> {
+        // SAFETY: the caller guarantees this.
+        let ia = unsafe { ia::open_with_transport(*self, entry, async_evd) }?;
+        let ia = handle::pin_created(ia);
+        Ok((ia.handle(), ia.async_evd_handle()))
+    }
+}
+
+/// The function tables of a transport.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tables {
+    /// Identifies the transport.
+    pub(super) transport: TypeId,
+    /// Makes a table for a version, with or without thread safety, and for an IA name that outlives
+    /// the table.
+    pub(super) make: fn(Version, bool, *const c_char) -> Table,
+    /// Whether a handle is that of an adapter with this transport.
+    pub(super) has_adapter: fn(DAT_HANDLE) -> bool,
+}
+
+impl Tables {
+    const fn of<T: Transport>() -> Self {
+        Tables {
+            transport: TypeId::of::<T>(),
+            make: |version, thread_safe, name| match (version, thread_safe) {
+                (Version::V1_2, true) => Table::V1(v1::table::<T, true>(name)),
+                (Version::V1_2, false) => Table::V1(v1::table::<T, false>(name)),
+                (Version::V2_0, true) => Table::V2(table::table::<T, true>(name)),
+                (Version::V2_0, false) => Table::V2(table::table::<T, false>(name)),
+            },
+            has_adapter: handle::is_live::<Ia<T>>,
+        }
+    }
+}
+
+/// A function table of either version.
+pub(super) enum Table {
+    V1(v1::Table),
+    V2(DAT_PROVIDER),
+}
+
+impl Table {
+    /// The type that registries and handles use, whatever the version. A caller of the table knows
+    /// which version it has opened.
+    pub(super) fn address(&self) -> *const DAT_PROVIDER {
+        match self {
+            Table::V1(table) => std::ptr::from_ref(table).cast(),
+            Table::V2(table) => table,
+        }
+    }
+}
