@@ -247,8 +247,8 @@ fn what_is_not_a_message_for_connections() {
     }
 }
 
-/// The field for the length of the information can express 127 octets, but the information has only
-/// 72.
+/// The field for the length of the information can express 127 octets, but the information has at
+/// most 72 octets.
 #[test]
 fn a_rej_whose_information_is_too_long() {
     let octets = mad(0x12, 0, "00000000 00000000 00 FF");

@@ -50,8 +50,9 @@ impl fmt::Display for Aeth {
 pub enum Syndrome {
     /// All packets up to this PSN have arrived.
     Ack {
-        /// The credit for end-to-end flow control, a code for the number of posted receives, 0 to
-        /// 31. [`NO_CREDIT`](Self::NO_CREDIT) means that the responder does not use flow control.
+        /// The credit for end-to-end flow control, a code from 0 to 31 for the number of posted
+        /// receives. [`NO_CREDIT`](Self::NO_CREDIT) means that the responder does not use flow
+        /// control.
         credit: u8,
     },
     /// Receiver not ready: no receive is posted. The requester repeats the request after the time
