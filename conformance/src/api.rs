@@ -1,9 +1,9 @@
 //! The functions under test, as pointers with the signatures of uDAPL 2.0, and methods that call
 //! them.
 //!
-//! The methods can be called without `unsafe`, but are no safer than C: each case guarantees that a
-//! pointer which is not null is valid as far as the call needs it. Cases exist only in this crate.
-//! They pass references, null pointers, and handles that are or were valid.
+//! The methods can be called without `unsafe`, but are no safer than in C. Each case guarantees
+//! that a pointer is null, or is valid as far as the call needs that. Cases exist only in this
+//! crate. They pass references, null pointers, and handles that are or were valid.
 
 use std::ffi::c_char;
 
@@ -18,7 +18,7 @@ macro_rules! declare {
         registry { $($own:ident($($own_arg:ident: $own_type:ty),* $(,)?);)* }
         forwarded { $($name:ident($kind:ident $(, $arg:ident: $type:ty)*) => $slot:ident;)* }
     ) => {
-        /// The functions that a binding reaches; `None` for one that it lacks.
+        /// The functions that a binding offers. A function is `None` if the binding lacks it.
         #[derive(Debug)]
         pub(crate) struct Api {
             $(pub(crate) $own: Option<unsafe extern "C" fn($($own_type),*) -> DAT_RETURN>,)*
@@ -31,10 +31,10 @@ macro_rules! declare {
             ///
             /// # Safety
             ///
-            /// The functions that it exports under these names must have the signatures of uDAPL
-            /// 2.0.
+            /// The functions that the library exports under these names must have the signatures of
+            /// uDAPL 2.0.
             pub(crate) unsafe fn of(library: &Library) -> Api {
-                // SAFETY: the caller guarantees the signatures; the library stays loaded
+                // SAFETY: the caller guarantees the signatures. The library stays loaded
                 // (`binding::library::load_forever`).
                 unsafe {
                     Api {
@@ -45,8 +45,8 @@ macro_rules! declare {
                 }
             }
 
-            /// Returns whether the binding has this function. It also returns true for a name that
-            /// is not in the list.
+            /// Returns whether the binding has this function. Also returns true for a name that is
+            /// not in the list.
             pub(crate) fn has(&self, name: &str) -> bool {
                 match name {
                     $(stringify!($own) => self.$own.is_some(),)*
@@ -60,7 +60,7 @@ macro_rules! declare {
                 #[doc = concat!("`", stringify!($own), "`.")]
                 #[allow(clippy::too_many_arguments, dead_code)] // the standard's prototypes
                 pub(crate) fn $own(&self, $($own_arg: $own_type),*) -> DAT_RETURN {
-                    // SAFETY: the case guarantees valid arguments, see the module's comment.
+                    // SAFETY: the case guarantees valid arguments: see the module's comment.
                     self.$own.map_or(NOT_AVAILABLE, |function| unsafe { function($($own_arg),*) })
                 }
             )*
@@ -68,7 +68,7 @@ macro_rules! declare {
                 #[doc = concat!("`", stringify!($name), "`.")]
                 #[allow(clippy::too_many_arguments, dead_code)] // the standard's prototypes
                 pub(crate) fn $name(&self, handle: DAT_HANDLE $(, $arg: $type)*) -> DAT_RETURN {
-                    // SAFETY: the case guarantees valid arguments, see the module's comment.
+                    // SAFETY: the case guarantees valid arguments: see the module's comment.
                     self.$name.map_or(NOT_AVAILABLE, |function| unsafe { function(handle $(, $arg)*) })
                 }
             )*
@@ -76,16 +76,16 @@ macro_rules! declare {
     };
 }
 
-/// The status in place of a function that the binding lacks.
+/// The status that is returned in place of a function that the binding lacks.
 const NOT_AVAILABLE: DAT_RETURN = DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
 
 functions!(declare);
 
 impl Api {
-    /// `dat_extension_op`. A pointer is also passed as a word, made by `word`.
+    /// Calls `dat_extension_op`. A pointer is passed as a word that `word` has made.
     pub(crate) fn dat_extension_op(&self, handle: DAT_HANDLE, op: u32, words: Words) -> DAT_RETURN {
         let op = op as DAT_EXTENDED_OP;
-        // SAFETY: the case guarantees valid arguments, see the module's comment.
+        // SAFETY: the case guarantees valid arguments: see the module's comment.
         self.dat_extension_op
             .map_or(NOT_AVAILABLE, |function| unsafe { function.call(handle, op, words) })
     }

@@ -7,23 +7,23 @@ use crate::rig::Rig;
 /// One requirement of the standard and the code that checks it.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// A stable name: the function, a slash, the subject.
+    /// The name of the case, which is stable: the function, a slash, the subject.
     pub id: String,
     /// The weight of the requirement.
     pub level: Level,
     /// The source: sections of the function's manual page, or another page and its section.
     pub clause: &'static str,
-    /// The requirement in our words.
+    /// The requirement, in the words of this project.
     pub requirement: String,
     pub(crate) run: Run,
 }
 
-/// How a case is run.
+/// The way in which a case is run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Run {
-    /// By a function of its own.
+    /// The case is run by a function of its own.
     Alone(fn(&mut Rig) -> Outcome),
-    /// As a cell of the matrix of operations and endpoint states.
+    /// The case is run as a cell of the matrix of operations and endpoint states.
     Cell(crate::cases::Cell),
 }
 
@@ -33,16 +33,17 @@ pub(crate) enum Run {
 )]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Level {
-    /// A provider that violates it does not conform.
+    /// The requirement is binding: a provider that violates it does not conform.
     Must,
-    /// The standard recommends it, or its pages and headers leave room for interpretation.
+    /// The requirement is a recommendation of the standard, or the standard leaves room for
+    /// interpretation.
     Should,
 }
 
-/// How a case ended: passed, or not.
+/// The result of a case: it has passed, or has not.
 pub(crate) type Outcome<T = ()> = Result<T, NotPassed>;
 
-/// Why a case did not pass.
+/// The reason for which a case did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotPassed {
     /// The provider violates the requirement.
@@ -95,7 +96,7 @@ pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let Some(mut left) = text.strip_prefix(start).and_then(|text| text.strip_suffix(end)) else {
         return false;
     };
-    // The first match of a part leaves the most text for the others.
+    // The first match of each part leaves the most text for the parts after it.
     middle.split('*').all(|part| match left.split_once(part) {
         Some((_, after)) => {
             left = after;
@@ -155,7 +156,7 @@ impl Case {
             Run::Alone(run) => run(&mut rig),
             Run::Cell(cell) => cell.run(&mut rig),
         };
-        // A close that fails also fails the case, but an earlier failure is more informative.
+        // If the close fails, the case fails, too, but an earlier failure is more informative.
         let closed = rig.close();
         outcome.and(closed)
     }

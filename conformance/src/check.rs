@@ -16,18 +16,18 @@ pub(crate) fn failed(why: impl Display) -> NotPassed {
     NotPassed::Failed(format!("{why} ({file}:{})", place.line()))
 }
 
-/// The provider lacks an optional feature.
+/// Returns that the provider lacks an optional feature.
 pub(crate) fn unsupported<T>(why: impl Display) -> Outcome<T> {
     Err(NotPassed::Unsupported(why.to_string()))
 }
 
-/// The call must succeed.
+/// Checks that the call has succeeded.
 #[track_caller]
 pub(crate) fn ok(status: DAT_RETURN) -> Outcome {
     answers(status, DAT_SUCCESS)
 }
 
-/// Like [`ok`], but the provider may answer that it does not support the call.
+/// Like [`ok`], but the provider may also answer that it does not support the call.
 #[track_caller]
 pub(crate) fn supported(status: DAT_RETURN) -> Outcome {
     match DAT_GET_TYPE(status) {
@@ -36,13 +36,13 @@ pub(crate) fn supported(status: DAT_RETURN) -> Outcome {
     }
 }
 
-/// The call must return this type of status. Providers choose the subtype.
+/// Checks that the call has returned this type of status. Providers choose the subtype.
 #[track_caller]
 pub(crate) fn answers(status: DAT_RETURN, kind: DAT_RETURN_TYPE) -> Outcome {
     one_of(status, &[kind])
 }
 
-/// The call must return one of these types of status.
+/// Checks that the call has returned one of these types of status.
 #[track_caller]
 pub(crate) fn one_of(status: DAT_RETURN, kinds: &[DAT_RETURN_TYPE]) -> Outcome {
     if kinds.contains(&DAT_GET_TYPE(status)) {
@@ -52,7 +52,7 @@ pub(crate) fn one_of(status: DAT_RETURN, kinds: &[DAT_RETURN_TYPE]) -> Outcome {
     Err(failed(format_args!("expected {}, got {}", wanted.join(" or "), name(status))))
 }
 
-/// The call must return this type and subtype.
+/// Checks that the call has returned this type and subtype.
 #[track_caller]
 pub(crate) fn answers_with(
     status: DAT_RETURN,
@@ -67,13 +67,13 @@ pub(crate) fn answers_with(
     }
 }
 
-/// The condition must hold. `otherwise` describes the failure.
+/// Checks a condition. `otherwise` describes the failure.
 #[track_caller]
 pub(crate) fn ensure(holds: bool, otherwise: impl Display) -> Outcome {
     if holds { Ok(()) } else { Err(failed(otherwise)) }
 }
 
-/// The values must be equal.
+/// Checks that two values are equal.
 #[track_caller]
 pub(crate) fn ensure_equal<V: PartialEq + Debug>(what: &str, is: V, should_be: V) -> Outcome {
     if is == should_be {

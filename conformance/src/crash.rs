@@ -1,5 +1,5 @@
-//! Reports in whose code a process crashes. The exit status does not tell a provider's fault from
-//! its consumer's.
+//! Reports in which code a process crashes. The exit status does not show whether the fault is the
+//! provider's or its consumer's.
 
 use std::ffi::{CStr, c_void};
 use std::io::{Cursor, Write};
@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// the function follow.
 pub(crate) const LINE_PREFIX: &str = "conformance died: ";
 
-/// The text of a report. "in" and the place follow, if the place is known.
+/// The text of a report. The word "in" and the place follow, if the place is known.
 pub(crate) const DIED: &str = "the process died";
 
-/// The place if the process could not report it. A thread that blocks the signal of its own fault
-/// cannot.
+/// The text in place of a place that the process could not report. A thread that blocks the signal
+/// of its own fault cannot report the place.
 pub(crate) const UNREPORTED_PLACE: &str = "an unreported place";
 
 /// The time limit of the report, in seconds. The report may need a lock that another thread holds,
@@ -28,8 +28,9 @@ pub(crate) const FATAL_SIGNALS: [libc::c_int; 5] =
 /// The size of the signal stack, which is used when the thread's own stack is exhausted.
 const SIGNAL_STACK_BYTES: usize = 64 << 10;
 
-/// Makes this process report its crashes. This thread may exhaust its stack. Other threads have the
-/// signal stack that they were created with: about 8 KiB from Rust, none from C.
+/// Makes this process report its crashes. The report works even if this thread exhausts its stack.
+/// Other threads have the signal stack with which they were created: about 8 KiB from Rust, none
+/// from C.
 pub(crate) fn report_crashes() {
     let stack = Box::leak(vec![0_u8; SIGNAL_STACK_BYTES].into_boxed_slice());
     let stack = libc::stack_t {
@@ -37,7 +38,7 @@ pub(crate) fn report_crashes() {
         ss_flags: 0,
         ss_size: SIGNAL_STACK_BYTES,
     };
-    // SAFETY: nothing else uses these octets, which are never freed. There is room for one frame.
+    // SAFETY: no other code uses these octets, which are never freed. There is room for one frame.
     // This first call loads the unwinder, which a signal handler could not do.
     unsafe {
         libc::sigaltstack(&stack, null_mut());
@@ -56,7 +57,7 @@ fn handle(signal: libc::c_int, handler: libc::sighandler_t) {
     }
 }
 
-/// Must not allocate, because the heap may be corrupt.
+/// Handles the signal of a crash. It must not allocate memory, because the heap may be corrupt.
 extern "C" fn report_crash(
     signal: libc::c_int,
     _: *const libc::siginfo_t,
@@ -71,12 +72,12 @@ extern "C" fn report_crash(
     match REPORTING_THREAD.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed) {
         // SAFETY: the kernel has passed this context.
         Ok(_) => report_line(unsafe { locate_crash(context) }),
-        // Another thread crashed first. The process ends when that thread has reported.
+        // Another thread crashed before this one. The process ends when that thread has reported.
         Err(first) if first != this => loop {
             // SAFETY: this system call takes no pointers.
             unsafe { libc::pause() };
         },
-        // The report has crashed as well, so the stack cannot be walked.
+        // The report itself has crashed, so the stack cannot be walked.
         Err(_) => report_line((None, None)),
     }
     handle(signal, libc::SIG_DFL);
@@ -84,13 +85,13 @@ extern "C" fn report_crash(
     unsafe { libc::raise(signal) };
 }
 
-/// Returns where the process has crashed, and which function of the C library was called there, for
+/// Returns the place of the crash, and the function of the C library that was called there, for
 /// example `free` with a corrupt heap.
 ///
 /// # Safety
-/// `context` must be what the kernel passes to a signal handler.
+/// `context` must be the context that the kernel passes to a signal handler.
 unsafe fn locate_crash(context: *const libc::ucontext_t) -> (Option<Place>, Option<&'static str>) {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees that `context` is from the kernel.
     if let Some(at) = unsafe { interrupted(context) }
         && !at.is_libc()
     {
@@ -119,7 +120,7 @@ unsafe fn locate_crash(context: *const libc::ucontext_t) -> (Option<Place>, Opti
 /// As for [`locate_crash`].
 #[cfg(target_arch = "x86_64")]
 unsafe fn interrupted(context: *const libc::ucontext_t) -> Option<Place> {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees that `context` is from the kernel.
     let registers = unsafe { (*context).uc_mcontext.gregs };
     let register = |index: libc::c_int| registers[index as usize] as usize;
     let at = place(std::ptr::without_provenance_mut(register(libc::REG_RIP)));
@@ -127,8 +128,8 @@ unsafe fn interrupted(context: *const libc::ucontext_t) -> Option<Place> {
         return Some(at);
     }
     let return_address = std::ptr::with_exposed_provenance::<*mut c_void>(register(libc::REG_RSP));
-    // SAFETY: this is the top of the stack. If it is unmapped, this handler is called again and
-    // reports that.
+    // SAFETY: the address is the top of the stack. If it is unmapped, this handler is called again
+    // and reports that.
     let caller = place(unsafe { return_address.read_unaligned() });
     (caller.library != NO_LIBRARY).then_some(caller)
 }
@@ -161,7 +162,7 @@ struct Place {
     function: Option<&'static str>,
 }
 
-/// The name if there is no library, or none that the dynamic linker knows.
+/// The name that is used if there is no library, or none that the dynamic linker knows.
 const NO_LIBRARY: &str = "no library";
 
 impl Place {
@@ -176,7 +177,8 @@ fn place(address: *mut c_void) -> Place {
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     let text = |text: *const libc::c_char| match text.is_null() {
         true => None,
-        // SAFETY: the strings belong to libraries that stay loaded while they are on the stack.
+        // SAFETY: the strings belong to libraries, which stay loaded while their code is on the
+        // stack.
         false => unsafe { CStr::from_ptr(text) }.to_str().ok(),
     };
     // SAFETY: dladdr accepts any address.
@@ -207,13 +209,14 @@ mod tests {
         match std::env::var(CRASH_VARIABLE).as_deref() {
             Ok("abort") => {
                 super::report_crashes();
-                // SAFETY: this ends the process.
+                // SAFETY: abort ends the process.
                 unsafe { libc::abort() }
             }
             Ok("nowhere") => {
                 super::report_crashes();
                 let nowhere = std::hint::black_box(std::ptr::without_provenance::<()>(8));
-                // SAFETY: not safe: there is no code at address 8. This process is meant to crash.
+                // SAFETY: this is not safe, because there is no code at address 8. This process
+                // must crash.
                 unsafe { std::mem::transmute::<*const (), extern "C" fn()>(nowhere)() };
             }
             Ok("overflow") => {
@@ -231,7 +234,7 @@ mod tests {
                     }
                 }
                 let nowhere = std::hint::black_box(std::ptr::without_provenance(8));
-                // SAFETY: not safe: this process is meant to crash.
+                // SAFETY: this is not safe. This process must crash.
                 std::hint::black_box(unsafe { libc::strlen(nowhere) });
                 unreachable!("there is nothing at 8");
             }

@@ -1,5 +1,5 @@
-//! The list of the functions of uDAPL 2.0: names, arguments, slots in a provider's table. Other
-//! modules expand it.
+//! The list of the functions of uDAPL 2.0, with their names, arguments and slots in a provider's
+//! table. Other modules expand it.
 
 /// Invokes a macro with all functions: those that the registry implements, and those that it
 /// forwards to the provider of their first argument. That argument is an `IA` (whose handle is the

@@ -2,11 +2,11 @@
 //! run against any provider.
 //!
 //! A [`Case`] names a function, a clause and a requirement. It uses raw handles, because half of
-//! the standard is about calls with wrong arguments. It depends neither on the provider nor on how
-//! the functions are called: a [`Binding`] is the registry linked into this program, a
-//! `libdat2.so.2` or a `libdat.so.1`, and a provider is a name in its registry. [`Pool`] runs cases
-//! in processes of their own, so that a case that hangs or crashes is a single failure.
-//! docs/conformance.md maps the sentences of the manual to cases.
+//! the standard is about calls with wrong arguments. It does not depend on the provider, and does
+//! not depend on the way in which the functions are called. A [`Binding`] is the registry linked
+//! into this program, a `libdat2.so.2` or a `libdat.so.1`. A provider is a name in the registry of
+//! the binding. [`Pool`] runs cases in processes of their own, so that a case that hangs or crashes
+//! is a single failure. docs/conformance.md maps the sentences of the manual to cases.
 
 mod api;
 mod binding;

@@ -1,8 +1,8 @@
 //! The time limits of cases.
 //!
-//! A case fails if an expected event does not happen in time. A short limit quickly detects
-//! a provider that never delivers it. A long limit keeps a busy machine from affecting the
-//! verdict; our own runs set one.
+//! A case fails if an expected event does not happen in time. With a short limit, a provider that
+//! never delivers an event is detected quickly. With a long limit, a busy machine does not affect
+//! the verdict. This project's own runs set a long one.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum value of the variable. A timeout of DAT can be at most 71 minutes.
 const MAX_SECONDS: u64 = 3600;
 
-/// Returns how long a case waits for each event that must happen.
+/// Returns the time that a case waits for each event that must happen.
 pub(crate) fn event_timeout() -> Duration {
     static EVENT_TIMEOUT: OnceLock<Duration> = OnceLock::new();
     *EVENT_TIMEOUT.get_or_init(|| {

@@ -2,9 +2,9 @@
 //! next case gets a new process.
 //!
 //! The parent writes the names of cases to the child's standard input, one per line. The child
-//! answers each with a line on its standard output. If it crashes, its last line names the place
-//! (`crash.rs`). Before the first case, the parent can ask the child to only open the adapter. A
-//! case that needs a second process starts another worker, which it tells to be a peer
+//! answers each with a line on its standard output. If the child crashes, its last line names the
+//! place (`crash.rs`). Before the first case, the parent can ask the child to only open the
+//! adapter. A case that needs a second process starts another worker, which it tells to be a peer
 //! (`rig/peer.rs`).
 
 use std::fmt;
@@ -27,13 +27,13 @@ use crate::time_limits;
 /// The prefix of an answer. Libraries and providers may also print to standard output.
 const ANSWER_PREFIX: &str = "conformance: ";
 
-/// Sent instead of a case's name: only open the adapter.
+/// The command that is sent instead of a case's name: the worker only opens the adapter.
 const OPEN_COMMAND: &str = "open";
 
-/// What is tested: a provider, and the binding through which it is called.
+/// The target of the tests: a provider, and the binding through which it is called.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Target {
-    /// How the functions are called.
+    /// The way in which the functions are called.
     pub binding: Binding,
     /// The adapter's name in the binding's registry.
     pub provider: String,
@@ -52,7 +52,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// Runs cases in a process that is started when needed, and again after a crash.
+/// A pool that runs cases in a process. The process is started when needed, and again after a
+/// crash.
 pub struct Pool {
     command: Box<dyn Fn() -> Command + Send>,
     worker: Option<Worker>,
@@ -93,7 +94,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// Returns why it cannot be opened.
+    /// Returns the reason for which the adapter cannot be opened.
     pub fn open(&mut self) -> Result<(), String> {
         match self.request(OPEN_COMMAND)? {
             Verdict::Passed => Ok(()),
@@ -114,7 +115,7 @@ impl Pool {
             None => Worker::start(&mut (self.command)())
                 .map_err(|error| format!("no process: {error}"))?,
         };
-        // A process that has ended meanwhile is detected below.
+        // The write fails if the process has ended meanwhile. That is detected below.
         let _ = writeln!(worker.commands, "{what}");
         match worker.lines.recv_timeout(time_limits::case_timeout()) {
             Ok(WorkerLine::CrashIn(place)) => Err(worker.describe_end(&place)),
@@ -153,7 +154,7 @@ impl Worker {
         Ok(Worker { child, commands, lines })
     }
 
-    /// Describes how the process ended, and where if it has crashed.
+    /// Describes the end of the process and, after a crash, its place.
     fn describe_end(&mut self, place: &str) -> String {
         match self.child.wait() {
             Ok(status) => match status.signal() {
@@ -175,7 +176,7 @@ impl Drop for Worker {
     }
 }
 
-/// The worker's side: runs the cases that standard input names, until its end.
+/// The worker's side: runs the cases that standard input names, until standard input ends.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Runs the suite against our providers through all bindings, as tests `PROVIDER::BINDING::CASE`.
+//! Runs the suite against the providers of this project through all bindings, as tests
+//! `PROVIDER::BINDING::CASE`.
 #![forbid(unsafe_code)]
 
 mod known;
@@ -18,8 +19,8 @@ use tempfile::TempDir;
 /// The variable with which this program starts itself to run cases.
 const WORKER_VARIABLE: &str = "CONFORMANCE_WORKER";
 
-/// How long a case waits for an event that must happen, in seconds. It suits a very busy
-/// machine.
+/// The time that a case waits for an event that must happen, in seconds. It is long enough for a
+/// very busy machine.
 const EVENT_TIMEOUT_SECONDS: &str = "60";
 
 fn main() -> ExitCode {
@@ -51,7 +52,7 @@ struct Setup {
     /// The binding's description.
     description: &'static str,
     binding: Binding,
-    /// Why the target cannot be tested on this host.
+    /// The reason for which the target cannot be tested on this host.
     missing: Option<Skip>,
     /// The registry file.
     conf: PathBuf,
@@ -139,7 +140,7 @@ fn setups(dir: &TempDir) -> Vec<Setup> {
             Some(&strict_1_2),
         ),
     ];
-    // The cases of tcp-emu take a second or two; those of softroce take a minute.
+    // The cases of tcp-emu take a second or two, and those of softroce a minute.
     if let Some(provider) = PROVIDERS.iter().find(|provider| provider.ia == "tcp-emu") {
         let plugin = dist.as_ref().map(|dist| dist.plugin(provider)).unwrap_or_default();
         let conf = conf(dir, "tcp-emu-strict", &entry(provider.ia, &plugin, "strict=on"));
@@ -198,7 +199,7 @@ impl Setup {
         if is_short_run() && !["linked", "libdat1"].contains(&self.name) {
             let mut functions = HashSet::new();
             cases.retain(|case| {
-                // A case that is known not to pass says nothing about its function.
+                // A case that is known not to pass shows nothing about its function.
                 known::entry(&self.test(case)).is_none()
                     && functions.insert(case.id.split('/').next().map(str::to_owned))
             });
@@ -245,7 +246,7 @@ fn trials(setup: Setup) -> Vec<Trial> {
             .env("DAT_OVERRIDE", &conf)
             .env("OPENDAT_BUILTIN", builtin);
         command.env(conformance::TIMEOUT_VARIABLE, EVENT_TIMEOUT_SECONDS);
-        // Suppresses the messages about errors that cases make on purpose.
+        // This suppresses the messages about errors that cases cause on purpose.
         command.env("DAT_DBG_TYPE", "0");
         command
     })));
@@ -259,8 +260,8 @@ fn trials(setup: Setup) -> Vec<Trial> {
     setup.cases_of_run().into_iter().map(trial).collect()
 }
 
-/// Only a pass counts as a test. A case that is known not to pass is ignored. An unknown failure,
-/// and a known failure that passes, are failures.
+/// Judges a case. Only a pass counts as a test. A case that is known not to pass is ignored. An
+/// unknown failure is a failure, and so is a known failure that passes.
 fn judge(test: &str, case: &Case, pool: &Mutex<Pool>) -> Result<Completion, Failed> {
     let verdict = pool.lock().unwrap_or_else(PoisonError::into_inner).run(case).verdict;
     let no_test = |why: String| Ok(Completion::ignored_with(format!("not a test: {why}")));

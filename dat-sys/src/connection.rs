@@ -12,7 +12,7 @@ constants! {
         DAT_PSP_PROVIDER_FLAG = 1,
     }
 
-    /// Fields of [`DAT_PSP_PARAM`] wanted, dat_psp_query.
+    /// A mask of the fields of [`DAT_PSP_PARAM`] that dat_psp_query returns.
     pub type DAT_PSP_PARAM_MASK = c_uint {
         DAT_PSP_FIELD_IA_HANDLE = 0x1,
         DAT_PSP_FIELD_CONN_QUAL = 0x2,
@@ -21,7 +21,7 @@ constants! {
         DAT_PSP_FIELD_ALL = 0xf,
     }
 
-    /// Fields of [`DAT_RSP_PARAM`] wanted, dat_rsp_query.
+    /// A mask of the fields of [`DAT_RSP_PARAM`] that dat_rsp_query returns.
     pub type DAT_RSP_PARAM_MASK = c_uint {
         DAT_RSP_FIELD_IA_HANDLE = 0x1,
         DAT_RSP_FIELD_CONN_QUAL = 0x2,
@@ -30,7 +30,7 @@ constants! {
         DAT_RSP_FIELD_ALL = 0xf,
     }
 
-    /// Fields of [`DAT_CSP_PARAM`] wanted, dat_csp_query.
+    /// A mask of the fields of [`DAT_CSP_PARAM`] that dat_csp_query returns.
     pub type DAT_CSP_PARAM_MASK = c_uint {
         DAT_CSP_FIELD_IA_HANDLE = 0x1,
         DAT_CSP_FIELD_COMM = 0x2,
@@ -39,7 +39,7 @@ constants! {
         DAT_CSP_FIELD_ALL = 0xf,
     }
 
-    /// Fields of [`DAT_CR_PARAM`] wanted, dat_cr_query.
+    /// A mask of the fields of [`DAT_CR_PARAM`] that dat_cr_query returns.
     pub type DAT_CR_PARAM_MASK = c_uint {
         DAT_CR_FIELD_REMOTE_IA_ADDRESS_PTR = 0x1,
         DAT_CR_FIELD_REMOTE_PORT_QUAL = 0x2,
@@ -51,57 +51,58 @@ constants! {
 }
 
 records! {
-    /// Result of dat_psp_query.
+    /// The result of dat_psp_query.
     #[derive(Debug)]
     pub struct DAT_PSP_PARAM {
-        /// Its IA.
+        /// The IA of the service point.
         pub ia_handle: DAT_IA_HANDLE,
-        /// Connection qualifier.
+        /// The connection qualifier.
         pub conn_qual: DAT_CONN_QUAL,
-        /// EVD of its events.
+        /// The EVD that receives the events of the service point.
         pub evd_handle: DAT_EVD_HANDLE,
-        /// Who creates endpoints.
+        /// Who creates the endpoints for connection requests.
         pub psp_flags: DAT_PSP_FLAGS,
     }
 
-    /// Result of dat_rsp_query.
+    /// The result of dat_rsp_query.
     #[derive(Debug)]
     pub struct DAT_RSP_PARAM {
-        /// Its IA.
+        /// The IA of the service point.
         pub ia_handle: DAT_IA_HANDLE,
-        /// Connection qualifier.
+        /// The connection qualifier.
         pub conn_qual: DAT_CONN_QUAL,
-        /// EVD of its events.
+        /// The EVD that receives the events of the service point.
         pub evd_handle: DAT_EVD_HANDLE,
-        /// Endpoint reserved for the connection.
+        /// The endpoint that is reserved for the connection.
         pub ep_handle: DAT_EP_HANDLE,
     }
 
-    /// Result of dat_csp_query.
+    /// The result of dat_csp_query.
     #[derive(Debug)]
     pub struct DAT_CSP_PARAM {
-        /// Its IA.
+        /// The IA of the service point.
         pub ia_handle: DAT_IA_HANDLE,
-        /// Communicator it listens on.
+        /// The communicator on which the service point listens.
         pub comm: *mut DAT_COMM,
-        /// Address it listens on.
+        /// The address on which the service point listens.
         pub address_ptr: DAT_IA_ADDRESS_PTR,
-        /// EVD of its events.
+        /// The EVD that receives the events of the service point.
         pub evd_handle: DAT_EVD_HANDLE,
     }
 
-    /// Result of dat_cr_query.
+    /// The result of dat_cr_query.
     #[derive(Debug)]
     pub struct DAT_CR_PARAM {
-        /// Address of the peer, owned by the provider.
+        /// The address of the peer. The provider owns the memory.
         pub remote_ia_address_ptr: DAT_IA_ADDRESS_PTR,
-        /// Port qualifier of the peer.
+        /// The port qualifier of the peer.
         pub remote_port_qual: DAT_PORT_QUAL,
-        /// Bytes of private data.
+        /// The size of the private data in bytes.
         pub private_data_size: DAT_COUNT,
-        /// Private data of the peer, owned by the provider.
+        /// The private data of the peer. The provider owns the memory.
         pub private_data: DAT_PVOID,
-        /// Endpoint that must accept, or [`DAT_HANDLE_NULL`] if any may.
+        /// The endpoint that must accept the connection request, or [`DAT_HANDLE_NULL`] if any
+        /// endpoint may.
         pub local_ep_handle: DAT_EP_HANDLE,
     }
 }

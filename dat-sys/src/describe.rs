@@ -1,49 +1,50 @@
 //! The declarations of this crate as data, for tests that compare them with C headers.
 //!
-//! Every file declares its constants and records through the macros below. These build the tables
-//! from the declarations, so no declaration can be missing.
+//! Every file declares its constants and records through the macros below. The macros build the
+//! tables from the declarations, so no declaration can be missing.
 
-/// A constant: its C name and value.
+/// A constant: its name in C and its value.
 pub struct Constant {
-    /// C name.
+    /// The name in C.
     pub name: &'static str,
-    /// Value.
+    /// The value.
     pub value: i64,
 }
 
-/// A constant text: its C name and value.
+/// A constant text: its name in C and its value.
 pub struct Text {
-    /// C name.
+    /// The name in C.
     pub name: &'static str,
-    /// Value.
+    /// The value.
     pub value: &'static core::ffi::CStr,
 }
 
 /// A structure or union.
 pub struct Record {
-    /// C name, or our own for a type that has no name in C.
+    /// The name in C, or a name of our own for a type that has none in C.
     pub name: &'static str,
-    /// Bytes.
+    /// The size in bytes.
     pub size: usize,
-    /// Alignment in bytes.
+    /// The alignment in bytes.
     pub align: usize,
-    /// Members, in order.
+    /// The members, in the order of their declaration.
     pub fields: &'static [Field],
 }
 
 /// A member of a [`Record`].
 pub struct Field {
-    /// C name.
+    /// The name in C.
     pub name: &'static str,
-    /// Bytes from the start of the record.
+    /// The offset in bytes from the start of the record.
     pub offset: usize,
-    /// Bytes.
+    /// The size in bytes.
     pub size: usize,
-    /// Its Rust type, aliases resolved, as [`core::any::type_name`] writes it.
+    /// Returns the Rust type of the member as [`core::any::type_name`] writes it, with aliases
+    /// resolved.
     pub type_name: fn() -> &'static str,
 }
 
-/// All constants, by file.
+/// All constants, grouped by file.
 pub const CONSTANTS: &[&[Constant]] = &[
     crate::types::CONSTANTS,
     crate::error::CONSTANTS,
@@ -59,7 +60,7 @@ pub const CONSTANTS: &[&[Constant]] = &[
 /// All constant texts.
 pub const TEXTS: &[&[Text]] = &[crate::provider::TEXTS, crate::ib::TEXTS];
 
-/// All structures and unions, by file.
+/// All structures and unions, grouped by file.
 pub const RECORDS: &[&[Record]] = &[
     crate::types::RECORDS,
     crate::ia::RECORDS,
@@ -74,8 +75,8 @@ pub const RECORDS: &[&[Record]] = &[
 
 /// Declares C enumerations (and groups of `#define`s): an integer type and its constants.
 ///
-/// They are not Rust enums, because a foreign program may pass any number, which must not be
-/// undefined behaviour.
+/// The enumerations are not Rust enums, because a foreign program may pass any number, which must
+/// not be undefined behaviour.
 macro_rules! constants {
     ($($(#[$doc:meta])* pub type $group:ident = $repr:ty {
         $($(#[$constant_doc:meta])* $name:ident = $value:expr,)*
@@ -122,10 +123,11 @@ macro_rules! records {
             }
 
             impl $name {
-                /// All bytes zero: numbers 0, pointers null, functions absent.
+                /// Returns the record with all bytes zero: numbers are 0, pointers are null and
+                /// functions are absent.
                 pub const fn zeroed() -> Self {
-                    // SAFETY: all-zero bytes are valid for the members: integers, raw pointers,
-                    // `Option`s of functions, and records of these.
+                    // SAFETY: all-zero bytes are valid for every member, because the members are
+                    // integers, raw pointers, `Option`s of functions, and records of such members.
                     unsafe { core::mem::zeroed() }
                 }
             }
@@ -150,8 +152,9 @@ macro_rules! records {
 
 pub(crate) use {constants, records, texts};
 
-/// The names of a status word's type and subtype, regardless of its class. The latter is empty for
-/// `DAT_NO_SUBTYPE`. `None` for a status that the standard does not define.
+/// Returns the names of a status word's type and subtype, regardless of its class. The name of the
+/// subtype is empty for `DAT_NO_SUBTYPE`. Returns `None` for a status that the standard does not
+/// define.
 pub fn status_names(status: crate::DAT_RETURN) -> Option<(&'static str, &'static str)> {
     let name = |first, last, value| name(crate::error::CONSTANTS, first, last, value);
     let kind = name("DAT_SUCCESS", "DAT_NOT_IMPLEMENTED", status & crate::DAT_TYPE_MASK)?;
@@ -162,13 +165,13 @@ pub fn status_names(status: crate::DAT_RETURN) -> Option<(&'static str, &'static
     Some((kind, subtype))
 }
 
-/// The name of an event. `None` for a number that the standard does not define.
+/// Returns the name of an event, or `None` for a number that the standard does not define.
 pub fn event_name(number: crate::DAT_EVENT_NUMBER) -> Option<&'static str> {
     name(crate::event::CONSTANTS, "DAT_DTO_COMPLETION_EVENT", "DAT_IW_EXTENSION_RANGE_BASE", number)
 }
 
-/// The name of a completed operation, including those of the IB extension. `None` for an undefined
-/// number.
+/// Returns the name of a completed operation, including those of the IB extension, or `None` for an
+/// undefined number.
 pub fn operation_name(operation: crate::DAT_DTOS) -> Option<&'static str> {
     name(crate::event::CONSTANTS, "DAT_DTO_SEND", "DAT_DTO_LMR_INVALIDATE", operation).or_else(
         || {
@@ -182,12 +185,14 @@ pub fn operation_name(operation: crate::DAT_DTOS) -> Option<&'static str> {
     )
 }
 
-/// The name of a completion status. `None` for a number that the standard does not define.
+/// Returns the name of a completion status, or `None` for a number that the standard does not
+/// define.
 pub fn completion_name(status: crate::DAT_DTO_COMPLETION_STATUS) -> Option<&'static str> {
     name(crate::event::CONSTANTS, "DAT_DTO_SUCCESS", "DAT_RMR_OPERATION_FAILED", status)
 }
 
-/// The first constant with this value among those from `first` to `last`.
+/// Returns the name of the first constant with this value among the constants from `first` to
+/// `last`.
 fn name(constants: &[Constant], first: &str, last: &str, value: u32) -> Option<&'static str> {
     let from_first = constants.iter().skip_while(|constant| constant.name != first);
     let mut past_last = false;

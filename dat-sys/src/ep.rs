@@ -6,13 +6,14 @@ use crate::describe::{constants, records};
 use crate::*;
 
 constants! {
-    /// Service type of an endpoint.
+    /// The service type of an endpoint.
     pub type DAT_SERVICE_TYPE = c_uint {
         DAT_SERVICE_TYPE_RC = 0,
         DAT_SERVICE_TYPE_EXTENSION_BASE = 1,
     }
 
-    /// Quality of service of a connection; as an attribute, a mask.
+    /// The quality of service of a connection. As a provider attribute, the value is a mask of the
+    /// supported qualities.
     pub type DAT_QOS = c_uint {
         DAT_QOS_BEST_EFFORT = 0x0,
         DAT_QOS_HIGH_THROUGHPUT = 0x1,
@@ -21,7 +22,8 @@ constants! {
         DAT_QOS_PREMIUM = 0x8,
     }
 
-    /// How a posted operation completes and notifies.
+    /// Flags that choose how a posted operation completes and whether the completion notifies a
+    /// waiter.
     pub type DAT_COMPLETION_FLAGS = c_uint {
         DAT_COMPLETION_DEFAULT_FLAG = 0x0,
         DAT_COMPLETION_SUPPRESS_FLAG = 0x1,
@@ -32,16 +34,16 @@ constants! {
         DAT_COMPLETION_LMR_INVALIDATE_FENCE_FLAG = 0x20,
     }
 
-    /// Multi-path request of dat_ep_connect.
+    /// Flags of dat_ep_connect that request several paths.
     pub type DAT_CONNECT_FLAGS = c_uint {
         DAT_CONNECT_DEFAULT_FLAG = 0,
         DAT_CONNECT_MULTIPATH_REQUESTED_FLAG = 1,
         DAT_CONNECT_MULTIPATH_REQUIRED_FLAG = 2,
-        /// DAT 1.2 name.
+        /// The name of this constant in DAT 1.2.
         DAT_CONNECT_MULTIPATH_FLAG = DAT_CONNECT_MULTIPATH_REQUESTED_FLAG,
     }
 
-    /// Endpoint state, dat_ep_get_status.
+    /// The state of an endpoint, which dat_ep_get_status returns.
     pub type DAT_EP_STATE = c_uint {
         DAT_EP_STATE_UNCONNECTED = 0,
         DAT_EP_STATE_UNCONFIGURED_UNCONNECTED = 1,
@@ -58,11 +60,11 @@ constants! {
         DAT_EP_STATE_COMPLETION_PENDING = 12,
         DAT_EP_STATE_CONNECTED_SINGLE_PATH = 13,
         DAT_EP_STATE_CONNECTED_MULTI_PATH = 14,
-        /// Old name of `DAT_EP_STATE_DISCONNECTED`.
+        /// The old name of `DAT_EP_STATE_DISCONNECTED`.
         DAT_EP_STATE_ERROR = DAT_EP_STATE_DISCONNECTED,
     }
 
-    /// Fields of [`DAT_EP_PARAM`] wanted or set, dat_ep_query and dat_ep_modify.
+    /// A mask of the fields of [`DAT_EP_PARAM`] that dat_ep_query returns or dat_ep_modify sets.
     pub type DAT_EP_PARAM_MASK = u64 {
         DAT_EP_FIELD_IA_HANDLE = 0x1,
         DAT_EP_FIELD_EP_STATE = 0x2,
@@ -99,14 +101,14 @@ constants! {
         DAT_EP_FIELD_ALL = 0x7fff_ffff,
     }
 
-    /// Shared receive queue state. The values differ from uDAPL 1.2.
+    /// The state of a shared receive queue. The values differ from uDAPL 1.2.
     pub type DAT_SRQ_STATE = c_uint {
         DAT_SRQ_STATE_ERROR = 0,
         DAT_SRQ_STATE_OPERATIONAL = 1,
         DAT_SRQ_STATE_SHUTDOWN = 2,
     }
 
-    /// Fields of [`DAT_SRQ_PARAM`] wanted, dat_srq_query.
+    /// A mask of the fields of [`DAT_SRQ_PARAM`] that dat_srq_query returns.
     pub type DAT_SRQ_PARAM_MASK = c_uint {
         DAT_SRQ_FIELD_IA_HANDLE = 0x1,
         DAT_SRQ_FIELD_SRQ_STATE = 0x2,
@@ -121,109 +123,112 @@ constants! {
 }
 
 records! {
-    /// Attributes of an endpoint. Sizes are in bytes.
+    /// The attributes of an endpoint. Sizes are in bytes.
     #[derive(Debug)]
     pub struct DAT_EP_ATTR {
-        /// Service type.
+        /// The service type.
         pub service_type: DAT_SERVICE_TYPE,
-        /// Bytes of a send.
+        /// The maximum size of a send in bytes.
         pub max_message_size: DAT_SEG_LENGTH,
-        /// Bytes of an RDMA operation.
+        /// The maximum size of an RDMA operation in bytes.
         pub max_rdma_size: DAT_SEG_LENGTH,
-        /// Quality of service.
+        /// The quality of service.
         pub qos: DAT_QOS,
-        /// Completion flags allowed for receives.
+        /// The completion flags that are allowed for receives.
         pub recv_completion_flags: DAT_COMPLETION_FLAGS,
-        /// Completion flags allowed for requests.
+        /// The completion flags that are allowed for requests.
         pub request_completion_flags: DAT_COMPLETION_FLAGS,
-        /// Receives outstanding.
+        /// The maximum number of outstanding receives.
         pub max_recv_dtos: DAT_COUNT,
-        /// Requests outstanding.
+        /// The maximum number of outstanding requests.
         pub max_request_dtos: DAT_COUNT,
-        /// Segments of a receive.
+        /// The maximum number of segments of a receive.
         pub max_recv_iov: DAT_COUNT,
-        /// Segments of a request.
+        /// The maximum number of segments of a request.
         pub max_request_iov: DAT_COUNT,
-        /// RDMA reads in progress as target.
+        /// The maximum number of RDMA reads in progress as target.
         pub max_rdma_read_in: DAT_COUNT,
-        /// RDMA reads in progress as initiator.
+        /// The maximum number of RDMA reads in progress as initiator.
         pub max_rdma_read_out: DAT_COUNT,
-        /// Soft high watermark: receives taken from the SRQ before an event is raised.
+        /// The soft high watermark: the number of receives that the endpoint may take from the SRQ
+        /// before an event is raised.
         pub srq_soft_hw: DAT_COUNT,
-        /// Local segments of an RDMA read.
+        /// The maximum number of local segments of an RDMA read.
         pub max_rdma_read_iov: DAT_COUNT,
-        /// Local segments of an RDMA write.
+        /// The maximum number of local segments of an RDMA write.
         pub max_rdma_write_iov: DAT_COUNT,
-        /// Number of `ep_transport_specific`.
+        /// The number of elements of `ep_transport_specific`.
         pub ep_transport_specific_count: DAT_COUNT,
-        /// Attributes of the transport.
+        /// The attributes of the transport.
         pub ep_transport_specific: *mut DAT_NAMED_ATTR,
-        /// Number of `ep_provider_specific`.
+        /// The number of elements of `ep_provider_specific`.
         pub ep_provider_specific_count: DAT_COUNT,
-        /// Attributes of the provider.
+        /// The attributes of the provider.
         pub ep_provider_specific: *mut DAT_NAMED_ATTR,
     }
 
-    /// Parameters of an endpoint, for dat_ep_query and dat_ep_modify.
+    /// The parameters of an endpoint, for dat_ep_query and dat_ep_modify.
     #[derive(Debug)]
     pub struct DAT_EP_PARAM {
-        /// Its IA.
+        /// The IA of the endpoint.
         pub ia_handle: DAT_IA_HANDLE,
-        /// State.
+        /// The state of the endpoint.
         pub ep_state: DAT_EP_STATE,
-        /// Communicator of a common connection.
+        /// The communicator of a common connection.
         pub comm: DAT_COMM,
-        /// Address of the local IA, owned by the provider.
+        /// The address of the local IA. The provider owns the memory.
         pub local_ia_address_ptr: DAT_IA_ADDRESS_PTR,
-        /// Port qualifier of this end.
+        /// The port qualifier of this end of the connection.
         pub local_port_qual: DAT_PORT_QUAL,
-        /// Address of the peer, owned by the provider.
+        /// The address of the peer. The provider owns the memory.
         pub remote_ia_address_ptr: DAT_IA_ADDRESS_PTR,
-        /// Port qualifier of the peer.
+        /// The port qualifier of the peer.
         pub remote_port_qual: DAT_PORT_QUAL,
-        /// Its protection zone.
+        /// The protection zone of the endpoint.
         pub pz_handle: DAT_PZ_HANDLE,
-        /// EVD of receive completions.
+        /// The EVD of receive completions.
         pub recv_evd_handle: DAT_EVD_HANDLE,
-        /// EVD of request completions.
+        /// The EVD of request completions.
         pub request_evd_handle: DAT_EVD_HANDLE,
-        /// EVD of connection events.
+        /// The EVD of connection events.
         pub connect_evd_handle: DAT_EVD_HANDLE,
-        /// Its SRQ, or [`DAT_HANDLE_NULL`].
+        /// The SRQ of the endpoint, or [`DAT_HANDLE_NULL`] if it has none.
         pub srq_handle: DAT_SRQ_HANDLE,
-        /// Attributes.
+        /// The attributes of the endpoint.
         pub ep_attr: DAT_EP_ATTR,
     }
 
-    /// Attributes of a shared receive queue.
+    /// The attributes of a shared receive queue.
     #[derive(Debug)]
     pub struct DAT_SRQ_ATTR {
-        /// Receives it can hold.
+        /// The number of receives that the queue can hold.
         pub max_recv_dtos: DAT_COUNT,
-        /// Segments of a receive.
+        /// The maximum number of segments of a receive.
         pub max_recv_iov: DAT_COUNT,
-        /// Receives left that raise an event.
+        /// The low watermark: if fewer receives than this are left, an event is raised.
         pub low_watermark: DAT_COUNT,
     }
 
-    /// Result of dat_srq_query.
+    /// The result of dat_srq_query.
     #[derive(Debug)]
     pub struct DAT_SRQ_PARAM {
-        /// Its IA.
+        /// The IA of the queue.
         pub ia_handle: DAT_IA_HANDLE,
-        /// State.
+        /// The state of the queue.
         pub srq_state: DAT_SRQ_STATE,
-        /// Its protection zone.
+        /// The protection zone of the queue.
         pub pz_handle: DAT_PZ_HANDLE,
-        /// Receives it can hold.
+        /// The number of receives that the queue can hold.
         pub max_recv_dtos: DAT_COUNT,
-        /// Segments of a receive.
+        /// The maximum number of segments of a receive.
         pub max_recv_iov: DAT_COUNT,
-        /// Receives left that raise an event.
+        /// The low watermark: if fewer receives than this are left, an event is raised.
         pub low_watermark: DAT_COUNT,
-        /// Receives posted and not yet taken by an EP, or `DAT_VALUE_UNKNOWN`.
+        /// The number of receives that were posted and not yet taken by an EP, or
+        /// `DAT_VALUE_UNKNOWN`.
         pub available_dto_count: DAT_COUNT,
-        /// Receives posted and not yet completed, or `DAT_VALUE_UNKNOWN`.
+        /// The number of receives that were posted and are not yet completed, or
+        /// `DAT_VALUE_UNKNOWN`.
         pub outstanding_dto_count: DAT_COUNT,
     }
 }

@@ -1,38 +1,39 @@
-//! Status words: class, type and subtype of a [`DAT_RETURN`] (uDAPL 2.0, DAT_RETURN).
+//! Status words: the class, type and subtype of a [`DAT_RETURN`], as uDAPL 2.0 defines them.
 
 use core::ffi::c_uint;
 
 use crate::describe::constants;
 
-/// Status of every DAT call: class in bits 31 and 30, type in bits 29 to 16, subtype in bits 15 to
-/// 0.
+/// The status of every DAT call. The class is in bits 31 and 30, the type in bits 29 to 16, and the
+/// subtype in the bits below.
 pub type DAT_RETURN = u32;
 
-/// The status word of a failed call.
+/// Returns the status word of a failed call.
 pub const fn DAT_ERROR(kind: DAT_RETURN_TYPE, subtype: DAT_RETURN_SUBTYPE) -> DAT_RETURN {
     DAT_CLASS_ERROR | kind | subtype
 }
 
-/// The type of a status, comparable with [`DAT_RETURN_TYPE`] constants.
+/// Returns the type of a status, for comparison with the constants of [`DAT_RETURN_TYPE`].
 ///
-/// Compare with this instead of the whole word, because OFED's providers return failures without
-/// the class bit.
+/// Compare the type instead of the whole word, because OFED's providers return failures without the
+/// class bit.
 pub const fn DAT_GET_TYPE(status: DAT_RETURN) -> DAT_RETURN_TYPE {
     status & DAT_TYPE_MASK
 }
 
-/// The subtype of a status, comparable with [`DAT_RETURN_SUBTYPE`] constants.
+/// Returns the subtype of a status, for comparison with the constants of [`DAT_RETURN_SUBTYPE`].
 pub const fn DAT_GET_SUBTYPE(status: DAT_RETURN) -> DAT_RETURN_SUBTYPE {
     status & DAT_SUBTYPE_MASK
 }
 
-/// Whether the status carries the warning class.
+/// Returns whether the class of the status is "warning".
 pub const fn DAT_IS_WARNING(status: DAT_RETURN) -> bool {
     status & DAT_CLASS_WARNING != 0
 }
 
 constants! {
-    /// The class of a status, bits 31 and 30, and the masks of the other parts.
+    /// The class of a status, bits 31 and 30 of a [`DAT_RETURN`](crate::DAT_RETURN), and the masks
+    /// of the other parts.
     pub type DAT_RETURN_CLASS = c_uint {
         DAT_CLASS_ERROR = 0x8000_0000,
         DAT_CLASS_WARNING = 0x4000_0000,
@@ -69,12 +70,12 @@ constants! {
         DAT_COMM_NOT_SUPPORTED = 0x17_0000,
         DAT_EXTENSION_BASE = 0x1000_0000,
         DAT_NOT_IMPLEMENTED = 0x3fff_0000,
-        /// DAT 1.0 name.
+        /// The name of this constant in DAT 1.0.
         DAT_NAME_NOT_FOUND = DAT_PROVIDER_NOT_FOUND,
     }
 
-    /// The subtype of a status, bits 15 to 0 of a [`DAT_RETURN`](crate::DAT_RETURN); each belongs
-    /// to one type.
+    /// The subtype of a status, bits 15 to 0 of a [`DAT_RETURN`](crate::DAT_RETURN). Each subtype
+    /// belongs to one type.
     pub type DAT_RETURN_SUBTYPE = c_uint {
         DAT_NO_SUBTYPE = 0,
         DAT_SUB_INTERRUPTED = 1,

@@ -1,4 +1,4 @@
-//! Events: numbers, payloads, completion statuses, reasons.
+//! Events: their numbers, payloads, completion statuses and reasons.
 
 use core::ffi::c_uint;
 use core::fmt;
@@ -6,11 +6,11 @@ use core::fmt;
 use crate::describe::{constants, records};
 use crate::*;
 
-/// Outcome of an RMR bind.
+/// The outcome of an RMR bind.
 pub type DAT_RMR_BIND_COMPLETION_STATUS = DAT_DTO_COMPLETION_STATUS;
 
 constants! {
-    /// The kind of event; selects the member of [`DAT_EVENT_DATA`] that is valid.
+    /// The kind of an event. The kind selects the member of [`DAT_EVENT_DATA`] that is valid.
     pub type DAT_EVENT_NUMBER = c_uint {
         DAT_DTO_COMPLETION_EVENT = 0x1,
         DAT_RMR_BIND_COMPLETION_EVENT = 0x1001,
@@ -36,7 +36,7 @@ constants! {
         DAT_IW_EXTENSION_RANGE_BASE = 0x8_0000,
     }
 
-    /// Operation that a DTO completion reports.
+    /// The operation that a DTO completion reports.
     pub type DAT_DTOS = c_uint {
         DAT_DTO_SEND = 0,
         DAT_DTO_RDMA_WRITE = 1,
@@ -49,7 +49,7 @@ constants! {
         DAT_DTO_EXTENSION_BASE = 8,
     }
 
-    /// Outcome of a DTO or RMR bind.
+    /// The outcome of a DTO or RMR bind.
     pub type DAT_DTO_COMPLETION_STATUS = c_uint {
         DAT_DTO_SUCCESS = 0,
         DAT_DTO_ERR_FLUSHED = 1,
@@ -64,111 +64,113 @@ constants! {
         DAT_DTO_ERR_PARTIAL_PACKET = 10,
         DAT_RMR_OPERATION_FAILED = 11,
         DAT_DTO_ERR_LOCAL_MM_ERROR = 12,
-        /// DAT 1.0 name.
+        /// The name of this constant in DAT 1.0.
         DAT_DTO_LENGTH_ERROR = DAT_DTO_ERR_LOCAL_LENGTH,
-        /// DAT 1.0 name.
+        /// The name of this constant in DAT 1.0.
         DAT_DTO_FAILURE = DAT_DTO_ERR_FLUSHED,
         DAT_RMR_BIND_SUCCESS = DAT_DTO_SUCCESS,
         DAT_RMR_BIND_FAILURE = DAT_DTO_ERR_FLUSHED,
     }
 
-    /// Reason in an asynchronous event of an IA.
+    /// The reason in an asynchronous event of an IA.
     pub type DAT_IA_ASYNC_ERROR_REASON = c_uint {
         DAT_IA_CATASTROPHIC_ERROR = 0,
         DAT_IA_OTHER_ERROR = 1,
     }
 
-    /// Reason in an asynchronous event of an EP.
+    /// The reason in an asynchronous event of an EP.
     pub type DAT_EP_ASYNC_ERROR_REASON = c_uint {
         DAT_EP_TRANSFER_TO_ERROR = 0,
         DAT_EP_OTHER_ERROR = 1,
         DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT = 2,
     }
 
-    /// Reason in an asynchronous event of an EVD.
+    /// The reason in an asynchronous event of an EVD.
     pub type DAT_EVD_ASYNC_ERROR_REASON = c_uint {
         DAT_EVD_OVERFLOW_ERROR = 0,
         DAT_EVD_OTHER_ERROR = 1,
     }
 
-    /// Reason in an asynchronous event of an SRQ.
+    /// The reason in an asynchronous event of an SRQ.
     pub type DAT_SRQ_ASYNC_ERROR_REASON = c_uint {
         DAT_SRQ_TRANSFER_TO_ERROR = 0,
         DAT_SRQ_OTHER_ERROR = 1,
         DAT_SRQ_LOW_WATERMARK_EVENT = 2,
     }
 
-    /// Reason in an asynchronous event of an LMR.
+    /// The reason in an asynchronous event of an LMR.
     pub type DAT_LMR_ASYNC_ERROR_REASON = c_uint {
         DAT_LMR_OTHER_ERROR = 0,
     }
 
-    /// Reason in an asynchronous event of an RMR.
+    /// The reason in an asynchronous event of an RMR.
     pub type DAT_RMR_ASYNC_ERROR_REASON = c_uint {
         DAT_RMR_OTHER_ERROR = 0,
     }
 
-    /// Reason in an asynchronous event of a PZ.
+    /// The reason in an asynchronous event of a PZ.
     pub type DAT_PZ_ASYNC_ERROR_REASON = c_uint {
         DAT_PZ_OTHER_ERROR = 0,
     }
 }
 
 records! {
-    /// One event, 120 bytes.
+    /// One event, with a size of 120 bytes.
     #[derive(Debug)]
     pub struct DAT_EVENT {
-        /// What happened.
+        /// The kind of the event.
         pub event_number: DAT_EVENT_NUMBER,
-        /// EVD that delivered it.
+        /// The EVD that delivered the event.
         pub evd_handle: DAT_EVD_HANDLE,
-        /// Payload.
+        /// The payload of the event.
         pub event_data: DAT_EVENT_DATA,
-        /// Payload of extended events.
+        /// The payload of extended events.
         pub event_extension_data: [u64; 8],
     }
 
-    /// Payload of an event; [`DAT_EVENT_NUMBER`] selects the member.
+    /// The payload of an event. [`DAT_EVENT_NUMBER`] selects the member.
     pub union DAT_EVENT_DATA {
-        /// `DAT_DTO_COMPLETION_EVENT`.
+        /// The payload of `DAT_DTO_COMPLETION_EVENT`.
         pub dto_completion_event_data: DAT_DTO_COMPLETION_EVENT_DATA,
-        /// `DAT_RMR_BIND_COMPLETION_EVENT`.
+        /// The payload of `DAT_RMR_BIND_COMPLETION_EVENT`.
         pub rmr_completion_event_data: DAT_RMR_BIND_COMPLETION_EVENT_DATA,
-        /// `DAT_CONNECTION_REQUEST_EVENT`.
+        /// The payload of `DAT_CONNECTION_REQUEST_EVENT`.
         pub cr_arrival_event_data: DAT_CR_ARRIVAL_EVENT_DATA,
-        /// `DAT_CONNECTION_EVENT_...`.
+        /// The payload of `DAT_CONNECTION_EVENT_...`.
         pub connect_event_data: DAT_CONNECTION_EVENT_DATA,
-        /// `DAT_ASYNC_ERROR_...`.
+        /// The payload of `DAT_ASYNC_ERROR_...`.
         pub asynch_error_event_data: DAT_ASYNCH_ERROR_EVENT_DATA,
-        /// `DAT_SOFTWARE_EVENT`.
+        /// The payload of `DAT_SOFTWARE_EVENT`.
         pub software_event_data: DAT_SOFTWARE_EVENT_DATA,
     }
 
-    /// A DTO completed.
+    /// The payload of the event that a DTO has completed.
     #[derive(Debug)]
     pub struct DAT_DTO_COMPLETION_EVENT_DATA {
-        /// The endpoint.
+        /// The endpoint that posted the operation.
         pub ep_handle: DAT_EP_HANDLE,
-        /// The cookie it was posted with.
+        /// The cookie that the consumer passed when it posted the operation.
         pub user_cookie: DAT_DTO_COOKIE,
-        /// Outcome.
+        /// The outcome of the operation.
         pub status: DAT_DTO_COMPLETION_STATUS,
-        /// Bytes; undefined unless `status` is success. (The spelling is that of the standard.)
+        /// The number of bytes that were transferred. The value is undefined unless `status` is
+        /// success. (The misspelt name is that of the standard.)
         pub transfered_length: DAT_SEG_LENGTH,
-        /// Which operation completed.
+        /// The operation that has completed.
         pub operation: DAT_DTOS,
-        /// RMR context that the peer invalidated; undefined unless `status` is success.
+        /// The RMR context that the peer invalidated. The value is undefined unless `status` is
+        /// success.
         pub rmr_context: DAT_RMR_CONTEXT,
     }
 
-    /// An RMR bind completed.
+    /// The payload of the event that an RMR bind has completed.
     #[derive(Debug)]
     pub struct DAT_RMR_BIND_COMPLETION_EVENT_DATA {
-        /// The RMR.
+        /// The RMR that was bound.
         pub rmr_handle: DAT_RMR_HANDLE,
-        /// The cookie it was posted with.
+        /// The cookie that the consumer passed when it posted the operation.
         pub user_cookie: DAT_RMR_COOKIE,
-        /// Outcome.
+        /// The outcome of the operation.
         pub status: DAT_RMR_BIND_COMPLETION_STATUS,
     }
 
@@ -182,45 +184,46 @@ records! {
         pub csp_handle: DAT_CSP_HANDLE,
     }
 
-    /// A connection request arrived.
+    /// The payload of the event that a connection request has arrived.
     #[derive(Debug)]
     pub struct DAT_CR_ARRIVAL_EVENT_DATA {
-        /// Service point that received it; null if it was an RSP, which is gone.
+        /// The service point that received the connection request. The handle is null if an RSP
+        /// received it, because the RSP is gone then.
         pub sp_handle: DAT_SP_HANDLE,
-        /// Address of the local IA, owned by the provider.
+        /// The address of the local IA. The provider owns the memory.
         pub local_ia_address_ptr: DAT_IA_ADDRESS_PTR,
-        /// Connection qualifier.
+        /// The connection qualifier.
         pub conn_qual: DAT_CONN_QUAL,
-        /// The connection request, to accept, reject or hand off.
+        /// The connection request, which the consumer accepts, rejects or hands off.
         pub cr_handle: DAT_CR_HANDLE,
-        /// Whether private data was cut.
+        /// Whether private data was cut off.
         pub truncate_flag: DAT_BOOLEAN,
     }
 
-    /// A connection changed.
+    /// The payload of an event of a connection.
     #[derive(Debug)]
     pub struct DAT_CONNECTION_EVENT_DATA {
-        /// The endpoint.
+        /// The endpoint of the connection.
         pub ep_handle: DAT_EP_HANDLE,
-        /// Bytes of private data.
+        /// The size of the private data in bytes.
         pub private_data_size: DAT_COUNT,
-        /// Private data of the peer, owned by the provider.
+        /// The private data of the peer. The provider owns the memory.
         pub private_data: DAT_PVOID,
     }
 
-    /// An asynchronous error or watermark.
+    /// The payload of an asynchronous error, or of the event that a watermark was reached.
     #[derive(Debug)]
     pub struct DAT_ASYNCH_ERROR_EVENT_DATA {
-        /// The object concerned: IA, EP, EVD, SRQ, LMR, RMR or PZ.
+        /// The object that the event concerns: an IA, EP, EVD, SRQ, LMR, RMR or PZ.
         pub dat_handle: DAT_HANDLE,
-        /// One of the `DAT_..._ASYNC_ERROR_REASON` of the object's kind.
+        /// One of the `DAT_..._ASYNC_ERROR_REASON` constants for the object's kind.
         pub reason: DAT_COUNT,
     }
 
-    /// A software event, dat_evd_post_se.
+    /// The payload of a software event, which dat_evd_post_se posts.
     #[derive(Debug)]
     pub struct DAT_SOFTWARE_EVENT_DATA {
-        /// The consumer's pointer.
+        /// The pointer that the consumer passed to dat_evd_post_se.
         pub pointer: DAT_PVOID,
     }
 }
@@ -233,7 +236,8 @@ impl fmt::Debug for DAT_EVENT_DATA {
 
 impl fmt::Debug for DAT_SP_HANDLE {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: all members are handles.
+        // SAFETY: all members are handles, which are raw pointers of one size, so `psp_handle` can
+        // always be read.
         write!(f, "DAT_SP_HANDLE({:p})", unsafe { self.psp_handle })
     }
 }

@@ -1,4 +1,4 @@
-//! Interface adapters and providers: their attributes.
+//! The attributes of interface adapters and providers.
 
 use core::ffi::{c_char, c_uint};
 
@@ -6,21 +6,21 @@ use crate::describe::{constants, records};
 use crate::*;
 
 constants! {
-    /// How dat_ia_close and dat_ep_disconnect treat work in progress.
+    /// Flags that choose how dat_ia_close and dat_ep_disconnect treat work in progress.
     pub type DAT_CLOSE_FLAGS = c_uint {
         DAT_CLOSE_ABRUPT_FLAG = 0,
         DAT_CLOSE_GRACEFUL_FLAG = 1,
         DAT_CLOSE_DEFAULT = DAT_CLOSE_ABRUPT_FLAG,
     }
 
-    /// Transport extension an IA supports.
+    /// The transport extension that an IA supports.
     pub type DAT_EXTENSION = c_uint {
         DAT_EXTENSION_NONE = 0,
         DAT_EXTENSION_IB = 1,
         DAT_EXTENSION_IW = 2,
-        /// Presence of the IB extension in the headers.
+        /// A constant that shows that the headers have the IB extension.
         DAT_IB_EXTENSION = DAT_EXTENSION_IB,
-        /// Presence of the iWARP extension in the headers.
+        /// A constant that shows that the headers have the iWARP extension.
         DAT_IW_EXTENSION = DAT_EXTENSION_IW,
     }
 
@@ -44,14 +44,14 @@ constants! {
         DAT_PSP_CREATES_EP_ALWAYS = 2,
     }
 
-    /// Load balancing over several paths.
+    /// The kind of load balancing over several paths.
     pub type DAT_HA_LB = u32 {
         DAT_HA_LB_NONE = 0,
         DAT_HA_LB_INTERCOMM = 1,
         DAT_HA_LB_INTRACOMM = 2,
     }
 
-    /// Whether two IAs share a point of failure, dat_registry_providers_related.
+    /// Whether two IAs share a point of failure. dat_registry_providers_related returns this value.
     pub type DAT_HA_RELATIONSHIP = c_uint {
         DAT_HA_FALSE = 0,
         DAT_HA_TRUE = 1,
@@ -60,7 +60,7 @@ constants! {
         DAT_HA_EXTENSION_BASE = 4,
     }
 
-    /// Fields of [`DAT_IA_ATTR`] wanted, dat_ia_query.
+    /// A mask of the fields of [`DAT_IA_ATTR`] that dat_ia_query returns.
     pub type DAT_IA_ATTR_MASK = u64 {
         DAT_IA_FIELD_NONE = 0x0,
         DAT_IA_FIELD_IA_ADAPTER_NAME = 0x1,
@@ -103,13 +103,13 @@ constants! {
         DAT_IA_FIELD_IA_NUM_VENDOR_ATTR = 0x10_0000_0000,
         DAT_IA_FIELD_IA_VENDOR_ATTR = 0x20_0000_0000,
         DAT_IA_FIELD_ALL = 0x3f_ffff_ffff,
-        /// DAT 1.0 name.
+        /// The name of this constant in DAT 1.0.
         DAT_IA_ALL = DAT_IA_FIELD_ALL,
-        /// DAT 1.0 name.
+        /// The name of this constant in DAT 1.0.
         DAT_IA_FIELD_IA_MAX_MTU_SIZE = DAT_IA_FIELD_IA_MAX_MESSAGE_SIZE,
     }
 
-    /// Fields of [`DAT_PROVIDER_ATTR`] wanted, dat_ia_query.
+    /// A mask of the fields of [`DAT_PROVIDER_ATTR`] that dat_ia_query returns.
     pub type DAT_PROVIDER_ATTR_MASK = u64 {
         DAT_PROVIDER_FIELD_PROVIDER_NAME = 0x1,
         DAT_PROVIDER_FIELD_PROVIDER_VERSION_MAJOR = 0x2,
@@ -148,126 +148,127 @@ constants! {
 }
 
 records! {
-    /// Attributes of an interface adapter, dat_ia_query. Limits are maxima; sizes are in bytes.
+    /// The attributes of an interface adapter, which dat_ia_query returns. Limits are maxima; sizes
+    /// are in bytes.
     #[derive(Debug)]
     pub struct DAT_IA_ATTR {
-        /// Name of the adapter, NUL-terminated.
+        /// The name of the adapter, NUL-terminated.
         pub adapter_name: [c_char; DAT_NAME_MAX_LENGTH],
-        /// Name of the vendor, NUL-terminated.
+        /// The name of the vendor, NUL-terminated.
         pub vendor_name: [c_char; DAT_NAME_MAX_LENGTH],
-        /// Hardware version, major.
+        /// The major version of the hardware.
         pub hardware_version_major: u32,
-        /// Hardware version, minor.
+        /// The minor version of the hardware.
         pub hardware_version_minor: u32,
-        /// Firmware version, major.
+        /// The major version of the firmware.
         pub firmware_version_major: u32,
-        /// Firmware version, minor.
+        /// The minor version of the firmware.
         pub firmware_version_minor: u32,
-        /// Its address, owned by the provider.
+        /// The address of the adapter. The provider owns the memory.
         pub ia_address_ptr: DAT_IA_ADDRESS_PTR,
-        /// Endpoints.
+        /// The maximum number of endpoints.
         pub max_eps: DAT_COUNT,
-        /// DTOs outstanding on a work queue of an EP.
+        /// The maximum number of outstanding DTOs on a work queue of an EP.
         pub max_dto_per_ep: DAT_COUNT,
-        /// RDMA reads in progress on an EP as target.
+        /// The maximum number of RDMA reads in progress on an EP as target.
         pub max_rdma_read_per_ep_in: DAT_COUNT,
-        /// RDMA reads in progress on an EP as initiator.
+        /// The maximum number of RDMA reads in progress on an EP as initiator.
         pub max_rdma_read_per_ep_out: DAT_COUNT,
-        /// Event dispatchers.
+        /// The maximum number of event dispatchers.
         pub max_evds: DAT_COUNT,
-        /// Events in an EVD.
+        /// The maximum number of events in an EVD.
         pub max_evd_qlen: DAT_COUNT,
-        /// Segments of a send or receive.
+        /// The maximum number of segments of a send or receive.
         pub max_iov_segments_per_dto: DAT_COUNT,
-        /// Local memory regions.
+        /// The maximum number of local memory regions.
         pub max_lmrs: DAT_COUNT,
-        /// Bytes of a contiguous region.
+        /// The maximum size of a contiguous region in bytes.
         pub max_lmr_block_size: DAT_SEG_LENGTH,
-        /// Highest address that can be registered.
+        /// The highest address that can be registered.
         pub max_lmr_virtual_address: DAT_VADDR,
-        /// Protection zones.
+        /// The maximum number of protection zones.
         pub max_pzs: DAT_COUNT,
-        /// Bytes of a send.
+        /// The maximum size of a send in bytes.
         pub max_message_size: DAT_SEG_LENGTH,
-        /// Bytes of an RDMA operation.
+        /// The maximum size of an RDMA operation in bytes.
         pub max_rdma_size: DAT_SEG_LENGTH,
-        /// Remote memory regions.
+        /// The maximum number of remote memory regions.
         pub max_rmrs: DAT_COUNT,
-        /// Highest address that an RMR can have.
+        /// The highest address that an RMR can have.
         pub max_rmr_target_address: DAT_VADDR,
-        /// Shared receive queues.
+        /// The maximum number of shared receive queues.
         pub max_srqs: DAT_COUNT,
-        /// Endpoints of one SRQ.
+        /// The maximum number of endpoints of one SRQ.
         pub max_ep_per_srq: DAT_COUNT,
-        /// Receives posted to one SRQ.
+        /// The maximum number of receives posted to one SRQ.
         pub max_recv_per_srq: DAT_COUNT,
-        /// Segments of an RDMA read.
+        /// The maximum number of segments of an RDMA read.
         pub max_iov_segments_per_rdma_read: DAT_COUNT,
-        /// Segments of an RDMA write.
+        /// The maximum number of segments of an RDMA write.
         pub max_iov_segments_per_rdma_write: DAT_COUNT,
-        /// RDMA reads in progress on the IA as target.
+        /// The maximum number of RDMA reads in progress on the IA as target.
         pub max_rdma_read_in: DAT_COUNT,
-        /// RDMA reads in progress on the IA as initiator.
+        /// The maximum number of RDMA reads in progress on the IA as initiator.
         pub max_rdma_read_out: DAT_COUNT,
-        /// Whether every EP can have its inbound maximum at once.
+        /// Whether every EP can have its maximum number of inbound RDMA reads at the same time.
         pub max_rdma_read_per_ep_in_guaranteed: DAT_BOOLEAN,
-        /// Whether every EP can have its outbound maximum at once.
+        /// Whether every EP can have its maximum number of outbound RDMA reads at the same time.
         pub max_rdma_read_per_ep_out_guaranteed: DAT_BOOLEAN,
         /// Whether zero-based regions are supported.
         pub zb_supported: DAT_BOOLEAN,
-        /// Transport extension.
+        /// The supported transport extension.
         pub extension_supported: DAT_EXTENSION,
-        /// Version of the extension.
+        /// The version of the extension.
         pub extension_version: DAT_COUNT,
-        /// Number of `transport_attr`.
+        /// The number of elements of `transport_attr`.
         pub num_transport_attr: DAT_COUNT,
-        /// Attributes of the transport, owned by the provider.
+        /// The attributes of the transport. The provider owns the memory.
         pub transport_attr: *mut DAT_NAMED_ATTR,
-        /// Number of `vendor_attr`.
+        /// The number of elements of `vendor_attr`.
         pub num_vendor_attr: DAT_COUNT,
-        /// Attributes of the vendor, owned by the provider.
+        /// The attributes of the vendor. The provider owns the memory.
         pub vendor_attr: *mut DAT_NAMED_ATTR,
     }
 
-    /// Attributes of a provider, dat_ia_query.
+    /// The attributes of a provider, which dat_ia_query returns.
     #[derive(Debug)]
     pub struct DAT_PROVIDER_ATTR {
-        /// Name of the provider, NUL-terminated.
+        /// The name of the provider, NUL-terminated.
         pub provider_name: [c_char; DAT_NAME_MAX_LENGTH],
-        /// Version of the provider, major.
+        /// The major version of the provider.
         pub provider_version_major: u32,
-        /// Version of the provider, minor.
+        /// The minor version of the provider.
         pub provider_version_minor: u32,
-        /// Version of the API, major.
+        /// The major version of the API.
         pub dapl_version_major: u32,
-        /// Version of the API, minor.
+        /// The minor version of the API.
         pub dapl_version_minor: u32,
-        /// Mask of memory types.
+        /// The mask of the supported memory types.
         pub lmr_mem_types_supported: DAT_MEM_TYPE,
         /// Who owns the segment array when a post returns.
         pub iov_ownership_on_return: DAT_IOV_OWNERSHIP,
-        /// Mask of qualities of service.
+        /// The mask of the supported qualities of service.
         pub dat_qos_supported: DAT_QOS,
-        /// Mask of completion flags.
+        /// The mask of the supported completion flags.
         pub completion_flags_supported: DAT_COMPLETION_FLAGS,
         /// Whether calls need no locking by the consumer.
         pub is_thread_safe: DAT_BOOLEAN,
-        /// Bytes of private data that connection calls accept.
+        /// The maximum size in bytes of private data that connection calls accept.
         pub max_private_data_size: DAT_COUNT,
         /// Whether connections can use several paths.
         pub supports_multipath: DAT_BOOLEAN,
-        /// When the provider creates endpoints for service points.
+        /// When the provider creates the endpoints for service points.
         pub ep_creator: DAT_EP_CREATOR_FOR_PSP,
         /// Whether protection zones can be shared.
         pub pz_support: DAT_PZ_SUPPORT,
-        /// Buffer alignment in bytes with the best performance.
+        /// The alignment of buffers, in bytes, that gives the best performance.
         pub optimal_buffer_alignment: u32,
-        /// Which streams may share an EVD; rows and columns: software, CR, DTO, connection, RMR
-        /// bind, asynchronous.
+        /// Which event streams may share an EVD. The order of rows and columns is: software, CR,
+        /// DTO, connection, RMR bind, asynchronous.
         pub evd_stream_merging_supported: [[DAT_BOOLEAN; 6]; 6],
         /// Whether shared receive queues are supported.
         pub srq_supported: DAT_BOOLEAN,
-        /// Number of SRQ watermarks.
+        /// The number of supported SRQ watermarks.
         pub srq_watermarks_supported: DAT_COUNT,
         /// Whether an EP may have another protection zone than its SRQ.
         pub srq_ep_pz_difference_supported: DAT_BOOLEAN,
@@ -283,28 +284,28 @@ records! {
         pub rdma_write_for_rdma_read_req: DAT_BOOLEAN,
         /// Whether an RDMA read exposes the context of its local sink to the peer.
         pub rdma_read_lmr_rmr_context_exposure: DAT_BOOLEAN,
-        /// Protection scopes of RMRs.
+        /// The supported protection scopes of RMRs.
         pub rmr_scope_supported: DAT_RMR_SCOPE,
         /// Whether calls can be made from signal handlers.
         pub is_signal_safe: DAT_BOOLEAN,
         /// Whether high availability is supported.
         pub ha_supported: DAT_BOOLEAN,
-        /// Load balancing over several paths.
+        /// The kind of load balancing over several paths.
         pub ha_loadbalancing: DAT_HA_LB,
-        /// Number of `provider_specific_attr`.
+        /// The number of elements of `provider_specific_attr`.
         pub num_provider_specific_attr: DAT_COUNT,
-        /// Attributes of the provider, owned by it.
+        /// The attributes of the provider, which owns the memory.
         pub provider_specific_attr: *mut DAT_NAMED_ATTR,
     }
 
     /// An entry of the registry: the name of an IA and the API of its provider.
     #[derive(Debug)]
     pub struct DAT_PROVIDER_INFO {
-        /// Name of the IA, NUL-terminated.
+        /// The name of the IA, NUL-terminated.
         pub ia_name: [c_char; DAT_NAME_MAX_LENGTH],
-        /// Major version of the API.
+        /// The major version of the API.
         pub dapl_version_major: u32,
-        /// Minor version of the API.
+        /// The minor version of the API.
         pub dapl_version_minor: u32,
         /// Whether calls need no locking by the consumer.
         pub is_thread_safe: DAT_BOOLEAN,

@@ -1,4 +1,4 @@
-//! The InfiniBand extension, reached through dat_extension_op and
+//! The InfiniBand extension. Programs reach it through dat_extension_op and
 //! [`DAT_EVENT::event_extension_data`].
 
 use core::ffi::{c_int, c_uint, c_void};
@@ -7,22 +7,22 @@ use core::fmt;
 use crate::describe::{constants, records, texts};
 use crate::*;
 
-/// Handle of a collective group.
+/// The handle of a collective group.
 pub type DAT_IB_COLLECTIVE_HANDLE = DAT_HANDLE;
-/// Rank in a collective group.
+/// A rank in a collective group.
 pub type DAT_IB_COLLECTIVE_RANK = c_uint;
-/// Identifier of a collective group, unique in the network.
+/// The identifier of a collective group, which is unique in the network.
 pub type DAT_IB_COLLECTIVE_ID = c_uint;
-/// Address information of one member of a collective group.
+/// The address information of one member of a collective group.
 pub type DAT_IB_COLLECTIVE_MEMBER = *mut c_void;
 
 constants! {
-    /// Version of the extension interface.
+    /// The version of the extension interface.
     pub type DAT_IB_VERSION = c_int {
         DAT_IB_EXTENSION_VERSION = 209,
     }
 
-    /// Event numbers of the IB extension, from `DAT_IB_EXTENSION_RANGE_BASE`.
+    /// The event numbers of the IB extension, from `DAT_IB_EXTENSION_RANGE_BASE` on.
     pub type DAT_IB_EVENT_NUMBER = c_uint {
         DAT_IB_DTO_EVENT = 0x4_0000,
         DAT_IB_UD_CONNECTION_REQUEST_EVENT = 0x4_0001,
@@ -32,7 +32,7 @@ constants! {
         DAT_IB_COLLECTIVE_EVENT = 0x4_0005,
     }
 
-    /// Operations of the IB extension, second argument of dat_extension_op.
+    /// The operations of the IB extension, which are the second argument of dat_extension_op.
     pub type DAT_IB_OP = c_uint {
         DAT_IB_FETCH_AND_ADD_OP = 0,
         DAT_IB_CMP_AND_SWAP_OP = 1,
@@ -68,7 +68,7 @@ constants! {
         DAT_IB_CLOSE_QUERY_OP = 0x2000,
     }
 
-    /// Which extended operation or event a [`DAT_IB_EXTENSION_EVENT_DATA`] describes.
+    /// The extended operation or event that a [`DAT_IB_EXTENSION_EVENT_DATA`] describes.
     pub type DAT_IB_EXT_TYPE = c_uint {
         DAT_IB_FETCH_AND_ADD = 0,
         DAT_IB_CMP_AND_SWAP = 1,
@@ -101,20 +101,20 @@ constants! {
         DAT_IB_COLLECTIVE_BARRIER_STATUS = 28,
     }
 
-    /// Outcome of an extended operation.
+    /// The outcome of an extended operation.
     pub type DAT_IB_STATUS = c_uint {
         DAT_OP_SUCCESS = 0,
         DAT_IB_OP_ERR = 1,
         DAT_IB_COLL_COMP_ERR = 2,
     }
 
-    /// Status types of the IB extension, from `DAT_EXTENSION_BASE`.
+    /// The status types of the IB extension, from `DAT_EXTENSION_BASE` on.
     pub type DAT_IB_RETURN = c_uint {
         DAT_IB_ERR = 0x1000_0000,
         DAT_IB_COLLECTIVE_ERR = 0x1000_0001,
     }
 
-    /// Extended DTO operations, from `DAT_DTO_EXTENSION_BASE`.
+    /// The extended DTO operations, from `DAT_DTO_EXTENSION_BASE` on.
     pub type DAT_IB_DTOS = c_uint {
         DAT_IB_DTO_RDMA_WRITE_IMMED = 0x8,
         DAT_IB_DTO_RECV_IMMED = 0x9,
@@ -127,28 +127,28 @@ constants! {
         DAT_IB_DTO_COLLECTIVES = 0x10,
     }
 
-    /// Extended handle types, from `DAT_HANDLE_TYPE_EXTENSION_BASE`.
+    /// The extended handle types, from `DAT_HANDLE_TYPE_EXTENSION_BASE` on.
     pub type DAT_IB_HANDLE_TYPE = c_uint {
         DAT_IB_HANDLE_TYPE_EXT = 0xc,
         DAT_IB_HANDLE_TYPE_COLLECTIVE = 0xd,
     }
 
-    /// EVD stream of extended events.
+    /// The EVD flag for the stream of extended events.
     pub type DAT_IB_EVD_EXTENSION_FLAGS = c_uint {
         DAT_IB_EVD_EXTENSION_FLAG = 0x200,
     }
 
-    /// Memory privileges of the extended operations.
+    /// The memory privileges for the extended operations.
     pub type DAT_IB_MEM_PRIV_FLAGS = c_uint {
         DAT_IB_MEM_PRIV_REMOTE_ATOMIC = 0x40,
     }
 
-    /// Extended service types: unreliable datagram.
+    /// The extended service type: unreliable datagram.
     pub type DAT_IB_SERVICE_TYPE = c_uint {
         DAT_IB_SERVICE_TYPE_UD = 0x1,
     }
 
-    /// Counters of an IA; `DCNT_IA_ALL_COUNTERS` is their number and selects them all.
+    /// The counters of an IA. `DCNT_IA_ALL_COUNTERS` is their number, and selects all of them.
     pub type DAT_IA_COUNTERS = c_uint {
         DCNT_IA_PZ_CREATE = 0,
         DCNT_IA_PZ_FREE = 1,
@@ -238,7 +238,7 @@ constants! {
         DCNT_IA_ALL_COUNTERS = 85,
     }
 
-    /// Counters of an EP; `DCNT_EP_ALL_COUNTERS` is their number and selects them all.
+    /// The counters of an EP. `DCNT_EP_ALL_COUNTERS` is their number, and selects all of them.
     pub type DAT_EP_COUNTERS = c_uint {
         DCNT_EP_CONNECT = 0,
         DCNT_EP_DISCONNECT = 1,
@@ -267,7 +267,7 @@ constants! {
         DCNT_EP_ALL_COUNTERS = 24,
     }
 
-    /// Counters of an EVD; `DCNT_EVD_ALL_COUNTERS` is their number and selects them all.
+    /// The counters of an EVD. `DCNT_EVD_ALL_COUNTERS` is their number, and selects all of them.
     pub type DAT_EVD_COUNTERS = c_uint {
         DCNT_EVD_WAIT = 0,
         DCNT_EVD_WAIT_BLOCKED = 1,
@@ -282,14 +282,14 @@ constants! {
         DCNT_EVD_ALL_COUNTERS = 10,
     }
 
-    /// Group of device counters to start or stop.
+    /// A group of device counters to start or stop.
     pub type DAT_IA_COUNTER_TYPE = c_uint {
         DCNT_IA_CM = 0,
         DCNT_IA_LNK = 1,
         DCNT_IA_DIAG = 2,
     }
 
-    /// Element type of a reduction.
+    /// The type of the elements in a reduction.
     pub type DAT_IB_COLLECTIVE_DATA_TYPE = c_uint {
         DAT_IB_COLLECTIVE_TYPE_INT8 = 0,
         DAT_IB_COLLECTIVE_TYPE_UINT8 = 1,
@@ -309,7 +309,7 @@ constants! {
         DAT_IB_COLLECTIVE_TYPE_DOUBLE_INT = 15,
     }
 
-    /// Operator of a reduction.
+    /// The operator of a reduction.
     pub type DAT_IB_COLLECTIVE_REDUCE_DATA_OP = c_uint {
         DAT_IB_COLLECTIVE_REDUCE_OP_MAX = 0,
         DAT_IB_COLLECTIVE_REDUCE_OP_MIN = 1,
@@ -327,132 +327,132 @@ constants! {
 }
 
 texts! {
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports the counters.
     pub const DAT_IB_ATTR_COUNTERS = c"DAT_COUNTERS";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_ATTR_FETCH_AND_ADD = c"DAT_IB_FETCH_AND_ADD";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_ATTR_CMP_AND_SWAP = c"DAT_IB_CMP_AND_SWAP";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports RDMA writes with immediate data.
     pub const DAT_IB_ATTR_IMMED_DATA = c"DAT_IB_IMMED_DATA";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports unreliable datagrams.
     pub const DAT_IB_ATTR_UD = c"DAT_IB_UD";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_SET_CLOCK = c"DAT_COLL_SET_CLOCK";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_READ_CLOCK = c"DAT_COLL_READ_CLOCK";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_BROADCAST = c"DAT_COLL_BROADCAST";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_BARRIER = c"DAT_COLL_BARRIER";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_SCATTER = c"DAT_COLL_SCATTER";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_SCATTERV = c"DAT_COLL_SCATTERV";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_GATHER = c"DAT_COLL_GATHER";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_GATHERV = c"DAT_COLL_GATHERV";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_ALLGATHER = c"DAT_COLL_ALLGATHER";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_ALLGATHERV = c"DAT_COLL_ALLGATHERV";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_ALLTOALL = c"DAT_COLL_ALLTOALL";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_ALLTOALLV = c"DAT_COLL_ALLTOALLV";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_REDUCE = c"DAT_COLL_REDUCE";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_ALLREDUCE = c"DAT_COLL_ALLREDUCE";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_REDUCE_SCATTER = c"DAT_COLL_REDUCE_SCATTER";
-    /// Provider attribute: has this operation.
+    /// The name of the provider attribute that reports this operation.
     pub const DAT_IB_COLL_SCAN = c"DAT_COLL_SCAN";
 }
 
 records! {
-    /// Payload of an extended event: what `event_extension_data` holds.
+    /// The payload of an extended event, which is in `event_extension_data`.
     #[derive(Debug)]
     pub struct DAT_IB_EXTENSION_EVENT_DATA {
-        /// What happened.
+        /// The kind of the extended operation or event.
         pub r#type: DAT_IB_EXT_TYPE,
-        /// Outcome.
+        /// The outcome of the operation.
         pub status: DAT_IB_STATUS,
-        /// Immediate data.
+        /// The immediate data.
         pub val: DAT_IB_EVENT_VALUE,
-        /// Address or collective group; an anonymous union in C.
+        /// The address or the collective group. In C, this is an anonymous union.
         pub detail: DAT_IB_EVENT_DETAIL,
-        /// CM handle of a UD connection, or context of a collective operation.
+        /// The CM handle of a UD connection, or the context of a collective operation.
         pub context: DAT_CONTEXT,
     }
 
-    /// Type of [`DAT_IB_EXTENSION_EVENT_DATA::val`], which has no name in C.
+    /// The type of [`DAT_IB_EXTENSION_EVENT_DATA::val`], which has no name in C.
     pub union DAT_IB_EVENT_VALUE {
-        /// Immediate data.
+        /// The immediate data.
         pub immed: DAT_IB_IMMED_DATA,
     }
 
-    /// Type of [`DAT_IB_EXTENSION_EVENT_DATA::detail`], which has no name in C.
+    /// The type of [`DAT_IB_EXTENSION_EVENT_DATA::detail`], which has no name in C.
     pub union DAT_IB_EVENT_DETAIL {
-        /// Address of a UD peer.
+        /// The address of a UD peer.
         pub remote_ah: DAT_IB_ADDR_HANDLE,
-        /// Collective group.
+        /// The collective group.
         pub coll: DAT_IB_COLLECTIVE_EVENT_DATA,
     }
 
-    /// Where a datagram goes.
+    /// The destination of a datagram.
     #[derive(Debug)]
     pub struct DAT_IB_ADDR_HANDLE {
-        /// `struct ibv_ah *`.
+        /// The address handle, a `struct ibv_ah *`.
         pub ah: *mut ibv_ah,
-        /// Queue pair number.
+        /// The queue pair number.
         pub qpn: u32,
-        /// IP address of the peer.
+        /// The IP address of the peer.
         pub ia_addr: DAT_SOCK_ADDR6,
     }
 
-    /// Immediate data, host byte order.
+    /// Immediate data in host byte order.
     #[derive(Debug)]
     pub struct DAT_IB_IMMED_DATA {
-        /// The 32 bits.
+        /// The 32 bits of data.
         pub data: u32,
     }
 
-    /// Collective group of an event.
+    /// The collective group of an event.
     #[derive(Debug)]
     pub struct DAT_IB_COLLECTIVE_EVENT_DATA {
-        /// The group.
+        /// The handle of the group.
         pub handle: DAT_HANDLE,
-        /// The context given at creation.
+        /// The context that was given when the group was created.
         pub context: DAT_CONTEXT,
     }
 
-    /// How the members of a collective group are spread over nodes.
+    /// The distribution of the members of a collective group over nodes.
     #[derive(Debug)]
     pub struct DAT_IB_COLLECTIVE_GROUP {
-        /// Processes on this node.
+        /// The number of processes on this node.
         pub local_size: c_int,
-        /// Rank in the node.
+        /// The rank of this process on its node.
         pub local_rank: c_int,
-        /// Global rank of each local process.
+        /// The global rank of each local process.
         pub local_ranks: *mut c_int,
-        /// Nodes; each has one external process.
+        /// The number of nodes, each of which has one external process.
         pub external_size: c_int,
-        /// Rank among the external processes, or -1.
+        /// The rank of this process among the external processes, or -1.
         pub external_rank: c_int,
-        /// Global rank of each external process.
+        /// The global rank of each external process.
         pub external_ranks: *mut c_int,
-        /// Local rank by global rank, -1 on another node.
+        /// The local rank for each global rank, or -1 for a process on another node.
         pub intranode_table: *mut c_int,
-        /// External rank by global rank, -1 if not external.
+        /// The external rank for each global rank, or -1 for a process that is not external.
         pub internode_table: *mut c_int,
-        /// Whether the group is all processes.
+        /// Whether the group consists of all processes.
         pub is_comm_world: c_int,
     }
 }
 
-/// Address handle of libibverbs.
+/// An address handle of libibverbs.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ibv_ah {
@@ -461,7 +461,7 @@ pub struct ibv_ah {
 
 impl fmt::Debug for DAT_IB_EVENT_VALUE {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: the only member is an integer, for which any bits are valid.
+        // SAFETY: the only member is an integer, and any bits are a valid integer.
         write!(f, "DAT_IB_EVENT_VALUE({:#x})", unsafe { self.immed.data })
     }
 }

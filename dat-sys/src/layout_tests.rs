@@ -1,12 +1,12 @@
-//! Compares sizes and offsets with numbers measured with the headers of OFED DAPL 2.1.10 on x86_64.
-//! `tests/tests/headers.rs` compares the C headers with this crate; this table also works without a
-//! C compiler.
+//! Compares sizes and offsets with numbers that were measured with the headers of OFED DAPL 2.1.10
+//! on x86_64. `tests/tests/headers.rs` compares the C headers with this crate; the comparison with
+//! this table also works without a C compiler.
 
 use core::mem::offset_of;
 
 use crate::*;
 
-/// `NAME size { field offset/size, ... }`
+/// Checks the layout of structures, each written as `NAME size { field offset/size, ... }`.
 macro_rules! layout {
     ($($name:ident $size:literal { $($field:ident $offset:literal/$bytes:literal,)* })*) => {
         $(
@@ -266,7 +266,7 @@ fn extension_payload_fills_the_extension_data_of_an_event() {
     );
 }
 
-/// The words of the table, in order.
+/// The words of the provider function table, in order.
 const PROVIDER_WORDS: &str = "
     device_name extension ia_open_func ia_query_func ia_close_func set_consumer_context_func
     get_consumer_context_func get_handle_type_func cno_create_func cno_modify_agent_func \

@@ -7,20 +7,20 @@ use core::fmt;
 use crate::describe::{constants, records};
 use crate::*;
 
-/// Name of a shared memory region: points to [`DAT_LMR_COOKIE_SIZE`] bytes, the same in every
-/// process.
+/// The name of a shared memory region: a pointer to [`DAT_LMR_COOKIE_SIZE`] bytes, which are the
+/// same in every process.
 pub type DAT_LMR_COOKIE = *mut [c_char; DAT_LMR_COOKIE_SIZE];
 
 constants! {
-    /// What a [`DAT_REGION_DESCRIPTION`] describes; as a provider attribute, a mask of the types
-    /// supported.
+    /// The type of memory that a [`DAT_REGION_DESCRIPTION`] describes. As a provider attribute, the
+    /// value is a mask of the supported types.
     pub type DAT_MEM_TYPE = c_uint {
         DAT_MEM_TYPE_VIRTUAL = 0,
         DAT_MEM_TYPE_LMR = 1,
         DAT_MEM_TYPE_SHARED_VIRTUAL = 2,
     }
 
-    /// Memory access privileges.
+    /// The privileges to access memory.
     pub type DAT_MEM_PRIV_FLAGS = c_uint {
         DAT_MEM_PRIV_NONE_FLAG = 0x0,
         DAT_MEM_PRIV_LOCAL_READ_FLAG = 0x1,
@@ -29,32 +29,32 @@ constants! {
         DAT_MEM_PRIV_REMOTE_WRITE_FLAG = 0x20,
         DAT_MEM_PRIV_ALL_FLAG = 0x33,
         DAT_MEM_PRIV_EXTENSION_BASE = 0x40,
-        /// DAT 1.0 name: local and remote read.
+        /// A name of DAT 1.0 for the privileges of local and remote read.
         DAT_MEM_PRIV_READ_FLAG = DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG,
-        /// DAT 1.0 name: local and remote write.
+        /// A name of DAT 1.0 for the privileges of local and remote write.
         DAT_MEM_PRIV_WRITE_FLAG = DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG,
     }
 
-    /// Meaning of the addresses in a region: virtual or zero based.
+    /// The meaning of the addresses in a region: virtual or zero-based.
     pub type DAT_VA_TYPE = c_uint {
         DAT_VA_TYPE_VA = 0,
         DAT_VA_TYPE_ZB = 1,
     }
 
-    /// Protection scope of an RMR.
+    /// The protection scope of an RMR.
     pub type DAT_RMR_SCOPE = c_uint {
         DAT_RMR_SCOPE_EP = 0,
         DAT_RMR_SCOPE_PZ = 1,
         DAT_RMR_SCOPE_ANY = 2,
     }
 
-    /// Fields of [`DAT_PZ_PARAM`] wanted, dat_pz_query.
+    /// A mask of the fields of [`DAT_PZ_PARAM`] that dat_pz_query returns.
     pub type DAT_PZ_PARAM_MASK = c_uint {
         DAT_PZ_FIELD_IA_HANDLE = 0x1,
         DAT_PZ_FIELD_ALL = 0x1,
     }
 
-    /// Fields of [`DAT_LMR_PARAM`] wanted, dat_lmr_query.
+    /// A mask of the fields of [`DAT_LMR_PARAM`] that dat_lmr_query returns.
     pub type DAT_LMR_PARAM_MASK = c_uint {
         DAT_LMR_FIELD_IA_HANDLE = 0x1,
         DAT_LMR_FIELD_MEM_TYPE = 0x2,
@@ -70,7 +70,7 @@ constants! {
         DAT_LMR_FIELD_ALL = 0x7ff,
     }
 
-    /// Fields of [`DAT_RMR_PARAM`] wanted, dat_rmr_query.
+    /// A mask of the fields of [`DAT_RMR_PARAM`] that dat_rmr_query returns.
     pub type DAT_RMR_PARAM_MASK = c_uint {
         DAT_RMR_FIELD_IA_HANDLE = 0x1,
         DAT_RMR_FIELD_PZ_HANDLE = 0x2,
@@ -84,97 +84,97 @@ constants! {
 }
 
 records! {
-    /// One local segment of a DTO. With length 0 the other members are ignored.
+    /// One local segment of a DTO. If the length is 0, the other members are ignored.
     #[derive(Debug)]
     pub struct DAT_LMR_TRIPLET {
-        /// Start, an address in the region.
+        /// The start of the segment, an address in the region.
         pub virtual_address: DAT_VADDR,
-        /// Bytes.
+        /// The length of the segment in bytes.
         pub segment_length: DAT_SEG_LENGTH,
-        /// Key of the region.
+        /// The key of the region.
         pub lmr_context: DAT_LMR_CONTEXT,
     }
 
     /// One remote segment of an RDMA operation.
     #[derive(Debug)]
     pub struct DAT_RMR_TRIPLET {
-        /// Start, an address in the remote region.
+        /// The start of the segment, an address in the remote region.
         pub virtual_address: DAT_VADDR,
-        /// Bytes.
+        /// The length of the segment in bytes.
         pub segment_length: DAT_SEG_LENGTH,
-        /// Key of the remote region.
+        /// The key of the remote region.
         pub rmr_context: DAT_RMR_CONTEXT,
     }
 
     /// Memory that several processes register together.
     #[derive(Debug)]
     pub struct DAT_SHARED_MEMORY {
-        /// Its address in this process.
+        /// The address of the memory in this process.
         pub virtual_address: DAT_PVOID,
-        /// Its name.
+        /// The name of the memory.
         pub shared_memory_id: DAT_LMR_COOKIE,
     }
 
-    /// The memory to register, passed by value; [`DAT_MEM_TYPE`] says which member counts.
+    /// The memory to register, passed by value. [`DAT_MEM_TYPE`] says which member is valid.
     pub union DAT_REGION_DESCRIPTION {
-        /// `DAT_MEM_TYPE_VIRTUAL`: start address.
+        /// For `DAT_MEM_TYPE_VIRTUAL`: the start address.
         pub for_va: DAT_PVOID,
-        /// `DAT_MEM_TYPE_LMR`: an existing region.
+        /// For `DAT_MEM_TYPE_LMR`: an existing region.
         pub for_lmr_handle: DAT_LMR_HANDLE,
-        /// `DAT_MEM_TYPE_SHARED_VIRTUAL`.
+        /// For `DAT_MEM_TYPE_SHARED_VIRTUAL`: the shared memory.
         pub for_shared_memory: DAT_SHARED_MEMORY,
     }
 
-    /// Result of dat_lmr_query.
+    /// The result of dat_lmr_query.
     #[derive(Debug)]
     pub struct DAT_LMR_PARAM {
-        /// IA of the region.
+        /// The IA of the region.
         pub ia_handle: DAT_IA_HANDLE,
-        /// Kind of memory.
+        /// The kind of memory.
         pub mem_type: DAT_MEM_TYPE,
         /// The memory, as the consumer described it.
         pub region_desc: DAT_REGION_DESCRIPTION,
-        /// Bytes asked for.
+        /// The length in bytes that the consumer asked for.
         pub length: DAT_VLEN,
-        /// Its protection zone.
+        /// The protection zone of the region.
         pub pz_handle: DAT_PZ_HANDLE,
-        /// Privileges.
+        /// The privileges of the region.
         pub mem_priv: DAT_MEM_PRIV_FLAGS,
-        /// Meaning of addresses.
+        /// The meaning of the addresses in the region.
         pub va_type: DAT_VA_TYPE,
-        /// Key for local segments.
+        /// The key for local segments.
         pub lmr_context: DAT_LMR_CONTEXT,
-        /// Key for remote peers.
+        /// The key for remote peers.
         pub rmr_context: DAT_RMR_CONTEXT,
-        /// Bytes registered, after rounding to pages.
+        /// The size of the registered memory in bytes, after rounding to pages.
         pub registered_size: DAT_VLEN,
-        /// Start of the registered memory, after rounding to pages.
+        /// The start of the registered memory, after rounding to pages.
         pub registered_address: DAT_VADDR,
     }
 
-    /// Result of dat_rmr_query.
+    /// The result of dat_rmr_query.
     #[derive(Debug)]
     pub struct DAT_RMR_PARAM {
-        /// IA of the region.
+        /// The IA of the region.
         pub ia_handle: DAT_IA_HANDLE,
-        /// Its protection zone.
+        /// The protection zone of the region.
         pub pz_handle: DAT_PZ_HANDLE,
-        /// The memory it is bound to.
+        /// The memory to which the region is bound.
         pub lmr_triplet: DAT_LMR_TRIPLET,
-        /// Privileges it was bound with.
+        /// The privileges with which the region was bound.
         pub mem_priv: DAT_MEM_PRIV_FLAGS,
-        /// Key for remote peers.
+        /// The key for remote peers.
         pub rmr_context: DAT_RMR_CONTEXT,
-        /// Protection scope.
+        /// The protection scope.
         pub rmr_scope: DAT_RMR_SCOPE,
-        /// Meaning of addresses.
+        /// The meaning of the addresses in the region.
         pub va_type: DAT_VA_TYPE,
     }
 
-    /// Result of dat_pz_query.
+    /// The result of dat_pz_query.
     #[derive(Debug)]
     pub struct DAT_PZ_PARAM {
-        /// IA of the protection zone.
+        /// The IA of the protection zone.
         pub ia_handle: DAT_IA_HANDLE,
     }
 }

@@ -1,10 +1,11 @@
 //! The contract of [`Transport`](dat_core::provider::Transport) as test cases for any transport.
 //!
-//! A case gets two adapters that reach each other (or the same one twice) and panics if a promise
-//! is broken. It does not know the transport. [`transport_contract!`](crate::transport_contract)
-//! makes one `#[test]` of each case. A wire may report a remote failure to the requester only as
-//! the end of the connection. The cases allow that. No case sleeps except to wait for an event, for
-//! at most [`rig::EVENT_TIMEOUT`].
+//! A case gets two adapters that reach each other, or the same adapter twice. It panics if the
+//! transport breaks a promise. It does not depend on the transport.
+//! [`transport_contract!`](crate::transport_contract) makes one `#[test]` of each case. On some
+//! wires, a remote failure is reported to the requester only as the end of the connection. The
+//! cases permit that. No case sleeps except to wait for an event, for at most
+//! [`rig::EVENT_TIMEOUT`].
 
 mod connections;
 mod data;

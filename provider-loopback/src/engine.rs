@@ -1,7 +1,8 @@
-//! The rules: all objects of a fabric, what each operation does to them, and which upcalls follow.
+//! The rules: all objects of a fabric, the effects of each operation on them, and the upcalls that
+//! follow.
 //!
 //! The engine has no locks and no threads. Only `connect` and `expire` read the clock. An operation
-//! completes before it returns, with everything that it makes possible.
+//! and all its consequences complete before the call returns.
 
 mod connection;
 mod transfer;
@@ -22,7 +23,7 @@ use dat_core::provider::{
     WcOp, WcStatus,
 };
 
-/// The number of an object. It is never used twice in a process.
+/// The number of an object. A number is never used twice in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Id(u64);
 
@@ -36,7 +37,7 @@ impl Id {
 #[derive(Default)]
 pub(super) struct Engine {
     pub(super) memory: Memory,
-    /// The upcalls to make, oldest first.
+    /// The upcalls that are to be made, the oldest first.
     pub(super) upcalls: VecDeque<PendingUpcall>,
     cqs: BTreeMap<Id, Cq>,
     srqs: BTreeMap<Id, Srq>,
@@ -46,7 +47,7 @@ pub(super) struct Engine {
     last_port: u16,
 }
 
-/// An upcall to make.
+/// An upcall that is to be made.
 pub(super) struct PendingUpcall {
     pub(super) object: Id,
     pub(super) sink: Sink<Adapter>,
@@ -89,7 +90,8 @@ struct Cq {
     sink: Sink<Adapter>,
     depth: usize,
     queue: VecDeque<Wc>,
-    /// Whether the queue is armed. `Some(true)`: only for solicited and failed completions.
+    /// Whether the queue is armed. `Some(true)` means that it is armed only for solicited and
+    /// failed completions.
     armed: Option<bool>,
     overflowed: bool,
 }
@@ -100,9 +102,9 @@ struct Srq {
     depth: usize,
     max_segments: usize,
     recvs: VecDeque<Recv>,
-    /// When fewer buffers than this are left, one report is made.
+    /// The watermark. When fewer buffers than this are left, one report is made.
     watermark: Option<usize>,
-    /// The senders that found the queue empty, the longest waiting one first.
+    /// The senders that found the queue empty. The one that has waited longest is first.
     starved: VecDeque<Id>,
 }
 
@@ -140,17 +142,17 @@ enum LinkState {
     Ended,
 }
 
-/// A connection, as one of its two ends sees it.
+/// A connection as seen from one of its two ends.
 #[derive(Clone, Copy)]
 struct Connection {
     peer: Id,
-    /// Whether the upcall `Established` was delivered. No data moves before both ends have got it,
-    /// so that no completion precedes it.
+    /// Whether the upcall `Established` was delivered. No data move before both ends have got this
+    /// upcall, so that no completion precedes it.
     announced: bool,
     /// The number of requests to carry out before a graceful close ends the connection.
     closing: Option<usize>,
-    /// The number of RDMA reads that this end may have outstanding. (They complete at once here, so
-    /// only zero is a limit.)
+    /// The number of RDMA reads that this end may have outstanding. (Reads complete at once in this
+    /// transport, so only zero is a limit.)
     reads: u32,
 }
 
@@ -162,14 +164,14 @@ struct Request {
     signalled: bool,
     solicited: bool,
     quiet: bool,
-    /// Whether it found no receive at the peer, and the peer was told.
+    /// Whether the request found no receive at the peer, and the peer was notified of that.
     starved: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Task {
     Transfer(SendOp),
-    /// Carries out the bind that creates this key.
+    /// The bind that creates this key is carried out.
     Bind(u32),
 }
 
@@ -187,8 +189,8 @@ struct Listener {
     backlog: usize,
 }
 
-/// A connection request that was not answered. It stays when its attempt times out. Accepting it
-/// fails then.
+/// A connection request that was not answered. When its attempt times out, the request stays, and
+/// accepting it fails.
 struct ConnectRequest {
     caller: Id,
     listener: Id,
@@ -198,7 +200,7 @@ struct ConnectRequest {
     deadline: Option<Instant>,
 }
 
-/// Completion queues.
+/// The methods for completion queues.
 impl Engine {
     pub(super) fn add_cq(&mut self, depth: usize, sink: Sink<Adapter>) -> Id {
         let id = Id::new();
@@ -260,7 +262,7 @@ impl Engine {
     }
 }
 
-/// Receive queues.
+/// The methods for receive queues.
 impl Engine {
     pub(super) fn add_srq(
         &mut self,
@@ -291,8 +293,8 @@ impl Engine {
             return Err(PostError::Full);
         }
         srq.recvs.push_back(recv);
-        // Each waiting sender may take all buffers that are there. If it needs more, it is queued
-        // behind the others.
+        // Each waiting sender may take all available buffers. If it needs more, it waits behind the
+        // others.
         while let Some(sender) = self
             .srqs
             .get_mut(&id)
@@ -352,8 +354,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Receives are carried out at once and in order, so only the receives that are posted to the
-    /// queue pair itself are allocated.
+    /// The buffers that are allocated to a queue pair. Receives are carried out at once and in
+    /// order, so these are only the receives that are posted to the queue pair itself.
     pub(super) fn allocated(&self, id: Id) -> Allocated {
         let buffers = self.qps.get(&id).map_or(0, |qp| qp.recvs.len());
         Allocated { buffers, span: buffers }

@@ -1,9 +1,9 @@
-//! A fabric: the engine with its lock, and the delivery of upcalls.
+//! A fabric, which consists of the engine with its lock, and of the delivery of upcalls.
 //!
 //! The engine queues upcalls while the lock is held. The thread that unlocks it delivers them
-//! without the lock, one at a time. One thread has the right to deliver; other threads, and calls
-//! from inside an upcall, leave their upcalls in the queue for it. So upcalls arrive in the order
-//! of what they report, and a method may return before its upcall was made.
+//! without the lock, one at a time. One thread has the right to deliver. Other threads, and calls
+//! from inside an upcall, leave their upcalls in the queue for that thread. So upcalls arrive in
+//! the order of the events that they report, and a method may return before its upcall was made.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,15 +19,15 @@ static FABRICS: LazyLock<Mutex<HashMap<String, Weak<Fabric>>>> = LazyLock::new(M
 
 pub(super) struct Fabric {
     state: Mutex<State>,
-    /// Signalled when an upcall has returned.
+    /// A condition variable that is signalled when an upcall has returned.
     returned: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     engine: Engine,
-    /// The object of the upcall that is being made, and the thread that makes it: this thread has
-    /// the right to deliver.
+    /// The object of the upcall that is being made, and the thread that makes the upcall. That
+    /// thread has the right to deliver.
     in_flight: Option<(Id, ThreadId)>,
     sleepers: Vec<Sleeper>,
 }
@@ -61,9 +61,10 @@ impl Fabric {
         let timer = state.engine.next_timer();
         let result = f(&mut state.engine);
         if state.engine.next_timer().is_some_and(|new| timer.is_none_or(|old| new < old)) {
-            // The sleeping threads only know the old timer.
+            // Wake the sleeping threads, because they only know the old timer.
             for sleeper in &state.sleepers {
-                // SAFETY: the entry is in the list, so its thread is still inside `sleep`.
+                // SAFETY: the entry is in the list, so its thread is still inside `sleep`, where
+                // the `Wake` exists.
                 let _futex = unsafe { &*sleeper.0 }.signal();
             }
         }
@@ -71,8 +72,7 @@ impl Fabric {
         result
     }
 
-    /// Runs `f` to remove an object. When this returns, the object gets no more upcalls (promise
-    /// 3).
+    /// Runs `f` to remove an object. After this call the object gets no more upcalls (promise 3).
     pub(super) fn retire(self: &Arc<Self>, object: Id, f: impl FnOnce(&mut Engine)) {
         let mut state = lock(&self.state);
         f(&mut state.engine);
@@ -155,7 +155,7 @@ impl Fabric {
     }
 }
 
-/// Releases the right to deliver, also if the receiver panics.
+/// The right to deliver. Dropping it releases the right, even if the receiver panics.
 struct InFlight<'a> {
     fabric: &'a Fabric,
     object: Id,

@@ -2,14 +2,14 @@
 //! oracle of semantic tests.
 //!
 //! Adapters that are opened with the same ia_params (the *fabric*) reach one another. One lock
-//! guards a fabric. Data moves under that lock, in the thread that makes it possible. There is no
-//! concurrency and no loss, and time passes only by [`advance`] or the clock. The rules are in
+//! guards a fabric. Data move under that lock, in the thread whose call makes that possible. There
+//! is no concurrency and no loss. Time passes only with [`advance`] or the clock. The rules are in
 //! `engine`, the access to memory is in `memory`, and the delivery of upcalls is in `fabric`.
-//! `contract` contains the promises as a test suite for any transport.
+//! `contract` tests the promises of any transport.
 //!
-//! If a wire may choose, this transport does the strict thing: a message waits for a receive buffer
-//! for any length of time, a failed request reports what the peer found, and both ends learn that a
-//! connection broke.
+//! Where the contract permits several behaviours, this transport has the strictest: a message waits
+//! for a receive buffer for any length of time, a failed request reports the error that the peer
+//! found, and both ends learn that a connection broke.
 
 #[doc(hidden)]
 pub mod contract;
@@ -35,7 +35,7 @@ use dat_core::provider::{
 };
 use dat_core::wake::{Wake, WakeReason};
 
-/// The provider. ia_params is the name of the fabric, optionally followed by `strict=on`.
+/// The provider. Its ia_params are the name of the fabric, optionally followed by `strict=on`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mem;
 
@@ -57,7 +57,8 @@ impl Provider for Mem {
     }
 }
 
-/// The same text as in the ia_params of other providers.
+/// The parameter for a strict adapter, which is the same text as in the ia_params of other
+/// providers.
 const STRICT: &str = "strict=on";
 
 const MAX_PRIVATE: usize = 256;
@@ -79,7 +80,7 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         extended: true,
         max_region_size: u64::MAX,
         max_pds: 1 << 16,
-        // The largest length that fits into a `Wc`.
+        // This is the largest length that fits into a `Wc`.
         max_message: u32::MAX,
         max_private: MAX_PRIVATE,
         max_srqs: 1 << 12,
@@ -112,9 +113,9 @@ impl Adapter {
     }
 }
 
-// SAFETY: by the number of the promise:
-// 1. `Object::retire` removes the object's upcalls from the queue and waits for one that is being
-//    made. The adapter itself makes none.
+// SAFETY: the promises of `Transport`, by their numbers:
+// 1. `Object::retire` removes the object's upcalls from the queue and waits for an upcall that is
+//    being made. The adapter itself makes no upcalls.
 // 2. `memory` looks up each region under the fabric's lock, which `Mr::drop` also takes. It copies
 //    through raw pointers, and the engine forgets requests and receives when they complete.
 unsafe impl Transport for Adapter {
@@ -136,7 +137,8 @@ unsafe impl Transport for Adapter {
     }
 
     unsafe fn mr(&self, pd: &Pd, mem: provider::Mem, access: Access) -> Result<Mr> {
-        // SAFETY: the caller guarantees this, and `Mr::drop` deregisters.
+        // SAFETY: the caller guarantees that the memory stays mapped until the region is dropped,
+        // and `Mr::drop` deregisters it.
         let keys = self.fabric.with(|e| unsafe { e.memory.register(pd.0, mem, access) })?;
         Ok(Mr { fabric: self.fabric.clone(), lkey: keys.0, rkey: keys.1 })
     }
@@ -219,10 +221,10 @@ impl Object {
     }
 }
 
-/// Protection domain.
+/// A protection domain.
 pub struct Pd(Id);
 
-/// Registered memory.
+/// A registered memory region.
 pub struct Mr {
     fabric: Arc<Fabric>,
     lkey: u32,
@@ -245,7 +247,7 @@ impl Drop for Mr {
     }
 }
 
-/// Memory window.
+/// A memory window.
 pub struct Mw {
     fabric: Arc<Fabric>,
     window: memory::Window,
@@ -263,7 +265,7 @@ impl Drop for Mw {
     }
 }
 
-/// Completion queue.
+/// A completion queue.
 pub struct Cq(Object);
 
 // SAFETY: the engine queues completions in order, and returns all that fit, under the fabric's
@@ -288,7 +290,7 @@ impl Drop for Cq {
     }
 }
 
-/// Shared receive queue.
+/// A shared receive queue.
 pub struct Srq(Object);
 
 impl Receives for Srq {
@@ -315,12 +317,11 @@ impl Drop for Srq {
     }
 }
 
-/// Queue pair. When it is dropped, its completions stay in the completion queue until they are
-/// polled. Work requests that have not completed never will, and the peer sees an abrupt
-/// disconnect.
+/// A queue pair. When it is dropped, its completions stay in the completion queue until they are
+/// polled. Its outstanding work requests never complete, and the peer sees an abrupt disconnect.
 pub struct Qp(Object);
 
-// SAFETY: by the number of the promise:
+// SAFETY: the promises of `Queue`, by their numbers:
 // 1. A request or receive is removed from the engine's queue when it completes, the oldest first.
 // 2. `Engine::remove_qp` removes all others.
 // 3. `carried_out` counts the successful requests up to the first one that has not succeeded.
@@ -397,7 +398,7 @@ pub struct Request(Object);
 
 impl Drop for Request {
     fn drop(&mut self) {
-        // Nothing is refused if the request was answered.
+        // If the request was answered, the call has no effect.
         self.0.with(|e, id| e.refuse(id, false, &[]));
     }
 }

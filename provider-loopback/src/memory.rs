@@ -1,4 +1,4 @@
-//! Registered memory: keys, the accesses that they permit, and copying.
+//! Registered memory: its keys, the accesses that they permit, and copying.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -27,7 +27,7 @@ pub(super) struct Memory {
 #[derive(Clone, Copy)]
 struct Region {
     pd: Id,
-    /// If set, only the peer of this queue pair may use it.
+    /// The queue pair whose peer may use the memory. `None` if all peers may use it.
     qp: Option<Id>,
     addr: u64,
     len: u64,
@@ -39,12 +39,12 @@ struct Region {
 #[derive(Clone, Copy)]
 struct Bind {
     window: Id,
-    /// The memory that the key will name, and the local key of its region. `None`: the bind unbinds
-    /// the window.
+    /// The memory that the key will name, and the local key of its region. `None` if the bind
+    /// unbinds the window.
     view: Option<(u32, Region)>,
 }
 
-/// The memory that a window shall give access to, as the consumer requests it.
+/// The memory to which a window will give access, in the form that the consumer requests.
 #[derive(Clone, Copy)]
 pub(super) struct View {
     pub(super) lkey: u32,
@@ -91,7 +91,8 @@ impl Memory {
         Ok((lkey, rkey))
     }
 
-    /// Ends both keys and those of windows on the region. Queued binds to the region will fail.
+    /// Makes both keys of a region invalid, and those of windows on the region. Queued binds to the
+    /// region will fail.
     pub(super) fn deregister(&mut self, lkey: u32, rkey: u32) {
         self.local.remove(&lkey);
         self.remote.remove(&rkey);
@@ -106,8 +107,9 @@ impl Memory {
         }
     }
 
-    /// Ends a window's key that the peer of a queue pair may use. Returns false if the peer has no
-    /// such key, or if it is the key of a region, which only the owner can end.
+    /// Makes a window's key invalid, if the peer of a queue pair may use that key. Returns false if
+    /// the peer has no such key, or if it is the key of a region, which only the owner can
+    /// invalidate.
     pub(super) fn invalidate(&mut self, pd: Id, qp: Id, rkey: u32) -> bool {
         let theirs = self.remote.get(&rkey).is_some_and(|r| r.permits(pd, qp));
         let Some(bind) = self.binds.get(&rkey).filter(|_| theirs) else { return false };
@@ -129,7 +131,7 @@ impl Memory {
         })
     }
 
-    /// The same for segments that name the sink of a read by remote keys of this side.
+    /// As [`Memory::local`], for segments that name the sink of a read by remote keys of this side.
     pub(super) fn locate_sink(
         &self,
         pd: Id,
@@ -167,7 +169,7 @@ impl Memory {
         Some(Segment { addr, len, key: at.key })
     }
 
-    /// The same for an atomic operation on 64 bits. They must be aligned.
+    /// As [`Memory::remote`], for an atomic operation on 64 bits, which must be aligned.
     pub(super) fn atomic(&self, pd: Id, qp: Id, at: Remote) -> std::result::Result<u64, WcStatus> {
         let region =
             self.remote.get(&at.key).filter(|r| r.access.remote_atomic && r.permits(pd, qp));
@@ -183,8 +185,8 @@ impl Memory {
 
     fn key(&mut self) -> u32 {
         loop {
-            // An odd step visits every number. Successive keys are far apart, so an off-by-one is
-            // not valid by chance.
+            // The step is odd, so it visits every number. Successive keys differ so much that an
+            // off-by-one is not valid by chance.
             self.last = self.last.wrapping_add(0x9e37_79b1);
             let taken = self.local.contains_key(&self.last)
                 || self.remote.contains_key(&self.last)
@@ -196,7 +198,7 @@ impl Memory {
     }
 }
 
-/// Windows.
+/// The methods for windows.
 impl Memory {
     pub(super) fn open(&mut self, window: Id) {
         self.bound.insert(window, None);
@@ -239,14 +241,14 @@ impl Memory {
         Ok(key)
     }
 
-    /// Carries out the bind that created `key`. Returns false if its region is gone.
+    /// Carries out the bind that created `key`. Returns false if the region of the bind is gone.
     pub(super) fn bind(&mut self, key: u32) -> bool {
         let Some(&Bind { window, view }) = self.binds.get(&key) else { return false };
         if view.is_some_and(|(lkey, _)| !self.local.contains_key(&lkey)) {
             self.end(key);
             return false;
         }
-        // A window that was freed meanwhile stays unbound.
+        // A window that was freed in the meantime stays unbound.
         let old = match self.bound.get_mut(&window) {
             Some(bound) => std::mem::replace(bound, view.map(|_| key)),
             None => Some(key),
@@ -273,7 +275,7 @@ impl Memory {
         }
     }
 
-    /// Ends a bind, whether it was carried out or not, and its key.
+    /// Ends a bind, whether or not it was carried out, and makes its key invalid.
     pub(super) fn end(&mut self, key: u32) {
         if self.binds.remove(&key).is_some() {
             self.remote.remove(&key);
@@ -314,7 +316,7 @@ fn locate(
     named.map(|s| Ok(Segment { addr: find(s)?, ..*s })).collect()
 }
 
-/// The total length.
+/// The total length of segments.
 pub(super) fn length(segments: &[Segment]) -> std::result::Result<u32, PostError> {
     let total: u64 = segments.iter().map(|s| u64::from(s.len)).sum();
     u32::try_from(total).map_err(|_| PostError::Unsupported)

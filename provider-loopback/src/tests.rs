@@ -1,4 +1,5 @@
-//! The contract, and the decisions of this transport where the contract leaves a choice.
+//! The contract's cases for this transport, and tests of its behaviour where the contract leaves a
+//! choice.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -44,7 +45,7 @@ fn fabrics_do_not_reach_each_other() {
     let caller = End::new(&here);
     caller.connect(service.port(&there), b"", None);
     assert!(matches!(caller.log.take(), Some(Event::Rejected { by_peer: false, .. })));
-    // The same port is free on this fabric.
+    // The same port is free on another fabric.
     let log = Log::new(&here);
     here.listen(Port::Qualifier(service.port(&there)), 1, log.sink()).expect("listen");
 }
@@ -107,7 +108,8 @@ fn time_passes_by_advance() {
 
 #[test]
 fn a_drop_waits_for_the_upcall_in_flight() {
-    /// Stays in its upcall for a while, and checks whether the drop returns meanwhile.
+    /// A receiver that stays in its upcall for some time, and checks whether the drop returns
+    /// meanwhile.
     #[derive(Default)]
     struct SlowReceiver {
         inside: AtomicBool,
@@ -160,7 +162,7 @@ fn messages_wait_for_buffers() {
     assert_eq!(b.mem.read(0, 8), b"12345678");
     assert_eq!(b.mem.read(64, 8), b"12345678");
 
-    // The queue holds as many requests as it was created for, and no more.
+    // The queue has room for exactly as many requests as it was created for.
     for i in 0..QUEUE as u64 {
         a.send(i, &[]);
     }
@@ -253,7 +255,7 @@ fn failures_are_reported_to_both_sides() {
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::LocalProtection)]);
     assert_eq!(outcomes(&poll::<Adapter>(&b.recvs, 4)), [(1, WcStatus::Flushed)]);
 
-    // A key that the peer may not invalidate.
+    // The peer may not invalidate this key.
     let (a, b) = rig.pair();
     b.recv(1, &[b.mem.segment(0, 64)]);
     a.post(1, SendOp::Send { invalidate: Some(a.mem.mr.rkey()) }, &[]);
@@ -293,7 +295,7 @@ fn a_queue_pair_connects_once() {
     assert_eq!(a.qp.connect(&to).expect_err("connected").kind(), dat_sys::DAT_INVALID_STATE);
     let caller = End::new(&t);
     caller.qp.connect(&to).expect("connect");
-    // If accepting a request fails, the request is refused, like any that is dropped.
+    // If accepting a request fails, the request is refused, like any request that is dropped.
     let error = b.qp.accept(service.request(&rig).0, b"", DEPTH).expect_err("connected");
     assert_eq!(error.kind(), dat_sys::DAT_INVALID_STATE);
     assert!(matches!(caller.log.take(), Some(Event::Rejected { by_peer: false, .. })));

@@ -6,14 +6,14 @@ use crate::describe::{constants, records};
 use crate::{ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_qp_type, ibv_srq};
 
 constants! {
-    /// Events of an identifier.
+    /// The events of an identifier.
     pub type rdma_cm_event_type = c_uint {
         RDMA_CM_EVENT_ADDR_RESOLVED = 0,
         RDMA_CM_EVENT_ADDR_ERROR = 1,
         RDMA_CM_EVENT_ROUTE_RESOLVED = 2,
         RDMA_CM_EVENT_ROUTE_ERROR = 3,
         RDMA_CM_EVENT_CONNECT_REQUEST = 4,
-        /// The peer has accepted. Only for an identifier without a queue pair.
+        /// The peer has accepted. Only identifiers without a queue pair have this event.
         RDMA_CM_EVENT_CONNECT_RESPONSE = 5,
         RDMA_CM_EVENT_CONNECT_ERROR = 6,
         RDMA_CM_EVENT_UNREACHABLE = 7,
@@ -30,13 +30,13 @@ constants! {
 
     /// The meaning of a port number.
     pub type rdma_port_space = c_uint {
-        /// Reliable connections.
+        /// The port space of reliable connections.
         RDMA_PS_TCP = 0x0106,
-        /// For datagrams.
+        /// The port space of datagrams.
         RDMA_PS_UDP = 0x0111,
     }
 
-    /// Limits of [`rdma_conn_param`].
+    /// The limits of members of [`rdma_conn_param`].
     pub type rdma_depth = u8 {
         RDMA_MAX_RESP_RES = 0xff,
         RDMA_MAX_INIT_DEPTH = 0xff,
@@ -47,27 +47,27 @@ records! {
     /// The InfiniBand address of an IP address.
     #[derive(Debug)]
     pub struct rdma_ib_addr {
-        /// Source.
+        /// The source address.
         pub sgid: ibv_gid,
-        /// Destination.
+        /// The destination address.
         pub dgid: ibv_gid,
-        /// Partition, network byte order.
+        /// The partition key in network byte order.
         pub pkey: u16,
     }
 
     /// The addresses of both ends below IP.
     pub union rdma_addr_below {
-        /// InfiniBand addresses.
+        /// The InfiniBand addresses.
         pub ibaddr: rdma_ib_addr,
     }
 
     /// The addresses of both ends.
     pub struct rdma_addr {
-        /// The local address. In C it is part of an anonymous union.
+        /// The local address, which is part of an anonymous union in C.
         pub src_storage: libc::sockaddr_storage,
         /// The peer's address.
         pub dst_storage: libc::sockaddr_storage,
-        /// The addresses below IP.
+        /// The addresses of the layer below IP.
         pub addr: rdma_addr_below,
     }
 
@@ -75,108 +75,108 @@ records! {
     pub struct rdma_route {
         /// The addresses of both ends.
         pub addr: rdma_addr,
-        /// InfiniBand path records.
+        /// The InfiniBand path records.
         pub path_rec: *mut c_void,
-        /// Number of path records.
+        /// The number of path records.
         pub num_paths: c_int,
     }
 
     /// A channel that reports events of identifiers.
     pub struct rdma_event_channel {
-        /// Readable when there is an event.
+        /// The file descriptor, which is readable when there is an event.
         pub fd: c_int,
     }
 
     /// An identifier: a connection, an attempt at one, or a listener.
     pub struct rdma_cm_id {
-        /// The device it is bound to, or null. The context is librdmacm's own, not from
-        /// ibv_open_device.
+        /// The device to which the identifier is bound, or null. The context belongs to librdmacm
+        /// and does not come from ibv_open_device.
         pub verbs: *mut ibv_context,
-        /// The channel of its events.
+        /// The channel that reports the events of the identifier.
         pub channel: *mut rdma_event_channel,
-        /// The owner's context.
+        /// The context that the owner has set.
         pub context: *mut c_void,
-        /// The queue pair, if rdma_create_qp created it.
+        /// The queue pair, if rdma_create_qp has created one.
         pub qp: *mut ibv_qp,
         /// The addresses of both ends.
         pub route: rdma_route,
         /// The meaning of port numbers.
         pub ps: rdma_port_space,
-        /// The device's port.
+        /// The port of the device.
         pub port_num: u8,
         /// The event of a synchronous call.
         pub event: *mut rdma_cm_event,
-        /// Created by rdma_create_ep.
+        /// A member that only rdma_create_ep sets.
         pub send_cq_channel: *mut ibv_comp_channel,
-        /// Created by rdma_create_ep.
+        /// A member that only rdma_create_ep sets.
         pub send_cq: *mut ibv_cq,
-        /// Created by rdma_create_ep.
+        /// A member that only rdma_create_ep sets.
         pub recv_cq_channel: *mut ibv_comp_channel,
-        /// Created by rdma_create_ep.
+        /// A member that only rdma_create_ep sets.
         pub recv_cq: *mut ibv_cq,
-        /// Created by rdma_create_srq.
+        /// A member that only rdma_create_srq sets.
         pub srq: *mut ibv_srq,
-        /// Domain.
+        /// The protection domain.
         pub pd: *mut ibv_pd,
-        /// Kind of queue pair.
+        /// The kind of queue pair.
         pub qp_type: ibv_qp_type,
     }
 
     /// The parameters that the two ends exchange.
     #[derive(Debug)]
     pub struct rdma_conn_param {
-        /// Private data for the peer.
+        /// The private data for the peer.
         pub private_data: *const c_void,
-        /// Length in bytes.
+        /// The length of the private data in bytes.
         pub private_data_len: u8,
-        /// READs and atomics that this side can hold as responder.
+        /// The number of READs and atomic operations that this side can hold as responder.
         pub responder_resources: u8,
-        /// READs and atomics that this side can have outstanding.
+        /// The number of READs and atomic operations that this side can have outstanding.
         pub initiator_depth: u8,
-        /// End-to-end flow control.
+        /// Whether end-to-end flow control is used.
         pub flow_control: u8,
-        /// Retries after a time-out. Unused in an accept.
+        /// The number of retries after a time-out. An accept does not use this member.
         pub retry_count: u8,
-        /// Retries after an RNR NAK; 7 means no limit.
+        /// The number of retries after an RNR NAK. The value 7 means no limit.
         pub rnr_retry_count: u8,
         /// Whether the queue pair uses a shared receive queue. This and the next member are used
         /// only if rdma_create_qp did not create the queue pair.
         pub srq: u8,
-        /// The number of its queue pair.
+        /// The number of the queue pair.
         pub qp_num: u32,
     }
 
     /// The parameters for datagrams.
     pub struct rdma_ud_param {
-        /// Private data for the peer.
+        /// The private data for the peer.
         pub private_data: *const c_void,
-        /// Length in bytes.
+        /// The length of the private data in bytes.
         pub private_data_len: u8,
-        /// Its address.
+        /// The address of the peer.
         pub ah_attr: crate::ibv_ah_attr,
-        /// The number of its queue pair.
+        /// The number of the peer's queue pair.
         pub qp_num: u32,
-        /// Its queue key.
+        /// The queue key of the peer.
         pub qkey: u32,
     }
 
-    /// The parameters, by port space.
+    /// The parameters of an event. The port space selects the member.
     pub union rdma_event_param {
-        /// For connections.
+        /// The parameters of a connection.
         pub conn: rdma_conn_param,
-        /// For datagrams.
+        /// The parameters of a datagram.
         pub ud: rdma_ud_param,
     }
 
     /// An event.
     pub struct rdma_cm_event {
-        /// The identifier; for a connection request a new one.
+        /// The identifier. A connection request has a new identifier.
         pub id: *mut rdma_cm_id,
         /// The listener that received a connection request.
         pub listen_id: *mut rdma_cm_id,
         /// The kind of event.
         pub event: rdma_cm_event_type,
-        /// 0, a negative errno, or the reason of a rejection.
+        /// The status: 0, a negative errno, or the reason for a rejection.
         pub status: c_int,
         /// The parameters from the peer.
         pub param: rdma_event_param,

@@ -32,7 +32,7 @@ constants! {
         IBV_WC_GENERAL_ERR = 21,
     }
 
-    /// The kind of completion. Defined only on success.
+    /// The kind of a completion, which is defined only if the status is success.
     pub type ibv_wc_opcode = c_uint {
         IBV_WC_SEND = 0,
         IBV_WC_RDMA_WRITE = 1,
@@ -41,7 +41,7 @@ constants! {
         IBV_WC_FETCH_ADD = 4,
         IBV_WC_BIND_MW = 5,
         IBV_WC_LOCAL_INV = 6,
-        /// This bit marks a receive.
+        /// This bit marks the completion of a receive.
         IBV_WC_RECV = 1 << 7,
         IBV_WC_RECV_RDMA_WITH_IMM = IBV_WC_RECV + 1,
     }
@@ -49,11 +49,11 @@ constants! {
     /// Flags of a completion.
     pub type ibv_wc_flags = c_uint {
         IBV_WC_GRH = 1 << 0,
-        /// [`ibv_wc::imm_data`] is immediate data.
+        /// The member [`ibv_wc::imm_data`] contains immediate data.
         IBV_WC_WITH_IMM = 1 << 1,
         /// The checksum of a datagram is correct.
         IBV_WC_IP_CSUM_OK = 1 << 2,
-        /// [`ibv_wc::imm_data`] is an invalidated key.
+        /// The member [`ibv_wc::imm_data`] contains an invalidated key.
         IBV_WC_WITH_INV = 1 << 3,
     }
 }
@@ -61,33 +61,33 @@ constants! {
 records! {
     /// A channel that reports completion events of completion queues.
     pub struct ibv_comp_channel {
-        /// Its device.
+        /// The device to which the channel belongs.
         pub context: *mut ibv_context,
-        /// Readable when there is an event.
+        /// The file descriptor, which is readable when there is an event.
         pub fd: c_int,
-        /// Number of completion queues that use this channel.
+        /// The number of completion queues that use this channel.
         pub refcnt: c_int,
     }
 
     /// A completion queue.
     pub struct ibv_cq {
-        /// Its device.
+        /// The device to which the completion queue belongs.
         pub context: *mut ibv_context,
-        /// The channel of its completion events.
+        /// The channel that reports the completion events of the queue.
         pub channel: *mut ibv_comp_channel,
-        /// The owner's context.
+        /// The context that the owner has set.
         pub cq_context: *mut c_void,
-        /// The kernel's handle.
+        /// The kernel's handle of the completion queue.
         pub handle: u32,
-        /// Size of the queue in completions.
+        /// The number of completions that the queue can hold.
         pub cqe: c_int,
-        /// Private to the library.
+        /// Only the library uses this member.
         pub mutex: libc::pthread_mutex_t,
-        /// Private to the library.
+        /// Only the library uses this member.
         pub cond: libc::pthread_cond_t,
-        /// Private to the library.
+        /// Only the library uses this member.
         pub comp_events_completed: u32,
-        /// Private to the library.
+        /// Only the library uses this member.
         pub async_events_completed: u32,
     }
 
@@ -96,30 +96,30 @@ records! {
     pub struct ibv_wc {
         /// The ID of the work request.
         pub wr_id: u64,
-        /// The status.
+        /// The status of the work request.
         pub status: ibv_wc_status,
         /// The kind of operation, if it succeeded.
         pub opcode: ibv_wc_opcode,
-        /// The vendor's code.
+        /// The vendor's error code.
         pub vendor_err: u32,
-        /// Bytes received or fetched.
+        /// The number of bytes that were received or fetched.
         pub byte_len: u32,
-        /// Immediate data in network byte order, or the invalidated key in host byte order
+        /// The immediate data in network byte order, or the invalidated key in host byte order
         /// (`invalidated_rkey` in C).
         pub imm_data: u32,
         /// The number of the queue pair.
         pub qp_num: u32,
         /// The number of the sender's queue pair (datagrams).
         pub src_qp: u32,
-        /// [`ibv_wc_flags`].
+        /// The flags of the completion, see [`ibv_wc_flags`].
         pub wc_flags: ibv_wc_flags,
-        /// Partition.
+        /// The index of the partition key.
         pub pkey_index: u16,
-        /// Sender's local identifier.
+        /// The local identifier of the sender.
         pub slid: u16,
-        /// Service level.
+        /// The service level.
         pub sl: u8,
-        /// Path bits of the destination.
+        /// The path bits of the destination.
         pub dlid_path_bits: u8,
     }
 }

@@ -1,51 +1,52 @@
 //! The declarations of this crate as data, for the test that compares them with the C headers.
 //!
-//! Every file declares its constants, records and functions through the macros below. These build
-//! the tables from the declarations, so no declaration can be missing.
+//! Every file declares its constants, records and functions through the macros below. The macros
+//! build the tables from the declarations, so no declaration can be missing.
 
-/// A constant: its C name and value.
+/// A constant: its name in C and its value.
 pub struct Constant {
-    /// C name.
+    /// The name in C.
     pub name: &'static str,
-    /// Value.
+    /// The value.
     pub value: i64,
 }
 
 /// A structure or union.
 pub struct Record {
-    /// C name, without `struct` or `union`.
+    /// The name in C, without `struct` or `union`.
     pub name: &'static str,
-    /// `struct` or `union`.
+    /// The text `struct` or `union`.
     pub kind: &'static str,
-    /// Length in bytes.
+    /// The size in bytes.
     pub size: usize,
-    /// Alignment in bytes.
+    /// The alignment in bytes.
     pub align: usize,
-    /// Members, in order.
+    /// The members, in the order of their declaration.
     pub fields: &'static [Field],
 }
 
 /// A member of a [`Record`].
 pub struct Field {
-    /// C name.
+    /// The name in C.
     pub name: &'static str,
-    /// Bytes from the start of the record.
+    /// The offset in bytes from the start of the record.
     pub offset: usize,
-    /// Length in bytes.
+    /// The size in bytes.
     pub size: usize,
-    /// Its Rust type, aliases resolved, as [`std::any::type_name`] writes it.
+    /// Returns the Rust type of the member as [`std::any::type_name`] writes it, with aliases
+    /// resolved.
     pub type_name: fn() -> &'static str,
 }
 
 /// A function of a library.
 pub struct Function {
-    /// C name.
+    /// The name in C.
     pub name: &'static str,
-    /// The type of a pointer to it.
+    /// Returns the type of a pointer to the function.
     pub type_name: fn() -> &'static str,
 }
 
-/// All constants, by file.
+/// All constants, grouped by file.
 pub const CONSTANTS: &[&[Constant]] = &[
     crate::device::CONSTANTS,
     crate::memory::CONSTANTS,
@@ -56,7 +57,7 @@ pub const CONSTANTS: &[&[Constant]] = &[
     crate::cm::CONSTANTS,
 ];
 
-/// All structures and unions, by file.
+/// All structures and unions, grouped by file.
 pub const RECORDS: &[&[Record]] = &[
     crate::device::RECORDS,
     crate::memory::RECORDS,
@@ -71,7 +72,7 @@ pub const RECORDS: &[&[Record]] = &[
 pub const FUNCTIONS: &[&[Function]] = &[crate::verbs::FUNCTIONS, crate::rdmacm::FUNCTIONS];
 
 /// Members of `struct verbs_context`, each with its distance in bytes from the last member,
-/// `context`. The structure grows at its start.
+/// `context`. The distance is measured from the end because new releases add members at the start.
 pub const OFFSETS_BEFORE_CONTEXT: &[(&str, usize)] = crate::inline::OFFSETS_BEFORE_CONTEXT;
 
 /// Declares C enumerations (and groups of `#define`s): an integer type and its constants.
@@ -109,10 +110,11 @@ macro_rules! records {
             }
 
             impl $name {
-                /// All bytes zero: numbers 0, pointers null, functions absent.
+                /// Returns the record with all bytes zero: numbers are 0, pointers are null and
+                /// functions are absent.
                 pub const fn zeroed() -> Self {
-                    // SAFETY: all-zero bytes are valid for the members: integers, raw pointers,
-                    // `Option`s of functions, and records of these.
+                    // SAFETY: all-zero bytes are valid for every member, because the members are
+                    // integers, raw pointers, `Option`s of functions, and records of such members.
                     unsafe { std::mem::zeroed() }
                 }
             }
@@ -136,8 +138,8 @@ macro_rules! records {
     };
 }
 
-/// Declares the functions of a library: a structure with a pointer to each, and a function that
-/// looks all of them up.
+/// Declares the functions of a library. The macro makes a structure with a pointer to each
+/// function, and a function that looks all of them up.
 macro_rules! functions {
     ($(#[$doc:meta])* pub struct $table:ident {
         $($(#[$fn_doc:meta])* pub fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*
@@ -150,11 +152,12 @@ macro_rules! functions {
 
         impl $table {
             /// # Safety
-            /// `library` must be the one whose headers declare these functions in this way, and
-            /// must stay loaded.
+            /// `library` must be the library whose headers declare the functions with these types,
+            /// and must stay loaded.
             pub(crate) unsafe fn find(library: &libloading::Library) -> Result<Self, libloading::Error> {
                 Ok($table {
-                    // SAFETY: the caller guarantees the types.
+                    // SAFETY: the caller guarantees that the library's headers declare the
+                    // functions with these types.
                     $($name: *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }?,)*
                 })
             }

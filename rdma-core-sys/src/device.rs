@@ -19,17 +19,17 @@ constants! {
     /// The transport of a device.
     pub type ibv_transport_type = c_int {
         IBV_TRANSPORT_UNKNOWN = -1,
-        /// InfiniBand and RoCE.
+        /// The transport of InfiniBand and RoCE.
         IBV_TRANSPORT_IB = 0,
         IBV_TRANSPORT_IWARP = 1,
     }
 
-    /// Capabilities of a device, in [`ibv_device_attr::device_cap_flags`].
+    /// The capabilities of a device, in [`ibv_device_attr::device_cap_flags`].
     pub type ibv_device_cap_flags = c_uint {
         IBV_DEVICE_RC_RNR_NAK_GEN = 1 << 12,
         IBV_DEVICE_SRQ_RESIZE = 1 << 13,
         IBV_DEVICE_MEM_WINDOW = 1 << 17,
-        /// Local and remote invalidation.
+        /// The device supports local and remote invalidation.
         IBV_DEVICE_MEM_MGT_EXTENSIONS = 1 << 21,
         IBV_DEVICE_MEM_WINDOW_TYPE_2A = 1 << 23,
         IBV_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24,
@@ -38,13 +38,13 @@ constants! {
     /// The scope in which atomic operations are atomic.
     pub type ibv_atomic_cap = c_uint {
         IBV_ATOMIC_NONE = 0,
-        /// With respect to other operations of the device.
+        /// Operations are atomic with respect to other operations of the device.
         IBV_ATOMIC_HCA = 1,
-        /// Also with respect to the host's processors.
+        /// Operations are atomic also with respect to the host's processors.
         IBV_ATOMIC_GLOB = 2,
     }
 
-    /// A path MTU, coded.
+    /// A path MTU as a code.
     pub type ibv_mtu = c_uint {
         IBV_MTU_256 = 1,
         IBV_MTU_512 = 2,
@@ -77,7 +77,7 @@ constants! {
         IBV_EVENT_QP_FATAL = 1,
         IBV_EVENT_QP_REQ_ERR = 2,
         IBV_EVENT_QP_ACCESS_ERR = 3,
-        /// Data arrived before the message that completes the connection.
+        /// Data arrived before the message that completes the connection had arrived.
         IBV_EVENT_COMM_EST = 4,
         IBV_EVENT_SQ_DRAINED = 5,
         IBV_EVENT_PATH_MIG = 6,
@@ -105,33 +105,33 @@ constants! {
 }
 
 records! {
-    /// The address of a port: 128 bits, network byte order.
+    /// The address of a port: 128 bits in network byte order.
     #[derive(Debug, PartialEq, Eq)]
     #[repr(align(8))] // In C it is a union with two integers.
     pub struct ibv_gid {
-        /// Its octets.
+        /// The octets of the address.
         pub raw: [u8; 16],
     }
 
-    /// Unused since 2005. It keeps the offsets of the members that follow.
+    /// A structure that is unused since 2005. It keeps the offsets of the members that follow.
     pub struct _ibv_device_ops {
-        /// Unused.
+        /// This member is unused.
         pub _dummy1: *mut c_void,
-        /// Unused.
+        /// This member is unused.
         pub _dummy2: *mut c_void,
     }
 
     /// A device that is present.
     pub struct ibv_device {
-        /// Unused.
+        /// This member is unused.
         pub _ops: _ibv_device_ops,
         /// The kind of the device.
         pub node_type: ibv_node_type,
         /// The transport of a device.
         pub transport_type: ibv_transport_type,
-        /// Its name, such as `rxe0`.
+        /// The name of the device, such as `rxe0`.
         pub name: [c_char; IBV_SYSFS_NAME_MAX],
-        /// The name of its character device, such as `uverbs0`.
+        /// The name of the device's character device, such as `uverbs0`.
         pub dev_name: [c_char; IBV_SYSFS_NAME_MAX],
         /// The path of the character device in sysfs.
         pub dev_path: [c_char; IBV_SYSFS_PATH_MAX],
@@ -142,72 +142,72 @@ records! {
     /// The functions of the data path, which the driver supplies. Members named `_compat` are not
     /// functions any more.
     pub struct ibv_context_ops {
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_query_device: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_query_port: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_alloc_pd: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_dealloc_pd: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_reg_mr: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_rereg_mr: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_dereg_mr: *mut c_void,
-        /// See [`ibv_alloc_mw`](crate::Verbs::ibv_alloc_mw).
+        /// The driver's function for [`ibv_alloc_mw`](crate::Verbs::ibv_alloc_mw).
         pub alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, ibv_mw_type) -> *mut ibv_mw>,
-        /// See [`ibv_bind_mw`](crate::Verbs::ibv_bind_mw).
+        /// The driver's function for [`ibv_bind_mw`](crate::Verbs::ibv_bind_mw).
         pub bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int>,
-        /// See [`ibv_dealloc_mw`](crate::Verbs::ibv_dealloc_mw).
+        /// The driver's function for [`ibv_dealloc_mw`](crate::Verbs::ibv_dealloc_mw).
         pub dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_create_cq: *mut c_void,
-        /// See [`ibv_poll_cq`](crate::Verbs::ibv_poll_cq).
+        /// The driver's function for [`ibv_poll_cq`](crate::Verbs::ibv_poll_cq).
         pub poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
-        /// See [`ibv_req_notify_cq`](crate::Verbs::ibv_req_notify_cq).
+        /// The driver's function for [`ibv_req_notify_cq`](crate::Verbs::ibv_req_notify_cq).
         pub req_notify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int>,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_cq_event: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_resize_cq: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_destroy_cq: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_create_srq: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_modify_srq: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_query_srq: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_destroy_srq: *mut c_void,
-        /// See [`ibv_post_srq_recv`](crate::Verbs::ibv_post_srq_recv).
+        /// The driver's function for [`ibv_post_srq_recv`](crate::Verbs::ibv_post_srq_recv).
         pub post_srq_recv:
             Option<unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_create_qp: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_query_qp: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_modify_qp: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_destroy_qp: *mut c_void,
-        /// See [`ibv_post_send`](crate::Verbs::ibv_post_send).
+        /// The driver's function for [`ibv_post_send`](crate::Verbs::ibv_post_send).
         pub post_send:
             Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int>,
-        /// See [`ibv_post_recv`](crate::Verbs::ibv_post_recv).
+        /// The driver's function for [`ibv_post_recv`](crate::Verbs::ibv_post_recv).
         pub post_recv:
             Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_create_ah: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_destroy_ah: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_attach_mcast: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_detach_mcast: *mut c_void,
-        /// Not a function.
+        /// This member is not a function any more.
         pub _compat_async_event: *mut c_void,
     }
 
@@ -215,150 +215,152 @@ records! {
     pub struct ibv_context {
         /// The device.
         pub device: *mut ibv_device,
-        /// The functions of its data path.
+        /// The functions of the device's data path.
         pub ops: ibv_context_ops,
         /// The descriptor for commands to the kernel.
         pub cmd_fd: c_int,
-        /// Readable when there is an asynchronous event.
+        /// The file descriptor that is readable when there is an asynchronous event.
         pub async_fd: c_int,
-        /// Number of completion vectors; they are numbered from 0.
+        /// The number of completion vectors, which are numbered from 0.
         pub num_comp_vectors: c_int,
-        /// Private to the library.
+        /// Only the library uses this member.
         pub mutex: libc::pthread_mutex_t,
-        /// All ones: the context is the last member of a `verbs_context`.
+        /// If all bits are ones, the context is the last member of a `verbs_context`.
         pub abi_compat: *mut c_void,
     }
 
-    /// Limits and identification of a device.
+    /// The limits and the identification of a device. Members with the prefix `max_` are maxima.
     pub struct ibv_device_attr {
-        /// Firmware version.
+        /// The version of the firmware.
         pub fw_ver: [c_char; 64],
-        /// GUID of the node, network byte order.
+        /// The GUID of the node in network byte order.
         pub node_guid: u64,
-        /// GUID of the system, network byte order.
+        /// The GUID of the system in network byte order.
         pub sys_image_guid: u64,
-        /// Bytes of one region.
+        /// The maximum size of one region in bytes.
         pub max_mr_size: u64,
-        /// Supported page sizes, one bit for each.
+        /// The supported page sizes, with one bit for each size.
         pub page_size_cap: u64,
-        /// Vendor, by IEEE.
+        /// The number of the vendor, which the IEEE has assigned.
         pub vendor_id: u32,
-        /// Vendor's part.
+        /// The vendor's number of the part.
         pub vendor_part_id: u32,
-        /// Hardware version.
+        /// The version of the hardware.
         pub hw_ver: u32,
-        /// Queue pairs.
+        /// The maximum number of queue pairs.
         pub max_qp: c_int,
-        /// Work requests in one queue.
+        /// The maximum number of work requests in one queue.
         pub max_qp_wr: c_int,
-        /// [`ibv_device_cap_flags`].
+        /// The capabilities of the device, see [`ibv_device_cap_flags`].
         pub device_cap_flags: c_uint,
-        /// Segments of a work request that is not a READ.
+        /// The maximum number of segments of a work request that is not a READ.
         pub max_sge: c_int,
-        /// Segments of a READ.
+        /// The maximum number of segments of a READ.
         pub max_sge_rd: c_int,
-        /// Completion queues.
+        /// The maximum number of completion queues.
         pub max_cq: c_int,
-        /// Completions in one completion queue.
+        /// The maximum number of completions in one completion queue.
         pub max_cqe: c_int,
-        /// Memory regions.
+        /// The maximum number of memory regions.
         pub max_mr: c_int,
-        /// Protection domains.
+        /// The maximum number of protection domains.
         pub max_pd: c_int,
-        /// READs and atomics that a queue pair can hold as responder.
+        /// The maximum number of READs and atomic operations that a queue pair can hold as
+        /// responder.
         pub max_qp_rd_atom: c_int,
-        /// For EE contexts.
+        /// The same limit for end-to-end contexts.
         pub max_ee_rd_atom: c_int,
-        /// READs and atomics that the device can hold as responder.
+        /// The maximum number of READs and atomic operations that the device can hold as responder.
         pub max_res_rd_atom: c_int,
-        /// READs and atomics that a queue pair can have outstanding as initiator.
+        /// The maximum number of READs and atomic operations that a queue pair can have outstanding
+        /// as initiator.
         pub max_qp_init_rd_atom: c_int,
-        /// For EE contexts.
+        /// The same limit for end-to-end contexts.
         pub max_ee_init_rd_atom: c_int,
         /// The scope in which atomic operations are atomic.
         pub atomic_cap: ibv_atomic_cap,
-        /// EE contexts.
+        /// The maximum number of end-to-end contexts.
         pub max_ee: c_int,
-        /// RD domains.
+        /// The maximum number of reliable-datagram domains.
         pub max_rdd: c_int,
-        /// Memory windows.
+        /// The maximum number of memory windows.
         pub max_mw: c_int,
-        /// Raw queue pairs.
+        /// The maximum number of raw queue pairs.
         pub max_raw_ipv6_qp: c_int,
-        /// Raw queue pairs.
+        /// The maximum number of raw queue pairs.
         pub max_raw_ethy_qp: c_int,
-        /// Multicast groups.
+        /// The maximum number of multicast groups.
         pub max_mcast_grp: c_int,
-        /// Queue pairs in one multicast group.
+        /// The maximum number of queue pairs in one multicast group.
         pub max_mcast_qp_attach: c_int,
-        /// Queue pairs in all multicast groups together.
+        /// The maximum number of queue pairs in all multicast groups together.
         pub max_total_mcast_qp_attach: c_int,
-        /// Address handles.
+        /// The maximum number of address handles.
         pub max_ah: c_int,
-        /// FMRs.
+        /// The maximum number of fast memory regions (FMRs).
         pub max_fmr: c_int,
-        /// Maps of one FMR.
+        /// The maximum number of mappings of one fast memory region (FMR).
         pub max_map_per_fmr: c_int,
-        /// Shared receive queues.
+        /// The maximum number of shared receive queues.
         pub max_srq: c_int,
-        /// Work requests in one shared receive queue.
+        /// The maximum number of work requests in one shared receive queue.
         pub max_srq_wr: c_int,
-        /// Segments of one of these work requests.
+        /// The maximum number of segments of a work request in a shared receive queue.
         pub max_srq_sge: c_int,
-        /// Partitions.
+        /// The maximum number of partition keys.
         pub max_pkeys: u16,
-        /// Delay of acknowledgements, coded as time-outs are.
+        /// The delay of acknowledgements, as a code like that of time-outs.
         pub local_ca_ack_delay: u8,
-        /// Ports, which are numbered from 1.
+        /// The number of ports, which are numbered from 1.
         pub phys_port_cnt: u8,
     }
 
-    /// State and limits of a port.
+    /// The state and the limits of a port.
     #[derive(Debug)]
     pub struct ibv_port_attr {
         /// The state of the port.
         pub state: ibv_port_state,
         /// The largest MTU.
         pub max_mtu: ibv_mtu,
-        /// The MTU.
+        /// The MTU in use.
         pub active_mtu: ibv_mtu,
-        /// GIDs.
+        /// The number of entries in the table of GIDs.
         pub gid_tbl_len: c_int,
-        /// Capabilities.
+        /// The capabilities of the port.
         pub port_cap_flags: u32,
-        /// Bytes of one message.
+        /// The maximum size of one message in bytes.
         pub max_msg_sz: u32,
-        /// Counter.
+        /// The number of packets with a wrong partition key.
         pub bad_pkey_cntr: u32,
-        /// Counter.
+        /// The number of packets with a wrong queue key.
         pub qkey_viol_cntr: u32,
-        /// Partitions.
+        /// The number of entries in the table of partition keys.
         pub pkey_tbl_len: u16,
-        /// Local identifier.
+        /// The local identifier.
         pub lid: u16,
-        /// Local identifier of the subnet manager.
+        /// The local identifier of the subnet manager.
         pub sm_lid: u16,
-        /// Mask of local identifiers.
+        /// The mask of the local identifiers.
         pub lmc: u8,
-        /// Virtual lanes.
+        /// The maximum number of virtual lanes.
         pub max_vl_num: u8,
-        /// Service level of the subnet manager.
+        /// The service level of the subnet manager.
         pub sm_sl: u8,
-        /// Time-out of the subnet, coded.
+        /// The time-out of the subnet, as a code.
         pub subnet_timeout: u8,
-        /// Kind of initialisation.
+        /// The kind of initialisation.
         pub init_type_reply: u8,
-        /// Lanes, coded.
+        /// The number of lanes, as a code.
         pub active_width: u8,
-        /// Speed of a lane, coded.
+        /// The speed of a lane, as a code.
         pub active_speed: u8,
-        /// Physical state.
+        /// The physical state.
         pub phys_state: u8,
         /// The link layer.
         pub link_layer: ibv_link_layer,
-        /// Flags.
+        /// The flags of the port.
         pub flags: u8,
-        /// Further capabilities.
+        /// Further capabilities of the port.
         pub port_cap_flags2: u16,
     }
 
@@ -370,7 +372,7 @@ records! {
         pub qp: *mut ibv_qp,
         /// A shared receive queue.
         pub srq: *mut ibv_srq,
-        /// A port.
+        /// The number of a port.
         pub port_num: c_int,
     }
 

@@ -13,21 +13,23 @@ pub struct RdmaCore {
     pub verbs: Verbs,
     /// The functions of librdmacm.
     pub cm: RdmaCm,
-    /// Exists in release 35 or later: see [`RdmaCore::fork_copies_memory`].
+    /// The function `ibv_is_fork_initialized`, which exists in release 35 or later: see
+    /// [`RdmaCore::fork_copies_memory`].
     fork_status: Option<unsafe extern "C" fn() -> c_uint>,
-    // The libraries stay loaded as long as the pointers exist: for ever.
+    // The libraries must stay loaded as long as the pointers to their functions exist, which is for
+    // ever.
     _libraries: [Library; 2],
 }
 
-/// Why the libraries cannot be used.
+/// The reason why the libraries cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// The library is missing, or the dynamic linker cannot load it.
+    /// The library is missing, or the dynamic linker cannot load the library.
     #[error("{library} cannot be loaded: install {package} ({reason})")]
     NotLoaded {
-        /// Its name.
+        /// The name of the library.
         library: &'static str,
-        /// Debian's packages.
+        /// The Debian packages that contain the library.
         package: &'static str,
         /// The message of the dynamic linker.
         reason: String,
@@ -35,7 +37,7 @@ pub enum LoadError {
     /// The library is too old, or is another library of the same name.
     #[error("{library} is not of rdma-core release 17 or later: {reason}")]
     Symbol {
-        /// Its name.
+        /// The name of the library.
         library: &'static str,
         /// The message of the dynamic linker.
         reason: String,
@@ -43,8 +45,8 @@ pub enum LoadError {
 }
 
 impl RdmaCore {
-    /// Loads both libraries, which then stay loaded. The packages in a failure also contain the
-    /// drivers of devices, as plug-ins.
+    /// Loads both libraries, which then stay loaded. The packages that an error names also contain
+    /// the drivers of devices, as plug-ins.
     ///
     /// # Errors
     /// See [`LoadError`]. The result is the same for the life of the process.
@@ -64,9 +66,11 @@ impl RdmaCore {
             // SAFETY: the functions are declared as in the library's headers
             // (tests/tests/rdma_core.rs), and the library stays loaded.
             verbs: unsafe { Verbs::find(&verbs_library) }.map_err(symbol(verbs))?,
-            // SAFETY: as above.
+            // SAFETY: the functions are declared as in the library's headers
+            // (tests/tests/rdma_core.rs), and the library stays loaded.
             cm: unsafe { RdmaCm::find(&cm_library) }.map_err(symbol(cm))?,
-            // SAFETY: as above.
+            // SAFETY: the functions are declared as in the library's headers
+            // (tests/tests/rdma_core.rs), and the library stays loaded.
             fork_status: unsafe { verbs_library.get(b"ibv_is_fork_initialized\0") }
                 .ok()
                 .map(|found| *found),
@@ -74,18 +78,19 @@ impl RdmaCore {
         })
     }
 
-    /// Whether the kernel copies registered memory for the child of a fork(2) (Linux 5.12). Then
-    /// `ibv_fork_init`, which keeps that memory from children page by page, is not needed.
+    /// Returns whether the kernel copies registered memory for the child of a fork(2), as Linux
+    /// 5.12 and later do. If so, `ibv_fork_init`, which keeps that memory from children page by
+    /// page, is not needed.
     pub fn fork_copies_memory(&self) -> bool {
-        /// `IBV_FORK_UNNEEDED` of `enum ibv_fork_status`.
+        /// The value of `IBV_FORK_UNNEEDED` in `enum ibv_fork_status`.
         const UNNEEDED: c_uint = 2;
-        // SAFETY: the function takes no arguments.
+        // SAFETY: the function takes no arguments and has no preconditions.
         self.fork_status.is_some_and(|status| unsafe { status() } == UNNEEDED)
     }
 }
 
 fn open_library(library: &'static str, package: &'static str) -> Result<Library, LoadError> {
-    // SAFETY: the initialisers of the libraries of rdma-core depend on nothing.
+    // SAFETY: loading runs the library's initialisers. Those of rdma-core have no preconditions.
     unsafe { Library::new(library) }.map_err(|e| LoadError::NotLoaded {
         library,
         package,
@@ -93,7 +98,7 @@ fn open_library(library: &'static str, package: &'static str) -> Result<Library,
     })
 }
 
-/// The message of the dynamic linker, which libloading stores as the source.
+/// Returns the message of the dynamic linker, which libloading stores as the source of its error.
 fn reason(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -8,11 +8,11 @@ use crate::{ibv_access_flags, ibv_context, ibv_cq, ibv_gid, ibv_mtu, ibv_pd, ibv
 constants! {
     /// The kind of a queue pair.
     pub type ibv_qp_type = c_uint {
-        /// Reliable connection.
+        /// A queue pair for a reliable connection.
         IBV_QPT_RC = 2,
     }
 
-    /// Selects the members of [`ibv_qp_attr`] that are set.
+    /// A mask that selects the members of [`ibv_qp_attr`] that are set.
     pub type ibv_qp_attr_mask = c_int {
         IBV_QP_STATE = 1 << 0,
         IBV_QP_CUR_STATE = 1 << 1,
@@ -42,170 +42,170 @@ constants! {
         IBV_QPS_RESET = 0,
         /// Receives can be posted.
         IBV_QPS_INIT = 1,
-        /// It receives.
+        /// The queue pair receives.
         IBV_QPS_RTR = 2,
-        /// It also sends.
+        /// The queue pair receives and sends.
         IBV_QPS_RTS = 3,
         IBV_QPS_SQD = 4,
         IBV_QPS_SQE = 5,
-        /// It flushes all posted requests.
+        /// The queue pair flushes all posted requests.
         IBV_QPS_ERR = 6,
         IBV_QPS_UNKNOWN = 7,
     }
 }
 
 records! {
-    /// Sizes of the queues.
+    /// The sizes of the queues.
     #[derive(Debug)]
     pub struct ibv_qp_cap {
-        /// Requests outstanding.
+        /// The maximum number of outstanding requests.
         pub max_send_wr: u32,
-        /// Receives outstanding.
+        /// The maximum number of outstanding receives.
         pub max_recv_wr: u32,
-        /// Segments of a request.
+        /// The maximum number of segments of a request.
         pub max_send_sge: u32,
-        /// Segments of a receive.
+        /// The maximum number of segments of a receive.
         pub max_recv_sge: u32,
-        /// Bytes of an inline request.
+        /// The maximum size of an inline request in bytes.
         pub max_inline_data: u32,
     }
 
-    /// Attributes of a new queue pair.
+    /// The attributes of a new queue pair.
     pub struct ibv_qp_init_attr {
-        /// The owner's context.
+        /// The context that the owner has set.
         pub qp_context: *mut c_void,
         /// The completion queue of requests.
         pub send_cq: *mut ibv_cq,
         /// The completion queue of receives.
         pub recv_cq: *mut ibv_cq,
-        /// Shared receive queue instead of its own, or null.
+        /// The shared receive queue that replaces the queue pair's own receive queue, or null.
         pub srq: *mut ibv_srq,
-        /// Sizes of its queues; updated with the actual sizes.
+        /// The requested sizes of the queues. The call replaces them by the actual sizes.
         pub cap: ibv_qp_cap,
-        /// Kind.
+        /// The kind of the queue pair.
         pub qp_type: ibv_qp_type,
-        /// If not 0, every request is signalled.
+        /// If this is not 0, every request is signalled.
         pub sq_sig_all: c_int,
     }
 
     /// A queue pair.
     pub struct ibv_qp {
-        /// Its device.
+        /// The device to which the queue pair belongs.
         pub context: *mut ibv_context,
-        /// The owner's context.
+        /// The context that the owner has set.
         pub qp_context: *mut c_void,
-        /// Its domain.
+        /// The protection domain of the queue pair.
         pub pd: *mut ibv_pd,
         /// The completion queue of requests.
         pub send_cq: *mut ibv_cq,
         /// The completion queue of receives.
         pub recv_cq: *mut ibv_cq,
-        /// Shared receive queue, or null.
+        /// The shared receive queue, or null.
         pub srq: *mut ibv_srq,
-        /// The kernel's handle.
+        /// The kernel's handle of the queue pair.
         pub handle: u32,
-        /// Its number on the wire.
+        /// The number of the queue pair on the wire.
         pub qp_num: u32,
         /// The state as far as the library knows.
         pub state: ibv_qp_state,
-        /// Kind.
+        /// The kind of the queue pair.
         pub qp_type: ibv_qp_type,
-        /// Private to the library.
+        /// Only the library uses this member.
         pub mutex: libc::pthread_mutex_t,
-        /// Private to the library.
+        /// Only the library uses this member.
         pub cond: libc::pthread_cond_t,
-        /// Private to the library.
+        /// Only the library uses this member.
         pub events_completed: u32,
     }
 
     /// The global part of an address.
     #[derive(Debug)]
     pub struct ibv_global_route {
-        /// Destination.
+        /// The address of the destination.
         pub dgid: ibv_gid,
-        /// Flow label.
+        /// The flow label.
         pub flow_label: u32,
-        /// Source, as an index into the port's table.
+        /// The source address, as an index into the port's table of GIDs.
         pub sgid_index: u8,
-        /// Hop limit.
+        /// The hop limit.
         pub hop_limit: u8,
-        /// Traffic class.
+        /// The traffic class.
         pub traffic_class: u8,
     }
 
     /// The address of a peer.
     #[derive(Debug)]
     pub struct ibv_ah_attr {
-        /// Global part.
+        /// The global part of the address.
         pub grh: ibv_global_route,
-        /// Local identifier.
+        /// The local identifier.
         pub dlid: u16,
-        /// Service level.
+        /// The service level.
         pub sl: u8,
-        /// Path bits of the source.
+        /// The path bits of the source.
         pub src_path_bits: u8,
-        /// Rate, coded.
+        /// The rate, as a code.
         pub static_rate: u8,
-        /// Whether there is a global part.
+        /// Whether the address has a global part.
         pub is_global: u8,
         /// The port.
         pub port_num: u8,
     }
 
-    /// Attributes of a queue pair, to modify or to query.
+    /// The attributes of a queue pair, to modify or to query.
     #[derive(Debug)]
     pub struct ibv_qp_attr {
         /// The new state.
         pub qp_state: ibv_qp_state,
         /// The expected current state.
         pub cur_qp_state: ibv_qp_state,
-        /// Path MTU.
+        /// The path MTU.
         pub path_mtu: ibv_mtu,
-        /// State of path migration.
+        /// The state of the path migration.
         pub path_mig_state: c_uint,
-        /// Queue key, for datagrams.
+        /// The queue key, for datagrams.
         pub qkey: u32,
-        /// First PSN to receive.
+        /// The first PSN to receive.
         pub rq_psn: u32,
-        /// First PSN to send.
+        /// The first PSN to send.
         pub sq_psn: u32,
         /// The number of the peer's queue pair.
         pub dest_qp_num: u32,
         /// The access that the peer gets.
         pub qp_access_flags: ibv_access_flags,
-        /// Sizes of its queues.
+        /// The sizes of the queues.
         pub cap: ibv_qp_cap,
-        /// The peer.
+        /// The address of the peer.
         pub ah_attr: ibv_ah_attr,
-        /// The alternate path.
+        /// The address of the peer on the alternate path.
         pub alt_ah_attr: ibv_ah_attr,
-        /// Partition.
+        /// The index of the partition key.
         pub pkey_index: u16,
-        /// Partition of the alternate path.
+        /// The index of the partition key for the alternate path.
         pub alt_pkey_index: u16,
         /// Whether the end of draining is reported.
         pub en_sqd_async_notify: u8,
         /// Whether the send queue is draining.
         pub sq_draining: u8,
-        /// Maximum number of outstanding READs and atomics.
+        /// The maximum number of outstanding READs and atomic operations.
         pub max_rd_atomic: u8,
-        /// Maximum number of READs and atomics held for the peer.
+        /// The maximum number of READs and atomic operations held for the peer.
         pub max_dest_rd_atomic: u8,
-        /// The time that an RNR NAK makes the peer wait, coded.
+        /// The time that an RNR NAK makes the peer wait, as a code.
         pub min_rnr_timer: u8,
         /// The port.
         pub port_num: u8,
-        /// Time-out of an acknowledgement, coded.
+        /// The time-out of an acknowledgement, as a code.
         pub timeout: u8,
-        /// Retries after a time-out.
+        /// The number of retries after a time-out.
         pub retry_cnt: u8,
-        /// Retries after an RNR NAK; 7 means no limit.
+        /// The number of retries after an RNR NAK. The value 7 means no limit.
         pub rnr_retry: u8,
-        /// Port of the alternate path.
+        /// The port of the alternate path.
         pub alt_port_num: u8,
-        /// Time-out of the alternate path.
+        /// The time-out of the alternate path, as a code.
         pub alt_timeout: u8,
-        /// Rate limit of packets.
+        /// The rate limit of packets.
         pub rate_limit: u32,
     }
 }

@@ -10,41 +10,43 @@ use crate::{
 };
 
 functions! {
-    /// Functions of librdmacm. Null and -1 are failures, with the reason in errno. Their manual
-    /// pages state when a call is safe.
+    /// The functions of librdmacm. The results null and -1 are failures, with the reason in errno.
+    /// The functions' manual pages state when a call is safe.
     pub struct RdmaCm {
         /// Creates an event channel.
         pub fn rdma_create_event_channel() -> *mut rdma_event_channel;
-        /// Destroys it.
+        /// Destroys an event channel.
         pub fn rdma_destroy_event_channel(channel: *mut rdma_event_channel);
         /// Waits for an event, unless the channel's descriptor does not block; each event must be
         /// acknowledged.
         pub fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int;
-        /// Frees an event. Destruction of an identifier waits for it.
+        /// Frees an event. The destruction of an identifier waits until its events were freed.
         pub fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int;
 
         /// Creates an identifier.
         pub fn rdma_create_id(
             channel: *mut rdma_event_channel, id: *mut *mut rdma_cm_id, context: *mut c_void, ps: rdma_port_space,
         ) -> c_int;
-        /// Destroys it in any state. Its events must be acknowledged.
+        /// Destroys an identifier in any state. The events of the identifier must be acknowledged.
         pub fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int;
-        /// Binds it to a local address, and thereby to a device. For port 0 it chooses a port.
+        /// Binds an identifier to a local address, and thereby to a device. For port 0 the function
+        /// chooses a port.
         pub fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int;
-        /// Resolves an address. Ends in `ADDR_RESOLVED` or `ADDR_ERROR`.
+        /// Resolves an address. The resolution ends with the event `ADDR_RESOLVED` or `ADDR_ERROR`.
         pub fn rdma_resolve_addr(
             id: *mut rdma_cm_id, src_addr: *mut sockaddr, dst_addr: *mut sockaddr, timeout_ms: c_int,
         ) -> c_int;
-        /// Resolves the route. Ends in `ROUTE_RESOLVED` or `ROUTE_ERROR`.
+        /// Resolves the route. The resolution ends with the event `ROUTE_RESOLVED` or
+        /// `ROUTE_ERROR`.
         pub fn rdma_resolve_route(id: *mut rdma_cm_id, timeout_ms: c_int) -> c_int;
         /// Waits for connection requests.
         pub fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int;
-        /// Its local port, network byte order.
+        /// Returns the local port of an identifier in network byte order.
         pub fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16;
 
         /// Sends a connection request.
         pub fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int;
-        /// Confirms a `CONNECT_RESPONSE` when the queue pair is ready.
+        /// Confirms the event `CONNECT_RESPONSE` when the queue pair is ready.
         pub fn rdma_establish(id: *mut rdma_cm_id) -> c_int;
         /// Accepts a connection request.
         pub fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int;

@@ -1,4 +1,4 @@
-//! The functions of libibverbs. `inline` has those that C defines inline.
+//! The functions of libibverbs. The functions that C defines inline are in `inline`.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -8,40 +8,44 @@ use crate::{
     ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
 };
 
-/// A port's attributes before [`ibv_port_attr`](crate::ibv_port_attr) grew: its first 44 bytes.
+/// A port's attributes before [`ibv_port_attr`](crate::ibv_port_attr) grew: the first 44 bytes of
+/// that structure.
 #[repr(C)]
 pub struct _compat_ibv_port_attr(());
 
 functions! {
-    /// Functions of libibverbs. A null pointer or a non-zero integer is a failure, with the reason
-    /// in errno or in the integer. Their manual pages state when a call is safe: pointers are live
-    /// objects of the library, and no object is destroyed while another uses it.
+    /// The functions of libibverbs. A null pointer or a non-zero integer is a failure, with the
+    /// reason in errno or in the integer. The functions' manual pages state when a call is safe:
+    /// pointers are live objects of the library, and no object is destroyed while another object
+    /// uses it.
     pub struct Verbs {
-        /// The name of a device, such as `rxe0`.
+        /// Returns the name of a device, such as `rxe0`.
         pub fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char;
         /// Opens a device.
         pub fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context;
-        /// Closes it. All objects created from it must be destroyed before.
+        /// Closes a device. All objects created from it must be destroyed before.
         pub fn ibv_close_device(context: *mut ibv_context) -> c_int;
-        /// Queries limits and identification.
+        /// Queries the limits and the identification of a device.
         pub fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
-        /// Queries the old attributes of a port; see the method of the same name.
+        /// Queries those attributes of a port that existed in 2005; see the method `query_port`.
         pub fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut _compat_ibv_port_attr) -> c_int;
         /// Waits for an asynchronous event, unless `async_fd` does not block; each event must be
         /// acknowledged.
         pub fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
-        /// Acknowledges an event. The destruction of an object waits for this.
+        /// Acknowledges an event. The destruction of an object waits until the object's events are
+        /// acknowledged.
         pub fn ibv_ack_async_event(event: *mut ibv_async_event);
-        /// Protects registered memory from fork(2). Must be called before anything else.
+        /// Protects registered memory from fork(2). The function must be called before any other.
         pub fn ibv_fork_init() -> c_int;
 
         /// Creates a protection domain.
         pub fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd;
-        /// Destroys it.
+        /// Destroys a protection domain.
         pub fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int;
         /// Registers memory.
         pub fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr;
-        /// Like `ibv_reg_mr`, but segments and peers use `iova` as its address.
+        /// Registers memory like `ibv_reg_mr`, but segments and peers use `iova` as the address of
+        /// the memory.
         pub fn ibv_reg_mr_iova(
             pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_int,
         ) -> *mut ibv_mr;
@@ -50,42 +54,42 @@ functions! {
 
         /// Creates a completion channel.
         pub fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel;
-        /// Destroys it.
+        /// Destroys a completion channel.
         pub fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int;
         /// Creates a completion queue for at least `cqe` completions.
         pub fn ibv_create_cq(
             context: *mut ibv_context, cqe: c_int, cq_context: *mut c_void, channel: *mut ibv_comp_channel,
             comp_vector: c_int,
         ) -> *mut ibv_cq;
-        /// Changes its size.
+        /// Changes the size of a completion queue.
         pub fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int;
-        /// Waits until all its events are acknowledged, and destroys it.
+        /// Waits until all events of a completion queue are acknowledged, and destroys the queue.
         pub fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
         /// Waits for an event, unless the channel's descriptor does not block; each event must be
         /// acknowledged.
         pub fn ibv_get_cq_event(
             channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cq_context: *mut *mut c_void,
         ) -> c_int;
-        /// Acknowledges this number of events. Takes a lock.
+        /// Acknowledges this number of events. The function takes a lock.
         pub fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: u32);
 
         /// Creates a shared receive queue.
         pub fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq;
-        /// Changes size or limit.
+        /// Changes the size or the limit of a shared receive queue.
         pub fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int;
-        /// Destroys it.
+        /// Destroys a shared receive queue.
         pub fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
 
         /// Creates a queue pair, in the state [`IBV_QPS_RESET`](crate::IBV_QPS_RESET).
         pub fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
-        /// Modifies its attributes.
+        /// Modifies the attributes of a queue pair.
         pub fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;
-        /// Queries its attributes.
+        /// Queries the attributes of a queue pair.
         pub fn ibv_query_qp(
             qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init_attr: *mut ibv_qp_init_attr,
         ) -> c_int;
-        /// Waits until all its events are acknowledged, and destroys it. Its posted requests do not
-        /// complete any more.
+        /// Waits until all events of a queue pair are acknowledged, and destroys the queue pair.
+        /// Its posted requests do not complete any more.
         pub fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
     }
 }

@@ -22,13 +22,13 @@ constants! {
 
     /// Flags of a request.
     pub type ibv_send_flags = c_uint {
-        /// Starts only after all earlier READs and atomics.
+        /// The request starts only after all earlier READs and atomic operations.
         IBV_SEND_FENCE = 1 << 0,
-        /// Success is reported.
+        /// A completion also reports success.
         IBV_SEND_SIGNALED = 1 << 1,
-        /// Wakes a receiver that waits for solicited completions only.
+        /// The request wakes a receiver that waits only for solicited completions.
         IBV_SEND_SOLICITED = 1 << 2,
-        /// Its data are copied at the post; keys are ignored.
+        /// The data of the request are copied when it is posted; keys are ignored.
         IBV_SEND_INLINE = 1 << 3,
     }
 }
@@ -37,100 +37,100 @@ records! {
     /// A segment of local memory.
     #[derive(Debug, PartialEq, Eq)]
     pub struct ibv_sge {
-        /// Address of the first byte.
+        /// The address of the first byte.
         pub addr: u64,
-        /// Length in bytes.
+        /// The length in bytes.
         pub length: u32,
-        /// The region's key.
+        /// The key of the region.
         pub lkey: u32,
     }
 
-    /// Remote memory.
+    /// A part of the peer's memory.
     #[derive(Debug)]
     pub struct ibv_wr_rdma {
-        /// Address of the first byte.
+        /// The address of the first byte.
         pub remote_addr: u64,
-        /// The peer's key.
+        /// The key of the peer's memory.
         pub rkey: u32,
     }
 
     /// The target of an atomic operation, and its operands.
     #[derive(Debug)]
     pub struct ibv_wr_atomic {
-        /// Address of the first byte.
+        /// The address of the first byte.
         pub remote_addr: u64,
-        /// The expected value, or the addend.
+        /// The expected value of a compare-and-swap, or the addend of a fetch-and-add.
         pub compare_add: u64,
-        /// The replacement.
+        /// The value that replaces the old one.
         pub swap: u64,
-        /// The peer's key.
+        /// The key of the peer's memory.
         pub rkey: u32,
     }
 
     /// The peer of a datagram.
     pub struct ibv_wr_ud {
-        /// Address handle.
+        /// The address handle of the peer.
         pub ah: *mut c_void,
-        /// The number of its queue pair.
+        /// The number of the peer's queue pair.
         pub remote_qpn: u32,
-        /// Its queue key.
+        /// The queue key of the peer.
         pub remote_qkey: u32,
     }
 
-    /// The target, by opcode.
+    /// The target of a request. The opcode selects the member.
     pub union ibv_wr_target {
-        /// For READs and WRITEs.
+        /// The member for READs and WRITEs.
         pub rdma: ibv_wr_rdma,
-        /// For atomic operations.
+        /// The member for atomic operations.
         pub atomic: ibv_wr_atomic,
-        /// For datagrams.
+        /// The member for datagrams.
         pub ud: ibv_wr_ud,
     }
 
-    /// Bind of a window of type 2.
+    /// The bind of a window of type 2.
     pub struct ibv_wr_bind_mw {
         /// The window.
         pub mw: *mut ibv_mw,
-        /// Its new key, which may differ from the window's current key in the last octet.
+        /// The new key of the window, which may differ from its current key in the last octet.
         pub rkey: u32,
-        /// The memory to bind to.
+        /// The memory to which the window is bound.
         pub bind_info: ibv_mw_bind_info,
     }
 
     /// A request.
     pub struct ibv_send_wr {
-        /// Identifies the request in its completion.
+        /// A number that identifies the request in its completion.
         pub wr_id: u64,
-        /// The next one to post, or null.
+        /// The next request to post, or null.
         pub next: *mut ibv_send_wr,
-        /// Local memory.
+        /// The segments of local memory.
         pub sg_list: *mut ibv_sge,
-        /// Segments.
+        /// The number of segments.
         pub num_sge: c_int,
         /// The kind of the request.
         pub opcode: ibv_wr_opcode,
         /// Flags of a request.
         pub send_flags: ibv_send_flags,
-        /// Immediate data in network byte order, or the key to invalidate in host byte order
+        /// The immediate data in network byte order, or the key to invalidate in host byte order
         /// (`invalidate_rkey` in C).
         pub imm_data: u32,
-        /// The target.
+        /// The target of the request.
         pub wr: ibv_wr_target,
-        /// XRC only.
+        /// A member that only XRC uses.
         pub qp_type: u32,
-        /// For binds only. In C it is part of an anonymous union.
+        /// The member for binds, which is part of an anonymous union in C.
         pub bind_mw: ibv_wr_bind_mw,
     }
 
     /// A receive buffer.
     pub struct ibv_recv_wr {
-        /// Identifies the request in its completion.
+        /// A number that identifies the request in its completion.
         pub wr_id: u64,
-        /// The next one to post, or null.
+        /// The next request to post, or null.
         pub next: *mut ibv_recv_wr,
-        /// Local memory.
+        /// The segments of local memory.
         pub sg_list: *mut ibv_sge,
-        /// Segments.
+        /// The number of segments.
         pub num_sge: c_int,
     }
 }

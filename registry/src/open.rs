@@ -197,8 +197,8 @@ fn open_with(provider: Provider, request: &Request<'_>) -> Result<Opened, Status
     let (ia, ia_table) = ia::insert(provider_ia, provider);
     let Table(table) = ia_table;
     // A provider of uDAPL 1.2 is not queried, because that version has no extensions, and its query
-    // fills in another structure. SAFETY: the provider is loaded, and it has just returned this
-    // handle.
+    // fills in another structure.
+    // SAFETY: the provider is loaded, and it has just returned this handle.
     if major >= 2 && unsafe { supports_extensions(table, provider_ia) } {
         handle::set_has_extensions(ia_table);
     }

@@ -5,18 +5,19 @@ use std::process::Command;
 
 use crate::{Dist, Skip, find_program};
 
-/// Compiles `programs/<name>.c` and links it with libdat2. The program is put into `into`.
+/// Compiles `programs/<name>.c` and links it with libdat2. The compiled program is in the directory
+/// `into`.
 pub fn c_program(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
     build(dist, name, &[], "-ldat2", into)
 }
 
-/// Like [`c_program`], with the library of uDAPL 1.2. Defines UDAPL_1_2, for sources that support
-/// both versions.
+/// Does the same as [`c_program`] with the library of uDAPL 1.2. Defines UDAPL_1_2, for sources
+/// that support both versions.
 pub fn c_program_1_2(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
     build(dist, name, &["-DUDAPL_1_2"], "-ldat", into)
 }
 
-/// Like [`c_program`], with the library of this name, and with gcc's address and
+/// Does the same as [`c_program`] with the library of this name, and with gcc's address and
 /// undefined-behaviour sanitizers.
 pub fn c_program_sanitized(
     dist: &Dist,
@@ -35,8 +36,8 @@ pub fn c_program_sanitized(
     compile(dist, name, &into.join(name), &options, &[&format!("-l{library}"), "-ldl"])
 }
 
-/// Compiles a vendor's provider, `programs/<name>.c` with VENDOR defined. The library is put into
-/// `into`.
+/// Compiles a vendor's provider, `programs/<name>.c` with VENDOR defined. The compiled library is
+/// in the directory `into`.
 pub fn c_vendor(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
     compile(
         dist,
@@ -47,7 +48,8 @@ pub fn c_vendor(dist: &Dist, name: &str, into: &Path) -> Result<PathBuf, Skip> {
     )
 }
 
-/// Compiles a library to preload, `programs/<name>.c`, into `into`.
+/// Compiles `programs/<name>.c` as a library that can be preloaded. The compiled library is in the
+/// directory `into`.
 pub fn c_preload(name: &str, into: &Path) -> Result<PathBuf, Skip> {
     let library = into.join(name).with_extension("so");
     let source =

@@ -1,4 +1,4 @@
-//! Finds the artefacts under test.
+//! Finds the libraries and programs under test.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -29,7 +29,8 @@ impl Dist {
         Err(Skip(format!("{} is not built: run `cargo xtask test`", library.display())))
     }
 
-    /// Copies libdat2.so.2 alone, for users who cannot read its directory.
+    /// Copies libdat2.so.2 alone into a directory, for users who cannot read the library's own
+    /// directory.
     pub fn copy_library(&self, into: &Path) -> Self {
         let copy = Self { root: into.to_owned() };
         let copied = fs::create_dir_all(copy.lib())
@@ -58,18 +59,19 @@ impl Dist {
         self.root.join("bin/dat")
     }
 
-    /// Returns a provider's loadable form.
+    /// Returns the path of a provider's loadable library.
     pub fn plugin(&self, provider: &Provider) -> PathBuf {
         self.lib().join(provider.library)
     }
 }
 
-/// `<target>/<profile>/deps/<test>` → `<target>/test-dist`.
+/// Returns the layout `<target>/test-dist` for a test program `<target>/<profile>/deps/<test>`.
 fn layout_of_this_build() -> Option<PathBuf> {
     Some(env::current_exe().ok()?.ancestors().nth(3)?.join("test-dist"))
 }
 
-/// Returns a program of the distribution on `PATH`. `package` is the package that contains it.
+/// Returns a program of the distribution on `PATH`. `package` is the package that contains the
+/// program.
 pub fn find_program(name: &str, package: &str) -> Result<PathBuf, Skip> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)

@@ -1,9 +1,9 @@
-//! Code shared by tests that involve several crates: finding the artefacts, and running and judging
-//! programs.
+//! Code shared by tests that involve several crates. It finds the libraries and programs under
+//! test, runs programs and judges their output.
 //!
 //! The tests are in `tests/`: `programs/` runs Debian's unmodified programs; the others are our own
-//! C programs (`programs/*.c`) and callers of the C ABI. They use the layout of `cargo xtask dist`
-//! that `cargo xtask test` has created. Without it they are skipped.
+//! C programs (`programs/*.c`) and callers of the C ABI. The tests use the layout of `cargo xtask
+//! dist` that `cargo xtask test` has created. Without the layout they are skipped.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -26,13 +26,13 @@ pub use registry::Registry;
 pub use torn::is_torn;
 pub use trial::{SHARE, Stop, is_short_run, run, trial};
 
-/// Why a test cannot run on this machine. It is not a failure of the product, and is never counted
-/// as a pass.
+/// The reason why a test cannot run on this machine. A skipped test is not a failure of the
+/// product, and is never counted as a pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skip(pub String);
 
-/// Reports, in the form that `cargo xtask test` counts, that this test could not run. The caller
-/// must return.
+/// Reports, in the form that `cargo xtask test` counts, that this test could not run. After this
+/// call, the test must return.
 pub fn skip(reason: &Skip) {
     println!("SKIP: {}", reason.0);
 }

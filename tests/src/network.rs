@@ -1,15 +1,15 @@
-//! A network namespace for tests. The ports that some programs need are in the range from which the
-//! kernel takes client ports (dtest's 45248, and a thousand consecutive ports for `dapltest -T L`),
-//! so on the host any of them may be in use. Also, RoCE has a single UDP port for all processes.
+//! A network namespace for tests. Some programs need ports in the range from which the kernel takes
+//! client ports (dtest's 45248, and a thousand consecutive ports for `dapltest -T L`), so on the
+//! host any of them may be in use. Also, RoCE has a single UDP port for all processes.
 
 use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Set in the process that runs in its own network namespace.
+/// An environment variable that is set in the process that runs in its own network namespace.
 const NAMESPACE_VARIABLE: &str = "OPENDAT_TEST_NETWORK";
 
-/// Enables loopback, and moves the client ports to another range.
+/// A shell script that enables loopback, and moves the client ports to another range.
 const SETUP_SCRIPT: &str =
     "ip link set lo up && echo 61000 65535 > /proc/sys/net/ipv4/ip_local_port_range && exec \"$@\"";
 
@@ -24,8 +24,8 @@ pub fn enter_own_network() {
     enter(&["--net", "--map-root-user"]);
 }
 
-/// Like [`enter_own_network`], but keeps the host's users, for programs of several users. Only root
-/// may do this.
+/// Does the same as [`enter_own_network`] but keeps the host's users, for tests with programs of
+/// several users. Only root may do this.
 pub fn enter_network_of_all_users() {
     enter(&["--net"]);
 }

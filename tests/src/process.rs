@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::Registry;
 
-/// A started program. It is killed when this is dropped.
+/// A started program. Dropping this structure kills the program.
 pub struct Running {
     label: String,
     child: Child,
@@ -20,7 +20,7 @@ pub struct Running {
     deadline: Instant,
 }
 
-/// The output of a program, and how it ended.
+/// The output of a program, and the way in which the program ended.
 #[derive(Debug)]
 pub struct Ended {
     /// The exit code, or the signal as text.
@@ -41,7 +41,8 @@ struct OutputState {
     ended: bool,
 }
 
-/// Runs one of our C programs under `registry`. It must succeed, and its last line must be `ok`.
+/// Runs one of our C programs under `registry`. The program must succeed, and its last line must be
+/// `ok`.
 pub fn ends_with_ok(
     label: &str,
     command: Command,
@@ -57,7 +58,7 @@ pub fn ends_with_ok(
 }
 
 impl Running {
-    /// Starts `command` under `registry`. It must end before `deadline`.
+    /// Starts `command` under `registry`. The program must end before `deadline`.
     ///
     /// The program runs under stdbuf, so that its output is complete if it is killed at the
     /// deadline.
@@ -103,12 +104,13 @@ impl Running {
         fs::read_to_string(format!("/proc/{}/maps", self.id())).unwrap_or_default()
     }
 
-    /// Waits until the program has printed `text`. Returns its output so far.
+    /// Waits until the program has printed `text`. Returns the program's output so far.
     pub fn wait_for(&self, text: &str) -> Result<String, String> {
         self.wait_for_times(text, 1)
     }
 
-    /// Waits until the program has printed `text` this many times. Returns its output so far.
+    /// Waits until the program has printed `text` this many times. Returns the program's output so
+    /// far.
     pub fn wait_for_times(&self, text: &str, times: usize) -> Result<String, String> {
         let mut state = self.output.lock();
         while state.text.matches(text).count() < times {
@@ -124,7 +126,7 @@ impl Running {
         Ok(state.text.clone())
     }
 
-    /// Returns what the program has printed so far.
+    /// Returns the program's output so far.
     pub fn said(&self) -> String {
         self.output.lock().text.clone()
     }
@@ -134,7 +136,8 @@ impl Running {
         self.output.lock().text.contains(text)
     }
 
-    /// Returns whether the program has closed its output, which happens when it ends.
+    /// Returns whether the output has ended: the program, and every child that shares its output,
+    /// has closed the output.
     pub fn has_ended(&self) -> bool {
         self.output.lock().ended
     }
@@ -145,8 +148,8 @@ impl Running {
             let status =
                 self.child.try_wait().map_err(|error| format!("{}: {error}", self.label))?;
             if let Some(status) = status {
-                // The reader ends with the last writer of the pipe, which may be a child that the
-                // program has left running.
+                // The reader ends when the last process that writes to the pipe has closed it. That
+                // process may be a child that the program has left running.
                 while !self.has_ended() {
                     if Instant::now() >= self.deadline {
                         return Err(self.report("has ended but left processes running"));
@@ -224,7 +227,7 @@ impl Output {
 }
 
 /// Returns the first 30 lines and the last 100. A failing program reports the reason at its end,
-/// and a sanitizer prints a lot after that.
+/// but a sanitizer prints many lines after the reason.
 fn both_ends(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let skipped = lines.len().saturating_sub(130);

@@ -1,15 +1,16 @@
-//! Our providers.
+//! The list of our providers.
 
-/// One of our providers. Every suite runs over each of them.
+/// One of our providers. Every test suite runs over each provider.
 #[derive(Debug)]
 pub struct Provider {
-    /// The IA name of its entries.
+    /// The IA name of the provider's entries.
     pub ia: &'static str,
-    /// The file name of its loadable form, in the directory of the libraries.
+    /// The file name of the provider's loadable library, in the directory of the libraries.
     pub library: &'static str,
-    /// The maximum number of open adapters, if tests can reach it.
+    /// The maximum number of open adapters, if it is small enough for tests to reach.
     pub most_ias: Option<u32>,
-    /// Whether it sends packets itself: then networks can be emulated, and it detects silent peers.
+    /// Whether the provider sends packets itself. Such a provider can emulate networks and detects
+    /// silent peers.
     pub packets: bool,
 }
 

@@ -11,10 +11,10 @@ use crate::{Dist, Provider, Skip};
 
 const DEBIAN_LIBDAT2: &str = "/usr/lib/x86_64-linux-gnu/libdat2.so.2";
 
-/// The variable that tells the C programs of `programs/` which adapter to open.
+/// The environment variable that tells the C programs of `programs/` which adapter to open.
 const IA_VARIABLE: &str = "OPENDAT_TEST_IA";
 
-/// A C library, and a dat.conf for it.
+/// A C library, and a dat.conf for the library.
 #[derive(Debug)]
 pub struct Registry {
     name: &'static str,
@@ -29,37 +29,41 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Our libdat2.so.2 with its built-in entries and an empty dat.conf.
+    /// Returns a registry with our libdat2.so.2, its built-in entries and an empty dat.conf.
     pub fn builtin(dist: &Dist, provider: &Provider) -> Self {
         Self::built_in("builtin", provider, dist, "libdat2.so.2")
     }
 
-    /// Like [`Registry::builtin`], for programs of uDAPL 1.2: our libdat.so.1.
+    /// Returns a registry like that of [`Registry::builtin`] for programs of uDAPL 1.2: with our
+    /// libdat.so.1.
     pub fn builtin_1_2(dist: &Dist, provider: &Provider) -> Self {
         Self::built_in("builtin of 1.2", provider, dist, "libdat.so.1")
     }
 
-    /// Our libdat2.so.2 without built-in entries. The dat.conf names the loadable provider.
+    /// Returns a registry with our libdat2.so.2, without built-in entries. The dat.conf names the
+    /// loadable provider.
     pub fn plugin(dist: &Dist, provider: &Provider) -> Self {
         Self::plugin_at(dist, provider, "")
     }
 
-    /// Like [`Registry::plugin`], with these ia_params.
+    /// Returns a registry like that of [`Registry::plugin`] with these ia_params.
     pub fn plugin_at(dist: &Dist, provider: &Provider, ia_params: &str) -> Self {
         let plugin = dist.plugin(provider);
         let conf = entry(provider.ia, "u2.0", &plugin, ia_params);
         Self::loaded("plugin", provider.ia, dist, "libdat2.so.2", &conf, plugin)
     }
 
-    /// Like [`Registry::plugin`], for programs of uDAPL 1.2: our libdat.so.1 loads the same
-    /// provider for a u1.2 entry. It is preceded by an entry for 2.0, which the library cannot use.
+    /// Returns a registry like that of [`Registry::plugin`] for programs of uDAPL 1.2: our
+    /// libdat.so.1 loads the same provider for a u1.2 entry. Before that entry, the dat.conf has an
+    /// entry for 2.0, which the library cannot use.
     pub fn plugin_1_2(dist: &Dist, provider: &Provider) -> Self {
         let plugin = dist.plugin(provider);
         let conf = ["u2.0", "u1.2"].map(|api| entry(provider.ia, api, &plugin, "")).concat();
         Self::loaded("plugin of 1.2", provider.ia, dist, "libdat.so.1", &conf, plugin)
     }
 
-    /// Our libdat.so.1 without built-in entries, and this provider of uDAPL 1.2 as `vendor`.
+    /// Returns a registry with our libdat.so.1, without built-in entries. The dat.conf names this
+    /// provider of uDAPL 1.2 as `vendor`.
     pub fn vendor_1_2(dist: &Dist, library: PathBuf) -> Self {
         let conf = format!(
             "vendor u1.2 nonthreadsafe default {} vendor.1.0 vendor \"\"\n",
@@ -68,7 +72,7 @@ impl Registry {
         Self::loaded("vendor of 1.2", "vendor", dist, "libdat.so.1", &conf, library)
     }
 
-    /// Debian's own libdat2.so.2. The dat.conf names the loadable provider.
+    /// Returns a registry with Debian's own libdat2.so.2. The dat.conf names the loadable provider.
     pub fn debian(dist: &Dist, provider: &Provider) -> Result<Self, Skip> {
         let library = PathBuf::from(DEBIAN_LIBDAT2);
         if !library.exists() {
@@ -105,7 +109,7 @@ impl Registry {
         maps: Vec<PathBuf>,
     ) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        // Programs of other users also read it.
+        // Programs of other users also read the directory.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("its owner may");
         let path = dir.path().join("dat.conf");
         fs::write(&path, conf).expect("dat.conf can be written");
@@ -119,7 +123,7 @@ impl Registry {
         self
     }
 
-    /// Returns a short name, which is part of test names.
+    /// Returns a short name of the registry, which is part of test names.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -129,8 +133,8 @@ impl Registry {
         self.ia
     }
 
-    /// Sets a program's environment: this registry and its variables, without any other variable
-    /// that affects DAT.
+    /// Sets a program's environment: this registry and its variables. All other variables that
+    /// affect DAT are removed.
     pub fn apply(&self, command: &mut Command) {
         let inherited = std::env::vars_os().map(|(name, _)| name).filter(|name| {
             let name = name.to_string_lossy();

@@ -1,4 +1,5 @@
-//! Test programs with their own `main`: which tests run, and tests that cannot run on this machine.
+//! Support for test programs with their own `main`: it selects the tests that run, and reports
+//! tests that cannot run on this machine.
 
 use std::env;
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::Skip;
 
-/// Why a test is not a pass.
+/// The reason why a test has not passed.
 #[derive(Clone, Debug)]
 pub enum Stop {
     /// The test cannot run here.
@@ -28,14 +29,15 @@ impl From<String> for Stop {
     }
 }
 
-/// Returns whether this is the short run (`cargo xtask test` without `--all`). It leaves out tests
-/// that take long and rarely find anything that other tests miss.
+/// Returns whether this is the short run (`cargo xtask test` without `--all`). The short run leaves
+/// out tests that take long and rarely find anything that other tests miss.
 pub fn is_short_run() -> bool {
     env::var_os("OPENDAT_SHORT").is_some()
 }
 
-/// The variable that selects the tests of this process: prefixes of their names, separated by
-/// commas. After `!`, these are the prefixes of the tests that other processes run.
+/// The environment variable that selects the tests of this process. The value has prefixes of the
+/// tests' names, separated by commas. After `!`, the prefixes are those of the tests that other
+/// processes run.
 pub const SHARE: &str = "OPENDAT_SHARE";
 
 /// Runs the tests of this process's share.
@@ -54,7 +56,7 @@ fn is_of(share: &str, name: &str) -> bool {
     }
 }
 
-/// Returns the test with this name.
+/// Returns a test with this name.
 pub fn trial(name: String, run: impl FnOnce() -> Result<(), Stop> + Send + 'static) -> Trial {
     Trial::ignorable_test(name, move || match run() {
         Ok(()) => Ok(Completion::Completed),

@@ -1,4 +1,4 @@
-//! Behaviour that takes C programs of this project to test (`programs/*.c`), over each provider: a
+//! Tests of behaviour that need C programs of this project (`programs/*.c`), over each provider: a
 //! killed peer, leaks, one-sided progress, wrong handles, allocations, signals, forks, and the end
 //! of the process.
 #![forbid(unsafe_code)]
@@ -13,10 +13,11 @@ use opendat_tests::{
     has_own_network, trial,
 };
 
-/// The time limit of a program on a busy machine. It only ends a program that hangs.
+/// The time limit of a program on a busy machine. The limit is long, because it only ends a program
+/// that hangs.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// A behaviour, and the program that tests it.
+/// A behaviour, and the program that tests the behaviour.
 struct Behaviour {
     name: &'static str,
     program: &'static str,
@@ -148,7 +149,7 @@ const WITH_PACKETS: &[Behaviour] = &[
     ),
 ];
 
-/// Tests for providers with a socket for each connection.
+/// Tests for providers that have a socket for each connection.
 const WITH_STREAMS: &[Behaviour] = &[
     under(in_own_network, "ports_that_are_used_up_are_no_unreachable_peer", "no_way", &["ports"]),
     under(
@@ -185,7 +186,7 @@ fn in_a_bad_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> 
     Ok(Registry::builtin(dist, provider).with("OPENDAT_NET", conditions))
 }
 
-/// The registry for a program that changes settings of its network namespace.
+/// Returns the registry for a program that changes settings of its network namespace.
 fn in_own_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     match has_own_network() {
         true => Ok(Registry::builtin(dist, provider)),
@@ -195,15 +196,15 @@ fn in_own_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     }
 }
 
-/// The registry for 10,000 connections: each process needs a descriptor for each, and one process
-/// needs a port for each.
+/// Returns the registry for 10,000 connections. Each process needs a descriptor for each
+/// connection, and one process needs a port for each.
 fn for_many_connections(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
     const DESCRIPTORS: u64 = 10_500;
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let hard = limits
         .lines()
         .find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().nth(1));
-    // A word in place of a number means that there is no limit.
+    // If there is no limit, the file has a word in place of a number.
     if let Some(hard) =
         hard.and_then(|hard| hard.parse::<u64>().ok()).filter(|&hard| hard < DESCRIPTORS)
     {

@@ -1,4 +1,4 @@
-//! The layout of `cargo xtask dist` can be installed and used as it is.
+//! Tests that the layout of `cargo xtask dist` can be installed and used as it is.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -78,8 +78,8 @@ fn nothing_but_the_c_library_is_needed_at_run_time() {
     });
 }
 
-/// A consumer that knows only the directory finds everything through pkg-config, in a copy of the
-/// tree at another place.
+/// A consumer that knows only the directory finds everything else through pkg-config. The tree is a
+/// copy at another place.
 #[test]
 fn a_moved_tree_serves_a_c_program_through_pkg_config() {
     with_dist(|dist| {
@@ -199,11 +199,12 @@ fn a_vendors_provider_that_does_little_fails_what_it_does_not() {
         command.arg(dist.lib().join("libdat.so.1")).arg("--registry").arg(&conf);
         let ended = command.output().expect("the program starts");
         assert_eq!(ended.status.code(), Some(1), "{}", String::from_utf8_lossy(&ended.stderr));
-        // The provider has none of these functions, and a case that tests nothing does not pass.
+        // The provider has none of the functions that these cases test, and a case that tests
+        // nothing must not pass.
         let json = String::from_utf8_lossy(&ended.stdout);
         assert!(json.matches("\"verdict\": \"failed\"").count() > 50, "{json}");
         assert!(!json.contains("died of signal"), "{json}");
-        // A null handle leads to no provider: the library itself refuses it.
+        // A null handle leads to no provider, so the library itself refuses the handle.
         let document: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         let cases = document["cases"].as_array().expect("cases");
         let passed = cases.iter().filter(|case| case["verdict"] == "passed");

@@ -1,5 +1,5 @@
-//! Verifies docs/: its programs are compiled and run, they print what the pages show, and its links
-//! lead to existing files.
+//! Verifies docs/: the programs of the pages are compiled and run, they print the output that the
+//! pages show, and the links lead to existing files.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -13,11 +13,11 @@ use std::sync::{Mutex, PoisonError};
 use opendat_tests::{Dist, Skip, find_program, skip};
 use tempfile::TempDir;
 
-/// A test that runs programs with fixed ports holds this lock.
+/// A lock that every test holds while it runs programs with fixed ports.
 static FIXED_PORTS: Mutex<()> = Mutex::new(());
 
-/// Runs a test that needs programs which a machine may lack. If one is missing, it prints that, and
-/// the test counts as skipped.
+/// Runs a test that needs programs which a machine may lack. If a program is missing, the function
+/// prints that, and the test counts as skipped.
 fn skip_if_missing(test: impl FnOnce() -> Result<(), Skip>) {
     if let Err(reason) = test() {
         skip(&reason);
@@ -33,7 +33,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The paths of the pages.
+/// Returns the paths of the pages.
 fn pages() -> Vec<PathBuf> {
     let entries = fs::read_dir(workspace().join("docs")).expect("docs");
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -55,7 +55,7 @@ fn text(output: &Output) -> String {
     text
 }
 
-/// A directory like a clone of the project, with its examples and target/dist.
+/// Returns a directory like a clone of the project, with its examples and target/dist.
 fn clone_of(dist: &Dist) -> TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     fs::create_dir(dir.path().join("target")).expect("a directory");
@@ -64,7 +64,7 @@ fn clone_of(dist: &Dist) -> TempDir {
     dir
 }
 
-/// A shell that runs lines as a reader of the pages types them.
+/// Returns a shell that runs lines as a reader of the pages types them.
 fn shell(dir: &TempDir, lines: &str) -> Command {
     let mut shell = Command::new("bash");
     shell
@@ -75,15 +75,15 @@ fn shell(dir: &TempDir, lines: &str) -> Command {
     shell
 }
 
-/// The blocks of a page with this language, in their order.
+/// Returns the blocks of a page with this language, in their order.
 fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
     let fence = format!("\n```{language}\n");
     let starts: Vec<&str> = page.split(&fence).skip(1).collect();
     starts.into_iter().map(|rest| rest.split("```").next().unwrap_or(rest)).collect()
 }
 
-/// docs/tutorial.md, "In C", line by line, and then over the other adapter that needs no setup, as
-/// the page says further down.
+/// Runs the lines of docs/tutorial.md, section "In C", one by one. Then runs them over the other
+/// adapter that needs no setup, as the page says further down.
 #[test]
 fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
     skip_if_missing(|| {
@@ -115,8 +115,8 @@ fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
     });
 }
 
-/// Blocks of a terminal, ```` ```console ````: each line that begins with `$ ` must print the lines
-/// that follow it. With DOCS_UPDATE=1 the test updates the page.
+/// Runs the commands in the blocks ```` ```console ```` of the pages. Each line that begins with `$
+/// ` must print the lines that follow it. With DOCS_UPDATE=1 the test updates the page.
 #[test]
 fn what_commands_print_is_as_the_pages_show() {
     skip_if_missing(|| {
@@ -154,7 +154,7 @@ fn what_commands_print_is_as_the_pages_show() {
     });
 }
 
-/// All pairs of `dtest -s &` and its client in these lines must pass.
+/// Runs these lines. All pairs of `dtest -s &` and its client must pass.
 fn dtests_pass(dir: &TempDir, lines: &str) {
     let passed = 2 * lines.matches(" -s &").count();
     let attempt = || {
@@ -167,12 +167,12 @@ fn dtests_pass(dir: &TempDir, lines: &str) {
         if all { Ok(()) } else { Err(stdout + &String::from_utf8_lossy(&output.stderr)) }
     };
     // dtest sends its client the address and listens only then, so the client may be too early.
-    // This test is about the lines, not about the race, so it may repeat them.
+    // This test is about the lines and not about that race, so a failed attempt may be repeated.
     let outcome = attempt().or_else(|_| attempt()).or_else(|_| attempt());
     assert_eq!(outcome, Ok(()), "{lines}");
 }
 
-/// docs/moving.md, "In three steps", line by line, with dtest and the built-in name.
+/// Runs the lines of docs/moving.md, section "In three steps", with dtest and the built-in name.
 #[test]
 fn a_program_is_moved_in_three_steps() {
     skip_if_missing(|| {
@@ -180,7 +180,7 @@ fn a_program_is_moved_in_three_steps() {
         let _turn = FIXED_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         find_program("dtest", "dapl2-utils")?;
         let (dir, page) = (clone_of(&dist), read("docs/moving.md"));
-        // Blocks of a list are indented.
+        // Blocks that belong to a list are indented.
         let page: String = page.lines().map(|line| format!("{}\n", line.trim_start())).collect();
         let [library, name] = blocks(&page, "sh")[..] else {
             panic!("two blocks of lines: {page}")
@@ -193,7 +193,7 @@ fn a_program_is_moved_in_three_steps() {
     });
 }
 
-/// docs/using.md, "Use it", line by line, with an example program in place of `prog.c`.
+/// Runs the lines of docs/using.md, section "Use it", with an example program in place of `prog.c`.
 #[test]
 fn the_lines_of_the_page_for_users_do_what_they_say() {
     skip_if_missing(|| {
@@ -220,7 +220,7 @@ fn the_lines_of_the_page_for_users_do_what_they_say() {
     });
 }
 
-/// README.md, the blocks for an existing program and for a new one, line by line.
+/// Runs the lines of README.md in the blocks for an existing program and for a new one.
 #[test]
 fn the_lines_of_the_readme_do_what_they_say() {
     skip_if_missing(|| {
@@ -248,8 +248,8 @@ fn the_lines_of_the_readme_do_what_they_say() {
     });
 }
 
-/// docs/ci.md, "A workflow": each step of each row of its matrix, with the tutorial's program under
-/// test.
+/// Runs the workflow of docs/ci.md, section "A workflow": each step of each row of its matrix, with
+/// the tutorial's program under test.
 #[test]
 fn the_workflow_runs() {
     skip_if_missing(|| {
@@ -264,7 +264,7 @@ fn the_workflow_runs() {
         for name in ["Makefile", "hello.c"] {
             fs::copy(workspace().join("examples/hello").join(name), at(name)).expect("it is there");
         }
-        // The state after the second step and `cargo xtask dist`.
+        // The directory gets the state after the second step and `cargo xtask dist`.
         fs::create_dir_all(at("opendat/target")).expect("a directory");
         symlink(dist.root(), at("opendat/target/dist")).expect("a link");
         let steps: Vec<&str> = workflow.split("- run: ").skip(1).collect();
@@ -315,8 +315,9 @@ fn the_summary_has_every_page() {
     assert_eq!(named, there);
 }
 
-/// The documents as users get them, in the layout. Links of the pages must lead to pages, so that
-/// they work in the book too. Links of the other documents must lead to files of the layout.
+/// Checks the links of the documents as users get them, in the layout. Links of the pages must lead
+/// to pages, so that they work in the book too. Links of the other documents must lead to files of
+/// the layout.
 #[test]
 fn links_lead_somewhere() {
     let links = |text: &str| -> Vec<String> {
@@ -357,9 +358,10 @@ fn links_lead_somewhere() {
     }
 }
 
-/// A page has `<!-- quotes FILE:ANCHOR -->` before a block that is a part of a file, or the whole
-/// file without an anchor. The part is between lines that end in `ANCHOR: NAME` and `ANCHOR_END:
-/// NAME`. So a page is complete wherever it is read.
+/// Checks that quoted parts of files are current. A page has `<!-- quotes FILE:ANCHOR -->` before a
+/// block that is a part of a file, or `<!-- quotes FILE -->` before a block that is the whole file.
+/// The part is between lines that end in `ANCHOR: NAME` and `ANCHOR_END: NAME`. With quotations, a
+/// page is complete wherever it is read.
 ///
 /// With `DOCS_UPDATE=1` the test updates the pages.
 #[test]
@@ -395,7 +397,7 @@ fn quotations_are_what_the_files_say() {
     assert!(checked > 20, "{checked} quotations were found");
 }
 
-/// Returns `FILE`, or the part `FILE:ANCHOR` of it, without the lines that mark parts.
+/// Returns the text of `FILE`, or of the part `FILE:ANCHOR`, without the lines that mark parts.
 fn part_of(source: &str) -> String {
     let (file, anchor) =
         source.split_once(':').map_or((source, None), |(file, anchor)| (file, Some(anchor)));

@@ -1,9 +1,9 @@
-//! Builds the fuzz targets, which are a workspace of their own, checks them with clippy, and runs
-//! each for a short time, which must find nothing.
+//! Builds the fuzz targets, which are a workspace of their own, and checks them with clippy. Then
+//! runs each target for a short time, which must find nothing.
 //!
-//! `fuzz/.cargo/config.toml` gives libFuzzer its coverage on the stable compiler, so that even a
-//! short run gets past the magic words. `fuzz/seeds/` has inputs found by long runs, one for each
-//! path through the code. Long runs under cargo-fuzz look for memory errors.
+//! `fuzz/.cargo/config.toml` lets the stable compiler report coverage to libFuzzer, so that even a
+//! short run gets past magic numbers in the input. `fuzz/seeds/` has inputs found by long runs, one
+//! for each path through the code. Long runs under cargo-fuzz look for memory errors.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -14,7 +14,8 @@ use std::process::{Command, ExitCode};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use opendat_tests::{Skip, find_program, is_short_run};
 
-/// The runs take a few seconds. After that, minutes find little that is new.
+/// The number of inputs of a run, which takes a few seconds. Minutes more would find little that is
+/// new.
 const RUNS: u32 = 100_000;
 
 fn main() -> ExitCode {
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
 
 fn trial(name: String, run: impl FnOnce() -> Result<(), String> + Send + 'static) -> Trial {
     Trial::ignorable_test(format!("fuzz::{name}"), || {
-        // Both kinds of trial build libFuzzer, which is C++.
+        // Both kinds of trial need a C++ compiler to build libFuzzer.
         if let Err(Skip(reason)) = find_program("c++", "g++") {
             return Ok(Completion::ignored_with(reason));
         }
@@ -45,10 +46,11 @@ fn clippy() -> Result<(), String> {
 }
 
 fn fuzz(name: &str) -> Result<(), String> {
-    // cargo-fuzz keeps artifacts in the same place. libFuzzer does not create the directory.
+    // cargo-fuzz keeps artifacts in the same directory. libFuzzer does not create the directory.
     let artifacts = directory().join("artifacts").join(name);
     fs::create_dir_all(&artifacts).map_err(|error| format!("{}: {error}", artifacts.display()))?;
-    // The run starts from the inputs that long runs have found. What it finds itself is discarded.
+    // The run starts from the inputs that long runs have found. Inputs that this run finds are
+    // discarded.
     let new_inputs = tempfile::tempdir().map_err(|error| error.to_string())?;
     let seeds = directory().join("seeds").join(name);
     let text = stderr_of(
@@ -57,14 +59,14 @@ fn fuzz(name: &str) -> Result<(), String> {
             .arg(new_inputs.path())
             .args(seeds.is_dir().then_some(seeds))
             .args([format!("-runs={RUNS}"), format!("-artifact_prefix={}/", artifacts.display())])
-            // The run is the same each time, and has long inputs from the beginning. An input that
-            // takes a minute is a finding.
+            // The run is the same each time, and uses long inputs from the beginning. If an input
+            // takes a minute, the test fails.
             .args(["-seed=1", "-len_control=0", "-max_len=600", "-timeout=60", "-print_funcs=0"]),
     )?;
     if text.contains(&format!("Done {RUNS} runs")) { Ok(()) } else { Err(text) }
 }
 
-/// The names of the targets: one for each source file in `fuzz_targets`.
+/// Returns the names of the targets: one for each source file in `fuzz_targets`.
 fn targets() -> Vec<String> {
     let sources = fs::read_dir(directory().join("fuzz_targets")).expect("fuzz/fuzz_targets");
     let mut names: Vec<String> = sources
@@ -75,8 +77,8 @@ fn targets() -> Vec<String> {
     names
 }
 
-/// cargo in the directory with the fuzz workspace's configuration. Flags in the environment would
-/// replace the configured ones.
+/// Returns a command for cargo in the directory with the fuzz workspace's configuration. The
+/// command removes flags from the environment, because they would replace the configured ones.
 fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(directory()).env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
@@ -87,8 +89,8 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz")
 }
 
-/// Returns the standard error of a command that must succeed. cargo and libFuzzer write everything
-/// there.
+/// Returns the standard error of a command that must succeed. cargo and libFuzzer write all output
+/// to standard error.
 fn stderr_of(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -3,7 +3,7 @@
 //!
 //! dat-sys describes itself as data (`dat_sys::describe`). These tests write the description out as
 //! lists that `c/layout.c` checks: every size, offset, value, text, member type and function
-//! signature. OFED's own headers, if installed, must pass the same check.
+//! signature. OFED's own headers must pass the same check if they are installed.
 
 #[path = "headers/names.rs"]
 mod names;
@@ -57,7 +57,8 @@ fn a_program_that_uses_every_function_compiles_without_warnings() {
     }
 }
 
-/// In each language that programs are written in, including the oldest.
+/// Compiles a program that uses every name. The test does so in each language in which programs are
+/// written, including the oldest.
 #[test]
 fn names_that_only_programs_use_are_there() {
     for headers in [our_headers(), our_headers_1_2()] {
@@ -70,7 +71,8 @@ fn names_that_only_programs_use_are_there() {
             let program = directory.path().join("names");
             let output = language
                 .command(&compiler, &headers)
-                // UINT64_C and 64-bit integers are newer than C90.
+                // This suppresses warnings about UINT64_C and 64-bit integers, which are newer than
+                // C90.
                 .arg("-Wno-long-long")
                 .arg(c_source("names.c"))
                 .arg("-o")
@@ -85,8 +87,8 @@ fn names_that_only_programs_use_are_there() {
 
 #[test]
 fn the_same_program_compiles_with_ofed_headers() {
-    // This is not checked as C++: the constant member of OFED's DAT_PROVIDER_ATTR forbids a
-    // variable of that type.
+    // The headers are not checked as C++, because the constant member of OFED's DAT_PROVIDER_ATTR
+    // forbids a variable of that type.
     match ofed_headers() {
         Ok(headers) => compile_consumer(&C11, &headers),
         Err(reason) => skip(&reason),
@@ -155,7 +157,7 @@ fn no_constant_of_the_headers_is_missing_from_dat_sys() {
 
 #[test]
 fn no_name_of_ofed_headers_is_missing() {
-    /// Names that cannot be used, and the reason.
+    /// Names that cannot be used, each with the reason.
     const UNUSABLE: &[&str] = &[
         "DAT_IA_FIELD_IA_MAX_DTO_PER_OP",    // an alias of the next,
         "DAT_IA_FIELD_IA_MAX_DTO_PER_EP_IN", // which is defined nowhere
@@ -185,9 +187,9 @@ struct Headers {
     api: &'static Api,
 }
 
-/// A version of the API, and what dat-sys declares of it.
+/// A version of the API, and the declarations of dat-sys for this version.
 struct Api {
-    /// The directory of its headers.
+    /// The directory of the version's headers.
     directory: &'static str,
     /// Macros that select this version in the C programs.
     defines: &'static [&'static str],
@@ -261,8 +263,8 @@ impl Language {
         command.arg(format!("-std={}", self.standard)).args(["-x", self.name, "-o", "/dev/null"]);
         command.args(["-Wall", "-Wextra", "-Werror", "-pedantic"]).args(headers.api.defines);
         if headers.ofed {
-            // The system directory: the compiler does not warn about OFED's headers there, which
-            // this project does not fix.
+            // The directory counts as a system directory, so that the compiler does not warn about
+            // OFED's headers, which this project does not fix.
             command.arg("-DOFED_HEADERS");
         } else {
             command.arg("-I").arg(&headers.include);
@@ -322,7 +324,7 @@ fn assert_succeeds(what: &str, output: &Output) {
     );
 }
 
-/// Path and text, without comments, of the headers in a directory.
+/// Returns the path and the text, without comments, of each header in a directory.
 fn headers_text(directory: &Path) -> Vec<(PathBuf, String)> {
     let mut headers = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -343,11 +345,11 @@ fn headers_text(directory: &Path) -> Vec<(PathBuf, String)> {
     headers
 }
 
-/// The names in a text that start like those of DAT.
+/// Returns the names in a text that start like those of DAT.
 fn dat_names(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
         .filter(|word| ["DAT_", "DCNT_", "dat_"].iter().any(|prefix| word.starts_with(prefix)))
-        // Names of header files in #include are no names of DAT.
+        // The names of header files in #include lines are no names of DAT.
         .filter(|word| {
             !word.starts_with("dat_")
                 || !["_specific", "_extensions"].iter().any(|end| word.ends_with(end))
@@ -413,12 +415,13 @@ impl Api {
     fn member_types(&self) -> String {
         let mut list = String::new();
         for record in self.named_records() {
-            // These are types of the system, of which dat-sys has only the size.
+            // These records are types of the system, and dat-sys declares only their sizes.
             if ["DAT_SOCK_ADDR", "DAT_SOCK_ADDR6"].contains(&record.name) {
                 continue;
             }
             for (_, field) in self.named_members(record) {
-                // It has 64 bits, as `unsigned long` in Rust and as `unsigned long long` in C.
+                // The member has 64 bits, as `unsigned long` in Rust and as `unsigned long long` in
+                // C.
                 if (record.name, field.name) == ("DAT_CONTEXT", "as_index") {
                     continue;
                 }
@@ -438,12 +441,13 @@ impl Api {
         list
     }
 
-    /// The functions that a consumer calls with the arguments of a provider's function.
+    /// Returns the functions that a consumer calls with the arguments of a provider's function.
     fn functions(&self) -> String {
         let table = self.record("DAT_PROVIDER");
         let mut list = String::new();
         for name in table.fields.iter().filter_map(|field| field.name.strip_suffix("_func")) {
-            // dat_ia_openv has three more arguments. The other two have no function of their own.
+            // dat_ia_openv has three more arguments than the provider's function. The other two
+            // entries have no function of their own.
             if !["ia_open", "ia_ha_related", "handle_extendedop"].contains(&name) {
                 writeln!(list, "FUNCTION({name})").unwrap();
             }
@@ -459,7 +463,8 @@ impl Api {
         (self.records)().into_iter().filter(|record| record.name != ANONYMOUS.0)
     }
 
-    /// The members with their offsets. The members of an anonymous union replace the union.
+    /// Returns the members with their offsets. In place of an anonymous union, the list has the
+    /// members of the union.
     fn named_members(&self, record: &Record) -> Vec<(usize, &'static Field)> {
         let mut members = Vec::new();
         for field in record.fields {
@@ -475,7 +480,8 @@ impl Api {
     }
 }
 
-/// The union of this member has no name in C, and neither has the member.
+/// The record and the name of a member that is an anonymous union in C, so that neither the union
+/// nor the member has a name there.
 const ANONYMOUS: (&str, &str) = ("DAT_IB_EVENT_DETAIL", "detail");
 
 fn handles() -> String {
@@ -492,7 +498,7 @@ fn c_name(field: &Field) -> &'static str {
     field.name.strip_prefix("r#").unwrap_or(field.name)
 }
 
-/// The C declaration of `name` with a Rust type.
+/// Returns the C declaration of `name` with a Rust type.
 fn c_declaration(type_name: &str, name: &str) -> String {
     if let Some(target) = type_name.strip_prefix("*mut ") {
         return c_declaration(target, &format!("*{name}"));
@@ -518,7 +524,7 @@ fn c_declaration(type_name: &str, name: &str) -> String {
     format!("{} {name}", c_type(type_name))
 }
 
-/// Element and length of `[T; N]`.
+/// Returns the element type and the length of `[T; N]`.
 fn array(type_name: &str) -> Option<(&str, &str)> {
     type_name.strip_prefix('[')?.strip_suffix(']')?.rsplit_once("; ")
 }

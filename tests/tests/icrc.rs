@@ -1,5 +1,5 @@
-//! Compares ICRCs and fields of the BTH with those that scapy computes and reads: its code shares
-//! nothing with this project's. Debian's scapy does not support IPv6; for IPv6 the captures of
+//! Compares ICRCs and fields of the BTH with those that scapy computes and reads. scapy shares no
+//! code with this project. Debian's scapy does not support IPv6, so for IPv6 the captures of
 //! `wire/tests/golden` are the independent source.
 #![forbid(unsafe_code)]
 
@@ -51,7 +51,7 @@ fn scapy(packets: &[Example]) -> String {
         .expect("python3 starts, as before");
     let lines: String = packets.iter().map(|packet| hex(&packet.bytes) + "\n").collect();
     let mut stdin = child.stdin.take().expect("a pipe");
-    // A thread of its own writes: the script answers before it has read everything.
+    // A thread of its own writes, because the script answers before it has read everything.
     let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
     let output = child.wait_with_output().expect("the script's output");
     writer.join().expect("no panic").expect("the script reads all");
@@ -59,14 +59,14 @@ fn scapy(packets: &[Example]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// An IPv4 packet and its fields, as the script prints them.
+/// An IPv4 packet and its fields, in the form in which the script prints them.
 struct Example {
     bytes: Vec<u8>,
     fields: String,
 }
 
-/// Packets with every opcode, payloads around the important sizes with each pad count, all flags,
-/// and IDs with and without DF.
+/// Returns packets with every opcode, with payloads around the important sizes and each pad count,
+/// with all flags, and with IDs with and without DF.
 fn examples() -> impl Iterator<Item = Example> {
     const LENGTHS: [usize; 9] = [0, 1, 2, 3, 4, 64, 1023, 1024, 4096];
     let cases = Opcode::ALL.into_iter().flat_map(|opcode| {

@@ -1,6 +1,6 @@
-//! An MPI library that this project did not write: Intel MPI 2018 over DAPL, with mpi4py's
-//! benchmarks and its own tests. `cargo xtask test --all` installs both in the target directory and
-//! sets `OPENDAT_MPI` to the place.
+//! Tests with an MPI library that this project did not write: Intel MPI 2018 over DAPL, with
+//! mpi4py's benchmarks and mpi4py's own tests. `cargo xtask test --all` installs both in the target
+//! directory and sets `OPENDAT_MPI` to the place.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -19,24 +19,25 @@ enum Job {
     Ring,
     /// Messages of all sizes go back and forth between two ranks.
     PingPong,
-    /// mpi4py's tests.
+    /// The ranks run mpi4py's tests.
     Suite,
 }
 
 struct Case {
     name: String,
-    /// DAT1 or DAT2.
+    /// The library of DAT: `DAT1` or `DAT2`.
     library: &'static str,
     ranks: usize,
     job: Job,
     /// Settings of Intel MPI in addition to those of every case.
     settings: Vec<(&'static str, &'static str)>,
-    /// The ranks are divided between two hosts by name. Both names are this host, but ranks on
-    /// different ones do not share memory.
+    /// Whether the ranks are divided between two hosts by name. Both names are this host, but ranks
+    /// on different hosts do not share memory.
     two_hosts: bool,
 }
 
-/// A setting with two values: for each its name in a case's name, and the variables that it sets.
+/// A setting with two values. Each value has a name, which is a part of a case's name, and the
+/// variables that it sets.
 struct Choice([(&'static str, &'static [(&'static str, &'static str)]); 2]);
 
 const WAITING: Choice = Choice([("polling", &[]), ("asleep", &[("I_MPI_WAIT_MODE", "1")])]);
@@ -55,10 +56,10 @@ const COPYING: Choice = Choice([
 ]);
 const LIBRARIES: [(&str, &str); 2] = [("udapl_2_0", DAT2), ("udapl_1_2", DAT1)];
 
-/// mpi4py's tests run with these settings, not with all. Each pair of settings in different columns
-/// occurs in some row, except four ranks that poll, which two processors have not been seen to
-/// finish. The columns: adapter, library, ranks, and, by index, the values of [`WAITING`],
-/// [`CONNECTING`] and [`RENDEZVOUS`]. Rings and ping-pongs run with all settings.
+/// The settings with which mpi4py's tests run; rings and ping-pongs run with all settings. The
+/// columns are: adapter, library, ranks, and, by index, the values of [`WAITING`], [`CONNECTING`]
+/// and [`RENDEZVOUS`]. Each pair of settings in different columns occurs in some row, with one
+/// exception: four ranks that poll have not been seen to finish on two processors.
 const SUITES: &[(&str, usize, &str, usize, usize, usize)] = &[
     ("tcp-emu", 0, "2", 0, 0, 0),
     ("softroce", 1, "4", 1, 0, 1),
@@ -68,7 +69,7 @@ const SUITES: &[(&str, usize, &str, usize, usize, usize)] = &[
     ("softroce", 0, "2", 0, 0, 1),
 ];
 
-/// The cases over one adapter.
+/// Returns the cases over one adapter.
 fn cases(ia: &str) -> Vec<Case> {
     let mut cases = Vec::new();
     for library in &LIBRARIES {
@@ -88,8 +89,8 @@ fn cases(ia: &str) -> Vec<Case> {
             cases.push(Case::new(Job::PingPong, &LIBRARIES[0], "2", &[copying, rendezvous]));
         }
     }
-    // Within a host no data would go over DAPL. The two ranks of the ping-pong are on different
-    // hosts.
+    // Ranks on one host would use shared memory and send no data over DAPL, so the two ranks of the
+    // ping-pong are on different hosts.
     let shared: &[_] = &[("I_MPI_FABRICS", "shm:dapl"), ("I_MPI_DYNAMIC_CONNECTION", "0")];
     for library in &LIBRARIES {
         for (job, ranks) in [(Job::Ring, "4"), (Job::PingPong, "2")] {
@@ -110,19 +111,19 @@ fn cases(ia: &str) -> Vec<Case> {
 const DAT2: &str = "libdat2.so.2";
 const DAT1: &str = "libdat.so.1";
 
-/// A test of mpi4py that fails over this MPI library's own TCP too, and is left out.
+/// A test of mpi4py that also fails over this MPI library's own TCP, and is therefore left out.
 /// `what_is_left_out_fails_over_the_librarys_own_tcp` verifies that.
 struct ExcludedTest {
     module: &'static str,
     test: &'static str,
-    /// It fails only when its whole module runs.
+    /// Whether the test fails only when its whole module runs.
     whole_module: bool,
     ranks: &'static str,
 }
 
 const EXCLUDED_TESTS: &[ExcludedTest] = &[
-    // They fail on one rank, which goes on to the next test while the others wait for it. A run of
-    // the whole module hangs.
+    // These tests fail on one rank, which goes on to the next test while the others wait for it. A
+    // run of the whole module hangs.
     ExcludedTest {
         module: "test_cco_buf",
         test: "TestCCOBufInplaceWorld.testReduceScatter",
@@ -135,8 +136,8 @@ const EXCLUDED_TESTS: &[ExcludedTest] = &[
         whole_module: false,
         ranks: "2",
     },
-    // With more than two ranks, a rank sometimes takes a message of the next test for one of this
-    // test.
+    // With more than two ranks, a rank sometimes takes a message of the next test for a message of
+    // this test.
     ExcludedTest {
         module: "test_dynproc",
         test: "TestDPM.testConnectAccept",
@@ -145,11 +146,12 @@ const EXCLUDED_TESTS: &[ExcludedTest] = &[
     },
 ];
 
-/// A test that fails only sometimes is repeated until it does, at most this often.
+/// The maximum number of runs of a test that fails only sometimes. The test is repeated until it
+/// fails.
 const MAX_TRIES: usize = 100;
 
-/// A job that takes longer hangs. mpi4py's tests with four ranks on two busy processors take
-/// minutes.
+/// The time limit of a job, after which it counts as hung. mpi4py's tests with four ranks on two
+/// busy processors take minutes.
 const LIMIT: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
@@ -157,7 +159,7 @@ fn main() -> ExitCode {
     if !arguments.list {
         enter_own_network();
     }
-    // Each rank takes a processor while it waits.
+    // The tests run one at a time, because each rank uses a processor while it waits.
     arguments.test_threads = Some(1);
     let trials = PROVIDERS.iter().flat_map(|provider| {
         let trial_of = move |case: Case| {
@@ -173,7 +175,7 @@ fn main() -> ExitCode {
     opendat_tests::run(&arguments, trials.chain(not_ours).collect())
 }
 
-/// The place of Intel MPI, Python and mpi4py's tests.
+/// The paths of Intel MPI, Python and mpi4py's tests.
 struct Installation {
     root: PathBuf,
 }
@@ -194,7 +196,7 @@ impl Installation {
         self.root.join("mpi4py/test/main.py")
     }
 
-    /// The launcher's command line, without the program to launch.
+    /// Returns the launcher's command line, without the program to launch.
     fn launcher(&self, home: &Path) -> Command {
         let mut command = Command::new(self.root.join("bin/mpiexec.hydra"));
         let path = format!(
@@ -204,7 +206,7 @@ impl Installation {
         );
         command.env("PATH", path).env("I_MPI_ROOT", &self.root).env("TMPDIR", home).envs([
             ("I_MPI_FALLBACK", "0"),
-            // Intel MPI prints which provider it uses.
+            // With this setting, Intel MPI prints which provider it uses.
             ("I_MPI_DEBUG", "2"),
             ("I_MPI_HYDRA_IFACE", "lo"),
             ("PYTHONDONTWRITEBYTECODE", "1"),
@@ -217,7 +219,7 @@ impl Installation {
 fn fails_over_tcp(left_out: &ExcludedTest) -> Result<(), Stop> {
     let (dist, mpi) = (Dist::locate()?, Installation::locate()?);
     let dir = tempfile::tempdir().expect("a temporary directory");
-    // Any provider serves here, because no adapter is opened.
+    // Any provider can be given here, because no adapter is opened.
     let registry = Registry::builtin(&dist, &PROVIDERS[0]);
     let mut last = String::new();
     for _ in 0..MAX_TRIES {
@@ -232,7 +234,7 @@ fn fails_over_tcp(left_out: &ExcludedTest) -> Result<(), Stop> {
             command.args(["-k", left_out.test]);
         }
         let job = Running::start(left_out.module, command, &registry, Instant::now() + LIMIT)?;
-        // One rank prints the failure, and the job may hang.
+        // When one rank has printed the failure, the job may hang.
         let failed = job.wait_for("FAIL");
         last = job.kill()?.text;
         if last.contains("DAPL") {
@@ -278,7 +280,7 @@ impl Case {
         let preloaded = c_preload("memlock", dir.path())?;
         let mut registry = registry.with("LD_PRELOAD", preloaded.to_string_lossy());
         if self.two_hosts {
-            // Each connection is logged at both ends.
+            // With this setting, each connection is logged at both ends.
             registry = registry.with("OPENDAT_LOG", "dat::cm=info");
         }
         let command = self.command(&mpi, provider, dir.path());
@@ -299,7 +301,7 @@ impl Case {
         ];
         command.envs(settings).envs(self.settings.iter().copied());
         if self.two_hosts {
-            // The launcher starts the processes of both hosts itself. The ranks use these names
+            // The launcher itself starts the processes of both hosts. The ranks use these names
             // only to identify their hosts.
             command.args([
                 "-bootstrap",
@@ -332,14 +334,16 @@ impl Case {
 
     /// Checks the output of a job that has succeeded.
     fn judge(&self, provider: &Provider, output: &str) -> Result<(), String> {
-        // Ranks that print at the same time may share a line.
+        // The text is counted in the whole output and not by line, because ranks that print at the
+        // same time may share a line.
         let times = |what: &str| output.matches(what).count();
         let over = times(&format!("MPI startup(): DAPL provider {}", provider.ia));
         if over != self.ranks {
             return Err(format!("{over} of {} ranks use {}", self.ranks, provider.ia));
         }
         if self.two_hosts {
-            // Each rank is connected to each rank of the other host, and to none of its own.
+            // Each rank must be connected to each rank of the other host, and to no rank of its own
+            // host.
             let expected = 2 * (self.ranks / 2) * (self.ranks / 2);
             let found = times(&format!("established ia={} ", provider.ia));
             if found != expected {
@@ -348,9 +352,9 @@ impl Case {
         }
         let (expected, found) = match self.job {
             Job::Ring => (1, times("time for 100 loops = ")),
-            // A header, and a line for each size from 1 to 4 MiB.
+            // The output must have a header, and a line for each size from 1 to 4 MiB.
             Job::PingPong => (1 + 23, times(" ± ")),
-            // Each rank prints "OK" or "FAILED" before it, and exits accordingly.
+            // Each rank prints this text after "OK" or "FAILED", and exits accordingly.
             Job::Suite => (self.ranks, times(" (skipped=")),
         };
         if output.contains("FAILED") {

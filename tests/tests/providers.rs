@@ -1,5 +1,5 @@
-//! dat_registry_list_providers of libdat2 and libdat.so.1 with a distribution's dat.conf, which has
-//! dozens of entries.
+//! Tests dat_registry_list_providers of libdat2 and libdat.so.1 with a distribution's dat.conf,
+//! which has dozens of entries.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -9,8 +9,9 @@ use std::process::Command;
 
 use opendat_tests::{Dist, Skip, c_program, c_program_1_2, skip};
 
-/// OFED's dat.conf as Debian ships it, by library: the suffix of the names, and the device and port
-/// of each. All entries are uDAPL 2.0, nonthreadsafe and default.
+/// The entries of OFED's dat.conf as Debian ships it. Each tuple has a library, the suffix of the
+/// entries' names, and the device and port of each entry. All entries are uDAPL 2.0, nonthreadsafe
+/// and default.
 const DEBIAN: &[(&str, &str, &str)] = &[
     ("libdaplofa.so.2", "", "ib0:0 ib1:0 eth2:0 eth3:0"),
     (
@@ -51,7 +52,7 @@ fn debian_dat_conf() -> String {
     text
 }
 
-/// Returns how many providers there are under this dat.conf or the host's own, and the names that a
+/// Returns the number of providers under this dat.conf or the host's own, and the names that a
 /// program with room for eight gets.
 fn first_eight(dist: &Dist, program: &Path, conf: Option<&Path>) -> (usize, Vec<String>) {
     let mut command = Command::new(program);

@@ -23,7 +23,7 @@ fn the_c_headers_agree() {
     }
 }
 
-/// The test above must fail if one thing is wrong.
+/// Checks that the test above fails if one declaration is wrong.
 #[test]
 fn a_difference_is_found() {
     let right = program();
@@ -111,8 +111,8 @@ fn assert_static(c: &mut String, what: &str, value: usize) {
     writeln!(c, "_Static_assert({what} == {value}, \"{what}\");").unwrap();
 }
 
-/// Records that are members of others and have no name of their own in C, with an expression for
-/// their type.
+/// Records that are members of other records and have no name of their own in C, each with an
+/// expression for its type.
 const ANONYMOUS: &[(&str, &str)] = &[
     ("ibv_async_element", "typeof(((struct ibv_async_event *)0)->element)"),
     ("ibv_wr_target", "typeof(((struct ibv_send_wr *)0)->wr)"),
@@ -135,10 +135,10 @@ fn record_name(path: &str) -> String {
     }
 }
 
-/// The type of a pointer to a member. `None` if Rust declares less than C does, because the member
-/// is not used.
+/// Returns the type of a pointer to a member, or `None` if Rust declares less than C does because
+/// the member is not used.
 fn pointer_to(field: &Field) -> Option<String> {
-    /// Pointers that belong to their owner and are untyped in C as well.
+    /// Pointers that only their owner uses, and that are untyped in C as well.
     const UNTYPED: &[&str] = &[
         "context",
         "cq_context",
@@ -150,14 +150,14 @@ fn pointer_to(field: &Field) -> Option<String> {
     ];
     let type_name = (field.type_name)();
     let less = type_name.ends_with("c_void") && !UNTYPED.contains(&field.name);
-    // XRC's number alone in a union, `qp_type` of a work request.
+    // `qp_type` of a work request is, in C, a number for XRC that is alone in a union.
     let union = field.name == "qp_type" && type_name == "u32" && field.offset > 64;
-    // `__be64` is another 64-bit type than `uint64_t`.
+    // In C, `__be64` is not the same 64-bit type as `uint64_t`.
     let guid = field.name.ends_with("_guid");
     (!less && !union && !guid).then(|| format!("*mut {type_name}"))
 }
 
-/// The C declaration of `name` with a Rust type.
+/// Returns the C declaration of `name` with a Rust type.
 fn c_declaration(type_name: &str, name: &str) -> String {
     if let Some(target) = type_name.strip_prefix("*mut ") {
         return c_declaration(target, &format!("*{name}"));
@@ -198,7 +198,7 @@ fn c_declaration(type_name: &str, name: &str) -> String {
     format!("{c} {name}")
 }
 
-/// Element and length of `[T; N]`.
+/// Returns the element type and the length of `[T; N]`.
 fn array(type_name: &str) -> Option<(&str, &str)> {
     type_name.strip_prefix('[')?.strip_suffix(']')?.rsplit_once("; ")
 }

@@ -1,9 +1,9 @@
-//! The C programs of `programs/` under the address and undefined-behaviour sanitizers, over each
-//! provider: the library and the programs must use each other's memory correctly, and the library
-//! must have freed all of its own when they end.
+//! Runs the C programs of `programs/` under the address and undefined-behaviour sanitizers, over
+//! each provider. The library and the programs must use each other's memory correctly, and the
+//! library must have freed all of its own memory when the programs end.
 //!
 //! Programs that end with open objects on purpose are left out (`exits`, and `forks`, whose
-//! children do), and so is `allocations`, which has an allocator of its own.
+//! children do so). `allocations` is left out because it has an allocator of its own.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, ExitCode};
@@ -20,7 +20,7 @@ struct Case {
     name: &'static str,
     program: &'static str,
     args: &'static [&'static str],
-    /// The C library, for `-l`.
+    /// The name of the C library for the option `-l`.
     library: &'static str,
     registry: fn(&Dist, &Provider) -> Registry,
 }

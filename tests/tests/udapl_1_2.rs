@@ -1,4 +1,4 @@
-//! libdat.so.1 as consumers of uDAPL 1.2 see it: its symbols, and a C program
+//! Tests libdat.so.1 as consumers of uDAPL 1.2 see it: its symbols, and a C program
 //! (`programs/udapl_1_2.c`) with each provider linked in and loaded.
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use opendat_tests::{
     skip,
 };
 
-/// The functions of uDAPL 1.2, and the one that providers on Linux need.
+/// The functions of uDAPL 1.2, and the one further function that providers on Linux need.
 const FUNCTIONS: &str = "\
     dat_ia_openv dat_ia_query dat_ia_close dat_set_consumer_context dat_get_consumer_context \
     dat_get_handle_type dat_cno_create dat_cno_modify_agent dat_cno_query dat_cno_free \

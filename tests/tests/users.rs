@@ -1,5 +1,5 @@
-//! Several users of one host: programs of an unprivileged user, and of a user who finds another
-//! user's adapters on an address. Only root can run programs as several users.
+//! Tests with several users of one host: programs of an unprivileged user, and of a user who finds
+//! another user's adapters on an address. Only root can run programs as several users.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -88,7 +88,7 @@ impl World {
         Ok(World { dist, registry, dir })
     }
 
-    /// The command, run as an unprivileged user that cannot gain privileges.
+    /// Returns the command, to be run as an unprivileged user that cannot gain privileges.
     fn as_nobody(&self, command: &Command) -> Result<Command, Skip> {
         let mut nobody = Command::new(find_program("setpriv", "util-linux")?);
         nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"]);
@@ -96,7 +96,7 @@ impl World {
         Ok(nobody)
     }
 
-    /// One side of many connections.
+    /// Returns one side of many connections.
     fn dtestcm(&self, role: &[&str]) -> Result<Command, Skip> {
         let mut command = Command::new(find_program("dtestcm", "dapl2-utils")?);
         command.args(["-P", self.registry.ia(), "-p", PORT, "-c", "50", "-b", "50"]).args(role);
@@ -112,7 +112,7 @@ const PORT: &str = "21900";
 const SERVER: &[&str] = &["-s"];
 const CLIENT: &[&str] = &["-h", "127.0.0.1"];
 
-/// A user who starts a set-user-ID program must not be able to name a file for it.
+/// Tests that a user who starts a set-user-ID program cannot name a file for the program to use.
 fn set_user_id(world: &World) -> Result<(), Stop> {
     let (program, conf) = (world.dir.path().join("dat"), world.dir.path().join("dat.conf"));
     fs::copy(world.dist.dat(), &program).expect("there is room");
@@ -139,13 +139,13 @@ fn set_user_id(world: &World) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Many processes on one address, some of which are killed.
+/// Tests many processes on one address, some of which are killed.
 fn many_processes(world: &World) -> Result<(), Stop> {
     let program = Command::new(c_program(&world.dist, "neighbours", world.dir.path())?);
     Ok(ends_with_ok("neighbours", world.as_nobody(&program)?, &world.registry, LIMIT)?)
 }
 
-/// Runs the attack program as root. It starts the attacker as another user itself.
+/// Runs the attack program as root. The program itself starts the attacker as another user.
 fn attack(world: &World, how: &str) -> Result<String, Stop> {
     let mut command = Command::new(c_program(&world.dist, "other_user", world.dir.path())?);
     command.arg(how);
@@ -154,7 +154,7 @@ fn attack(world: &World, how: &str) -> Result<String, Stop> {
     Ok(ended.text)
 }
 
-/// Set-user-ID and set-group-ID programs. The latter have one user, and AT_SECURE.
+/// Tests set-user-ID and set-group-ID programs. A set-group-ID program has one user, and AT_SECURE.
 fn other_rights(world: &World) -> Result<(), Stop> {
     let program = world.dir.path().join("dat");
     fs::copy(world.dist.dat(), &program).expect("there is room");
@@ -178,7 +178,7 @@ fn other_rights(world: &World) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Removes what systemd-logind removes when a user has logged out whose services go on.
+/// Removes the files that systemd-logind removes when a user has logged out whose services go on.
 fn logout(world: &World) -> Result<(), Stop> {
     let session = std::path::Path::new("/run/user/65534");
     fs::create_dir_all(session).expect("root may");
@@ -198,7 +198,8 @@ fn logout(world: &World) -> Result<(), Stop> {
     Ok(server.end()?.succeeded("server")?)
 }
 
-/// Two servers with the same user, address, port and file system, in different network namespaces.
+/// Tests two servers with the same user, address, port and file system, in different network
+/// namespaces.
 fn two_namespaces(world: &World) -> Result<(), Stop> {
     let here = world.start("a server here", world.dtestcm(SERVER)?)?;
     here.wait_for("ready on port")?;
@@ -213,7 +214,7 @@ fn two_namespaces(world: &World) -> Result<(), Stop> {
     Ok(here.end()?.succeeded("the server here")?)
 }
 
-/// A user who has not had a directory in /tmp before.
+/// Tests a user who has not had a directory in /tmp before.
 fn read_only_tmp(world: &World) -> Result<(), Stop> {
     const READ_ONLY: &str =
         "mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp && exec \"$@\"";

@@ -25,7 +25,8 @@ pub(crate) fn be64<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4))
 }
 
-/// One octet and the low 24 bits of `number`, which several headers pack into 4 octets.
+/// Returns one octet and the low 24 bits of `number`. Several headers pack such a pair into 4
+/// octets.
 #[inline(always)]
 pub(crate) fn octet_and_24(octet: u8, number: u32) -> [u8; 4] {
     debug_assert!(number < 1 << 24, "{number:#x} has more than 24 bits");

@@ -16,7 +16,8 @@ pub(crate) struct Options {
     names: Vec<String>,
 }
 
-/// The variable that makes the test program measure for this many seconds, and test nothing.
+/// The environment variable that makes the test program measure each attack for this many seconds
+/// and run no tests.
 const SECONDS_VARIABLE: &str = "OPENDAT_ATTACK_SECONDS";
 
 pub(crate) fn measure(options: &Options) -> Result<bool> {

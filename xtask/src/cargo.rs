@@ -1,4 +1,4 @@
-//! Runs cargo, and finds the two directories that every task needs.
+//! Runs cargo, and finds the source directory and the target directory, which every task needs.
 
 use std::env;
 use std::io::{self, IsTerminal, Read};
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Returns the cargo that runs this task, in the workspace's root directory.
+/// Returns a command for the cargo that started this program. The command runs in the workspace's
+/// root directory.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace());
@@ -22,8 +23,8 @@ pub(crate) fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a member of a workspace")
 }
 
-/// Returns the target directory in use. This program is in `<target>/<profile>/`, wherever
-/// `CARGO_TARGET_DIR` or a configuration file puts it.
+/// Returns the target directory in use. `CARGO_TARGET_DIR` or a configuration file may have moved
+/// the directory, but this program is always in `<target>/<profile>/`.
 pub(crate) fn target() -> Result<PathBuf> {
     let program = env::current_exe().context("where is this program?")?;
     let target =
@@ -31,7 +32,8 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(target.to_owned())
 }
 
-/// How often a running command is reported if cargo shows no progress of its own.
+/// The interval between progress reports for a running command, if cargo shows no progress of its
+/// own.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs a command to its end and returns its standard output. If cargo does not draw its own

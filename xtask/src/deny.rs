@@ -1,5 +1,5 @@
-//! `cargo xtask deny`: checks the licences and sources of everything that is linked into what we
-//! ship, and known advisories. The rules are in deny.toml.
+//! `cargo xtask deny`: checks the licences and sources of everything that is linked into the
+//! programs and libraries we ship, and looks for known advisories. The rules are in deny.toml.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: builds what a user installs, in the layout of the installation.
+//! `cargo xtask dist`: builds the files that users install, and arranges them as they are
+//! installed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,17 +13,17 @@ use crate::notices;
 
 /// A C library of DAT as it is installed.
 pub(crate) struct Library {
-    /// Its cargo package, and the file that cargo builds.
+    /// The cargo package of the library, and the file that cargo builds from the package.
     package: &'static str,
     built: &'static str,
-    /// The installed file, and the links to it: the soname (with the version number of the original
-    /// library) and the name for the linker.
+    /// The name of the installed file, and of the links to the file: the soname (with the version
+    /// number of the original library) and the name for the linker.
     pub(crate) file: &'static str,
     soname: &'static str,
     pub(crate) link: &'static str,
-    /// The name for `-l` and pkg-config.
+    /// The library's name for `-l` and pkg-config.
     pub(crate) name: &'static str,
-    /// The directory of its headers.
+    /// The directory of the library's headers.
     include: &'static str,
     api: &'static str,
 }
@@ -71,14 +72,15 @@ pub(crate) fn plugins() -> Result<Vec<Plugin>> {
     Ok(names.into_iter().map(plugin).collect())
 }
 
-/// How the layout is built.
+/// The build profile of the layout.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// For users: optimised as far as possible. The build takes minutes.
+    /// For users: the build is optimised as far as possible, and takes minutes.
     Dist,
-    /// For the full run of the tests: the profile of `cargo run --release`.
+    /// For the full run of the tests: the build has the profile of `cargo run --release`.
     Release,
-    /// For the short run: the libraries that the tests build in any case.
+    /// For the short run of the tests: the layout has the libraries that the tests build in any
+    /// case.
     Dev,
 }
 
@@ -107,8 +109,8 @@ pub(crate) fn build(profile: Profile) -> Result<PathBuf> {
 
     let target = target()?;
     let (release, root) = (target.join(directory), target.join(layout));
-    // The layout is built next to the old one and then swapped in, so that it is never seen
-    // incomplete.
+    // The new layout is built next to the old one and then swapped in, so that nobody sees an
+    // incomplete layout.
     let stage = target.join(layout).with_extension("new");
     remove(&stage)?;
     for dir in ["lib/pkgconfig", "bin", "share"] {
@@ -203,7 +205,7 @@ impl Library {
             symlink(points_to, lib.join(link)).with_context(|| format!("cannot link {link}"))?;
         }
         let pc = lib.join("pkgconfig").join(self.name).with_extension("pc");
-        // The paths are relative, so that the whole tree can be moved or packed.
+        // The paths are relative, so that the whole tree can be moved or packed into an archive.
         fs::write(&pc, self.pkg_config("${pcfiledir}/../..", "lib"))
             .with_context(|| format!("cannot write {}", pc.display()))?;
         let headers = workspace().join("libdat/include").join(self.include);
@@ -228,7 +230,7 @@ impl Library {
     }
 }
 
-/// Copies the files of a directory with this extension into another directory.
+/// Copies the files with the given extension from one directory into another.
 fn copy_files(from: &Path, extension: &str, into: &Path) -> Result<()> {
     fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
     for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {

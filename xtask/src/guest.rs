@@ -20,7 +20,7 @@ pub(crate) struct Options {
 }
 
 /// Measures provider-verbs and provider-softroce side by side with Debian's libdaplofa in the
-/// guest. It judges nothing.
+/// guest. The measurement has no bar that it could miss.
 pub(crate) fn measure(options: &Options) -> Result<bool> {
     prerequisites::provide(true);
     let dist = dist::build(Profile::Dist)?;
@@ -35,10 +35,12 @@ pub(crate) fn measure(options: &Options) -> Result<bool> {
     Ok(status.context("cargo does not start")?.success())
 }
 
-/// The variable that makes the test program measure this many rounds, and nothing else.
+/// The environment variable that makes the test program measure this many rounds and do nothing
+/// else.
 const ROUNDS_VARIABLE: &str = "OPENDAT_GUEST_SPEED";
 
-/// Returns the tests in the guest. If there can be no guest, they count as one skipped test.
+/// Returns the stage of the tests in the guest. If this machine can have no guest, the stage counts
+/// as one skipped test.
 pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
     let (program, filter, environment) =
         (tests.program(PROGRAMS)?, tests.filter.clone(), tests.environment());
@@ -62,7 +64,7 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
 
 /// The result of building the guest.
 enum Guest {
-    /// The variables that tell the tests where the guest is.
+    /// The environment variables that tell the tests where the guest's files are.
     Built(Environment),
     Unavailable(String),
 }
@@ -85,8 +87,8 @@ fn build() -> Result<Guest> {
 }
 
 /// Groups of tests that run at the same time as the rest, each with a guest and a network of its
-/// own. While the programs of one group wait, those of another compute. Each group has a name and
-/// the prefixes of its tests' names.
+/// own. While the programs of one group wait, those of another group compute. Each entry has the
+/// name of the group and the prefixes of its tests' names.
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "guest, siw and our provider",
@@ -97,8 +99,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "guest::rxe::verbs::",
         ],
     ),
-    // The conformance suite spends most of its time in timeouts, for events that OFED's provider
-    // does not report.
+    // The conformance suite spends most of its time waiting for events that OFED's provider does
+    // not report.
     (
         "guest, OFED's provider",
         &[
@@ -119,7 +121,7 @@ const BUILD_LIMIT_SECONDS: &str = "1200";
 /// The exit status of `build.sh` if the packages cannot be downloaded.
 const EXIT_PACKAGES_UNAVAILABLE: i32 = 77;
 
-/// Returns why this machine can have no guest.
+/// Returns the reason why this machine can have no guest, if there is one.
 fn missing_prerequisite() -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
         return Some("the guest is an x86-64 machine".to_owned());

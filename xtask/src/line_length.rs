@@ -23,7 +23,8 @@ fn comments_and_documents_have_at_most_100_columns() {
     assert!(long.is_empty(), "lines of more than {MAX_COLUMNS} columns: {long:#?}");
 }
 
-/// The numbers and lengths of lines that are too long. Tables, code blocks and links may be longer.
+/// Returns the numbers and lengths of lines that are too long. Tables, code blocks and links may be
+/// longer.
 fn long_lines(text: &str, has_prose: fn(&str) -> bool) -> impl Iterator<Item = (usize, usize)> {
     let mut in_code_block = false;
     (1..).zip(text.lines()).filter_map(move |(number, line)| {
@@ -35,7 +36,7 @@ fn long_lines(text: &str, has_prose: fn(&str) -> bool) -> impl Iterator<Item = (
     })
 }
 
-/// Whether a line of Rust or C is a comment.
+/// Returns whether a line of Rust or C is a comment.
 fn is_comment(line: &str) -> bool {
     ["//", "/*", "* "].iter().any(|start| line.trim_start().starts_with(start))
 }

@@ -6,14 +6,15 @@ use anyhow::Result;
 use crate::cargo::{cargo, target};
 use crate::test::{Job, Load, Runs};
 
-/// The crates with lock-free parts. Their `sync.rs` selects the atomics.
+/// The crates with lock-free parts. The file `sync.rs` of each crate selects the atomics.
 const CRATES: [&str; 3] = ["adapter", "dat-core", "rnic"];
 /// The maximum number of pre-emptions in an interleaving. Without a limit, some tests take hours.
 const MAX_PREEMPTIONS: &str = "3";
-/// The maximum in the short run.
+/// The maximum number of pre-emptions in the short run.
 const MAX_PREEMPTIONS_SHORT: &str = "2";
 
-/// Returns the job. It needs a build of its own, because `--cfg loom` changes the crates.
+/// Returns the job of the loom tests. The job has a build of its own, because `--cfg loom` changes
+/// the crates.
 pub(crate) fn job(everything: bool, filter: Option<&str>) -> Result<Job> {
     let mut command = cargo();
     command

@@ -13,9 +13,9 @@ use crate::test::{Job, Load, Runs, Stage};
 const INSTALL: &str =
     "rustup toolchain install nightly --profile minimal --component miri,rust-src";
 
-/// The crates, and which of their tests run; an empty list means all. Left out are crates without
-/// unsafe code, code that calls C functions unknown to Miri, and code that starts programs or reads
-/// the host's settings.
+/// The crates, and the tests of each that run; an empty list means all tests. The list leaves out
+/// crates without unsafe code, code that calls C functions unknown to Miri, and code that starts
+/// programs or reads the host's settings.
 const PARTS: [(&str, &[&str]); 3] = [
     ("rnic", &[]),
     ("adapter", &["doorbells::", "engine_lock::", "table::"]),
@@ -36,7 +36,7 @@ const PARTS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Returns a job per crate. Fails with instructions if Miri is not installed.
+/// Returns the stage with a job per crate. Fails with instructions if Miri is not installed.
 pub(crate) fn stage() -> Result<Stage> {
     let version = miri().arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     ensure!(
@@ -51,8 +51,8 @@ pub(crate) fn stage() -> Result<Stage> {
             .args(["--", "--color=never", "--show-output"])
             .args(filters)
             .env("CARGO_TARGET_DIR", &target)
-            // Property tests write files. The C interface passes addresses as numbers, so their
-            // provenance is exposed.
+            // The options of Miri: property tests write files, so isolation is off. The C interface
+            // passes addresses as numbers, so the provenance of pointers is exposed.
             .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance")
             .env("PROPTEST_CASES", "2");
         Job { name: format!("Miri of {name}"), command, runs: Runs::Cargo, load: Load::Computes }

@@ -15,11 +15,11 @@ use crate::cargo::target;
 const PACKAGES: [&str; 2] = ["impi==2018.0.3", MPI4PY];
 const MPI4PY: &str = "mpi4py==4.1.2";
 
-/// The variable that tells the tests where it is.
+/// The environment variable that tells the tests where the MPI library is.
 pub(crate) const VARIABLE: &str = "OPENDAT_MPI";
 
-/// Returns its directory, and installs it first if necessary. Returns `None` after printing why it
-/// is not available.
+/// Returns the directory of the MPI library, and installs the library first if necessary. Returns
+/// `None` after printing why the library is not available.
 pub(crate) fn provide() -> Option<PathBuf> {
     if !cfg!(target_arch = "x86_64") {
         eprintln!("not installed: Intel MPI, which is for x86-64");
@@ -60,7 +60,7 @@ fn install() -> Result<PathBuf> {
     Ok(root)
 }
 
-/// Unpacks the only archive in a directory, without its top-level directory.
+/// Unpacks the only archive in the directory `from`, without the archive's top-level directory.
 fn unpack(from: &Path, into: &Path) -> Result<()> {
     let archive = fs::read_dir(from)?.next().context("pip has downloaded nothing")??.path();
     fs::create_dir_all(into)?;

@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: mutates the product, one change at a time. The tests must notice each
-//! change.
+//! `cargo xtask mutants`: changes the product's code, one change at a time. A changed program is
+//! called a mutant, and the tests must notice each mutant.
 //!
-//! cargo-mutants makes the changes. The quick tests of the crate itself run first; mutants that
-//! survive them go to the next round.
+//! cargo-mutants makes the changes. Each mutant first runs the quick tests of its own crate.
+//! Mutants that survive one round of tests go to the next round.
 
 mod survivors;
 
@@ -32,13 +32,13 @@ pub(crate) struct Options {
     subjects: Vec<String>,
 }
 
-/// A part of the product.
+/// A part of the product whose mutants are counted together.
 struct Subject {
     name: &'static str,
     package: &'static Package,
-    /// The prefix of its files' paths.
+    /// The prefix of the paths of the subject's files.
     path: &'static str,
-    /// The minimum percentage of its mutants that must be caught.
+    /// The minimum percentage of the subject's mutants that the tests must catch.
     min_percent: Option<usize>,
 }
 
@@ -58,7 +58,8 @@ struct Round {
     seconds: u32,
 }
 
-/// Tests of racing threads are left out, because they catch a mutant only by chance.
+/// The rounds of dat-core leave out tests of racing threads, because these tests catch a mutant
+/// only by chance.
 static DAT_CORE: Package = Package {
     name: "dat-core",
     rounds: &[
@@ -101,8 +102,9 @@ static RNIC: Package = Package {
 };
 
 const MIN_CAUGHT_PERCENT: usize = 92;
-/// The number of mutants tested for a subject with a minimum, and for one without. Testing all
-/// would take more than three hours on two processors.
+/// The number of mutants tested for a subject with a minimum percentage. The next constant is the
+/// number for a subject without one. Testing all mutants would take more than three hours on two
+/// processors.
 const MUTANTS_WITH_MINIMUM: usize = 110;
 const MUTANTS_WITHOUT_MINIMUM: usize = 20;
 
@@ -135,10 +137,10 @@ static SUBJECTS: [Subject; 9] = [
 
 /// The results of a subject's mutants.
 struct Counts {
-    /// The mutants that compile.
+    /// The number of mutants that compile.
     tried: usize,
     caught: usize,
-    /// Mutants that were not caught and cannot be: see [`survivors`].
+    /// The number of mutants that were not caught and cannot be: see [`survivors`].
     equivalent: usize,
     survivors: Vec<String>,
 }
@@ -206,7 +208,7 @@ fn test_package(
         );
         test(program, package, &chosen, &out, round, again)?;
         let (caught_now, missed_now) = outcomes(&out)?;
-        // cargo-mutants would run mutants again that have hung, in each round.
+        // cargo-mutants would run mutants that hang again in each round.
         chosen.retain(|mutant| !caught_now.contains(mutant));
         caught.extend(caught_now);
         missed = missed_now.difference(&caught).cloned().collect();
@@ -250,7 +252,7 @@ fn list(program: &Path, package: &Package) -> Result<Vec<String>> {
         .context("cargo-mutants does not start")?;
     ensure!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
     let listed = String::from_utf8_lossy(&listed.stdout);
-    // Test code, which cargo-mutants does not recognise as such.
+    // This removes the mutants of test code, which cargo-mutants does not recognise as test code.
     Ok(listed
         .lines()
         .filter(|mutant| !mutant.contains("/loom_tests.rs:"))
@@ -258,7 +260,7 @@ fn list(program: &Path, package: &Package) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Runs tests against mutants. The tests must pass without a mutant. With `again`, mutants that
+/// Runs tests against mutants. Without a mutant, the tests must pass. With `again`, mutants that
 /// were caught before are left out.
 fn test(
     program: &Path,
@@ -300,17 +302,18 @@ fn test(
                 .iter()
                 .flat_map(|mutant| ["-F".to_owned(), format!("^{}$", escape_regex(mutant))]),
         )
-        // The pattern of a field removed from a struct expression matches everything. Then all
+        // For a field removed from a struct expression, the pattern matches everything. Then all
         // mutants of the chosen files are tested.
         .args(files.into_iter().flat_map(|file| ["-f", file]))
         .arg("--")
         .args(arguments)
-        // A failing property test needs no minimal input here.
+        // Nobody needs a minimal input when a property test fails here.
         .env("RUST_BACKTRACE", "0")
         .env("PROPTEST_MAX_SHRINK_ITERS", "0")
         .current_dir(workspace());
     let status = command.status().context("cargo-mutants does not start")?;
-    // 2: some survive; 3: some hang. Both are reported below.
+    // The exit codes of cargo-mutants: 2 if some mutants survive, 3 if some hang. Both are reported
+    // below.
     ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo-mutants: {status}");
     Ok(())
 }
@@ -330,8 +333,8 @@ fn escape_regex(text: &str) -> String {
     escape_regex
 }
 
-/// Returns the caught and the missed mutants. A mutant that hangs is caught, because the tests'
-/// user notices it.
+/// Returns the caught and the missed mutants. A mutant that hangs counts as caught, because
+/// somebody who runs the tests notices the hang.
 fn outcomes(out: &Path) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
     let out = out.join("mutants.out");
     let names = |file: PathBuf| -> BTreeSet<String> {
@@ -358,7 +361,7 @@ fn counts(path: &str, caught: &BTreeSet<String>, missed: &BTreeSet<String>) -> C
     Counts { tried: caught + equivalent + survivors.len(), caught, equivalent, survivors }
 }
 
-/// Returns at most this many mutants, selected by the seed.
+/// Returns at most `at_most` mutants, selected by the seed.
 fn sample(mut mutants: Vec<String>, at_most: usize, seed: u64) -> Vec<String> {
     if mutants.len() > at_most {
         mutants.sort_by_key(|mutant| hash(seed, mutant));
@@ -368,7 +371,7 @@ fn sample(mut mutants: Vec<String>, at_most: usize, seed: u64) -> Vec<String> {
     mutants
 }
 
-/// FNV-1a, which is the same in every version of the compiler.
+/// Computes the FNV-1a hash, which is the same in every version of the compiler.
 fn hash(seed: u64, text: &str) -> u64 {
     let bytes = seed.to_le_bytes().into_iter().chain(text.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -1,5 +1,5 @@
-//! Lists third-party works that are linked into what we ship, with the notices that their licences
-//! require.
+//! Lists third-party works that are linked into the programs and libraries we ship, with the
+//! notices that their licences require.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env::consts::ARCH;
@@ -49,7 +49,7 @@ struct Work {
     name: String,
     version: String,
     license: Option<String>,
-    /// `None` for our own packages.
+    /// The source of the package; `None` for our own packages.
     source: Option<String>,
     manifest_path: PathBuf,
 }
@@ -68,7 +68,7 @@ fn linked_into(packages: &[String]) -> Result<Vec<Work>> {
     ];
     tree.extend(packages.iter().flat_map(|package| ["-p", package]));
     let tree = run_cargo(&tree)?;
-    // The line is `clap v4.6.7`, possibly followed by more.
+    // A line of cargo's output is `clap v4.6.7`, possibly followed by more.
     let words = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
     let linked: BTreeSet<String> = tree.lines().map(words).collect();
 
@@ -130,8 +130,8 @@ mod tests {
         let linked = linked_into(&dist::packages().expect("listed")).expect("cargo knows");
         let lists = |name: &str| linked.iter().any(|work| work.name == name);
         assert!(["libc", "clap", "mio", "toml", "socket2"].into_iter().all(lists));
-        // A procedural macro, its dependency, a test dependency, one of our crates, and xtask
-        // itself.
+        // The list must not contain a procedural macro, the macro's dependency, a test dependency,
+        // one of our crates, or xtask itself.
         assert!(
             !["clap_derive", "syn", "proptest", "foldhash", "wire", "xtask"].into_iter().any(lists)
         );

@@ -1,6 +1,6 @@
-//! `cargo xtask package`: makes the packages for users. A tarball of the layout of `cargo xtask
-//! dist`, which can be unpacked anywhere, and packages for Debian, which replace Debian's own DAPL
-//! packages. cli/Cargo.toml has their metadata.
+//! `cargo xtask package`: makes the packages for users. These are a tarball of the layout of `cargo
+//! xtask dist`, which can be unpacked anywhere, and packages for Debian, which replace Debian's own
+//! DAPL packages. cli/Cargo.toml has the metadata of the packages.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -21,8 +21,8 @@ pub(crate) fn run() -> Result<bool> {
     Ok(true)
 }
 
-/// Makes the packages and tests them in a clean Debian. If that is not possible, it counts as one
-/// skipped test.
+/// Makes the packages and tests them in a clean Debian. If no clean Debian is available, the stage
+/// counts as one skipped test.
 pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
     let (program, filter, dist) =
         (tests.program(PROGRAMS)?, tests.filter.clone(), tests.dist.clone());
@@ -68,7 +68,8 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
 /// The exit code of `build.sh` if a clean Debian is not available.
 const UNAVAILABLE_EXIT_CODE: i32 = 77;
 
-/// The programs that make packages and those that test them, with their Debian packages.
+/// The programs that make packages, each with the Debian package that contains it. The programs
+/// that test packages follow.
 const BUILD_TOOLS: &[(&str, &str)] = &[("dpkg-shlibdeps", "dpkg-dev"), ("gzip", "gzip")];
 const TEST_TOOLS: &[(&str, &str)] = &[("debootstrap", "debootstrap"), ("unshare", "util-linux")];
 
@@ -77,7 +78,7 @@ fn missing(programs: &[(&str, &str)]) -> Option<String> {
     Some(format!("{program} is not installed (package {package})"))
 }
 
-/// Returns why the packages cannot be tested on this machine.
+/// Returns the reason why the packages cannot be tested on this machine, if there is one.
 fn obstacle() -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
         return Some("the packages are tested only on x86-64".to_owned());
@@ -142,8 +143,8 @@ fn build(dist: &Path) -> Result<PathBuf> {
     Ok(into)
 }
 
-/// For dpkg-shlibdeps (deb-shlibs(5)): programs that are compiled with our libraries depend on
-/// Debian's package names, so they run with either.
+/// The contents of a file for dpkg-shlibdeps (deb-shlibs(5)). Programs that are compiled with our
+/// libraries depend on Debian's package names, so the programs run with either package.
 const SHLIBS: &str = "libdat2 2 libdapl2\nlibdat 1 libdat1\n";
 
 /// Adds the library dependencies to the package, since cargo-deb cannot.
@@ -181,7 +182,7 @@ fn strip(tree: &Path) -> Result<()> {
 const RUNTIME_PACKAGE: &str = "opendat";
 const DEVELOPMENT_PACKAGE: &str = "opendat-dev";
 
-/// Where Debian puts the files of the tree. Debian has its own place for licences.
+/// The places of the tree's files in a Debian package. Debian has its own place for licences.
 const DEBIAN_PATHS: &[(&str, &str, &str)] = &[
     ("bin", RUNTIME_PACKAGE, "usr/bin"),
     ("include", DEVELOPMENT_PACKAGE, "usr/include"),
@@ -236,8 +237,8 @@ fn lay_out(tree: &Path, stage: &Path) -> Result<()> {
     compress(&stage.join(RUNTIME_PACKAGE).join("usr/share"))
 }
 
-/// Compresses the manual pages and the changelog, as Debian's policy requires. Installed in these
-/// directories, cargo-deb would take them for programs.
+/// Compresses the manual pages and the changelog, as Debian's policy requires. If cargo-deb is
+/// installed in these directories, it takes them for programs.
 fn compress(share: &Path) -> Result<()> {
     let mut files = vec![share.join("doc/opendat/changelog")];
     for section in fs::read_dir(share.join("man")).context("there is a manual")? {
@@ -257,7 +258,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     run_checked(Command::new("cp").arg("-a").arg("--no-target-directory").args([from, to]))
 }
 
-/// Runs a command that must succeed.
+/// Runs a command, and fails if the command fails.
 fn run_checked(command: &mut Command) -> Result<()> {
     let program = command.get_program().display().to_string();
     let status = command.status().with_context(|| format!("{program} does not start"))?;
@@ -271,7 +272,8 @@ mod tests {
 
     use crate::cargo::workspace;
 
-    /// Debian's tools cannot refer to the version of the workspace.
+    /// The version in the metadata for Debian must be the version of the workspace, but Debian's
+    /// tools cannot refer to the latter.
     #[test]
     fn debians_version_is_that_of_the_workspace() {
         let read = |path: &str| fs::read_to_string(workspace().join(path)).expect("it is there");

@@ -1,14 +1,15 @@
-//! What the tests need from the machine besides Rust. Missing packages are installed if possible.
-//! Packages that are still missing are reported, and the tests that need them are skipped.
+//! Checks for the programs and packages that the tests need besides Rust. Missing packages are
+//! installed if possible. Packages that are still missing are reported, and the tests that need
+//! them are skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::cargo::run_with_progress;
 
-/// Something that a test needs, and the Debian package that contains it.
+/// A program or file that a test needs, and the Debian package that contains it.
 struct Prerequisite {
-    /// Whether only the full run needs it.
+    /// Whether only the full run needs the package.
     full: bool,
     what: &'static str,
     file: &'static str,
@@ -112,8 +113,8 @@ const fn full_run(
     Prerequisite { full: true, ..any_run(what, file, package, why) }
 }
 
-/// Installs missing packages that the run needs, if this is root on a machine with apt. Reports
-/// what is still missing.
+/// Installs missing packages that the run needs, if this program runs as root on a machine with
+/// apt. Reports the packages that are still missing.
 pub(crate) fn provide(everything: bool) {
     let missing = || missing().filter(|need| everything || !need.full);
     let packages: Vec<&str> = missing().map(|need| need.package).collect();
@@ -156,7 +157,7 @@ fn apt(arguments: &[&str]) {
     }
 }
 
-/// The owner of /proc/self is the effective user.
+/// Returns whether the effective user, who owns /proc/self, is root.
 pub(crate) fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)

@@ -51,11 +51,11 @@ pub(crate) struct Options {
 const TYPICAL_TIMES_SHORT: &str = include_str!("test/times/short");
 const TYPICAL_TIMES: &str = include_str!("test/times/all");
 
-/// Prefixes of tests that only the full run has and that need more than the short run installs.
-/// They test a release build.
+/// The prefixes of tests that only the full run has and that need more than the short run installs.
+/// These tests use a release build.
 const FULL_RUN_PREFIXES: [&str; 4] = ["guest::", "packages::", "mpi::", "valgrind::"];
 
-/// What the short run leaves out. Its last output mentions it.
+/// A description of the tests that the short run leaves out, for the last line of its output.
 const LEFT_OUT: &str = "the virtual machine with the kernel's rxe and siw, packages in a clean \
                         Debian, MPI, valgrind, sanitizers, fuzz targets, most of Debian's \
                         programs, most cases over other libraries and registries, loom's longest \
@@ -104,7 +104,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(verdict(&tally, options.strict))
 }
 
-/// Runs only these jobs.
+/// Runs only the jobs of the given stages.
 pub(crate) fn run_only(stages: Vec<Stage>) -> Result<bool> {
     Ok(verdict(&run_stages(stages, Path::new(""), None)?, false))
 }
@@ -130,7 +130,7 @@ fn run_stages(stages: Vec<Stage>, logs: &Path, times: Option<&str>) -> Result<Ta
     Ok(outcome.tally)
 }
 
-/// The tests of a run: the directory of the libraries, the test programs, and which tests are
+/// The settings of a run: the directory of the libraries, the test programs, and the tests that are
 /// wanted.
 pub(crate) struct Tests {
     everything: bool,
@@ -139,7 +139,7 @@ pub(crate) struct Tests {
     pub(crate) filter: Option<String>,
 }
 
-/// The variable that tells test programs to do the short run.
+/// The environment variable that tells test programs to do the short run.
 pub(crate) const SHORT_VARIABLE: &str = "OPENDAT_SHORT";
 
 impl Tests {
@@ -198,7 +198,7 @@ const MPI: &str = "tests mpi";
 /// The tests with Debian's programs.
 pub(crate) const PROGRAMS: &str = "tests programs";
 
-/// Returns the job for the examples in the documentation of crates.
+/// Returns the job of the examples in the documentation of crates.
 fn documents() -> Job {
     let mut command = crate::cargo::cargo();
     command.args([

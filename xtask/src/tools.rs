@@ -1,5 +1,5 @@
-//! Third-party programs that a task needs. A missing one is built in `target/tools`, in a version
-//! that is known to work.
+//! Third-party programs that a task needs. A missing program is built in `target/tools`, in a
+//! version that is known to work.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::cargo::{cargo, target};
 pub(crate) struct Tool {
     name: &'static str,
     version: &'static str,
-    /// The arguments that print its version.
+    /// The arguments that make the tool print its version.
     version_arguments: &'static [&'static str],
 }
 
@@ -24,8 +24,8 @@ pub(crate) const DENY: Tool =
     Tool { name: "cargo-deny", version: "0.20.2", version_arguments: &["--version"] };
 
 impl Tool {
-    /// Returns its path, and installs it first if necessary. The build takes minutes and needs the
-    /// network.
+    /// Returns the path of the tool, and installs the tool first if necessary. The build takes
+    /// minutes and needs the network.
     pub(crate) fn provide(&self) -> Result<PathBuf> {
         let Tool { name, version, version_arguments } = self;
         let root = target()?.join("tools");

@@ -1,6 +1,6 @@
-//! The thread sanitizer: random calls in several threads on thread-safe adapters. No two threads
-//! may access memory at the same time unless a lock or an atomic orders the accesses. Rust's
-//! standard library is instrumented, too.
+//! Runs random calls in several threads on thread-safe adapters under the thread sanitizer. Two
+//! threads may access the same memory at the same time only if a lock or an atomic orders the
+//! accesses. Rust's standard library is instrumented, too.
 
 use std::env::consts::ARCH;
 use std::process::{Command, Stdio};
@@ -12,7 +12,8 @@ use crate::test::{Job, Load, Runs, Stage};
 
 const INSTALL: &str = "rustup toolchain install nightly --profile minimal --component rust-src";
 
-/// The crates with the program `anything`, and the number of calls that take about half a minute.
+/// The crates with the program `anything`, each with the number of calls that take about half a
+/// minute.
 const PROGRAMS: [(&str, u32); 3] =
     [("dat-core", 400_000), ("provider-tcp-emu", 100_000), ("provider-softroce", 100_000)];
 

@@ -1,5 +1,5 @@
-//! Checks the promise of docs/unsafe.md: unsafe code is only in the files that it lists, and in
-//! tests, benchmarks and examples.
+//! Checks the promise of docs/unsafe.md: only the files that the document lists have unsafe code,
+//! besides tests, benchmarks and examples.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,7 +25,7 @@ fn unsafe_code_is_only_in_the_files_that_are_listed() {
     assert!(stale.is_empty(), "{LIST} lists files without unsafe code: {stale:#?}");
 }
 
-/// Returns the items of the list.
+/// Returns the files and directories that docs/unsafe.md lists.
 fn listed() -> BTreeSet<String> {
     let text = fs::read_to_string(workspace().join(LIST)).expect("the list is there");
     text.lines()
@@ -34,7 +34,7 @@ fn listed() -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns whether the list must name the file if it has unsafe code.
+/// Returns whether docs/unsafe.md must list the file if the file has unsafe code.
 fn is_listed_kind(file: &str) -> bool {
     let is_for_tests = |part: &str| matches!(part, "tests" | "benches" | "examples" | "fuzz");
     !file.split('/').any(is_for_tests)
@@ -53,7 +53,7 @@ fn files_with_unsafe() -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns the files of the workspace, without what is built and what is hidden.
+/// Returns the files of the workspace, without build results and hidden files.
 pub(crate) fn files() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     visit(workspace(), &mut found);

@@ -1,4 +1,5 @@
-//! dat_extension_op, the only function with variable arguments. Here all of them are 64-bit words.
+//! The call of dat_extension_op, which is the only function with variable arguments. Here all
+//! variable arguments are 64-bit words.
 
 use dat_sys::*;
 use libloading::os::unix::Library;
@@ -7,19 +8,20 @@ use registry::{ia, table_of};
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("dat_extension_op needs the va_list of this architecture");
 
-/// How dat_extension_op is called.
+/// The way in which dat_extension_op is called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExtensionOp {
-    /// The function of a C library.
+    /// The function of a C library is called.
     Exported(unsafe extern "C" fn(DAT_HANDLE, DAT_EXTENDED_OP, ...) -> DAT_RETURN),
-    /// The provider's function, which takes a `va_list`, through the linked registry.
+    /// The provider's function, which takes a `va_list`, is called through the linked registry.
     Linked,
 }
 
-/// The variable arguments after handle and operation. An operation reads only those that it has.
+/// The variable arguments after handle and operation. An operation reads only as many as it has.
 pub(crate) type Words = [u64; 6];
 
-/// System V AMD64 ABI, 3.5.7: all arguments are in memory, as if no registers were left.
+/// A `va_list` with all arguments in memory, as if no registers were left (System V AMD64 ABI,
+/// 3.5.7).
 #[repr(C)]
 struct VaList {
     gp_offset: u32,
@@ -29,20 +31,21 @@ struct VaList {
 }
 
 impl ExtensionOp {
-    /// Looks it up in a library.
+    /// Looks dat_extension_op up in a library.
     ///
     /// # Safety
     ///
     /// The function that the library exports under this name must be that of uDAPL 2.0, and must
     /// stay loaded.
     pub(crate) unsafe fn of(library: &Library) -> Option<ExtensionOp> {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that the exported function is that of uDAPL 2.0 and stays
+        // loaded.
         unsafe { library.get(b"dat_extension_op") }
             .ok()
             .map(|symbol| ExtensionOp::Exported(*symbol))
     }
 
-    /// Calls it.
+    /// Calls dat_extension_op.
     ///
     /// # Safety
     ///
@@ -54,8 +57,8 @@ impl ExtensionOp {
         words: Words,
     ) -> DAT_RETURN {
         match self {
-            // SAFETY: the caller guarantees it. A variadic C function may be given more arguments
-            // than it reads.
+            // SAFETY: the caller guarantees that the words are valid arguments. A variadic C
+            // function may be given more arguments than it reads.
             ExtensionOp::Exported(function) => unsafe {
                 function(handle, op, words[0], words[1], words[2], words[3], words[4], words[5])
             },
@@ -71,12 +74,13 @@ impl ExtensionOp {
                     overflow_arg_area: area,
                     reg_save_area: area,
                 };
-                // SAFETY: this is the table of a registered provider of 2.0. All such tables in
+                // SAFETY: `table` is the table of a registered provider of 2.0. All such tables in
                 // this program have the function.
                 let Some(function) = (unsafe { (*table).handle_extendedop_func }) else {
                     return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
                 };
-                // SAFETY: the caller guarantees it.
+                // SAFETY: the caller guarantees that the words are valid arguments of the
+                // operation.
                 unsafe { function(object, op, (&raw mut list).cast()) }
             }
         }

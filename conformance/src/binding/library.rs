@@ -13,14 +13,14 @@ use crate::api::Api;
 /// Returns the functions of a library of 2.0.
 pub(super) fn api(path: &Path) -> Result<&'static Api, String> {
     let library = load_forever(path)?;
-    // SAFETY: the library is one of 2.0, judged by its exports (`version`).
+    // SAFETY: the exports show that the library is one of 2.0 (`version`).
     Ok(Box::leak(Box::new(unsafe { Api::of(library) })))
 }
 
 /// Loads a library for use. It is never unloaded, because its providers have threads.
 pub(super) fn load_forever(path: &Path) -> Result<&'static Library, String> {
-    // The symbols are global, because OFED's libdat2 looks its own symbols up there for its
-    // providers.
+    // The symbols are loaded into the global scope, because OFED's libdat2 looks up its own symbols
+    // there for its providers.
     // SAFETY: loading runs the library's initialisers, which the user has asked for.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
     let library: &Library = Box::leak(Box::new(library.map_err(|error| load_error(path, &error))?));
@@ -34,17 +34,17 @@ pub(super) fn load_forever(path: &Path) -> Result<&'static Library, String> {
             })
         })
     };
-    // SAFETY: these are the library's functions, and the library stays loaded.
+    // SAFETY: the functions are the library's, and the library stays loaded.
     unsafe { registry::abi::forward_to(fns.map_err(|error| load_error(path, &error))?) };
     Ok(library)
 }
 
-/// Returns the version of the interface that a library has.
+/// Returns the version of DAT that a library implements.
 pub(super) fn version(path: &Path) -> Result<Version, String> {
     // SAFETY: loading runs the library's initialisers, which the user has asked for.
     let library = unsafe { Library::open(Some(path), RTLD_LAZY | RTLD_LOCAL) };
     let library = library.map_err(|error| load_error(path, &error))?;
-    // SAFETY: the symbol is only looked up, not used.
+    // SAFETY: the symbol is only looked up and not used.
     let exports = |name: &str| unsafe { library.get::<*const c_void>(name.as_bytes()) }.is_ok();
     match (exports("dat_ia_openv"), exports("dat_extension_op")) {
         (true, true) => Ok(Version::V2_0),

@@ -1,5 +1,5 @@
-//! The linked registry: what libdat2 does between a consumer and a provider's table, within this
-//! program.
+//! The linked registry. Within this program, it takes the place of libdat2 between a consumer and a
+//! provider's table.
 
 use std::ffi::CStr;
 
@@ -36,8 +36,8 @@ const BUILTINS: Builtins = Builtins {
 /// The registry of this binding. The cases of the crate `dat` use it, too.
 pub(crate) static REGISTRY: Registry = Registry::new(BUILTINS);
 
-/// What a function expects as its first argument: how to find the provider's object, and the
-/// subtype if there is none.
+/// The kind of object that a function expects as its first argument: a function that finds the
+/// provider's object, and the subtype of the error if there is none.
 type Kind = (fn(DAT_HANDLE) -> Option<DAT_HANDLE>, DAT_RETURN_SUBTYPE);
 
 const IA: Kind = (ia::provider_ia, DAT_INVALID_HANDLE_IA);
@@ -64,7 +64,7 @@ macro_rules! link {
             dat_ia_close: Some(dat_ia_close),
             dat_registry_add_provider: Some(registry::FNS.add_provider),
             dat_registry_remove_provider: Some(registry::FNS.remove_provider),
-            // Only the C library has these three functions.
+            // Only the C library has the following three functions.
             dat_registry_list_providers: None,
             dat_registry_providers_related: None,
             dat_strerror: None,
@@ -79,13 +79,13 @@ macro_rules! link {
                 let Some((object, table)) = found else {
                     return DAT_ERROR(DAT_INVALID_HANDLE, subtype);
                 };
-                // SAFETY: this is the table of a registered provider, which an open IA keeps in
+                // SAFETY: `table` is the table of a registered provider, which an open IA keeps in
                 // memory.
                 let Some(function) = (unsafe { (*table).$slot }) else {
                     return DAT_ERROR(DAT_NOT_IMPLEMENTED, DAT_NO_SUBTYPE);
                 };
-                // SAFETY: this is the provider's own function and object; the case guarantees the
-                // other arguments.
+                // SAFETY: the function and the object are the provider's own. The case guarantees
+                // the other arguments.
                 unsafe { function(object $(, $arg)*) }
             }
         )*

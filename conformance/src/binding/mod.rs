@@ -1,4 +1,4 @@
-//! How the suite calls the functions of DAT.
+//! The ways in which the suite calls the functions of DAT.
 
 pub(crate) mod extension;
 mod libdat1;
@@ -13,22 +13,22 @@ use crate::api::Api;
 
 pub(crate) use self::linked::REGISTRY;
 
-/// How the suite calls the functions of DAT.
+/// The way in which the suite calls the functions of DAT.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Binding {
     /// Through the registry and function tables that are linked into this program, as in the crate
-    /// `dat`. `mem` and `tcp-emu` are built in; other names are looked up in dat.conf.
+    /// `dat`. `mem` and `tcp-emu` are built in. Other names are looked up in dat.conf.
     Linked,
     /// Through a C library in this file.
     Library(PathBuf, Version),
 }
 
-/// The version of the interface that a C library has.
+/// The version of DAT that a C library implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Version {
-    /// uDAPL 1.2, a `libdat.so.1`.
+    /// The version uDAPL 1.2, of a `libdat.so.1`.
     V1_2,
-    /// uDAPL 2.0, a `libdat2.so.2`.
+    /// The version uDAPL 2.0, of a `libdat2.so.2`.
     V2_0,
 }
 
@@ -46,8 +46,8 @@ impl Binding {
         Ok(Binding::Library(path.to_owned(), library::version(path)?))
     }
 
-    /// Returns whether the binding has what a case needs: the C library's own functions, or the
-    /// Rust API.
+    /// Returns whether the binding has the functions that a case needs: those that only the C
+    /// library has, or the Rust API.
     pub fn has(&self, case: &Case) -> bool {
         match self {
             Binding::Linked => !C_LIBRARY_FUNCTIONS.contains(&case.function()),
@@ -56,7 +56,7 @@ impl Binding {
         }
     }
 
-    /// Returns the functions. A library stays loaded.
+    /// Returns the functions of the binding. A library stays loaded.
     pub(crate) fn api(&self) -> Result<&'static Api, String> {
         match self {
             Binding::Linked => Ok(&linked::API),

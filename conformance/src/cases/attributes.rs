@@ -33,7 +33,7 @@ pub(super) const CASES: &[Row] = &[
                 )?;
                 rig.completes(pair.active.request, 4, DAT_DTO_SUCCESS)?;
             }
-            // The attribute does not limit RDMA operations.
+            // This attribute does not limit RDMA operations.
             let (ep, request) = (pair.active.ep, pair.active.request);
             ok(rig.write(ep, &[from.all()], 5, &to.remote()))?;
             rig.completes(request, 5, DAT_DTO_SUCCESS).map(drop)
@@ -60,7 +60,7 @@ pub(super) const CASES: &[Row] = &[
                     rig.completes(request, id, DAT_DTO_SUCCESS)?;
                 }
             }
-            // The attribute does not limit messages.
+            // This attribute does not limit messages.
             ok(rig.recv(pair.passive.ep, &[to.all()], 5))?;
             ok(rig.send(ep, &[from.all()], 6))?;
             ensure_equal(
@@ -312,8 +312,8 @@ pub(super) const CASES: &[Row] = &[
         "DAPL Provider Attributes: SRQ watermarks",
         "Watermarks of EPs can be set if and only if the attribute lists them.",
         |rig| {
-            // Bits without names in the headers: the low watermark of an SRQ, and the soft and hard
-            // watermark of an EP.
+            // These bits, which have no names in the headers, are the low watermark of an SRQ, and
+            // the soft and hard watermark of an EP.
             let known = 0x111;
             let named = rig.provider.srq_watermarks_supported;
             ensure(named & !known == 0, format_args!("srq_watermarks_supported is {named:#x}"))?;
@@ -391,7 +391,8 @@ pub(super) const CASES: &[Row] = &[
             let (scope, pz, mut rmr) = (rig.provider.rmr_scope_supported, rig.pz()?, null_mut());
             let of_zone = rig.api.dat_rmr_create(pz, &mut rmr) == DAT_SUCCESS;
             let of_ep = rig.api.dat_rmr_create_for_ep(pz, &mut rmr) == DAT_SUCCESS;
-            // The scope of an EP is 0, which is also the value of a provider without RMRs.
+            // The scope of an EP has the value 0, and so has the attribute of a provider without
+            // RMRs.
             let (zone, ep) = match scope {
                 DAT_RMR_SCOPE_EP => (false, rig.attr.max_rmrs > 0),
                 DAT_RMR_SCOPE_PZ => (true, false),

@@ -467,7 +467,7 @@ pub(super) const CASES: &[Row] = &[
             for caller in &callers {
                 ok(rig.connect(caller.ep, listener.qualifier, b""))?;
             }
-            // The order of arrival decides which of them is refused.
+            // The order in which the requests arrive determines which of them is refused.
             let is_refusal =
                 |e: &DAT_EVENT| e.event_number == DAT_CONNECTION_EVENT_NON_PEER_REJECTED;
             let mut refused = 0;

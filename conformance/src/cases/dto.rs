@@ -144,7 +144,7 @@ pub(super) const CASES: &[Row] = &[
             (0..max).try_for_each(|id| ok(rig.send(pair.active.ep, &[], id as u64)))?;
             answers(rig.send(pair.active.ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
             rig.completes(pair.active.request, 0, DAT_DTO_ERR_FLUSHED)?;
-            // There is room for one more again.
+            // There is room for one more request again.
             ok(rig.send(pair.active.ep, &[], 100))
         },
     ),
@@ -278,7 +278,7 @@ pub(super) const CASES: &[Row] = &[
                 ok(rig.send_with(pair.active.ep, &[], 4, DAT_COMPLETION_SOLICITED_WAIT_FLAG))
             })?;
             ok(woken)?;
-            // The waiter has dequeued the first; the second was queued.
+            // The waiter has dequeued the first completion. The second was queued.
             rig.completes(passive.recv, 2, DAT_DTO_SUCCESS).map(drop)
         },
     ),
@@ -432,7 +432,7 @@ pub(super) const CASES: &[Row] = &[
             let answer = rig.read(pair.active.ep, &[near.part(0, 8)], 1, &far.remote());
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The local segments determine the length.
+                // The local segments determine the length of the read.
                 let read = rig.completes(pair.active.request, 1, DAT_DTO_SUCCESS)?.length;
                 return ensure_equal(
                     "the bytes and the memory",
@@ -588,13 +588,13 @@ pub(super) const CASES: &[Row] = &[
             for id in 0..2 {
                 ok(rig.send(pair.active.ep, &[], id))?;
             }
-            // The data of the read arrive after both messages were received.
+            // The data of the read arrive after both messages have been received.
             let near = rig.memory(8)?;
             ok(rig.read(pair.active.ep, &[near.all()], 9, &memory.remote()))?;
             (0..3).try_for_each(|_| rig.completion(pair.active.request).map(drop))?;
-            // As many as the watermark are not more than the watermark.
+            // The number of buffers equals the watermark, so it does not exceed it.
             rig.expect_no_event(rig.async_evd)?;
-            // One more is reported.
+            // One more buffer exceeds the watermark and is reported.
             ok(rig.send(pair.active.ep, &[], 2))?;
             let event = rig.event(rig.async_evd)?;
             let is_trouble = event.event_number & 0x8000 != 0;
@@ -602,7 +602,7 @@ pub(super) const CASES: &[Row] = &[
                 is_trouble,
                 format_args!("the event is {:#x}", event.event_number),
             )?;
-            // Another one is not reported.
+            // A further buffer is not reported again.
             ok(rig.send(pair.active.ep, &[], 3))?;
             (0..4).try_for_each(|_| rig.completion(ep.recv).map(drop))?;
             rig.expect_no_event(rig.async_evd)

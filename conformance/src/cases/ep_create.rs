@@ -387,7 +387,7 @@ pub(super) const CASES: &[Row] = &[
             let answer =
                 rig.api.dat_ep_create(rig.ia, rig.pz()?, recv, request, connect, &attr, null_mut());
             answers(answer, DAT_INVALID_PARAMETER)?;
-            // An EP that had been created would keep them in use.
+            // If an EP had been created, it would keep the EVDs in use.
             ok(rig.api.dat_evd_free(recv))
         },
     ),

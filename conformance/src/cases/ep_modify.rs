@@ -1,5 +1,5 @@
-//! Which attributes of an endpoint can be changed, and when; the names of its states; the options
-//! of a connection.
+//! Cases about the attributes of an endpoint that can be changed, and when; about the names of its
+//! states; and about the options of a connection.
 
 use std::ptr::null_mut;
 
@@ -177,7 +177,7 @@ pub(super) const CASES: &[Row] = &[
                 rig.state_is(ep.ep, DAT_EP_STATE_UNCONNECTED)?;
                 ok(rig.connect_within(ep.ep, listener.qualifier, b"", DAT_TIMEOUT_INFINITE))?;
             }
-            // Neither ends before the request is answered.
+            // Neither attempt ends before the request is answered.
             let arrival = rig.request_event(listener.evd)?;
             let (status, _) = rig.wait(ep.connect, 50_000, 1, &mut DAT_EVENT::zeroed());
             answers(status, DAT_TIMEOUT_EXPIRED)?;
@@ -231,7 +231,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// A connection with this option must be refused, unless the provider `has` it.
+/// Checks that a connection with this option is refused, unless the provider `has` the option.
 #[track_caller]
 fn not_supported(rig: &Rig, qos: DAT_QOS, flags: DAT_CONNECT_FLAGS, has: DAT_QOS) -> Outcome {
     let (ep, listener, address) = (rig.ep()?, rig.listen()?, rig.attr.ia_address_ptr);

@@ -11,7 +11,7 @@ use crate::case::{Case, Level, Outcome, Run};
 use crate::check::{answers, ensure_equal, failed, name, ok, supported};
 use crate::rig::Rig;
 
-/// An operation in a state.
+/// An operation in a state, which is a cell of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
     operation: Operation,
@@ -22,15 +22,15 @@ pub(crate) struct Cell {
 /// The result of an operation in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// DAT_INVALID_STATE, and the endpoint stays unchanged.
+    /// The operation is refused with DAT_INVALID_STATE, and the endpoint does not change.
     Refused,
-    /// Success, and the state stays the same.
+    /// The operation succeeds, and the state stays the same.
     Stays,
-    /// Success, and the endpoint changes to this state, immediately or later.
+    /// The operation succeeds, and the endpoint changes to this state, immediately or later.
     To(DAT_EP_STATE),
-    /// Success, and the posted operation is flushed.
+    /// The operation succeeds, and the posted request is flushed.
     Flushed,
-    /// Success, and the endpoint no longer exists.
+    /// The operation succeeds, and the endpoint no longer exists.
     Gone,
     /// The standard does not determine the result, so there is no case.
     Open,
@@ -55,7 +55,7 @@ const STATES: [(DAT_EP_STATE, &str); 15] = [
     (DAT_EP_STATE_CONNECTED_MULTI_PATH, "connected-multi-path"),
 ];
 
-/// Short names, so that a row fits on a line.
+/// Short names of the results, so that a row of the table fits on a line.
 const X: Expected = Expected::Refused;
 const S: Expected = Expected::Stays;
 const F: Expected = Expected::Flushed;
@@ -69,7 +69,8 @@ const ACT: Expected = Expected::To(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
 const CON: Expected = Expected::To(DAT_EP_STATE_CONNECTED);
 const DIS: Expected = Expected::To(DAT_EP_STATE_DISCONNECTED);
 
-/// The table. Single-path and multi-path connected are kinds of connected (2.0 headers).
+/// The table of results. Single-path and multi-path connected are kinds of connected (headers of
+/// 2.0).
 #[rustfmt::skip]
 const TABLE: &[(Operation, [Expected; 15])] = {
     use Operation::*;
@@ -149,8 +150,8 @@ impl Cell {
         let end = reach::reach(rig, self.state)?;
         let answer = self.operation.run(rig, &tools, end);
         if self.operation == Operation::ModifyAddress {
-            // The attribute can never be modified. Which of the two errors is reported is up to the
-            // provider.
+            // The attribute can never be modified. The provider decides which of the two errors it
+            // reports.
             return rig.answers_or(answer, DAT_INVALID_PARAMETER, &[DAT_INVALID_STATE]);
         }
         match self.expected {
@@ -185,8 +186,8 @@ impl Cell {
         }
     }
 
-    /// Checks that the endpoint has this state, or changes to it with the corresponding connection
-    /// event.
+    /// Checks that the endpoint has this state, or that it changes to this state with the
+    /// corresponding connection event.
     fn comes_to(&self, rig: &Rig, ep: DAT_EP_HANDLE, to: DAT_EP_STATE) -> Outcome {
         let event = match to {
             DAT_EP_STATE_CONNECTED => DAT_CONNECTION_EVENT_ESTABLISHED,

@@ -9,7 +9,8 @@ use crate::check::{answers, answers_with, ensure, ensure_equal, ok, one_of, supp
 use crate::rig::{EVD_QUEUE_LENGTH, Ep, Rig, async_error, event_timeout_us, software_value, until};
 
 pub(super) const CASES: &[Row] = &[
-    // dat_evd_create has no manual page. The headers, other pages and OFED's behaviour define it.
+    // dat_evd_create has no manual page. It is defined by the headers, by other pages and by OFED's
+    // behaviour.
     must(
         "dat_evd_create/queue-length-is-a-minimum",
         "headers: evd_min_qlen",
@@ -194,7 +195,7 @@ pub(super) const CASES: &[Row] = &[
             let recv_completion_flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
             let ep = rig.ep_with(&DAT_EP_ATTR { recv_completion_flags, ..rig.ep_attr() })?;
             let (status, _) = rig.wait(ep.recv, 0, 2, &mut DAT_EVENT::zeroed());
-            // OFED returns "invalid parameter".
+            // OFED's providers return "invalid parameter".
             rig.answers_or(status, DAT_INVALID_STATE, &[DAT_INVALID_PARAMETER])
         },
     ),
@@ -511,11 +512,11 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv(pair.passive.ep, &[], 0))?;
             let write = |id| rig.write(pair.active.ep, &[from.all()], id, &to.remote());
             let posted = (0..count).take_while(|&id| write(id) == DAT_SUCCESS).count();
-            // The connection may be broken by now.
+            // The connection may be broken at this time.
             let last = rig.send(pair.active.ep, &[], count);
             one_of(last, &[DAT_SUCCESS, DAT_INVALID_STATE])?;
-            // Whatever the result of this one is, all operations before it have been executed or
-            // never will be.
+            // Whatever the result of this operation is, all operations before it either have been
+            // executed or will never be.
             rig.completion(pair.passive.recv)?;
             let mut event = DAT_EVENT::zeroed();
             let mut has_overflowed =
@@ -545,12 +546,12 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// The number of completions beyond the queue's reported length: more than the length is likely to
-/// be rounded up by.
+/// The number of completions beyond the queue's reported length. A provider is unlikely to round
+/// the length up by that many.
 const MORE: u64 = 600;
 const A_SECOND: DAT_TIMEOUT = 1_000_000;
 
-/// Creates an EVD with this many software events in it.
+/// Creates an EVD that contains this number of software events.
 fn soft(rig: &Rig, events: usize) -> Outcome<DAT_EVD_HANDLE> {
     let evd = rig.evd(DAT_EVD_SOFTWARE_FLAG)?;
     (0..events).try_for_each(|n| ok(rig.post_se(evd, n)))?;

@@ -1,6 +1,6 @@
-//! The IB extension: immediate data, atomic operations, counters. The requirements are those of the
-//! header of OFED's extension 2.0.9. In all other respects these are DTOs (uDAPL 2.0 pages of the
-//! RDMA functions).
+//! Cases about the IB extension: immediate data, atomic operations, counters. The requirements are
+//! those of the header of OFED's extension 2.0.9. In all other respects the operations are DTOs
+//! (uDAPL 2.0 pages of the RDMA functions).
 
 use dat_sys::ib::*;
 use dat_sys::*;
@@ -173,7 +173,7 @@ pub(super) const CASES: &[Row] = &[
             let answer = write_immed(rig, pair, &[from.all()], 2, &to.remote_part(0, 63), 1, 0);
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The local segments determine the length.
+                // The local segments determine the length of the write.
                 ensure_equal("the bytes", extended(rig, pair.passive.recv)?.length, 64)?;
                 return ensure_equal("the target", to.load(0, 64), vec![1; 64]);
             }
@@ -192,7 +192,7 @@ pub(super) const CASES: &[Row] = &[
                 64,
                 DAT_MEM_PRIV_ALL_FLAG & !DAT_MEM_PRIV_REMOTE_WRITE_FLAG,
             )?;
-            // Such memory may have no context for peers at all, which is also correct.
+            // It is also correct if such memory has no context for peers at all.
             from.store(0, &[1; 64]);
             ok(rig.recv(pair.passive.ep, &[], 1))?;
             ok(write_immed(rig, pair, &[from.all()], 2, &to.remote(), 1, 0))?;
@@ -268,7 +268,7 @@ pub(super) const CASES: &[Row] = &[
             let all = rig.memory(8 * 3 * EACH as u32)?;
             let mut posted = [0; 3];
             let mut found = Vec::new();
-            // As many at a time as an endpoint accepts.
+            // Post as many operations at a time as an endpoint accepts.
             while found.len() < 3 * EACH as usize {
                 for (n, pair) in pairs.into_iter().enumerate() {
                     while posted[n] < EACH {
@@ -295,7 +295,7 @@ pub(super) const CASES: &[Row] = &[
                         found.push(load(&all, dto_completion(&event).cookie as u32));
                     }
                 }
-                // Dequeues without waiting, so that the peers' side also makes progress.
+                // The dequeue does not wait, so that the peer's side also makes progress.
                 let mut event = DAT_EVENT::zeroed();
                 rig.wait(pair.passive.recv, 1000, 1, &mut event);
             }
@@ -378,7 +378,8 @@ pub(super) const CASES: &[Row] = &[
                 answer => answers(answer, DAT_PRIVILEGES_VIOLATION)?,
             }
             ensure_equal("the sink", load(&sink, 0), 0)?;
-            // A provider that learns of it only from the peer's answer learns of it too late.
+            // A provider that learns of the error only from the peer's answer learns of it too
+            // late.
             ensure_equal("the target", load(&target, 0), u64::from(answer == DAT_SUCCESS))
         },
     ),
@@ -396,7 +397,7 @@ pub(super) const CASES: &[Row] = &[
             let answer = fetch_add(rig, pair, 1, &sink.part(0, 8), 1, &target.remote_part(0, 7), 0);
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The operation determines the length.
+                // The operation determines the length of the completion.
                 extended(rig, pair.active.request)?;
             }
             ensure_equal("the target", load(&target, 0), u64::from(answer == DAT_SUCCESS))
@@ -551,7 +552,7 @@ fn counting(rig: &Rig) -> Outcome<Pair> {
     rig.pair()
 }
 
-/// Creates what writes with immediate data need: 64 bytes at each end.
+/// The connection and memory for writes with immediate data: 64 bytes at each end.
 struct Immediate {
     pair: Pair,
     from: Region,
@@ -563,7 +564,7 @@ fn immediate(rig: &Rig) -> Outcome<Immediate> {
     Ok(Immediate { pair: rig.pair()?, from: rig.memory(64)?, to: rig.memory(64)? })
 }
 
-/// Creates what atomic operations need: 64 bytes at each end.
+/// The connection and memory for atomic operations: 64 bytes at each end.
 struct Atomics {
     pair: Pair,
     sink: Region,
@@ -631,7 +632,7 @@ struct Extended {
     length: u32,
     kind: DAT_IB_EXT_TYPE,
     outcome: DAT_IB_STATUS,
-    /// 0 if the operation has none.
+    /// The immediate data. 0 if the operation has none.
     immediate: u32,
 }
 
@@ -646,7 +647,7 @@ impl Extended {
 #[track_caller]
 fn extended(rig: &Rig, evd: DAT_EVD_HANDLE) -> Outcome<Extended> {
     let event = rig.expect(evd, DAT_IB_DTO_EVENT)?;
-    // The first words of the extension data are a structure of 32-bit members.
+    // The first words of the extension data form a structure of 32-bit members.
     let member = |n: usize| {
         let bytes = event.event_extension_data[n / 2].to_ne_bytes();
         u32::from_ne_bytes(std::array::from_fn(|i| bytes[4 * (n % 2) + i]))
@@ -664,7 +665,7 @@ fn extended(rig: &Rig, evd: DAT_EVD_HANDLE) -> Outcome<Extended> {
     })
 }
 
-/// Checks an addition that the peer refuses: nothing changes on either side.
+/// Checks an addition that the peer refuses. Nothing changes on either side.
 fn remote_fails(
     rig: &Rig,
     pair: Pair,

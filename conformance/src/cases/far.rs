@@ -1,4 +1,4 @@
-//! Peers in another process, which can be stopped or killed.
+//! Cases with peers in another process, which can be stopped or killed.
 
 use dat_sys::*;
 

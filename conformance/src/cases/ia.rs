@@ -1,4 +1,4 @@
-//! Adapters, handles, contexts, the registry.
+//! Cases about adapters, handles, contexts and the registry.
 
 use std::ptr::null_mut;
 
@@ -274,7 +274,8 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Creates an object of every kind that needs no peer. Returns their handles and the adapter's.
+/// Creates an object of every kind that needs no peer. Returns their handles, and that of the
+/// adapter, each with its type.
 fn one_of_each(rig: &Rig) -> Outcome<Vec<(DAT_HANDLE, DAT_HANDLE_TYPE)>> {
     let (ep, reserved, evd, qualifier) =
         (rig.ep()?, rig.ep()?, rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?);

@@ -397,7 +397,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.send(pair.active.ep, &send, 2))?;
             send[0] = DAT_LMR_TRIPLET::zeroed();
             rig.completes(pair.passive.recv, 1, DAT_DTO_SUCCESS)?;
-            // Both are read after the transfer, so that the compiler cannot omit the changes.
+            // The memory is read after the transfer, so that the compiler cannot omit the changes.
             ensure_equal(
                 "the changed IOVs",
                 (recv[0].segment_length, send[0].segment_length),

@@ -489,14 +489,14 @@ pub(super) const CASES: &[Row] = &[
                     "the provider gives EPs more requests than an EVD has room for",
                 );
             }
-            // On a disconnected EP, a request occupies its slot until its event is dequeued.
+            // On a disconnected EP, a bind occupies its slot until its event is dequeued.
             let mut bind =
                 |id| bind(rig, rmr, &memory, DAT_MEM_PRIV_ALL_FLAG, ep, id, &mut context);
             (0..max).try_for_each(|id| ok(bind(id as u64)))?;
             answers(bind(98), DAT_INSUFFICIENT_RESOURCES)?;
             answers(rig.send(ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
             ensure_equal("the first bind", rig.bind_completion(pair.active.request)?.cookie, 0)?;
-            // There is room for one more again.
+            // There is room for one more request again.
             ok(rig.send(ep, &[], 100))?;
             answers(bind(101), DAT_INSUFFICIENT_RESOURCES)
         },
@@ -564,7 +564,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Checks that a write through this context breaks the connection and changes nothing.
+/// Checks that a write through this context breaks the connection and does not change the memory.
 #[track_caller]
 fn dead(rig: &Rig, memory: &Region, context: DAT_RMR_CONTEXT, pair: crate::rig::Pair) -> Outcome {
     let from = rig.memory(8)?;

@@ -1,4 +1,4 @@
-//! The cases, with a module per function or topic.
+//! The cases, with one module for each function or topic.
 #![forbid(unsafe_code)]
 
 mod attributes;
@@ -72,13 +72,13 @@ fn bind(
     rig.api.dat_rmr_bind(rmr, region.lmr, &triplet, privileges, va, ep, cookie(id), flags, context)
 }
 
-/// The statuses that a post with forbidden memory may return if a device checks it: they are less
-/// precise than the standard's.
+/// The statuses that a post with forbidden memory may return if a device checks the memory. They
+/// are less precise than those of the standard.
 const MEMORY: &[DAT_RETURN_TYPE] =
     &[DAT_PRIVILEGES_VIOLATION, DAT_PROTECTION_VIOLATION, DAT_INVALID_PARAMETER];
 
-/// Checks a request with forbidden memory: it is refused at once with this type, or fails with its
-/// completion.
+/// Checks a request with forbidden memory. It is refused at once with this type, or fails when it
+/// completes.
 #[track_caller]
 fn refused_or_fails(rig: &Rig, answer: DAT_RETURN, kind: DAT_RETURN_TYPE, end: Ep) -> Outcome {
     if answer != DAT_SUCCESS {
@@ -91,8 +91,9 @@ fn refused_or_fails(rig: &Rig, answer: DAT_RETURN, kind: DAT_RETURN_TYPE, end: E
     )
 }
 
-/// Checks the receive with cookie 1 of the passive side in the same way. There, the memory is
-/// checked only when a message arrives: nothing of it is written, and the connection breaks.
+/// Checks the receive with cookie 1 of the passive side in the same way. On the passive side, the
+/// memory is checked only when a message arrives. Then no part of the message is written, and the
+/// connection breaks.
 #[track_caller]
 fn refused_or_takes_nothing(
     rig: &Rig,

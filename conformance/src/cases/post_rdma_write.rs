@@ -117,7 +117,7 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.recv(pair.passive.ep, &[spare.all()], 9))?;
             ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
             done(rig, pair, 1)?;
-            // The receive completes with the send after it first.
+            // The receive completes with the send, which comes after the write.
             ok(rig.send(pair.active.ep, &[from.part(0, 3)], 2))?;
             ensure_equal(
                 "the bytes of the receive",
@@ -231,13 +231,13 @@ pub(super) const CASES: &[Row] = &[
         "PARAMETERS 6",
         "A fenced write begins after the preceding reads have completed.",
         |rig| {
-            // The amount is too large to be read at once.
+            // The amount is so large that it cannot be read at once.
             const SIZE: u32 = 1 << 20;
             let (pair, near, far) = start(rig, SIZE)?;
             far.store(0, &[1; SIZE as usize]);
             let other = rig.memory(SIZE)?;
             other.store(0, &[2; SIZE as usize]);
-            // The read wants the present data; the write then overwrites it.
+            // The read must return the present data. The write then overwrites them.
             ok(rig.read(pair.active.ep, &[near.all()], 1, &far.remote()))?;
             let flags = DAT_COMPLETION_BARRIER_FENCE_FLAG;
             ok(rig.write_with(pair.active.ep, &[other.all()], 2, &far.remote(), flags))?;
@@ -287,7 +287,7 @@ pub(super) const CASES: &[Row] = &[
             let pair = rig.ended_pair()?;
             let (from, to) = (rig.memory(8)?, rig.memory(8)?);
             ok(rig.write(pair.active.ep, &[from.all()], 1, &to.remote()))?;
-            // The check is made without waiting.
+            // The check does not wait.
             let mut event = DAT_EVENT::zeroed();
             ok(rig.api.dat_evd_dequeue(pair.active.request, &mut event))?;
             let dto = crate::rig::dto_completion(&event);
@@ -443,7 +443,7 @@ pub(super) const CASES: &[Row] = &[
             let answer = rig.write(pair.active.ep, &[from.all()], 1, &to.remote_part(0, 63));
             rig.forbidden(answer, DAT_LENGTH_ERROR)?;
             if answer == DAT_SUCCESS {
-                // The local segments determine the length.
+                // The local segments determine the length of the write.
                 ensure_equal("the bytes", done(rig, pair, 1)?, 64)?;
                 return ensure_equal("the remote memory", to.load(0, 64), vec![7; 64]);
             }
@@ -495,8 +495,8 @@ pub(super) const CASES: &[Row] = &[
             match rig.strict_attribute()? {
                 Some(true) => answers(answer, DAT_PRIVILEGES_VIOLATION)?,
                 Some(false) => ok(answer)?,
-                // Verbs has no access right for reading one's own memory that an adapter could lack
-                // (docs/conformance.md).
+                // Verbs have no access right for the local reading of memory that an adapter could
+                // deny (docs/conformance.md).
                 None if answer != DAT_SUCCESS => answers(answer, DAT_PRIVILEGES_VIOLATION)?,
                 None => {}
             }
@@ -572,7 +572,7 @@ fn remote_fails(rig: &Rig, pair: Pair, to: &Region) -> Outcome {
     from.store(0, &[0xff; 64]);
     match rig.write(pair.active.ep, &[from.all()], 1, &to.remote()) {
         DAT_SUCCESS => broken(rig, pair)?,
-        // A provider may detect it at once. Ours cannot.
+        // A provider may detect the error at once. The providers of this project cannot.
         answer => one_of(answer, &[DAT_PROTECTION_VIOLATION, DAT_PRIVILEGES_VIOLATION])?,
     }
     ensure(to.load(0, 64) == vec![0; 64], "the memory has been written to")

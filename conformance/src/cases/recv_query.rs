@@ -210,7 +210,7 @@ pub(super) const CASES: &[Row] = &[
     ),
 ];
 
-/// Checks both counts.
+/// Returns both counts of dat_ep_recv_query.
 #[track_caller]
 fn ask(rig: &Rig, ep: DAT_EP_HANDLE) -> Outcome<(DAT_COUNT, DAT_COUNT)> {
     let (mut buffers, mut span) = (-7, -7);
@@ -218,12 +218,12 @@ fn ask(rig: &Rig, ep: DAT_EP_HANDLE) -> Outcome<(DAT_COUNT, DAT_COUNT)> {
     Ok((buffers, span))
 }
 
-/// The octets of a message that takes longer to arrive than it takes to stop its sender.
+/// The size of a message in octets. It takes longer to arrive than it takes to stop its sender.
 const LONG: u32 = 32 << 20;
-/// The number of attempts. A sender that was stopped too late sends another message.
+/// The number of attempts. If a sender was stopped too late, it sends another message.
 const TRIES: u32 = 20;
 
-/// Checks that there is one buffer while a message is partly received because its sender was
+/// Checks that one buffer is in use while a message is partly received, because its sender was
 /// stopped.
 fn half_received(
     rig: &Rig,
@@ -237,7 +237,7 @@ fn half_received(
         let (ep, mut peer) = rig.connect_to_peer_process(ep()?)?;
         ok(post(&ep, &[to.all()]))?;
         peer.send(LONG)?;
-        // Looking at the EVD makes progress. The completion stays queued.
+        // The query of the EVD makes progress. The completion stays queued.
         while to.load(0, 1) == [0] {
             rig.state(ep.ep)?;
         }

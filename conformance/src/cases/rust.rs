@@ -1,4 +1,4 @@
-//! The Rust API: it must report what the functions below it report.
+//! Cases about the Rust API, which must report the same as the functions below it.
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ fn open(rig: &Rig) -> Outcome<Adapter> {
     or_failed(Adapter::open_in(&REGISTRY, &rig.name().to_string_lossy()))
 }
 
-/// Returns the text of an error.
+/// Converts an error of the Rust API to a failure of the case, with the text of the error.
 #[track_caller]
 fn or_failed<T>(result: dat::Result<T>) -> Outcome<T> {
     result.map_err(failed)

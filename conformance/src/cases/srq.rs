@@ -253,16 +253,16 @@ pub(super) const CASES: &[Row] = &[
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
             rig.completes(pair.active.request, 9, DAT_DTO_SUCCESS)?;
-            // As many as the watermark are not fewer than the watermark.
+            // The number of buffers equals the watermark, so it is not below it.
             rig.expect_no_event(rig.async_evd)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
-            // Four are left: one fewer than the watermark.
+            // Four buffers are left, one fewer than the watermark.
             reported(rig, srq)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
             rig.completion(pair.passive.recv)?;
             rig.expect_no_event(rig.async_evd)?;
-            // Three are left, which equals the new watermark.
+            // Three buffers are left, which equals the new watermark.
             ok(rig.api.dat_srq_set_lw(srq, 3))?;
             rig.expect_no_event(rig.async_evd)?;
             ok(rig.send(pair.active.ep, &[], 9))?;
@@ -302,8 +302,8 @@ fn low(rig: &Rig) -> Outcome<DAT_SRQ_HANDLE> {
     }
 }
 
-/// Checks the number of buffers that no EP has taken, and of those that have not been returned, as
-/// far as the provider can tell.
+/// Checks two numbers as far as the provider can tell them: that of the buffers that no EP has
+/// taken, and that of the buffers that have not been returned.
 #[track_caller]
 fn counts(rig: &Rig, srq: DAT_SRQ_HANDLE, available: DAT_COUNT, outstanding: DAT_COUNT) -> Outcome {
     let param = rig.query_srq(srq)?;
@@ -320,7 +320,7 @@ fn counts(rig: &Rig, srq: DAT_SRQ_HANDLE, available: DAT_COUNT, outstanding: DAT
 }
 
 /// Checks that the next asynchronous event reports the queue's low watermark. The standard does not
-/// define its event number, so any is accepted.
+/// define its event number, so any number is accepted.
 #[track_caller]
 fn reported(rig: &Rig, srq: DAT_SRQ_HANDLE) -> Outcome {
     let about = rig.async_event()?;

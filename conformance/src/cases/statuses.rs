@@ -1,4 +1,4 @@
-//! Statuses that the manual's pages name and no other case covers.
+//! Cases about statuses that the manual's pages name and that no other case covers.
 
 use std::ptr::{null, null_mut};
 

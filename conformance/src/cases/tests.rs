@@ -51,8 +51,8 @@ fn rows(text: &'static str) -> Vec<Vec<&'static str>> {
     of_tables.map(|(_, line)| cells(line)).collect()
 }
 
-/// Returns the names of cases in a cell. A part that begins with "n/t" is a reason for having no
-/// case, and ends the list.
+/// Returns the names of cases in a cell. A part that begins with "n/t" gives the reason for which
+/// there is no case. It ends the list.
 fn names(cell: &'static str) -> impl Iterator<Item = &'static str> {
     cell.split(", ")
         .flat_map(|part| part.split("; "))
@@ -60,7 +60,7 @@ fn names(cell: &'static str) -> impl Iterator<Item = &'static str> {
         .take_while(|part| !part.starts_with("n/t"))
 }
 
-/// Returns for each of the five pages in docs/conformance.md the names in its table, without the
+/// Returns, for each of the five pages in docs/conformance.md, the names in its table without the
 /// function.
 fn documented() -> Vec<(&'static str, HashSet<&'static str>)> {
     let pages = section("The five pages, sentence by sentence").split("\n### ").skip(1);
@@ -81,7 +81,7 @@ fn every_case_of_the_five_pages_is_in_the_document() {
     assert_eq!(pages.len(), 5);
     for case in all() {
         let (function, about) = case.id.split_once('/').expect(&case.id);
-        // The matrix is a single entry.
+        // The matrix of endpoint states counts as a single entry.
         let Some((_, words)) = pages.iter().find(|(page, _)| *page == function) else { continue };
         let family =
             |word: &&str| word.strip_suffix('*').is_some_and(|start| about.starts_with(start));
@@ -136,8 +136,8 @@ fn mapped() -> Vec<Vec<&'static str>> {
     [rows(section("The endpoint states")), rows(section("Corner points"))].concat()
 }
 
-/// Returns the cases in a cell of the tables of return values and attributes. Some begin with "a
-/// completion:".
+/// Returns the cases in a cell of the tables of return values and attributes. Some cells begin with
+/// "a completion:".
 fn patterns(cell: &'static str) -> impl Iterator<Item = &'static str> {
     names(cell).map(|name| name.rsplit_once(": ").map_or(name, |(_, name)| name))
 }
@@ -199,8 +199,8 @@ fn every_case_is_in_the_document() {
     assert!(missing.is_empty(), "not in docs/conformance.md: {missing:?}");
 }
 
-/// Returns for each source file of cases the text of each row with its name, and the text after the
-/// tables.
+/// Returns, for each source file of cases, the text of each row with its name, and the text after
+/// the tables.
 fn sources() -> Vec<(Vec<(String, String)>, String)> {
     let files =
         std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/cases")).expect("the sources");

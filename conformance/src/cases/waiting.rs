@@ -1,4 +1,4 @@
-//! Threads that wait, signals, proxy agents.
+//! Cases about threads that wait, signals and proxy agents.
 
 use std::ptr::null_mut;
 
@@ -37,7 +37,8 @@ pub(super) const CASES: &[Row] = &[
         "An unsignalled completion does not end a wait; a signalled one does, and both are then \
          queued.",
         |rig| {
-            // A waiter may sleep briefly before it looks for events. Then it has missed nothing.
+            // A waiter may sleep for a short time before it looks for events. In that case it has
+            // missed no event.
             const TRIES: usize = 5;
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;
@@ -51,7 +52,8 @@ pub(super) const CASES: &[Row] = &[
                     while to.load(0, 8) != [7; 8] {
                         std::thread::yield_now();
                     }
-                    // What the first one wakes has run by the time that others have come and gone.
+                    // A thread that the first event wakes has run by the time that later events
+                    // have come and gone.
                     for id in 0..20 {
                         ok(rig.write(other.active.ep, &[from.all()], id, &to.remote_part(8, 8)))?;
                         rig.completes(other.active.request, id, DAT_DTO_SUCCESS)?;

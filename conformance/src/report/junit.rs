@@ -1,5 +1,5 @@
-//! The report as JUnit XML, with a suite per function. Unsupported becomes `skipped`, the nearest
-//! state that CI servers know.
+//! The report as JUnit XML, with one suite for each function. An unsupported feature becomes
+//! `skipped`, the nearest state that CI servers know.
 
 use std::fmt::Write;
 

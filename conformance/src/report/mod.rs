@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::case::{Case, Level, NotPassed};
 
-/// How a case ended.
+/// The verdict on a case.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "verdict", rename_all = "lowercase")]
 pub enum Verdict {
@@ -16,12 +16,12 @@ pub enum Verdict {
     Passed,
     /// The provider violates the requirement.
     Failed {
-        /// What the provider does instead.
+        /// The behaviour of the provider.
         reason: String,
     },
     /// The provider lacks an optional feature. This does not count as passed.
     Unsupported {
-        /// How the provider reports that.
+        /// The provider's report that it lacks the feature.
         reason: String,
     },
 }
@@ -41,13 +41,13 @@ impl From<Result<(), NotPassed>> for Verdict {
 pub struct Record {
     /// The case.
     pub case: Case,
-    /// How the case ended.
+    /// The verdict on the case.
     pub verdict: Verdict,
-    /// How long the case took.
+    /// The time that the case took.
     pub took: Duration,
 }
 
-/// A run against one target.
+/// The results of a run against one target.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The target.
@@ -59,9 +59,9 @@ pub struct Report {
 /// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Text: a line per function, failures, totals.
+    /// Text: a line for each function, the failures and the totals.
     Text,
-    /// Text, with an additional line per clause of a function.
+    /// Text, with an additional line for each clause of a function.
     Clauses,
     /// One JSON document.
     Json,
@@ -69,16 +69,16 @@ pub enum Format {
     Junit,
 }
 
-/// The number of cases per verdict.
+/// The number of cases with each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Count {
-    /// All cases.
+    /// The number of all cases.
     pub cases: usize,
-    /// Passed.
+    /// The number of cases that have passed.
     pub passed: usize,
-    /// Failed.
+    /// The number of cases that have failed.
     pub failed: usize,
-    /// Unsupported.
+    /// The number of cases that are unsupported.
     pub unsupported: usize,
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Count, Record, Report, Verdict};
 use crate::case::Level;
 
-/// Returns a line per function and, if `by_clause`, per clause of its page.
+/// Returns a line for each function and, if `by_clause`, for each clause of its page.
 pub(super) fn write(report: &Report, by_clause: bool) -> String {
     let mut out = String::new();
     let mut rows = Vec::new();

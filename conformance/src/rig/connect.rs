@@ -13,7 +13,7 @@ use crate::check::ok;
 pub(crate) struct Listener {
     /// The service point.
     pub(crate) psp: DAT_PSP_HANDLE,
-    /// The connection qualifier on which it listens.
+    /// The connection qualifier on which the service point listens.
     pub(crate) qualifier: DAT_CONN_QUAL,
     /// The EVD that reports requests.
     pub(crate) evd: DAT_EVD_HANDLE,
@@ -167,8 +167,8 @@ impl Rig {
         Ok(Pair { active, passive })
     }
 
-    /// Waits until everything that the active side wrote before is in the other side's memory, by
-    /// means of a read, which is executed after the writes.
+    /// Waits until all data that the active side wrote before are in the other side's memory. For
+    /// this it uses a read, which is executed after the writes.
     #[track_caller]
     pub(crate) fn wait_for_writes(&self, pair: Pair) -> Outcome {
         const READ: u64 = 0xdead_beef;
@@ -188,7 +188,7 @@ impl Rig {
     }
 }
 
-/// Converts private data for C: empty data becomes null.
+/// Converts private data to C. Empty data become null.
 pub(crate) fn bytes(private: &[u8]) -> (DAT_COUNT, DAT_PVOID) {
     match private {
         [] => (0, null_mut()),

@@ -1,4 +1,4 @@
-//! Waiting for events, and reading them.
+//! Waits for events, and reads them.
 
 use dat_sys::*;
 
@@ -9,28 +9,28 @@ use crate::check::{answers, ensure_equal, failed, name, ok};
 /// The completion of a DTO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DtoCompletion {
-    /// The endpoint.
+    /// The endpoint of the DTO.
     pub(crate) ep: DAT_EP_HANDLE,
-    /// The cookie with which it was posted.
+    /// The cookie with which the DTO was posted.
     pub(crate) cookie: u64,
-    /// The status.
+    /// The status of the completion.
     pub(crate) status: DAT_DTO_COMPLETION_STATUS,
-    /// The number of bytes, if it succeeded.
+    /// The number of bytes, if the DTO succeeded.
     pub(crate) length: DAT_SEG_LENGTH,
-    /// The operation (uDAPL 2.0).
+    /// The operation of the DTO (uDAPL 2.0).
     pub(crate) operation: DAT_DTOS,
-    /// What the peer invalidated (uDAPL 2.0).
+    /// The RMR context that the peer has invalidated (uDAPL 2.0).
     pub(crate) invalidated: DAT_RMR_CONTEXT,
 }
 
 /// The completion of an RMR bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BindCompletion {
-    /// The RMR.
+    /// The RMR of the bind.
     pub(crate) rmr: DAT_RMR_HANDLE,
     /// The cookie with which the bind was posted.
     pub(crate) cookie: u64,
-    /// The status.
+    /// The status of the bind.
     pub(crate) status: DAT_RMR_BIND_COMPLETION_STATUS,
 }
 
@@ -105,7 +105,7 @@ impl Rig {
     #[track_caller]
     pub(crate) fn bind_completion(&self, evd: DAT_EVD_HANDLE) -> Outcome<BindCompletion> {
         let event = self.expect(evd, DAT_RMR_BIND_COMPLETION_EVENT)?;
-        // SAFETY: the event number selects the valid member; a cookie is a word.
+        // SAFETY: the event number selects the valid member. A cookie is a word.
         unsafe {
             let data = event.event_data.rmr_completion_event_data;
             Ok(BindCompletion {
@@ -132,7 +132,7 @@ impl Rig {
     #[track_caller]
     pub(crate) fn request_event(&self, evd: DAT_EVD_HANDLE) -> Outcome<RequestEvent> {
         let event = self.expect(evd, DAT_CONNECTION_REQUEST_EVENT)?;
-        // SAFETY: the event number selects the valid member; all service points are handles.
+        // SAFETY: the event number selects the valid member. All service points are handles.
         unsafe {
             let data = event.event_data.cr_arrival_event_data;
             Ok(RequestEvent {
@@ -211,7 +211,8 @@ pub(crate) fn dto_completion(event: &DAT_EVENT) -> DtoCompletion {
 
 /// Returns the object of an asynchronous event, and the reason.
 pub(crate) fn async_error(event: &DAT_EVENT) -> (DAT_HANDLE, DAT_COUNT) {
-    // SAFETY: as in `dto_completion`.
+    // SAFETY: the members are integers and pointers, which can be read in any event, even if the
+    // values are meaningless.
     unsafe {
         let data = event.event_data.asynch_error_event_data;
         (data.dat_handle, data.reason)
@@ -220,11 +221,12 @@ pub(crate) fn async_error(event: &DAT_EVENT) -> (DAT_HANDLE, DAT_COUNT) {
 
 /// Returns the value that was given to [`Rig::post_se`].
 pub(crate) fn software_value(event: &DAT_EVENT) -> usize {
-    // SAFETY: as in `dto_completion`.
+    // SAFETY: the member is a pointer, which can be read in any event, even if the value is
+    // meaningless.
     unsafe { event.event_data.software_event_data.pointer as usize }
 }
 
-/// Returns a cookie.
+/// Converts a number to a cookie.
 pub(crate) fn cookie(value: u64) -> DAT_CONTEXT {
     DAT_CONTEXT { as_64: value }
 }

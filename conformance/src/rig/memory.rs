@@ -1,4 +1,4 @@
-//! Registered memory, and DTOs on it.
+//! Registered memory, and the DTOs that use it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::null_mut;
@@ -25,13 +25,13 @@ impl Drop for Block {
 /// Registered memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region {
-    /// Its LMR.
+    /// The LMR of the region.
     pub(crate) lmr: DAT_LMR_HANDLE,
     /// The key for local segments.
     pub(crate) lmr_context: DAT_LMR_CONTEXT,
     /// The key for peers.
     pub(crate) rmr_context: DAT_RMR_CONTEXT,
-    /// The first byte.
+    /// The address of the first byte.
     pub(crate) address: DAT_VADDR,
     /// The length in bytes.
     pub(crate) length: u32,
@@ -40,8 +40,8 @@ pub(crate) struct Region {
 impl Rig {
     /// Allocates zeroed memory that lives until the rig is closed.
     pub(crate) fn allocate(&self, length: usize) -> DAT_PVOID {
-        // The memory is whole pages, because a device may withhold pages that it knows from the
-        // children of this process, with everything in them.
+        // The memory is whole pages, because a device may hide pages that are registered with it
+        // from the children of this process, with all data in them.
         let pages = length.max(1).next_multiple_of(4096);
         let layout = Layout::from_size_align(pages, 4096).expect("a small buffer");
         // SAFETY: the size is not 0.
@@ -227,23 +227,24 @@ impl Region {
         DAT_RMR_TRIPLET { virtual_address, segment_length: length, rmr_context }
     }
 
-    /// Copies bytes into the region. Bytes that do not fit are left out.
+    /// Copies bytes into the region. Bytes that do not fit are omitted.
     pub(crate) fn store(&self, from: u32, bytes: &[u8]) {
         let room = self.length.saturating_sub(from) as usize;
         let bytes = &bytes[..bytes.len().min(room)];
-        // SAFETY: the bytes are inside the block or mapping, which lives as long as the rig; nobody
-        // holds a reference to it.
+        // SAFETY: the bytes are inside the block or mapping, which exists as long as the rig. No
+        // reference to it exists.
         unsafe {
             let to = (self.address as *mut u8).add(from as usize);
             to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
     }
 
-    /// Copies bytes out of the region, as far as it has them.
+    /// Copies bytes out of the region. Bytes beyond its end are omitted.
     pub(crate) fn load(&self, from: u32, length: u32) -> Vec<u8> {
         let length = length.min(self.length.saturating_sub(from)) as usize;
         let mut bytes = vec![0; length];
-        // SAFETY: as in `store`.
+        // SAFETY: the bytes are inside the block or mapping, which exists as long as the rig. No
+        // reference to it exists.
         unsafe {
             let source = (self.address as *const u8).add(from as usize);
             source.copy_to_nonoverlapping(bytes.as_mut_ptr(), length);
@@ -257,7 +258,7 @@ pub(crate) fn private(at: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> {
     match usize::try_from(size) {
         Ok(size) if !at.is_null() => {
             // SAFETY: the data belong to the provider, and are valid as long as the request or
-            // endpoint they came with.
+            // endpoint with which they came.
             unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) }.to_vec()
         }
         _ => Vec::new(),

@@ -1,7 +1,7 @@
 //! The tools of cases: an open adapter, objects with reasonable defaults, connected pairs, waiting
 //! with a time limit.
 //!
-//! An abrupt close cleans everything up. The standard says that it destroys all objects.
+//! An abrupt close removes all of them, because the standard says that it destroys all objects.
 
 mod connect;
 mod events;
@@ -31,7 +31,7 @@ use crate::case::Outcome;
 use crate::check::{failed, ok};
 use crate::time_limits::event_timeout;
 
-/// Returns how long a case waits for an event that must happen, in microseconds.
+/// Returns the time, in microseconds, that a case waits for an event that must happen.
 pub(crate) fn event_timeout_us() -> DAT_TIMEOUT {
     DAT_TIMEOUT::try_from(event_timeout().as_micros()).unwrap_or(DAT_TIMEOUT::MAX - 1)
 }
@@ -50,10 +50,10 @@ pub(crate) struct Rig {
     pub(crate) provider: DAT_PROVIDER_ATTR,
     name: CString,
     pz: OnceCell<DAT_PZ_HANDLE>,
-    /// Further opens of the adapter, which are closed with the first.
+    /// The further opens of the adapter, which are closed with the first.
     others: RefCell<Vec<DAT_IA_HANDLE>>,
     memory: RefCell<Vec<memory::Block>>,
-    /// Processes that live until the case has ended.
+    /// The processes that run until the case has ended.
     peers: RefCell<Vec<Peer>>,
 }
 
@@ -136,7 +136,7 @@ impl Rig {
         }
     }
 
-    /// Closes everything. Memory is freed after the adapter that could have written to it.
+    /// Closes all adapters. Memory is freed after the adapter that could have written to it.
     pub(crate) fn close(mut self) -> Outcome {
         self.close_all()
     }
@@ -162,7 +162,8 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // This happens only after a panic of the case, which has its verdict already.
+        // The adapters are still open here only after a panic of the case, whose verdict is then
+        // known.
         let _ = self.close_all();
     }
 }

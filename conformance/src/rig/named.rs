@@ -38,23 +38,23 @@ pub(crate) fn named(
 
 impl Rig {
     /// Returns the adapter's named attribute `strict`: whether it follows the letter of the
-    /// standard. Other vendors' adapters do not have it. An adapter with `strict=off` allows what
-    /// OFED's library allows (docs/compatibility.md).
+    /// standard. Adapters of other vendors do not have this attribute. An adapter with `strict=off`
+    /// allows what OFED's library allows (docs/compatibility.md).
     pub(crate) fn strict_attribute(&self) -> Outcome<Option<bool>> {
         let all =
             named("transport attributes", self.attr.num_transport_attr, self.attr.transport_attr)?;
         Ok(all.into_iter().find(|(name, _)| name == "strict").map(|(_, value)| value == "on"))
     }
 
-    /// Returns whether the letter of the standard applies. It does, unless the adapter has
+    /// Returns whether the letter of the standard applies. It applies unless the adapter has
     /// `strict=off`.
     pub(crate) fn is_strict(&self) -> Outcome<bool> {
         Ok(self.strict_attribute()? != Some(false))
     }
 
-    /// The call must return the type that the standard has for it, `letter`. If the adapter does
-    /// not have `strict=on`, it may also return one of `others`, which the page has for situations
-    /// that are hard to distinguish from this one.
+    /// Checks that the call has returned `letter`, the type that the standard defines for it. If
+    /// the adapter does not have `strict=on`, the call may also return one of `others`, which the
+    /// page defines for situations that are hard to distinguish from this one.
     #[track_caller]
     pub(crate) fn answers_or(
         &self,
@@ -68,8 +68,8 @@ impl Rig {
         }
     }
 
-    /// For a call that the standard forbids and OFED's library allows: it must return this type or,
-    /// if the letter of the standard does not apply, succeed.
+    /// Checks a call that the standard forbids and OFED's library permits. It must return this type
+    /// or, if the letter of the standard does not apply, succeed.
     #[track_caller]
     pub(crate) fn forbidden(&self, status: DAT_RETURN, kind: DAT_RETURN_TYPE) -> Outcome {
         if self.is_strict()? { answers(status, kind) } else { ok(status) }

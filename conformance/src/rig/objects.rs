@@ -8,26 +8,26 @@ use super::Rig;
 use crate::case::Outcome;
 use crate::check::{ensure_equal, ok, supported, unsupported};
 
-/// The minimum number of events that the EVDs of a rig hold.
+/// The minimum number of events that the EVDs of a rig have room for.
 pub(crate) const EVD_QUEUE_LENGTH: DAT_COUNT = 64;
-/// The number of receives and of requests that its EPs hold.
+/// The number of receives and of requests that the EPs of a rig have room for.
 pub(crate) const MAX_DTOS: DAT_COUNT = 16;
 
-/// An endpoint whose EVDs nothing else uses.
+/// An endpoint whose EVDs no other object uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ep {
     /// The endpoint.
     pub(crate) ep: DAT_EP_HANDLE,
-    /// Receive completions.
+    /// The EVD of receive completions.
     pub(crate) recv: DAT_EVD_HANDLE,
-    /// Request completions.
+    /// The EVD of request completions.
     pub(crate) request: DAT_EVD_HANDLE,
-    /// Connection events.
+    /// The EVD of connection events.
     pub(crate) connect: DAT_EVD_HANDLE,
 }
 
 impl Rig {
-    /// Returns the zone of all objects that are not created in another one.
+    /// Returns the zone of all objects that are not created in another zone.
     pub(crate) fn pz(&self) -> Outcome<DAT_PZ_HANDLE> {
         if let Some(pz) = self.pz.get() {
             return Ok(*pz);
@@ -41,7 +41,7 @@ impl Rig {
         self.pz_of(self.ia)
     }
 
-    /// Creates a zone of another open.
+    /// Creates a zone of another open of the adapter.
     pub(crate) fn pz_of(&self, ia: DAT_IA_HANDLE) -> Outcome<DAT_PZ_HANDLE> {
         let mut pz = null_mut();
         ok(self.api.dat_pz_create(ia, &mut pz))?;
@@ -115,7 +115,8 @@ impl Rig {
         self.ep_in(self.pz()?, Some(attr))
     }
 
-    /// Creates an unconnected endpoint in a zone. Without attributes, it gets the provider's.
+    /// Creates an unconnected endpoint in a zone. Without attributes, it gets the defaults of the
+    /// provider.
     pub(crate) fn ep_in(&self, pz: DAT_PZ_HANDLE, attr: Option<&DAT_EP_ATTR>) -> Outcome<Ep> {
         let mut ep = self.evds_of_an_ep()?;
         let attr = attr.map_or(null(), from_ref);
@@ -181,21 +182,21 @@ impl Rig {
         Ok(rmr)
     }
 
-    /// Returns everything that dat_ep_query returns.
+    /// Returns all parameters that dat_ep_query returns.
     pub(crate) fn query(&self, ep: DAT_EP_HANDLE) -> Outcome<DAT_EP_PARAM> {
         let mut param = DAT_EP_PARAM::zeroed();
         ok(self.api.dat_ep_query(ep, DAT_EP_FIELD_ALL, &mut param))?;
         Ok(param)
     }
 
-    /// Returns everything that dat_srq_query returns.
+    /// Returns all parameters that dat_srq_query returns.
     pub(crate) fn query_srq(&self, srq: DAT_SRQ_HANDLE) -> Outcome<DAT_SRQ_PARAM> {
         let mut param = DAT_SRQ_PARAM::zeroed();
         ok(self.api.dat_srq_query(srq, DAT_SRQ_FIELD_ALL, &mut param))?;
         Ok(param)
     }
 
-    /// Returns everything that dat_evd_query returns.
+    /// Returns all parameters that dat_evd_query returns.
     pub(crate) fn query_evd(&self, evd: DAT_EVD_HANDLE) -> Outcome<DAT_EVD_PARAM> {
         let mut param = DAT_EVD_PARAM::zeroed();
         ok(self.api.dat_evd_query(evd, DAT_EVD_FIELD_ALL, &mut param))?;

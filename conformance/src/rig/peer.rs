@@ -18,33 +18,33 @@ use crate::case::{NotPassed, Outcome};
 use crate::check::{failed, ok, unsupported};
 use crate::crash;
 
-/// Sent instead of a case's name: be a peer from now on.
+/// The command that is sent instead of a case's name: the worker is to be a peer from now on.
 pub(crate) const PEER_COMMAND: &str = "peer";
-/// The prefix of its answers. Libraries may also print to standard output.
+/// The prefix of a peer's answers. Libraries may also print to standard output.
 const ANSWER_PREFIX: &str = "peer: ";
-/// The size of the memory that it offers for RDMA, in bytes.
+/// The size of the memory that a peer offers for RDMA, in bytes.
 const MEMORY_BYTES: u32 = 4096;
 
 /// A command to a peer.
 #[derive(Serialize, Deserialize)]
 enum PeerCommand {
-    /// Listen on this qualifier.
+    /// The peer listens on this qualifier.
     Listen(DAT_CONN_QUAL),
-    /// Accept the request that arrives at the service point.
+    /// The peer accepts the request that arrives at the service point.
     Accept,
-    /// Connect to this qualifier, without waiting for the answer.
+    /// The peer connects to this qualifier, without waiting for the answer.
     Connect(DAT_CONN_QUAL),
-    /// Send a message of this many octets, none of them 0, through the endpoint that was accepted
-    /// last.
+    /// The peer sends a message of this many octets, none of them 0, through the endpoint that was
+    /// accepted last.
     Send(u32),
-    /// Map this part of a file and register it as shared memory under a name.
+    /// The peer maps this part of a file and registers it as shared memory under a name.
     Share(Shared),
 }
 
 /// A peer's answer.
 #[derive(Serialize, Deserialize)]
 enum PeerAnswer {
-    /// The peer is ready. Contains the address and the key of its memory.
+    /// The peer is ready. The fields are the address and the key of its memory.
     Ready(DAT_VADDR, DAT_RMR_CONTEXT),
     /// The command was carried out.
     Done,
@@ -59,9 +59,9 @@ pub(crate) struct Peer {
     child: Child,
     commands: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// The connection qualifier on which it listens.
+    /// The connection qualifier on which the peer listens.
     pub(crate) qualifier: DAT_CONN_QUAL,
-    /// Its memory, for RDMA.
+    /// The memory of the peer, for RDMA.
     pub(crate) memory: DAT_RMR_TRIPLET,
 }
 
@@ -77,7 +77,7 @@ impl Rig {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         };
-        // SAFETY: nothing but this system call happens between fork and exec.
+        // SAFETY: no code but this system call runs between fork and exec.
         let mut child = unsafe { command.pre_exec(end_with_us) }.spawn().map_err(failed)?;
         let (Some(commands), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(failed("a child without pipes"));
@@ -91,9 +91,9 @@ impl Rig {
         };
         peer.memory =
             DAT_RMR_TRIPLET { virtual_address, segment_length: MEMORY_BYTES, rmr_context };
-        // The qualifier must be free in this process, so that nothing else answers if the adapter
-        // connects only within a process. Another process may take it in the meantime, so there are
-        // several attempts.
+        // The qualifier must be free in this process, so that no other service point answers if the
+        // adapter connects only within a process. Another process may take it in the meantime, so
+        // there are several attempts.
         for _ in 0..8 {
             peer.qualifier = self.free_qualifier()?;
             match DAT_GET_TYPE(peer.status(&PeerCommand::Listen(peer.qualifier))?) {
@@ -133,13 +133,13 @@ impl Rig {
 }
 
 impl Peer {
-    /// Lets the peer connect to a qualifier of this process, without waiting for the answer.
+    /// Makes the peer connect to a qualifier of this process, without waiting for the answer.
     pub(crate) fn connect(&mut self, qualifier: DAT_CONN_QUAL) -> Outcome {
         self.request(&PeerCommand::Connect(qualifier))?;
         self.done()
     }
 
-    /// Lets the peer send a message of this many octets, none of them 0.
+    /// Makes the peer send a message of this many octets, none of them 0.
     pub(crate) fn send(&mut self, length: u32) -> Outcome {
         self.request(&PeerCommand::Send(length))?;
         self.done()
@@ -150,7 +150,7 @@ impl Peer {
         self.status(&PeerCommand::Share(memory.clone()))
     }
 
-    /// Stops the peer for the rest of its life, so that what is on the way to it stays there.
+    /// Stops the peer until it is killed, so that messages on the way to it stay there.
     pub(crate) fn stop_process(&self) -> Outcome {
         let (pid, mut status) = (self.child.id() as libc::pid_t, 0);
         // SAFETY: the child has not been waited for, and the status is writable.

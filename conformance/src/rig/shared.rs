@@ -30,12 +30,13 @@ impl Rig {
         if fd < 0 {
             return Err(failed(std::io::Error::last_os_error()));
         }
-        // SAFETY: the descriptor is open, and nothing else owns it.
+        // SAFETY: the descriptor is open, and no other code owns it.
         let memory = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         memory.set_len(length.into()).map_err(failed)?;
         let (process, number) = (std::process::id(), memory.as_raw_fd());
         let file = PathBuf::from(format!("/proc/{process}/fd/{number}"));
-        // The file stays open as long as this process, so no other memory of the run gets its name.
+        // The file stays open as long as this process runs, so no other memory of the run gets its
+        // name.
         forget(memory);
         let mut cookie = format!("conformance {process} {number}").into_bytes();
         cookie.resize(DAT_LMR_COOKIE_SIZE, 0xa5);
@@ -60,7 +61,7 @@ impl Rig {
         self.share_at(self.map(memory)?, memory, region)
     }
 
-    /// Calls dat_lmr_create on memory at any address, under that name.
+    /// Calls dat_lmr_create on memory at any address, under the name of this shared memory.
     pub(crate) fn share_at(
         &self,
         at: DAT_PVOID,

@@ -1,4 +1,4 @@
-//! Additional threads for calls that block, and the proxy agent, which the provider calls in a
+//! Additional threads for calls that block. Also the proxy agent, which the provider calls in a
 //! thread of its own.
 
 use std::ptr::null_mut;
@@ -17,9 +17,9 @@ use crate::check::failed;
 pub(crate) struct BlockedThread(AtomicI32);
 
 impl BlockedThread {
-    /// Must be called by the thread itself.
+    /// Records the ID of the calling thread, which is the thread that will block.
     fn register(&self) {
-        // SAFETY: this system call takes no arguments.
+        // SAFETY: gettid takes no arguments.
         self.0.store(unsafe { libc::gettid() }, Ordering::Release);
     }
 
@@ -31,7 +31,7 @@ impl BlockedThread {
         stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
     }
 
-    /// Sends it SIGUSR1, whose handler does nothing.
+    /// Sends the thread SIGUSR1, whose handler does nothing.
     fn interrupt(&self) {
         let tid = self.0.load(Ordering::Acquire);
         // SAFETY: this system call takes only numbers.
@@ -40,8 +40,8 @@ impl BlockedThread {
 }
 
 impl Rig {
-    /// Waits on an EVD in a second thread. Once that waits, runs a function in this thread. Returns
-    /// the result of the wait.
+    /// Waits on an EVD in a second thread. When that thread waits, runs a function in this thread.
+    /// Returns the result of the wait.
     #[track_caller]
     pub(crate) fn while_waiting(
         &self,
@@ -51,8 +51,8 @@ impl Rig {
         self.while_waiting_beside(evd, meanwhile).map(|(answer, _)| answer)
     }
 
-    /// Like [`while_waiting`](Self::while_waiting). Also returns how many more events there were
-    /// when the wait ended.
+    /// Like [`while_waiting`](Self::while_waiting). Also returns the number of further events at
+    /// the end of the wait.
     #[track_caller]
     pub(crate) fn while_waiting_beside(
         &self,
@@ -118,14 +118,14 @@ impl Rig {
         })
     }
 
-    /// Returns what dat_evd_wait or dat_cno_wait returns in a thread that a signal interrupts.
+    /// Returns the result of dat_evd_wait or dat_cno_wait in a thread that a signal interrupts.
     #[track_caller]
     pub(crate) fn interrupted(
         &self,
         call: impl FnOnce() -> DAT_RETURN + Send,
     ) -> Outcome<DAT_RETURN> {
         extern "C" fn nothing(_signal: libc::c_int) {}
-        // SAFETY: the handler does nothing, nothing else uses this signal, and the structure is
+        // SAFETY: the handler does nothing, no other code uses this signal, and the structure is
         // complete.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
@@ -141,8 +141,8 @@ impl Rig {
             let mut sent = 0;
             let done = until(
                 || {
-                    // The signal is sent repeatedly, because one that arrives between two
-                    // sleeps may go unnoticed.
+                    // The signal is sent repeatedly, because a signal that arrives between two
+                    // sleeps may have no effect.
                     if !waiter.is_finished() && blocked.is_sleeping() {
                         blocked.interrupt();
                         sent += 1;
@@ -156,7 +156,7 @@ impl Rig {
         })
     }
 
-    /// Waits until another thread waits on the EVD, which shows in that our own wait or dequeue is
+    /// Waits until another thread waits on the EVD. Then a wait or dequeue of this thread is
     /// refused.
     #[track_caller]
     fn until_waited_for(&self, evd: DAT_EVD_HANDLE) -> Outcome {
@@ -167,7 +167,7 @@ impl Rig {
         )
     }
 
-    /// Dequeues in several threads until there were this many events or the time limit is reached.
+    /// Dequeues in several threads until there were this many events, or until the time limit.
     /// Returns the values of the software events.
     pub(crate) fn dequeue_together(
         &self,
@@ -221,15 +221,15 @@ pub(crate) struct AgentCalls {
 }
 
 impl AgentCalls {
-    /// Returns an agent that records its calls. It is never freed, because a provider may call it
-    /// late.
+    /// Returns an agent that records its calls. The record is never freed, because a provider may
+    /// call the agent late.
     pub(crate) fn agent() -> (DAT_OS_WAIT_PROXY_AGENT, &'static AgentCalls) {
         let calls: &'static AgentCalls = Box::leak(Box::default());
         let instance_data = std::ptr::from_ref(calls).cast_mut().cast();
         (DAT_OS_WAIT_PROXY_AGENT { instance_data, proxy_agent_func: Some(note) }, calls)
     }
 
-    /// Returns the number of calls.
+    /// Returns the number of calls of the agent.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
@@ -239,7 +239,7 @@ impl AgentCalls {
         self.last.load(Ordering::Acquire) as DAT_EVD_HANDLE
     }
 
-    /// Waits until it was called this often.
+    /// Waits until the agent was called this number of times.
     #[track_caller]
     pub(crate) fn until(&self, count: usize) -> Outcome {
         until(|| self.count() >= count, "the agent is called")

@@ -1,19 +1,19 @@
-//! The cases that do not pass in our own runs, with the reasons.
+//! The cases that do not pass in this project's own runs, with the reasons.
 //!
 //! A run fails if a listed case passes, or if a MUST that is not listed fails or is unsupported.
 //! Listed cases are not counted as passed.
 
 use conformance::matches_pattern;
 
-/// Tests that do not pass.
+/// Tests that are known not to pass.
 struct Known {
-    /// Their names, `PROVIDER::BINDING::CASE`; `*` stands for any text.
+    /// The names of the tests, `PROVIDER::BINDING::CASE`, in which `*` stands for any text.
     tests: &'static str,
     how: KnownOutcome,
     reason: &'static str,
 }
 
-/// Why they do not pass.
+/// The known outcome of a test that does not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KnownOutcome {
     /// The provider violates the requirement.
@@ -45,7 +45,7 @@ const KNOWN: &[Known] = &[
     known("mem::*/half-received*", Unsupported, NO_PEER),
     known("mem::*/peer-is-gone", Unsupported, NO_PEER),
     known("softroce::*::dat_ia_query/private-data-size", Fails, ROOM_IN_A_REQ),
-    // These concern the distribution's library, not a provider.
+    // The following cases fail because of the distribution's library, not of a provider.
     known("*::debian::dat_cno_fd_create/*", Unsupported, NOT_EXPORTED),
     known("*::debian::dat_cno_trigger/*", Unsupported, NOT_EXPORTED),
     known("*::debian::dat_csp_*", Unsupported, NOT_EXPORTED),
@@ -66,7 +66,7 @@ const KNOWN: &[Known] = &[
     ),
 ];
 
-/// Returns why this test is known not to pass.
+/// Returns the reason for which this test is known not to pass.
 pub(crate) fn entry(test: &str) -> Option<(KnownOutcome, &'static str)> {
     KNOWN
         .iter()

@@ -1,4 +1,4 @@
-//! Status words of uDAPL 1.2. For 2.0, two subtypes were inserted and "not implemented" got another
+//! Status words of uDAPL 1.2. In 2.0, two subtypes were inserted, and "not implemented" got another
 //! number.
 
 use core::ffi::c_uint;
@@ -6,8 +6,8 @@ use core::ffi::c_uint;
 use crate::describe::{constants, status_names as names_2_0};
 use crate::{DAT_RETURN, DAT_SUBTYPE_MASK};
 
-/// Converts a status of 2.0 to the numbers of 1.2, regardless of its class. A status that 1.2 does
-/// not have becomes the most similar one.
+/// Converts a status of 2.0 to the numbers of 1.2, regardless of the status's class. A status that
+/// 1.2 does not have is converted to the most similar status of 1.2.
 pub const fn status(status: DAT_RETURN) -> DAT_RETURN {
     let (rest, subtype) = (status & !DAT_SUBTYPE_MASK, status & DAT_SUBTYPE_MASK);
     let rest = match rest & crate::DAT_TYPE_MASK {
@@ -27,8 +27,8 @@ pub const fn status(status: DAT_RETURN) -> DAT_RETURN {
     rest | subtype
 }
 
-/// The names of a 1.2 status, like [`describe::status_names`](crate::describe::status_names) for
-/// 2.0.
+/// Returns the names of a 1.2 status, as [`describe::status_names`](crate::describe::status_names)
+/// does for a status of 2.0.
 pub fn status_names(status: DAT_RETURN) -> Option<(&'static str, &'static str)> {
     let subtype = match status & DAT_SUBTYPE_MASK {
         subtype @ 0..DAT_INVALID_HANDLE1 => subtype,
@@ -42,14 +42,15 @@ pub fn status_names(status: DAT_RETURN) -> Option<(&'static str, &'static str)> 
 }
 
 constants! {
-    /// The type of a status that has another value than in 2.0.
+    /// The type of a status: the constant that has another value than in 2.0.
     pub type DAT_RETURN_TYPE = c_uint {
-        /// Includes the error class, so DAT_GET_TYPE of a status never equals it.
+        /// The status type "not implemented". The value includes the error class, so DAT_GET_TYPE
+        /// of a status never equals this constant.
         DAT_NOT_IMPLEMENTED = 0xffff_0000,
     }
 
-    /// The subtype of a status, bits 15 to 0 of a [`DAT_RETURN`](crate::DAT_RETURN); each belongs
-    /// to one type.
+    /// The subtype of a status, bits 15 to 0 of a [`DAT_RETURN`](crate::DAT_RETURN). Each subtype
+    /// belongs to one type.
     pub type DAT_RETURN_SUBTYPE = c_uint {
         DAT_NO_SUBTYPE = 0,
         DAT_SUB_INTERRUPTED = 1,

@@ -1,4 +1,4 @@
-//! Events of 48 bytes, and the result of dat_cno_query.
+//! Events of uDAPL 1.2, which have 48 bytes, and the result of dat_cno_query.
 
 use core::ffi::c_uint;
 use core::fmt;
@@ -7,7 +7,7 @@ use crate::describe::{constants, records};
 use crate::*;
 
 constants! {
-    /// Fields of [`DAT_CNO_PARAM`] wanted, dat_cno_query.
+    /// A mask of the fields of [`DAT_CNO_PARAM`] that dat_cno_query returns.
     pub type DAT_CNO_PARAM_MASK = c_uint {
         DAT_CNO_FIELD_AGENT = 0x2,
         DAT_CNO_FIELD_ALL = 0x3,
@@ -15,43 +15,44 @@ constants! {
 }
 
 records! {
-    /// One event, 48 bytes.
+    /// One event, with a size of 48 bytes.
     #[derive(Debug)]
     pub struct DAT_EVENT {
-        /// What happened.
+        /// The kind of the event.
         pub event_number: DAT_EVENT_NUMBER,
-        /// EVD that delivered it.
+        /// The EVD that delivered the event.
         pub evd_handle: DAT_EVD_HANDLE,
-        /// Payload.
+        /// The payload of the event.
         pub event_data: DAT_EVENT_DATA,
     }
 
-    /// Payload of an event; [`DAT_EVENT_NUMBER`] selects the member.
+    /// The payload of an event. [`DAT_EVENT_NUMBER`] selects the member.
     pub union DAT_EVENT_DATA {
-        /// `DAT_DTO_COMPLETION_EVENT`.
+        /// The payload of `DAT_DTO_COMPLETION_EVENT`.
         pub dto_completion_event_data: DAT_DTO_COMPLETION_EVENT_DATA,
-        /// `DAT_RMR_BIND_COMPLETION_EVENT`.
+        /// The payload of `DAT_RMR_BIND_COMPLETION_EVENT`.
         pub rmr_completion_event_data: DAT_RMR_BIND_COMPLETION_EVENT_DATA,
-        /// `DAT_CONNECTION_REQUEST_EVENT`.
+        /// The payload of `DAT_CONNECTION_REQUEST_EVENT`.
         pub cr_arrival_event_data: DAT_CR_ARRIVAL_EVENT_DATA,
-        /// `DAT_CONNECTION_EVENT_...`.
+        /// The payload of `DAT_CONNECTION_EVENT_...`.
         pub connect_event_data: DAT_CONNECTION_EVENT_DATA,
-        /// `DAT_ASYNC_ERROR_...`.
+        /// The payload of `DAT_ASYNC_ERROR_...`.
         pub asynch_error_event_data: DAT_ASYNCH_ERROR_EVENT_DATA,
-        /// `DAT_SOFTWARE_EVENT`.
+        /// The payload of `DAT_SOFTWARE_EVENT`.
         pub software_event_data: DAT_SOFTWARE_EVENT_DATA,
     }
 
-    /// A DTO completed.
+    /// The payload of the event that a DTO has completed.
     #[derive(Debug)]
     pub struct DAT_DTO_COMPLETION_EVENT_DATA {
-        /// The endpoint.
+        /// The endpoint that posted the operation.
         pub ep_handle: DAT_EP_HANDLE,
-        /// The cookie it was posted with.
+        /// The cookie that the consumer passed when it posted the operation.
         pub user_cookie: DAT_DTO_COOKIE,
-        /// Outcome.
+        /// The outcome of the operation.
         pub status: DAT_DTO_COMPLETION_STATUS,
-        /// Bytes; undefined unless `status` is success. (The spelling is that of the standard.)
+        /// The number of bytes that were transferred. The value is undefined unless `status` is
+        /// success. (The misspelt name is that of the standard.)
         pub transfered_length: DAT_VLEN,
     }
 
@@ -63,25 +64,26 @@ records! {
         pub psp_handle: DAT_PSP_HANDLE,
     }
 
-    /// A connection request arrived.
+    /// The payload of the event that a connection request has arrived.
     #[derive(Debug)]
     pub struct DAT_CR_ARRIVAL_EVENT_DATA {
-        /// Service point that received it; null if it was an RSP, which is gone.
+        /// The service point that received the connection request. The handle is null if an RSP
+        /// received it, because the RSP is gone then.
         pub sp_handle: DAT_SP_HANDLE,
-        /// Address of the local IA, owned by the provider.
+        /// The address of the local IA. The provider owns the memory.
         pub local_ia_address_ptr: DAT_IA_ADDRESS_PTR,
-        /// Connection qualifier.
+        /// The connection qualifier.
         pub conn_qual: DAT_CONN_QUAL,
-        /// The connection request, to accept, reject or hand off.
+        /// The connection request, which the consumer accepts, rejects or hands off.
         pub cr_handle: DAT_CR_HANDLE,
     }
 
-    /// Result of dat_cno_query.
+    /// The result of dat_cno_query.
     #[derive(Debug)]
     pub struct DAT_CNO_PARAM {
-        /// IA of the CNO.
+        /// The IA of the CNO.
         pub ia_handle: DAT_IA_HANDLE,
-        /// The function that it calls in addition to waking its waiter.
+        /// The function that the CNO calls in addition to waking its waiter.
         pub agent: DAT_OS_WAIT_PROXY_AGENT,
     }
 }
@@ -94,7 +96,8 @@ impl fmt::Debug for DAT_EVENT_DATA {
 
 impl fmt::Debug for DAT_SP_HANDLE {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: all members are handles.
+        // SAFETY: all members are handles, which are raw pointers of one size, so `psp_handle` can
+        // always be read.
         write!(f, "DAT_SP_HANDLE({:p})", unsafe { self.psp_handle })
     }
 }

@@ -1,4 +1,5 @@
-//! Compares sizes and offsets with numbers measured with the 1.2 headers of Linux on x86_64.
+//! Compares sizes and offsets with numbers that were measured with the 1.2 headers of Linux on
+//! x86_64.
 
 use core::mem::offset_of;
 
@@ -10,7 +11,7 @@ use crate::v1::{
 };
 use crate::*;
 
-/// `NAME size { field offset/size, ... }`
+/// Checks the layout of structures, each written as `NAME size { field offset/size, ... }`.
 macro_rules! layout {
     ($($name:ident $size:literal { $($field:ident $offset:literal/$bytes:literal,)* })*) => {
         $(

@@ -1,5 +1,5 @@
-//! Segments and regions: lengths have 64 bits, the context comes first, and there are no address
-//! types.
+//! Segments and regions of uDAPL 1.2. Lengths have 64 bits, the context is the first member, and
+//! there are no address types.
 
 use core::ffi::c_uint;
 
@@ -7,7 +7,7 @@ use crate::describe::{constants, records};
 use crate::*;
 
 constants! {
-    /// Fields of [`DAT_LMR_PARAM`] wanted, dat_lmr_query.
+    /// A mask of the fields of [`DAT_LMR_PARAM`] that dat_lmr_query returns.
     pub type DAT_LMR_PARAM_MASK = c_uint {
         DAT_LMR_FIELD_LMR_CONTEXT = 0x40,
         DAT_LMR_FIELD_RMR_CONTEXT = 0x80,
@@ -16,76 +16,76 @@ constants! {
         DAT_LMR_FIELD_ALL = 0x3ff,
     }
 
-    /// Fields of [`DAT_RMR_PARAM`] wanted, dat_rmr_query.
+    /// A mask of the fields of [`DAT_RMR_PARAM`] that dat_rmr_query returns.
     pub type DAT_RMR_PARAM_MASK = c_uint {
         DAT_RMR_FIELD_ALL = 0x1f,
     }
 }
 
 records! {
-    /// One local segment of a DTO. With length 0 the other members are ignored.
+    /// One local segment of a DTO. If the length is 0, the other members are ignored.
     #[derive(Debug)]
     pub struct DAT_LMR_TRIPLET {
-        /// Key of the region.
+        /// The key of the region.
         pub lmr_context: DAT_LMR_CONTEXT,
-        /// Nothing.
+        /// Unused bytes.
         pub pad: u32,
-        /// Start, an address in the region.
+        /// The start of the segment, an address in the region.
         pub virtual_address: DAT_VADDR,
-        /// Bytes.
+        /// The length of the segment in bytes.
         pub segment_length: DAT_VLEN,
     }
 
     /// One remote segment of an RDMA operation.
     #[derive(Debug)]
     pub struct DAT_RMR_TRIPLET {
-        /// Key of the remote region.
+        /// The key of the remote region.
         pub rmr_context: DAT_RMR_CONTEXT,
-        /// Nothing.
+        /// Unused bytes.
         pub pad: u32,
-        /// Start, an address in the remote region.
+        /// The start of the segment, an address in the remote region.
         pub target_address: DAT_VADDR,
-        /// Bytes.
+        /// The length of the segment in bytes.
         pub segment_length: DAT_VLEN,
     }
 
-    /// Result of dat_lmr_query.
+    /// The result of dat_lmr_query.
     #[derive(Debug)]
     pub struct DAT_LMR_PARAM {
-        /// IA of the region.
+        /// The IA of the region.
         pub ia_handle: DAT_IA_HANDLE,
-        /// Kind of memory.
+        /// The kind of memory.
         pub mem_type: DAT_MEM_TYPE,
         /// The memory, as the consumer described it.
         pub region_desc: DAT_REGION_DESCRIPTION,
-        /// Bytes asked for.
+        /// The length in bytes that the consumer asked for.
         pub length: DAT_VLEN,
-        /// Its protection zone.
+        /// The protection zone of the region.
         pub pz_handle: DAT_PZ_HANDLE,
-        /// Privileges.
+        /// The privileges of the region.
         pub mem_priv: DAT_MEM_PRIV_FLAGS,
-        /// Key for local segments.
+        /// The key for local segments.
         pub lmr_context: DAT_LMR_CONTEXT,
-        /// Key for remote peers.
+        /// The key for remote peers.
         pub rmr_context: DAT_RMR_CONTEXT,
-        /// Bytes registered, after rounding to pages.
+        /// The size of the registered memory in bytes, after rounding to pages.
         pub registered_size: DAT_VLEN,
-        /// Start of the registered memory, after rounding to pages.
+        /// The start of the registered memory, after rounding to pages.
         pub registered_address: DAT_VADDR,
     }
 
-    /// Result of dat_rmr_query.
+    /// The result of dat_rmr_query.
     #[derive(Debug)]
     pub struct DAT_RMR_PARAM {
-        /// IA of the region.
+        /// The IA of the region.
         pub ia_handle: DAT_IA_HANDLE,
-        /// Its protection zone.
+        /// The protection zone of the region.
         pub pz_handle: DAT_PZ_HANDLE,
-        /// The memory it is bound to.
+        /// The memory to which the region is bound.
         pub lmr_triplet: DAT_LMR_TRIPLET,
-        /// Privileges it was bound with.
+        /// The privileges with which the region was bound.
         pub mem_priv: DAT_MEM_PRIV_FLAGS,
-        /// Key for remote peers.
+        /// The key for remote peers.
         pub rmr_context: DAT_RMR_CONTEXT,
     }
 }

@@ -22,15 +22,15 @@ pub use provider::*;
 
 use crate::describe::{Constant, Record};
 
-/// The constants that differ, by file; see [`constants`].
+/// The constants that differ from 2.0, grouped by file; see [`constants`].
 const CONSTANTS: &[&[Constant]] =
     &[error::CONSTANTS, ia::CONSTANTS, memory::CONSTANTS, ep::CONSTANTS, event::CONSTANTS];
 
-/// The structures and unions that differ, by file; see [`records`].
+/// The structures and unions that differ from 2.0, grouped by file; see [`records`].
 const RECORDS: &[&[Record]] =
     &[ia::RECORDS, memory::RECORDS, ep::RECORDS, event::RECORDS, provider::RECORDS];
 
-/// Names in the root that 1.2 does not have.
+/// The names in the crate's root that 1.2 does not have.
 pub const ADDED_IN_2_0: &[&str] = &[
     // Status words
     "DAT_RESERVED_LMR",
@@ -120,20 +120,20 @@ pub const ADDED_IN_2_0: &[&str] = &[
     "DAT_SOCK_ADDR6",
 ];
 
-/// Every constant of uDAPL 1.2: those of 2.0 except the additions, with the 1.2 value where it
-/// differs.
+/// Returns every constant of uDAPL 1.2: the constants of 2.0 except the additions of 2.0. A
+/// constant that differs has its 1.2 value.
 pub fn constants() -> impl Iterator<Item = &'static Constant> {
     let kept = crate::describe::CONSTANTS.iter().copied().flatten();
     kept.filter(|constant| is_kept(constant.name)).chain(CONSTANTS.iter().copied().flatten())
 }
 
-/// Every structure and union of uDAPL 1.2, selected like the constants.
+/// Returns every structure and union of uDAPL 1.2, selected like the constants.
 pub fn records() -> impl Iterator<Item = &'static Record> {
     let kept = crate::describe::RECORDS.iter().copied().flatten();
     kept.filter(|record| is_kept(record.name)).chain(RECORDS.iter().copied().flatten())
 }
 
-/// Whether a name of 2.0 means the same in 1.2.
+/// Returns whether a name of 2.0 means the same in 1.2.
 fn is_kept(name: &str) -> bool {
     let constants = CONSTANTS.iter().copied().flatten().map(|constant| constant.name);
     let records = RECORDS.iter().copied().flatten().map(|record| record.name);

@@ -1,4 +1,4 @@
-//! How connections begin and end.
+//! Cases about the beginning and the end of connections.
 
 use std::time::{Duration, Instant};
 
@@ -38,8 +38,8 @@ pub fn read_depths_are_agreed<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (few, many) =
         (ReadDepth { incoming: 4, outgoing: 2 }, ReadDepth { incoming: 6, outgoing: 8 });
-    // Neither side reads more than the other one accepts: (active requests, passive requests,
-    // active gets).
+    // Neither side reads more than the other one accepts. The columns are: what the active side
+    // requests, what the passive side requests, what the active side gets.
     let cases = [
         (few, many, few),
         (many, few, ReadDepth { incoming: 2, outgoing: 4 }),
@@ -60,7 +60,7 @@ pub fn read_depths_are_agreed<T: Transport>(a: &T, b: &T) {
         assert_eq!(depth(&a), agreed);
         assert_eq!(depth(&b), ReadDepth { incoming: agreed.outgoing, outgoing: agreed.incoming });
 
-        // Reads that exceed the limit wait in the queue.
+        // Reads beyond the limit wait in the queue.
         b.mem.write(0, &pattern(1, 3200));
         for i in 0..32 {
             let (from, to) = (b.mem.remote(i * 100), a.mem.segment(i * 100, 100));
@@ -116,14 +116,14 @@ pub fn a_full_backlog_is_a_rejection<T: Transport>(a: &T, b: &T) {
     assert_refused(&rig, &callers[2]);
     service.log.assert_silent();
 
-    // An answer frees a place in the backlog.
+    // Answering a request frees a place in the backlog.
     let answering = End::new(b);
     answering.qp.accept(requests.remove(0), b"", DEPTH).expect("accept");
     assert_established(&rig, &callers[0]);
     callers[3].connect(service.port(b), b"", None);
     requests.push(service.request(&rig).0);
 
-    // A request that the consumer has seen stays valid without the service point.
+    // A request that the consumer has seen stays valid when its service point is closed.
     drop(service);
     let answering = End::new(b);
     answering.qp.accept(requests.remove(0), b"", DEPTH).expect("accept");
@@ -163,7 +163,7 @@ pub fn an_unanswered_request_times_out<T: Transport>(a: &T, b: &T) {
     let mut time_limit = Duration::from_millis(30);
     let (_service, a, start, request) = connect_until_received(&rig, &mut time_limit);
     let b = End::new(b);
-    // The caller sleeps here, because a sleep must observe the time limit, too.
+    // The caller sleeps here, because a sleep must also end at the time limit.
     let event = loop {
         a.log.wake.reset();
         match a.log.take() {
@@ -176,7 +176,7 @@ pub fn an_unanswered_request_times_out<T: Transport>(a: &T, b: &T) {
     assert!(start.elapsed() >= time_limit, "too early");
     assert_eq!(outcomes(&poll::<T>(&a.recvs, 2)), [(5, WcStatus::Flushed)]);
 
-    // The answer is too late. Some wires detect that at once, others only after an exchange with
+    // The answer comes too late. Some wires detect that at once, others only after an exchange with
     // the peer.
     b.qp.accept(request, b"", DEPTH).expect("accept");
     match rig.next("the failure", &b.log) {
@@ -193,7 +193,7 @@ pub fn an_unanswered_request_times_out<T: Transport>(a: &T, b: &T) {
 /// Connects, with a receive posted, until a request arrives. A network may lose a request, which
 /// then times out like any other, and a busy machine may be late. So each attempt waits twice as
 /// long as the one before. Each attempt uses a service of its own, because a late request would
-/// occupy the backlog of the next.
+/// occupy the backlog of the next attempt.
 fn connect_until_received<'t, T: Transport>(
     rig: &Rig<'t, T>,
     time_limit: &mut Duration,

@@ -1,4 +1,4 @@
-//! What operations do to memory, and how they complete.
+//! Cases about the effects of operations on memory, and about their completions.
 
 use super::rig::*;
 use dat_core::provider::*;
@@ -43,7 +43,7 @@ pub fn sends_arrive_in_order_and_complete<T: Transport>(a: &T, b: &T) {
 }
 
 pub fn every_size_arrives<T: Transport>(a: &T, b: &T) {
-    // A larger size costs Miri more time and tests nothing new.
+    // A larger size would cost Miri more time and test nothing new.
     const MAX: usize = if cfg!(miri) { 128 } else { 1 << 20 };
     let rig = Rig { a, b };
     let (a, b) = (End::with(a, 8, 2 * MAX), End::with(b, 8, 2 * MAX));
@@ -82,7 +82,7 @@ pub fn every_size_arrives<T: Transport>(a: &T, b: &T) {
     }
 }
 
-/// Ensures that everything `a` wrote is in place: a message does not overtake it.
+/// Ensures that all writes of `a` have arrived, since a message does not overtake them.
 pub(super) fn await_writes<'t, T: Transport>(rig: &Rig<'t, T>, a: &End<'t, T>, b: &End<'t, T>) {
     b.recv(0, &[]);
     a.send(0, &[]);
@@ -184,8 +184,8 @@ pub fn a_fence_waits_for_reads<T: Transport>(a: &T, b: &T) {
     for round in 0..20 {
         b.mem.write(0, &pattern(round, 8192));
         b.recv(round, &[b.mem.segment(16384, 8192)]);
-        // The data that was read is sent back at once. Without the fence it might be sent before it
-        // has arrived.
+        // The data that was read is sent back at once. Without the fence the send might start
+        // before the data have arrived.
         let segments = [a.mem.segment(0, 8192)];
         a.post(1, SendOp::Read(b.mem.remote(0)), &segments);
         let send = SendWr {
@@ -250,7 +250,8 @@ pub fn many_requests_in_both_directions<T: Transport>(a: &T, b: &T) {
     }
 }
 
-/// A message that does not fit ends the connection. Memory after the buffer is not overwritten.
+/// A message that is too long for its buffer ends the connection. Memory after the buffer is not
+/// overwritten.
 pub fn too_long_a_message_breaks_the_connection<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
@@ -310,7 +311,7 @@ pub fn forbidden_remote_access_breaks_the_connection<T: Transport>(a: &T, b: &T)
         assert_eq!(a.mem.read(0, 8), [0x55; 8], "{what}");
     }
 
-    // A region of another domain.
+    // The region belongs to another domain.
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
     let other = b.t.pd().expect("protection domain");
@@ -318,7 +319,7 @@ pub fn forbidden_remote_access_breaks_the_connection<T: Transport>(a: &T, b: &T)
     refused(&rig, &a, &b, SendOp::Write(extra.remote(0)), a.mem.segment(0, 8));
     drop(extra);
 
-    // A region that was deregistered.
+    // The region was deregistered.
     let (a, b) = rig.pair();
     let extra = Buffer::new(b.t, &b.pd, 64, ALL);
     let stale = extra.remote(0);
@@ -331,7 +332,7 @@ pub fn forbidden_remote_access_breaks_the_connection<T: Transport>(a: &T, b: &T)
     assert_eq!(Buffer::new(a.t, &a.pd, 64, local).mr.rkey(), 0);
 }
 
-/// Checks that the peer refuses `op`: both ends of the connection break, and all work requests are
+/// Checks that the peer refuses `op`. Both ends of the connection break, and all work requests are
 /// flushed.
 pub(super) fn refused<'t, T: Transport>(
     rig: &Rig<'t, T>,
@@ -351,11 +352,12 @@ pub(super) fn refused<'t, T: Transport>(
     match wc.op {
         // The network has lost the refusal, so the requester only learns that the connection broke.
         _ if wc.status == WcStatus::Flushed && losses_are_expected() => {}
-        // A wire without acknowledgements has reported success before the peer checks the access.
+        // On a wire without acknowledgements, the write has completed with success before the peer
+        // checks the access.
         WcOp::Write => {
             assert!(matches!(wc.status, WcStatus::RemoteAccess | WcStatus::Success), "{wc:?}")
         }
-        // An atomic operation on an unaligned target fails like this.
+        // An atomic operation on an unaligned target fails with this status.
         WcOp::FetchAdd if wc.status == WcStatus::RemoteResponder => {}
         _ => assert!(matches!(wc.status, WcStatus::RemoteAccess | WcStatus::Flushed), "{wc:?}"),
     }
@@ -406,7 +408,7 @@ pub fn posts_are_checked<T: Transport>(a: &T, b: &T) {
     drop(no_write);
     assert_eq!(a.try_post(1, SEND, &stale), Err(PostError::Key));
 
-    // Nothing of that was queued, and the connection still works.
+    // None of these requests was queued, and the connection still works.
     for i in 0..QUEUE as u64 {
         recv(&b, &[b.mem.segment(0, 8)]).unwrap_or_else(|e| panic!("receive {i}: {e:?}"));
     }

@@ -1,5 +1,6 @@
-//! Immediate data and atomic operations. A transport that does not support them says so in its
-//! attributes and refuses them. A transport that does refuses them towards a peer that does not.
+//! Cases about immediate data and atomic operations. A transport that does not support them
+//! declares that in its attributes and refuses them. A transport that supports them refuses them if
+//! the peer does not.
 
 use super::data::{await_writes, refused};
 use super::rig::*;
@@ -48,8 +49,8 @@ pub fn a_write_with_immediate_data_is_one_operation<T: Transport>(a: &T, b: &T) 
     let (a, b) = rig.pair();
     for (from, to) in [(&a, &b), (&b, &a)] {
         for (n, len) in [0, 1, 1000, 40_000].into_iter().enumerate() {
-            // Sends come before and after the write. The buffers are taken in turn, whatever their
-            // size.
+            // Sends come before and after the write. Each message takes the next buffer, whatever
+            // its size.
             let data = pattern(n as u64, len);
             from.mem.write(0, &data);
             for id in 0..3 {
@@ -122,7 +123,7 @@ pub fn atomic_operations_are_checked<T: Transport>(a: &T, b: &T) {
     if !both_support_extended(&rig) {
         return;
     }
-    // Without the access right, unaligned, and past the end.
+    // The cases are: without the access right, unaligned, and past the end.
     for (access, offset) in [(ALL, 0), (ATOMIC, 4), (ATOMIC, 64)] {
         let (a, b) = rig.pair();
         let target = Buffer::new(b.t, &b.pd, 64, access);

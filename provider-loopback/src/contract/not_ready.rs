@@ -1,10 +1,10 @@
-//! Messages for which no receive is posted.
+//! Cases about messages for which no receive is posted.
 
 use super::rig::*;
 use dat_core::provider::*;
 
-/// On a wire where such a message ends the connection, checks that it does. Returns whether this is
-/// such a wire, which ends the case.
+/// On a wire where a message without a receive ends the connection, checks that it does. Returns
+/// whether this is such a wire. The case then ends.
 fn breaks<'t, T: Transport>(rig: &Rig<'t, T>, sender: &End<'t, T>, receiver: &End<'t, T>) -> bool {
     let breaks = receives_must_be_there();
     if breaks {
@@ -53,7 +53,7 @@ pub fn a_message_waits_for_its_receive<T: Transport>(a: &T, b: &T) {
     b.log.assert_silent();
 }
 
-/// Each message that waits is reported once, and no other message is. While it waits, other
+/// Each message that waits is reported once, and no other message is. While a message waits, other
 /// connections continue.
 pub fn each_message_that_waits_is_reported_once<T: Transport>(a: &T, b: &T) {
     const OCTETS: u32 = 64;
@@ -89,7 +89,7 @@ pub fn each_message_that_waits_is_reported_once<T: Transport>(a: &T, b: &T) {
     }
 }
 
-/// The messages exceed all buffers on the path. The sender is stopped, and no data is lost.
+/// The messages exceed all buffers on the path. The sender is stopped, and no data are lost.
 pub fn a_sender_is_stopped_until_there_are_receives<T: Transport>(a: &T, b: &T) {
     const LEN: usize = 1 << 20;
     const MESSAGES: u64 = 24;
@@ -136,7 +136,7 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
     let post =
         |id| unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post");
     let mut received = [0; 3];
-    // Waits until this number of messages has arrived in total, or at the last two endpoints.
+    // Waits until this number of messages has arrived, either at all endpoints or at the last two.
     let mut take = |all: u64, others: bool| {
         rig.until("a message for each buffer", || {
             for (end, received) in ends.iter().zip(&mut received) {
@@ -154,7 +154,7 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
     }
     (6..15).for_each(post);
     let received = take(15, false);
-    // A queue pair that disconnects leaves the buffers to the others.
+    // A queue pair that disconnects leaves the shared buffers to the others.
     ends[0].qp.disconnect(Close::Abrupt);
     assert!(matches!(rig.next("the end", &ends[0].log), Event::Disconnected));
     (received[1] + received[2]..2 * MESSAGES_PER_SENDER).for_each(post);
@@ -168,7 +168,7 @@ pub fn messages_wait_for_buffers_of_a_shared_queue<T: Transport>(a: &T, b: &T) {
     drop(ends);
 }
 
-/// Either side can end a connection on which a message waits. Both sides are told.
+/// Either side can end a connection on which a message waits. Both sides are notified.
 pub fn a_connection_ends_while_a_message_waits<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let ended = |end: &End<'_, T>| {

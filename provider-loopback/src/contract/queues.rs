@@ -1,4 +1,4 @@
-//! Completion queues and shared receive queues, and their upcalls.
+//! Cases about completion queues and shared receive queues, and about their upcalls.
 
 use super::rig::*;
 use dat_core::provider::*;
@@ -6,7 +6,7 @@ use dat_core::provider::*;
 pub fn unsignalled_requests_complete_silently<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = rig.pair();
-    // There are more requests than fit: their slots become free without a completion.
+    // There are more requests than the queue has slots. The slots become free without a completion.
     for round in 0..4 {
         for i in 0..16 {
             b.recv(i, &[b.mem.segment(0, 8)]);
@@ -54,7 +54,7 @@ pub fn an_armed_queue_makes_one_upcall<T: Transport>(a: &T, b: &T) {
     );
     b.recvs_log.assert_silent();
 
-    // The latest call wins.
+    // The latest call of `arm` counts.
     assert!(arm::<T>(&b.recvs, true) && arm::<T>(&b.recvs, false));
     a.send(3, &[]);
     rig.next("CqReady", &b.recvs_log);
@@ -137,7 +137,7 @@ pub fn solicited_waits_ignore_quiet_posts<T: Transport>(a: &T, b: &T) {
     drop(b);
 }
 
-/// A queue may have more room than requested, so this fills it completely.
+/// A queue may have more room than requested, so this case fills it completely.
 pub fn a_full_completion_queue_overflows<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (a, b) = (End::with(a, 4 * QUEUE, 64), End::with(b, 4, 64));
@@ -163,7 +163,7 @@ pub fn a_full_completion_queue_overflows<T: Transport>(a: &T, b: &T) {
     assert_eq!(outcomes(&kept), want, "what fitted is there");
     assert!(overflowed || kept.len() == QUEUE, "completions were lost without a word");
     if overflowed {
-        // There is room again, but completions that came now would follow a gap.
+        // There is room again, but completions that were queued now would follow a gap.
         a.send(sent, &[]);
         rig.completions(&a.requests, 1);
         b.t.progress();
@@ -182,8 +182,8 @@ pub fn resizing_loses_nothing<T: Transport>(a: &T, b: &T) {
     for i in 0..8 {
         a.send(i, &[]);
     }
-    // The read behind the sends shows that all have arrived. A thread that arms an empty queue is
-    // notified of the next completion.
+    // The completion of the read behind the sends shows that all of them have arrived. A thread
+    // that arms an empty queue is notified of the next completion.
     a.post(8, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(0, 8)]);
     rig.completions(&a.requests, 9);
     assert!(!arm::<T>(&b.recvs, false), "it is not empty");
@@ -292,7 +292,7 @@ pub fn allocated_buffers_are_counted<T: Transport>(a: &T, b: &T) {
     assert_eq!(b.qp.allocated(), of(3), "before there is a connection");
     rig.join(&a, &b);
     a.send(0, &[a.mem.segment(0, 8)]);
-    // The receive has completed, though its completion was not polled.
+    // The receive has completed, although its completion was not polled.
     rig.until("the message", || (!arm::<T>(&b.recvs, false)).then_some(()));
     assert_eq!(b.qp.allocated(), of(2));
     b.qp.disconnect(Close::Abrupt);
@@ -304,7 +304,7 @@ pub fn allocated_buffers_are_counted<T: Transport>(a: &T, b: &T) {
 pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
     let rig = Rig { a, b };
     let (peer, mut end) = (End::new(a), End::new(b));
-    // The buffers come from a queue of its own or, if supported, from a shared one.
+    // The buffers come from the queue pair's own queue or, if supported, from a shared one.
     let srq_log = Log::new(b);
     let srq = (b.attrs().max_srqs > 0)
         .then(|| b.srq(&end.pd, 8, 1, srq_log.sink()).expect("shared queue"));
@@ -357,7 +357,7 @@ pub fn upcalls_stop_at_drop<T: Transport>(a: &T, b: &T) {
         std::thread::scope(|s| {
             s.spawn(|| {
                 for i in 0..4 {
-                    // If the other thread has disconnected first, these are flushed.
+                    // If the other thread has disconnected first, these sends are flushed.
                     peer.send(i, &[]);
                     a.progress();
                 }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use dat_core::provider::*;
 use dat_core::wake::Wake;
 
-/// How long a case waits for an event that must happen. It does not measure speed, but ends a case
-/// that would hang.
+/// The time that a case waits for an event that must happen. It is not a measure of speed, but ends
+/// a case that would hang.
 pub const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub const DEPTH: ReadDepth = ReadDepth { incoming: 4, outgoing: 4 };
@@ -35,7 +35,7 @@ thread_local! {
 }
 
 /// Declares whether a message without a receive ends the connection on the wire of this thread's
-/// cases, as in iWARP. Otherwise it waits.
+/// cases, as in iWARP. Otherwise the message waits.
 pub fn expect_receives_to_be_there(yes: bool) {
     RECEIVES_MUST_BE_THERE.set(yes);
 }
@@ -54,8 +54,8 @@ pub(super) fn waits_are_unreported() -> bool {
     WAITS_ARE_UNREPORTED.get()
 }
 
-/// Declares whether the network of this thread's cases loses packets. Only then a requester whose
-/// peer refuses an operation may merely learn that the connection has ended.
+/// Declares whether the network of this thread's cases loses packets. Only on such a network may a
+/// requester whose peer refuses an operation learn no more than the end of the connection.
 pub fn expect_losses(yes: bool) {
     LOSSES.set(yes);
 }
@@ -85,12 +85,12 @@ impl<'t, T: Transport> Rig<'t, T> {
         }
     }
 
-    /// The next upcall to `log`.
+    /// Waits for the next upcall to `log`.
     pub fn next(&self, what: &str, log: &Log<'t, T>) -> Event<T> {
         self.until(what, || log.take())
     }
 
-    /// The next `n` completions.
+    /// Waits for the next `n` completions.
     pub fn completions(&self, cq: &T::Cq, n: usize) -> Vec<Wc> {
         let mut all = Vec::new();
         self.until("completions", || {
@@ -100,7 +100,7 @@ impl<'t, T: Transport> Rig<'t, T> {
         all
     }
 
-    /// Two connected ends, of `a` and of `b`.
+    /// Creates two connected ends, of `a` and of `b`.
     pub fn pair(&self) -> (End<'t, T>, End<'t, T>) {
         let (a, b) = (End::new(self.a), End::new(self.b));
         self.join(&a, &b);
@@ -122,7 +122,7 @@ impl<'t, T: Transport> Rig<'t, T> {
     }
 }
 
-/// A service point with its log.
+/// A service point, and the log of its upcalls.
 pub struct Service<'t, T: Transport> {
     pub listener: T::Listener,
     pub log: Arc<Log<'t, T>>,
@@ -139,8 +139,8 @@ impl<'t, T: Transport> Service<'t, T> {
         t.port(&self.listener)
     }
 
-    /// The next request: the request itself, its source and destination addresses, and its private
-    /// data.
+    /// Waits for the next request. Returns the request, its source and destination addresses, and
+    /// its private data.
     pub fn request(&self, rig: &Rig<'t, T>) -> (T::Request, SocketAddr, SocketAddr, Vec<u8>) {
         match rig.next("a connection request", &self.log) {
             Event::Request { request, from, to, private } => (request, from, to, private),
@@ -149,7 +149,8 @@ impl<'t, T: Transport> Service<'t, T> {
     }
 }
 
-/// One end of a connection, with all its objects. The fields are dropped in this order.
+/// One end of a connection, with all its objects. The fields are dropped in the order of
+/// declaration.
 pub struct End<'t, T: Transport> {
     pub qp: T::Qp,
     pub requests: T::Cq,
@@ -203,7 +204,7 @@ impl<'t, T: Transport> End<'t, T> {
         self.try_post(id, op, segments).expect("post");
     }
 
-    /// As `post`, but starts after all earlier reads are done.
+    /// As `post`, but the request starts after all earlier reads are done.
     pub fn post_fenced(&self, id: u64, op: SendOp, segments: &[Segment]) {
         let wr = SendWr {
             id,
@@ -214,7 +215,7 @@ impl<'t, T: Transport> End<'t, T> {
             fence: true,
             quiet: false,
         };
-        // SAFETY: as in `try_post`.
+        // SAFETY: the cases keep their buffers until the requests are done.
         unsafe { self.qp.post_send(&wr) }.expect("post");
     }
 
@@ -228,7 +229,7 @@ impl<'t, T: Transport> End<'t, T> {
             fence: false,
             quiet: false,
         };
-        // SAFETY: the cases keep their buffers until they are done.
+        // SAFETY: the cases keep their buffers until the requests are done.
         unsafe { self.qp.post_send(&wr) }
     }
 
@@ -246,7 +247,7 @@ impl<'t, T: Transport> End<'t, T> {
         window: &T::Mw,
         view: Option<View<'_, T>>,
     ) -> Result<u32, PostError> {
-        // SAFETY: an end is used from one thread.
+        // SAFETY: only one thread uses an end.
         unsafe { self.qp.post_bind(&BindWr { id, window, view, signalled: true, quiet: false }) }
     }
 
@@ -256,7 +257,7 @@ impl<'t, T: Transport> End<'t, T> {
     }
 
     pub fn recv(&self, id: u64, segments: &[Segment]) {
-        // SAFETY: as in `try_post`.
+        // SAFETY: the cases keep their buffers until the receives are done.
         unsafe { self.qp.post_recv(&RecvWr { id, segments, quiet: false }) }.expect("post_recv");
     }
 }
@@ -284,28 +285,28 @@ pub fn cfg<'c, T: Transport>(
     }
 }
 
-/// Polls up to `n` completions, without waiting.
+/// Polls up to `n` completions. Does not wait.
 pub fn poll<T: Transport>(cq: &T::Cq, n: usize) -> Vec<Wc> {
     let mut places = vec![MaybeUninit::uninit(); n];
     let mut polled = Polled::new(&mut places);
-    // SAFETY: a case uses a queue from one thread at a time.
+    // SAFETY: only one thread at a time uses a queue in a case.
     unsafe { cq.poll(&mut polled) };
     polled.completions().to_vec()
 }
 
-/// See [`Completions::arm`].
+/// Arms a queue: see [`Completions::arm`].
 pub fn arm<T: Transport>(cq: &T::Cq, solicited: bool) -> bool {
-    // SAFETY: as in `poll`.
+    // SAFETY: only one thread at a time uses a queue in a case.
     unsafe { cq.arm(solicited) }
 }
 
-/// See [`Completions::resize`].
+/// Resizes a queue: see [`Completions::resize`].
 pub fn resize<T: Transport>(cq: &T::Cq, depth: usize) -> dat_core::Result<()> {
-    // SAFETY: as in `poll`.
+    // SAFETY: only one thread at a time uses a queue in a case.
     unsafe { cq.resize(depth) }
 }
 
-/// The ids and statuses, for comparisons.
+/// The ids and statuses of completions, for comparisons.
 pub fn outcomes(wcs: &[Wc]) -> Vec<(u64, WcStatus)> {
     wcs.iter().map(|wc| (wc.id, wc.status)).collect()
 }
@@ -316,15 +317,15 @@ pub struct Buffer<T: Transport> {
     memory: Memory,
 }
 
-/// Memory behind a raw pointer, since the transport writes to it.
+/// Memory behind a raw pointer, because the transport writes to it.
 struct Memory {
     addr: *mut u8,
     layout: Layout,
 }
 
-// SAFETY: this is plain memory. The cases decide which thread writes where.
+// SAFETY: the type is plain memory. The cases determine which thread writes to which part.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: the type is plain memory. The cases determine which thread writes to which part.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -339,7 +340,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `new` allocated it with this layout, and the region over it was dropped before.
+        // SAFETY: `new` allocated the memory with this layout, and the region over it was dropped
+        // before.
         unsafe { dealloc(self.addr, self.layout) };
     }
 }
@@ -386,7 +388,7 @@ impl<T: Transport> Buffer<T> {
 
     pub fn read(&self, offset: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        // SAFETY: the source is inside the allocation. No reference to it is created, since peers
+        // SAFETY: the source is inside the allocation. No reference to it is created, because peers
         // may write to it.
         unsafe { self.at(offset, len).copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
         bytes
@@ -445,10 +447,11 @@ impl<T: Transport> std::fmt::Debug for Event<T> {
 pub struct Log<'t, T: Transport> {
     t: &'t T,
     events: Mutex<VecDeque<Event<T>>>,
-    /// The messages that waited for a receive: their octets, and whether these are all.
+    /// The messages that waited for a receive: the number of octets of each, and whether these are
+    /// the whole message.
     waits: Mutex<Vec<(u32, bool)>>,
     pub wake: Wake,
-    /// Whether the object was dropped. An upcall then breaks promise 3.
+    /// Whether the object was dropped. An upcall after that breaks promise 3.
     closed: AtomicBool,
     late: AtomicUsize,
 }
@@ -460,7 +463,7 @@ impl<'t, T: Transport> Log<'t, T> {
     }
 
     pub fn sink(&self) -> Sink<T> {
-        // SAFETY: the log is boxed, and is dropped after the object that the sink is given to.
+        // SAFETY: the log is boxed, and is dropped after the object to which the sink is given.
         unsafe { Sink::new(std::ptr::from_ref(self)) }
     }
 
@@ -468,8 +471,8 @@ impl<'t, T: Transport> Log<'t, T> {
         self.events.lock().expect("no case panics in an upcall").pop_front()
     }
 
-    /// The messages that were reported to wait for a receive: their octets, and whether these are
-    /// all.
+    /// The messages that were reported to wait for a receive: the number of octets of each, and
+    /// whether these are the whole message.
     pub fn waits(&self) -> Vec<(u32, bool)> {
         self.waits.lock().expect("no case panics in an upcall").clone()
     }
@@ -480,7 +483,7 @@ impl<'t, T: Transport> Log<'t, T> {
         }
     }
 
-    /// Must be called when the object has been dropped.
+    /// Records that the object was dropped. Call this after the drop.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
@@ -514,7 +517,7 @@ impl<T: Transport> Receiver<T> for Log<'_, T> {
             Upcall::Broken { .. } => Event::Broken,
             Upcall::LowWatermark => Event::LowWatermark,
             Upcall::HighWatermark => Event::HighWatermark,
-            // This upcall is for diagnosis only, so it is recorded separately.
+            // This upcall is only for diagnosis, so it is recorded separately.
             Upcall::ReceiverNotReady { octets, whole } => {
                 return self
                     .waits

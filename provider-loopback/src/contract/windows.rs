@@ -1,4 +1,4 @@
-//! Memory windows, and addresses that count from zero.
+//! Cases about memory windows, and about addresses that count from zero.
 
 use super::data::{assert_broken, await_writes, refused};
 use super::rig::*;
@@ -48,7 +48,7 @@ pub fn a_window_permits_access_until_it_is_bound_again<T: Transport>(a: &T, b: &
     refused(&rig, &a, &b, SendOp::Write(at(first, 64)), a.mem.segment(0, 8));
     assert_eq!(area.read(64, 64), pattern(1, 64));
 
-    // The window outlives the connection.
+    // The window stays bound after the end of the connection.
     assert_eq!(window.state(second), BindState::Bound);
 }
 
@@ -57,7 +57,7 @@ pub fn a_bind_is_carried_out_in_order<T: Transport>(a: &T, b: &T) {
     let (a, b) = rig.pair();
     let window = a.window(false);
     for round in 0..16 {
-        // The read uses the window's last key while the next bind is queued behind it.
+        // The read uses the window's current key while the next bind is queued behind it.
         let len = 8192;
         b.mem.write(0, &pattern(round, len));
         let before = a.bind(1, &window, Some(a.mem.view(0, len)));
@@ -86,8 +86,8 @@ pub fn windows_are_checked_like_regions<T: Transport>(a: &T, b: &T) {
     let read_only = Access { remote_write: false, ..ALL };
     let write_only = Access { remote_read: false, ..ALL };
     let nothing = Access { remote_read: false, ..read_only };
-    // The access that the window permits, whether the operation writes, and its offset from the
-    // window's start.
+    // The columns are: the access that the window permits, whether the operation writes, and its
+    // offset from the window's start.
     let cases = [
         (read_only, true, 0),
         (write_only, false, 0),
@@ -137,7 +137,7 @@ pub fn a_scoped_window_is_for_one_connection<T: Transport>(a: &T, b: &T) {
     await_requests_up_to(&rig, &a, &b, 2);
     assert_eq!(area.read(0, 6), b"for me");
 
-    // Another connection in the same domain.
+    // The other connection is in the same domain.
     let (x, y) = (End::new(a.t), End::in_domain_of(&b));
     rig.join(&x, &y);
     refused(&rig, &x, &y, SendOp::Write(at), x.mem.segment(0, 8));
@@ -146,7 +146,7 @@ pub fn a_scoped_window_is_for_one_connection<T: Transport>(a: &T, b: &T) {
     assert_eq!(a.mem.read(8, 6), b"for me");
 }
 
-/// Ensures that everything `a` did up to request `id` is in place.
+/// Ensures that all effects of the requests of `a` up to `id` have happened.
 fn await_requests_up_to<'t, T: Transport>(
     rig: &Rig<'t, T>,
     a: &End<'t, T>,
@@ -178,7 +178,7 @@ pub fn addresses_may_count_from_zero<T: Transport>(a: &T, b: &T) {
     assert_eq!(far.read(100, 2000), [&p[2000..], &p[..1000]].concat());
     assert_eq!(near.read(1000, 2000), far.read(100, 2000));
 
-    // Windows of either kind on regions of either kind.
+    // There are windows of both kinds on regions of both kinds.
     let plain = Buffer::new(b.t, &b.pd, 3000, ALL);
     for (region, addr) in [(&far, 500), (&plain, plain.remote(500).addr)] {
         for zero_based in [false, true] {
@@ -303,7 +303,7 @@ pub fn binds_are_checked<T: Transport>(a: &T, b: &T) {
     let elsewhere = a.t.mw(&other, false).expect("memory window");
     assert_eq!(a.try_bind(1, &elsewhere, Some(good())), Err(PostError::Domain));
     assert_eq!(a.try_bind(1, &elsewhere, None), Err(PostError::Domain));
-    // Peers cannot get an access that the owner does not have.
+    // A window cannot give peers an access that the owner does not have.
     let no_read = Buffer::new(a.t, &a.pd, 64, Access { local_read: false, ..ALL });
     let no_write =
         Buffer::new(a.t, &a.pd, 64, Access { local_write: false, remote_write: false, ..ALL });

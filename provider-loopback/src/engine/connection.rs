@@ -1,4 +1,4 @@
-//! How connections begin and end.
+//! The beginning and the end of connections.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -145,7 +145,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses a request, if it was not answered.
+    /// Refuses a request, unless it was answered.
     pub(crate) fn refuse(&mut self, call: Id, by_peer: bool, private: &[u8]) {
         if let Some(refused) = self.calls.remove(&call)
             && self.is_calling(refused.caller, call)
@@ -154,7 +154,7 @@ impl Engine {
         }
     }
 
-    /// The consumer knows of the connection, so data may move.
+    /// Records that the consumer knows of the connection, so data may move.
     pub(crate) fn mark_announced(&mut self, id: Id) {
         if let Some(Qp { link: LinkState::Connected(connection), .. }) = self.qps.get_mut(&id) {
             connection.announced = true;
@@ -203,13 +203,13 @@ impl Engine {
         }
     }
 
-    /// The time at which `expire` has something to do.
+    /// The time at which `expire` must be called next.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         self.calls.values().filter_map(|call| call.deadline).min()
     }
 
-    /// Counts requests that a graceful close waits for. The close ends the connection after the
-    /// last one.
+    /// Counts requests for which a graceful close waits. The close ends the connection after the
+    /// last of them.
     pub(super) fn drained(&mut self, id: Id, n: usize) {
         if let Some(Qp {
             link: LinkState::Connected(Connection { closing: Some(left), .. }), ..
@@ -233,7 +233,8 @@ impl Engine {
         }
     }
 
-    /// Ends a connection or an attempt: flushes what is posted, then reports it (promise 2).
+    /// Ends a connection or an attempt: flushes all posted work, and then reports the end (promise
+    /// 2).
     fn end(&mut self, id: Id, why: OwnedUpcall) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         let link = std::mem::replace(&mut qp.link, LinkState::Ended);
@@ -259,7 +260,7 @@ impl Engine {
         }
     }
 
-    /// Removes the time limit of a request whose caller does not wait any more.
+    /// Removes the time limit of a request whose caller has stopped waiting.
     fn abandon(&mut self, call: Id) {
         if let Some(call) = self.calls.get_mut(&call) {
             call.deadline = None;
@@ -294,7 +295,7 @@ impl Engine {
     }
 }
 
-/// A socket address holds the low 16 bits of a connection qualifier.
+/// Makes a socket address, which contains the low 16 bits of a connection qualifier.
 fn address(ip: IpAddr, port: u64) -> SocketAddr {
     SocketAddr::new(ip, port as u16)
 }

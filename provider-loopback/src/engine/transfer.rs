@@ -1,4 +1,4 @@
-//! Requests: posting them, carrying them out one after the other, and completing them.
+//! Requests: they are posted, carried out one after the other, and completed.
 
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use super::{Connection, Engine, Id, LinkState, OwnedUpcall, QpCore, Recv, Reques
 use crate::memory::{View, Window, copy, length};
 use dat_core::provider::{PostError, Remote, Segment, SendOp, SendWr, Wc, WcOp, WcStatus};
 
-/// What happened to the request at the head of a queue.
+/// The outcome of carrying out the request at the head of a queue.
 enum Outcome {
     Done,
     /// The peer has no receive buffer.
@@ -30,7 +30,7 @@ impl Engine {
         if is_atomic(wr.op) && length(wr.segments)? != ATOMIC_SIZE {
             return Err(PostError::Bounds);
         }
-        // A fence has no further effect: requests are carried out one after the other.
+        // A fence has no effect, because requests are carried out one after the other anyway.
         let &SendWr { id, op, signalled, solicited, quiet, .. } = wr;
         let (bytes, segments) = (length(wr.segments)?, wr.segments.to_vec());
         let task = Task::Transfer(op);
@@ -205,7 +205,7 @@ impl Engine {
             }
             SendOp::Read(from) | SendOp::ReadToWindow(from) => {
                 match self.memory.remote(peer.pd, connection.peer, from, request.bytes, false) {
-                    // SAFETY: as above.
+                    // SAFETY: local and remote segments were just checked against live regions.
                     Some(from) => unsafe { copy_segments(&[from], &local) },
                     None => Outcome::Failed(WcStatus::RemoteAccess),
                 }
@@ -260,7 +260,8 @@ impl Engine {
         }
     }
 
-    /// Counts a buffer as held by the endpoint. `Some`: the buffer exceeds the hard watermark.
+    /// Counts a buffer as held by the endpoint. Returns `Some` if the buffer exceeds the hard
+    /// watermark.
     fn count_held(&mut self, to: Id, peer: &QpCore, recv: &Recv) -> Option<Outcome> {
         let exceeded = peer.holding.buffer_taken();
         if exceeded.soft {
@@ -318,10 +319,13 @@ fn is_atomic(op: SendOp) -> bool {
     matches!(op, SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. })
 }
 
+/// Copies from one list of segments to another.
+///
 /// # Safety
 /// As for [`copy`].
 unsafe fn copy_segments(from: &[Segment], to: &[Segment]) -> Outcome {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller guarantees that all segments are in mapped memory whose owners permit this
+    // access.
     unsafe { copy(from, to) };
     Outcome::Done
 }

@@ -12,7 +12,8 @@ use crate::Attack;
 use crate::host::{Family, Host, finish};
 use crate::transfer::Transfer;
 
-/// The time limit of every step. An attack and other load may slow it down.
+/// The time limit of every step. The limit is long because the attack and other load may slow a
+/// step down.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(600);
 /// The number of newcomers that a test waits for. There are ten per second.
 const NEWCOMERS_PER_TEST: usize = 15;
@@ -24,7 +25,7 @@ const CLOSED_PORT: u16 = 4790;
 /// The port at which newcomers are served.
 const NEWCOMERS_PORT: u16 = 21980;
 
-/// Where the attacker is.
+/// The location of the attacker.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum AttackerLocation {
     AnotherUser,
@@ -38,7 +39,7 @@ pub(crate) enum Port {
     Closed,
 }
 
-/// The programs of an attack. They end when this is dropped.
+/// The programs of an attack. Dropping this structure ends the programs.
 pub(crate) struct AttackRun {
     pub(crate) transfer: Transfer,
     attacker: Running,
@@ -51,8 +52,8 @@ pub(crate) struct AttackRun {
 /// The progress of all programs.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Progress {
-    /// Packets or attempts so far, and the seconds that they took: to the open ports, and to a
-    /// closed port.
+    /// The number of packets or attempts so far, and the seconds that they took. This member counts
+    /// those to the open ports, and the next member those to a closed port.
     pub(crate) open: (u64, f64),
     pub(crate) closed: (u64, f64),
     /// The octets that the transfer has moved.
@@ -73,8 +74,8 @@ impl AttackRun {
             (Some(_), _) => Family::V4.addresses(),
             // The attacker uses the same address as the peer.
             (None, true) => ["127.0.0.1", "127.0.0.1"],
-            // The attacker uses up the ports of its address, and the newcomers need those of
-            // theirs.
+            // The attacker uses up all ports of its address, and the newcomers need ports of
+            // another address.
             (None, false) => ["127.0.0.1", "127.0.0.2"],
         };
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -168,7 +169,7 @@ impl AttackRun {
         refused
     }
 
-    /// Returns the time of each newcomer in milliseconds.
+    /// Returns the time that each newcomer took, in milliseconds.
     pub(crate) fn newcomer_times(&self) -> Vec<f64> {
         let output = self.newcomers.said();
         let times =

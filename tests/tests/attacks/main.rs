@@ -1,9 +1,9 @@
-//! Transfers while an attacker sends at full speed. No octet may be wrong, no connection may be
-//! lost, and every newcomer must be served.
+//! Tests transfers while an attacker sends at full speed. No octet may be wrong, no connection may
+//! be lost, and every newcomer must be served.
 //!
 //! The attacker (`programs/attacker.c`) is another user of the host, or a user of another host.
-//! Only root can start it. With `cargo xtask attacks`, this program also measures how much
-//! throughput the transfers lose.
+//! Only root can start such an attacker. With `cargo xtask attacks`, this program also measures how
+//! much throughput the transfers lose.
 #![forbid(unsafe_code)]
 
 mod attack_run;
@@ -30,7 +30,7 @@ struct Attack {
     /// The name of the attack in `attacker.c`.
     kind: &'static str,
     from: AttackerLocation,
-    /// The short run includes the attack.
+    /// Whether the short run includes the attack.
     in_short_run: bool,
 }
 
@@ -49,7 +49,7 @@ const ON_PACKETS: &[Attack] = &[
     of_another_user("local_sockets"),
 ];
 
-/// The attacks on providers with a socket per connection.
+/// The attacks on providers that have a socket for each connection.
 const ON_STREAMS: &[Attack] = &[
     of_another_user("silent_callers"),
     Attack { in_short_run: true, ..of_another_user("babbling_callers") },
@@ -78,13 +78,13 @@ fn main() -> ExitCode {
     opendat_tests::run(&arguments, trials.collect())
 }
 
-/// Enters a network namespace, with a user namespace of all users if that is allowed.
+/// Enters a network namespace, with a user namespace that has all users, if the system allows that.
 fn enter_network() {
     enter_network_of_all_users();
     enter_own_network();
 }
 
-/// Returns each provider with each attack on it.
+/// Returns each provider with each attack on the provider.
 fn all() -> impl Iterator<Item = (&'static Provider, Attack)> {
     PROVIDERS.iter().flat_map(|provider| {
         let attacks = if provider.packets { ON_PACKETS } else { ON_STREAMS };

@@ -11,10 +11,10 @@ use opendat_tests::{Provider, Skip, Stop};
 use crate::Attack;
 use crate::attack_run::{AttackRun, Port};
 
-/// The variable with the number of seconds of each attack. If it is set, this program measures and
-/// tests nothing.
+/// The environment variable with the number of seconds of each attack. If the variable is set, this
+/// program measures and runs no tests.
 const SECONDS_VARIABLE: &str = "OPENDAT_ATTACK_SECONDS";
-/// The attack and its packets to a closed port alternate in turns of this many seconds.
+/// The length of a turn in seconds. The attack and its packets to a closed port take turns.
 const TURN_SECONDS: u64 = 10;
 
 /// Returns the number of seconds if this is a measurement.
@@ -25,20 +25,21 @@ pub(crate) fn requested_seconds() -> Option<u64> {
 /// A row of the table.
 #[derive(Default)]
 struct Figures {
-    /// Packets per second, and octets of the transfer per second: during the attack, and while the
-    /// packets go to a closed port.
+    /// Packets per second, and octets of the transfer per second. This member has the figures
+    /// during the attack, and the next member those while the packets go to a closed port.
     attack: (f64, f64),
     closed: (f64, f64),
     wrong: usize,
     lost: usize,
     refused: usize,
     newcomers: usize,
-    /// Milliseconds.
+    /// The time of the slowest newcomer in milliseconds.
     slowest: f64,
 }
 
-/// Measures the attacks whose names or providers contain one of `names`, or all, and prints a
-/// table. It fails if octets were wrong, connections were lost or newcomers were refused.
+/// Measures the attacks whose names or providers contain one of `names`, or all attacks, and prints
+/// a table. The function fails if octets were wrong, connections were lost or newcomers were
+/// refused.
 pub(crate) fn run(
     attacks: impl Iterator<Item = (&'static Provider, Attack)>,
     names: &[String],

@@ -1,5 +1,5 @@
 //! An endless transfer of Debian's dapltest that checks all octets. dapltest prints nothing before
-//! its end, so the library tells how much has been moved.
+//! its end, so the library's statistics show how much has been moved.
 
 use std::fs;
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use opendat_tests::{Registry, Running, Skip, Stop, find_program};
 
-/// The port of dapltest's server. Its endpoints use the following ones.
+/// The port of dapltest's server. The server's endpoints use the ports after this one.
 const PORT: u16 = 21950;
 /// The operations of the transfer, which dapltest repeats.
 const OPERATIONS: &str = "client SR 4096 1 server SR 1024 2 client RW 16384 2 server RR 16384 1";
@@ -57,12 +57,13 @@ impl Transfer {
         Ok(octets.filter_map(|(_, number)| number.parse::<u64>().ok()).sum())
     }
 
-    /// Returns what dapltest printed about wrong octets.
+    /// Returns the lines in which dapltest reports wrong octets.
     pub(crate) fn corruption_reports(&self) -> Vec<String> {
         self.lines(&["Expected "])
     }
 
-    /// Returns what dapltest printed about other failures, and whether a side has ended.
+    /// Returns the lines in which dapltest reports other failures, and lines about a side that has
+    /// ended.
     pub(crate) fn failure_reports(&self) -> Vec<String> {
         let mut lost =
             self.lines(&["rror", "FAIL", "ail", "arning", "annot", "problem", "DISCONNECTED"]);
@@ -92,7 +93,7 @@ fn dapltest(registry: &Registry, test: &str) -> Result<Command, Skip> {
     Ok(command)
 }
 
-/// Returns the statistics of a process's adapters (as `dat top` does).
+/// Returns the statistics of a process's adapters, which `dat top` also shows.
 fn statistics(process: u32) -> Result<String, String> {
     let mut output = String::new();
     let sockets = fs::read_dir("/tmp/opendat-0").into_iter().flatten().flatten();

@@ -1,19 +1,19 @@
 //! A program that uses every name: those of this project's headers, and those in a list of names
-//! that other headers of uDAPL 1.2 define (`c/udapl_1_2.names`). It is compiled in each language
-//! that programs are written in.
+//! that other headers of uDAPL 1.2 define (`c/udapl_1_2.names`). The program is compiled in each
+//! language in which programs are written.
 
 use super::*;
 
-/// What a name stands for.
+/// The kind of thing for which a name stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// It has an integer value.
+    /// The name stands for this integer value.
     Value(i64),
-    /// It is a macro.
+    /// The name is a macro.
     Macro,
-    /// It has a size.
+    /// The name is a type, which has a size.
     Type,
-    /// It has an address.
+    /// The name is a function, which has an address.
     Function,
 }
 
@@ -51,8 +51,8 @@ fn every_name_of_udapl_1_2_is_there() {
     compile(&our_headers_1_2(), &names);
 }
 
-/// Reads the list: each line is `KIND PREFIX SUFFIX[=VALUE] …`. A constant without a value is one
-/// more than the one before.
+/// Reads the list. Each line is `KIND PREFIX SUFFIX[=VALUE] …`. A constant without a value is one
+/// more than the constant before.
 fn of_udapl_1_2() -> Names {
     let text = fs::read_to_string(c_source("udapl_1_2.names")).expect("it is there");
     let mut names = Names::new();
@@ -88,7 +88,7 @@ fn integer(text: &str) -> i64 {
     }
 }
 
-/// All names of this project's headers that start like those of DAT and have a meaning by
+/// Returns all names of this project's headers that start like those of DAT and have a meaning by
 /// themselves.
 fn defined_by(headers: &Headers) -> Names {
     let texts = headers_text(&headers.directory());
@@ -122,8 +122,8 @@ fn defined_by(headers: &Headers) -> Names {
         } else if text.contains(&format!(" {name}(")) && !tags.contains(name.as_str()) {
             Kind::Function
         } else {
-            // It is a tag, for which there is a type of the same name in capitals, or a member or a
-            // parameter.
+            // The name is a tag for which there is a type of the same name in capitals, or a
+            // member, or a parameter.
             return None;
         };
         Some((name, kind))
@@ -135,11 +135,11 @@ fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Unions of members that have no name in C.
+/// The unions that have no name in C because each is declared inside a member.
 const UNNAMED_IN_C: &[&str] = &["DAT_CNO_PROXY", "DAT_IB_EVENT_VALUE"];
 
-/// The program. Each of its lines fails to compile if its name does not exist or is of another
-/// kind.
+/// Returns the program. Each of its lines fails to compile if the line's name does not exist or is
+/// of another kind.
 fn program(headers: &Headers, names: &Names) -> String {
     let mut text = String::from("#include <stddef.h>\n#include <netinet/in.h>\n");
     let directory = headers.api.directory;
@@ -167,7 +167,7 @@ fn program(headers: &Headers, names: &Names) -> String {
         }
         .unwrap();
     }
-    // Each member of each record.
+    // The program uses each member of each record.
     for record in headers.api.named_records().filter(|record| !UNNAMED_IN_C.contains(&record.name))
     {
         for (offset, field) in headers.api.named_members(record) {
@@ -194,7 +194,7 @@ fn compile(headers: &Headers, names: &Names) {
         };
         let output = language
             .command(&compiler, headers)
-            // 64-bit integers are newer than C90.
+            // This suppresses warnings about 64-bit integers, which are newer than C90.
             .args(["-Wno-long-long", "-c"])
             .arg(&source)
             .output()

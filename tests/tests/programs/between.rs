@@ -1,5 +1,5 @@
-//! The server runs on this host and the client on another one. The wire between them works well,
-//! badly, or with interruptions.
+//! The server runs on this host and the client on another one. The wire between the hosts works
+//! well, badly, or with interruptions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,7 +11,7 @@ use crate::host::{Family, Host, wait_for};
 use crate::pair::{LIMIT, Route};
 use crate::{Case, dapltest, dtest};
 
-/// The MTU of Ethernet, and that of Ethernet with jumbo frames.
+/// The wires with their MTUs, which are that of Ethernet and that of Ethernet with jumbo frames.
 const WIRES: &[(&str, Family, u32)] = &[
     ("ipv4_mtu_1500", Family::V4, 1500),
     ("ipv4_mtu_9000", Family::V4, 9000),
@@ -26,7 +26,8 @@ pub(crate) fn cases(provider: &Provider) -> Vec<Case> {
         let name = &name[..4];
         cases.push(bad_wire(name, family));
         cases.push(address_comes_back(name, family));
-        // TCP waits for a silent peer for a quarter of an hour.
+        // Only providers that send packets run this case, because TCP waits for a silent peer for a
+        // quarter of an hour.
         if provider.packets {
             cases.push(address_is_gone(name, family));
         }
@@ -63,9 +64,9 @@ fn bad_wire(name: &str, family: Family) -> Case {
     })
 }
 
-/// The client disconnects and ends a quarter of a second later, whether or not the server has
-/// received its DREQ; and the first DREQ is lost. The server has nothing to send, so it could not
-/// find out otherwise.
+/// The first DREQ is lost. The client disconnects and ends a quarter of a second later, whether or
+/// not the server has received the DREQ. The server has nothing to send, so only a repeated DREQ
+/// can tell it about the end.
 fn first_dreq_is_lost() -> Case {
     Case::new("ipv4_end_is_lost", |registry| {
         find_program("nft", "nftables")?;
@@ -79,7 +80,8 @@ fn first_dreq_is_lost() -> Case {
     })
 }
 
-/// The server's address is removed in the middle of a transfer and added again: nothing is lost.
+/// The server's address is removed in the middle of a transfer and added again. Nothing may be
+/// lost.
 fn address_comes_back(name: &str, family: Family) -> Case {
     Case::new(format!("{name}_address_comes_back"), move |registry| {
         let host = Host::new(family, 1500)?;
@@ -92,7 +94,7 @@ fn address_comes_back(name: &str, family: Family) -> Case {
     })
 }
 
-/// A transfer that goes on after an outage in the middle of it.
+/// Runs a transfer that must go on after an outage in its middle.
 pub(crate) fn across_outage(
     transfer: &dapltest::Transaction,
     registry: &Registry,
@@ -112,8 +114,8 @@ pub(crate) fn across_outage(
                 false => Err("the transfer ended before the outage did".to_owned()),
             }
         });
-        // The guard also acts in a panic, so that the other thread does not wait for a transfer
-        // that has ended.
+        // The guard sets the flag also in a panic, so that the other thread does not wait for a
+        // transfer that has ended.
         let end = SetOnDrop(&over);
         let outcome = transfer.run(registry, route);
         drop(end);
@@ -122,7 +124,7 @@ pub(crate) fn across_outage(
     })
 }
 
-/// Sets the flag when it is dropped.
+/// A guard that sets the flag when it is dropped.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -131,9 +133,9 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// The server's address is removed for good. A side that has requests under way gets an event when
-/// its retries are used up. (dapltest then waits forever for its peer's message on another
-/// connection.)
+/// The server's address is removed and not added again. A side that has requests under way gets an
+/// event when its retries are used up. (dapltest then waits forever for its peer's message on
+/// another connection.)
 fn address_is_gone(name: &str, family: Family) -> Case {
     Case::new(format!("{name}_address_is_gone"), move |registry| {
         let host = Host::new(family, 1500)?;
@@ -156,8 +158,9 @@ fn address_is_gone(name: &str, family: Family) -> Case {
     })
 }
 
-/// Seven retries of half a second each and the wait before the first take far less. The machine may
-/// be busy.
+/// The time limit for the event. Seven retries of half a second each and the wait before the first
+/// retry take far less, but the machine may be busy.
 const EVENT_LIMIT: Duration = Duration::from_secs(120);
-/// If this many octets were received, connections are established and a transfer is under way.
+/// The number of received octets from which on all connections are established and a transfer is
+/// under way.
 pub(crate) const TRANSFER_STARTED_BYTES: u64 = 3_000_000;

@@ -13,7 +13,7 @@ pub(crate) struct Connections {
     program: &'static str,
     port: u16,
     args: &'static [&'static str],
-    /// The line that it prints when everything has succeeded.
+    /// The line that the program prints when everything has succeeded.
     complete: &'static str,
 }
 
@@ -21,12 +21,12 @@ const fn dtestcm(name: &'static str, port: u16, args: &'static [&'static str]) -
     Connections { name, program: "dtestcm", port, args, complete: "DAPL Connection Test Complete." }
 }
 
-/// With a receive queue for each endpoint.
+/// Returns options with which each endpoint has its own receive queue.
 const fn own_queues(name: &'static str, port: u16, args: &'static [&'static str]) -> Connections {
     Connections { complete: "DAPL RC none SRQ Test Complete.", ..shared_queue(name, port, args) }
 }
 
-/// With one receive queue for all endpoints.
+/// Returns options with which all endpoints share one receive queue.
 const fn shared_queue(name: &'static str, port: u16, args: &'static [&'static str]) -> Connections {
     Connections { name, program: "dtestsrq", port, args, complete: "DAPL RC SRQ Test Complete." }
 }
@@ -49,7 +49,7 @@ const CONNECTIONS: &[Connections] = &[
     ),
 ];
 
-/// Smaller numbers, for an adapter in the guest, which is emulated and slow.
+/// Sets of options with smaller numbers, for an adapter in the guest, which is emulated and slow.
 pub(crate) const IN_GUEST: &[Connections] = &[
     dtestcm("dtestcm::polling", 21000, &["-c", "50", "-b", "25"]),
     dtestcm("dtestcm::waiting", 21100, &["-c", "50", "-b", "25", "-w"]),

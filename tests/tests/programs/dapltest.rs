@@ -18,7 +18,7 @@ use crate::pair::{LIMIT, Pair, Place, Route, bad_lines, missing_texts};
 pub(crate) const QUERYINFO_CASES: &[u32] =
     &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
 
-/// An entry like those of [`FEATURES`].
+/// The feature `queryinfo` with its cases, in the form of an entry of [`FEATURES`].
 pub(crate) const QUERYINFO: (&str, u32) = ("queryinfo", QUERYINFO_CASES.len() as u32);
 
 /// The number of objects that `-T L -m 1000` creates, unless it fails earlier.
@@ -33,11 +33,11 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Features that `-T F` tests, and the number of their cases.
+/// The features that `-T F` tests, each with the number of its cases.
 pub(crate) const FEATURES: &[(&str, u32)] =
     &[("hwconn", 4), ("endpoint", 3), ("pz", 3), ("mem", 5), ("connmgt", 2)];
 
-/// Only a server, and the client that tells it to quit.
+/// Returns the case with only a server, and the client that tells the server to quit.
 pub(crate) fn quit() -> Case {
     Case::new("dapltest::quit", |registry| {
         let pair = with_server(registry, &Route::LOOPBACK, None)?;
@@ -58,13 +58,13 @@ pub(crate) struct Transaction {
     operations: &'static [Op],
 }
 
-/// Side, transfer, octets in a segment, and number of segments.
+/// One operation: the side, the transfer, the octets in a segment, and the number of segments.
 struct Op(&'static str, Transfer, u64, u64);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Transfer {
     Send,
-    /// A send whose completion is taken only when the answer arrives.
+    /// A send whose completion the sender takes only when the answer arrives.
     SendReapedLate,
     Read,
     Write,
@@ -125,7 +125,7 @@ pub(crate) fn small_transaction() -> Case {
     Transaction { threads: 1, endpoints: 1, iterations: 100, ..transaction("small", &[]) }.case()
 }
 
-/// For transfers between hosts and under slow networks.
+/// Transactions for transfers between hosts and under slow networks.
 pub(crate) const BETWEEN: &[Transaction] = &[
     Transaction { threads: 2, endpoints: 2, iterations: 200, ..transaction("mix", &[]) },
     Transaction {
@@ -140,8 +140,8 @@ pub(crate) const BETWEEN: &[Transaction] = &[
 /// A transfer with a guest that is long enough for several outages.
 pub(crate) const LONG_WITH_GUEST: Transaction = Transaction { iterations: 1500, ..WITH_GUEST[0] };
 
-/// For a peer in the guest, which is emulated and slow. A read on siw goes into one segment: siw
-/// accepts more segments and fills only the first.
+/// Transactions for a peer in the guest, which is emulated and slow. A read on siw goes into one
+/// segment, because siw accepts more segments but fills only the first.
 pub(crate) const WITH_GUEST: &[Transaction] = &[
     Transaction {
         threads: 2,
@@ -202,7 +202,7 @@ impl Transaction {
         for (label, bytes) in self.totals() {
             let expected = bytes as f64 / 1e6;
             let found = total(&pair.client.text, label);
-            // dapltest prints two decimals.
+            // dapltest prints two decimals, so a small difference is allowed.
             if found.is_none_or(|found| (found - expected).abs() > 0.02) {
                 complaints.push(format!(
                     "{label} is {found:?} MB, {expected:.2} MB were to be transferred"
@@ -212,7 +212,7 @@ impl Transaction {
         pair.verdict(&complaints).map_err(Stop::Fail)
     }
 
-    /// Only starts both sides.
+    /// Starts both sides and does not wait for them.
     pub(crate) fn start(
         &self,
         registry: &Registry,
@@ -253,8 +253,8 @@ impl Transaction {
         args
     }
 
-    /// The totals that the client's statistics must show, in octets. They count the work of the
-    /// threads that finished.
+    /// Returns the totals that the client's statistics must show, in octets. The totals count the
+    /// work of the threads that finished.
     fn totals(&self) -> [(&'static str, u64); 4] {
         let mut totals =
             [("Total Send", 0), ("Total Recv", 0), ("Total RDMA Read", 0), ("Total RDMA Write", 0)];
@@ -273,7 +273,7 @@ impl Transaction {
     }
 }
 
-/// Returns the MB of a line like `Total Send       :     131.07 MB - …`.
+/// Returns the number of MB in a line like `Total Send       :     131.07 MB - …`.
 fn total(text: &str, label: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with(label))?;
     line.split_once(':')?.1.split_whitespace().next()?.parse().ok()
@@ -327,7 +327,7 @@ impl Performance {
             args.iter().chain(self.operation).map(|&arg| arg.to_owned()).collect();
         let pair = with_server(registry, route, Some(&args))?;
         let mut complaints = complaints_about_ends(&pair, route);
-        // dapltest prints these only after all operations of both phases have completed.
+        // dapltest prints these texts only after all operations of both phases have completed.
         let wanted = ["Statistics", "Operation Throughput", "Bandwidth"];
         complaints.extend(missing_texts("client", &pair.client.text, &wanted));
         pair.verdict(&complaints).map_err(Stop::Fail)
@@ -336,9 +336,9 @@ impl Performance {
 
 // ---- limits -------------------------------------------------------------------------------------
 
-/// Every limit must be at least `MAX_OBJECTS`. Posted receives, the size of an LMR and, if a
-/// provider has a limit, open adapters are tested up to a limit of this project's: the verdict is
-/// that dapltest reaches it in order. The test does not use `-w`, with which the endpoints of the
+/// Tests that every limit is at least `MAX_OBJECTS`. For posted receives, the size of an LMR and,
+/// if a provider limits them, open adapters, this project has a smaller limit, which dapltest must
+/// reach without any other failure. The test does not use `-w`, with which the endpoints of the
 /// second adapter would get an EVD of the first.
 fn limits() -> Case {
     Case::new("dapltest::limits", |registry| {
@@ -354,7 +354,7 @@ fn limits() -> Case {
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
         let mut complaints = missing_texts("dapltest", &ended.text, &wanted);
         let full = "dat_ep_post_recv fails: DAT_INSUFFICIENT_RESOURCES";
-        // A run that opens all adapters does not print this line.
+        // A run that can open all adapters does not print this line.
         let all_open = format!("#{} fails: DAT_INSUFFICIENT_RESOURCES", most_ias + 1);
         complaints.extend(bad_lines(
             "dapltest",
@@ -366,8 +366,8 @@ fn limits() -> Case {
     })
 }
 
-/// The same with fewer objects for an adapter in the guest, which is emulated and lacks the memory
-/// for the largest region.
+/// Runs the same test with fewer objects for an adapter in the guest, which is emulated and lacks
+/// the memory for the largest region.
 pub(crate) fn limits_in_guest(registry: &Registry, place: &Place<'_>) -> Result<(), Stop> {
     const MAX_OBJECTS_IN_GUEST: &str = "100";
     let counted = ["ia", "pz", "cno", "evd", "ep", "rsp", "psp", "lmr"];
@@ -420,7 +420,7 @@ pub(crate) fn run_functions(
     let mut args = vec!["-T", "F", "-f", feature, "-s", route.to];
     args.extend(names.iter().map(String::as_str));
     let ended = alone(registry, &route.client, &args)?;
-    // The output names a failed assertion even if the result then says PASS.
+    // A failed assertion shows in the output even if the result then says PASS.
     let mut complaints = bad_lines(
         "dapltest",
         &ended.text,
@@ -429,7 +429,7 @@ pub(crate) fn run_functions(
     );
     for case in cases {
         let result = result_of(&ended.text, *case);
-        // dapltest leaves out only this case: CRs cannot be queried without a peer.
+        // This is the only case that dapltest leaves out: CRs cannot be queried without a peer.
         let expected = if feature == "queryinfo" && *case == 5 { "UNSUPP" } else { "PASS" };
         if result != Some(expected) {
             complaints.push(format!("case {case}: result {result:?} instead of {expected}"));
@@ -450,8 +450,8 @@ fn result_of(text: &str, case: u32) -> Option<&str> {
 /// The line that a server prints when it listens.
 const READY: &str = "Service Point Ready";
 
-/// Runs a server on ports of its own, the client with its work, if any, and the client that tells
-/// the server to quit.
+/// Runs a server on ports of its own, the client with its work if there is any, and the client that
+/// tells the server to quit.
 fn with_server(
     registry: &Registry,
     route: &Route<'_>,
@@ -461,24 +461,25 @@ fn with_server(
     let ready = |server: &Running| server.wait_for(READY).map(drop);
     let client = work.map(|_| ("client", route.client, client));
     if let Place::Guest(..) = route.server {
-        // The server is not told to quit: the client that does so ends at once, when the kernel
-        // (siw) may not have noted yet that the server's first message was sent. siw then fails
+        // Nobody tells the server to quit. The client that does so ends at once, when the kernel
+        // (siw) may not have noted yet that the server's first message was sent. Then siw fails
         // that message, and the server complains.
         let (server, client) = Pair::serve(registry, route, server, ready, client)?;
-        // The server prints nothing about performance tests.
+        // The server prints nothing about performance tests, so only other work is checked.
         if !work.is_some_and(|work| work.iter().any(|arg| arg == "P")) {
             server.wait_for("Finished for this client")?;
         }
         return Ok(Pair { server: server.kill()?, client });
     }
-    // A guest must not tell a server on this host to quit either: it ends as soon as it gets the
-    // answer.
+    // A client in the guest must not tell a server on this host to quit either, because the client
+    // ends as soon as it gets the answer.
     let teller = if let Place::Guest(..) = route.client { route.server } else { route.client };
     let quit = ("quitting client", teller, quit);
     Ok(Pair::run(registry, route, server, ready, client.into_iter().chain([quit]))?)
 }
 
-/// The server, the client with its work, and the client that tells the server to quit.
+/// Returns the commands of the server, of the client with its work, and of the client that tells
+/// the server to quit.
 fn commands(registry: &Registry, route: &Route<'_>, work: &[String]) -> Result<[Command; 3], Stop> {
     let program = find_program("dapltest", "dapl2-utils")?;
     let port = free_ports().to_string();
@@ -487,7 +488,7 @@ fn commands(registry: &Registry, route: &Route<'_>, work: &[String]) -> Result<[
         command.args(test).args(["-D", registry.ia(), "-n", &port]);
         command
     };
-    // The operations come last.
+    // The operations must be the last arguments.
     let options =
         work.iter().take_while(|arg| !["client", "server", "RR", "RW"].contains(&arg.as_str()));
     let options: Vec<&str> = options.map(String::as_str).collect();
@@ -519,16 +520,15 @@ fn judge(complaints: &[String], ended: &Ended) -> Result<(), Stop> {
     Err(Stop::Fail(format!("{}\n--- output of dapltest\n{}", complaints.join("\n"), ended.text)))
 }
 
-/// Returns complaints about the output of a server and a client that both should have ended in
-/// order.
+/// Returns complaints about the output of a server and a client. Both should have ended in order.
 fn complaints_about_ends(pair: &Pair, route: &Route<'_>) -> Vec<String> {
     let bad = [
         "rror", "FAIL", "ail", "ismatch", "arning", "bad ", "annot", "o memory", "etrying",
         "nvalid", "NOTICE",
     ];
-    // If the peer disconnects as soon as it has received a message, siw may not have noted that the
-    // message was sent: siw fails the message and the queue pair. The peer of dapltest disconnects
-    // after the last message.
+    // siw fails a message and the queue pair if the peer disconnects as soon as it has received the
+    // message, because siw may not have noted that the message was sent. The peer of dapltest
+    // disconnects after the last message.
     let harmless = |place| match place {
         Place::Guest(guest, _) if guest.has_device("siw") => {
             &["DAT_CONNECTION_EVENT_BROKEN", "bad disconnect event"][..]
@@ -537,7 +537,7 @@ fn complaints_about_ends(pair: &Pair, route: &Route<'_>) -> Vec<String> {
     };
     let mut complaints = bad_lines("server", &pair.server.text, &bad, harmless(route.server));
     complaints.extend(bad_lines("client", &pair.client.text, &bad, harmless(route.client)));
-    // A server that was killed when its work was done does not print this.
+    // A server that was killed after its work does not print this text.
     if pair.server.status.success() {
         complaints.extend(missing_texts("server", &pair.server.text, &["Exiting."]));
     }
@@ -549,9 +549,10 @@ fn complaints_about_ends(pair: &Pair, route: &Route<'_>) -> Vec<String> {
     complaints
 }
 
-/// Returns the first of 100 free ports: one for dapltest's control connection and the next ones for
-/// the endpoints of a test. They are below the range from which the system gives ports to clients.
-/// A range is used again after the 99 others, when the test that had it has long ended.
+/// Returns the first of 100 free ports: one port for dapltest's control connection, and the next
+/// ones for the endpoints of a test. All are below the range from which the system gives ports to
+/// clients. A range is used again only after the 99 others, when the test that had the range has
+/// long ended.
 fn free_ports() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let tries =

@@ -11,7 +11,7 @@ use crate::rendezvous::{Answer, Rendezvous};
 /// The line that a server prints when it listens.
 const LISTENS: &str = "Server waiting for connect request";
 
-/// A set of options, and the phases that it makes both sides run.
+/// A set of options, and the phases that both sides run with these options.
 struct Variant {
     name: &'static str,
     args: &'static [&'static str],
@@ -24,7 +24,8 @@ enum Phase {
     Write,
     /// Four RDMA reads, whose contents are checked, then 100 ping-pongs of messages.
     ReadAndPing,
-    /// RDMA writes answered by RDMA writes. Both sides watch memory and do not call DAT meanwhile.
+    /// RDMA writes that are answered by RDMA writes. Both sides watch memory and do not call DAT
+    /// meanwhile.
     WritePingPong,
 }
 
@@ -61,13 +62,13 @@ pub(crate) fn cases() -> Vec<Case> {
     std::iter::once(plain()).chain(variants).collect()
 }
 
-/// No options: each write has 4 MiB.
+/// Returns the case without options, in which each write has 4 MiB.
 pub(crate) fn plain() -> Case {
     case("plain", &[], WRITE_READ_PING)
 }
 
-/// With small sizes and under valgrind: dtest must not access memory that is not allocated, and
-/// must have no leaks.
+/// Returns the case with small sizes under valgrind: dtest must not access memory that is not
+/// allocated, and must have no leaks.
 pub(crate) fn under_valgrind() -> Case {
     Case::new("dtest::plain", |registry| {
         run(registry, &Route::LOOPBACK, Some(VALGRIND), &["-b", "4096"], WRITE_READ_PING)
@@ -84,7 +85,7 @@ const VALGRIND: &[&str] = &[
     concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/tests/programs/dtest.supp"),
 ];
 
-/// With small sizes, between this server and client.
+/// Runs dtest with small sizes between this server and client.
 pub(crate) fn between(registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
     run(registry, route, None, &["-b", "65537"], WRITE_READ_PING)
 }
@@ -163,10 +164,10 @@ fn complaints(pair: &Pair, phases: &[Phase]) -> Vec<String> {
 
 /// Returns a complaint if a side has read the wrong text.
 ///
-/// Each dtest puts the text that its peer is to read into its buffer without synchronizing with the
-/// peer. So the side that is ahead may find its own text of the phase before there, or a mix of
-/// both texts. The side that is behind must find the peer's text. Neither may find `blah, blah,
-/// blah`, which was in its own buffer before the read.
+/// Each dtest puts the text that its peer must read into its buffer without synchronizing with the
+/// peer. Therefore the side that is ahead may find its own text of the phase before, or a mix of
+/// both texts. The side that is behind must find the peer's text. Neither side may find `blah,
+/// blah, blah`, which was in its own buffer before the read.
 fn misread(pair: &Pair) -> Option<String> {
     let found = |label: &str, text: &str| {
         let read = text.split_once(&format!("{label}: RCV RDMA read buffer contains: "));

@@ -1,5 +1,6 @@
-//! `dtestx`: the InfiniBand extension. RDMA writes with immediate data, compare and swap, and fetch
-//! and add, in both directions at once; counters; a query of an adapter that is not open.
+//! Runs `dtestx`, which tests the InfiniBand extension: RDMA writes with immediate data, compare
+//! and swap, and fetch and add, in both directions at once; counters; and a query of an adapter
+//! that is not open.
 
 use std::process::Command;
 use std::time::Instant;
@@ -17,18 +18,18 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![plain(), pair("counters", &["-p", "-v", "-b", "65536"], counters), query(), datagrams()]
 }
 
-/// No options that matter.
+/// Returns the case whose options make no difference.
 pub(crate) fn plain() -> Case {
     pair("plain", &[], |_, _| Vec::new())
 }
 
-/// The same, between this server and client.
+/// Runs the same case between this server and client.
 pub(crate) fn between(registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
     run(registry, route, &[], |_, _| Vec::new())
 }
 
-/// A server and a client with these options. `more` returns further complaints about the output of
-/// one side.
+/// Returns a case with a server and a client that have these options. `more` returns further
+/// complaints about the output of one side.
 fn pair(name: &str, args: &'static [&'static str], more: fn(&str, &str) -> Vec<String>) -> Case {
     Case::new(format!("dtestx::{name}"), move |registry| {
         run(registry, &Route::LOOPBACK, args, more)
@@ -80,7 +81,7 @@ fn run(
     pair.verdict(&complaints).map_err(Stop::Fail)
 }
 
-/// The counters that a side prints must show all that it has done.
+/// Checks that the counters that a side prints show all its operations.
 fn counters(who: &str, text: &str) -> Vec<String> {
     let counted = |name: &str| {
         let value = text.lines().find_map(|line| {
@@ -94,7 +95,7 @@ fn counters(who: &str, text: &str) -> Vec<String> {
             .then(|| format!("{who} counts {name} = {found:?}, not {expected}"))
     };
     const EXPECTED: &[(&str, u64)] = &[
-        // Ten buffers of the size given, and one for atomic operations.
+        // A side registers ten buffers of the given size, and one buffer for atomic operations.
         ("DCNT_IA_LMR_CREATE", 11),
         ("DCNT_IA_PZ_CREATE", 1),
         ("DCNT_IA_EP_CREATE", 1),
@@ -115,7 +116,7 @@ fn counters(who: &str, text: &str) -> Vec<String> {
     EXPECTED.iter().filter_map(wrong).collect()
 }
 
-/// `-q`: queries an adapter by name without connecting.
+/// Returns the case of `-q`, which queries an adapter by name without connecting.
 fn query() -> Case {
     Case::new("dtestx::query", |registry| {
         let ended = alone(registry, &["-q"])?;
@@ -132,7 +133,7 @@ fn query() -> Case {
     })
 }
 
-/// `-u`: datagrams are not supported, and the program gets that answer.
+/// Returns the case of `-u`: datagrams are not supported, and the program gets that answer.
 fn datagrams() -> Case {
     Case::new("dtestx::datagrams_are_refused", |registry| {
         let ended = alone(registry, &["-u"])?;

@@ -19,12 +19,12 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// The address of this host and that of the other one.
+    /// Returns the address of this host and that of the other host.
     pub(crate) const fn addresses(self) -> [&'static str; 2] {
         match self {
             Family::V4 => ["10.77.0.1", "10.77.0.2"],
-            // dapltest copies the first 16 octets of a socket address. These addresses have only
-            // zeros behind those.
+            // dapltest copies the first 16 octets of a socket address, so these addresses have only
+            // zeros in the other octets.
             Family::V6 => ["fd77:0:0:1::", "fd77:0:0:2::"],
         }
     }
@@ -36,7 +36,7 @@ impl Family {
         format!("{address}/{} dev {WIRE}{nodad}", self.prefix())
     }
 
-    /// Length of the wire's prefix.
+    /// Returns the length of the wire's prefix.
     pub(crate) fn prefix(self) -> u8 {
         match self {
             Family::V4 => 24,
@@ -85,12 +85,12 @@ impl Host {
         Ok(host)
     }
 
-    /// The address by which the other host knows this one.
+    /// Returns the address by which the other host knows this one.
     pub(crate) fn near(&self) -> &'static str {
         self.family.addresses()[0]
     }
 
-    /// The same program, to be started on the other host.
+    /// Returns a command that starts the same program on the other host.
     pub(crate) fn command(&self, program: &Command) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).arg("--");
@@ -104,7 +104,7 @@ impl Host {
         command
     }
 
-    /// Runs a command there. Its words are separated by blanks.
+    /// Runs a command on the other host. The words of the command are separated by blanks.
     fn run(&self, command: &str) -> Result<(), String> {
         finish(&mut self.command(&words(command)))
     }
@@ -157,8 +157,8 @@ impl Host {
     }
 
     /// Makes this host's firewall refuse incoming packets for this many seconds. The kernel's clock
-    /// ends this: a connection ends if it is refused for half as long again, so the duration must
-    /// not depend on when a program gets to remove the rule.
+    /// ends the refusal. A connection ends if it is refused for half as long again, so the duration
+    /// must not depend on when a program gets to remove the rule.
     pub(crate) fn refuse(seconds: u64) -> Result<(), String> {
         let rules = format!(
             "table inet outage {{
@@ -183,8 +183,8 @@ impl Host {
     /// Makes the wire unreliable in both directions: packets are lost (2 %), duplicated (1 %) and
     /// late (2 %).
     ///
-    /// This works with kernels that lack netem: it uses rules of nftables, and a slow class of HTB
-    /// for the late packets.
+    /// The function works with kernels that lack netem, because it uses rules of nftables, and a
+    /// slow class of HTB for the late packets.
     pub(crate) fn make_unreliable(&self) -> Result<(), Stop> {
         let [near, far] = self.family.addresses();
         let table = match self.family {
@@ -234,8 +234,8 @@ impl Host {
 
     /// Drops the first DREQ that comes to this host.
     pub(crate) fn drop_first_dreq(&self) -> Result<(), Stop> {
-        // The ID of a MAD's attribute is behind the headers of UDP, BTH and DETH and half of the
-        // MAD's own.
+        // The ID of a MAD's attribute follows the headers of UDP, BTH and DETH and half of the
+        // MAD's own header.
         let rules = format!(
             "table inet ends {{
                 set dropped {{ type inet_service; flags dynamic,timeout; timeout 1h; }}
@@ -249,7 +249,7 @@ impl Host {
         Ok(finish_with(&mut words("nft -f -"), &rules)?)
     }
 
-    /// The number of DREQs that were dropped.
+    /// Returns the number of DREQs that were dropped.
     pub(crate) fn dropped_dreqs() -> usize {
         let output = words("nft list set inet ends dropped").output();
         output.map_or(0, |output| String::from_utf8_lossy(&output.stdout).matches("4791").count())
@@ -268,7 +268,7 @@ impl Drop for Host {
     }
 }
 
-/// The number of octets that this host has received from the wire.
+/// Returns the number of octets that this host has received from the wire.
 pub(crate) fn received() -> u64 {
     let all = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let line = all.lines().find_map(|line| line.trim().strip_prefix(WIRE)?.strip_prefix(':'));

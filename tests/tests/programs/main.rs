@@ -33,7 +33,7 @@ use opendat_tests::{
     is_short_run, trial,
 };
 
-/// One run of a program: its name, and the function that runs and judges it.
+/// One run of a program: the name of the run, and the function that runs and judges the program.
 struct Case {
     name: String,
     run: Run,
@@ -136,15 +136,15 @@ fn each_program_once() -> Vec<Case> {
     cases
 }
 
-/// The loadable provider is another entry into the same code, so one case of each program is
-/// enough.
+/// Returns one case of each program. One is enough, because the loadable provider is another entry
+/// into the same code.
 fn some_cases() -> Vec<Case> {
     vec![dtest::plain(), dapltest::small_transaction(), dapltest::quit(), dtestx::plain()]
 }
 
-/// Debian's libdat2 calls through any handle that it gets. The cases of queryinfo that pass the IA
-/// handle (a small integer) to a function of another object therefore crash in libdat2, before the
-/// provider is called.
+/// Returns the cases that run over Debian's libdat2. That library calls through any handle that it
+/// gets. Therefore the cases of queryinfo that pass the IA handle (a small integer) to a function
+/// of another object crash in libdat2, before the provider is called.
 fn every_case_debian_survives() -> Vec<Case> {
     let mut cases = dtest::cases();
     cases.extend(dapltest::cases());

@@ -5,10 +5,11 @@ use opendat_tests::{Dist, Provider, Registry, Skip};
 use crate::pair::Route;
 use crate::{Case, dapltest, dtest};
 
-/// Creates a registry for a provider.
+/// A function that creates a registry for a provider.
 pub(crate) type MakeRegistry = fn(&Dist, &Provider) -> Result<Registry, Skip>;
 
-/// Names of networks, and registries whose programs run under them.
+/// The names of networks, each with the function that creates the registry whose programs run under
+/// the network.
 pub(crate) const NETWORKS: &[(&str, MakeRegistry)] = &[
     ("lossy", |dist, provider| with(dist, provider, "loss=2%,duplicate=1%,reorder=2%,seed=1")),
     ("lossy_and_far", |dist, provider| {

@@ -1,7 +1,7 @@
 //! A transfer between two hosts goes on after an outage: a link that is down, a direction in which
 //! packets are lost, a firewall that refuses, or a program that is stopped. Each outage lasts for
-//! real seconds, since retries and timeouts of connections are counted in these. The transfer's
-//! result is the verdict.
+//! real seconds, since retries and timeouts of connections are measured in real time. The
+//! transfer's result is the verdict.
 
 use std::process::Command;
 use std::thread;
@@ -14,8 +14,8 @@ use crate::host::{Family, Host, wait_for};
 use crate::pair::{LIMIT, Place, Route};
 use crate::{Case, dapltest};
 
-/// ia_params of a provider that must outlast long outages: it ends a connection after 8 × 2 s of
-/// silence.
+/// The ia_params of a provider that must outlast long outages. Such a provider ends a connection
+/// after 8 × 2 s of silence.
 pub(crate) const LONG_TIMEOUT: &str = "timeout=2000 retries=7";
 
 /// The program that runs on both hosts.
@@ -56,8 +56,8 @@ const WITH_DEFAULT_PARAMS: &[Outage] = &[
     outage("server_is_stopped_for_6_s", 6, Fault::ServerStopped),
 ];
 
-/// The same for providers that send packets: here the other host still answers the question whether
-/// it is alive.
+/// Outages with the default parameters for providers that send packets. The other host still
+/// answers the question whether it is alive.
 const OF_PACKETS: &[Outage] = &[outage(
     "port_hears_nothing_for_5_s",
     5,
@@ -108,7 +108,7 @@ pub(crate) const WITH_KERNEL: &[WithKernel] = &[
 ];
 
 impl WithKernel {
-    /// A transfer with a guest outlasts all of these outages.
+    /// Runs a transfer with a guest, which must outlast all of these outages.
     pub(crate) fn run(&self, registry: &Registry, route: &Route<'_>) -> Result<(), Stop> {
         find_program("nft", "nftables")?;
         let ended = across_outage(&dapltest::LONG_WITH_GUEST, registry, route, || {
@@ -150,10 +150,10 @@ impl Outage {
     }
 }
 
-/// ia_params of a provider that gives up soon: after 4 × 0.25 s of silence.
+/// The ia_params of a provider that gives up after 4 × 0.25 s of silence.
 pub(crate) const SHORT_TIMEOUT: &str = "timeout=250 retries=3";
 
-/// If the network is cut for good, both sides get the same event.
+/// Returns the cases in which the network is cut for good. Both sides must get the same event.
 pub(crate) fn permanent() -> Vec<Case> {
     let case = |name, client: &'static [&'static str], cut: fn() -> Result<(), String>| {
         Case::new(name, move |registry| {
@@ -177,7 +177,7 @@ fn expect_same_event(
     client_arguments: &[&str],
     cut: fn() -> Result<(), String>,
 ) -> Result<(), Stop> {
-    /// The event's number is that of the uDAPL 2.0 header.
+    /// The line in which the program prints the event. The number is that of the uDAPL 2.0 header.
     const BROKEN: &str = "the end: event 0x4006";
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let program = c_program(&Dist::locate()?, "cut", dir.path())?;

@@ -1,4 +1,4 @@
-//! A server, its client, and the verdict on both.
+//! Runs a server and its client, and judges both.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -10,12 +10,12 @@ use crate::guest::{Guest, GuestEnvironment};
 use crate::host::Host;
 use crate::packages::Debian;
 
-/// The time after which a case counts as hanging. Alone, none takes 5 s. But where both sides poll
-/// memory, as in dtest's ping-pong of writes, each message waits for a processor on a machine that
-/// is busy with other work.
+/// The time after which a case counts as hanging. On an idle machine, no case takes 5 s. But where
+/// both sides poll memory, as in dtest's ping-pong of writes, each message waits for a processor on
+/// a machine that is busy with other work.
 pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 
-/// How a client reaches its server.
+/// The way in which a client reaches its server.
 #[derive(Clone, Copy)]
 pub(crate) struct Route<'p> {
     /// The server's address.
@@ -24,7 +24,7 @@ pub(crate) struct Route<'p> {
     pub(crate) client: Place<'p>,
 }
 
-/// Where a program runs.
+/// The place where a program runs.
 #[derive(Clone, Copy)]
 pub(crate) enum Place<'p> {
     Here,
@@ -32,7 +32,7 @@ pub(crate) enum Place<'p> {
     Host(&'p Host),
     /// In a clean Debian, which shares this host's network and has its own registry.
     Debian(&'p Debian),
-    /// In a guest, with that registry.
+    /// In a guest, with the registry of this environment.
     Guest(&'p Guest, GuestEnvironment),
 }
 
@@ -40,14 +40,14 @@ impl<'p> Route<'p> {
     pub(crate) const LOOPBACK: Route<'static> =
         Route { to: "127.0.0.1", server: Place::Here, client: Place::Here };
 
-    /// From another host to this one.
+    /// Returns the route from another host to this one.
     pub(crate) fn from(host: &'p Host) -> Self {
         Route { to: host.near(), server: Place::Here, client: Place::Host(host) }
     }
 }
 
 impl Place<'_> {
-    /// The program, to be started at this place.
+    /// Returns a command that starts the program at this place.
     pub(crate) fn command(&self, program: Command) -> Command {
         match self {
             Place::Here => program,
@@ -82,7 +82,7 @@ impl Pair {
         Ok(Self { server, client })
     }
 
-    /// The same with a server that keeps running.
+    /// Does the same as `run` with a server that keeps running.
     pub(crate) fn serve<'p>(
         registry: &Registry,
         route: &Route<'p>,

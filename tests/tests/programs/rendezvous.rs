@@ -1,8 +1,8 @@
-//! How dtest and dtestx find each other before they use DAT: over a TCP connection on a fixed port
-//! the server sends its client the address to connect to.
+//! The exchange by which dtest and dtestx find each other before they use DAT: over a TCP
+//! connection on a fixed port the server sends its client the address to connect to.
 //!
-//! The server listens with DAT only afterwards, so a quick client would find no service there. A
-//! relay between them passes the message to the client only when the server listens.
+//! The server listens with DAT only after that, so a quick client would find no service. A relay
+//! between the two passes the message to the client only when the server listens.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -25,16 +25,17 @@ const MESSAGE_BYTES: usize = 128;
 /// Whether the client answers with its own address in the same form.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It does not, and the server goes on at once (dtest).
+    /// The client does not answer, and the server goes on at once (dtest).
     None,
-    /// It does, and the server listens only then (dtestx). Both sides are on one adapter, so the
-    /// relay answers the server with the server's own message.
+    /// The client answers, and the server listens only then (dtestx). Both sides are on one
+    /// adapter, so the relay answers the server with the server's own message.
     Echo,
 }
 
-/// A relay between one server and its client. Dropping it ends its wait for a client.
+/// A relay between one server and its client. Dropping the relay ends its wait for a client.
 pub(crate) struct Rendezvous {
-    /// The address at which the server listens with TCP, and the one to which the client connects.
+    /// The address at which the server listens with TCP. The next member is the address to which
+    /// the client connects.
     server: SocketAddr,
     at: String,
     listens: &'static str,
@@ -43,20 +44,21 @@ pub(crate) struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// A relay for a server that prints `listens` when it listens with DAT.
+    /// Returns a relay for a server that prints `listens` when it listens with DAT.
     pub(crate) fn new(route: &Route<'_>, listens: &'static str, answer: Answer) -> Self {
-        // A server on this host has this port on every address until it has sent its message.
+        // Until a server on this host has sent its message, it has this port on every address of
+        // the host.
         let (server, at) = match (route.server, route.client) {
             (Place::Here | Place::Debian(_), _) => (LOCALHOST, route.to),
             (_, Place::Here) => (route.to, LOCALHOST),
-            // The address by which a guest knows this host.
+            // A guest knows this host by this address.
             _ => (route.to, Family::V4.addresses()[0]),
         };
         let server = SocketAddr::new(server.parse().expect("an address"), PORT);
         Rendezvous { server, at: at.to_owned(), listens, answer, over: Arc::default() }
     }
 
-    /// The address to give to the client.
+    /// Returns the address to give to the client.
     pub(crate) fn at(&self) -> &str {
         &self.at
     }
@@ -106,7 +108,7 @@ impl Drop for Rendezvous {
     }
 }
 
-/// An error here has its cause in the client, which prints it.
+/// An error in this function is caused by the client, which prints it.
 fn tell_client(
     listener: &TcpListener,
     message: &mut [u8; MESSAGE_BYTES],
@@ -118,8 +120,8 @@ fn tell_client(
             Ok((mut stream, _)) => {
                 stream.set_nonblocking(false)?;
                 stream.write_all(message)?;
-                // If the relay closed before the client has written, the client would see a broken
-                // connection.
+                // If the relay closed the connection before the client has written, the client
+                // would see a broken connection.
                 return if answer == Answer::Echo { stream.read_exact(message) } else { Ok(()) };
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -12,12 +12,12 @@ pub struct Dreq<'a> {
     /// The receiver's queue pair, 24 bits. A message with another number does not come from the
     /// peer.
     pub remote_qpn: u32,
-    /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
+    /// The private data, at most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
     pub private: &'a [u8],
 }
 
 impl<'a> Dreq<'a> {
-    /// Size of the private data field in octets.
+    /// The size of the private data field in octets.
     pub const MAX_PRIVATE: usize = 220;
 
     pub(super) fn parse(body: &'a Body) -> Self {
@@ -44,12 +44,12 @@ pub struct Drep<'a> {
     pub local_id: u32,
     /// The receiver's communication ID.
     pub remote_id: u32,
-    /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
+    /// The private data, at most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
     pub private: &'a [u8],
 }
 
 impl<'a> Drep<'a> {
-    /// Size of the private data field in octets.
+    /// The size of the private data field in octets.
     pub const MAX_PRIVATE: usize = 224;
 
     pub(super) fn parse(body: &'a Body) -> Self {

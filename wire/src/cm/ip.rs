@@ -1,5 +1,5 @@
-//! IP connections (IBA volume 1, annex A11): the service ID of a REQ holds the port, its private
-//! data start with the addresses.
+//! IP connections (IBA volume 1, annex A11). The service ID of a REQ contains the port, and the
+//! private data of the REQ start with the addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -29,24 +29,24 @@ impl fmt::Debug for ServiceId {
     }
 }
 
-/// The first 36 octets of a REQ's private data. The destination port is not here but in the service
-/// ID.
+/// The first 36 octets of a REQ's private data. The destination port is not in this header but in
+/// the service ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpHeader {
     /// The caller's port.
     pub source_port: u16,
     /// The caller's address.
     pub source: IpAddr,
-    /// The address that is called, of the same family.
+    /// The address that is called. It is of the same family as the caller's.
     pub destination: IpAddr,
 }
 
 impl IpHeader {
-    /// Size on the wire in octets.
+    /// The size on the wire in octets.
     pub const SIZE: usize = 36;
 
-    /// Reads the header at the start of private data. Returns it with the consumer's private data,
-    /// which follow it.
+    /// Reads the header at the start of private data. Returns the header, and the consumer's
+    /// private data, which follow it.
     pub fn parse(private: &[u8]) -> Result<(Self, &[u8]), IpHeaderError> {
         let (header, consumer) =
             private.split_first_chunk::<{ Self::SIZE }>().ok_or(IpHeaderError::Size)?;
@@ -64,7 +64,7 @@ impl IpHeader {
         Ok((IpHeader { source_port, source: address(4)?, destination: address(20)? }, consumer))
     }
 
-    /// The header on the wire.
+    /// Returns the octets of the header on the wire.
     pub fn emit(&self) -> [u8; Self::SIZE] {
         let mut header = [0; Self::SIZE];
         header[1] = if self.source.is_ipv4() { 0x40 } else { 0x60 };
@@ -88,7 +88,7 @@ fn octets_at<const N: usize>(header: &[u8; IpHeader::SIZE], at: usize) -> [u8; N
 /// The reason why private data do not start with the header of an IP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IpHeaderError {
-    /// Fewer than 36 octets.
+    /// There are fewer than 36 octets.
     #[error("private data are too short for the RDMA IP CM header")]
     Size,
     /// The header's version is not 0.

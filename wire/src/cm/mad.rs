@@ -3,7 +3,7 @@
 use super::octets::Body;
 use super::{Drep, Dreq, Mra, Rej, Rep, Req, Rtu};
 
-/// Size of every MAD in octets. Octets that a message does not use are zero.
+/// The size of every MAD in octets. Octets that a message does not use are zero.
 pub const MAD_SIZE: usize = 256;
 
 const HEADER_SIZE: usize = 24;
@@ -17,13 +17,13 @@ const METHOD: u8 = 3;
 /// A datagram of the class communication management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mad<'a> {
-    /// The transaction ID. The sender of a REQ or DREQ chooses it; each reply repeats it.
+    /// The transaction ID. The sender of a REQ or DREQ chooses it, and each reply repeats it.
     pub transaction: u64,
     /// The message.
     pub message: Message<'a>,
 }
 
-/// The messages, by their attribute of the class.
+/// The messages of the class. The attribute in the header distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The type in each variant has the documentation.
 pub enum Message<'a> {
@@ -114,11 +114,11 @@ impl Message<'_> {
 /// The kind of message that an MRA or a REJ answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// A REQ.
+    /// The answer to a REQ.
     Req = 0,
-    /// A REP.
+    /// The answer to a REP.
     Rep = 1,
-    /// Another message, or none.
+    /// The answer to another message, or to none.
     Other = 2,
 }
 
@@ -139,32 +139,32 @@ impl Answered {
 }
 
 /// The reason why a datagram is not a message of this class. The receiver drops it, because it
-/// cannot know whom to answer.
+/// cannot know to which connection an answer would belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MadError {
     /// The datagram does not have 256 octets.
     #[error("a MAD has 256 octets, but this one has {0}")]
     Size(usize),
-    /// Another class, or another version of it.
+    /// The datagram is of another class, or of another version of the class.
     #[error(
         "MAD of class {class:#04x}, version {class_version}, base version {base_version}: \
          not CM, 2, 1"
     )]
     Class {
-        /// Version of the MAD header.
+        /// The version of the MAD header.
         base_version: u8,
-        /// Management class.
+        /// The management class.
         class: u8,
-        /// Version of the class.
+        /// The version of the class.
         class_version: u8,
     },
     /// The method is not Send.
     #[error("CM method {0:#04x} is not Send")]
     Method(u8),
-    /// A message that is not supported (LAP 0x19, APR 0x1a, SIDR 0x17 and 0x18) or does not exist.
+    /// The message is not supported (LAP 0x19, APR 0x1a, SIDR 0x17 and 0x18) or does not exist.
     #[error("CM attribute {0:#06x} is not a message for connections")]
     Attribute(u16),
-    /// An MRA or a REJ that answers a kind of message that does not exist.
+    /// The datagram is an MRA or a REJ that answers a kind of message that does not exist.
     #[error("MRA or REJ of message 3, which does not exist")]
     Answered,
 }

@@ -12,13 +12,13 @@
 //! | [`disconnect`] | DREQ: requests to end the connection; DREP: confirms its end |
 //! | [`timeout`] | times in 5 bits |
 //!
-//! No message carries the length of its private data: a receiver sees the whole field, padded with
+//! No message carries the length of its private data. A receiver gets the whole field, padded with
 //! zeros.
 //!
-//! Not supported, that is ignored when received and zero when sent, are fields of other services
-//! (EE contexts and Q_Keys of the reliable datagram, extended transports), enhanced connection
-//! establishment, and reserved fields. The messages LAP, APR and SIDR are not supported: Linux
-//! ignores the first two on Ethernet, and the third is for datagrams.
+//! Some fields are not supported. They are ignored when received and zero when sent: those of other
+//! services (EE contexts and Q_Keys of the reliable datagram, extended transports), those of
+//! enhanced connection establishment, and reserved fields. The messages LAP, APR and SIDR are not
+//! supported: Linux ignores the first two on Ethernet, and the third is for datagrams.
 
 pub mod disconnect;
 pub mod ip;

@@ -1,4 +1,4 @@
-//! MRA: the reply to a message will be late (IBA volume 1, section 12.6.6).
+//! MRA: announces that the reply to a message will be late (IBA volume 1, section 12.6.6).
 
 use super::octets::{Body, private, put, put_private, u32_at};
 use super::{Answered, MadError, Timeout};
@@ -12,14 +12,14 @@ pub struct Mra<'a> {
     pub remote_id: u32,
     /// The message whose reply will be late.
     pub answered: Answered,
-    /// When the reply will arrive at the latest, counted from now.
+    /// The latest time at which the reply will arrive, counted from now.
     pub service_timeout: Timeout,
-    /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
+    /// The private data, at most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
     pub private: &'a [u8],
 }
 
 impl<'a> Mra<'a> {
-    /// Size of the private data field in octets.
+    /// The size of the private data field in octets.
     pub const MAX_PRIVATE: usize = 222;
 
     pub(super) fn parse(body: &'a Body) -> Result<Self, MadError> {

@@ -3,7 +3,8 @@
 
 use std::net::Ipv6Addr;
 
-/// The part of a MAD after its header. Offsets of message fields count from its start.
+/// The part of a MAD after its header. Offsets of a message's fields count from the start of this
+/// part.
 pub(super) type Body = [u8; 232];
 
 pub(super) use crate::bytes::{be16 as u16_at, be24 as u24_at, be32 as u32_at, be64 as u64_at};
@@ -23,7 +24,8 @@ pub(super) fn put_u24(body: &mut Body, at: usize, value: u32) {
     put(body, at, &value.to_be_bytes()[1..]);
 }
 
-/// Writes private data, which are at the end of every message. `max` is the size of their field.
+/// Writes private data, which are at the end of every message. `max` is the size of the field of
+/// private data.
 pub(super) fn put_private(body: &mut Body, max: usize, private: &[u8]) {
     assert!(private.len() <= max, "{} octets of private data, where {max} fit", private.len());
     put(body, body.len() - max, private);

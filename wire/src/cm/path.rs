@@ -9,7 +9,7 @@ use super::octets::{Body, gid_at, put, u16_at, u32_at};
 /// the hop limit and the ACK timeout have a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// The sender's LID; 0xFFFF on Ethernet.
+    /// The sender's LID. On Ethernet it is 0xFFFF.
     pub local_lid: u16,
     /// The receiver's LID.
     pub remote_lid: u16,
@@ -17,19 +17,19 @@ pub struct Path {
     pub local_gid: Ipv6Addr,
     /// The receiver's GID.
     pub remote_gid: Ipv6Addr,
-    /// Flow label, 20 bits.
+    /// The flow label, 20 bits.
     pub flow_label: u32,
-    /// Packet rate, an enumeration of 6 bits; 0 means unknown.
+    /// The packet rate, an enumeration of 6 bits. 0 means unknown.
     pub packet_rate: u8,
-    /// Traffic class, TOS with IPv4.
+    /// The traffic class. With IPv4 it is the TOS.
     pub traffic_class: u8,
-    /// Hop limit, TTL with IPv4.
+    /// The hop limit. With IPv4 it is the TTL.
     pub hop_limit: u8,
-    /// Service level, 4 bits.
+    /// The service level, 4 bits.
     pub service_level: u8,
     /// Whether both ends are in the same subnet.
     pub subnet_local: bool,
-    /// How long a requester waits for an ACK.
+    /// The time that a requester waits for an ACK.
     pub ack_timeout: Timeout,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The reason of a rejection. Holds any number, since a peer may send any.
+/// The reason of a rejection. It may contain any number, because a peer may send any.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reason(pub u16);
 

@@ -3,12 +3,12 @@
 use super::octets::{Body, private, put, put_private, u16_at, u32_at};
 use super::{Answered, MadError, Reason};
 
-/// Rejects a message.
+/// A message that rejects another message, or reports that its sender has given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rej<'a> {
-    /// The sender's communication ID; 0 if it never had one for this connection.
+    /// The sender's communication ID. 0 if the sender never had an ID for this connection.
     pub local_id: u32,
-    /// The receiver's communication ID; 0 if the receiver never sent one.
+    /// The receiver's communication ID. 0 if the receiver never sent one.
     pub remote_id: u32,
     /// The rejected message.
     pub answered: Answered,
@@ -17,16 +17,16 @@ pub struct Rej<'a> {
     /// Additional rejection information: an acceptable value, or for [`Reason::TIMEOUT`] the
     /// sender's CA GUID. At most [`MAX_ARI`](Self::MAX_ARI) octets.
     pub ari: &'a [u8],
-    /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
+    /// The private data, at most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
     pub private: &'a [u8],
 }
 
 const ARI_OFFSET: usize = 12;
 
 impl<'a> Rej<'a> {
-    /// Size of the private data field in octets.
+    /// The size of the private data field in octets.
     pub const MAX_PRIVATE: usize = 148;
-    /// Size of the additional rejection information field in octets.
+    /// The size of the additional rejection information field in octets.
     pub const MAX_ARI: usize = 72;
 
     pub(super) fn parse(body: &'a Body) -> Result<Self, MadError> {

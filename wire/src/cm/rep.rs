@@ -4,7 +4,7 @@ use super::Timeout;
 use super::octets::{Body, private, put, put_private, put_u24, u24_at, u32_at, u64_at};
 use crate::rocev2::Psn;
 
-/// Accepts a request.
+/// A message that accepts a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rep<'a> {
     /// The sender's communication ID.
@@ -15,30 +15,31 @@ pub struct Rep<'a> {
     pub qpn: u32,
     /// The PSN with which the *receiver's* send queue must start.
     pub starting_psn: Psn,
-    /// READs and atomics of the receiver that the sender can hold at the same time.
+    /// The number of READs and atomic operations of the receiver that the sender can hold at the
+    /// same time.
     pub responder_resources: u8,
-    /// READs and atomics that the sender will have outstanding.
+    /// The number of READs and atomic operations that the sender will have outstanding.
     pub initiator_depth: u8,
-    /// How long the sender takes to acknowledge a packet.
+    /// The time that the sender takes to acknowledge a packet.
     pub target_ack_delay: Timeout,
-    /// The result for the REQ's alternate path, 2 bits: 0 accepted, 1 failover is not supported, 2
-    /// rejected.
+    /// The result for the REQ's alternate path, 2 bits: 0 means accepted, 1 that failover is not
+    /// supported, 2 rejected.
     pub failover: u8,
     /// Whether the sender's ACKs carry credits.
     pub flow_control: bool,
-    /// How often the receiver repeats a packet for which no receive was posted, 3 bits; 7 means for
-    /// ever.
+    /// The number of times that the receiver repeats a packet for which no receive was posted, 3
+    /// bits. 7 means for ever.
     pub rnr_retry_count: u8,
     /// Whether the sender's queue pair uses a shared receive queue.
     pub srq: bool,
     /// The GUID of the sender's channel adapter.
     pub ca_guid: u64,
-    /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
+    /// The private data, at most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
     pub private: &'a [u8],
 }
 
 impl<'a> Rep<'a> {
-    /// Size of the private data field in octets.
+    /// The size of the private data field in octets.
     pub const MAX_PRIVATE: usize = 196;
 
     pub(super) fn parse(body: &'a Body) -> Self {

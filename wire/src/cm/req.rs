@@ -4,7 +4,7 @@ use super::octets::{Body, private, put, put_private, put_u24, u16_at, u24_at, u3
 use super::{Path, ServiceId, Timeout};
 use crate::rocev2::Psn;
 
-/// Requests a connection.
+/// A message that requests a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Req<'a> {
     /// The sender's communication ID, which identifies the connection at the sender.
@@ -15,31 +15,33 @@ pub struct Req<'a> {
     pub ca_guid: u64,
     /// The sender's queue pair, 24 bits.
     pub qpn: u32,
-    /// READs and atomics of the receiver that the sender can hold at the same time.
+    /// The number of READs and atomic operations of the receiver that the sender can hold at the
+    /// same time.
     pub responder_resources: u8,
-    /// READs and atomics that the sender would like to have outstanding.
+    /// The number of READs and atomic operations that the sender would like to have outstanding.
     pub initiator_depth: u8,
-    /// How long the sender waits for a reply before it repeats the message, excluding the time that
-    /// packets travel.
+    /// The time that the sender waits for a reply before it repeats the message, not counting the
+    /// time that packets travel.
     pub remote_response_timeout: Timeout,
-    /// Transport service type, 2 bits; [`RC`](Self::RC) is 0.
+    /// The transport service type, 2 bits. [`RC`](Self::RC) is 0.
     pub transport: u8,
     /// Whether the sender's ACKs carry credits.
     pub flow_control: bool,
     /// The PSN with which the *receiver's* send queue must start.
     pub starting_psn: Psn,
-    /// How long the sender takes to reply at most.
+    /// The maximum time that the sender takes to reply.
     pub local_response_timeout: Timeout,
-    /// How often a packet without acknowledgement is repeated, 3 bits.
+    /// The number of times that a packet without acknowledgement is repeated, 3 bits.
     pub retry_count: u8,
-    /// Partition key.
+    /// The partition key.
     pub p_key: u16,
-    /// Path MTU, the code of a [`PathMtu`](super::PathMtu) or a value unknown to this crate, 4
-    /// bits.
+    /// The path MTU, 4 bits: the code of a [`PathMtu`](super::PathMtu), or a value unknown to this
+    /// crate.
     pub path_mtu: u8,
-    /// How often a packet is repeated for which no receive was posted, 3 bits; 7 means for ever.
+    /// The number of times that a packet is repeated for which no receive was posted, 3 bits. 7
+    /// means for ever.
     pub rnr_retry_count: u8,
-    /// How often the receiver must repeat its REP, 4 bits.
+    /// The number of times that the receiver must repeat its REP, 4 bits.
     pub max_cm_retries: u8,
     /// Whether the sender's queue pair uses a shared receive queue.
     pub srq: bool,
@@ -47,8 +49,8 @@ pub struct Req<'a> {
     pub primary: Path,
     /// The alternate path, for failover. It is present if its local LID is not 0.
     pub alternate: Option<Path>,
-    /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets. The private data of an IP connection
-    /// start with an [`IpHeader`](super::IpHeader).
+    /// The private data, at most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets. The private data of an
+    /// IP connection start with an [`IpHeader`](super::IpHeader).
     pub private: &'a [u8],
 }
 
@@ -56,9 +58,9 @@ const PRIMARY_PATH_OFFSET: usize = 52;
 const ALTERNATE_PATH_OFFSET: usize = 96;
 
 impl<'a> Req<'a> {
-    /// Size of the private data field in octets.
+    /// The size of the private data field in octets.
     pub const MAX_PRIVATE: usize = 92;
-    /// Transport service type: reliable connection.
+    /// The transport service type of a reliable connection.
     pub const RC: u8 = 0;
 
     pub(super) fn parse(body: &'a Body) -> Self {

@@ -1,20 +1,20 @@
-//! RTU: ready to use, the reply to a REP (IBA volume 1, section 12.6.9).
+//! RTU ("ready to use"): the reply to a REP (IBA volume 1, section 12.6.9).
 
 use super::octets::{Body, private, put, put_private, u32_at};
 
-/// Confirms a REP: the connection is ready to use.
+/// A message that confirms a REP: the connection is ready to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rtu<'a> {
     /// The sender's communication ID.
     pub local_id: u32,
     /// The receiver's communication ID.
     pub remote_id: u32,
-    /// At most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
+    /// The private data, at most [`MAX_PRIVATE`](Self::MAX_PRIVATE) octets.
     pub private: &'a [u8],
 }
 
 impl<'a> Rtu<'a> {
-    /// Size of the private data field in octets.
+    /// The size of the private data field in octets.
     pub const MAX_PRIVATE: usize = 224;
 
     pub(super) fn parse(body: &'a Body) -> Self {

@@ -5,7 +5,8 @@ use super::path::gid;
 use super::*;
 use crate::rocev2::Psn;
 
-/// Sent by rping of Linux 6.1: the part after the MAD header, without the zeros at the end.
+/// A REQ that rping of Linux 6.1 has sent: the part after the MAD header, without the zeros at the
+/// end.
 const REQ: &str = "
     7b8bf58f 00000000 0000000001061c06 505400fffe770002 00000000 00000000 00001101 00000001 \
     000000a0 653b5da7
@@ -14,7 +15,7 @@ const REQ: &str = "
     00000000000000000000000000000000000000000000000000000000000000000000000000000000 00000000
     00409867 000000000000000000000000 0a4d0002 000000000000000000000000 0a4d0003";
 
-/// The REJ that Linux 6.12 sends if no one listens at the port.
+/// The REJ that Linux 6.12 sends if no program listens at the port.
 const REJ: &str = "00000000 55ce9834 00000008";
 
 fn mad(attribute: u16, transaction: u64, body: &str) -> [u8; MAD_SIZE] {
@@ -83,7 +84,7 @@ fn the_rej_of_a_kernel() {
     assert_eq!(parsed.message, Message::Rej(Rej { private: &[0; 148], ..rej }));
 }
 
-/// Each field has distinct octets, at the offset that the standard's tables give.
+/// Each field has different octets, at the offset that the standard's tables give.
 #[test]
 fn every_field_of_the_short_messages() {
     let private = [0xEE; 224];
@@ -246,7 +247,8 @@ fn what_is_not_a_message_for_connections() {
     }
 }
 
-/// The length field of the information can express 127 octets, but the information has 72.
+/// The field for the length of the information can express 127 octets, but the information has at
+/// most 72 octets.
 #[test]
 fn a_rej_whose_information_is_too_long() {
     let octets = mad(0x12, 0, "00000000 00000000 00 FF");

@@ -1,10 +1,10 @@
-//! Times in 5 bits (IBA volume 1, section 12.7: response timeouts, service timeout, local ACK
+//! Times of 5 bits (IBA volume 1, section 12.7: response timeouts, service timeout, local ACK
 //! timeout).
 
 use std::fmt;
 use std::time::Duration;
 
-/// A time of 4.096 µs × 2^code.
+/// A time of 4.096 µs × 2^code, where the code has 5 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timeout(u8);
 
@@ -12,12 +12,12 @@ impl Timeout {
     /// The longest time: 2.4 hours.
     pub const MAX: Self = Timeout(31);
 
-    /// The time of the low 5 bits of `code`.
+    /// The time whose code is the low 5 bits of `code`.
     pub const fn new(code: u8) -> Self {
         Timeout(code & 31)
     }
 
-    /// The code, 0 to 31.
+    /// The code of the time, 0 to 31.
     pub const fn code(self) -> u8 {
         self.0
     }

@@ -16,15 +16,16 @@ use super::terminate::Cause;
 use crate::bytes::{be32, be64};
 
 /// An operation on 64 bits of a peer's memory, aligned to 64 bits (RFC 7306, section 5.1). Values
-/// are numbers: in network order on the wire, in the target's byte order in its memory.
+/// are numbers. On the wire they are in network order, and in the target's memory in the target's
+/// byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicOp {
-    /// Adds field by field.
+    /// Adds a number to the target, field by field.
     FetchAdd {
         /// The addend.
         add: u64,
-        /// Marks the highest bit of each field. Carries out of a field are lost. 0 means one field
-        /// of 64 bits.
+        /// The mask that marks the highest bit of each field. Carries out of a field are lost. 0
+        /// means one field of 64 bits.
         mask: u64,
     },
     /// Replaces the bits in `swap_mask` if the bits in `compare_mask` are equal to those of
@@ -47,12 +48,12 @@ impl AtomicOp {
     /// The value of an unused mask (RFC 7306, figure 4).
     const UNUSED_MASK: u64 = u64::MAX;
 
-    /// Adds to all 64 bits as one number.
+    /// An addition to all 64 bits as one number.
     pub const fn fetch_add(add: u64) -> Self {
         Self::FetchAdd { add, mask: 0 }
     }
 
-    /// Compares and swaps all 64 bits.
+    /// A comparison and swap of all 64 bits.
     pub const fn cmp_swap(compare: u64, swap: u64) -> Self {
         Self::CmpSwap { swap, swap_mask: u64::MAX, compare, compare_mask: u64::MAX }
     }
@@ -60,8 +61,8 @@ impl AtomicOp {
     /// The target's new value if its old value was `original`.
     pub const fn apply(self, original: u64) -> u64 {
         match self {
-            // With the highest bit of each field cleared, no carry leaves a field. These bits are
-            // then added without carry.
+            // With the highest bit of each field cleared, no carry leaves a field. The highest bits
+            // are then added without carry.
             Self::FetchAdd { add, mask } => {
                 (original & !mask).wrapping_add(add & !mask) ^ ((original ^ add) & mask)
             }
@@ -79,22 +80,22 @@ impl AtomicOp {
 /// The body of an atomic request (RFC 7306, figure 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicRequest {
-    /// Identifies the request in its response.
+    /// The ID of the request, which its response repeats.
     pub id: u32,
     /// The STag of the target buffer.
     pub stag: u32,
-    /// Tagged offset of the target.
+    /// The tagged offset of the target.
     pub to: u64,
     /// The operation.
     pub op: AtomicOp,
 }
 
 impl AtomicRequest {
-    /// Size on the wire in octets.
+    /// The size on the wire in octets.
     pub const SIZE: usize = 52;
 
-    /// Reads a request at the start of `bytes`; `None` if there are fewer than [`SIZE`](Self::SIZE)
-    /// octets.
+    /// Reads a request at the start of `bytes`. Returns `None` if there are fewer than
+    /// [`SIZE`](Self::SIZE) octets.
     pub fn parse(bytes: &[u8]) -> Option<Result<Self, UnknownAtomic>> {
         let b = bytes.first_chunk::<{ Self::SIZE }>()?;
         let op = match be32(b, 0) & 0xF {
@@ -110,7 +111,7 @@ impl AtomicRequest {
         Some(Ok(Self { id: be32(b, 4), stag: be32(b, 8), to: be64(b, 12), op }))
     }
 
-    /// Writes it at the start of `buf` and returns its size.
+    /// Writes the request at the start of `buf` and returns its size.
     ///
     /// # Panics
     /// If `buf` is shorter than [`SIZE`](Self::SIZE).
@@ -171,22 +172,22 @@ impl UnknownAtomic {
 pub struct AtomicResponse {
     /// The ID of the request.
     pub id: u32,
-    /// The target's old value.
+    /// The previous value of the target.
     pub original: u64,
 }
 
 impl AtomicResponse {
-    /// Size on the wire in octets.
+    /// The size on the wire in octets.
     pub const SIZE: usize = 12;
 
-    /// Reads a response at the start of `bytes`; `None` if there are fewer than
+    /// Reads a response at the start of `bytes`. Returns `None` if there are fewer than
     /// [`SIZE`](Self::SIZE) octets.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let b = bytes.first_chunk::<{ Self::SIZE }>()?;
         Some(Self { id: be32(b, 0), original: be64(b, 4) })
     }
 
-    /// Writes it at the start of `buf` and returns its size.
+    /// Writes the response at the start of `buf` and returns its size.
     ///
     /// # Panics
     /// If `buf` is shorter than [`SIZE`](Self::SIZE).
@@ -198,17 +199,17 @@ impl AtomicResponse {
     }
 }
 
-/// The body of an immediate data message (RFC 7306, figure 7), eight octets. As in RNICs for
-/// consumers with immediate data of 32 bits, the first four octets are a number in network order;
-/// the others are zero when sent and ignored when received.
+/// The body of an immediate data message (RFC 7306, figure 7), eight octets. The first four octets
+/// are a number in network order, as in RNICs for consumers with immediate data of 32 bits. The
+/// other octets are zero when sent and ignored when received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Immediate(pub u32);
 
 impl Immediate {
-    /// Size on the wire in octets.
+    /// The size on the wire in octets.
     pub const SIZE: usize = 8;
 
-    /// Reads immediate data at the start of `bytes`; `None` if there are fewer than
+    /// Reads immediate data at the start of `bytes`. Returns `None` if there are fewer than
     /// [`SIZE`](Self::SIZE) octets.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         bytes.first_chunk::<{ Self::SIZE }>().map(|b| Self(be32(b, 0)))

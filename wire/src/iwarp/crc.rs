@@ -6,13 +6,14 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 /// A running CRC32C over any number of slices.
 ///
-/// It holds the tables of its algorithm (about 300 octets). So keep one for each direction of a
-/// connection and [`reset`](Self::reset) it for each frame, instead of creating or copying one.
+/// It holds the tables of its algorithm (about 300 octets). So keep one checksum for each direction
+/// of a connection and [`reset`](Self::reset) it for each frame, instead of creating or copying
+/// one.
 #[derive(Clone)]
 pub struct Crc32c(Digest);
 
 impl Crc32c {
-    /// Octets of the checksum on the wire.
+    /// The number of octets of the checksum on the wire.
     pub const SIZE: usize = 4;
 
     /// A checksum over no octets.
@@ -33,14 +34,14 @@ impl Crc32c {
         self.0.update(bytes);
     }
 
-    /// The checksum of all octets so far; more may follow.
+    /// The checksum of all octets so far. More octets may follow.
     #[inline]
     pub fn value(&self) -> u32 {
         self.0.finalize() as u32
     }
 
-    /// [`value`](Self::value) in wire order: least significant octet first, unlike all other fields
-    /// of the protocol.
+    /// The [`value`](Self::value) in wire order: the least significant octet is first, unlike in
+    /// all other fields of the protocol.
     #[inline]
     pub fn to_wire(&self) -> [u8; Self::SIZE] {
         self.value().to_le_bytes()
@@ -65,7 +66,7 @@ impl fmt::Display for Crc32c {
     }
 }
 
-/// The CRC32C of one slice. Faster than a [`Crc32c`] if all octets are available at once.
+/// The CRC32C of one slice. This is faster than a [`Crc32c`] if all octets are available at once.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
@@ -97,8 +98,8 @@ mod tests {
         }
     }
 
-    /// RFC 5044, figure 5: a SEND of 24 zero octets after the stream's first marker, which the CRC
-    /// covers.
+    /// This is figure 5 of RFC 5044: a SEND of 24 zero octets after the stream's first marker,
+    /// which the CRC covers.
     #[test]
     fn rfc_5044_figure_5() {
         let mut frame = [0; 48];
@@ -109,7 +110,8 @@ mod tests {
         assert_eq!(crc.to_wire(), [0x52, 0x23, 0x99, 0x83]);
     }
 
-    /// RFC 5044, figure 6: the second SEND, with a marker in the middle, which the CRC covers.
+    /// This is figure 6 of RFC 5044: the second SEND, with a marker in the middle, which the CRC
+    /// covers.
     #[test]
     fn rfc_5044_figure_6() {
         let mut frame = [0; 48];

@@ -5,23 +5,23 @@
 //! untagged   control | RDMAP control | invalidate STag 4 | QN 4 | MSN 4 | MO 4    18 octets
 //! ```
 //!
-//! [`crate::iwarp::Header`] reads and writes them together with RDMAP's part.
+//! [`crate::iwarp::Header`] reads and writes these headers together with RDMAP's part.
 
 use std::fmt;
 
-/// Octets of a tagged header.
+/// The number of octets of a tagged header.
 pub const TAGGED_SIZE: usize = 14;
-/// Octets of an untagged header.
+/// The number of octets of an untagged header.
 pub const UNTAGGED_SIZE: usize = 18;
 
-/// T: the segment names a tagged buffer.
+/// The bit T: the segment names a tagged buffer.
 pub(super) const TAGGED: u8 = 0x80;
-/// L: the last segment of its message.
+/// The bit L: the segment is the last one of its message.
 pub(super) const LAST: u8 = 0x40;
-/// DV: the DDP version, in the two low bits. Bits 2..5 are reserved: zero when sent, ignored when
-/// received.
+/// The mask of DV, the DDP version, in the two low bits. Bits 2..5 are reserved: zero when sent,
+/// ignored when received.
 pub(super) const VERSION_MASK: u8 = 0x03;
-/// The only defined version.
+/// The only version that is defined.
 pub(super) const VERSION: u8 = 0x01;
 
 /// Whether a segment with this control octet has a tagged header.
@@ -35,13 +35,13 @@ pub(super) fn is_tagged(control: u8) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Queue {
-    /// Queue 0: SENDs of all kinds, immediate data.
+    /// Queue 0, for SENDs of all kinds and immediate data.
     Send = 0,
-    /// Queue 1: READ requests, atomic requests.
+    /// Queue 1, for READ requests and atomic requests.
     Request = 1,
-    /// Queue 2: TERMINATE.
+    /// Queue 2, for TERMINATE.
     Terminate = 2,
-    /// Queue 3: atomic responses.
+    /// Queue 3, for atomic responses.
     AtomicResponse = 3,
 }
 

@@ -31,7 +31,7 @@ pub use mpa::{Enhanced, ReadDepth, Revision, Setup, SetupError, SetupKind, Setup
 pub use rdmap::{Header, HeaderError, ReadRequest, TaggedOpcode, UntaggedOpcode};
 pub use terminate::{BitOrder, Cause, Terminate, TerminateError, TerminatedHeader};
 
-/// Octets of the longest FPDU start without consumer payload, TERMINATE excepted: ULPDU length,
-/// untagged header, atomic request.
+/// The number of octets of the longest start of an FPDU before the consumer's payload, except in a
+/// TERMINATE: ULPDU length, untagged header, atomic request.
 pub const MAX_HEADER: usize =
     mpa::fpdu::LENGTH_SIZE + ddp::UNTAGGED_SIZE + atomic::AtomicRequest::SIZE;

@@ -1,7 +1,7 @@
 //! MPA: turns a TCP stream into a sequence of records.
 //!
 //! Each direction starts with one setup frame ([`Setup`]). FPDUs ([`fpdu`]) follow, with one record
-//! (ULPDU) in each. Markers are supported only as the flag that requests them; frames with markers
+//! (ULPDU) in each. Of markers, only the flag that requests them is supported. Frames with markers
 //! are neither read nor written.
 
 pub mod fpdu;

@@ -6,10 +6,10 @@ use super::ddp::{self, Queue, TAGGED_SIZE, UNTAGGED_SIZE};
 use super::terminate::Cause;
 use crate::bytes::{be32, be64};
 
-/// RV: the RDMAP version, in the two high bits. Bits 2..3 are reserved: zero when sent, ignored
-/// when received.
+/// The mask of RV, the RDMAP version, in the two high bits. Bits 2..3 are reserved: zero when sent,
+/// ignored when received.
 const VERSION_MASK: u8 = 0xC0;
-/// The only defined version.
+/// The only version that is defined.
 const VERSION: u8 = 0x40;
 const OPCODE_MASK: u8 = 0x0F;
 
@@ -18,38 +18,39 @@ const OPCODE_MASK: u8 = 0x0F;
 /// Offsets and lengths are in octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// Data with its place in a buffer that the receiver has advertised.
+    /// The header of data that name their place in a buffer that the receiver has advertised.
     Tagged {
-        /// The last segment of its message.
+        /// Whether the segment is the last one of its message.
         last: bool,
-        /// The message's operation.
+        /// The operation of the message.
         opcode: TaggedOpcode,
-        /// The buffer.
+        /// The STag of the buffer.
         stag: u32,
-        /// Tagged offset of this segment's first octet.
+        /// The tagged offset of this segment's first octet.
         to: u64,
     },
-    /// Data for the next buffer of one of the receiver's queues.
+    /// The header of data for the next buffer of one of the receiver's queues.
     Untagged {
-        /// The last segment of its message.
+        /// Whether the segment is the last one of its message.
         last: bool,
-        /// The message's operation.
+        /// The operation of the message.
         opcode: UntaggedOpcode,
-        /// The STag to invalidate, if the [`opcode`](UntaggedOpcode::invalidates) does that;
-        /// otherwise zero and not sent.
+        /// The STag to invalidate, if the [`opcode`](UntaggedOpcode::invalidates) invalidates one.
+        /// Otherwise this is zero and not sent.
         invalidate: u32,
-        /// Queue number. The parser accepts any: compare it with [`UntaggedOpcode::queue`].
+        /// The queue number. The parser accepts any number: compare it with
+        /// [`UntaggedOpcode::queue`].
         qn: u32,
-        /// Message sequence number: 1 for the first message in a queue and direction; wraps from
-        /// 2^32-1 to 0.
+        /// The message sequence number. It is 1 for the first message in a queue and direction, and
+        /// wraps from 2^32-1 to 0.
         msn: u32,
-        /// Message offset of this segment's first octet.
+        /// The message offset of this segment's first octet.
         mo: u32,
     },
 }
 
 impl Header {
-    /// Size of this header in octets.
+    /// The size of this header in octets.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
     pub const fn len(&self) -> usize {
@@ -59,7 +60,7 @@ impl Header {
         }
     }
 
-    /// The last segment of its message.
+    /// Whether the segment is the last one of its message.
     #[inline]
     pub const fn last(&self) -> bool {
         match *self {
@@ -67,8 +68,9 @@ impl Header {
         }
     }
 
-    /// Reads the header at the start of a ULPDU and returns it with its size; `None` if it is
-    /// incomplete. An invalid control field is an error as soon as its two octets are there.
+    /// Reads the header at the start of a ULPDU and returns it with its size. Returns `None` if the
+    /// header is incomplete. An invalid control field is an error as soon as its two octets have
+    /// arrived.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, HeaderError> {
         let &[ddp_control, control, ..] = bytes else { return Ok(None) };
@@ -100,7 +102,7 @@ impl Header {
         }
     }
 
-    /// Payload octets in a ULPDU of this length that starts with this header.
+    /// The number of payload octets in a ULPDU of this length that starts with this header.
     #[inline]
     pub const fn payload_len(&self, ulpdu_len: usize) -> Result<usize, HeaderError> {
         match ulpdu_len.checked_sub(self.len()) {
@@ -109,7 +111,7 @@ impl Header {
         }
     }
 
-    /// Writes it at the start of `buf` and returns its size.
+    /// Writes the header at the start of `buf` and returns its size.
     ///
     /// # Panics
     /// If `buf` is shorter than [`len`](Self::len).
@@ -156,11 +158,11 @@ impl fmt::Display for Header {
     }
 }
 
-/// Why the start of a ULPDU is not a valid header. Each error is fatal for the stream;
-/// [`cause`](Self::cause) is the cause to report to the peer.
+/// The reason for which the start of a ULPDU is not a valid header. Each error is fatal for the
+/// stream. [`cause`](Self::cause) is the cause to report to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// A DDP version other than 1.
+    /// The DDP version is not 1.
     #[error("DDP version {version}; only 1 is known")]
     DdpVersion {
         /// Whether the segment is tagged.
@@ -168,13 +170,13 @@ pub enum HeaderError {
         /// The received version.
         version: u8,
     },
-    /// An RDMAP version other than 1.
+    /// The RDMAP version is not 1.
     #[error("RDMAP version {version}; only 1 is known")]
     RdmapVersion {
         /// The received version.
         version: u8,
     },
-    /// An opcode that does not exist, or not for this kind of segment.
+    /// The opcode does not exist, or does not exist for this kind of segment.
     #[error(
         "unexpected opcode {code:#x} in {} segment",
         if *tagged { "a tagged" } else { "an untagged" }
@@ -188,7 +190,7 @@ pub enum HeaderError {
     /// The ULPDU ends before its header does.
     #[error("ULPDU of {ulpdu_len} octets is shorter than its header")]
     TooShort {
-        /// The ULPDU's length in octets.
+        /// The length of the ULPDU in octets.
         ulpdu_len: usize,
     },
 }
@@ -210,9 +212,9 @@ impl HeaderError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TaggedOpcode {
-    /// RDMA WRITE.
+    /// An RDMA WRITE.
     Write = 0x0,
-    /// RDMA READ response.
+    /// An RDMA READ response.
     ReadResponse = 0x2,
 }
 
@@ -239,30 +241,30 @@ impl fmt::Display for TaggedOpcode {
     }
 }
 
-/// Operations of untagged segments. The parser knows those of RFC 7306; the engine decides whether
-/// a stream accepts them ([`Cause::UNEXPECTED_OPCODE`] if not).
+/// The operations of untagged segments. The parser knows those of RFC 7306. The engine decides
+/// whether a stream accepts them, and otherwise reports [`Cause::UNEXPECTED_OPCODE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum UntaggedOpcode {
-    /// RDMA READ request; a [`ReadRequest`] follows.
+    /// An RDMA READ request. A [`ReadRequest`] follows.
     ReadRequest = 0x1,
-    /// SEND.
+    /// A SEND.
     Send = 0x3,
-    /// SEND with invalidate.
+    /// A SEND with invalidate.
     SendInvalidate = 0x4,
-    /// SEND with solicited event.
+    /// A SEND with solicited event.
     SendSolicited = 0x5,
-    /// SEND with solicited event and invalidate.
+    /// A SEND with solicited event and invalidate.
     SendSolicitedInvalidate = 0x6,
-    /// TERMINATE; a [`Terminate`](super::Terminate) header follows.
+    /// A TERMINATE. A [`Terminate`](super::Terminate) header follows.
     Terminate = 0x7,
-    /// Immediate data (RFC 7306); [`Immediate`](super::Immediate) follows.
+    /// Immediate data (RFC 7306). An [`Immediate`](super::Immediate) follows.
     Immediate = 0x8,
-    /// Immediate data with solicited event (RFC 7306); [`Immediate`](super::Immediate) follows.
+    /// Immediate data with solicited event (RFC 7306). An [`Immediate`](super::Immediate) follows.
     ImmediateSolicited = 0x9,
-    /// Atomic request (RFC 7306); an [`AtomicRequest`](super::AtomicRequest) follows.
+    /// An atomic request (RFC 7306). An [`AtomicRequest`](super::AtomicRequest) follows.
     AtomicRequest = 0xA,
-    /// Atomic response (RFC 7306); an [`AtomicResponse`](super::AtomicResponse) follows.
+    /// An atomic response (RFC 7306). An [`AtomicResponse`](super::AtomicResponse) follows.
     AtomicResponse = 0xB,
 }
 
@@ -292,7 +294,7 @@ impl UntaggedOpcode {
         }
     }
 
-    /// Whether this is one of the four SENDs.
+    /// Whether the opcode is one of the four SENDs.
     #[inline]
     pub const fn is_send(self) -> bool {
         matches!(
@@ -375,24 +377,24 @@ impl fmt::Display for UntaggedOpcode {
 /// The payload of an RDMA READ request (RFC 5040, section 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// The requester's buffer, which the response names.
+    /// The STag of the requester's buffer, which the response names.
     pub sink_stag: u32,
-    /// Tagged offset in the sink.
+    /// The tagged offset in the sink.
     pub sink_to: u64,
-    /// Octets to read.
+    /// The number of octets to read.
     pub len: u32,
-    /// The responder's buffer.
+    /// The STag of the responder's buffer.
     pub source_stag: u32,
-    /// Tagged offset in the source.
+    /// The tagged offset in the source.
     pub source_to: u64,
 }
 
 impl ReadRequest {
-    /// Size on the wire in octets.
+    /// The size on the wire in octets.
     pub const SIZE: usize = 28;
 
-    /// Reads a request at the start of `bytes`; `None` if there are fewer than [`SIZE`](Self::SIZE)
-    /// octets.
+    /// Reads a request at the start of `bytes`. Returns `None` if there are fewer than
+    /// [`SIZE`](Self::SIZE) octets.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let b = bytes.first_chunk::<{ Self::SIZE }>()?;
@@ -405,7 +407,7 @@ impl ReadRequest {
         })
     }
 
-    /// Writes it at the start of `buf` and returns its size.
+    /// Writes the request at the start of `buf` and returns its size.
     ///
     /// # Panics
     /// If `buf` is shorter than [`SIZE`](Self::SIZE).

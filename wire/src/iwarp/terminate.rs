@@ -5,14 +5,14 @@ use std::fmt;
 use super::ddp::{self, TAGGED_SIZE, UNTAGGED_SIZE};
 use super::rdmap::{Header, ReadRequest};
 
-/// Why a stream ended: layer, error type and error code in the numbers of RFC 5040 (figure 9), RFC
-/// 5041 (section 7.2), RFC 5044 (section 8) and RFC 6581 (section 8). Holds any numbers, since a
-/// peer may send any.
+/// The reason for which a stream ended: layer, error type and error code in the numbering of RFC
+/// 5040 (figure 9), RFC 5041 (section 7.2), RFC 5044 (section 8) and RFC 6581 (section 8). It may
+/// contain any numbers, because a peer may send any.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cause {
-    /// 0 RDMAP, 1 DDP, 2 LLP (MPA); 4 bits on the wire.
+    /// The layer, 4 bits on the wire: 0 is RDMAP, 1 is DDP, 2 is LLP (MPA).
     pub layer: u8,
-    /// The kind of error within the layer; 4 bits on the wire.
+    /// The type of error within the layer, 4 bits on the wire.
     pub etype: u8,
     /// The error within its type.
     pub code: u8,
@@ -117,29 +117,30 @@ impl fmt::Debug for Cause {
 
 /// The payload of a TERMINATE message.
 ///
-/// RFC 5040's figure 10 says which headers a cause includes:
+/// RFC 5040's figure 10 says which headers a message with a cause includes:
 ///
-/// - All errors of DDP, and those of RDMAP if possible: the DDP header.
-/// - Remote protection errors of a READ request: that request too.
-/// - Errors of MPA and catastrophic errors: none.
+/// - For all errors of DDP, and for those of RDMAP if possible: the DDP header.
+/// - For remote protection errors of a READ request: also that request.
+/// - For errors of MPA and catastrophic errors: none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminate {
-    /// The cause.
+    /// The cause of the end.
     pub cause: Cause,
-    /// M: ULPDU length of the offending segment, in octets.
+    /// The ULPDU length of the offending segment in octets, whose presence the bit M shows.
     pub segment_len: Option<u16>,
-    /// D: DDP header of the offending segment.
+    /// The DDP header of the offending segment, whose presence the bit D shows.
     pub header: Option<TerminatedHeader>,
-    /// R: the offending READ request, advanced to the position of the failure.
+    /// The offending READ request, advanced to the position of the failure. The bit R shows its
+    /// presence.
     pub read_request: Option<ReadRequest>,
 }
 
-/// Order of the bits in a TERMINATE's control field.
+/// The order of the bits in a TERMINATE's control field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitOrder {
     /// The order of RFC 5040, which is always emitted.
     Standard,
-    /// The order of siw on little-endian hosts (Linux 6.1 to 7.2): the fields of each octet start
+    /// The order of siw on little-endian hosts (Linux 6.1 to 7.2). The fields of each octet start
     /// from the other end.
     Mirrored,
 }
@@ -149,7 +150,7 @@ const DDP_HEADER: u8 = 0x40;
 const RDMAP_HEADER: u8 = 0x20;
 
 impl Terminate {
-    /// Maximum size in octets.
+    /// The maximum size in octets.
     pub const MAX_SIZE: usize = 4 + 2 + UNTAGGED_SIZE + ReadRequest::SIZE;
 
     /// A TERMINATE with only the cause.
@@ -157,7 +158,7 @@ impl Terminate {
         Self { cause, segment_len: None, header: None, read_request: None }
     }
 
-    /// Size on the wire in octets.
+    /// The size on the wire in octets.
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
         let segment_len = if self.has_segment_len() { 2 } else { 0 };
@@ -173,8 +174,9 @@ impl Terminate {
 
     /// Reads a TERMINATE's payload and returns it with its sender's bit order.
     ///
-    /// Without an included header the bit order can be ambiguous. Then the standard order applies
-    /// if it gives a known cause, else the mirrored order if that does, else the standard order.
+    /// Without an included header the bit order can be ambiguous. In that case the standard order
+    /// applies if it gives a known cause. Otherwise the mirrored order applies if that gives a
+    /// known cause. If neither does, the standard order applies.
     pub fn parse(bytes: &[u8]) -> Result<(Self, BitOrder), TerminateError> {
         let too_short = TerminateError { len: bytes.len() };
         let (&[kind, code, included, _], mut rest) = bytes.split_first_chunk().ok_or(too_short)?;
@@ -212,7 +214,8 @@ impl Terminate {
     /// Writes the payload in the standard order at the start of `buf` and returns its size.
     ///
     /// # Panics
-    /// If `buf` is shorter than [`len`](Self::len); [`MAX_SIZE`](Self::MAX_SIZE) is always enough.
+    /// If `buf` is shorter than [`len`](Self::len). [`MAX_SIZE`](Self::MAX_SIZE) octets are always
+    /// enough.
     pub fn emit(&self, buf: &mut [u8]) -> usize {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let Cause { layer, etype, code } = self.cause;
@@ -256,11 +259,12 @@ impl fmt::Display for Terminate {
     }
 }
 
-/// A TERMINATE message ends before the headers that it announces. Its sender has failed anyway.
+/// The error that a TERMINATE message ends before the headers that it announces. Its sender has
+/// failed anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("TERMINATE of {len} octets ends before the headers it announces")]
 pub struct TerminateError {
-    /// Octets received.
+    /// The number of octets received.
     pub len: usize,
 }
 
@@ -269,7 +273,7 @@ pub struct TerminateError {
 pub struct TerminatedHeader([u8; UNTAGGED_SIZE]);
 
 impl TerminatedHeader {
-    /// The header at the start of a ULPDU, complete but otherwise unchecked; `None` if it is
+    /// The header at the start of a ULPDU, complete but otherwise unchecked. `None` if it is
     /// incomplete.
     pub fn new(ulpdu: &[u8]) -> Option<Self> {
         let mut header = [0; UNTAGGED_SIZE];

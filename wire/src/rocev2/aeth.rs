@@ -5,7 +5,7 @@ use std::fmt;
 use super::rnr::RnrTimer;
 use crate::bytes::{be24, octet_and_24};
 
-/// Bits 6..5 of the syndrome are its kind; bit 7 is reserved and zero.
+/// The mask of the syndrome's kind, in bits 6..5. Bit 7 is reserved and zero.
 const KIND_MASK: u8 = 0xE0;
 const ACK: u8 = 0x00;
 const RNR: u8 = 0x20;
@@ -15,14 +15,15 @@ const VALUE_MASK: u8 = 0x1F;
 /// The ACK extended transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aeth {
-    /// Positive or negative.
+    /// The kind of answer, positive or negative.
     pub syndrome: Syndrome,
-    /// Message sequence number: how many requests the responder has completed, modulo 2^24.
+    /// The message sequence number: the number of requests that the responder has completed, modulo
+    /// 2^24.
     pub msn: u32,
 }
 
 impl Aeth {
-    /// Size on the wire in octets.
+    /// The size on the wire in octets.
     pub const SIZE: usize = 4;
 
     /// Reads a header.
@@ -49,11 +50,13 @@ impl fmt::Display for Aeth {
 pub enum Syndrome {
     /// All packets up to this PSN have arrived.
     Ack {
-        /// End-to-end flow control: a code for the number of posted receives, 0 to 31.
-        /// [`NO_CREDIT`](Self::NO_CREDIT) means that the responder does not use flow control.
+        /// The credit for end-to-end flow control, a code from 0 to 31 for the number of posted
+        /// receives. [`NO_CREDIT`](Self::NO_CREDIT) means that the responder does not use flow
+        /// control.
         credit: u8,
     },
-    /// Receiver not ready: no receive is posted. The requester repeats the request after this time.
+    /// Receiver not ready: no receive is posted. The requester repeats the request after the time
+    /// that the timer gives.
     Rnr(RnrTimer),
     /// The request with this PSN failed.
     Nak(NakCode),
@@ -67,7 +70,7 @@ impl Syndrome {
     /// An acknowledgement without flow control.
     pub const ACK: Self = Self::Ack { credit: Self::NO_CREDIT };
 
-    /// The syndrome of an octet.
+    /// The syndrome for an octet of the wire.
     #[inline]
     pub const fn from_code(code: u8) -> Self {
         let value = code & VALUE_MASK;
@@ -82,7 +85,7 @@ impl Syndrome {
         }
     }
 
-    /// The octet on the wire.
+    /// The octet for the wire.
     #[inline]
     pub const fn code(self) -> u8 {
         match self {
@@ -106,19 +109,19 @@ impl fmt::Display for Syndrome {
     }
 }
 
-/// Why a request failed (IBA, table 45).
+/// The reason for which a request failed (IBA, table 45).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum NakCode {
     /// A packet before this one is missing. The requester repeats from this PSN.
     SequenceError = 0,
-    /// An opcode, length or order that the responder does not support.
+    /// The opcode, the length or the order of the packet is not supported by the responder.
     InvalidRequest = 1,
     /// The key does not permit this access to this memory.
     RemoteAccess = 2,
     /// The responder failed.
     RemoteOperational = 3,
-    /// For reliable datagrams only.
+    /// This code is for reliable datagrams only.
     InvalidRdRequest = 4,
 }
 

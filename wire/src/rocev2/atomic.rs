@@ -1,5 +1,5 @@
-//! AtomicETH and AtomicAckETH (IBA, sections 9.3.4 and 9.5.3). Values are numbers: in network order
-//! on the wire, in the responder's byte order in its memory.
+//! AtomicETH and AtomicAckETH (IBA, sections 9.3.4 and 9.5.3). Values are numbers. On the wire they
+//! are in network order, and in the responder's memory in the responder's byte order.
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ pub struct AtomicEth {
     pub va: u64,
     /// The key of the region or window.
     pub r_key: u32,
-    /// COMPARE SWAP: the new value. FETCH ADD: the addend.
+    /// The new value for COMPARE SWAP, or the addend for FETCH ADD.
     pub swap_or_add: u64,
-    /// COMPARE SWAP: the expected value. FETCH ADD: ignored.
+    /// The expected value for COMPARE SWAP. FETCH ADD ignores this field.
     pub compare: u64,
 }
 
 impl AtomicEth {
-    /// Size on the wire in octets.
+    /// The size on the wire in octets.
     pub const SIZE: usize = 28;
 
     /// Reads a header.
@@ -55,15 +55,15 @@ impl fmt::Display for AtomicEth {
     }
 }
 
-/// The response, 8 octets.
+/// The response to an atomic operation, of 8 octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicAckEth {
-    /// The old value in the responder's memory.
+    /// The previous value in the responder's memory.
     pub original: u64,
 }
 
 impl AtomicAckEth {
-    /// Size on the wire in octets.
+    /// The size on the wire in octets.
     pub const SIZE: usize = 8;
 
     /// Reads a header.

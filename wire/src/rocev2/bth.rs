@@ -17,13 +17,14 @@ const SOLICITED: u8 = 0x80;
 const MIGRATED: u8 = 0x40;
 const PAD_SHIFT: u8 = 4;
 const PAD_MASK: u8 = 0x30;
-/// TVer: the version of the transport headers. Only 0 is defined.
+/// The mask of TVer, the version of the transport headers. Only version 0 is defined.
 const VERSION_MASK: u8 = 0x0F;
 const FECN: u8 = 0x80;
 const BECN: u8 = 0x40;
 const ACK_REQUEST: u8 = 0x80;
 
-/// The octet with FECN and BECN. The ICRC counts it as all ones because switches may change it.
+/// The octet with FECN and BECN. For the ICRC this octet counts as all ones, because switches may
+/// change it.
 pub(super) const CONGESTION_OCTET: usize = 4;
 
 /// The base transport header. Reserved bits are zero when sent and ignored when received. The pad
@@ -32,30 +33,30 @@ pub(super) const CONGESTION_OCTET: usize = 4;
 pub struct Bth {
     /// The kind of packet.
     pub opcode: Opcode,
-    /// SE: the responder must raise a solicited event. Only in the last packet of a SEND or of a
-    /// WRITE with immediate data.
+    /// The bit SE: the responder must raise a solicited event. It is set only in the last packet of
+    /// a SEND, or of a WRITE with immediate data.
     pub solicited: bool,
-    /// MigReq: the sender's path migration is in the state "migrated". HCAs send 1, kernel rxe
-    /// sends 0. Only implementations of path migration evaluate it.
+    /// The bit MigReq: the sender's path migration is in the state "migrated". HCAs send 1, and
+    /// kernel rxe sends 0. Only implementations of path migration evaluate this bit.
     pub migrated: bool,
-    /// The partition key. Bit 15: full member.
+    /// The partition key. Bit 15 means full membership.
     pub p_key: u16,
-    /// FECN: there was congestion on the path from the sender to the receiver.
+    /// The bit FECN: there was congestion on the path from the sender to the receiver.
     pub fecn: bool,
-    /// BECN: there was congestion on the path from the receiver to the sender.
+    /// The bit BECN: there was congestion on the path from the receiver to the sender.
     pub becn: bool,
     /// The destination queue pair, 24 bits.
     pub dest_qpn: u32,
-    /// AckReq: the responder must acknowledge this packet.
+    /// The bit AckReq: the responder must acknowledge this packet.
     pub ack_request: bool,
     /// The packet sequence number.
     pub psn: Psn,
 }
 
 impl Bth {
-    /// Size on the wire in octets.
+    /// The size on the wire in octets.
     pub const SIZE: usize = 12;
-    /// The default partition, full member.
+    /// The key of the default partition with full membership.
     pub const DEFAULT_P_KEY: u16 = 0xFFFF;
 
     /// A header without flags, in the default partition.
@@ -104,7 +105,7 @@ impl Bth {
         Ok((bth, usize::from((flags & PAD_MASK) >> PAD_SHIFT)))
     }
 
-    /// The octets on the wire; `pad` is 0 to 3.
+    /// Returns the octets on the wire. `pad` is 0 to 3.
     #[inline]
     pub(super) fn to_wire(self, pad: usize) -> [u8; Self::SIZE] {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };

@@ -1,10 +1,10 @@
-//! DETH: the sender of a datagram and the key of the destination (IBA, section 9.3.1).
+//! DETH: names the sender of a datagram, and the key of the destination (IBA, section 9.3.1).
 
 use std::fmt;
 
 use crate::bytes::{be24, be32, octet_and_24};
 
-/// `Q_Key 4 | reserved 1 | source QPN 3`.
+/// The datagram header: `Q_Key 4 | reserved 1 | source QPN 3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deth {
     /// The key of the destination's queue pair.
@@ -14,11 +14,11 @@ pub struct Deth {
 }
 
 impl Deth {
-    /// Size on the wire in octets.
+    /// The size on the wire in octets.
     pub const SIZE: usize = 8;
     /// The Q_Key of queue pair 1, the general services interface (IBA, section 10.2.5).
     pub const GSI_Q_KEY: u32 = 0x8001_0000;
-    /// The number of that queue pair, the same on every node.
+    /// The number of queue pair 1, which is the same on every node.
     pub const GSI_QPN: u32 = 1;
 
     /// Reads a header.

@@ -1,4 +1,4 @@
-//! ICRC: the checksum at the end of a packet. It covers everything from the IP header on that
+//! ICRC: the checksum at the end of a packet. It covers all fields from the IP header on that
 //! routers do not change (IBA annex A17, section A17.3.3). The algorithm is the CRC-32 of Ethernet.
 //!
 //! It covers eight octets of ones, followed by:
@@ -13,9 +13,10 @@
 //! ```
 //!
 //! A field between dashes counts as all ones. This image is built only once for each flow. A CRC is
-//! linear: everything before the packet affects its checksum only through the 32 bits of the CRC
-//! register at the packet's start, and the effects of the octets combine by exclusive or. So a flow
-//! is one such register, lengths and ID are table lookups, and the packet is a single pass.
+//! linear. The octets before the packet affect its checksum only through the 32 bits of the CRC
+//! register at the packet's start, and their effects combine by exclusive or. So a flow is stored
+//! as one such register. The effects of the lengths and the ID come from tables, and the packet is
+//! read once.
 //!
 //! The same linearity recovers the ID of an IPv4 packet, which a UDP socket does not report: see
 //! [`recover`](Icrc::recover).
@@ -30,8 +31,8 @@ use super::bth::{Bth, CONGESTION_OCTET};
 /// Computes the checksums of packets from one UDP address to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icrc {
-    /// The CRC register at the start of the packet, if the headers before it had zero lengths and,
-    /// in IPv4, ID zero and DF.
+    /// The value that the CRC register would have at the start of the packet if the headers before
+    /// it had zero lengths and, in IPv4, ID zero and DF.
     register: u32,
     ipv4: bool,
 }
@@ -48,7 +49,7 @@ pub struct Identification {
 }
 
 impl Identification {
-    /// An ID with DF, as all senders use that forbid fragmentation.
+    /// An ID with the flag DF, which is the form of all senders that forbid fragmentation.
     #[inline]
     pub const fn unfragmented(id: u16) -> Self {
         Self { id, dont_fragment: true }
@@ -56,15 +57,15 @@ impl Identification {
 }
 
 impl Icrc {
-    /// Octets of the checksum on the wire.
+    /// The number of octets of the checksum on the wire.
     pub const SIZE: usize = 4;
-    /// Size of the longest packet in octets, including the ICRC: a WRITE with immediate data at a
-    /// path MTU of 4096.
+    /// The size of the longest packet in octets, including the ICRC: a WRITE with immediate data at
+    /// a path MTU of 4096.
     pub const MAX_DATAGRAM: usize = Bth::SIZE + 20 + 4096 + Self::SIZE;
     const MIN_DATAGRAM: usize = Bth::SIZE + Self::SIZE;
 
-    /// The checksums of packets from `source` to `destination`; `None` if one is IPv4 and the other
-    /// IPv6. IPv4 addresses may be mapped into IPv6, as in IPv6 sockets.
+    /// Creates the checksums of packets from `source` to `destination`. Returns `None` if one is
+    /// IPv4 and the other IPv6. IPv4 addresses may be mapped into IPv6, as in IPv6 sockets.
     pub fn new(source: SocketAddr, destination: SocketAddr) -> Option<Self> {
         let udp = udp_image(source.port(), destination.port());
         let (crc, ipv4) = match (source.ip().to_canonical(), destination.ip().to_canonical()) {
@@ -92,7 +93,7 @@ impl Icrc {
     /// forbids fragmentation sends with ID 0; segment k of a GSO send, counted from 0, has ID k.
     ///
     /// # Panics
-    /// If there are fewer octets before them than a BTH has.
+    /// If there are fewer octets before the last four than a BTH has.
     #[inline]
     pub fn seal(&self, id: u16, datagram: &mut [u8]) {
         let (packet, place) = datagram.split_last_chunk_mut().expect("room for the ICRC");
@@ -112,13 +113,13 @@ impl Icrc {
 
     /// Checks a datagram with unknown ID. Returns the packet without the ICRC, and the ID.
     ///
-    /// If the ID is `hint`, with DF, this takes one pass and checks all 32 bits of the ICRC.
-    /// Otherwise the only ID, with or without DF, that makes the ICRC correct is computed; one of
-    /// 2^15 damaged packets passes by chance. Peers of this project send 0, or the index in a GSO
-    /// send; Linux's in-kernel senders count. So a good hint for the first datagram of a batch is
-    /// 0, and for each further one the previous ID plus one.
+    /// If the ID is `hint`, with DF, the function needs one pass and checks all 32 bits of the
+    /// ICRC. Otherwise it computes the only ID, with or without DF, that makes the ICRC correct.
+    /// Then one of 2^15 damaged packets passes by chance. Peers of this project send ID 0, or the
+    /// index in a GSO send. Linux's in-kernel senders count. So a good hint for the first datagram
+    /// of a batch is 0, and for each further datagram the previous ID plus one.
     ///
-    /// IPv6 has no ID: all 32 bits are checked, and `hint` is returned.
+    /// IPv6 has no ID. All 32 bits are checked, and `hint` is returned.
     #[inline]
     pub fn recover<'a>(
         &self,
@@ -170,13 +171,13 @@ impl Icrc {
     }
 }
 
-/// Why a datagram is dropped silently.
+/// The reason for which a datagram is dropped silently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IcrcError {
-    /// The length is too short or too long for a packet, or not a multiple of 4.
+    /// The datagram is too short or too long for a packet, or its length is not a multiple of 4.
     #[error("a datagram of {len} octets cannot be a packet")]
     Length {
-        /// Octets of the datagram.
+        /// The number of octets of the datagram.
         len: usize,
     },
     /// The packet was damaged, or its IP header has changed since the ICRC was computed.
@@ -191,7 +192,7 @@ fn recover_identification(
     difference: u32,
     packet_len: usize,
 ) -> Option<Identification> {
-    // Moves the difference back to octets 4 to 7 of the IPv4 header: there it is the difference of
+    // Moves the difference back to octets 4 to 7 of the IPv4 header, where it is the difference of
     // these octets.
     let difference = multiply(difference, BACK_TO_ID[packet_len / 4]).to_le_bytes();
     let [high, low, flags, 0] = difference else { return None };
@@ -214,7 +215,7 @@ fn header_crc(ip: &[u8], udp: [u8; 8]) -> u32 {
     hasher.finalize()
 }
 
-/// An IPv4 header as the ICRC counts it, with total length and ID zero.
+/// An IPv4 header in the form that the ICRC covers, with total length and ID zero.
 fn v4_image(source: Ipv4Addr, destination: Ipv4Addr) -> [u8; 20] {
     let mut image =
         [0x45, 0xFF, 0, 0, 0, 0, DONT_FRAGMENT, 0, 0xFF, UDP, 0xFF, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -223,7 +224,7 @@ fn v4_image(source: Ipv4Addr, destination: Ipv4Addr) -> [u8; 20] {
     image
 }
 
-/// An IPv6 header as the ICRC counts it, with payload length zero.
+/// An IPv6 header in the form that the ICRC covers, with payload length zero.
 fn v6_image(source: Ipv6Addr, destination: Ipv6Addr) -> [u8; 40] {
     let mut image = [0; 40];
     image[..8].copy_from_slice(&[0x6F, 0xFF, 0xFF, 0xFF, 0, 0, UDP, 0xFF]);
@@ -232,7 +233,7 @@ fn v6_image(source: Ipv6Addr, destination: Ipv6Addr) -> [u8; 40] {
     image
 }
 
-/// A UDP header as the ICRC counts it, with length zero.
+/// A UDP header in the form that the ICRC covers, with length zero.
 fn udp_image(source: u16, destination: u16) -> [u8; 8] {
     let ([a, b], [c, d]) = (source.to_be_bytes(), destination.to_be_bytes());
     [a, b, c, d, 0, 0, 0xFF, 0xFF]
@@ -255,7 +256,8 @@ fn hasher(register: u32) -> crc32fast::Hasher {
     crc32fast::Hasher::new_with_initial(!register)
 }
 
-/// For each value of the two octets of a field, their effect on the register at the packet's start.
+/// For each value of the two octets of a field, the effect of the field on the register at the
+/// packet's start.
 type FieldEffect = [[u32; 256]; 2];
 
 #[inline]
@@ -269,18 +271,18 @@ const fn field_effect(octets_before: i32) -> FieldEffect {
     [effect_of_octet(octets_before), effect_of_octet(octets_before - 1)]
 }
 
-/// Of the flag DF.
+/// The effect of the flag DF.
 const V4_DONT_FRAGMENT: u32 = effect_of_octet(28 - 6)[DONT_FRAGMENT as usize];
 static UDP_LENGTH: FieldEffect = field_effect(4);
 static V4_LENGTH: FieldEffect = field_effect(28 - 2);
 static V4_ID: FieldEffect = field_effect(28 - 4);
 static V6_LENGTH: FieldEffect = field_effect(48 - 4);
-/// For each value of the congestion octet inside the packet, the equivalent effect at the packet's
-/// start.
+/// For each value of the congestion octet inside the packet, the effect at the packet's start that
+/// is equivalent to it.
 static CONGESTION_EFFECT: [u32; 256] = effect_of_octet(-(CONGESTION_OCTET as i32));
 
-/// Indexed by a quarter of the packet's length: the factor that moves a register from the packet's
-/// end back to the ID of its IPv4 header.
+/// The factor that moves a register from the packet's end back to the ID of its IPv4 header. The
+/// index is a quarter of the packet's length.
 static BACK_TO_ID: [u32; (Icrc::MAX_DATAGRAM - Icrc::SIZE) / 4 + 1] = powers_back(28 - 4);
 
 #[cfg(test)]

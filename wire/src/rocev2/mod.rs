@@ -16,7 +16,7 @@
 //! BTH (12) | extended headers (0 to 28) | payload | pad (0..3) | ICRC (4)
 //! ```
 //!
-//! A receiver first checks the ICRC ([`Icrc`]), then parses the rest ([`Packet::parse`]).
+//! A receiver first checks the ICRC ([`Icrc`]), and then parses the rest ([`Packet::parse`]).
 
 pub mod aeth;
 pub mod atomic;
@@ -44,5 +44,5 @@ pub use rnr::RnrTimer;
 
 /// The destination UDP port of all packets.
 pub const UDP_PORT: u16 = 4791;
-/// Size of the longest headers in octets: BTH and AtomicETH.
+/// The size of the longest headers in octets: BTH and AtomicETH.
 pub const MAX_HEADER: usize = Bth::SIZE + AtomicEth::SIZE;

@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-/// One of the five sizes. Every packet of a message except the last has exactly this payload.
+/// One of the five sizes of a path MTU. Every packet of a message except the last has exactly this
+/// payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names are the numbers of octets")]
@@ -20,12 +21,12 @@ impl PathMtu {
     pub const ALL: [Self; 5] =
         [Self::Octets256, Self::Octets512, Self::Octets1024, Self::Octets2048, Self::Octets4096];
 
-    /// Octets around the payload: IPv6, UDP, BTH, XRCETH, AtomicETH, ICRC. Our packets never have
-    /// all of these, but Linux assumes them for a connection, and both sides must get the same
-    /// result.
+    /// The number of octets around the payload: IPv6, UDP, BTH, XRCETH, AtomicETH, ICRC. No packet
+    /// of this project has all of these headers. But Linux assumes them for a connection, and both
+    /// sides must get the same result.
     const OVERHEAD_OCTETS: usize = 40 + 8 + 12 + 4 + 28 + 4;
 
-    /// The size of a code; `None` for reserved codes.
+    /// The size for a code. `None` for reserved codes.
     #[inline]
     pub const fn new(code: u8) -> Option<Self> {
         match code {
@@ -34,7 +35,7 @@ impl PathMtu {
         }
     }
 
-    /// The largest size that is at most `octets`; `None` below 256.
+    /// The largest size that is at most `octets`. `None` below 256.
     pub fn within(octets: usize) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|size| size.octets() <= octets)
     }
@@ -45,19 +46,19 @@ impl PathMtu {
         self as u8
     }
 
-    /// Octets of payload, 256 to 4096.
+    /// The number of octets of payload, 256 to 4096.
     #[inline]
     pub const fn octets(self) -> usize {
         128 << self as u8
     }
 
-    /// The largest size whose packets fit an interface with this MTU (octets of an IP packet);
-    /// `None` if none fits.
+    /// The largest size whose packets fit an interface with this MTU, in octets of an IP packet.
+    /// `None` if no size fits.
     pub fn of_interface(mtu: usize) -> Option<Self> {
         Self::within(mtu.saturating_sub(Self::OVERHEAD_OCTETS))
     }
 
-    /// Number of packets of a message of this many octets: at least one.
+    /// The number of packets of a message of this many octets. It is at least one.
     #[inline]
     pub const fn packets(self, len: u32) -> u32 {
         if len == 0 { 1 } else { len.div_ceil(self.octets() as u32) }

@@ -1,5 +1,5 @@
 //! Opcodes of the BTH: the operation, the packet's position in its message, and the headers that
-//! follow (IBA, section 9.2.1, table 35; the CNP: annex A17.9.3).
+//! follow (IBA, section 9.2.1, table 35; for the CNP, annex A17.9.3).
 
 use std::fmt;
 
@@ -62,18 +62,18 @@ pub enum Operation {
 /// The position of a packet in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Position {
-    /// More packets follow.
+    /// The first packet of several.
     First,
-    /// Packets precede and follow.
+    /// A packet between the first and the last one.
     Middle,
-    /// The end of a message of several packets.
+    /// The last packet of several.
     Last,
-    /// The whole message.
+    /// The only packet of the message.
     Only,
 }
 
 impl Position {
-    /// The position of a packet that starts its message or does not, and ends it or does not.
+    /// The position of a packet, given whether it starts its message and whether it ends it.
     #[inline]
     pub const fn new(starts: bool, ends: bool) -> Self {
         match (starts, ends) {
@@ -97,10 +97,10 @@ impl Position {
     }
 }
 
-/// What a SEND carries besides its payload, in its last packet.
+/// The data that a SEND carries besides its payload, in its last packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SendKind {
-    /// Nothing.
+    /// No other data.
     Plain,
     /// Immediate data.
     Immediate,
@@ -111,35 +111,35 @@ pub enum SendKind {
 /// The extended transport headers that follow the BTH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExtensionKind {
-    /// None.
+    /// No header.
     Nothing,
-    /// ImmDt.
+    /// The header ImmDt.
     Immediate,
-    /// IETH.
+    /// The header IETH.
     Invalidate,
-    /// RETH.
+    /// The header RETH.
     Reth,
-    /// RETH and ImmDt.
+    /// The headers RETH and ImmDt.
     RethImmediate,
-    /// AETH.
+    /// The header AETH.
     Aeth,
-    /// AETH and AtomicAckETH.
+    /// The headers AETH and AtomicAckETH.
     AtomicAck,
-    /// AtomicETH.
+    /// The header AtomicETH.
     Atomic,
-    /// DETH.
+    /// The header DETH.
     Deth,
-    /// DETH and ImmDt.
+    /// The headers DETH and ImmDt.
     DethImmediate,
     /// The 16 reserved octets of a CNP.
     Reserved,
 }
 
 impl ExtensionKind {
-    /// Size of these headers in octets.
+    /// The size of the headers in octets.
     #[inline]
     pub const fn len(self) -> usize {
-        /// Size of ImmDt and IETH, which are a single number.
+        /// The size of ImmDt and IETH, which are a single number.
         const WORD: usize = 4;
         match self {
             Self::Nothing => 0,
@@ -155,7 +155,7 @@ impl ExtensionKind {
         }
     }
 
-    /// Whether no headers follow.
+    /// Whether there are no headers after the BTH.
     #[inline]
     pub const fn is_empty(self) -> bool {
         matches!(self, Self::Nothing)
@@ -232,37 +232,37 @@ impl Opcode {
         }
     }
 
-    /// The opcode of a code, if this crate knows it.
+    /// The opcode for a code, if this crate knows it.
     #[inline]
     pub const fn from_code(code: u8) -> Option<Self> {
         OPCODE_BY_CODE[code as usize]
     }
 
-    /// The octet on the wire.
+    /// The octet of the opcode on the wire.
     #[inline]
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The operation.
+    /// The operation of the packet.
     #[inline]
     pub const fn operation(self) -> Operation {
         self.layout().0
     }
 
-    /// The position in the message.
+    /// The position of the packet in its message.
     #[inline]
     pub const fn position(self) -> Position {
         self.layout().1
     }
 
-    /// The headers after the BTH.
+    /// The kind of the headers after the BTH.
     #[inline]
     pub const fn extension_kind(self) -> ExtensionKind {
         self.layout().2
     }
 
-    /// Octets of the BTH and the headers after it, which is the offset of the payload.
+    /// The number of octets of the BTH and the headers after it. This is the offset of the payload.
     #[inline]
     pub const fn header_len(self) -> usize {
         Bth::SIZE + self.extension_kind().len()
@@ -277,9 +277,9 @@ impl Opcode {
         )
     }
 
-    /// Whether the requester sends it to the responder: everything except READ responses and
-    /// acknowledgements. Datagrams and congestion notifications have no response and are neither
-    /// requests nor responses.
+    /// Whether the requester sends the packet to the responder. This holds for all packets except
+    /// READ responses and acknowledgements. Datagrams and congestion notifications have no response
+    /// and are neither requests nor responses.
     #[inline]
     pub const fn is_request(self) -> bool {
         matches!(
@@ -292,7 +292,7 @@ impl Opcode {
         )
     }
 
-    /// Whether the responder sends it to the requester.
+    /// Whether the responder sends the packet to the requester.
     #[inline]
     pub const fn is_response(self) -> bool {
         matches!(

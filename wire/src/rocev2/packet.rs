@@ -14,20 +14,20 @@ use super::deth::Deth;
 use super::opcode::{ExtensionKind, Opcode};
 use super::reth::Reth;
 
-/// Pad octets after a payload, 0 to 3.
+/// The number of pad octets after a payload, 0 to 3.
 #[inline]
 pub const fn pad(payload_len: usize) -> usize {
     payload_len.wrapping_neg() & 3
 }
 
-/// Size of a packet without its ICRC, in octets.
+/// The size of a packet without its ICRC, in octets.
 #[inline]
 pub const fn packet_len(opcode: Opcode, payload_len: usize) -> usize {
     opcode.header_len() + payload_len + pad(payload_len)
 }
 
-/// A packet: headers and payload. Whether it is valid in the current state of a connection is for
-/// the engine to decide.
+/// A packet, which consists of headers and payload. The engine decides whether it is valid in the
+/// current state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// The base transport header.
@@ -60,7 +60,7 @@ impl<'a> Packet<'a> {
         Ok(Self { bth, extension, payload: &rest[..payload_len] })
     }
 
-    /// Size of the packet without its ICRC, in octets.
+    /// The size of the packet without its ICRC, in octets.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a packet is never empty")]
     pub const fn len(&self) -> usize {
@@ -78,10 +78,10 @@ impl<'a> Packet<'a> {
     }
 
     /// Writes everything except the payload at the start of `buf` and returns the place of the
-    /// payload, which the caller fills. The packet takes [`packet_len`] octets.
+    /// payload, which the caller fills. The packet occupies [`packet_len`] octets.
     ///
     /// # Panics
-    /// If `buf` is shorter than that, or the extension does not belong to the opcode.
+    /// If `buf` is shorter than the packet, or the extension does not belong to the opcode.
     #[inline]
     pub fn emit_around<'b>(
         bth: &Bth,
@@ -116,32 +116,32 @@ impl fmt::Display for Packet<'_> {
 /// The extended transport headers between BTH and payload, one variant for each [`ExtensionKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
-    /// Nothing.
+    /// No header.
     None,
-    /// ImmDt: 32 bits for the consumer, as a number.
+    /// The header ImmDt: 32 bits for the consumer, as a number.
     Immediate(u32),
-    /// IETH: the R_Key to invalidate.
+    /// The header IETH: the R_Key to invalidate.
     Invalidate(u32),
-    /// RETH.
+    /// The header RETH.
     Reth(Reth),
-    /// RETH and ImmDt.
+    /// The headers RETH and ImmDt.
     RethImmediate(Reth, u32),
-    /// AETH.
+    /// The header AETH.
     Aeth(Aeth),
-    /// AETH and AtomicAckETH.
+    /// The headers AETH and AtomicAckETH.
     AtomicAck(Aeth, AtomicAckEth),
-    /// AtomicETH.
+    /// The header AtomicETH.
     Atomic(AtomicEth),
-    /// DETH.
+    /// The header DETH.
     Deth(Deth),
-    /// DETH and ImmDt.
+    /// The headers DETH and ImmDt.
     DethImmediate(Deth, u32),
     /// The 16 octets of a CNP, which are reserved: zero when sent, ignored when received.
     Reserved,
 }
 
 impl Extension {
-    /// The kind of headers. It equals that of the packet's opcode.
+    /// The kind of the headers, which equals that of the packet's opcode.
     #[inline]
     pub const fn extension_kind(&self) -> ExtensionKind {
         match self {
@@ -159,8 +159,8 @@ impl Extension {
         }
     }
 
-    /// Reads the headers and returns them with the octets that follow; `None` if they are
-    /// incomplete.
+    /// Reads the headers and returns them with the octets that follow. Returns `None` if the
+    /// headers are incomplete.
     #[inline]
     fn parse(kind: ExtensionKind, bytes: &[u8]) -> Option<(Self, &[u8])> {
         Some(match kind {
@@ -247,7 +247,7 @@ fn write_pair<const A: usize, const B: usize>(place: &mut [u8], first: [u8; A], 
     end.copy_from_slice(&second);
 }
 
-/// Displays the headers after the BTH: with a leading space unless empty.
+/// Displays the headers after the BTH, with a leading space unless there are none.
 impl fmt::Display for Extension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -265,42 +265,42 @@ impl fmt::Display for Extension {
     }
 }
 
-/// Why a datagram is not a packet. A receiver drops it silently (IBA, section 9.6), because nothing
-/// in it can be trusted.
+/// The reason for which a datagram is not a packet. A receiver drops such a datagram silently (IBA,
+/// section 9.6), because its content cannot be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// The length is not a multiple of 4.
     #[error("packet length {len} is not a multiple of 4")]
     Unaligned {
-        /// Octets without the ICRC.
+        /// The number of octets without the ICRC.
         len: usize,
     },
     /// The headers are incomplete.
     #[error("packet of {len} octets is shorter than its headers' {needed}")]
     Short {
-        /// Octets without the ICRC.
+        /// The number of octets without the ICRC.
         len: usize,
-        /// Octets of the headers.
+        /// The number of octets of the headers.
         needed: usize,
     },
-    /// A transport or an operation that this crate does not know.
+    /// The packet has a transport or an operation that this crate does not know.
     #[error("unknown opcode {code:#04x}")]
     Opcode {
         /// The received opcode.
         code: u8,
     },
-    /// A version of the transport headers other than 0.
+    /// The version of the transport headers is not 0.
     #[error("transport header version {version}; only 0 is known")]
     Version {
         /// The received version.
         version: u8,
     },
-    /// The pad count exceeds the octets after the headers.
+    /// The pad count exceeds the number of octets after the headers.
     #[error("pad of {pad} octets, where only {len} follow the headers")]
     Pad {
         /// The pad count.
         pad: usize,
-        /// Octets after the headers.
+        /// The number of octets after the headers.
         len: usize,
     },
     /// There are octets after the headers of an operation without payload.
@@ -308,7 +308,7 @@ pub enum ParseError {
     Payload {
         /// The opcode.
         opcode: Opcode,
-        /// Octets after the headers.
+        /// The number of octets after the headers.
         len: usize,
     },
 }

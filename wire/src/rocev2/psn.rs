@@ -1,26 +1,26 @@
-//! Packet sequence numbers (IBA, section 9.7.2): 24 bits, wrapping.
+//! Packet sequence numbers (IBA, section 9.7.2), which have 24 bits and wrap.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 
 /// A packet sequence number.
 ///
-/// PSNs are ordered only within a window of less than 2^23. Hence no `Ord`, but
-/// [`distance`](Self::distance) and functions based on it.
+/// PSNs are ordered only within a window of less than 2^23. Therefore this type does not implement
+/// `Ord`, but has [`distance`](Self::distance) and functions based on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Psn(u32);
 
 impl Psn {
-    /// The number of PSNs.
+    /// The number of different PSNs.
     pub const COUNT: u32 = 1 << 24;
 
-    /// The number modulo 2^24.
+    /// The PSN `number` modulo 2^24.
     #[inline]
     pub const fn new(number: u32) -> Self {
         Self(number & (Self::COUNT - 1))
     }
 
-    /// The number, 0 to 2^24-1.
+    /// The PSN as a number, 0 to 2^24-1.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
@@ -40,25 +40,26 @@ impl Psn {
         Self::new(self.0.wrapping_sub(1))
     }
 
-    /// Packets from `origin` to this one, -2^23 to 2^23-1. Negative if this one is earlier.
+    /// The number of packets from `origin` to this one, -2^23 to 2^23-1. It is negative if this one
+    /// is earlier.
     #[inline]
     pub const fn distance(self, origin: Self) -> i32 {
         (self.0.wrapping_sub(origin.0) << 8) as i32 >> 8
     }
 
-    /// Whether this one is earlier than `other`.
+    /// Whether this PSN is earlier than `other`.
     #[inline]
     pub const fn is_before(self, other: Self) -> bool {
         self.distance(other) < 0
     }
 
-    /// Whether this one is later than `other`.
+    /// Whether this PSN is later than `other`.
     #[inline]
     pub const fn is_after(self, other: Self) -> bool {
         self.distance(other) > 0
     }
 
-    /// Whether this is one of the `count` PSNs that start at `first`; `count` is at most 2^24.
+    /// Whether this is one of the `count` PSNs that start at `first`. `count` is at most 2^24.
     #[inline]
     pub const fn is_within(self, first: Self, count: u32) -> bool {
         Self::new(self.0.wrapping_sub(first.0)).0 < count

@@ -1,22 +1,22 @@
-//! RETH: the destination of a WRITE or the source of a READ (IBA, section 9.3.3).
+//! RETH: names the destination of a WRITE or the source of a READ (IBA, section 9.3.3).
 
 use std::fmt;
 
 use crate::bytes::{be32, be64};
 
-/// Memory of the responder: `VA 8 | R_Key 4 | DMA length 4`.
+/// The header, which names memory of the responder: `VA 8 | R_Key 4 | DMA length 4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reth {
-    /// The address of its first octet.
+    /// The address of the first octet of the memory.
     pub va: u64,
     /// The key of the region or window.
     pub r_key: u32,
-    /// Octets of the whole message, at most 2^31.
+    /// The number of octets of the whole message, at most 2^31.
     pub len: u32,
 }
 
 impl Reth {
-    /// Size on the wire in octets.
+    /// The size on the wire in octets.
     pub const SIZE: usize = 16;
 
     /// Reads a header.

@@ -1,9 +1,10 @@
-//! How long a requester waits if its peer has no receive posted (IBA, section 9.7.5.2.8, table 45).
+//! The time that a requester waits if its peer has no receive posted (IBA, section 9.7.5.2.8, table
+//! 45).
 
 use std::fmt;
 use std::time::Duration;
 
-/// A time in 5 bits, as in an RNR NAK and in the attributes of a queue pair.
+/// A time of 5 bits, as in an RNR NAK and in the attributes of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RnrTimer(u8);
 
@@ -15,19 +16,19 @@ const TIMES_10_MICROS: [u32; 32] = [
 ];
 
 impl RnrTimer {
-    /// The timer of the low 5 bits of `code`.
+    /// The timer whose code is the low 5 bits of `code`.
     #[inline]
     pub const fn from_code(code: u8) -> Self {
         Self(code & 0x1F)
     }
 
-    /// The code, 0 to 31. Code 0 is the longest time.
+    /// The code of the timer, 0 to 31. Code 0 is the longest time.
     #[inline]
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// The shortest timer that is at least `time`, or the longest timer if none is.
+    /// The shortest timer that is at least `time`. If none is, the longest timer.
     pub fn at_least(time: Duration) -> Self {
         let code = (1..32).find(|&code| Self(code).duration() >= time);
         Self(code.unwrap_or(0))

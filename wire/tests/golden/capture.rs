@@ -1,5 +1,5 @@
-//! Reads captures: just enough of pcap, Ethernet, IPv4 and IPv6. It reads only files of this
-//! repository, so it panics on anything that it does not know.
+//! Reads captures. It supports only the parts of pcap, Ethernet, IPv4 and IPv6 that the captures of
+//! this repository use, and panics on anything else.
 
 use std::fs;
 use std::net::IpAddr;
@@ -59,7 +59,7 @@ fn frames(file: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl<'a> Ip<'a> {
-    /// Returns `None` for frames that are not IP.
+    /// Parses a frame. Returns `None` if it is not IP.
     fn parse(frame: &'a [u8]) -> Option<Self> {
         let packet = &frame[14..];
         match be16(frame, 12) {

@@ -1,4 +1,5 @@
-//! Every message of connection management in the captures parses and re-encodes.
+//! Tests that every message of connection management in the captures is parsed, and is encoded
+//! again to the same octets.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Every iWARP frame in the captures parses and re-encodes.
 //!
-//! No capture contains a TERMINATE; octets of that message, written by hand, are in
+//! No capture contains a TERMINATE. Octets of that message, written by hand, are in
 //! `src/iwarp/terminate/tests.rs`.
 
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use wire::iwarp::{
 use crate::capture::{captures, root};
 use crate::tcp::{Connection, Stream, connections};
 
-/// The contents of each capture. If TCP neither lost nor moved anything, tshark shows the same
-/// counts.
+/// The contents of each capture. If TCP has not lost or reordered any segment, tshark shows the
+/// same counts.
 const EXPECTED: &str = "
                               tcp other disorder request reply  fpdu   crc junk-pad write read-req \
                               read-resp  send send-se
@@ -161,8 +161,8 @@ impl Counts {
             let junk_pad =
                 frame[end..][..fpdu::pad(fpdu.ulpdu().len())].iter().any(|&octet| octet != 0);
             if junk_pad {
-                // After SENDs of odd lengths, siw leaks 1 to 3 octets of memory in the pad. Our pad
-                // is zero, so the CRC differs.
+                // After SENDs of odd lengths, siw leaks 1 to 3 octets of memory in the pad. The pad
+                // of this project is zero, so the CRC differs.
                 assert_eq!(whole[..end], frame[..end], "{place}");
                 self.add("junk-pad");
             } else {

@@ -1,4 +1,5 @@
-//! Every frame of the golden captures parses, and re-encodes to the same octets.
+//! Tests that every frame of the golden captures is parsed, and is encoded again to the same
+//! octets.
 
 mod capture;
 mod cm;

@@ -1,7 +1,7 @@
 //! Every RoCEv2 packet in the captures parses and re-encodes.
 //!
-//! No capture contains a NAK, an RNR NAK or a solicited event; octets of these, written by hand,
-//! are in `src/rocev2`.
+//! No capture contains a NAK, an RNR NAK or a solicited event. Octets of such packets, written by
+//! hand, are in `src/rocev2`.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use wire::rocev2::{
 
 use crate::capture::{Ip, be16, captures, packets, root};
 
-/// The contents of each capture. tshark shows the same counts, unless it takes a payload for a
-/// protocol.
+/// The contents of each capture. tshark shows the same counts, unless it interprets a payload as
+/// another protocol.
 const EXPECTED: &str = "
                             packets  ipv6  send write read-req read-resp atomic atom-ack   ack    \
                             ud   imm   mad

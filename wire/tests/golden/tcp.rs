@@ -1,5 +1,5 @@
-//! Reassembles the TCP streams of a capture. It reads only files of this repository, so it panics
-//! on anything that it does not know.
+//! Reassembles the TCP streams of a capture. It supports only the captures of this repository, and
+//! panics on anything else.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -87,7 +87,7 @@ const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
 impl<'a> Segment<'a> {
-    /// Returns `None` for packets that are not TCP.
+    /// Parses a packet. Returns `None` if it is not TCP.
     fn parse(packet: &Ip<'a>) -> Option<Self> {
         const TCP: u8 = 6;
         let tcp = packet.payload;

@@ -1,11 +1,12 @@
-//! Communication management.
+//! Properties of communication management.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::cm::Mad;
 
 proptest! {
-    /// Any octets: a field that the parser ignores is written as zeros.
+    /// Any octets are encoded again as they were parsed, except that a field that the parser
+    /// ignores is written as zeros.
     #[test]
     fn mads_come_back(kind in 0x0F..=0x17_u8, body in vec(any::<u8>(), 232), transaction in any::<[u8; 8]>()) {
         let start = [&[1, 7, 2, 3, 0, 0, 0, 0][..], &transaction, &[0, kind, 0, 0, 0, 0, 0, 0]].concat();

@@ -1,4 +1,4 @@
-//! iWARP.
+//! Properties of iWARP.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -77,7 +77,7 @@ proptest! {
         }
     }
 
-    /// Compares with the definition in RFC 7306, bit by bit.
+    /// The result is compared with the definition in RFC 7306, bit by bit.
     #[test]
     fn masked_addition(original in any::<u64>(), add in any::<u64>(), mask in masks()) {
         let (mut expected, mut carry) = (0, 0);

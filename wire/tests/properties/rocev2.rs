@@ -1,4 +1,4 @@
-//! RoCEv2.
+//! Properties of RoCEv2.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -102,7 +102,7 @@ proptest! {
         prop_assert_eq!(verdict.is_ok(), bit / 8 == 4, "only congestion marks may change");
         datagram[bit / 8] ^= 1 << (bit % 8);
 
-        // One whole word less or more.
+        // Remove one whole word, or add one.
         if datagram.len() > 16 {
             prop_assert_eq!(icrc.verify(ip, &datagram[4..]), Err(IcrcError::Mismatch));
             prop_assert_eq!(icrc.verify(ip, &datagram[..datagram.len() - 4]), Err(IcrcError::Mismatch));
@@ -164,7 +164,8 @@ fn flip(address: SocketAddr, bit: Index) -> SocketAddr {
 fn addresses() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
     let v4 = any::<([u8; 4], [u8; 4], u16, u16)>()
         .prop_map(|(a, b, p, q)| ((a, p).into(), (b, q).into()));
-    // Addresses in 2000::/4, so that none is a mapped IPv4 address, even with one bit changed.
+    // The addresses are in 2000::/4, so that none is a mapped IPv4 address, even with one bit
+    // changed.
     let v6 = any::<([u8; 16], [u8; 16], u16, u16)>().prop_map(|(mut a, mut b, p, q)| {
         (a[0], b[0]) = (a[0] & 0x0F | 0x20, b[0] & 0x0F | 0x20);
         (a[1], b[1]) = (a[1] | 3, b[1] | 3);
@@ -173,7 +174,7 @@ fn addresses() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
     prop_oneof![v4, v6]
 }
 
-/// A whole number of words, at least a BTH.
+/// A whole number of words, at least as long as a BTH.
 fn packet_octets() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<[u8; 4]>(), 3..300).prop_map(|words| words.concat())
 }

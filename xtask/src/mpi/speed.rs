@@ -29,10 +29,10 @@ pub(crate) struct Options {
     check: bool,
 }
 
-/// The adapters, and the minimum ratio of their speed to that of the library's own TCP.
+/// The adapters, each with the minimum ratio of its speed to that of the library's own TCP.
 const ADAPTERS: [(&str, f64); 2] = [("tcp-emu", 1.0), ("softroce", 0.7)];
 
-/// The time limit of a run in seconds. A run takes a minute on a busy machine.
+/// The time limit of a run in seconds. On a busy machine, a run takes a minute.
 const TIME_LIMIT_SECONDS: &str = "600";
 
 /// Half a round trip in microseconds, by message size in octets.

@@ -41,7 +41,7 @@ const SAME_OCTETS: &str =
     "the same octets leave: only whether they are copied, or how many by one system call, differs";
 const ZERO_FIELD: &str = "the value is 0, and so is that of a field that is not named";
 
-/// Returns why no test can catch this mutant, or `None` if one should.
+/// Returns the reason why no test can catch this mutant, or `None` if a test should catch it.
 pub(super) fn reason(mutant: &str) -> Option<&'static str> {
     let (place, change) = mutant.split_once(": ")?;
     let file = place.split(':').next()?;

@@ -1,4 +1,4 @@
-//! The parts of a run: jobs, which are processes that run tests, and the stages that prepare them.
+//! The parts of a run: jobs and stages. A job is a process that runs tests; a stage prepares jobs.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 
 /// A process that runs tests.
 pub(crate) struct Job {
-    /// The name on the screen, in the list of failures, and of the log.
+    /// The job's name on the screen, in the list of failures, and of the log.
     pub(crate) name: String,
     pub(crate) command: Command,
     pub(crate) runs: Runs,
@@ -16,7 +16,7 @@ pub(crate) struct Job {
 /// The kind of command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runs {
-    /// One program with this many tests.
+    /// One test program, with the number of its tests.
     Program(usize),
     /// cargo, which first builds, and then runs any number of programs and tests.
     Cargo,
@@ -25,13 +25,13 @@ pub(crate) enum Runs {
 /// How a job uses the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// It computes all the time.
+    /// The job computes all the time.
     Computes,
-    /// It starts programs that busy-wait for each other on all processors. Only few such jobs may
-    /// run at a time, or they would starve each other.
+    /// The job starts programs that busy-wait for each other on all processors. Only few such jobs
+    /// may run at a time, or the programs would starve each other.
     Spins,
-    /// It has a virtual machine whose kernel must respond in time. Several may run at a time, if no
-    /// job busy-waits.
+    /// The job has a virtual machine whose kernel must respond in time. Several such jobs may run
+    /// at a time, if no job busy-waits.
     Guest,
 }
 
@@ -45,7 +45,8 @@ pub(crate) struct Stage {
 /// The result of a stage.
 pub(crate) enum Prepared {
     Jobs(Vec<Job>),
-    /// Why it is not possible here. It counts as one skipped test.
+    /// The stage is not possible on this machine, for the given reason. The stage counts as one
+    /// skipped test.
     Cannot(String),
 }
 
@@ -57,7 +58,7 @@ impl Stage {
         Self { name, prepare: Box::new(prepare) }
     }
 
-    /// Returns a stage of jobs that need no preparation.
+    /// Returns a stage whose jobs need no preparation.
     pub(crate) fn of(name: &'static str, jobs: Vec<Job>) -> Self {
         Self::new(name, || Ok(Prepared::Jobs(jobs)))
     }

@@ -8,14 +8,14 @@ use std::process::Command;
 struct Process {
     id: u32,
     parent: u32,
-    /// The kernel function in which it waits, or `0` if it does not wait or the kernel does not
-    /// tell.
+    /// The kernel function in which the process waits, or `0` if the process does not wait or the
+    /// kernel does not tell.
     waits_in: String,
     arguments: String,
 }
 
-/// Kills the descendants of a process from this generation on; 0 is the process itself, 1 its
-/// children. Returns a line about each.
+/// Kills the descendants of a process from this generation on; generation 0 is the process itself,
+/// and 1 its children. Returns a line about each killed process.
 pub(crate) fn descendants(root: u32, generation: usize) -> Vec<String> {
     let all = processes();
     let family = family(root, &all);
@@ -33,7 +33,7 @@ pub(crate) fn descendants(root: u32, generation: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the descendants of a process with their generation, each after its parent.
+/// Returns a process and its descendants, each with its generation and after its parent.
 fn family(root: u32, all: &[Process]) -> Vec<(usize, &Process)> {
     let mut children: BTreeMap<u32, Vec<&Process>> = BTreeMap::new();
     for process in all {
@@ -83,7 +83,7 @@ mod tests {
         let mut text = String::new();
         output.read_line(&mut text).expect("a line");
         let ended = descendants(shell.id(), 1);
-        // This reads until all three processes have closed the pipe.
+        // The read ends when all three processes have closed the pipe.
         output.read_to_string(&mut text).expect("text");
         assert!(shell.wait().expect("it ends").success());
         assert_eq!((ended.len(), text.as_str()), (2, "ready\n"), "{ended:?}");

@@ -14,21 +14,21 @@ use crate::cargo::{cargo, run_with_progress, workspace};
 /// A test program that cargo has built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// Its package's directory and its target: `dat-core lib`.
+    /// The program's name, made of its package's directory and its target: `dat-core lib`.
     name: String,
     directory: PathBuf,
     executable: PathBuf,
 }
 
-/// How the tests of a program are divided into jobs: by how many parts of their names, and how each
-/// job uses the machine.
+/// The division of a program's tests into jobs: how many parts of a test's name choose its job, and
+/// how each job uses the machine.
 struct Shares {
     program: &'static str,
     parts: usize,
     load: Load,
 }
 
-/// Programs that would take long as one job. All of them support `OPENDAT_SHARE`
+/// The programs that would take long as one job. All of these programs support `OPENDAT_SHARE`
 /// (`opendat_tests::run`).
 const SHARES: &[Shares] = &[
     Shares { program: "conformance suite", parts: 2, load: Load::Computes },
@@ -39,8 +39,8 @@ const SHARES: &[Shares] = &[
     Shares { program: "tests sanitizers", parts: 1, load: Load::Spins },
 ];
 
-/// The variable that selects tests: those whose names begin with one of its values or, after `!`,
-/// all others.
+/// The environment variable that selects tests: those whose names begin with one of the variable's
+/// values or, after `!`, all others.
 pub(crate) const SHARE_VARIABLE: &str = "OPENDAT_SHARE";
 
 /// Environment variables for all jobs.
@@ -107,8 +107,8 @@ impl Program {
         self.name == name
     }
 
-    /// Returns a command that runs its tests one after the other, so that the time of each is
-    /// known.
+    /// Returns a command that runs the program's tests one after the other, so that the time of
+    /// each test is known.
     fn command(&self, environment: &Environment, filter: Option<&str>) -> Command {
         let mut command = Command::new(&self.executable);
         command
@@ -122,7 +122,7 @@ impl Program {
         command
     }
 
-    /// Returns the names of its tests.
+    /// Returns the names of the program's tests.
     fn list(&self, environment: &Environment, filter: Option<&str>) -> Result<Vec<String>> {
         let mut list = self.command(environment, filter);
         let output = list.arg("--list").stdin(Stdio::null()).output();
@@ -137,7 +137,7 @@ impl Program {
         Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 
-    /// Returns the jobs that run its tests.
+    /// Returns the jobs that run the program's tests.
     pub(crate) fn jobs(&self, environment: &Environment, filter: Option<&str>) -> Result<Vec<Job>> {
         let tests = self.list(environment, filter)?;
         let Some(shares) = SHARES.iter().find(|shares| self.is(shares.program)) else {

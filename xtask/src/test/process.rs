@@ -26,10 +26,11 @@ pub(crate) struct Process {
     /// The number of tests that were listed, and of those that have ended.
     pub(crate) tests: usize,
     pub(crate) done: usize,
-    /// The number of failed tests that were shown.
+    /// The number of failed tests that the screen has shown.
     pub(crate) shown_failures: usize,
     pub(crate) began: Instant,
-    /// The current test, if its name was printed, and when it began.
+    /// The current test, if its name was printed. The next field is the time at which the test
+    /// began.
     pub(crate) test: Option<String>,
     pub(crate) test_began: Instant,
     id: u32,
@@ -43,13 +44,13 @@ pub(crate) struct Process {
     pub(crate) log_path: PathBuf,
 }
 
-/// What was done about a job that prints nothing.
+/// The steps that were taken against a job that prints nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HangState {
     Watched,
-    /// The processes that its tests had started were killed.
+    /// The processes that the job's tests had started were killed.
     ChildrenKilled,
-    /// All of its processes were killed.
+    /// All processes of the job were killed.
     AllKilled,
 }
 
@@ -57,18 +58,19 @@ enum HangState {
 pub(crate) struct Ended {
     pub(crate) name: String,
     pub(crate) failed: bool,
-    /// How long it took, if the job runs its tests one after the other.
+    /// The duration of the test, if the job runs its tests one after the other.
     pub(crate) took: Duration,
 }
 
-/// A job that prints nothing for this long hangs. Some tests take minutes on slow machines.
+/// A job that prints nothing for this long is considered hung. Some tests take minutes on slow
+/// machines.
 const SILENCE_LIMIT: Duration = Duration::from_secs(1200);
-/// The limit after some of its processes were killed.
+/// The time that a job has to end after some of its processes were killed.
 const AFTER_KILL_LIMIT: Duration = Duration::from_secs(60);
 
 impl Process {
-    /// Starts a job. Its output is written to a file in the directory `logs`. Another thread passes
-    /// the output to `tell` until that returns false.
+    /// Starts a job, whose output is written to a file in the directory `logs`. Another thread
+    /// passes the output to `tell` until `tell` returns false.
     pub(crate) fn start(
         job: Job,
         logs: &Path,
@@ -76,7 +78,8 @@ impl Process {
     ) -> Result<Self> {
         let Job { name, command, runs, load } = job;
         let mut command = match load {
-            // Other jobs have programs and kernels that must respond in time.
+            // The job gets a low priority, because other jobs have programs and kernels that must
+            // respond in time.
             Load::Computes => at_low_priority(&command),
             Load::Spins | Load::Guest => command,
         };
@@ -129,7 +132,8 @@ impl Process {
         })
     }
 
-    /// Processes the next octets of its output. Returns the tests that end with them.
+    /// Processes the next octets of the job's output. Returns the tests that these octets report as
+    /// ended.
     pub(crate) fn take_output(&mut self, octets: &[u8]) -> Vec<Ended> {
         self.last_output = Instant::now();
         self.silence = HangState::Watched;
@@ -143,7 +147,7 @@ impl Process {
                 String::from_utf8_lossy(&std::mem::replace(&mut self.line, rest)).into_owned();
             ended.extend(self.take_line(&line));
         }
-        // `test NAME ... ` without an outcome: this is the current test.
+        // The line is `test NAME ... ` without an outcome, so NAME is the current test.
         let begun =
             std::str::from_utf8(&self.line).ok().and_then(|line| line.strip_prefix("test "));
         if let Some((name, "")) = begun.and_then(|line| line.split_once(" ... ")) {
@@ -155,7 +159,8 @@ impl Process {
     fn take_line(&mut self, line: &str) -> Option<Ended> {
         self.text.push_str(line);
         if line.starts_with("running ") {
-            // The first interval includes the build, so it is not the time of the test.
+            // The first interval includes the build, so this interval is not the duration of the
+            // test.
             self.test_began = Instant::now();
         }
         let (name, failed) = match self.tally.line(line)? {
@@ -205,7 +210,7 @@ impl Process {
         self.silence == HangState::AllKilled && self.last_output.elapsed() >= AFTER_KILL_LIMIT
     }
 
-    /// Finishes the count. Returns it, with the output of failed tests.
+    /// Finishes the count of the job's tests. Returns the count, with the output of failed tests.
     pub(crate) fn end(mut self, status: &io::Result<ExitStatus>) -> (Tally, Option<String>) {
         let rest = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
         self.take_line(&rest);

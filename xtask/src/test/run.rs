@@ -41,7 +41,7 @@ pub(crate) struct Run<'a> {
 }
 
 enum Event {
-    /// A stage is prepared.
+    /// The preparation of a stage has ended.
     Prepared(usize, Result<Prepared>),
     /// A job has output or has ended.
     Job(usize, Output),
@@ -118,8 +118,8 @@ impl<'a> Run<'a> {
         let Some(name) = self.preparing.remove(&stage) else { return };
         match prepared {
             Ok(Prepared::Jobs(jobs)) => {
-                // Long jobs start first, so that none of them runs alone at the end. A job whose
-                // time is unknown may be long, and jobs that need preparation are the longest.
+                // Long jobs start first, so that none of them runs alone at the end. Jobs whose
+                // time is unknown count as long, and jobs that need preparation are the longest.
                 self.left.splice(0..0, jobs);
                 let time = |job: &Job| self.times.of(&job.name).unwrap_or(Duration::MAX);
                 self.left.sort_by_key(|job| std::cmp::Reverse(time(job)));
@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Counts a failure of something that is not a test.
+    /// Counts the failure of a step that is not a test.
     fn fails(&mut self, what: &str, why: &str) {
         self.screen.print_marked(Colour::Red, "FAILED", format!("{what}: {why}"));
         self.failed += 1;
@@ -178,7 +178,8 @@ impl<'a> Run<'a> {
         let (shown_failures, test) = (process.shown_failures, process.test.clone());
         let (tally, failures) = process.end(status);
         if tally.failed() > shown_failures {
-            // No test has failed, so the program has crashed or the count is wrong.
+            // The job failed although no test has failed: the program has crashed, or the count of
+            // tests is wrong.
             self.failed += tally.failed() - shown_failures;
             let at = test.map(|test| format!(", in {test}")).unwrap_or_default();
             let status = status.as_ref().map_or_else(ToString::to_string, ToString::to_string);
@@ -241,7 +242,7 @@ impl<'a> Run<'a> {
             ran: Duration::ZERO,
         });
         let jobs: Vec<RemainingJob> = running.chain(left).collect();
-        // The first tests are no measure for the others.
+        // The durations of the first tests are no measure for the others.
         let known = done * 20 > total || jobs.iter().all(|job| job.last_time.is_some());
         let time = if known {
             format!(", {} left", about(remaining(&jobs, self.slots, each)))

@@ -1,4 +1,4 @@
-//! The output of a run: a line per failure, and the progress. On a terminal the last line is
+//! Prints the output of a run: a line per failure, and the progress. On a terminal the last line is
 //! redrawn; elsewhere a new line is printed every ten seconds.
 
 use std::env;
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 pub(crate) struct Screen {
     terminal: bool,
     colour: bool,
-    /// When the progress was last printed.
+    /// The time at which the progress was last printed.
     printed_at: Option<Instant>,
 }
 
-/// How often the progress is printed if it is not redrawn.
+/// The interval at which the progress is printed if the line is not redrawn.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
-/// The width of a terminal that does not report it.
+/// The width that is assumed for a terminal that does not report its width.
 const DEFAULT_WIDTH: usize = 80;
 
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ impl Screen {
         Self { terminal, colour, printed_at: None }
     }
 
-    /// Prints text that stays.
+    /// Prints text that stays on the screen.
     pub(crate) fn print(&mut self, text: impl Display) {
         println!("{}{text}", self.erase());
     }

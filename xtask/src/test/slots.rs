@@ -13,7 +13,8 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// There is one computing job more than processors, because jobs sometimes wait.
+    /// Returns the slots for this number of processors. There is one computing job more than
+    /// processors, because jobs sometimes wait.
     pub(crate) fn of(processors: usize) -> Self {
         Self {
             computing: processors + 1,
@@ -51,9 +52,9 @@ pub(crate) struct RemainingJob {
     pub(crate) load: Load,
     pub(crate) tests: usize,
     pub(crate) done: usize,
-    /// How long it took in the last complete run, if known.
+    /// The duration of the job in the last complete run, if known.
     pub(crate) last_time: Option<Duration>,
-    /// How long it has been running.
+    /// The time for which the job has been running.
     pub(crate) ran: Duration,
 }
 
@@ -121,7 +122,7 @@ mod tests {
         let time = |jobs: &[RemainingJob]| remaining(jobs, TWO, each).as_secs();
         assert_eq!(time(&[]), 0);
         assert_eq!(time(&[left(Computes, 10, 4, Some(100))]), 60);
-        // Without a previous time, its tests take as long as others.
+        // The tests of a job without a previous time are assumed to take as long as others.
         assert_eq!(time(&[left(Spins, 8, 0, None)]), 8);
         assert_eq!(time(&[left(Computes, 10, 0, Some(10)); 6]), 20);
         assert_eq!(time(&[left(Guest, 10, 0, Some(10)); 6]), 15);

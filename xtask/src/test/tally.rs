@@ -21,17 +21,21 @@ pub(crate) struct Tally {
     named: Vec<String>,
     /// The successful test whose output is being shown, until it prints SKIP.
     shown: Option<String>,
-    /// The number of SKIP lines of this program, which counts these tests as passed.
+    /// The number of SKIP lines of this program. The program itself counts the tests that printed
+    /// them as passed.
     skip_lines: usize,
-    /// All tests of this program have ended, and it prints their captured output.
+    /// Whether all tests of this program have ended, so that the program now prints their captured
+    /// output.
     label: bool,
-    /// The program prints the captured output of passed tests.
+    /// Whether the program now prints the captured output of passed tests.
     shows_successes: bool,
-    /// A test that has printed something itself, so that its outcome comes on a later line.
+    /// The name of a test that has printed text of its own, so that its outcome comes on a later
+    /// line.
     open: Option<String>,
     /// The number of ignored tests of this program, as far as they were printed.
     ignored: usize,
-    /// Whether this is one test program, not `cargo test`, which runs several.
+    /// Whether the output comes from one test program, and not from `cargo test`, which runs
+    /// several.
     alone: bool,
     /// The last result that the program has printed. Earlier ones may belong to the captured output
     /// of failed tests that run the program again.
@@ -44,7 +48,7 @@ pub(crate) struct Tally {
 /// The end of a test, according to a line of output.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TestEnd {
-    /// The test has passed or was ignored.
+    /// The test with this name has passed or was ignored.
     Ended(String),
     Failed(String),
 }
@@ -62,12 +66,12 @@ impl Tally {
         Self { program: Some(name.to_owned()), alone: true, ..Self::default() }
     }
 
-    /// Returns a count with one failure of something other than a test.
+    /// Returns a count with one failure of a step that is not a test.
     pub(crate) fn of_failure(what: &str, why: &str) -> Self {
         Self { failures: vec![format!("{what}: {why}")], ..Self::default() }
     }
 
-    /// Returns a count with one skip of something that is not possible here.
+    /// Returns a count with one skip of a step that is not possible on this machine.
     pub(crate) fn of_skip(what: &str, why: &str) -> Self {
         Self { skips: vec![format!("{what}: {why}")], ..Self::default() }
     }
@@ -137,7 +141,8 @@ impl Tally {
         None
     }
 
-    /// Counts the current program as hung, which is a failure whatever it prints later.
+    /// Counts the current program as hung. Whatever the program prints later, the hang counts as a
+    /// failure.
     pub(crate) fn hung(&mut self, how: &str) {
         let program = self.program.as_deref().unwrap_or("cargo test");
         self.failures.push(format!("{program}: {how}"));
@@ -185,7 +190,8 @@ impl Tally {
         self.shown = None;
     }
 
-    /// A program that has begun and never reported a result was killed or has crashed.
+    /// Ends the count of the current program. A program that has begun and never reported a result
+    /// was killed or has crashed.
     fn close(&mut self) {
         (self.label, self.shows_successes, self.open) = (false, false, None);
         if let Some(result) = self.last_result.take() {
@@ -199,8 +205,8 @@ impl Tally {
         }
     }
 
-    /// Checks that as many tests have run as the program, which has ended, had listed: none is
-    /// lost, and none runs twice.
+    /// Checks that as many tests have run as the program had listed before: no test is lost, and
+    /// none runs twice. The program has ended.
     pub(crate) fn check_count(&mut self, listed: usize) {
         let (Some(program), true) = (self.program.clone(), self.last_result.is_some()) else {
             return;
@@ -214,7 +220,7 @@ impl Tally {
     }
 
     /// Finishes the count. `status` describes how the process ended. A failure that no test has
-    /// reported, such as one of the compiler, counts as one.
+    /// reported, for example a failure of the compiler, counts as one failure.
     pub(crate) fn finish(&mut self, success: bool, status: &str) {
         self.close();
         if !success && self.failures.is_empty() {

@@ -1,6 +1,6 @@
-//! The duration of each job in the last run: a line each, with seconds and name, in the target
-//! directory. The first run uses the times of another machine with two processors, in `times/`. The
-//! longest jobs start first, and the remaining time is estimated.
+//! Stores the duration of each job in the last run: a file in the target directory has a line for
+//! each job, with seconds and name. The first run uses the times of another machine with two
+//! processors, in `times/`. The longest jobs start first, and the remaining time is estimated.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,8 +14,8 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Loads the times from the file, and those of other jobs from `typical`. Unreadable lines are
-    /// ignored.
+    /// Loads the times from the file. The times of jobs that are not in the file come from
+    /// `typical`. Unreadable lines are ignored.
     pub(crate) fn load(path: PathBuf, typical: &str) -> Self {
         let text = fs::read_to_string(&path).unwrap_or_default();
         let line = |line: &str| {

@@ -27,8 +27,8 @@ pub(super) fn provider(mask: DAT_PROVIDER_ATTR_MASK) -> v1::DAT_PROVIDER_ATTR_MA
     )
 }
 
-/// In 1.2, the fields between the state and the attributes are one bit lower. The attributes have
-/// the same bits.
+/// Converts the mask of dat_ep_query. In 1.2, the fields between the state and the attributes are
+/// one bit lower. The attributes have the same bits.
 pub(super) fn ep(mask: DAT_EP_PARAM_MASK) -> v1::DAT_EP_PARAM_MASK {
     let attributes = mask & !(DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE - 1);
     let others = mask & (DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE - 1);
@@ -53,7 +53,8 @@ pub(super) fn rmr(mask: DAT_RMR_PARAM_MASK) -> v1::DAT_RMR_PARAM_MASK {
     }
 }
 
-/// In 2.0 the masks overlap: 3 is the proxy, 4 is everything.
+/// Converts the mask of dat_cno_query. In 2.0 the masks overlap: 3 stands for the proxy, and 4 for
+/// all fields.
 pub(super) fn cno(mask: DAT_CNO_PARAM_MASK) -> v1::DAT_CNO_PARAM_MASK {
     match mask {
         0 | DAT_CNO_FIELD_IA_HANDLE => mask,

@@ -1,7 +1,7 @@
 //! A binding to a libdat.so.1: functions with the signatures of uDAPL 2.0 that call those of 1.2.
 //!
-//! Cases are written for 2.0. Their arguments are converted to 1.2, and results back to 2.0. What
-//! 1.2 cannot express is left out, and cases about it do not run (`Case::is_in_1_2`).
+//! Cases are written for 2.0. Their arguments are converted to 1.2, and their results back to 2.0.
+//! What 1.2 cannot express is left out, and cases about it do not run (`Case::is_in_1_2`).
 
 mod mask;
 mod post;
@@ -21,7 +21,7 @@ use crate::functions::functions;
 /// Returns the library's functions. A process can use only one library.
 pub(super) fn api(path: &Path) -> Result<&'static Api, String> {
     let library = super::library::load_forever(path)?;
-    // SAFETY: the library is one of 1.2, judged by its exports. `api` replaces the functions whose
+    // SAFETY: the exports show that the library is one of 1.2. `api` replaces the functions whose
     // signatures differ between 1.2 and 2.0, so those are never called with a wrong signature.
     let (same, changed) = unsafe { (Api::of(library), Changed::of(library)) };
     let _ = (
@@ -31,9 +31,9 @@ pub(super) fn api(path: &Path) -> Result<&'static Api, String> {
     Ok(Box::leak(Box::new(wrapped())))
 }
 
-/// The functions with the same arguments in both versions.
+/// The functions that have the same arguments in both versions.
 static SAME: OnceLock<Api> = OnceLock::new();
-/// The functions with different arguments.
+/// The functions that have different arguments in the two versions.
 static CHANGED: OnceLock<Changed> = OnceLock::new();
 
 fn ensure_equal() -> &'static Api {
@@ -44,7 +44,7 @@ fn changed() -> &'static Changed {
     CHANGED.get().expect("as above")
 }
 
-/// Converts a status of 1.2 to the numbers of 2.0.
+/// Converts a status of 1.2 to the numbering of 2.0.
 fn status(status: DAT_RETURN) -> DAT_RETURN {
     let (rest, subtype) = (status & !DAT_SUBTYPE_MASK, status & DAT_SUBTYPE_MASK);
     let rest = match rest {
@@ -72,7 +72,7 @@ unsafe fn filled<Old, New>(
 ) -> DAT_RETURN {
     let answer = status(call(if to.is_null() { null_mut() } else { &raw mut record }));
     if answer == DAT_SUCCESS && !to.is_null() {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `to` is null or writable.
         unsafe { to.write(convert(&record)) };
     }
     answer
@@ -83,8 +83,8 @@ macro_rules! wrap {
         registry { $($own:ident($($own_arg:ident: $own_type:ty),* $(,)?);)* }
         forwarded { $($name:ident($kind:ident $(, $arg:ident: $type:ty)*) => $slot:ident;)* }
     ) => {
-        /// Returns all functions: converting ones if the arguments differ, else ones that only
-        /// convert the status.
+        /// Returns all functions of the binding. Those whose arguments differ convert them. The
+        /// others only convert the status.
         fn wrapped() -> Api {
             let same = ensure_equal();
             let plain = Api {
@@ -116,19 +116,21 @@ functions!(wrap);
 
 macro_rules! changed {
     ($($name:ident: $type:ty = $ours:path;)*) => {
-        /// The functions of 1.2 whose arguments, or structures behind them, differ.
+        /// The functions of 1.2 whose arguments differ, or the structures to which these point.
         #[allow(missing_debug_implementations)] // pointers
         struct Changed {
             $($name: $type,)*
         }
 
         impl Changed {
+            /// Looks up the functions.
+            ///
             /// # Safety
             ///
             /// The functions that the library exports under these names must have the signatures of
             /// uDAPL 1.2.
             unsafe fn of(library: &Library) -> Result<Changed, libloading::Error> {
-                // SAFETY: the caller guarantees it.
+                // SAFETY: the caller guarantees the signatures of uDAPL 1.2.
                 unsafe { Ok(Changed { $($name: *library.get(stringify!($name).as_bytes())?,)* }) }
             }
         }
@@ -191,12 +193,12 @@ unsafe extern "C" fn strerror(
     status(ensure_equal().dat_strerror(v1::status(of), major, minor))
 }
 
-/// The private data is dropped, because 1.2 has no such argument.
+/// Calls dat_cr_reject without the private data, because 1.2 has no such argument.
 unsafe extern "C" fn reject(
     cr: DAT_HANDLE,
     _size: DAT_COUNT,
     _private_data: DAT_PVOID,
 ) -> DAT_RETURN {
-    // SAFETY: this is the library's function; the case guarantees a valid handle.
+    // SAFETY: the function is the library's. The case guarantees a valid handle.
     status(unsafe { (changed().dat_cr_reject)(cr) })
 }

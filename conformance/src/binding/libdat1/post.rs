@@ -6,20 +6,22 @@ use dat_sys::*;
 
 use super::{changed, filled, status};
 
-/// Segments converted to 1.2. Null stays null. An invalid count is left for the library to refuse.
+/// Segments that were converted to 1.2. Null stays null. The library refuses an invalid count.
 struct Segments {
     null: bool,
     converted: Vec<v1::DAT_LMR_TRIPLET>,
 }
 
 impl Segments {
+    /// Converts segments.
+    ///
     /// # Safety
     ///
     /// `iov` must be null or point to `count` segments, if `count` is not negative.
     unsafe fn of(iov: *const DAT_LMR_TRIPLET, count: usize) -> Segments {
         let null = iov.is_null();
         let count = if null { 0 } else { count };
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `iov` points to `count` segments.
         let converted = (0..count).map(|at| triplet(unsafe { &*iov.add(at) })).collect();
         Segments { null, converted }
     }
@@ -38,6 +40,8 @@ fn triplet(new: &DAT_LMR_TRIPLET) -> v1::DAT_LMR_TRIPLET {
     }
 }
 
+/// Runs `call` with a remote segment converted to 1.2.
+///
 /// # Safety
 ///
 /// `target` must be null or point to a remote segment.
@@ -45,7 +49,7 @@ unsafe fn with_target<R>(
     remote: *const DAT_RMR_TRIPLET,
     call: impl FnOnce(*const v1::DAT_RMR_TRIPLET) -> R,
 ) -> R {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees that `target` is null or points to a remote segment.
     let Some(new) = (unsafe { remote.as_ref() }) else { return call(null()) };
     call(&v1::DAT_RMR_TRIPLET {
         rmr_context: new.rmr_context,
@@ -55,15 +59,15 @@ unsafe fn with_target<R>(
     })
 }
 
-/// Defines functions that post. The body calls that of 1.2 with `iov` converted.
+/// Defines functions that post. The body of each calls the function of 1.2 with `iov` converted.
 macro_rules! posts {
     ($($name:ident($count:ident: $number:ty, $iov:ident: $segments:ty
         $(, $arg:ident: $type:ty)*) => $call:expr;)*) => {$(
         pub(super) unsafe extern "C" fn $name(
             handle: DAT_HANDLE, $count: $number, $iov: $segments $(, $arg: $type)*
         ) -> DAT_RETURN {
-            // SAFETY: the case guarantees valid arguments, see `api.rs`; the callee is the
-            // library's function.
+            // SAFETY: the case guarantees valid arguments: see `api.rs`. The function is the
+            // library's.
             unsafe {
                 let mut segments = Segments::of($iov, usize::try_from($count).unwrap_or(0));
                 let $iov = segments.as_mut_ptr();
@@ -95,7 +99,7 @@ pub(super) unsafe extern "C" fn lmr_sync_rdma_read(
     iov: *const DAT_LMR_TRIPLET,
     count: DAT_VLEN,
 ) -> DAT_RETURN {
-    // SAFETY: as for `posts!`.
+    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function is the library's.
     unsafe {
         let mut segments = Segments::of(iov, count as usize);
         status((changed().dat_lmr_sync_rdma_read)(ia, segments.as_mut_ptr(), count))
@@ -107,14 +111,14 @@ pub(super) unsafe extern "C" fn lmr_sync_rdma_write(
     iov: *const DAT_LMR_TRIPLET,
     count: DAT_VLEN,
 ) -> DAT_RETURN {
-    // SAFETY: as for `posts!`.
+    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function is the library's.
     unsafe {
         let mut segments = Segments::of(iov, count as usize);
         status((changed().dat_lmr_sync_rdma_write)(ia, segments.as_mut_ptr(), count))
     }
 }
 
-/// The LMR is the one that the segment's context names.
+/// Calls dat_rmr_bind. The LMR is the one that the segment's context names.
 #[allow(clippy::too_many_arguments)] // the standard's prototype
 pub(super) unsafe extern "C" fn rmr_bind(
     rmr: DAT_HANDLE,
@@ -127,7 +131,7 @@ pub(super) unsafe extern "C" fn rmr_bind(
     flags: DAT_COMPLETION_FLAGS,
     context: *mut DAT_RMR_CONTEXT,
 ) -> DAT_RETURN {
-    // SAFETY: as for `posts!`.
+    // SAFETY: the case guarantees valid arguments: see `api.rs`. The function is the library's.
     unsafe {
         let mut segments = Segments::of(segment, 1);
         let segment = segments.as_mut_ptr();
@@ -143,7 +147,7 @@ pub(super) unsafe extern "C" fn evd_wait(
     more: *mut DAT_COUNT,
 ) -> DAT_RETURN {
     let wait = |event: *mut v1::DAT_EVENT| {
-        // SAFETY: this is the library's function; the case guarantees pointers that are null or
+        // SAFETY: the function is the library's. The case guarantees pointers that are null or
         // valid.
         unsafe { (changed().dat_evd_wait)(evd, timeout, threshold, event, more) }
     };
@@ -152,18 +156,19 @@ pub(super) unsafe extern "C" fn evd_wait(
 }
 
 pub(super) unsafe extern "C" fn evd_dequeue(evd: DAT_HANDLE, event: *mut DAT_EVENT) -> DAT_RETURN {
-    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
     let dequeue = |event: *mut v1::DAT_EVENT| unsafe { (changed().dat_evd_dequeue)(evd, event) };
     // SAFETY: the case guarantees a pointer that is null or valid.
     unsafe { filled(event, v1::DAT_EVENT::zeroed(), dequeue, event_of_2_0) }
 }
 
-/// A software event has a pointer. Any other event is refused, so only its number matters.
+/// Calls dat_evd_post_se. A software event contains a pointer. Any other event is refused, so only
+/// its number matters.
 pub(super) unsafe extern "C" fn evd_post_se(
     evd: DAT_HANDLE,
     event: *const DAT_EVENT,
 ) -> DAT_RETURN {
-    // SAFETY: the pointer is null or points to an event; a member that is a pointer can be read in
+    // SAFETY: the pointer is null or points to an event. A member that is a pointer can be read in
     // any event.
     let read = unsafe { event.as_ref().map(|event| (event, event.event_data.software_event_data)) };
     let old = read.map(|(event, software_event_data)| v1::DAT_EVENT {
@@ -171,7 +176,7 @@ pub(super) unsafe extern "C" fn evd_post_se(
         evd_handle: event.evd_handle,
         event_data: v1::DAT_EVENT_DATA { software_event_data },
     });
-    // SAFETY: this is the library's function.
+    // SAFETY: the function is the library's, and the event is complete.
     status(unsafe {
         (changed().dat_evd_post_se)(evd, old.as_ref().map_or(null(), std::ptr::from_ref))
     })
@@ -179,7 +184,7 @@ pub(super) unsafe extern "C" fn evd_post_se(
 
 fn event_of_2_0(old: &v1::DAT_EVENT) -> DAT_EVENT {
     let data = &old.event_data;
-    // SAFETY: only the union member that the number selects is read.
+    // SAFETY: only that member of the union is read which the event number selects.
     let event_data = unsafe {
         match old.event_number {
             DAT_DTO_COMPLETION_EVENT => {
@@ -189,7 +194,7 @@ fn event_of_2_0(old: &v1::DAT_EVENT) -> DAT_EVENT {
                         ep_handle: dto.ep_handle,
                         user_cookie: dto.user_cookie,
                         status: dto.status,
-                        // Undefined if the operation failed.
+                        // The length is undefined if the operation failed.
                         transfered_length: dto
                             .transfered_length
                             .try_into()

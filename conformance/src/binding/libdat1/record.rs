@@ -1,5 +1,5 @@
-//! Converts structures that functions fill in or are given.
-// For `copied!`: most structures have members in 2.0 that 1.2 lacks, but not all.
+//! Converts structures that functions fill in, and structures that are passed to functions.
+// This is for `copied!`: in most structures, but not in all, 2.0 has members that 1.2 lacks.
 #![allow(clippy::needless_update)]
 
 use std::ptr::{from_ref, null, null_mut};
@@ -33,7 +33,7 @@ pub(super) unsafe extern "C" fn ia_query(
     let to_ia = if ia_attr.is_null() { null_mut() } else { &raw mut old_ia };
     let to_provider = if provider_attr.is_null() { null_mut() } else { &raw mut old_provider };
     let (ia_mask, provider_mask) = (mask::ia(ia_mask), mask::provider(provider_mask));
-    // SAFETY: this is the library's function; the out arguments are null or writable.
+    // SAFETY: the function is the library's. The out arguments are null or writable.
     unsafe {
         let requested = changed().dat_ia_query;
         let answer = status(requested(ia, async_evd, ia_mask, to_ia, provider_mask, to_provider));
@@ -65,7 +65,8 @@ fn ia_attr_of_2_0(old: &v1::DAT_IA_ATTR) -> DAT_IA_ATTR {
     )
 }
 
-/// What only 2.0 has is absent: no scope of RMRs, no paths.
+/// Converts the attributes of a provider. Attributes that only 2.0 has are absent: the scope of
+/// RMRs, and paths.
 fn provider_attr_of_2_0(old: &v1::DAT_PROVIDER_ATTR) -> DAT_PROVIDER_ATTR {
     let version = match (old.dapl_version_major, old.dapl_version_minor) {
         (1, 2) => (2, 0),
@@ -92,7 +93,7 @@ pub(super) unsafe extern "C" fn cno_query(
     fields: DAT_CNO_PARAM_MASK,
     param: *mut DAT_CNO_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
     let ask = |param| unsafe { (changed().dat_cno_query)(cno, mask::cno(fields), param) };
     let convert = |old: &v1::DAT_CNO_PARAM| DAT_CNO_PARAM {
         ia_handle: old.ia_handle,
@@ -144,8 +145,7 @@ pub(super) unsafe extern "C" fn ep_create(
     attr: *const DAT_EP_ATTR,
     ep: *mut DAT_EP_HANDLE,
 ) -> DAT_RETURN {
-    // SAFETY: the case guarantees a pointer that is null or valid; the callee is the library's
-    // function.
+    // SAFETY: the function is the library's. The case guarantees a pointer that is null or valid.
     unsafe {
         let attr = attr.as_ref().map(ep_attr);
         let attr = attr.as_ref().map_or(null(), from_ref);
@@ -164,8 +164,7 @@ pub(super) unsafe extern "C" fn ep_create_with_srq(
     attr: *const DAT_EP_ATTR,
     ep: *mut DAT_EP_HANDLE,
 ) -> DAT_RETURN {
-    // SAFETY: the case guarantees a pointer that is null or valid; the callee is the library's
-    // function.
+    // SAFETY: the function is the library's. The case guarantees a pointer that is null or valid.
     unsafe {
         let attr = attr.as_ref().map(ep_attr);
         let attr = attr.as_ref().map_or(null(), from_ref);
@@ -178,7 +177,7 @@ pub(super) unsafe extern "C" fn ep_query(
     fields: DAT_EP_PARAM_MASK,
     param: *mut DAT_EP_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
     let ask = |param| unsafe { (changed().dat_ep_query)(ep, mask::ep(fields), param) };
     let convert = |old: &v1::DAT_EP_PARAM| {
         copied!(
@@ -210,7 +209,7 @@ pub(super) unsafe extern "C" fn ep_modify(
             ep_attr: ep_attr(&new.ep_attr),
         )
     });
-    // SAFETY: this is the library's function.
+    // SAFETY: the function is the library's. The converted structure exists during the call.
     status(unsafe {
         (changed().dat_ep_modify)(ep, mask::ep(fields), old.as_ref().map_or(null(), from_ref))
     })
@@ -232,7 +231,7 @@ pub(super) unsafe extern "C" fn lmr_create(
     address: *mut DAT_VADDR,
 ) -> DAT_RETURN {
     let create = changed().dat_lmr_create;
-    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
     status(unsafe {
         create(
             ia,
@@ -255,7 +254,7 @@ pub(super) unsafe extern "C" fn lmr_query(
     fields: DAT_LMR_PARAM_MASK,
     param: *mut DAT_LMR_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
     let ask = |param| unsafe { (changed().dat_lmr_query)(lmr, mask::lmr(fields), param) };
     let convert = |old: &v1::DAT_LMR_PARAM| {
         copied!(
@@ -283,7 +282,7 @@ pub(super) unsafe extern "C" fn rmr_query(
     fields: DAT_RMR_PARAM_MASK,
     param: *mut DAT_RMR_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
     let ask = |param| unsafe { (changed().dat_rmr_query)(rmr, mask::rmr(fields), param) };
     let convert = |old: &v1::DAT_RMR_PARAM| {
         let segment = old.lmr_triplet;
@@ -301,13 +300,14 @@ pub(super) unsafe extern "C" fn rmr_query(
     unsafe { filled(param, v1::DAT_RMR_PARAM::zeroed(), ask, convert) }
 }
 
-/// The structure is the same in both versions, but the states have different numbers.
+/// Calls dat_srq_query. The structure is the same in both versions, but the states have different
+/// numbers.
 pub(super) unsafe extern "C" fn srq_query(
     srq: DAT_HANDLE,
     fields: DAT_SRQ_PARAM_MASK,
     param: *mut DAT_SRQ_PARAM,
 ) -> DAT_RETURN {
-    // SAFETY: this is the library's function; the case guarantees pointers that are null or valid.
+    // SAFETY: the function is the library's. The case guarantees pointers that are null or valid.
     let ask = |param| unsafe { (changed().dat_srq_query)(srq, fields, param) };
     let convert = |old: &DAT_SRQ_PARAM| DAT_SRQ_PARAM {
         srq_state: match old.srq_state {

@@ -43,7 +43,7 @@ pub(super) enum Operation {
 use Operation::*;
 
 impl Operation {
-    /// Returns the function, and the word for the variant.
+    /// Returns the name of the function, and the word for the variant of its call.
     pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Query => ("dat_ep_query", ""),
@@ -73,7 +73,7 @@ impl Operation {
         }
     }
 
-    /// Returns the section of the function's page.
+    /// Returns the section of the function's manual page.
     pub(super) fn clause(self) -> &'static str {
         match self {
             Query | GetStatus | RecvQuery => "DESCRIPTION: no state is excluded",
@@ -182,7 +182,7 @@ pub(super) struct Tools {
     listener: Listener,
     /// A request that waits for an answer.
     arrival: Option<RequestEvent>,
-    /// For dat_ep_common_connect.
+    /// The service point for dat_ep_common_connect.
     common: Option<CommonPoint>,
     /// A connection for dat_ep_dup_connect.
     pair: Option<Pair>,

@@ -32,7 +32,7 @@ pub(super) fn reach(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
     }
 }
 
-/// Without a zone. Providers need not support such endpoints.
+/// Returns an endpoint without a zone. Providers need not support such endpoints.
 fn unconfigured(rig: &Rig) -> Outcome<Ep> {
     let mut ep = rig.evds_of_an_ep()?;
     let (none, attr) = (DAT_HANDLE_NULL, rig.ep_attr());
@@ -43,14 +43,15 @@ fn unconfigured(rig: &Rig) -> Outcome<Ep> {
     }
 }
 
-/// Reserved for a service point. Also returns its qualifier and EVD.
+/// Returns an endpoint that is reserved for a service point, with the service point's qualifier and
+/// EVD.
 fn reserved(rig: &Rig, ep: Ep) -> Outcome<(Ep, DAT_CONN_QUAL, DAT_EVD_HANDLE)> {
     let (evd, qualifier, mut rsp) = (rig.evd(DAT_EVD_CR_FLAG)?, rig.free_qualifier()?, null_mut());
     ok(rig.api.dat_rsp_create(rig.ia, qualifier, ep.ep, evd, &mut rsp))?;
     Ok((ep, qualifier, evd))
 }
 
-/// With a request at its reserved service point.
+/// Returns an endpoint with a request at its reserved service point.
 fn passive(rig: &Rig, ep: Ep) -> Outcome<Ep> {
     let (ep, qualifier, evd) = reserved(rig, ep)?;
     let caller = rig.ep()?;
@@ -59,8 +60,8 @@ fn passive(rig: &Rig, ep: Ep) -> Outcome<Ep> {
     Ok(ep)
 }
 
-/// Created by the provider for a request. The consumer has to set all handles except the
-/// endpoint's.
+/// Returns an endpoint that the provider has created for a request. The consumer must set all
+/// handles except that of the endpoint.
 fn tentative(rig: &Rig) -> Outcome<Ep> {
     if rig.provider.ep_creator == DAT_PSP_CREATES_EP_NEVER {
         return unsupported("the provider attribute ep_creator is DAT_PSP_CREATES_EP_NEVER");
@@ -74,7 +75,7 @@ fn tentative(rig: &Rig) -> Outcome<Ep> {
     Ok(Ep { ep: param.local_ep_handle, ..rig.evds_of_an_ep()? })
 }
 
-/// With a zone and EVDs.
+/// Gives an endpoint a zone and EVDs.
 fn configured(rig: &Rig, ep: Ep) -> Outcome<Ep> {
     let param = DAT_EP_PARAM {
         pz_handle: rig.pz()?,
@@ -91,14 +92,15 @@ fn configured(rig: &Rig, ep: Ep) -> Outcome<Ep> {
     Ok(ep)
 }
 
-/// Connected to an endpoint that has posted receives.
+/// Returns an endpoint that is connected to an endpoint with posted receives.
 fn connected(rig: &Rig) -> Outcome<Ep> {
     let (pair, memory) = (rig.pair()?, rig.memory(64)?);
     ok(rig.recv(pair.passive.ep, &[memory.all()], 0))?;
     Ok(pair.active)
 }
 
-/// Disconnecting gracefully from a stopped process that still has to answer an RDMA read.
+/// Returns an endpoint that disconnects gracefully from a stopped process, which still has to
+/// answer an RDMA read.
 fn disconnecting(rig: &Rig) -> Outcome<Ep> {
     let ((ep, peer), memory) = (rig.pair_with_peer_process()?, rig.memory(64)?);
     peer.stop_process()?;
@@ -109,7 +111,8 @@ fn disconnecting(rig: &Rig) -> Outcome<Ep> {
     Ok(ep)
 }
 
-/// Accepted, while the process that connected is stopped and does not notice it.
+/// Returns an endpoint that has accepted, while the process that connected is stopped and does not
+/// notice that.
 fn completing(rig: &Rig) -> Outcome<Ep> {
     let ((_, mut peer), listener, ep) = (rig.pair_with_peer_process()?, rig.listen()?, rig.ep()?);
     peer.connect(listener.qualifier)?;
@@ -120,7 +123,7 @@ fn completing(rig: &Rig) -> Outcome<Ep> {
     Ok(ep)
 }
 
-/// Connected over one or over several of several paths.
+/// Returns an endpoint that is connected over one of several paths, or over several of them.
 fn several_paths(rig: &Rig, state: DAT_EP_STATE) -> Outcome<Ep> {
     if rig.provider.supports_multipath == DAT_FALSE {
         return unsupported("the provider attribute supports_multipath is false");

@@ -1,5 +1,5 @@
-//! Behaviour that takes C programs of this project to test (`programs/*.c`), in the guest: as
-//! `tests/behaviour.rs` does over the other providers.
+//! Tests of behaviour that need C programs of this project (`programs/*.c`), in the guest.
+//! `tests/behaviour.rs` has these tests over the other providers.
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
-//! The conformance suite in the guest: over this project's provider for the kernel's rxe and siw,
-//! and over Debian's. Each case is a test. A case that is known not to pass is listed with its
-//! reason in `known`, and counts as neither passed nor failed.
+//! Runs the conformance suite in the guest: over this project's provider for the kernel's rxe and
+//! siw, and over Debian's provider. Each case is a test. A case that is known not to pass is listed
+//! with its reason in `known`, and counts as neither passed nor failed.
 
 mod known;
 
@@ -16,7 +16,7 @@ use super::in_guest::REGISTRIES;
 use super::machine::{Guest, Machine};
 use known::known;
 
-/// A run takes minutes and prints nothing before its end.
+/// The time limit of a run, which takes minutes and prints nothing before its end.
 const LIMIT: Duration = Duration::from_secs(1100);
 
 /// A provider on a device, called through this project's libdat2.
@@ -48,7 +48,8 @@ enum Verdict {
 type Verdicts = HashMap<String, Verdict>;
 
 pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial> {
-    // This binding only selects cases: some are for the registry of Rust programs alone.
+    // The binding is used only to select cases: some cases are only for the registry of Rust
+    // programs.
     let binding = Binding::Library("libdat2.so.2".into(), Version::V2_0);
     let is_wanted = |name: &str| match &arguments.filter {
         Some(filter) if arguments.exact => name == filter,
@@ -83,8 +84,8 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
     }
     if arguments.filter.is_none() {
         let machine = Arc::clone(machine);
-        // How many cases pass over OFED's provider is not judged, only printed. Cases that end the
-        // process or panic are judged one by one.
+        // The number of cases that pass over OFED's provider is printed and not judged. Cases that
+        // end the process or panic are judged one by one.
         trials.push(opendat_tests::trial(
             "guest::conformance::ofa::each_case_is_asked".to_owned(),
             move || {
@@ -113,9 +114,9 @@ pub(super) fn trials(machine: &Arc<Machine>, arguments: &Arguments) -> Vec<Trial
     trials
 }
 
-/// How long a case over one of this project's providers waits for an event that must happen, in
-/// seconds: an emulated machine next to other work is slow. Over OFED's provider some cases wait in
-/// vain, so they have the suite's default.
+/// The time in seconds for which a case over one of this project's providers waits for an event
+/// that must happen. The time is long because an emulated machine next to other work is slow. Over
+/// OFED's provider some cases wait in vain, so they have the suite's default.
 const EVENT_LIMIT_SECONDS: u32 = 30;
 
 impl Target {
@@ -132,7 +133,7 @@ impl Target {
     }
 
     /// Runs these cases in one run of the suite and returns their verdicts. A case that may have
-    /// died of what an earlier case left behind runs once more by itself.
+    /// died because of an earlier case runs once more by itself.
     fn run_cases(&self, guest: &Guest, cases: &[String]) -> Result<Verdicts, Stop> {
         let mut verdicts = self.run(guest, cases)?;
         let may_be_late = |(case, verdict): (&String, &Verdict)| {
@@ -152,8 +153,8 @@ impl Target {
             "ofa" => String::new(),
             _ => format!("{}={EVENT_LIMIT_SECONDS}", conformance::TIMEOUT_VARIABLE),
         };
-        // The suite exits with 1 if a case has failed, which does not count here. Processes that
-        // die print lines that are not JSON.
+        // The suite's exit status 1, which means that a case has failed, does not count here.
+        // Processes that die print lines that are not JSON.
         let line = format!(
             "{ours} {limit} /tmp/dist/bin/dat conformance --provider {} \
              --library /tmp/dist/lib/libdat2.so.2 --json {} 2>/dev/null; true",

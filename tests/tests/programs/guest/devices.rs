@@ -13,7 +13,7 @@ use crate::pair::LIMIT;
 struct Failure {
     name: &'static str,
     program: &'static str,
-    /// This command may wait until the device has no users.
+    /// The command that causes the failure. The command may wait until the device has no users.
     command: &'static str,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
     trials.collect()
 }
 
-/// The test has a network device of its own, because the wire has to stay.
+/// A script that gives the test a network device of its own, because the wire has to stay up.
 const SCRIPT: &str = "\
     ip link add spare type dummy && ip addr add 10.98.0.1/24 dev spare && ip link set spare up && \
     rdma link add rxe_spare type rxe netdev spare || exit; \

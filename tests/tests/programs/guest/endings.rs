@@ -1,5 +1,5 @@
-//! How connections are rejected, made with private data, and ended: `programs/endings.c` on both
-//! sides.
+//! Tests how connections are rejected, made with private data, and ended, with `programs/endings.c`
+//! on both sides.
 
 use std::process::Command;
 use std::time::Instant;
@@ -29,7 +29,7 @@ pub(super) const ENDINGS: &[Ending] = &[
     ending("server_dies", Some("server")),
 ];
 
-/// Cases for peers that notice a death only while requests are under way.
+/// Cases for peers that notice the death of a process only while requests are under way.
 pub(super) const BUSY: [Ending; 2] =
     [ending("client_dies_busy", Some("client")), ending("server_dies_busy", Some("server"))];
 

@@ -1,5 +1,5 @@
-//! Which engine serves softroce's entries, and which devices are listed, with and without an RDMA
-//! device.
+//! Tests which engine serves softroce's entries, and which devices are listed, with and without an
+//! RDMA device.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ const CHECKS: &[(&str, Check)] = &[
         let list = list(guest, "chroot --userspec=1000:1000 /", BUILT_IN);
         guest.run("chmod 666 /dev/infiniband/rdma_cm")?;
         let list = list?;
-        // In this network namespace no other program can have the port.
+        // In this network namespace no other program can have taken the port.
         fails(
             &list,
             "softroce",
@@ -69,7 +69,8 @@ pub(super) fn trials(machine: &Arc<Machine>) -> Vec<Trial> {
     trials.collect()
 }
 
-/// The output of `dat list` in the guest. `who` is the command that runs it as a certain user.
+/// Returns the output of `dat list` in the guest. `who` is the command that runs it as a certain
+/// user.
 fn list(guest: &Guest, who: &str, registry: &str) -> Result<Value, Stop> {
     let output = guest.run(&format!("{registry} {who} /tmp/dist/bin/dat list --json"))?;
     let json = output.rsplit_once("exit status").map_or(output.as_str(), |(json, _)| json);

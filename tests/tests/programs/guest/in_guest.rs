@@ -1,5 +1,5 @@
-//! Both programs in the guest: over this project's provider for the kernel's devices, and the
-//! matrix of registries and providers.
+//! Tests with both programs in the guest: over this project's provider for the kernel's devices,
+//! and the matrix of registries and providers.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{Case, dtest, dtestx};
 
 /// A provider in the guest, and the device that it uses.
 struct GuestProvider {
-    /// The name in test names.
+    /// The provider's name in test names.
     name: &'static str,
     provider: &'static Provider,
     address: &'static str,
@@ -27,14 +27,14 @@ struct GuestProvider {
     device: &'static str,
 }
 
-/// A provider that uses the wire's rxe.
+/// Returns a provider that uses the rxe on the wire.
 const fn on_rxe(name: &'static str, provider: &'static Provider) -> GuestProvider {
     GuestProvider { name, provider, address: RXE, network: "", device: "rxe" }
 }
 
-/// provider-verbs at the device's IPv6 address.
+/// The provider provider-verbs at the device's IPv6 address.
 const IPV6: Provider = Provider { ia: "verbs-ipv6", ..VERBS };
-/// softroce over the kernel's rxe, which exists already.
+/// The provider softroce over the kernel's rxe, which exists already.
 const KERNEL: Provider = Provider { ia: "softroce-kernel", library: "libdat_softroce.so", ..VERBS };
 /// Debian's own provider.
 pub(super) const OFA: Provider = Provider { ia: "ofa", library: "libdaplofa.so.2", ..VERBS };
@@ -53,15 +53,15 @@ const GUEST_PROVIDERS: &[GuestProvider] = &[
     GuestProvider { device: "siw", ..on_rxe("siw", &VERBS) },
 ];
 
-/// The dat.conf of both registries: each provider in both kinds of thread safety, for the
-/// conformance suite.
+/// Returns the dat.conf of both registries. For the conformance suite, each provider has an entry
+/// of both kinds of thread safety.
 pub(super) fn conf() -> String {
     let mut conf = String::new();
     for GuestProvider { provider: Provider { ia, library, .. }, address, device, .. } in
         GUEST_PROVIDERS
     {
         if *device == "siw" {
-            // Its line is the same as for rxe, whose address it has.
+            // The provider has the address of rxe, so its line would be the same as that for rxe.
             continue;
         }
         let (library, version, params) = match *ia {
@@ -81,14 +81,14 @@ pub(super) fn conf() -> String {
     conf
 }
 
-/// Two registries: this project's, without the built-in entries, and Debian's.
+/// The two registries: this project's, without the built-in entries, and Debian's.
 pub(super) const REGISTRIES: [(&str, &str); 2] = [
     ("ours", "DAT_OVERRIDE=/tmp/dist/dat.within OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib"),
     ("debian", "DAT_OVERRIDE=/tmp/dist/dat.within"),
 ];
 
-/// provider-verbs under the names of this project's other providers, for peers on the other side of
-/// the wire.
+/// Returns an environment with provider-verbs under the names of this project's other providers,
+/// for peers on the other side of the wire.
 pub(super) fn as_ours(family: Family) -> GuestEnvironment {
     let registry = match family {
         Family::V4 => {
@@ -101,7 +101,7 @@ pub(super) fn as_ours(family: Family) -> GuestEnvironment {
     GuestEnvironment { registry, network: "" }
 }
 
-/// The dat.conf for [`as_ours`].
+/// Returns the dat.conf for [`as_ours`].
 pub(super) fn conf_as_ours(family: Family) -> String {
     let [_, address] = family.addresses();
     let line = |peer: &Peer| {
@@ -143,8 +143,8 @@ fn registry_is_loaded(
 }
 
 /// Runs a test in which both ends of the stream are the kernel's siw. siw's sending thread
-/// sometimes takes the wrong SGE (`machine::MAX_CRASHES`). If siw then receives data from itself
-/// that is not iWARP, that is no verdict on this project, and the test runs once more.
+/// sometimes takes the wrong SGE (`machine::MAX_CRASHES`), and siw then receives data from itself
+/// that is not iWARP. Such a failure says nothing about this project, so the test runs once more.
 fn between_kernels(
     machine: &Machine,
     run: impl Fn(&Guest) -> Result<(), Stop>,
@@ -167,19 +167,20 @@ fn between_kernels(
     }
 }
 
-/// The message that siw's receiver logs in that case.
+/// The message that siw's receiver logs if it receives data that is not iWARP.
 const NO_IWARP: &str = "siw: received ddp version unsupported";
 
 pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let mut trials: Vec<Trial> =
         REGISTRIES.into_iter().map(|registry| registry_is_loaded(machine, registry)).collect();
     for guest_provider in GUEST_PROVIDERS {
-        // Only its name is used: the guest has a dat.conf with this name.
+        // The function uses only the registry's name, because the guest has a dat.conf with this
+        // name.
         let registry = dist.clone().map(|dist| Registry::builtin(&dist, guest_provider.provider));
         let registry = Arc::new(registry);
         for (name, variables) in REGISTRIES {
             let there = GuestEnvironment { registry: variables, network: guest_provider.network };
-            // This project's registry on both sides, or only on the active or the passive one.
+            // This project's registry is on both sides, or only on the active or the passive one.
             let mut add = |prefix: String, program: Program, we_call: Option<bool>| {
                 let (machine, dist) = (Arc::clone(machine), dist.clone());
                 let &GuestProvider { address, device, .. } = guest_provider;
@@ -228,7 +229,7 @@ pub(super) fn trials(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<T
     trials
 }
 
-/// Tests that the matrix does not have.
+/// Returns the tests that the matrix does not have.
 fn all() -> Vec<Program> {
     let mut programs =
         vec![Program::Dtestx, Program::Transaction(&dapltest::WITH_GUEST[1]), Program::Limits];
@@ -241,15 +242,15 @@ fn all() -> Vec<Program> {
     programs
 }
 
-/// Tests with OFED's provider on the other side.
+/// Returns the tests with OFED's provider on the other side.
 fn with_ofa() -> Vec<Program> {
     let mut programs = vec![Program::Dtest, Program::Transaction(&dapltest::WITH_GUEST[0])];
     programs.extend(endings::ENDINGS.iter().map(Program::Ending));
     programs
 }
 
-/// Tests that may behave differently over IPv6. dtest and similar programs cannot tell their
-/// clients an IPv6 address.
+/// Returns the tests that may behave differently over IPv6. dtest and similar programs cannot tell
+/// their clients an IPv6 address.
 fn over_ipv6() -> Vec<Program> {
     let mut programs: Vec<_> = dapltest::WITH_GUEST.iter().map(Program::Transaction).collect();
     programs.extend(endings::ENDINGS.iter().map(Program::Ending));
@@ -257,8 +258,8 @@ fn over_ipv6() -> Vec<Program> {
     programs
 }
 
-/// iWARP has no dtestx. siw has no windows, and it holds up a caller whose call gets no answer
-/// (`calls_that_nobody_answers`).
+/// Returns the tests over siw. iWARP has no dtestx. siw has no windows, and holds up a caller whose
+/// call gets no answer (`calls_that_nobody_answers`).
 fn over_siw() -> Vec<Program> {
     let mut programs = vec![Program::Dtest];
     programs.extend(dapltest::WITH_GUEST.iter().map(Program::Transaction));

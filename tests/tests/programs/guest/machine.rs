@@ -1,5 +1,5 @@
-//! The guest as a machine: QEMU, and the wire to it, a tap device with the addresses of a host on
-//! the wire. It ends with this program.
+//! The guest as a machine: QEMU, and the wire to the guest, a tap device with the addresses of a
+//! host on the wire. The machine ends when this program ends.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -26,7 +26,7 @@ pub(super) struct Machine {
 #[derive(Default)]
 struct State {
     guest: Option<Arc<Guest>>,
-    /// Whether this project's libraries and programs are installed there.
+    /// Whether this project's libraries and programs are installed in the guest.
     is_installed: bool,
     /// The number of guests that have died before this one.
     crashes: usize,
@@ -34,12 +34,12 @@ struct State {
     unavailable: Option<Stop>,
 }
 
-/// The number of guests that may die. A kernel that dies in a test is no verdict on this project,
-/// and is printed; more deaths are a failure. Linux 6.12's siw does die: its sending thread
-/// (siw_tx_hdt, called from siw_sq_resume) reads an SGE behind the last one.
+/// The number of guests that may die. If a kernel dies in a test, the death is printed and says
+/// nothing about this project; more deaths than this are a failure. The siw of Linux 6.12 does die:
+/// its sending thread (siw_tx_hdt, called from siw_sq_resume) reads an SGE behind the last one.
 const MAX_CRASHES: usize = 2;
 
-/// The guest's address on the wire, which its rxe has.
+/// The guest's address on the wire, which its rxe uses.
 pub(super) const RXE: &str = Family::V4.addresses()[1];
 /// The address in the guest's network namespace "apart" (`tests/guest/apart`), which none of the
 /// kernel's RDMA devices has.
@@ -51,8 +51,8 @@ impl Machine {
         Machine { image, dist, state: Mutex::default() }
     }
 
-    /// Runs a test with a guest that has this device over a wire of this MTU. With `installed` the
-    /// guest has this project's libraries and the program `dat` in /tmp/dist, and a network
+    /// Runs a test with a guest that has this RDMA device over a wire of this MTU. With `installed`
+    /// the guest has this project's libraries and the program `dat` in /tmp/dist, and a network
     /// "apart". If the guest dies, the test runs once more with another one.
     pub(super) fn run<R>(
         &self,
@@ -118,7 +118,8 @@ pub(crate) struct Guest {
 const CONSOLE: &str = "console";
 /// The time limit of a boot under emulation, on a machine that does other work.
 const BOOT_LIMIT: Duration = Duration::from_secs(300);
-/// The time limit of a command that takes no time on a real machine.
+/// The time limit of a command in the guest. On a real machine, such a command takes almost no
+/// time.
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 
 impl Guest {
@@ -127,8 +128,8 @@ impl Guest {
         Self::boot_with(image, "-accel tcg,thread=multi -smp 2")
     }
 
-    /// Boots with one processor whose clock counts instructions: a measurement there gives the same
-    /// on each host.
+    /// Boots with one processor whose clock counts instructions, so that a measurement gives the
+    /// same figures on each host.
     pub(super) fn boot_counting(image: &Path) -> Result<Self, Stop> {
         Self::boot_with(image, "-accel tcg,thread=single -smp 1 -icount shift=0,sleep=on")
     }
@@ -147,8 +148,8 @@ impl Guest {
             here(&format!("ip addr add {}", family.addr_arguments(near)))?;
             addresses.push(format!("{far}/{}", family.prefix()));
         }
-        // The queue has room for everything that two endpoints may have requested: a tap device
-        // drops what its reader takes too late.
+        // The queue has room for everything that two endpoints may have requested, because a tap
+        // device drops packets that its reader takes too late.
         here(&format!("ip link set {WIRE} txqueuelen 10000 up"))?;
 
         let dir =
@@ -219,7 +220,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Makes this (`rxe` or `siw`) the guest's only RDMA device, over a wire with this MTU.
+    /// Makes this device (`rxe` or `siw`) the guest's only RDMA device, over a wire with this MTU.
     pub(crate) fn device(&self, device: &'static str, mtu: u32) -> Result<(), String> {
         let mut current = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         if *current != Some((device, mtu)) {
@@ -231,19 +232,19 @@ impl Guest {
         Ok(())
     }
 
-    /// Returns whether this is its device.
+    /// Returns whether this is the guest's RDMA device.
     pub(crate) fn has_device(&self, device: &str) -> bool {
         let current = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         current.is_some_and(|(name, _)| name == device)
     }
 
-    /// Sets whether its siw requires CRCs.
+    /// Sets whether the guest's siw requires CRCs.
     pub(crate) fn want_crc(&self, want: bool) -> Result<(), String> {
         let line = format!("echo {} >/sys/module/siw/parameters/mpa_crc_required", u8::from(want));
         self.run(&line).map(drop)
     }
 
-    /// Compiles a program of this project; returns its path here and its path in the guest.
+    /// Compiles a program of this project. Returns its path on this host and its path in the guest.
     pub(crate) fn c_program(&self, dist: &Dist, name: &str) -> Result<[PathBuf; 2], Skip> {
         Ok([c_program(dist, name, self.share.path())?, Path::new("/share").join(name)])
     }
@@ -259,7 +260,8 @@ impl Guest {
         .map(drop)
     }
 
-    /// The program, to be run in the guest. Killing the local process that stands for it kills it.
+    /// Returns a command that runs the program in the guest. Killing the local process of this
+    /// command also kills the program in the guest.
     pub(crate) fn command(&self, program: &Command, there: GuestEnvironment) -> Command {
         let environment = program.get_envs().filter_map(|(name, value)| Some((name, value?)));
         let environment =
@@ -275,7 +277,7 @@ impl Guest {
         relay::command(self.control(), &line)
     }
 
-    /// The directory that is the guest's /share.
+    /// Returns the directory that is the guest's /share.
     pub(super) fn share(&self) -> &Path {
         self.share.path()
     }
@@ -285,7 +287,7 @@ impl Guest {
         self.run_for(line, COMMAND_LIMIT)
     }
 
-    /// The same for a command that may print nothing for this long.
+    /// Does the same as `run` for a command that may print nothing for this long.
     pub(super) fn run_for(&self, line: &str, patience: Duration) -> Result<String, String> {
         let failed = |error: std::io::Error| format!("{line}, in the guest: {error}");
         let mut stream =
@@ -313,7 +315,7 @@ impl Guest {
         }
     }
 
-    /// The end of the console's output, where a kernel that dies prints why.
+    /// Returns the end of the console's output, where a kernel that dies prints the reason.
     fn console_tail(&self) -> String {
         let output = fs::read(self.dir.path().join(CONSOLE)).unwrap_or_default();
         let output = String::from_utf8_lossy(&output);
@@ -332,7 +334,8 @@ impl Guest {
         self.qemu.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The emulator ends when its kernel does. A kernel that hangs does not answer.
+    /// Returns whether the guest is dead. The emulator ends when its kernel ends. A kernel that
+    /// hangs does not answer.
     fn is_dead(&self) -> bool {
         let has_ended = !matches!(self.qemu().try_wait(), Ok(None));
         has_ended || TcpStream::connect_timeout(&self.control(), COMMAND_LIMIT).is_err()
@@ -348,7 +351,7 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         self.end();
-        // The next guest needs the name.
+        // The next guest needs the name of the device.
         here(&format!("ip link delete {WIRE}")).ok();
     }
 }
@@ -364,8 +367,8 @@ fn start(
     // QEMU is unpacked and not installed, so it does not find its libraries and data by itself.
     let libraries =
         ["qemu/usr/lib/x86_64-linux-gnu", "qemu/lib/x86_64-linux-gnu"].map(file).join(":");
-    // Captures the packets on the wire, if asked to, in a format that Wireshark can read while the
-    // file is still being written.
+    // If the variable is set, the packets on the wire are captured in a format that Wireshark can
+    // read while the file is still being written.
     let capture = std::env::var_os("OPENDAT_GUEST_CAPTURE");
     let offload = if capture.is_some() { "off" } else { "on" };
     let machine = format!(
@@ -373,8 +376,8 @@ fn start(
          -netdev tap,id=wire,ifname={WIRE},script=no,downscript=no,vnet_hdr={offload} \
          -device virtio-net-pci,netdev=wire,host_mtu=9000,romfile="
     );
-    // norandmaps: the emulator caches translated code by its address, and would translate it again
-    // for each process.
+    // The option norandmaps helps the emulator, which caches translated code by its address, and
+    // would otherwise translate the code again for each process.
     let kernel = format!(
         "console=ttyS0 quiet oops=panic panic=-1 mitigations=off norandmaps wire={addresses}"
     );
@@ -401,18 +404,18 @@ fn start(
     command.spawn().map_err(|error| Stop::Fail(format!("QEMU cannot be started: {error}")))
 }
 
-/// The environment of a program in the guest, in words of its shell.
+/// The environment of a program in the guest, as words for the guest's shell.
 #[derive(Clone, Copy)]
 pub(crate) struct GuestEnvironment {
-    /// Environment variables that select the registry. The first names the dat.conf.
+    /// The environment variables that select the registry. The first variable names the dat.conf.
     pub(super) registry: &'static str,
     /// The command that runs a program in another network namespace, or nothing.
     pub(super) network: &'static str,
 }
 
 impl GuestEnvironment {
-    /// Debian's registry, with Debian's provider under each name of this project's, for the wire's
-    /// address of this family.
+    /// Returns an environment with Debian's registry. Debian's provider is registered under each
+    /// name of this project's providers, for the wire's address of this family.
     pub(super) fn debian(family: Family) -> GuestEnvironment {
         let registry = match family {
             Family::V4 => "DAT_OVERRIDE=/tmp/dat.ipv4",

@@ -50,7 +50,8 @@ use rping::Rping;
 pub(crate) use machine::{Guest, GuestEnvironment};
 pub(crate) use relay::{is_relay, relay};
 
-/// The directory in which `tests/guest/build.sh` has built the guest, if these tests are to run.
+/// Returns the directory in which `tests/guest/build.sh` has built the guest, if these tests must
+/// run.
 pub(crate) fn image() -> Option<PathBuf> {
     env::var_os("OPENDAT_GUEST").map(PathBuf::from)
 }
@@ -59,7 +60,7 @@ pub(crate) fn image() -> Option<PathBuf> {
 struct Peer {
     device: &'static str,
     ia: &'static str,
-    /// The provider has immediate data and atomic operations.
+    /// Whether the provider has immediate data and atomic operations.
     extended: bool,
 }
 
@@ -73,13 +74,13 @@ impl Peer {
         PROVIDERS.iter().find(|provider| provider.ia == self.ia).expect("one of ours")
     }
 
-    /// Returns whether the driver can run over such a wire: RoCEv2 always has its ICRC.
+    /// Returns whether the driver can run over such a wire. RoCEv2 always has its ICRC.
     fn supports(&self, wire: &Wire) -> bool {
         self.device == "siw" || wire.crc == Crc::Nobody
     }
 }
 
-/// The wire between the two.
+/// The wire between this host and the guest.
 struct Wire {
     name: &'static str,
     family: Family,
@@ -99,8 +100,8 @@ const fn wire(name: &'static str, family: Family, mtu: u32, crc: Crc) -> Wire {
     Wire { name, family, mtu, crc }
 }
 
-/// As between two hosts without the kernel's drivers: the MTU of Ethernet, and that of jumbo
-/// frames.
+/// The wires. Their MTUs are that of Ethernet and that of jumbo frames, as between two hosts
+/// without the kernel's drivers.
 const WIRES: &[Wire] = &[
     wire("ipv4_mtu_1500", Family::V4, 1500, Crc::Nobody),
     wire("ipv4_mtu_9000", Family::V4, 9000, Crc::Nobody),
@@ -133,13 +134,13 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Argume
     trials
 }
 
-/// One program on this host, and one in the guest.
+/// Returns the tests with one program on this host, and one in the guest.
 fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let mut trials = Vec::new();
     for peer in PEERS {
         for wire in WIRES.iter().filter(|wire| peer.supports(wire)) {
             let &Wire { name, family, mtu, crc } = wire;
-            // A device name in ia_params would select its IPv4 address.
+            // A device name in ia_params would select the device's IPv4 address.
             let [near, _] = family.addresses();
             let params = if crc == Crc::Ours { format!("{near} crc=on") } else { near.to_owned() };
             let registry =
@@ -168,7 +169,7 @@ fn across(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     trials
 }
 
-/// A transfer with rxe that goes on after outages.
+/// Returns the tests of transfers with rxe that go on after outages.
 fn through_outages(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let (peer, wire) = (&PEERS[0], &WIRES[0]);
     let mut trials = Vec::new();
@@ -195,7 +196,8 @@ fn through_outages(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Tri
     trials
 }
 
-/// One of this project's providers here, and provider-verbs on the kernel's device in the guest.
+/// Returns the tests with one of this project's providers on this host, and provider-verbs on the
+/// kernel's device in the guest.
 fn with_verbs(machine: &Arc<Machine>, dist: &Result<Dist, Skip>) -> Vec<Trial> {
     let mut trials = Vec::new();
     for peer in PEERS {
@@ -239,14 +241,15 @@ fn programs_of_verbs(peer: &Peer, family: Family, we_call: bool) -> Vec<Program>
             }
         };
     }
-    // If a process here is killed, its peer gets no packet, so rxe has to notice by itself.
+    // If a process on this host is killed, its peer gets no packet, so rxe has to notice the death
+    // by itself.
     let dies = Some(if we_call { "client" } else { "server" });
     let supported = endings::ENDINGS.iter().filter(|ending| ending.dies != dies);
     let busy = endings::BUSY.iter().filter(|ending| ending.dies == dies);
     supported.chain(busy).map(Program::Ending).chain([transaction]).collect()
 }
 
-/// The route from a program here to its peer in the guest, or the other way round.
+/// Returns the route from a program on this host to its peer in the guest, or the other way round.
 fn route(guest: &Guest, family: Family, we_call: bool) -> Route<'_> {
     let [near, far] = family.addresses();
     let there = Place::Guest(guest, GuestEnvironment::debian(family));
@@ -274,9 +277,9 @@ fn programs(peer: &Peer, wire: &'static Wire, we_call: bool) -> Vec<Program> {
         programs.push(Program::Rping(&rping::CONNECTIONS));
     }
     if wire.mtu == 1500 && wire.crc == Crc::Nobody {
-        // A killed process here sends nothing, and rxe sends no request unless one is under way.
-        // With a retry count of 7, which libdaplofa requests as the caller, rxe then repeats it
-        // forever.
+        // A killed process on this host sends nothing, and rxe sends no request unless one is under
+        // way. With a retry count of 7, which libdaplofa requests as the caller, rxe then repeats
+        // the request forever.
         let goes_unnoticed = |ending: &&Ending| {
             peer.device == "rxe" && ending.dies == Some(if we_call { "client" } else { "server" })
         };

@@ -1,5 +1,5 @@
-//! Programs of perftest in the guest, called with `-R`, and `programs/perftest.c` on this host,
-//! which serves them.
+//! Runs programs of perftest in the guest, with the option `-R`, and `programs/perftest.c` on this
+//! host, which serves them.
 
 use std::process::Command;
 use std::time::Instant;
@@ -54,7 +54,7 @@ impl Perftest {
         ours.args([PORT, &size]);
         let server = start("ours", &route.server, ours)?;
         server.wait_for("listening")?;
-        // -F: a processor clock that is not steady does not matter.
+        // With the option -F, it does not matter that the processor's clock is not steady.
         let mut theirs = Command::new(self.program);
         theirs.args(["-R", "-F", "-p", PORT, "-s", &size, "-n", &rounds, route.to]);
         let client = start("perftest", &route.client, theirs)?;
@@ -77,7 +77,8 @@ impl Perftest {
         if !ours.text.contains(&format!("\n{messages} messages, ")) {
             complaints.push("the server did not count all messages");
         }
-        // perftest fills its memory with random numbers.
+        // perftest fills its memory with random numbers. They reach the server's memory unless the
+        // client only reads.
         if (self.does == ClientOperation::Read) != ours.text.contains(" messages, 0 octets") {
             complaints.push("the server's memory has the wrong contents");
         }

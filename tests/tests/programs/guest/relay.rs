@@ -1,5 +1,5 @@
-//! A process on this host that stands for one in the guest: it prints the output of that process
-//! and ends with its exit status. The other side is `tests/guest/serve`.
+//! A relay: a process on this host that stands for a process in the guest. The relay prints the
+//! output of that process and ends with its exit status. The other side is `tests/guest/serve`.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
@@ -12,14 +12,14 @@ use socket2::{SockRef, TcpKeepalive};
 /// The port at which the guest takes commands.
 pub(super) const PORT: u16 = 1;
 
-/// After a silence of `SILENCE`, keepalive probes ask the guest whether it is still there: one
-/// every `PROBE_INTERVAL`, `PROBE_COUNT` times. One answer between two outages of the wire is
-/// enough.
+/// The times of keepalive probes. After a silence of `SILENCE`, probes ask the guest whether it is
+/// still there: one every `PROBE_INTERVAL`, `PROBE_COUNT` times. One answer between two outages of
+/// the wire is enough.
 const SILENCE: Duration = Duration::from_secs(10);
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const PROBE_COUNT: u32 = 50;
 
-/// The environment of such a process: the guest's address, and the line of shell to run.
+/// The environment variables of a relay: the guest's address, and the line of shell to run.
 const ADDRESS_VARIABLE: &str = "OPENDAT_TEST_RELAY_TO";
 const LINE_VARIABLE: &str = "OPENDAT_TEST_RELAY_LINE";
 

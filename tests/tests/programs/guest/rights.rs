@@ -1,4 +1,5 @@
-//! Messages for a user with fewer rights than root: they must say what failed and how to fix it.
+//! Tests the messages for a user with fewer rights than root. The messages must say what failed and
+//! how to fix it.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::machine::{Guest, Machine};
 
 struct Check {
     name: &'static str,
-    /// The device file below /dev/infiniband that such a user may not open.
+    /// The device file below /dev/infiniband that the user may not open.
     closed: Option<&'static str>,
     command: &'static str,
     expected_lines: &'static [&'static str],
@@ -67,7 +68,7 @@ impl Check {
             None => Ok(()),
         };
         allow("600")?;
-        // A user who may lock 16 KiB.
+        // This user may lock 16 KiB.
         let output = guest.run(&format!(
             "ulimit -l 16; \
              DAT_OVERRIDE=/dev/null chroot --userspec=1000:1000 / /tmp/dist/bin/dat {} 2>&1; :",

@@ -13,7 +13,7 @@ const PORT: &str = "7174";
 /// The start of the line that rping prints for each round.
 const ROUND: &str = "ping data: ";
 
-/// Connections one after the other, each with rounds of this size.
+/// Connections that follow one another, each with rounds of this size.
 #[derive(Clone, Copy)]
 pub(super) struct Rping {
     pub(super) name: &'static str,
@@ -60,7 +60,7 @@ impl Rping {
                 guest.wait_for_listener(PORT).map_err(|why| server.report(&why))?;
                 let client = start("ours", &route.client, ours(&["client", route.to]))?;
                 let client = client.end().map_err(|why| why + &server.report("served it"))?;
-                // Its output may still be on its way from the guest.
+                // The server's output may still be on its way from the guest.
                 server
                     .wait_for_times(ROUND, self.rounds * self.connections)
                     .map_err(|why| why + &client.text)?;
@@ -81,8 +81,8 @@ impl Rping {
         let Rping { size, rounds, connections, .. } = self;
         let rping = format!("rping {role} -d -v -V -a {to} -p {PORT} -S {size} -C {rounds}");
         let script = match role {
-            // The client sometimes ends with an error after everything is done: one of its threads
-            // closes a descriptor that another one reads.
+            // The client sometimes ends with an error when everything is done, because one of its
+            // threads closes a descriptor that another one reads.
             "-c" => format!("for i in $(seq {connections}); do {rping}; done; true"),
             _ => rping,
         };

@@ -17,12 +17,12 @@ use opendat_tests::{Dist, Skip, Stop};
 
 use super::machine::{APART, Guest, RXE};
 
-/// The number of rounds, if the measurement is to run.
+/// Returns the number of rounds, if the measurement must run.
 pub(super) fn rounds() -> Option<usize> {
     std::env::var("OPENDAT_GUEST_SPEED").ok()?.parse().ok()
 }
 
-/// Octets of an operation, and how many operations are measured.
+/// The octets of an operation, and the number of operations that are measured.
 const SIZES: &[(u32, u32)] = &[(64, 10_000), (4096, 5000), (65536, 500), (262_144, 150)];
 const OPERATIONS: [&str; 2] = ["RW", "RR"];
 const MODES: [(&str, &str); 2] = [("blocking", "b"), ("polling", "p")];
@@ -36,8 +36,8 @@ struct Contender {
     network: &'static str,
 }
 
-/// The others are compared with the first one. The user-space engine needs RoCE's port, so it runs
-/// where the kernel's rxe does not take it.
+/// The providers to compare; the others are compared with the first one. The user-space engine
+/// needs RoCE's port, so it runs where the kernel's rxe does not take the port.
 const CONTENDERS: [Contender; 3] = [
     Contender {
         name: "libdaplofa",
@@ -65,16 +65,16 @@ const CONTENDERS: [Contender; 3] = [
 /// The results of a run.
 #[derive(Clone, Copy)]
 struct Figures {
-    /// Operations per second.
+    /// The number of operations per second.
     rate: f64,
-    /// Processor time of an operation, in ns: the kernel's and both processes'.
+    /// The processor time of an operation in ns: the kernel's and that of both processes.
     cost: f64,
 }
 
 pub(super) const TRIAL: &str = "guest::speed::small_operations_beside_libdaplofa";
 
-/// Measures small operations whose consumer sleeps: there the provider has the largest share of an
-/// operation's cost.
+/// Measures small operations whose consumer sleeps. In these, the provider has the largest share of
+/// an operation's cost.
 pub(super) fn trial(image: &Path, dist: &Result<Dist, Skip>) -> Trial {
     let (image, dist) = (image.to_owned(), dist.clone());
     opendat_tests::trial(TRIAL.to_owned(), move || {
@@ -167,8 +167,8 @@ fn run(guest: &Guest, contender: &Contender, arguments: &str) -> Result<Figures,
         ),
         RUN_LIMIT,
     )?;
-    // raw: operation, count, octets, segments, pipeline, processor in use (per cent), operations/s,
-    // ...
+    // The columns after `raw:` are: operation, count, octets, segments, pipeline, processor in use
+    // (per cent), operations/s, ...
     let raw = output.lines().find_map(|line| line.strip_prefix("raw: "));
     let figure = |at| raw.and_then(|raw| raw.split(',').nth(at)?.trim().parse::<f64>().ok());
     match (figure(5), figure(6)) {

@@ -10,12 +10,12 @@ use tempfile::TempDir;
 
 use crate::host::finish;
 
-/// A Debian of one test's own. Dropping it removes it.
+/// A Debian that belongs to one test. Dropping this structure removes the Debian.
 pub(crate) struct Debian {
     root: TempDir,
 }
 
-/// The whole environment of a program that runs there.
+/// The whole environment of a program that runs in the Debian.
 const ENVIRONMENT: &[&str] = &[
     "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
     "LC_ALL=C.UTF-8",
@@ -33,7 +33,7 @@ impl Debian {
         Ok(debian)
     }
 
-    /// The path on this host of a path in the Debian.
+    /// Returns the path on this host of a path in the Debian.
     pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.root.path().join(path.trim_start_matches('/'))
     }
@@ -53,8 +53,8 @@ impl Debian {
             .map_err(|error| format!("{} to {}: {error}", file.display(), to.display()))
     }
 
-    /// The same program, to be started in the Debian. Its output is line-buffered, so that each
-    /// line is seen at once.
+    /// Returns a command that starts the same program in the Debian. The program's output is
+    /// line-buffered, so that each line is seen at once.
     pub(crate) fn command(&self, program: &Command) -> Command {
         let line_buffered = ["stdbuf", "-oL", "-eL", "--"].map(OsStr::new);
         self.enter(
@@ -62,7 +62,7 @@ impl Debian {
         )
     }
 
-    /// Runs a line of sh there, which must succeed. Returns its output.
+    /// Runs a line of sh in the Debian, which must succeed. Returns the line's output.
     pub(crate) fn run(&self, line: &str) -> Result<String, String> {
         let mut command = self.enter(["sh", "-c", line].map(OsStr::new));
         let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;

@@ -1,6 +1,7 @@
-//! Tests what `cargo xtask package` makes: the packages in an otherwise clean Debian, in place of
-//! Debian's own DAPL packages, with Debian's unmodified programs; and the tarball. `cargo xtask
-//! test packages::` builds both and runs these tests, and no others.
+//! Tests the packages and the tarball that `cargo xtask package` makes. The packages are installed
+//! in an otherwise clean Debian, in place of Debian's own DAPL packages, and Debian's unmodified
+//! programs run over them. `cargo xtask test packages::` builds both and runs these tests, and no
+//! others.
 
 mod debian;
 
@@ -16,14 +17,15 @@ use crate::pair::{Place, Route};
 
 pub(crate) use debian::Debian;
 
-/// The directory of the packages, and the one where `tests/packages/build.sh` has built Debian.
+/// The directory of the packages, and the directory where `tests/packages/build.sh` has built
+/// Debian.
 #[derive(Clone)]
 pub(crate) struct Packages {
     dir: PathBuf,
     debian: PathBuf,
 }
 
-/// Returns the packages if these tests are to run.
+/// Returns the packages if these tests must run.
 pub(crate) fn made() -> Option<Packages> {
     let variable = |name| env::var_os(name).map(PathBuf::from);
     Some(Packages { dir: variable("OPENDAT_PACKAGES")?, debian: variable("OPENDAT_DEBIAN")? })
@@ -97,7 +99,7 @@ fn debians_programs(world: &World) -> Result<(), Stop> {
 fn a_c_program(world: &World) -> Result<(), Stop> {
     let debian = &world.debian;
     world.install(&[RUNTIME_PACKAGE, DEVELOPMENT_PACKAGE], "")?;
-    // The compiler is this host's. Headers and libraries are those of the Debian.
+    // The compiler is that of this host. Headers and libraries are those of the Debian.
     let (root, pkgconfig) = (debian.at("/"), debian.at(LIBDIR).join("pkgconfig"));
     let all = Path::new("1");
     let there = [
@@ -124,7 +126,7 @@ fn ours_replace_debians_and_back(world: &World) -> Result<(), Stop> {
     world.install(&[RUNTIME_PACKAGE, DEVELOPMENT_PACKAGE], "")?;
     world.dtest_is_over("opendat")?;
     world.has_manual()?;
-    // Debian's libdapl2 leaves this file behind. Its entries name libraries that are gone.
+    // Debian's libdapl2 leaves this file behind. The file's entries name libraries that are gone.
     debian.run("test -s /etc/dat.conf")?;
     world.has_adapters("dat")?;
     expect_equal("changed", &debian.run("dpkg --verify opendat opendat-dev")?, "")?;
@@ -140,7 +142,8 @@ fn ours_replace_debians_and_back(world: &World) -> Result<(), Stop> {
     }
 }
 
-/// No package of this project is installed, and the tarball is not where it was built.
+/// Tests the tarball in a Debian that has no package of this project. The tarball is not at the
+/// place where it was built.
 fn the_tarball(world: &World) -> Result<(), Stop> {
     let debian = &world.debian;
     let tarball = world.packages.file("opendat-", ".tar.gz")?;
@@ -162,7 +165,7 @@ fn the_tarball(world: &World) -> Result<(), Stop> {
 }
 
 impl Packages {
-    /// The only file with this start and end of its name.
+    /// Returns the only file whose name has this start and end.
     fn file(&self, start: &str, end: &str) -> Result<PathBuf, String> {
         let entries =
             fs::read_dir(&self.dir).map_err(|error| format!("{}: {error}", self.dir.display()))?;
@@ -183,8 +186,8 @@ impl Packages {
 }
 
 impl World {
-    /// Installs packages as a user does: this project's are downloaded files, Debian's come from
-    /// Debian.
+    /// Installs packages as a user does: this project's packages are downloaded files, and Debian's
+    /// packages come from Debian.
     fn install(&self, ours: &[&str], theirs: &str) -> Result<(), String> {
         let mut files = String::new();
         for package in ours {
@@ -218,7 +221,7 @@ impl World {
         }
     }
 
-    /// Checks that every manual page is there, although dapl2-utils has a dat.conf(5) too.
+    /// Checks that every manual page is present, although dapl2-utils has a dat.conf(5) too.
     fn has_manual(&self) -> Result<(), String> {
         let share = self.dist.lib().with_file_name("share");
         let mut pages = 0;

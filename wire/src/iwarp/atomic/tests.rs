@@ -1,7 +1,7 @@
 use super::*;
 use crate::iwarp::{Header, Queue, UntaggedOpcode};
 
-/// A whole segment, header and body, in the octets of RFC 7306's figures and appendix A.
+/// A whole segment of header and body, with the octets of RFC 7306's figures and appendix A.
 fn segment(opcode: UntaggedOpcode, queue: Queue, msn: u32, body: &[u8]) -> Vec<u8> {
     let header =
         Header::Untagged { last: true, opcode, invalidate: 0, qn: queue.number(), msn, mo: 0 };
@@ -71,7 +71,7 @@ fn compare_and_swap_by_hand() {
     assert_eq!(emit(52, |buf| request.emit(buf)), octets);
     assert_eq!(AtomicRequest::parse(&octets), Some(Ok(request)));
 
-    // Reserved bits are ignored; undefined codes are errors.
+    // Reserved bits are ignored. Undefined codes are errors.
     let mut patched = octets;
     patched[..4].copy_from_slice(&[0xFF, 0xFF, 0xFF, 0xF2]);
     assert_eq!(AtomicRequest::parse(&patched), Some(Ok(request)));

@@ -6,24 +6,26 @@ use crate::iwarp::crc::{Crc32c, crc32c};
 use crate::iwarp::rdmap::Header;
 use crate::iwarp::terminate::Cause;
 
-/// Octets of the ULPDU length, which starts each FPDU.
+/// The number of octets of the ULPDU length, which starts each FPDU.
 pub const LENGTH_SIZE: usize = 2;
 /// The longest ULPDU that the length field can express, in octets. A receiver must accept it.
 pub const MAX_ULPDU: usize = 65535;
 /// The longest ULPDU that a sender may send to an unknown peer (RFC 5044, section 4.2), in octets.
 pub const MAX_MULPDU: usize = 64768;
-/// The smallest MULPDU, however small the TCP segment (RFC 5044, section 4.5), in octets.
+/// The smallest MULPDU, which applies however small the TCP segment is (RFC 5044, section 4.5), in
+/// octets.
 pub const MIN_MULPDU: usize = 128;
-/// Maximum size of a [`Trailer`] in octets.
+/// The maximum size of a [`Trailer`] in octets.
 pub const MAX_TRAILER: usize = 3 + Crc32c::SIZE;
 
-/// Pad octets after a ULPDU, 0 to 3. Length, ULPDU and pad together are a multiple of four.
+/// The number of pad octets after a ULPDU, 0 to 3. Length, ULPDU and pad together are a multiple of
+/// four.
 #[inline]
 pub const fn pad(ulpdu_len: usize) -> usize {
     (LENGTH_SIZE + ulpdu_len).wrapping_neg() & 3
 }
 
-/// Octets of the whole FPDU: length, ULPDU, pad and CRC.
+/// The number of octets of the whole FPDU: length, ULPDU, pad and CRC.
 #[inline]
 pub const fn fpdu_len(ulpdu_len: usize) -> usize {
     LENGTH_SIZE + ulpdu_len + pad(ulpdu_len) + Crc32c::SIZE
@@ -41,8 +43,8 @@ pub const fn mulpdu_for_mss(mss: usize) -> usize {
     }
 }
 
-/// Pad and CRC, which follow a ULPDU. A small value, so that it can be the last part of a gather
-/// write.
+/// The pad and the CRC, which follow a ULPDU. It is a small value, so that it can be the last part
+/// of a gather write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
     bytes: [u8; MAX_TRAILER],
@@ -50,20 +52,20 @@ pub struct Trailer {
 }
 
 impl Trailer {
-    /// Size of the trailer of a ULPDU of this length: 4 to 7 octets.
+    /// The size of the trailer of a ULPDU of this length: 4 to 7 octets.
     #[inline]
     pub const fn size(ulpdu_len: usize) -> usize {
         pad(ulpdu_len) + Crc32c::SIZE
     }
 
-    /// The trailer if CRCs are off: all zero.
+    /// The trailer if CRCs are off. All its octets are zero.
     #[inline]
     pub const fn without_crc(ulpdu_len: usize) -> Self {
         Self { bytes: [0; MAX_TRAILER], len: Self::size(ulpdu_len) as u8 }
     }
 
-    /// The trailer if CRCs are on. `crc` must already cover the length and the ULPDU. It is updated
-    /// with the pad here.
+    /// The trailer if CRCs are on. `crc` must already cover the length and the ULPDU. This function
+    /// updates it with the pad.
     #[inline]
     pub fn with_crc(ulpdu_len: usize, crc: &mut Crc32c) -> Self {
         let mut trailer = Self::without_crc(ulpdu_len);
@@ -80,8 +82,9 @@ impl Trailer {
     }
 }
 
-/// Checks the CRC of a received frame. `crc` must already cover the length and the ULPDU. It is
-/// updated with the pad here. `trailer` is the [`Trailer::size`] octets after the ULPDU.
+/// Checks the CRC of a received frame. `crc` must already cover the length and the ULPDU. This
+/// function updates it with the pad. `trailer` consists of the [`Trailer::size`] octets after the
+/// ULPDU.
 ///
 /// # Panics
 /// If `trailer` is shorter than a CRC.
@@ -97,7 +100,7 @@ fn compare(found: u32, computed: u32) -> Result<(), CrcError> {
     if found == computed { Ok(()) } else { Err(CrcError { found, computed }) }
 }
 
-/// A frame was damaged in transit. Fatal for the stream.
+/// The error that a frame was damaged in transit. It is fatal for the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("MPA CRC {found:#010x} does not match the frame's {computed:#010x}")]
 pub struct CrcError {
@@ -114,7 +117,8 @@ impl CrcError {
     }
 }
 
-/// A whole FPDU in memory. Readers that place payload as it arrives use [`check_trailer`] instead.
+/// A whole FPDU in memory. Readers that place payload while it arrives use [`check_trailer`]
+/// instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fpdu<'a> {
     bytes: &'a [u8],
@@ -122,7 +126,7 @@ pub struct Fpdu<'a> {
 }
 
 impl<'a> Fpdu<'a> {
-    /// The FPDU at the start of `bytes`; `None` if it is incomplete.
+    /// The FPDU at the start of `bytes`. `None` if it is incomplete.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let ulpdu_len = u16::from_be_bytes(*bytes.first_chunk()?);
@@ -130,7 +134,7 @@ impl<'a> Fpdu<'a> {
         Some(Self { bytes, ulpdu_len })
     }
 
-    /// Size of the whole FPDU in octets.
+    /// The size of the whole FPDU in octets.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "an FPDU is never empty")]
     pub const fn len(&self) -> usize {
@@ -167,7 +171,7 @@ mod tests {
     use super::*;
     use crate::iwarp::UntaggedOpcode;
 
-    /// RFC 5044, figure 5, without its marker: SEND, MSN 1, 24 zero octets.
+    /// The frame of figure 5 of RFC 5044, without its marker: SEND, MSN 1, 24 zero octets.
     fn send_frame(trailer: impl FnOnce(&[u8]) -> Trailer) -> Vec<u8> {
         let mut frame = vec![0; 44];
         frame[..2].copy_from_slice(&[0x00, 0x2A]);
@@ -186,7 +190,7 @@ mod tests {
             assert!(pad < 4 && total % 4 == 0 && total == 2 + ulpdu_len + Trailer::size(ulpdu_len));
             assert_eq!(Trailer::without_crc(ulpdu_len).as_bytes().len(), pad + 4);
         }
-        // The frames of rping with 64 octets: READ request, READ response.
+        // These are the frames of rping with 64 octets: READ request, READ response.
         assert_eq!((fpdu_len(0x2E), fpdu_len(0x4E)), (52, 84));
     }
 

@@ -5,12 +5,12 @@ use std::fmt;
 
 use crate::iwarp::terminate::Cause;
 
-/// Size of a setup frame without its private data, in octets.
+/// The size of a setup frame without its private data, in octets.
 pub const SETUP_SIZE: usize = 20;
-/// Maximum private data of a setup frame in octets, including enhanced data (RFC 5044, section
+/// The maximum private data of a setup frame in octets, including enhanced data (RFC 5044, section
 /// 7.1.1).
 pub const MAX_PRIVATE_DATA: usize = 512;
-/// Maximum size of a setup frame in octets.
+/// The maximum size of a setup frame in octets.
 pub const MAX_SETUP: usize = SETUP_SIZE + MAX_PRIVATE_DATA;
 
 const MARKERS: u8 = 0x80;
@@ -18,28 +18,29 @@ const CRC: u8 = 0x40;
 const REJECTED: u8 = 0x20;
 const ENHANCED: u8 = 0x10;
 const GSO: u8 = 0x08;
-/// Not in the standard. Request and reply use different bits because a responder may reflect bits
-/// that it does not know, as siw does.
+/// The bit that offers the operations of RFC 7306. It is not in the standard. Request and reply use
+/// different bits, because a responder may reflect bits that it does not know, as siw does.
 const EXTENDED_REQUEST: u8 = 0x04;
 const EXTENDED_REPLY: u8 = 0x02;
 
 /// A request or reply frame: the first octets in each direction.
 ///
-/// A flag states what its sender wants from the peer, not what both have agreed on.
+/// A flag states a wish of its sender, not an agreement of both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup<'a> {
-    /// Request or reply.
+    /// The kind of frame: request or reply.
     pub kind: SetupKind,
-    /// M: the sender wants to receive markers.
+    /// The flag M: the sender wants to receive markers.
     pub markers: bool,
-    /// C: the sender wants CRCs. If one side wants them, both directions use them.
+    /// The flag C: the sender wants CRCs. If one side wants them, both directions use them.
     pub crc: bool,
-    /// R: the connection is rejected. Only in a reply; in a request not sent and ignored.
+    /// The flag R: the connection is rejected. It is used only in a reply. In a request it is not
+    /// sent, and is ignored.
     pub rejected: bool,
-    /// Not in the standard: a siw peer accepts FPDUs larger than the MSS.
+    /// A flag that is not in the standard: a siw peer accepts FPDUs larger than the MSS.
     pub gso: bool,
-    /// Not in the standard: the sender supports the operations of RFC 7306. It marks a peer of this
-    /// project. Only with enhanced data.
+    /// A flag that is not in the standard: the sender supports the operations of RFC 7306. It shows
+    /// that the peer belongs to this project. It is used only with enhanced data.
     pub extended: bool,
     /// The protocol's revision and its additional data.
     pub revision: Revision,
@@ -59,34 +60,34 @@ pub enum SetupKind {
 /// MPA's revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
-    /// RFC 5044.
+    /// The revision of RFC 5044.
     One,
-    /// RFC 6581, with enhanced data if the S flag is set.
+    /// The revision of RFC 6581, with enhanced data if the S flag is set.
     Two(Option<Enhanced>),
 }
 
 /// Negotiation of READ depths and of the peer-to-peer model (RFC 6581, section 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enhanced {
-    /// A: peer-to-peer model; the initiator sends a "ready to receive" frame (RTR) first.
+    /// The flag A: peer-to-peer model. The initiator sends a "ready to receive" frame (RTR) first.
     pub peer_to_peer: bool,
-    /// B: a zero-length SEND may be the RTR.
+    /// The flag B: a zero-length SEND may be the RTR.
     pub rtr_send: bool,
-    /// C: a zero-length RDMA WRITE may be the RTR.
+    /// The flag C: a zero-length RDMA WRITE may be the RTR.
     pub rtr_write: bool,
-    /// D: a zero-length RDMA READ may be the RTR.
+    /// The flag D: a zero-length RDMA READ may be the RTR.
     pub rtr_read: bool,
-    /// Inbound READs that the sender can hold.
+    /// The number of inbound READs that the sender can hold.
     pub ird: ReadDepth,
-    /// Outbound READs that the sender wants to have outstanding.
+    /// The number of outbound READs that the sender wants to have outstanding.
     pub ord: ReadDepth,
 }
 
 impl Enhanced {
-    /// Size on the wire in octets.
+    /// The size on the wire in octets.
     pub const SIZE: usize = 4;
 
-    /// The client-server model with these depths.
+    /// Enhanced data for the client-server model with these depths.
     pub const fn new(ird: ReadDepth, ord: ReadDepth) -> Self {
         Self { peer_to_peer: false, rtr_send: false, rtr_write: false, rtr_read: false, ird, ord }
     }
@@ -121,7 +122,8 @@ pub struct ReadDepth(u16);
 impl ReadDepth {
     /// The largest depth that can be expressed.
     pub const MAX: Self = Self(0x3FFE);
-    /// "Do not negotiate": the sides agree on the depth by other means (RFC 6581, section 9.1).
+    /// The value "do not negotiate": the sides agree on the depth by other means (RFC 6581, section
+    /// 9.1).
     pub const UNNEGOTIATED: Self = Self(0x3FFF);
 
     /// A depth of this many READs, limited to [`MAX`](Self::MAX).
@@ -129,7 +131,7 @@ impl ReadDepth {
         if reads > Self::MAX.0 as u32 { Self::MAX } else { Self(reads as u16) }
     }
 
-    /// The number of READs; `None` if it is not negotiated.
+    /// The number of READs. `None` if it is not negotiated.
     pub const fn reads(self) -> Option<u16> {
         if self.0 == Self::UNNEGOTIATED.0 { None } else { Some(self.0) }
     }
@@ -142,39 +144,40 @@ impl ReadDepth {
 /// Progress of reading a setup frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetupProgress<'a> {
-    /// The frame has at least this many octets in total. Read up to that many and no more, because
-    /// FPDUs follow.
+    /// The frame is incomplete. It has at least this many octets in total. Read up to that number
+    /// and no more, because FPDUs follow.
     Incomplete(usize),
-    /// The frame and its size in octets.
+    /// The frame is complete. The second field is its size in octets.
     Frame(Setup<'a>, usize),
 }
 
-/// Why octets are not a setup frame, or why a setup frame cannot be sent. The connection is closed
-/// at once.
+/// The reason for which octets are not a setup frame, or for which a setup frame cannot be sent.
+/// The connection is closed at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// Other octets in place of the key: the peer does not speak MPA, or has the same role.
+    /// There are other octets in place of the key, because the peer does not speak MPA or has the
+    /// same role.
     #[error("not an MPA {expected} frame")]
     Key {
         /// The expected frame.
         expected: SetupKind,
     },
-    /// A revision which is neither 1 nor 2.
+    /// The revision is neither 1 nor 2.
     #[error("MPA revision {revision}; 1 and 2 are known")]
     Revision {
         /// The received revision.
         revision: u8,
     },
-    /// Private data beyond [`MAX_PRIVATE_DATA`], enhanced data included.
+    /// The private data, including the enhanced data, are longer than [`MAX_PRIVATE_DATA`].
     #[error("{len} octets of MPA private data; at most {MAX_PRIVATE_DATA}")]
     PrivateData {
-        /// Octets of private data.
+        /// The number of octets of private data.
         len: usize,
     },
     /// The S flag is set but the four octets of enhanced data are missing.
     #[error("enhanced MPA setup with {len} octets of private data; at least {}", Enhanced::SIZE)]
     Enhanced {
-        /// Octets of private data.
+        /// The number of octets of private data.
         len: usize,
     },
 }

@@ -11,7 +11,7 @@ fn emit(header: Header) -> Vec<u8> {
     buf[..len].to_vec()
 }
 
-/// The headers that rping with 64 octets sends, as captured.
+/// These are the headers that rping with 64 octets sends, as captured.
 #[test]
 fn rping_headers() {
     let untagged =
@@ -63,7 +63,7 @@ fn every_opcode_has_its_code() {
     }
 }
 
-/// RFC 5040, section 4.1, figure 4; RFC 7306, figure 2.
+/// The expected queues are those of RFC 5040, section 4.1, figure 4, and RFC 7306, figure 2.
 #[test]
 fn queues_of_opcodes() {
     use UntaggedOpcode::*;
@@ -98,8 +98,8 @@ fn the_stag_field_is_of_invalidating_sends_only() {
     assert_eq!(emit(header), bytes);
     assert_eq!(header.to_string(), "SEND invalidate qn=0 msn=2 mo=8 invalidate=0xcd1cb600 last");
 
-    // RFC 5040, section 4.1: the field is reserved otherwise, ignored when received and zero when
-    // sent.
+    // In other messages the field is reserved: ignored when received and zero when sent (RFC 5040,
+    // section 4.1).
     let mut send = bytes;
     send[1] = 0x43;
     let opcode = UntaggedOpcode::Send;
@@ -119,7 +119,7 @@ fn reserved_bits_are_not_looked_at() {
     assert_eq!(parse(&bytes), header);
 }
 
-/// Every control field is accepted, or an error with the cause that the standard requires.
+/// Every control field is either accepted or an error with the cause that the standard requires.
 #[test]
 fn every_control_field() {
     for control in (0..=u16::MAX).step_by(if cfg!(miri) { 251 } else { 1 }) {
@@ -183,7 +183,7 @@ fn errors_speak() {
     assert_eq!(error(&[0x41, 0x4C]), "unexpected opcode 0xc in an untagged segment");
 }
 
-/// The READ request of the rping capture.
+/// This is the READ request of the rping capture.
 #[test]
 fn read_request() {
     let bytes = [

@@ -31,29 +31,29 @@ const READ: ReadRequest =
 /// no capture has one.
 #[test]
 fn octets_of_the_standard() {
-    /// Untagged, last, DDP version 1; RDMAP version 1, opcode 7; reserved; queue 2, MSN 1, offset
-    /// 0.
+    /// The headers: untagged, last, DDP version 1; RDMAP version 1, opcode 7; reserved; queue 2,
+    /// MSN 1, offset 0.
     const MESSAGE: [u8; 18] = [0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0];
     #[rustfmt::skip]
     let cases: [(&[u8], Terminate); 4] = [
-        // LLP (2), MPA (0), CRC (2); nothing is included.
+        // The cause is LLP (2), MPA (0), CRC (2). No header is included.
         (&[0x20, 0x02, 0b000_00000, 0], Terminate::new(Cause::MPA_CRC)),
-        // DDP (1), tagged buffer (1), invalid STag (0); M and D: 78 octets, a WRITE to STag 0xBAD
-        // at 0x1000.
+        // The cause is DDP (1), tagged buffer (1), invalid STag (0). M and D are set: 78 octets, a
+        // WRITE to STag 0xBAD at 0x1000.
         (&[
             0x11, 0x00, 0b110_00000, 0,
             0x00, 0x4E,
             0xC1, 0x40, 0x00, 0x00, 0x0B, 0xAD, 0, 0, 0, 0, 0, 0, 0x10, 0x00,
         ], Terminate { segment_len: Some(78), header: Some(write_header()), ..Terminate::new(Cause::TAGGED_STAG) }),
-        // DDP (1), untagged buffer (2), no buffer (2); D without M: the length field is there
-        // without meaning.
+        // The cause is DDP (1), untagged buffer (2), no buffer (2). D is set without M: the length
+        // field is present but has no meaning.
         (&[
             0x12, 0x02, 0b010_00000, 0,
             0x00, 0x00,
             0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0,
         ], Terminate { header: Some(send_header()), ..Terminate::new(Cause::UNTAGGED_NO_BUFFER) }),
-        // RDMAP (0), remote protection (1), base and bounds (1); M, D and R: a READ request of 46
-        // octets.
+        // The cause is RDMAP (0), remote protection (1), base and bounds (1). M, D and R are set: a
+        // READ request of 46 octets.
         (&[
             0x01, 0x01, 0b111_00000, 0,
             0x00, 0x2E,
@@ -86,7 +86,8 @@ fn octets_of_the_standard() {
     }
 }
 
-/// The four failures observed at a siw peer, in its bit order and in the standard's.
+/// These are the four failures that were observed at a siw peer, in its bit order and in the
+/// standard's.
 #[test]
 fn both_orders() {
     let with_header = |cause, header, read_request| Terminate {
@@ -122,7 +123,7 @@ fn both_orders() {
     }
 }
 
-/// Without headers the control word may be ambiguous; the standard's reading takes precedence.
+/// Without headers the control word may be ambiguous. The standard order takes precedence.
 #[test]
 fn ambiguous_orders() {
     let parse =
@@ -171,7 +172,8 @@ fn whatever_is_included_comes_back() {
     );
 }
 
-/// RFC 5040, figure 9; RFC 5041, section 7.2; RFC 5044, section 8; RFC 6581, section 8.
+/// The numbers are those of RFC 5040, figure 9; RFC 5041, section 7.2; RFC 5044, section 8; RFC
+/// 6581, section 8.
 #[test]
 fn causes_have_their_numbers() {
     let numbers = |layer, etype| -> Vec<u8> {

@@ -1,10 +1,10 @@
 //! The CRC register as a polynomial over GF(2), modulo the CRC-32 polynomial, reflected: bit 31 is
-//! the coefficient of x^0. A zero octet multiplies it by x^8. Any other octet is first added to the
-//! low eight bits.
+//! the coefficient of x^0. A zero octet multiplies the register by x^8. Any other octet is first
+//! added to the low eight bits.
 
-/// CRC-32 (IEEE 802.3), reflected.
+/// The polynomial of CRC-32 (IEEE 802.3), reflected.
 const POLYNOMIAL: u32 = 0xEDB8_8320;
-/// 1 = x^0.
+/// The polynomial 1, which is x^0.
 const ONE: u32 = 1 << 31;
 /// The register after the eight octets of ones with which an ICRC starts.
 pub(super) const ALL_ONES_8: u32 = {
@@ -23,7 +23,7 @@ pub(super) const fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     let mut bit = 0;
     while bit < 32 {
-        // Branch-free, because a branch would be mispredicted half of the time.
+        // This has no branch, because a branch would be mispredicted half of the time.
         product ^= b & ((a << bit) as i32 >> 31) as u32;
         b = times_x(b);
         bit += 1;
@@ -33,10 +33,10 @@ pub(super) const fn multiply(a: u32, mut b: u32) -> u32 {
 
 /// For each value of an octet that starts `octets_before` octets before the point of interest, its
 /// effect on the register at that point. If `octets_before` is negative, the octet comes after the
-/// point, and this is the effect at the point that equals the octet's own.
+/// point. Then the result is the effect at the point that is equivalent to the octet's own effect.
 pub(super) const fn effect_of_octet(octets_before: i32) -> [u32; 256] {
     let mut effect = [0; 256];
-    // By linearity, the effects of single bits combine to all others.
+    // By linearity, the effects of all other values are sums of the effects of single bits.
     let mut bit = 0;
     while bit < 8 {
         effect[1 << bit] = advance(1 << bit, octets_before);
@@ -64,7 +64,7 @@ pub(super) const fn powers_back<const N: usize>(octets: i32) -> [u32; N] {
     powers
 }
 
-/// The register after that many zero octets; if negative, before them.
+/// The register after that many zero octets. A negative number means before that many zero octets.
 const fn advance(mut register: u32, octets: i32) -> u32 {
     let mut bit = 0;
     while bit < octets.abs() * 8 {

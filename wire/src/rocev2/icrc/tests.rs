@@ -1,6 +1,6 @@
 use super::*;
 
-/// Octets of an IP packet from the text of an example.
+/// The number of octets of an IP packet from the text of an example.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         text.bytes().filter_map(|b| (b as char).to_digit(16)).map(|d| d as u8).collect();
@@ -52,8 +52,8 @@ fn by_definition(ip: &[u8]) -> [u8; 4] {
     (!crc).to_le_bytes()
 }
 
-/// Real packets: of kernel rxe an ACK over IPv4 and one over IPv6, of ours a SEND of three octets
-/// with ID 0.
+/// Real packets: an ACK of kernel rxe over IPv4, one over IPv6, and a SEND of three octets with ID
+/// 0 by this project.
 fn examples() -> [Vec<u8>; 3] {
     [
         "4500003026174000401100080a4d00030a4d0002 d07512b7001c0000 1100ffff00000011000a501e \
@@ -89,7 +89,8 @@ fn sealing_writes_the_last_four_octets() {
     assert_eq!(ours, datagram);
 }
 
-/// Every packet length, every covered octet and both IP versions agree with the definition.
+/// For every packet length, every covered octet and both IP versions, the result agrees with the
+/// definition.
 #[test]
 fn every_length_as_defined() {
     let (max, step) = if cfg!(miri) { (300, 92) } else { (Icrc::MAX_DATAGRAM - 4, 4) };
@@ -107,8 +108,8 @@ fn every_length_as_defined() {
     }
 }
 
-/// The example with another packet length, correct length fields and different octets; its ICRC is
-/// zero.
+/// Returns the example with another packet length, correct length fields and different octets. Its
+/// ICRC is zero.
 fn resized(example: &[u8], packet_len: usize) -> Vec<u8> {
     let (header, lengths) = if example[0] >> 4 == 4 { (20, (2, 28)) } else { (40, (4, 8)) };
     let mut ip = example[..header + 8].to_vec();
@@ -139,7 +140,7 @@ fn every_id_is_recovered_with_and_without_df() {
     }
 }
 
-/// If only the lengths of two packets of zeros differ, the ID of the longest is recovered too.
+/// If two packets of zeros differ only in their lengths, the ID of the longer one is recovered too.
 #[test]
 fn ids_are_recovered_at_every_length() {
     let (icrc, ..) = parts(&examples()[0]).to_owned();

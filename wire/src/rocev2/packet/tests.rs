@@ -17,7 +17,7 @@ const ATOMIC: AtomicEth = AtomicEth {
 };
 const DETH: Deth = Deth { q_key: Deth::GSI_Q_KEY, source_qpn: 0x02_0304 };
 
-/// Each layout in octets, written by hand from the standard's figures.
+/// Each layout is compared with octets that were written by hand from the standard's figures.
 #[test]
 fn layouts() {
     let bth = |opcode| Bth::new(opcode, 0x01_0203, Psn::new(0x0A_0B0C));
@@ -130,7 +130,8 @@ fn what_is_no_packet() {
     for (len, needed) in [(0, 12), (8, 12), (12, 28), (24, 28)] {
         assert_eq!(parse(&good[..len]), Err(ParseError::Short { len, needed }));
     }
-    // Not supported: unreliable connection, reliable datagram, FLUSH, the reserved 0x15.
+    // These codes are not supported: unreliable connection, reliable datagram, FLUSH, the reserved
+    // 0x15.
     for code in [0x20, 0x40, 0x1C, 0x15, 0xFF] {
         assert_eq!(changed(0, code), Err(ParseError::Opcode { code }));
     }

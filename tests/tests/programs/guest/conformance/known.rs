@@ -2,7 +2,7 @@
 
 use super::Verdict;
 
-/// Tests, `PROVIDER::CASE`. A star stands for any text.
+/// The tests that do not pass, as `PROVIDER::CASE`. A star stands for any text.
 const KNOWN: &[(&str, &str)] = &[
     (
         "verbs::dat_ia_query/private-data-size",
@@ -56,27 +56,28 @@ const FLAKY: &[(&str, &str)] = &[
     ),
 ];
 
-/// This case passes if the completion was there before the device was armed to report any.
+/// The reason of a case that passes only if the completion was there before the device was armed to
+/// report any.
 const UNSIGNALLED: &str = "a device reports all completions of requests or none: an unsignalled \
      one triggers the CNO, too";
 
-/// The test cannot prevent what it needs to prevent.
+/// The reason of cases that would have to prevent an answer of the kernel, which they cannot.
 const KERNEL_ANSWERS: &str =
     "the kernel answers for a stopped peer: requests made before it dies succeed";
 
-/// Cases with this reason are not run.
+/// The reason of cases that hang or die. Cases with this reason are not run.
 const HANGS: &str = "OFED's provider does not return, or dies";
 
-/// Cases with this reason are not run.
+/// The reason of cases that corrupt the heap. Cases with this reason are not run.
 const CORRUPTS_HEAP: &str =
     "OFED's provider corrupts the heap, so that the process dies at a later free";
 
-/// Cases with this reason are not run.
+/// The reason of cases in which siw holds up the caller. Cases with this reason are not run.
 const SIW_HOLDS_CALLER: &str = "siw holds up the caller until TCP gives up";
 
-/// Places at which OFED's provider dies in code of its own: its libraries, those that they use, and
-/// its threads, which block all signals and so report no place. None of this project's code is
-/// among them.
+/// The places at which OFED's provider dies in its own code: its libraries, the libraries that they
+/// use, and its threads, which block all signals and so report no place. The list has no code of
+/// this project.
 const OFED: &[&str] =
     &["libdaplofa.so", "librdmacm.so", "libibverbs.so", "librxe-", "an unreported place"];
 
@@ -102,24 +103,24 @@ const DEADLY: &[&str] = &[
     "dat_ep_post_recv/bad-arguments",
 ];
 
-/// Returns why a test is known not to pass.
+/// Returns the reason why a test is known not to pass, if there is one.
 pub(super) fn known(test: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(tests, _)| conformance::matches_pattern(tests, test)).map(|(_, why)| *why)
 }
 
-/// Returns why a test may not pass.
+/// Returns the reason why a test may not pass, if there is one.
 pub(super) fn flaky(test: &str) -> Option<&'static str> {
     FLAKY.iter().find(|(tests, _)| conformance::matches_pattern(tests, test)).map(|(_, why)| *why)
 }
 
-/// Returns whether running the case would only waste the machine's time.
+/// Returns whether the case hangs or dies, so that running it would only waste the machine's time.
 pub(super) fn hangs(test: &str) -> bool {
     known(test).is_some_and(|why| [HANGS, CORRUPTS_HEAP, SIW_HOLDS_CALLER].contains(&why))
 }
 
 /// Returns the reason why a case does not pass over OFED's provider. This project does not fix that
-/// provider, so such a case is reported and is no failure. If the process dies, the case must be
-/// listed and the place must be in that provider.
+/// provider, so such a case is reported and does not count as a failure. If the process dies, the
+/// case must be listed and the place must be in that provider.
 pub(super) fn reason_over_ofed(case: &str, verdict: &Verdict) -> Option<String> {
     match verdict {
         Verdict::Failed(reason) if dies(reason) => (is_deadly(case) && in_ofed(reason))
@@ -129,8 +130,8 @@ pub(super) fn reason_over_ofed(case: &str, verdict: &Verdict) -> Option<String> 
     }
 }
 
-/// Returns whether a case that is not listed has died in OFED's code: a thread of an adapter that
-/// an earlier case closed may have run late.
+/// Returns whether a case that is not listed has died in OFED's code, perhaps because a thread of
+/// an adapter that an earlier case closed ran late.
 pub(super) fn may_be_late(case: &str, verdict: &Verdict) -> bool {
     let Verdict::Failed(reason) = verdict else { return false };
     dies(reason) && in_ofed(reason) && !is_deadly(case)
@@ -146,13 +147,13 @@ fn in_ofed(reason: &str) -> bool {
         .is_some_and(|(_, place)| OFED.iter().any(|library| place.starts_with(library)))
 }
 
-/// Returns whether a process has died, this one or its peer.
+/// Returns whether a process has died: the process of the case or its peer.
 fn dies(reason: &str) -> bool {
     reason.contains("the process died") || reason.contains("the peer is gone")
 }
 
-/// Returns whether the failure may be a known one, whose reason was examined: none of this
-/// project's libraries dies or hangs for it.
+/// Returns whether the failure may be a known one. The reasons of the known failures were examined:
+/// none of this project's libraries dies or hangs.
 pub(super) fn may_be_known(reason: &str) -> bool {
     !dies(reason) && !["has not returned", "panicked"].iter().any(|bad| reason.contains(bad))
 }
