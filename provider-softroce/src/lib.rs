@@ -62,9 +62,10 @@ pub fn gso_headers_fit_icrc() -> bool {
 /// Checks ia_params and the environment variables without opening an adapter.
 ///
 /// # Errors
-/// Returns the error with which [`SoftRoce`] would refuse these parameters.
+/// Returns the error with which [`SoftRoce`] would refuse these parameters, as far as it is known
+/// without the addresses of the host.
 pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
-    Params::parse(params, env).map(drop)
+    Params::check(params, env)
 }
 
 /// An open adapter.

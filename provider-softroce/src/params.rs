@@ -62,33 +62,9 @@ impl Params {
         text: &str,
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, OpenError> {
-        let (mut engine, mut gso) = (EngineChoice::default(), None);
-        let (mut timeout, mut retries) = (None, None);
-        let mut mtu = variable(&env, "OPENDAT_MTU", self::mtu)?;
-        let mut conditions = variable(&env, "OPENDAT_NET", str::parse)?.unwrap_or(Conditions::OFF);
-        let adapter = adapter::params::parse(text, env, |key, value| {
-            match (key, value) {
-                ("engine", _) => engine = self::engine_choice(value)?,
-                ("mtu", _) => mtu = Some(self::mtu(value)?),
-                ("timeout", _) => timeout = Some(ack_timeout(adapter::params::timeout(value)?)),
-                ("retries", _) => retries = Some(adapter::params::retries(value)?),
-                ("gso", "auto") => gso = None,
-                ("gso", _) => {
-                    gso = Some(adapter::params::on(value).map_err(|_| "expected on, off or auto")?);
-                }
-                ("net", _) => {
-                    conditions = value.parse().map_err(|e: netem::ConditionsError| e.to_string())?
-                }
-                _ => {
-                    return Err(
-                        "unknown key; known are engine, mtu, gso, timeout, retries, net, spin, \
-                         strict and capture"
-                            .into(),
-                    );
-                }
-            }
-            Ok(())
-        })?;
+        let mut own = OwnKeys::of_environment(&env)?;
+        let adapter = adapter::params::parse(text, env, |key, value| own.set(key, value))?;
+        let OwnKeys { engine, mtu, gso, timeout, retries, conditions } = own;
         let user_only_key = [
             ("net", !conditions.is_off()),
             ("capture", adapter.capture.is_some()),
@@ -101,6 +77,62 @@ impl Params {
             user_only_key.into_iter().find_map(|(key, is_set)| is_set.then_some(key));
         let mtu = mtu.unwrap_or(PathMtu::Octets4096);
         Ok(Params { adapter, engine, mtu, gso, timeout, retries, conditions, user_only_key })
+    }
+
+    /// Checks ia_params without the host; see [`adapter::params::read`].
+    pub(crate) fn check(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
+        let mut own = OwnKeys::of_environment(&env)?;
+        adapter::params::read(text, env, |key, value| own.set(key, value)).map(drop)
+    }
+}
+
+/// The values of the keys that only this provider has; see [`Params`].
+struct OwnKeys {
+    engine: EngineChoice,
+    mtu: Option<PathMtu>,
+    gso: Option<bool>,
+    timeout: Option<Timeout>,
+    retries: Option<u8>,
+    conditions: Conditions,
+}
+
+impl OwnKeys {
+    /// Returns the defaults, some of which environment variables set.
+    fn of_environment(env: impl Fn(&str) -> Option<String>) -> Result<OwnKeys, OpenError> {
+        Ok(OwnKeys {
+            engine: EngineChoice::default(),
+            mtu: variable(&env, "OPENDAT_MTU", self::mtu)?,
+            gso: None,
+            timeout: None,
+            retries: None,
+            conditions: variable(&env, "OPENDAT_NET", str::parse)?.unwrap_or(Conditions::OFF),
+        })
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        match (key, value) {
+            ("engine", _) => self.engine = self::engine_choice(value)?,
+            ("mtu", _) => self.mtu = Some(self::mtu(value)?),
+            ("timeout", _) => self.timeout = Some(ack_timeout(adapter::params::timeout(value)?)),
+            ("retries", _) => self.retries = Some(adapter::params::retries(value)?),
+            ("gso", "auto") => self.gso = None,
+            ("gso", _) => {
+                let gso = adapter::params::on(value).map_err(|_| "expected on, off or auto")?;
+                self.gso = Some(gso);
+            }
+            ("net", _) => {
+                self.conditions =
+                    value.parse().map_err(|e: netem::ConditionsError| e.to_string())?
+            }
+            _ => {
+                return Err(
+                    "unknown key; known are engine, mtu, gso, timeout, retries, net, spin, strict \
+                     and capture"
+                        .into(),
+                );
+            }
+        }
+        Ok(())
     }
 }
 
@@ -161,7 +193,8 @@ mod tests {
             (EngineChoice::User, PathMtu::Octets1024, Some(false))
         );
         assert_eq!(params.conditions, "loss=1%,seed=7".parse().expect("conditions"));
-        assert_eq!(parse("gso=off gso=auto").expect("parses").gso, None, "the last value wins");
+        assert_eq!(parse("gso=auto").expect("parses").gso, None);
+        assert!(reason("gso=off gso=auto").contains("the key gso occurs twice"));
     }
 
     #[test]

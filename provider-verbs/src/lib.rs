@@ -168,9 +168,10 @@ pub struct Verbs;
 /// Checks ia_params and the environment without opening a device.
 ///
 /// # Errors
-/// The errors of [`Verbs::open`](Provider::open), as far as they show without a device.
+/// The errors of [`Verbs::open`](Provider::open), as far as they show without a device and without
+/// the addresses of the host.
 pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
-    Params::parse(params, Path::new(SYSFS), env).map(drop)
+    params::check(params, env)
 }
 
 impl Provider for Verbs {
