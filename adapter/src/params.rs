@@ -86,8 +86,8 @@ pub struct Unlocated<'t> {
 /// call for each.
 ///
 /// # Errors
-/// `DAT_INVALID_PARAMETER` for a word that is out of place, an unknown key, a key that occurs twice,
-/// an invalid value, or an invalid environment variable.
+/// `DAT_INVALID_PARAMETER` for a word that is out of place, an unknown key, a key that occurs
+/// twice, an invalid value, or an invalid environment variable.
 pub fn read(
     text: &str,
     env: impl Fn(&str) -> Option<String>,

@@ -418,8 +418,8 @@ fn library_next_to_program(library: &str) -> Option<String> {
 }
 
 /// How many entries of a registry file are opened, or their providers started, unless the user
-/// wants another number. Each takes a process, and a file may have any number of entries; those that
-/// distributions ship have up to 62.
+/// wants another number. Each takes a process, and a file may have any number of entries. Debian's
+/// has 62.
 pub(crate) const DEFAULT_LIMIT: usize = 64;
 
 /// How many findings of a kind are printed individually.

@@ -189,15 +189,15 @@ fn adapters(list: &List) -> Vec<Finding> {
         let message = "the built-in adapters are turned off by OPENDAT_BUILTIN=0";
         let remedy = "unset OPENDAT_BUILTIN";
         // An adapter of the registry file is enough, if it opens.
-        let usable = candidates.filter(|candidate| candidate.entry.usable());
-        return vec![match list::any_opens(usable, DEFAULT_LIMIT) {
+        let usable: Vec<_> = candidates.filter(|candidate| candidate.entry.usable()).collect();
+        return vec![match list::any_opens(&usable, DEFAULT_LIMIT) {
             Some(true) => Finding::note("adapters", message, remedy),
             Some(false) => {
                 Finding::problem("adapters", format!("no adapter opens: {message}"), remedy)
             }
             None => Finding::problem(
                 "adapters",
-                format!("none of the first {DEFAULT_LIMIT} adapters opens: {message}"),
+                format!("none of the {DEFAULT_LIMIT} adapters that were tried opens: {message}"),
                 remedy,
             ),
         }];

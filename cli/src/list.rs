@@ -1,6 +1,7 @@
 //! `dat list`: lists the adapters by name, and why those that do not open fail.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -153,17 +154,21 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         "no entry has {} in its name; `dat list` without a name lists all",
         options.names.join(" or ")
     );
-    let progress = Progress::new(candidates.len());
-    let mut opener = Opener::new(options.limit.max(options.names.len()), probe_entry);
-    let mut in_turn: Vec<(usize, &Candidate)> = candidates.into_iter().enumerate().collect();
-    in_turn.sort_by_key(|(_, candidate)| !options.names.contains(&candidate.entry.ia_name));
-    let items = in_turn.into_iter().enumerate().map(|(done, (index, candidate))| {
-        progress.show(done as f64);
-        (index, item(candidate, &mut opener))
-    });
-    let mut items: Vec<(usize, Item)> = items.collect();
-    items.sort_by_key(|(index, _)| *index);
-    let entries: Vec<Item> = items.into_iter().map(|(_, item)| item).collect();
+    let (named, others): (Vec<&Candidate>, Vec<&Candidate>) = candidates
+        .iter()
+        .filter(|candidate| unused(&candidate.entry).is_none())
+        .partition(|candidate| options.names.contains(&candidate.entry.ia_name));
+    let limit = options.limit.max(options.names.len());
+    let progress = Progress::new((named.len() + others.len()).min(limit));
+    let count = AtomicUsize::new(0);
+    let done = || progress.show((count.fetch_add(1, Ordering::Relaxed) + 1) as f64);
+    let mut opener = Opener::new(limit, probe_entry);
+    opener.open(&named, done);
+    opener.open(&others, done);
+    let entries: Vec<Item> = candidates
+        .into_iter()
+        .map(|candidate| item(candidate, || opener.answer(candidate)))
+        .collect();
     drop(progress);
     let is_unopened = |item: &&Item| matches!(item.state, State::NotOpened(_));
     let mut document = Document {
@@ -195,15 +200,12 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(is_clean)
 }
 
-fn item<'a>(
-    candidate: &'a Candidate,
-    opener: &mut Opener<'a, impl FnMut(&Candidate) -> Result<Answer>>,
-) -> Item {
+fn item(candidate: &Candidate, answer: impl FnOnce() -> Option<Answer>) -> Item {
     let Entry { ia_name, api, threadsafe, library, provider_version, ia_params, origin, .. } =
         &candidate.entry;
     let (state, attributes) = match unused(&candidate.entry).map(State::Unused) {
         Some(state) => (state, Vec::new()),
-        None => match opener.open(candidate) {
+        None => match answer() {
             Some(Answer::Opens(attributes)) => (State::Opens, attributes),
             Some(Answer::Fails(reason) | Answer::Broken(reason)) => {
                 (State::Fails(reason), Vec::new())

@@ -1,7 +1,9 @@
 //! Decides which entries are opened. Opening an entry takes a process, and a registry file may have
 //! any number of entries.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use anyhow::Result;
 use registry::entry::Api;
@@ -9,9 +11,13 @@ use registry::{Candidate, Entry};
 
 use super::probe::{Answer, probe_entry};
 
+/// How many entries are opened at the same time. Most of the time of an entry that does not open
+/// may be spent on waiting, for example for the resolver.
+const MAX_AT_ONCE: usize = 16;
+
 /// Opens entries, equal ones once, and those of a registry file up to a limit.
 pub(super) struct Opener<'a, P> {
-    /// Opens an entry. The other fields do not depend on it, so that a test can count the calls.
+    /// Opens an entry. A test can count the calls.
     probe: P,
     /// How many more entries of the registry file may be opened.
     left: usize,
@@ -22,7 +28,7 @@ pub(super) struct Opener<'a, P> {
 }
 
 /// What an adapter depends on. Entries with equal keys open equally.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key<'a> {
     name: &'a str,
     api: Api,
@@ -32,49 +38,100 @@ struct Key<'a> {
     is_builtin: bool,
 }
 
-impl<'a, P: FnMut(&Candidate) -> Result<Answer>> Opener<'a, P> {
+impl<'a> Key<'a> {
+    fn new(candidate: &'a Candidate) -> Key<'a> {
+        let Entry { ia_name: name, api, threadsafe, library, ia_params, .. } = &candidate.entry;
+        let (api, threadsafe) = (*api, *threadsafe);
+        Key { name, api, threadsafe, library, ia_params, is_builtin: candidate.builtin.is_some() }
+    }
+}
+
+impl<'a, P: Fn(&Candidate) -> Result<Answer> + Sync> Opener<'a, P> {
     pub(super) fn new(limit: usize, probe: P) -> Opener<'a, P> {
         Opener { probe, left: limit, answers: HashMap::new(), broken: HashMap::new() }
     }
 
-    /// Opens the entry, or returns the answer of an equal one. Returns `None` if the limit does not
-    /// permit it.
-    pub(super) fn open(&mut self, candidate: &'a Candidate) -> Option<Answer> {
-        let Entry { ia_name: name, api, threadsafe, library, ia_params, .. } = &candidate.entry;
-        let is_builtin = candidate.builtin.is_some();
-        let (api, threadsafe) = (*api, *threadsafe);
-        let key = Key { name, api, threadsafe, library, ia_params, is_builtin };
-        if let Some(answer) = self.answers.get(&key) {
-            return Some(answer.clone());
-        }
-        if !is_builtin {
-            if let Some(reason) = self.broken.get(library.as_str()) {
-                return Some(Answer::Fails(reason.clone()));
-            }
-            self.left = self.left.checked_sub(1)?;
-        }
-        let answer =
-            (self.probe)(candidate).unwrap_or_else(|error| Answer::Fails(format!("{error:#}")));
-        if let Answer::Broken(reason) = &answer
-            && !is_builtin
-        {
-            self.broken.insert(library, reason.clone());
-        }
-        self.answers.insert(key, answer.clone());
-        Some(answer)
+    /// Opens the entries that the limit permits, in their order, but the first entry of each
+    /// library before all others. `done` is called for each that has been opened.
+    pub(super) fn open(&mut self, candidates: &[&'a Candidate], done: impl Fn() + Sync) {
+        // The first entries show which libraries do not load.
+        let mut libraries = HashSet::new();
+        let mut is_first = |key: &Key<'a>| key.is_builtin || libraries.insert(key.library);
+        self.open_some(candidates, &mut is_first, &done);
+        self.open_some(candidates, &mut |_| true, &done);
     }
+
+    fn open_some(
+        &mut self,
+        candidates: &[&'a Candidate],
+        is_meant: &mut dyn FnMut(&Key<'a>) -> bool,
+        done: &(impl Fn() + Sync),
+    ) {
+        let mut chosen = HashSet::new();
+        let mut jobs = Vec::new();
+        for &candidate in candidates {
+            let key = Key::new(candidate);
+            let is_known = self.answer(candidate).is_some() || chosen.contains(&key);
+            if is_known || !is_meant(&key) || (self.left == 0 && !key.is_builtin) {
+                continue;
+            }
+            self.left -= usize::from(!key.is_builtin);
+            chosen.insert(key);
+            jobs.push((key, candidate));
+        }
+        let threads = jobs.len().min(MAX_AT_ONCE);
+        let (answers, broken) = (Mutex::new(&mut self.answers), Mutex::new(&mut self.broken));
+        let (probe, jobs) = (&self.probe, Mutex::new(jobs.into_iter()));
+        let work = || {
+            loop {
+                // This lock is released before the entry is opened.
+                let Some((key, candidate)) = lock(&jobs).next() else { break };
+                // An entry of the same library may have shown in the meantime that none opens.
+                if !key.is_builtin && lock(&broken).contains_key(key.library) {
+                    continue;
+                }
+                let answer =
+                    probe(candidate).unwrap_or_else(|error| Answer::Fails(format!("{error:#}")));
+                if let Answer::Broken(reason) = &answer
+                    && !key.is_builtin
+                {
+                    lock(&broken).entry(key.library).or_insert_with(|| reason.clone());
+                }
+                lock(&answers).insert(key, answer);
+                done();
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(work);
+            }
+        });
+    }
+
+    /// Returns the answer for the entry, for an equal one, or for its library if that does not
+    /// load. `None` if the limit did not permit to open the entry.
+    pub(super) fn answer(&self, candidate: &'a Candidate) -> Option<Answer> {
+        let key = Key::new(candidate);
+        let of_library = || {
+            let reason = self.broken.get(key.library).filter(|_| !key.is_builtin)?;
+            Some(Answer::Fails(reason.clone()))
+        };
+        self.answers.get(&key).cloned().or_else(of_library)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether one of the entries opens. `None` if none does of those that the limit permits to open,
 /// and there are others.
-pub(crate) fn any_opens<'a>(
-    candidates: impl Iterator<Item = &'a Candidate>,
-    limit: usize,
-) -> Option<bool> {
+pub(crate) fn any_opens(candidates: &[&Candidate], limit: usize) -> Option<bool> {
     let mut opener = Opener::new(limit, probe_entry);
+    opener.open(candidates, || ());
     let mut all_were_opened = true;
     for candidate in candidates {
-        match opener.open(candidate) {
+        match opener.answer(candidate) {
             Some(Answer::Opens(_)) => return Some(true),
             Some(Answer::Fails(_) | Answer::Broken(_)) => {}
             None => all_were_opened = false,
@@ -101,18 +158,21 @@ mod tests {
         format!("{name} u2.0 nonthreadsafe default {library} v.1.0 \"{params}\" \"\"\n")
     }
 
-    /// Returns the answers for all candidates, and the names of the entries that were opened.
+    /// Returns the answers for all candidates, and the sorted names of the entries that were opened.
     fn opened(
         candidates: &[Candidate],
         limit: usize,
-        answer: impl Fn(&Candidate) -> Answer,
+        answer: impl Fn(&Candidate) -> Answer + Sync,
     ) -> (Vec<Option<Answer>>, Vec<String>) {
-        let mut names = Vec::new();
+        let names = Mutex::new(Vec::new());
         let mut opener = Opener::new(limit, |candidate: &Candidate| {
-            names.push(candidate.entry.ia_name.clone());
+            lock(&names).push(candidate.entry.ia_name.clone());
             Ok(answer(candidate))
         });
-        let answers = candidates.iter().map(|candidate| opener.open(candidate)).collect();
+        opener.open(&candidates.iter().collect::<Vec<_>>(), || ());
+        let answers = candidates.iter().map(|candidate| opener.answer(candidate)).collect();
+        let mut names = names.into_inner().expect("no panic");
+        names.sort();
         (answers, names)
     }
 
@@ -122,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_limited_number_of_entries_is_opened() {
-        let lines: String = (0..100_000).map(|n| line(&format!("ia{n}"), "x.so", "lo")).collect();
+        let lines: String = (0..10_000).map(|n| line(&format!("ia{n}"), "x.so", "lo")).collect();
         let (answers, names) = opened(&candidates(&lines), 64, opens);
         assert_eq!(names.len(), 64);
         assert!(answers[..64].iter().all(Option::is_some), "the first ones are opened");
@@ -140,7 +200,7 @@ mod tests {
             + &line("a", "x.so", "lo").replace("nonthreadsafe", "threadsafe")
             + &equal;
         let (answers, names) = opened(&candidates(&lines), 6, opens);
-        assert_eq!(names, ["a", "a", "a", "b", "a", "a"]);
+        assert_eq!(names, ["a", "a", "a", "a", "a", "b"]);
         assert!(answers.iter().all(Option::is_some));
     }
 
@@ -160,6 +220,26 @@ mod tests {
         let gone = Some(Answer::Fails("it is gone".to_owned()));
         let first = Some(Answer::Broken("it is gone".to_owned()));
         assert_eq!(answers, [first, gone.clone(), Some(Answer::Fails("why".into())), None, gone]);
+    }
+
+    #[test]
+    fn the_first_entry_of_each_library_comes_before_the_others() {
+        let lines: String =
+            ["ax", "bx", "cx", "dy", "ey"].map(|name| line(name, &name[1..], "lo")).concat();
+        assert_eq!(opened(&candidates(&lines), 2, opens).1, ["ax", "dy"]);
+        assert_eq!(opened(&candidates(&lines), 3, opens).1, ["ax", "bx", "dy"]);
+    }
+
+    #[test]
+    fn several_entries_are_opened_at_the_same_time() {
+        let both = std::sync::Barrier::new(2);
+        let answer = |_: &Candidate| {
+            // If they were opened one after the other, the first would wait here for ever.
+            both.wait();
+            Answer::Opens(Vec::new())
+        };
+        let lines = line("a", "x.so", "lo") + &line("b", "y.so", "lo");
+        assert_eq!(opened(&candidates(&lines), 2, answer).1, ["a", "b"]);
     }
 
     #[test]
