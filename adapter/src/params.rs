@@ -6,6 +6,9 @@
 //! where     = network device | IPv4 or IPv6 address | host name
 //! ```
 //!
+//! A key that occurs twice is an error, because one of its values would have no effect. An
+//! environment variable and a key for the same setting are two sources: the key wins.
+//!
 //! Without `where`, the adapter serves every address of the host. The number is the port in entries
 //! written for OFED's providers (`"eth0 0"`); sockets have no such number.
 //!
@@ -16,6 +19,7 @@
 //! - `strict`: `on` refuses what the standard forbids, even where OFED's library lets programs do
 //!   it (docs/compatibility.md). The default is `off`.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
@@ -50,40 +54,73 @@ const DEFAULT_SPIN: Duration = Duration::from_micros(30);
 /// resolver of the host is asked only for a name that is neither an address nor a device.
 ///
 /// # Errors
-/// `DAT_INVALID_ADDRESS` for an address that is not of this host, `DAT_INVALID_PARAMETER` for
-/// everything else.
+/// `DAT_INVALID_PARAMETER` for what [`read`] refuses, else `DAT_INVALID_ADDRESS` for an address
+/// that is not of this host.
 pub fn parse(
     text: &str,
     env: impl Fn(&str) -> Option<String>,
-    mut own: impl FnMut(&str, &str) -> Result<(), String>,
+    own: impl FnMut(&str, &str) -> Result<(), String>,
 ) -> Result<Params, OpenError> {
+    let Unlocated { place, spin, capture, strict } = read(text, env, own)?;
     let devices = netdev::addresses().map_err(|e| {
         OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("listing network devices: {e}"))
     })?;
+    let bind = place.map(|place| locate(place, &devices)).transpose()?;
+    let address = bind.unwrap_or_else(|| netdev::of_host(&devices));
+    Ok(Params { bind, address, spin, capture, strict })
+}
+
+/// What ia_params say, before the host is asked for the address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unlocated<'t> {
+    /// The word for the address to serve; `None` for all addresses of the host.
+    pub place: Option<&'t str>,
+    /// As [`Params::spin`].
+    pub spin: Option<Duration>,
+    /// As [`Params::capture`].
+    pub capture: Option<String>,
+    /// As [`Params::strict`].
+    pub strict: bool,
+}
+
+/// Like [`parse`], but asks neither the host nor its resolver. A check of many entries takes one
+/// call for each.
+///
+/// # Errors
+/// `DAT_INVALID_PARAMETER` for a word that is out of place, an unknown key, a key that occurs
+/// twice, an invalid value, or an invalid environment variable.
+pub fn read(
+    text: &str,
+    env: impl Fn(&str) -> Option<String>,
+    mut own: impl FnMut(&str, &str) -> Result<(), String>,
+) -> Result<Unlocated<'_>, OpenError> {
     let (places, options): (Vec<_>, Vec<_>) =
         text.split_whitespace().partition(|word| !word.contains('='));
-    let bind = match places[..] {
+    let place = match places[..] {
         [] => None,
-        [place] => Some(locate(place, &devices)?),
-        [place, port] if port.bytes().all(|b| b.is_ascii_digit()) => Some(locate(place, &devices)?),
+        [place] => Some(place),
+        [place, port] if port.bytes().all(|b| b.is_ascii_digit()) => Some(place),
         [_, word, ..] => {
             return Err(invalid(format!("\"{word}\": expected key=value after the address")));
         }
     };
-    let address = bind.unwrap_or_else(|| netdev::of_host(&devices));
     let capture = variable(&env, "OPENDAT_CAPTURE", |file| Ok::<_, String>(file.to_owned()))?;
     let spin = variable(&env, "OPENDAT_SPIN_US", self::spin)?;
-    let mut params = Params { bind, address, spin, capture, strict: false };
+    let mut params = Unlocated { place, spin, capture, strict: false };
+    let mut seen = HashSet::new();
     for word in options {
-        let set = match word.split_once('=').unwrap_or((word, "")) {
-            ("spin", value) => self::spin(value).map(|spin| params.spin = Some(spin)),
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let set = match (key, value) {
+            // An unknown key is refused as such when it occurs first.
+            _ if !seen.insert(key) => Err(format!("the key {key} occurs twice; expected it once")),
+            ("spin", _) => self::spin(value).map(|spin| params.spin = Some(spin)),
             ("capture", "") => Err("expected the name of a file".into()),
             ("capture", file) => {
                 params.capture = Some(file.to_owned());
                 Ok(())
             }
-            ("strict", value) => on(value).map(|strict| params.strict = strict),
-            (key, value) => own(key, value),
+            ("strict", _) => on(value).map(|strict| params.strict = strict),
+            _ => own(key, value),
         };
         set.map_err(|e| invalid(format!("{word}: {e}")))?;
     }
@@ -278,13 +315,54 @@ mod tests {
             asked.push(format!("{key}: {value}"));
             Ok(())
         };
-        let params = super::parse("crc=on spin=100 lo cc= crc=a=b", |_| None, own).expect("parses");
-        assert_eq!(asked, ["crc: on", "cc: ", "crc: a=b"]);
+        let params = super::parse("crc=on spin=100 lo cc= rnr=a=b", |_| None, own).expect("parses");
+        assert_eq!(asked, ["crc: on", "cc: ", "rnr: a=b"]);
         assert!(params.bind.is_some_and(|bind| bind.ip().is_loopback()));
         assert_eq!(params.spin, Some(Duration::from_micros(100)));
         assert_eq!(reason("bad=1"), "ia_params: bad=1: unknown key");
         let long = reason(&format!("bad={}", "µ".repeat(1 << 20)));
         assert!(long.len() < 1000 && long.ends_with("µ: unknown key"), "{long}");
+    }
+
+    #[test]
+    fn a_key_that_occurs_twice_is_refused() {
+        let reason = |text| {
+            let error = super::parse(text, |_| None, |_, _| Ok(())).expect_err(text);
+            assert_eq!(error.code, Error::of(DAT_INVALID_PARAMETER), "{text}");
+            error.reason
+        };
+        assert_eq!(
+            reason("crc=on lo crc=off"),
+            "ia_params: crc=off: the key crc occurs twice; expected it once"
+        );
+        for (text, key) in [
+            ("crc=on crc=on", "crc"),
+            ("spin=1 crc=on spin=1", "spin"),
+            ("strict=on strict=off", "strict"),
+            ("capture=a capture=b", "capture"),
+            ("=a =b", ""),
+        ] {
+            let expected = format!("the key {key} occurs twice; expected it once");
+            assert!(reason(text).ends_with(&expected), "{text}");
+        }
+        assert_eq!(super::tests::reason("bad=1 bad=2"), "ia_params: bad=1: unknown key");
+        // The environment is another source, and the entry wins.
+        let env = |name: &str| match name {
+            "OPENDAT_SPIN_US" => Some("7".to_owned()),
+            "OPENDAT_CAPTURE" => Some("/tmp/a".to_owned()),
+            _ => None,
+        };
+        let params = with("spin=8 capture=/tmp/b", env).expect("two sources");
+        assert_eq!(params.spin(), Duration::from_micros(8));
+        assert_eq!(params.capture.as_deref(), Some("/tmp/b"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_key_is_found_without_its_device() {
+        assert!(reason("no-such-device0.invalid bad=1").ends_with("bad=1: unknown key"));
+        let read = super::read("no-such-device0.invalid 1 strict=on", |_| None, |_, _| Ok(()));
+        let read = read.expect("the host is not asked");
+        assert_eq!((read.place, read.strict), (Some("no-such-device0.invalid"), true));
     }
 
     #[test]

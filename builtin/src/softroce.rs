@@ -49,22 +49,27 @@ pub(crate) fn open(ia: &str, text: &str) -> Result<Opened, OpenError> {
 
 /// Checks ia_params and the environment variables without opening an adapter.
 pub(crate) fn check(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
-    parse(text, env).map(drop)
+    Params::check(text, env, |key, value| engine_key(key, value).map(drop))
 }
 
 fn parse(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<(Engine, Params), OpenError> {
     let mut engine = Engine::default();
     let params = Params::parse(text, env, |key, value| {
-        engine = match (key, value) {
-            ("engine", "auto") => Engine::Auto,
-            ("engine", "user") => Engine::User,
-            ("engine", "kernel") => Engine::Kernel,
-            ("engine", _) => return Err("expected auto, user or kernel".to_owned()),
-            _ => return Err(format!("unknown key; known are engine, {}", Params::KEYS)),
-        };
+        engine = engine_key(key, value)?;
         Ok(())
     })?;
     Ok((engine, params))
+}
+
+/// Parses the key `engine`. Refuses every other key.
+fn engine_key(key: &str, value: &str) -> Result<Engine, String> {
+    match (key, value) {
+        ("engine", "auto") => Ok(Engine::Auto),
+        ("engine", "user") => Ok(Engine::User),
+        ("engine", "kernel") => Ok(Engine::Kernel),
+        ("engine", _) => Err("expected auto, user or kernel".to_owned()),
+        _ => Err(format!("unknown key; known are engine, {}", Params::KEYS)),
+    }
 }
 
 /// Uses the kernel's engine if there is one, it supports the parameters and it can be opened.

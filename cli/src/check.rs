@@ -1,27 +1,28 @@
 //! `dat check`: reports errors and unusable entries of a registry file, each with its line and
 //! column.
 
-use std::collections::{HashMap, HashSet};
-use std::io::{self, BufRead, BufReader};
-use std::net::Shutdown;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use registry::entry::{Entry, Origin, Space};
 use registry::host::Devices;
 use registry::report::printable;
-use registry::{Candidate, List, LoadError};
-use serde::{Deserialize, Serialize};
+use registry::{Candidate, List};
+use serde::Serialize;
 
 use crate::convert::{self, File};
 use crate::output::{print, print_json};
+use crate::parameters;
 use crate::table::{Colour, colour};
 use crate::units::{self, plural};
-use crate::{parameters, parent};
+pub(crate) use start::{Inspection, START_LIMIT, inspect, wait_within};
+use start::{LibraryFault, inspect_library};
+
+mod start;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -29,9 +30,13 @@ pub(crate) struct Options {
     /// content
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Exit with 1 for warnings, too
+    /// Exit with 1 for warnings, and for entries whose provider was not started, too
     #[arg(long)]
     strict: bool,
+    /// Start the providers of at most this many entries, each in a process of its own; everything
+    /// else is checked of all entries
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
+    limit: usize,
     /// Print one JSON document instead of text
     #[arg(long)]
     json: bool,
@@ -43,6 +48,9 @@ struct Document {
     /// The number of entries that could be parsed.
     entries: usize,
     findings: Vec<Finding>,
+    /// For how many entries the provider was not started, because of the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_started: Option<NonZeroUsize>,
 }
 
 /// An error or a warning about one place in the file.
@@ -84,16 +92,23 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
                 .to_owned();
         findings.push(Finding::new(Severity::Error, &origin, message, Some("rename the file")));
     }
-    findings.extend(warnings(&entries, &Devices::of_host(), inspect_library));
+    let (warnings, not_started) =
+        warnings(&entries, &Devices::of_host(), options.limit, inspect_library);
+    findings.extend(warnings);
     findings.sort_by_key(|finding| (finding.line, finding.column));
-    let document =
-        Document { file: options.file.display().to_string(), entries: entries.len(), findings };
+    let document = Document {
+        file: options.file.display().to_string(),
+        entries: entries.len(),
+        findings,
+        not_started: NonZeroUsize::new(not_started),
+    };
     match options.json {
         true => print_json(&document)?,
         false => print(&document.text(&text))?,
     }
     let is_failure = |finding: &Finding| options.strict || finding.severity == Severity::Error;
-    Ok(!document.findings.iter().any(is_failure))
+    let is_incomplete = options.strict && document.not_started.is_some();
+    Ok(!document.findings.iter().any(is_failure) && !is_incomplete)
 }
 
 impl Finding {
@@ -121,51 +136,84 @@ impl Finding {
     }
 }
 
-/// Why a library does not provide an entry, and what to do about it, if that is known.
-#[derive(Clone, Serialize, Deserialize)]
-struct LibraryFault {
-    why: String,
-    remedy: Option<String>,
-    /// The fault affects every entry that names the library: the library is not a provider at all,
-    /// or its start does not end.
-    of_library: bool,
-}
-
-impl LibraryFault {
-    /// A fault that says nothing about other entries of the library and has no known remedy.
-    fn of_entry(why: String) -> LibraryFault {
-        LibraryFault { why, remedy: None, of_library: false }
-    }
-}
-
-/// Returns why an entry's library does not provide it, or `None` if it does.
-type Inspect = fn(&Entry) -> Option<LibraryFault>;
-
-/// Returns what `inspect` finds for each entry that programs can ask for. A library may register
-/// one entry and not another, so each is inspected. A library that does not load, or whose start
-/// does not end, is not tried again.
-fn faults(entries: &[Entry], inspect: Inspect) -> Vec<Option<LibraryFault>> {
+/// Returns what `inspect` finds for each entry that programs can ask for: why its library does not
+/// provide it, or `None` if it does. A library may register one entry and not another, so each is
+/// inspected. A library that does not load, or whose start does not end, is not tried again.
+///
+/// An inspection takes a process, so at most `limit` entries are inspected. The second value is the
+/// number of entries that were not inspected because of that.
+fn faults(
+    entries: &[Entry],
+    limit: usize,
+    mut inspect: impl FnMut(&Entry) -> Option<LibraryFault>,
+) -> (Vec<Option<LibraryFault>>, usize) {
     let mut no_providers: HashMap<&str, LibraryFault> = HashMap::new();
-    let mut faults = Vec::new();
+    let (mut faults, mut left, mut not_started) = (Vec::new(), limit, 0);
     for (entry, first) in entries.iter().zip(first_duplicates(entries)) {
         let library = entry.library.as_str();
         let fault = if never_requested(entry).is_some() || repeated(entry, first).is_some() {
             None
+        } else if let Some(fault) = no_providers.get(library) {
+            Some(fault.clone())
+        } else if left == 0 {
+            not_started += 1;
+            None
         } else {
-            no_providers.get(library).cloned().or_else(|| inspect(entry))
+            left -= 1;
+            inspect(entry)
         };
         if let Some(fault) = fault.as_ref().filter(|fault| fault.of_library) {
             no_providers.entry(library).or_insert_with(|| fault.clone());
         }
         faults.push(fault);
     }
-    faults
+    (faults, not_started)
 }
 
-/// Returns a warning for each entry that does not open or that no program can ask for.
-fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Finding> {
-    let faults = faults(entries, inspect);
-    let (mut reported, mut absent) = (HashSet::new(), HashSet::new());
+/// The lines of the entries to which one finding applies, by what it is about.
+struct Lines<K>(HashMap<K, Vec<usize>>);
+
+impl<K: Eq + Hash> Lines<K> {
+    fn new<'e>(entries: impl Iterator<Item = (Option<K>, &'e Entry)>) -> Lines<K> {
+        let mut lines: HashMap<K, Vec<usize>> = HashMap::new();
+        for (key, entry) in entries {
+            if let Some(key) = key {
+                lines.entry(key).or_default().push(place(&entry.origin).0);
+            }
+        }
+        Lines(lines)
+    }
+
+    /// Returns the lines after this one, and a remark that names them. Returns `None` from the
+    /// second time on that this is asked about the same thing.
+    fn after(&mut self, key: &K, line: usize) -> Option<(Vec<usize>, String)> {
+        let mut lines = self.0.remove(key)?;
+        lines.retain(|&other| other > line);
+        let remark = match lines.as_slice() {
+            [] => String::new(),
+            [line] => format!(" (also line {line})"),
+            lines => format!(" (also lines {})", units::ranges(lines)),
+        };
+        Some((lines, remark))
+    }
+}
+
+/// Returns a warning for each entry that does not open or that no program can ask for, and the
+/// number of entries whose provider was not started, because `limit` does not permit it.
+fn warnings(
+    entries: &[Entry],
+    devices: &Devices,
+    limit: usize,
+    inspect: impl FnMut(&Entry) -> Option<LibraryFault>,
+) -> (Vec<Finding>, usize) {
+    let (faults, not_started) = faults(entries, limit, inspect);
+    let missing: Vec<Option<&str>> = entries.iter().map(|entry| devices.missing(entry)).collect();
+    // One finding covers all affected entries of a library: a distribution's file has dozens.
+    let mut faulty = Lines::new(entries.iter().zip(&faults).map(|(entry, fault)| {
+        (fault.as_ref().map(|fault| (entry.library.as_str(), fault.why.as_str())), entry)
+    }));
+    // One finding per device.
+    let mut without_device = Lines::new(missing.iter().copied().zip(entries));
     let mut findings = Vec::new();
     let first_and_other = first_duplicates(entries).into_iter().zip(ambiguous(entries));
     for (index, (entry, (first, other))) in entries.iter().zip(first_and_other).enumerate() {
@@ -174,21 +222,10 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
             continue;
         }
         findings.extend(other);
+        let (line, _) = place(&entry.origin);
         if let Some(LibraryFault { why, remedy, .. }) = &faults[index] {
-            // One finding covers all affected entries of a library: a distribution's file has
-            // dozens.
-            if !reported.insert((&entry.library, why)) {
+            let Some((lines, more)) = faulty.after(&(entry.library.as_str(), why), line) else {
                 continue;
-            }
-            let same = entries.iter().zip(&faults).skip(index + 1).filter(|(other, fault)| {
-                other.library == entry.library
-                    && fault.as_ref().is_some_and(|fault| fault.why == *why)
-            });
-            let lines: Vec<usize> = same.map(|(other, _)| place(&other.origin).0).collect();
-            let more = match lines.as_slice() {
-                [] => String::new(),
-                [line] => format!(" (also line {line})"),
-                lines => format!(" (also lines {})", units::ranges(lines)),
             };
             let remedy = library_next_to_program(&entry.library).or_else(|| remedy.clone());
             let help =
@@ -197,21 +234,8 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
             findings.push(Finding { more: lines, ..finding });
             continue;
         }
-        if let Some(device) = devices.missing(entry) {
-            // One finding per device.
-            if !absent.insert(device) {
-                continue;
-            }
-            let same = entries
-                .iter()
-                .skip(index + 1)
-                .filter(|other| devices.missing(other) == Some(device));
-            let lines: Vec<usize> = same.map(|other| place(&other.origin).0).collect();
-            let more = match lines.as_slice() {
-                [] => String::new(),
-                [line] => format!(" (also line {line})"),
-                lines => format!(" (also lines {})", units::ranges(lines)),
-            };
+        if let Some(device) = missing[index] {
+            let Some((lines, more)) = without_device.after(&device, line) else { continue };
             let message = format!(
                 "{}: this host has no network device, RDMA device or address called {device:?}\
                  {more}",
@@ -226,11 +250,19 @@ fn warnings(entries: &[Entry], devices: &Devices, inspect: Inspect) -> Vec<Findi
             findings.push(Finding::warning(entry, format!("{}: {fault}", entry.ia_name), help));
         }
     }
-    findings
+    (findings, not_started)
 }
 
-/// Returns the lines of the registry file whose entries are unusable.
-pub(crate) fn unusable_lines(list: &List) -> Vec<usize> {
+/// What is unusable in the registry file.
+pub(crate) struct Unusable {
+    /// The lines of the entries.
+    pub(crate) lines: Vec<usize>,
+    /// How many further entries may be unusable, because their provider was not started.
+    pub(crate) not_started: usize,
+}
+
+/// Returns what is unusable in the registry file.
+pub(crate) fn unusable_lines(list: &List) -> Unusable {
     let of_file = |candidate: &&Candidate| matches!(candidate.entry.origin, Origin::File { .. });
     let entries: Vec<Entry> = list
         .candidates()
@@ -238,14 +270,15 @@ pub(crate) fn unusable_lines(list: &List) -> Vec<usize> {
         .filter(of_file)
         .map(|candidate| candidate.entry.clone())
         .collect();
-    let findings = warnings(&entries, &Devices::of_host(), inspect_library);
+    let (findings, not_started) =
+        warnings(&entries, &Devices::of_host(), DEFAULT_LIMIT, inspect_library);
     let mut lines: Vec<usize> = findings
         .into_iter()
         .flat_map(|finding| std::iter::once(finding.line).chain(finding.more))
         .collect();
     lines.sort_unstable();
     lines.dedup();
-    lines
+    Unusable { lines, not_started }
 }
 
 /// Why a new entry may be unusable.
@@ -266,7 +299,7 @@ pub(crate) fn concerns(path: &Path, entry: &Entry) -> Result<Vec<Concern>> {
         // The user has asked for an entry that programs do not use.
         _ if !entry.default => Vec::new(),
         Some(finding) => vec![finding],
-        None => warnings(&entries[at..=at], &Devices::of_host(), inspect_library),
+        None => warnings(&entries[at..=at], &Devices::of_host(), 1, inspect_library).0,
     };
     Ok(findings
         .into_iter()
@@ -384,79 +417,10 @@ fn library_next_to_program(library: &str) -> Option<String> {
     })
 }
 
-/// How long a provider may take to start: far more than any needs.
-pub(crate) const START_LIMIT: Duration = Duration::from_secs(10);
-
-/// Starts an entry's provider in a process of its own, because the provider may crash or hang.
-fn inspect_library(entry: &Entry) -> Option<LibraryFault> {
-    let answer = || {
-        let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-        command.args(["inspect", registry::conf::write(std::slice::from_ref(entry)).trim_end()]);
-        start(command, &entry.library, START_LIMIT)
-    };
-    answer().unwrap_or_else(|error| Some(LibraryFault::of_entry(format!("{error:#}"))))
-}
-
-/// Runs a process that starts a library, and returns what it reports. A process that reports
-/// nothing or does not end is a fault of the library.
-fn start(mut command: Command, library: &str, limit: Duration) -> Result<Option<LibraryFault>> {
-    // Nobody reads what the library prints, so it must not fill a pipe.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let socket = parent::connect(&mut command)?;
-    socket.shutdown(Shutdown::Write)?;
-    let mut child = command.spawn().context("starting this program")?;
-    drop(command);
-    let Some(status) = wait_within(&mut child, limit).context("waiting for this program")? else {
-        let why = format!("starting {library} does not end within {} s", limit.as_secs_f32());
-        // Other entries of the library would take as long.
-        return Ok(Some(LibraryFault { why, remedy: None, of_library: true }));
-    };
-    // A process that the library has left running may keep the other end of the socket open.
-    socket.set_nonblocking(true)?;
-    let mut answer = String::new();
-    let _ = BufReader::new(socket).read_line(&mut answer);
-    Ok(serde_json::from_str(&answer).unwrap_or_else(|_| {
-        Some(LibraryFault::of_entry(format!(
-            "starting {library} terminates the program ({status})"
-        )))
-    }))
-}
-
-/// Waits until a process ends. A process that still runs after `limit` is killed; the result is
-/// then `None`.
-pub(crate) fn wait_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if start.elapsed() >= limit {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
-#[derive(Args)]
-pub(crate) struct Inspection {
-    /// The entry, as a line of dat.conf
-    entry: String,
-}
-
-/// Starts an entry's provider, and tells the parent why it is not a provider.
-pub(crate) fn inspect(inspection: &Inspection) -> Result<bool> {
-    let (entries, _) = registry::conf::parse(Path::new("dat.conf"), inspection.entry.as_bytes());
-    let entry = entries.first().context("no entry of dat.conf")?;
-    let fault = registry::check_starts(entry).err();
-    parent::send(&fault.map(|error| LibraryFault {
-        why: error.to_string(),
-        of_library: matches!(error, LoadError::Open(_) | LoadError::Symbol(_)),
-        remedy: error.remedy().map(|remedy| remedy.replace("in the entry", "in this line")),
-    }));
-    Ok(true)
-}
+/// How many entries of a registry file are opened, or their providers started, unless the user
+/// wants another number. Each takes a process, and a file may have any number of entries. Debian's
+/// has 62.
+pub(crate) const DEFAULT_LIMIT: usize = 64;
 
 /// How many findings of a kind are printed individually.
 const MAX_SHOWN_PER_KIND: usize = 8;
@@ -518,6 +482,17 @@ impl Document {
                 first.line
             );
         }
+        if let Some(count) = self.not_started.map(NonZeroUsize::get) {
+            text += &format!(
+                "{file}: {}: the {} not started, because there are so many: --limit N starts up \
+                 to N, and `dat list NAME` opens the entries of one name\n",
+                colour("note", Colour::Strong),
+                match count {
+                    1 => "provider of 1 entry was".to_owned(),
+                    count => format!("providers of {count} entries were"),
+                }
+            );
+        }
         let count =
             |severity| self.findings.iter().filter(|finding| finding.severity == severity).count();
         let summary = format!(
@@ -532,22 +507,58 @@ impl Document {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
     fn parameters_that_an_adapter_would_not_open_with_are_warned_of() {
         let line = "a u2.0 nonthreadsafe default libdat_tcp_emu.so v.1.0 \"crc=maybe\" \"\"";
         let (entries, _) = registry::conf::parse(Path::new("dat.conf"), line.as_bytes());
-        let findings = warnings(&entries, &Devices::default(), |_| None);
+        let (findings, _) = warnings(&entries, &Devices::default(), DEFAULT_LIMIT, |_| None);
         let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
         assert_eq!(messages, ["a: ia_params: crc=maybe: expected on or off"]);
+        let twice = line.replace("crc=maybe", "crc=on crc=off");
+        assert_eq!(
+            messages_of(&twice),
+            ["a: ia_params: crc=off: the key crc occurs twice; expected it once"]
+        );
     }
 
-    fn messages(lines: &str) -> Vec<String> {
+    #[test]
+    fn a_limited_number_of_providers_is_started() {
+        let line = |n: usize, library: &str| {
+            format!("ia{n} u2.0 nonthreadsafe default {library} v.1.0 \"\" \"\"\n")
+        };
+        // Of every ten entries, one has a library that does not load.
+        let library = |n: usize| if n.is_multiple_of(10) { "gone.so" } else { "x.so" };
+        let lines: String = (0..1000).map(|n| line(n, library(n))).collect();
         let (entries, _) = registry::conf::parse(Path::new("dat.conf"), lines.as_bytes());
-        let findings = warnings(&entries, &Devices::default(), |_| None);
+        let mut started = 0;
+        let inspect = |entry: &Entry| {
+            started += 1;
+            let why = "it is gone".to_owned();
+            let fault = LibraryFault { why, remedy: None, of_library: true };
+            (entry.library == "gone.so").then_some(fault)
+        };
+        let (findings, not_started) = warnings(&entries, &Devices::default(), 64, inspect);
+        assert_eq!(started, 64);
+        assert_eq!((findings.len(), findings[0].more.len()), (1, 99), "all lines of the library");
+        assert_eq!(not_started, 900 - 63);
+    }
+
+    /// Comparing each device with all others would take minutes.
+    #[test]
+    fn entries_of_many_devices_are_checked_in_linear_time() {
+        let line = |n: usize| {
+            format!("ia{n} u2.0 nonthreadsafe default libdat_x.so v.1.0 \"dev{}\" \"\"\n", n / 2)
+        };
+        let messages = messages_of(&(0..40_000).map(line).collect::<String>());
+        assert_eq!(messages.len(), 20_000);
+        assert!(messages[0].ends_with("called \"dev0\" (also line 2)"), "{}", messages[0]);
+    }
+
+    fn messages_of(lines: &str) -> Vec<String> {
+        let (entries, _) = registry::conf::parse(Path::new("dat.conf"), lines.as_bytes());
+        let (findings, _) = warnings(&entries, &Devices::default(), DEFAULT_LIMIT, |_| None);
         findings.into_iter().map(|finding| finding.message).collect()
     }
 
@@ -562,7 +573,7 @@ mod tests {
             line("u2.1 threadsafe", "x.so", ""),
             line("u2.0 nonthreadsafe", "y.so", "crc=on"),
         ] {
-            let messages = messages(&(first.clone() + &other));
+            let messages = messages_of(&(first.clone() + &other));
             assert_eq!(messages.len(), 1, "{other}: {messages:?}");
             assert!(
                 messages[0].starts_with("a is also in line 1, with another library or other"),
@@ -573,7 +584,7 @@ mod tests {
         // use another library.
         let same =
             line("u2.0 nonthreadsafe", "x.so", "crc=on") + &line("u1.2 threadsafe", "y.so", "");
-        assert_eq!(messages(&(first + &same)), [""; 0]);
+        assert_eq!(messages_of(&(first + &same)), [""; 0]);
     }
 
     #[test]
@@ -590,9 +601,14 @@ mod tests {
         let error = |error: &registry::entry::ParseError| {
             Finding::new(Severity::Error, &error.origin, error.kind.to_string(), None)
         };
-        let mut findings = warnings(&entries, &Devices::default(), |_| None);
+        let (mut findings, _) = warnings(&entries, &Devices::default(), DEFAULT_LIMIT, |_| None);
         findings.extend(errors.iter().map(error));
-        let document = Document { file: "dat.conf".to_owned(), entries: entries.len(), findings };
+        let document = Document {
+            file: "dat.conf".to_owned(),
+            entries: entries.len(),
+            findings,
+            not_started: None,
+        };
         let shown = document.text(text.as_bytes());
         assert!(shown.lines().count() < 70 && shown.len() < 8000, "{shown}");
         for part in [
@@ -611,55 +627,5 @@ mod tests {
             .expect("it");
         let column = |line: &str, what| line.find(what).map(|end| line[..end].chars().count());
         assert_eq!(column(lines[at + 1], "^"), column(lines[at], "\"more\""));
-    }
-
-    /// Returns the fault of a library whose start is this script. The script's standard input is
-    /// the socket.
-    fn started(script: &str, limit: Duration) -> Option<LibraryFault> {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        start(command, "libx.so", limit).expect("sh starts")
-    }
-
-    /// Like `started`, without a time limit.
-    fn why(script: &str) -> Option<String> {
-        started(script, Duration::MAX).map(|fault| fault.why)
-    }
-
-    #[test]
-    fn a_library_whose_start_does_not_end_is_stopped_at_the_limit() {
-        let fault = started("exec sleep 1000", Duration::from_millis(50)).expect("a fault");
-        assert_eq!(fault.why, "starting libx.so does not end within 0.05 s");
-        assert!(fault.of_library, "it is not tried again");
-    }
-
-    #[test]
-    fn a_process_that_is_stopped_is_reaped() {
-        let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep starts");
-        assert_eq!(wait_within(&mut child, Duration::ZERO).expect("it is killed"), None);
-        assert!(!Path::new(&format!("/proc/{}", child.id())).exists());
-    }
-
-    #[test]
-    fn a_library_that_prints_much_is_heard() {
-        assert_eq!(
-            why("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2; echo null >&0"),
-            None
-        );
-    }
-
-    #[test]
-    fn nobody_waits_for_a_process_that_a_library_leaves_behind() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let fifo = dir.path().join("fifo");
-        let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo starts");
-        assert!(made.success());
-        // The process has the socket as its descriptor 3, and runs until the FIFO is written.
-        let stays = format!("exec 3<&0; cat {} &", fifo.display());
-        assert_eq!(why(&format!("{stays} echo null >&0")), None);
-        fs::write(&fifo, "").expect("it reads");
-        let ends = "starting libx.so terminates the program (exit status: 3)";
-        assert_eq!(why(&format!("{stays} exit 3")).as_deref(), Some(ends));
-        fs::write(&fifo, "").expect("it reads");
     }
 }

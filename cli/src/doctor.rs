@@ -10,15 +10,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
+use registry::List;
 use registry::host::names_in;
 use registry::report::printable;
-use registry::{Candidate, List};
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
+use crate::check::{DEFAULT_LIMIT, Unusable};
 use crate::output::{print, print_json};
 use crate::table::{Colour, colour};
-use crate::units::ranges;
+use crate::units::{plural, ranges};
 use crate::{check, list, parameters, programs};
 
 #[derive(Args)]
@@ -142,7 +143,7 @@ fn registry(list: &List) -> Vec<Finding> {
     };
     let shown = file.display();
     let advice = format!("dat check {shown}");
-    let warned = check::unusable_lines(list);
+    let Unusable { lines: warned, not_started } = check::unusable_lines(list);
     vec![match errors {
         [] if !warned.is_empty() => {
             let message = format!(
@@ -154,6 +155,13 @@ fn registry(list: &List) -> Vec<Finding> {
                 cut(&format!("lines {}", ranges(&warned)))
             );
             Finding::note("registry", message, advice)
+        }
+        [] if not_started > 0 => {
+            let message = format!(
+                "{shown}: no errors, but the providers of {} were not started",
+                plural(not_started, "entry", "entries")
+            );
+            Finding::note("registry", message, format!("{advice} --limit N"))
         }
         [] => Finding::fine("registry", format!("{shown}: no errors")),
         [error] => Finding::problem("registry", error.to_string(), advice),
@@ -176,25 +184,28 @@ fn cut(text: &str) -> String {
 
 /// Opens the built-in entries.
 fn adapters(list: &List) -> Vec<Finding> {
-    let candidates = list.candidates().into_iter().enumerate();
+    let candidates = list.candidates().into_iter();
     if list.builtins_off() {
         let message = "the built-in adapters are turned off by OPENDAT_BUILTIN=0";
         let remedy = "unset OPENDAT_BUILTIN";
-        // It is enough if an adapter of the registry file opens.
-        let opens = |(index, _): (usize, &Candidate)| list::open(index).is_ok();
-        return vec![
-            match candidates.filter(|(_, candidate)| candidate.entry.usable()).any(opens) {
-                true => Finding::note("adapters", message, remedy),
-                false => {
-                    Finding::problem("adapters", format!("no adapter opens: {message}"), remedy)
-                }
-            },
-        ];
+        // An adapter of the registry file is enough, if it opens.
+        let usable: Vec<_> = candidates.filter(|candidate| candidate.entry.usable()).collect();
+        return vec![match list::any_opens(&usable, DEFAULT_LIMIT) {
+            Some(true) => Finding::note("adapters", message, remedy),
+            Some(false) => {
+                Finding::problem("adapters", format!("no adapter opens: {message}"), remedy)
+            }
+            None => Finding::problem(
+                "adapters",
+                format!("none of the {DEFAULT_LIMIT} adapters that were tried opens: {message}"),
+                remedy,
+            ),
+        }];
     }
     let (mut open, mut findings) = (Vec::new(), Vec::new());
-    for (index, candidate) in candidates.filter(|(_, candidate)| candidate.builtin.is_some()) {
+    for candidate in candidates.filter(|candidate| candidate.builtin.is_some()) {
         let name = candidate.entry.ia_name.clone();
-        match list::open(index) {
+        match list::open(candidate) {
             Ok(()) => open.push(name),
             // Without a device there is nothing to repair. The devices have a finding of their own.
             Err(_) if name == "verbs" && !Path::new(SYSFS_DEVICES).exists() => {}

@@ -1,38 +1,41 @@
 //! `dat list`: lists the adapters by name, and why those that do not open fail.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek};
-use std::net::Shutdown;
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
-use dat::Adapter;
 use registry::host::names_in;
 use registry::report::printable;
 use registry::{Candidate, Entry, List, Origin};
-use rustix::fs::MemfdFlags;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::check::{START_LIMIT, wait_within};
+use crate::check::DEFAULT_LIMIT;
 use crate::output::{print, print_json};
-use crate::parent;
 use crate::progress::Progress;
+use opener::Opener;
+pub(crate) use opener::any_opens;
+use probe::{Answer, probe_entry};
+pub(crate) use probe::{open, probe};
 use text::{Fold, View, text};
 
+mod opener;
+mod probe;
 mod text;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only entries whose name contains one of these
+    /// Only entries whose name contains one of these. Those whose name equals one are opened first
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Only entries that open
     #[arg(long, conflicts_with = "all")]
     usable: bool,
+    /// Open at most this many entries of the registry file, each in a process of its own; the
+    /// others are shown as not opened. Equal entries are opened once, and all built-in ones are
+    /// opened
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
+    limit: usize,
     /// List each entry separately, even if many fail for the same reason, with everything that its
     /// library printed
     #[arg(long)]
@@ -72,9 +75,15 @@ struct Item {
 enum State {
     Opens,
     Fails(String),
+    /// Others had been opened up to the limit before it was the entry's turn.
+    NotOpened(&'static str),
     /// This program cannot use the entry.
     Unused(&'static str),
 }
+
+/// The reason of [`State::NotOpened`].
+const NOT_OPENED: &str = "this command opens a limited number of entries; to open this one, name \
+                          it, as in `dat list NAME`, or raise --limit";
 
 #[derive(Serialize)]
 struct Document {
@@ -83,11 +92,18 @@ struct Document {
     /// Whether OPENDAT_BUILTIN=0 turned the built-in entries off.
     builtins_off: bool,
     entries: Vec<Item>,
+    /// How many entries were not opened because of the limit.
+    #[serde(skip_serializing_if = "is_zero")]
+    not_opened: usize,
     /// The errors in the file.
     errors: Vec<String>,
     /// Additional advice.
     #[serde(skip)]
     hint: Option<&'static str>,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// The advice if entries of a file fail, as those that distributions ship do, and the host has no
@@ -131,27 +147,32 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         let has = |name: &String| candidate.entry.ia_name.contains(name.as_str());
         options.names.is_empty() || options.names.iter().any(has)
     };
-    // Entries keep their index in the registry, by which they are opened.
-    let candidates: Vec<(usize, &Candidate)> = list
-        .candidates()
-        .into_iter()
-        .enumerate()
-        .filter(|(_, candidate)| is_asked(candidate))
-        .collect();
+    let candidates: Vec<&Candidate> =
+        list.candidates().into_iter().filter(|candidate| is_asked(candidate)).collect();
     ensure!(
         !candidates.is_empty() || options.names.is_empty(),
         "no entry has {} in its name; `dat list` without a name lists all",
         options.names.join(" or ")
     );
-    let progress = Progress::new(candidates.len());
-    let mut broken = HashMap::new();
-    let entries = candidates.into_iter().enumerate().map(|(done, (index, candidate))| {
-        progress.show(done as f64);
-        item(index, candidate, &mut broken)
-    });
-    let entries = entries.collect();
+    let (named, others): (Vec<&Candidate>, Vec<&Candidate>) = candidates
+        .iter()
+        .filter(|candidate| unused(&candidate.entry).is_none())
+        .partition(|candidate| options.names.contains(&candidate.entry.ia_name));
+    let limit = options.limit.max(options.names.len());
+    let progress = Progress::new((named.len() + others.len()).min(limit));
+    let count = AtomicUsize::new(0);
+    let done = || progress.show((count.fetch_add(1, Ordering::Relaxed) + 1) as f64);
+    let mut opener = Opener::new(limit, probe_entry);
+    opener.open(&named, done);
+    opener.open(&others, done);
+    let entries: Vec<Item> = candidates
+        .into_iter()
+        .map(|candidate| item(candidate, || opener.answer(candidate)))
+        .collect();
     drop(progress);
+    let is_unopened = |item: &&Item| matches!(item.state, State::NotOpened(_));
     let mut document = Document {
+        not_opened: entries.iter().filter(is_unopened).count(),
         file: list.file().map(|path| path.display().to_string()),
         builtins_off: list.builtins_off(),
         entries,
@@ -179,13 +200,19 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(is_clean)
 }
 
-/// Libraries that do not load, and why. They are tried once for all of their entries.
-type BrokenLibraries = HashMap<String, String>;
-
-fn item(index: usize, candidate: &Candidate, broken: &mut BrokenLibraries) -> Item {
+fn item(candidate: &Candidate, answer: impl FnOnce() -> Option<Answer>) -> Item {
     let Entry { ia_name, api, threadsafe, library, provider_version, ia_params, origin, .. } =
         &candidate.entry;
-    let (state, attributes) = state(index, candidate, broken);
+    let (state, attributes) = match unused(&candidate.entry).map(State::Unused) {
+        Some(state) => (state, Vec::new()),
+        None => match answer() {
+            Some(Answer::Opens(attributes)) => (State::Opens, attributes),
+            Some(Answer::Fails(reason) | Answer::Broken(reason)) => {
+                (State::Fails(reason), Vec::new())
+            }
+            None => (State::NotOpened(NOT_OPENED), Vec::new()),
+        },
+    };
     Item {
         name: ia_name.clone(),
         api: api.to_string(),
@@ -203,178 +230,15 @@ fn item(index: usize, candidate: &Candidate, broken: &mut BrokenLibraries) -> It
     }
 }
 
-fn state(
-    index: usize,
-    candidate: &Candidate,
-    broken: &mut BrokenLibraries,
-) -> (State, Vec<(String, String)>) {
-    let Entry { api, default, library, .. } = &candidate.entry;
-    let without = |state| (state, Vec::new());
-    if !default {
-        return without(State::Unused("marked nondefault"));
-    }
-    if !candidate.entry.usable() {
-        return without(State::Unused("for kernel space only"));
-    }
-    if api.major != 2 {
-        return without(State::Unused("for another version of the API; this program uses 2.0"));
-    }
-    if candidate.builtin.is_none()
-        && let Some(reason) = broken.get(library)
-    {
-        return without(State::Fails(reason.clone()));
-    }
-    match probe_entry(index) {
-        Ok(Answer::Opens(attributes)) => (State::Opens, attributes),
-        Ok(Answer::Fails(reason)) => without(State::Fails(reason)),
-        Ok(Answer::Broken(reason)) => {
-            broken.insert(library.clone(), reason.clone());
-            without(State::Fails(reason))
-        }
-        Err(error) => without(State::Fails(format!("{error:#}"))),
-    }
-}
-
-/// Opens an entry in a process of its own. Returns why it does not open.
-pub(crate) fn open(index: usize) -> std::result::Result<(), String> {
-    match probe_entry(index) {
-        Ok(Answer::Opens(_)) => Ok(()),
-        Ok(Answer::Fails(reason) | Answer::Broken(reason)) => Err(reason),
-        Err(error) => Err(format!("{error:#}")),
-    }
-}
-
-/// The result of opening an entry.
-#[derive(Serialize, Deserialize)]
-enum Answer {
-    /// The entry opens. Contains the adapter's attributes: names and values.
-    Opens(Vec<(String, String)>),
-    /// The entry does not open, for this reason.
-    Fails(String),
-    /// No entry of the library opens, for this reason.
-    Broken(String),
-}
-
-/// Opens an entry in a process of its own, because a foreign library may crash, hang, or print
-/// anything. The reason why it does not open includes what the library printed.
-fn probe_entry(index: usize) -> Result<Answer> {
-    let program = std::env::current_exe().context("finding this program")?;
-    let mut command = Command::new(&program);
-    command.args(["probe", &index.to_string()]);
-    run_probe(command, START_LIMIT).with_context(|| format!("running {}", program.display()))
-}
-
-/// Runs a process that opens an entry, and returns its answer.
-fn run_probe(mut command: Command, limit: Duration) -> Result<Answer> {
-    // A file takes any amount of output, also from a process that the library leaves running.
-    let file = |name| rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
-    let printed = [file("stdout")?, file("stderr")?];
-    let [output, complaints] = [printed[0].try_clone()?, printed[1].try_clone()?];
-    command.stdout(output).stderr(complaints);
-    let socket = parent::connect(&mut command)?;
-    socket.shutdown(Shutdown::Write)?; // a library that reads standard input reads its end
-    let mut child = command.spawn()?;
-    drop(command); // closes our copy of the child's end of the socket
-    let status = wait_within(&mut child, limit)?;
-    // A process that the library has left running may keep the other end of the socket open.
-    socket.set_nonblocking(true)?;
-    let mut answer = String::new();
-    let _ = BufReader::new(socket).read_line(&mut answer);
-    let reason = match (serde_json::from_str::<Answer>(&answer), status) {
-        (Ok(Answer::Fails(reason)), _) => reason,
-        (Ok(answer), Some(_)) => return Ok(answer),
-        (Err(_), Some(status)) => format!("opening it terminated the program ({status})"),
-        // Other entries of the library would take as long.
-        (_, None) => {
-            let reason = format!("opening it does not end within {} s", limit.as_secs_f32());
-            return Ok(Answer::Broken(append_output(reason, printed)?));
-        }
-    };
-    Ok(Answer::Fails(append_output(reason, printed)?))
-}
-
-/// Appends what the library has printed to the reason.
-fn append_output(mut reason: String, printed: [File; 2]) -> Result<String> {
-    for mut file in printed {
-        for line in read_output(&mut file)?.lines() {
-            reason += &format!("\n{line}");
-        }
-    }
-    Ok(reason)
-}
-
-fn read_output(file: &mut File) -> std::io::Result<String> {
-    /// More than anybody reads.
-    const MAX_OUTPUT_BYTES: u64 = 1 << 20;
-    let mut bytes = Vec::new();
-    file.rewind()?;
-    file.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-#[derive(Args)]
-pub(crate) struct Probe {
-    /// The index of the entry in the list, from 0
-    index: usize,
-}
-
-/// Opens and closes one entry, and sends the result to the parent.
-pub(crate) fn probe(probe: &Probe) -> Result<bool> {
-    let list = List::from_environment(dat::builtins());
-    let candidate =
-        list.candidates().into_iter().nth(probe.index).context("the registry has no such entry")?;
-    let answer = match Adapter::open_entry(candidate) {
-        Ok(adapter) => Answer::Opens(adapter.attributes().named.clone()),
-        Err(reason)
-            if candidate.builtin.is_none()
-                && registry::check_loads(&candidate.entry.library).is_err() =>
-        {
-            Answer::Broken(reason)
-        }
-        Err(reason) => Answer::Fails(reason),
-    };
-    parent::send(&answer);
-    Ok(true)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns the answer when opening an entry is this script. The script's standard input is the
-    /// socket.
-    fn opened(script: &str, limit: Duration) -> Answer {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        run_probe(command, limit).expect("sh starts")
-    }
-
-    fn fails(script: &str, limit: Duration) -> String {
-        match opened(script, limit) {
-            Answer::Fails(reason) => reason,
-            _ => panic!("{script}: it does not fail"),
-        }
-    }
-
-    #[test]
-    fn an_entry_whose_opening_does_not_end_is_stopped_at_the_limit() {
-        let answer = opened("echo said; exec sleep 1000", Duration::from_millis(50));
-        let Answer::Broken(reason) = answer else {
-            panic!("others of its library would be asked, too")
-        };
-        assert!(reason.starts_with("opening it does not end within 0.05 s"), "{reason}");
-    }
-
-    #[test]
-    fn what_is_printed_comes_with_the_reason_but_not_with_an_answer() {
-        let fails_with = "echo out; echo err >&2; echo '{\"Fails\":\"why\"}' >&0";
-        assert_eq!(fails(fails_with, Duration::MAX), "why\nout\nerr");
-        assert_eq!(
-            fails("echo out; exit 3", Duration::MAX),
-            "opening it terminated the program (exit status: 3)\nout"
-        );
-        let much = "head -c 3000000 /dev/zero; echo '{\"Opens\":[[\"a\",\"b\"]]}' >&0";
-        assert!(matches!(opened(much, Duration::MAX), Answer::Opens(pairs)
-                if pairs == [("a".into(), "b".into())]));
+/// Returns why this program cannot use the entry, or `None` if it can.
+fn unused(entry: &Entry) -> Option<&'static str> {
+    if !entry.default {
+        Some("marked nondefault")
+    } else if !entry.usable() {
+        Some("for kernel space only")
+    } else if entry.api.major != 2 {
+        Some("for another version of the API; this program uses 2.0")
+    } else {
+        None
     }
 }

@@ -128,9 +128,10 @@ enum Command {
     /// sends the plan
     #[command(hide = true)]
     Peer,
-    /// Open one entry of the registry and close it, and report why it does not open
+    /// Open one entry of the registry and close it, and report why it does not open; the process
+    /// that starts it sends the entry
     #[command(hide = true)]
-    Probe(list::Probe),
+    Probe,
     /// Load a library, and report why it is not a provider
     #[command(hide = true)]
     Inspect(check::Inspection),
@@ -243,7 +244,7 @@ fn main() -> ExitCode {
         Some(Command::Trace(options)) => trace::run(&options),
         Some(Command::Completions(options)) => generate::completions(&options),
         Some(Command::Manual(options)) => generate::manual(&options),
-        Some(Command::Probe(probe)) => list::probe(&probe),
+        Some(Command::Probe) => list::probe(),
         Some(Command::Peer) => {
             registry::report::leave_errors_to_the_caller();
             return peer::run();

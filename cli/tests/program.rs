@@ -398,6 +398,47 @@ fn list_asks_a_library_that_does_not_load_once() {
     );
 }
 
+/// Each entry has a different library, so that a process would be needed for each of them.
+#[test]
+fn list_opens_a_limited_number_of_entries_and_those_that_are_named() {
+    let line = |n: u32| {
+        format!("ia{n} u2.0 nonthreadsafe default libopendat_gone{n}.so v.1.0 \"\" \"\"\n")
+    };
+    let registry: String = (1..=100).rev().map(line).collect();
+    let states_of = |arguments: &[&str]| {
+        let document = json(&with_registry(&[arguments, &["--json"]].concat(), &registry).0);
+        let of_file = |(name, state): &(&str, &str)| {
+            name.starts_with("ia").then(|| (name.to_string(), state.to_string()))
+        };
+        let states: Vec<(String, String)> = states(&document).iter().filter_map(of_file).collect();
+        (states, document["not_opened"].as_u64())
+    };
+    let names = |states: &[(String, String)], wanted: &str| -> Vec<String> {
+        let with_state = states.iter().filter(|(_, state)| state == wanted);
+        with_state.map(|(name, _)| name.clone()).collect()
+    };
+
+    let (states, not_opened) = states_of(&["list"]);
+    assert_eq!((names(&states, "fails").len(), not_opened), (64, Some(36)));
+    assert_eq!(names(&states, "not_opened").first().map(String::as_str), Some("ia36"));
+    let (states, not_opened) = states_of(&["list", "--limit", "100"]);
+    assert_eq!((names(&states, "fails").len(), not_opened), (100, None));
+    // The entry of this name comes before those whose name contains it.
+    let (states, not_opened) = states_of(&["list", "ia1", "--limit", "1"]);
+    assert_eq!((names(&states, "fails"), not_opened), (vec!["ia1".to_owned()], Some(11)));
+    let (states, not_opened) = states_of(&["list", "--usable", "--limit", "1"]);
+    assert_eq!((states, not_opened), (Vec::new(), Some(99)));
+
+    let (output, path) = with_registry(&["list"], &registry);
+    let text = stdout(&output);
+    assert!(text.contains("\n36 entries  not opened\n"), "{text}");
+    assert!(text.contains("note: 36 entries were not opened, because there are so many"), "{text}");
+    let summary = format!("100 entries of {path}, 0 ready, 36 not opened; ");
+    assert!(text.replace("\n  ", " ").contains(&summary), "{text}");
+    let (output, _) = with_registry(&["list", "ia1"], &registry);
+    assert!(!stdout(&output).contains("not opened"), "{}", stdout(&output));
+}
+
 #[test]
 fn a_registry_file_does_not_reach_the_terminal() {
     let evil = "evil\u{1b}[2J u2.0 nonthreadsafe default lib\u{1b}]0;gone\u{7}.so v.1.0 \

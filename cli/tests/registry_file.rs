@@ -183,6 +183,42 @@ fn many_lines_are_checked_in_linear_time() {
     assert!(stdout(&output).ends_with("20000 entries, 0 errors, 20000 warnings\n"));
 }
 
+/// Each entry has a different library, so that a process would be needed for each of them.
+#[test]
+fn the_providers_of_a_limited_number_of_entries_are_started() {
+    let line =
+        |n| format!("ia{n} u2.0 nonthreadsafe default libopendat_gone{n}.so v.1.0 \"\" \"\"\n");
+    let many = file("dat.conf", &(0..70).map(line).collect::<String>());
+    let findings = |arguments: &[&str]| {
+        let output = check(&many, &[arguments, &["--json"]].concat());
+        let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+        let count = document["findings"].as_array().expect("findings").len();
+        (count, document["not_started"].as_u64())
+    };
+    assert_eq!(findings(&[]), (64, Some(6)));
+    assert_eq!(findings(&["--limit", "70"]), (70, None));
+    let text = stdout(&check(&many, &[]));
+    assert!(
+        text.contains("dat.conf: note: the providers of 6 entries were not started, "),
+        "{text}"
+    );
+
+    // What was not started is not known to be usable.
+    let one = file("dat.conf", &line(0));
+    assert_eq!(check(&one, &["--limit", "0"]).status.code(), Some(0));
+    let output = check(&one, &["--limit", "0", "--strict"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("the provider of 1 entry was not started"));
+}
+
+#[test]
+fn a_key_that_occurs_twice_is_warned_of() {
+    let line = "a u2.0 nonthreadsafe default libdat_tcp_emu.so v.1.0 \"crc=on crc=off\" \"\"\n";
+    let text = stdout(&check(&file("dat.conf", line), &["--limit", "0"]));
+    let warning = "dat.conf:1:1: warning: a: ia_params: crc=off: the key crc occurs twice";
+    assert!(text.contains(warning), "{text}");
+}
+
 #[test]
 fn sixty_entries_of_a_library_that_is_gone_are_one_warning() {
     let line =

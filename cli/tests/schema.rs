@@ -50,6 +50,8 @@ fn every_document_is_as_its_schema_says() {
     conforms(&file, &["query", "tcp-emu"], 0);
     conforms(&file, &["query", "softroce"], 0);
     conforms(&file, &["check", file.to_str().expect("UTF-8")], 1);
+    conforms(&file, &["list", "--limit", "0"], 1);
+    conforms(&file, &["check", file.to_str().expect("UTF-8"), "--limit", "0"], 1);
     conforms(&file, &["doctor"], 1);
     let good = dir.path().join("good.toml");
     let text = "[[interface]]\nname = 'a'\napi = 'u2.0'\nthreadsafe = true\nlibrary = \

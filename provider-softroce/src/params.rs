@@ -53,25 +53,10 @@ impl Params {
         env: impl Fn(&str) -> Option<String>,
         mut other: impl FnMut(&str, &str) -> Result<(), String>,
     ) -> Result<Self, OpenError> {
-        let (mut gso, mut timeout, mut retries) = (None, None, None);
-        let mut mtu = variable(&env, "OPENDAT_MTU", self::mtu)?;
-        let mut conditions = variable(&env, "OPENDAT_NET", str::parse)?.unwrap_or(Conditions::OFF);
-        let adapter = adapter::params::parse(text, env, |key, value| {
-            match (key, value) {
-                ("mtu", _) => mtu = Some(self::mtu(value)?),
-                ("timeout", _) => timeout = Some(ack_timeout(adapter::params::timeout(value)?)),
-                ("retries", _) => retries = Some(adapter::params::retries(value)?),
-                ("gso", "auto") => gso = None,
-                ("gso", _) => {
-                    gso = Some(adapter::params::on(value).map_err(|_| "expected on, off or auto")?);
-                }
-                ("net", _) => {
-                    conditions = value.parse().map_err(|e: netem::ConditionsError| e.to_string())?
-                }
-                _ => return other(key, value),
-            }
-            Ok(())
-        })?;
+        let mut own = OwnKeys::of_environment(&env)?;
+        let adapter =
+            adapter::params::parse(text, env, |key, value| own.set(key, value, &mut other))?;
+        let OwnKeys { mtu, gso, timeout, retries, conditions } = own;
         let user_only_key = [
             ("net", !conditions.is_off()),
             ("capture", adapter.capture.is_some()),
@@ -84,6 +69,65 @@ impl Params {
             user_only_key.into_iter().find_map(|(key, is_set)| is_set.then_some(key));
         let mtu = mtu.unwrap_or(PathMtu::Octets4096);
         Ok(Params { adapter, mtu, gso, timeout, retries, conditions, user_only_key })
+    }
+
+    /// Checks ia_params without the host. `other` is that of [`Params::parse`].
+    ///
+    /// # Errors
+    /// Those of [`adapter::params::read`].
+    pub fn check(
+        text: &str,
+        env: impl Fn(&str) -> Option<String>,
+        mut other: impl FnMut(&str, &str) -> Result<(), String>,
+    ) -> Result<(), OpenError> {
+        let mut own = OwnKeys::of_environment(&env)?;
+        adapter::params::read(text, env, |key, value| own.set(key, value, &mut other)).map(drop)
+    }
+}
+
+/// The values of the keys that only this provider has; see [`Params`].
+struct OwnKeys {
+    mtu: Option<PathMtu>,
+    gso: Option<bool>,
+    timeout: Option<Timeout>,
+    retries: Option<u8>,
+    conditions: Conditions,
+}
+
+impl OwnKeys {
+    /// Returns the defaults, some of which environment variables set.
+    fn of_environment(env: impl Fn(&str) -> Option<String>) -> Result<OwnKeys, OpenError> {
+        Ok(OwnKeys {
+            mtu: variable(&env, "OPENDAT_MTU", self::mtu)?,
+            gso: None,
+            timeout: None,
+            retries: None,
+            conditions: variable(&env, "OPENDAT_NET", str::parse)?.unwrap_or(Conditions::OFF),
+        })
+    }
+
+    fn set(
+        &mut self,
+        key: &str,
+        value: &str,
+        other: &mut impl FnMut(&str, &str) -> Result<(), String>,
+    ) -> Result<(), String> {
+        match (key, value) {
+            ("mtu", _) => self.mtu = Some(self::mtu(value)?),
+            ("timeout", _) => self.timeout = Some(ack_timeout(adapter::params::timeout(value)?)),
+            ("retries", _) => self.retries = Some(adapter::params::retries(value)?),
+            ("gso", "auto") => self.gso = None,
+            ("gso", _) => {
+                let gso = adapter::params::on(value).map_err(|_| "expected on, off or auto")?;
+                self.gso = Some(gso);
+            }
+            ("net", _) => {
+                self.conditions =
+                    value.parse().map_err(|e: netem::ConditionsError| e.to_string())?
+            }
+            _ => return other(key, value),
+        }
+        Ok(())
     }
 }
 
@@ -133,7 +177,8 @@ mod tests {
         let params = parse(text).expect("parses");
         assert_eq!((params.mtu, params.gso), (PathMtu::Octets1024, Some(false)));
         assert_eq!(params.conditions, "loss=1%,seed=7".parse().expect("conditions"));
-        assert_eq!(parse("gso=off gso=auto").expect("parses").gso, None, "the last value wins");
+        assert_eq!(parse("gso=auto").expect("parses").gso, None);
+        assert!(reason("gso=off gso=auto").contains("the key gso occurs twice"));
     }
 
     #[test]

@@ -40,9 +40,9 @@ pub struct TcpEmu;
 ///
 /// # Errors
 /// The errors with which [`TcpEmu`] would refuse to open an adapter, as far as they are known
-/// without opening one.
+/// without opening one and without the addresses of the host.
 pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
-    Params::parse(params, env).map(drop)
+    Params::check(params, env)
 }
 
 /// An open adapter.

@@ -48,32 +48,64 @@ impl Params {
         text: &str,
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, OpenError> {
-        let (mut crc, mut extended, mut cc, mut fpdu, mut rnr_wait) =
-            (false, true, None, *FPDU_OCTETS.end(), true);
-        let mut peer_timeout = PeerTimeout::default();
-        let adapter = adapter::params::parse(text, env, |key, value| {
-            match (key, value) {
-                ("crc", _) => crc = on(value)?,
-                ("extended", _) => extended = on(value)?,
-                ("cc", "") => return Err("expected the name of a congestion control".into()),
-                ("cc", _) => cc = Some(value.to_owned()),
-                ("fpdu", _) => fpdu = parse_fpdu(value)?,
-                ("timeout", _) => peer_timeout.timeout = adapter::params::timeout(value)?,
-                ("retries", _) => peer_timeout.retries = adapter::params::retries(value)?,
-                ("rnr", "wait") => rnr_wait = true,
-                ("rnr", "terminate") => rnr_wait = false,
-                ("rnr", _) => return Err("expected wait or terminate".into()),
-                _ => {
-                    return Err(
-                        "unknown key; known are crc, extended, rnr, cc, fpdu, timeout, retries, \
-                         spin, strict and capture"
-                            .into(),
-                    );
-                }
-            }
-            Ok(())
-        })?;
+        let mut own = OwnKeys::default();
+        let adapter = adapter::params::parse(text, env, |key, value| own.set(key, value))?;
+        let OwnKeys { crc, extended, cc, fpdu, peer_timeout, rnr_wait } = own;
         Ok(Params { adapter, crc, extended, cc, fpdu, peer_timeout, rnr_wait })
+    }
+
+    /// Checks ia_params without the host; see [`adapter::params::read`].
+    pub(crate) fn check(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
+        let mut own = OwnKeys::default();
+        adapter::params::read(text, env, |key, value| own.set(key, value)).map(drop)
+    }
+}
+
+/// The values of the keys that only this provider has; see [`Params`].
+struct OwnKeys {
+    crc: bool,
+    extended: bool,
+    cc: Option<String>,
+    fpdu: usize,
+    peer_timeout: PeerTimeout,
+    rnr_wait: bool,
+}
+
+impl Default for OwnKeys {
+    fn default() -> OwnKeys {
+        OwnKeys {
+            crc: false,
+            extended: true,
+            cc: None,
+            fpdu: *FPDU_OCTETS.end(),
+            peer_timeout: PeerTimeout::default(),
+            rnr_wait: true,
+        }
+    }
+}
+
+impl OwnKeys {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        match (key, value) {
+            ("crc", _) => self.crc = on(value)?,
+            ("extended", _) => self.extended = on(value)?,
+            ("cc", "") => return Err("expected the name of a congestion control".into()),
+            ("cc", _) => self.cc = Some(value.to_owned()),
+            ("fpdu", _) => self.fpdu = parse_fpdu(value)?,
+            ("timeout", _) => self.peer_timeout.timeout = adapter::params::timeout(value)?,
+            ("retries", _) => self.peer_timeout.retries = adapter::params::retries(value)?,
+            ("rnr", "wait") => self.rnr_wait = true,
+            ("rnr", "terminate") => self.rnr_wait = false,
+            ("rnr", _) => return Err("expected wait or terminate".into()),
+            _ => {
+                return Err(
+                    "unknown key; known are crc, extended, rnr, cc, fpdu, timeout, retries, spin, \
+                     strict and capture"
+                        .into(),
+                );
+            }
+        }
+        Ok(())
     }
 }
 
@@ -123,7 +155,8 @@ mod tests {
             !parse("rnr=terminate").expect("parses").rnr_wait
                 && parse("rnr=wait").expect("parses").rnr_wait
         );
-        assert!(!parse("crc=on crc=off").expect("parses").crc, "the last one counts");
+        assert!(!parse("crc=off").expect("parses").crc);
+        assert!(reason("crc=on crc=off").contains("the key crc occurs twice"));
         let peer_timeout = parse("timeout=500 retries=7").expect("parses").peer_timeout;
         assert_eq!(peer_timeout, PeerTimeout { timeout: Duration::from_millis(500), retries: 7 });
     }

@@ -170,7 +170,7 @@ pub struct Verbs;
 /// # Errors
 /// The errors of [`Verbs::open`](Provider::open) that can be found without a device.
 pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
-    Params::parse(params, Path::new(SYSFS), env).map(drop)
+    params::check(params, env)
 }
 
 impl Provider for Verbs {

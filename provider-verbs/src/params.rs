@@ -55,24 +55,35 @@ impl Params {
             ref words => (None, words),
         };
         let words: Vec<_> = place.iter().map(String::as_str).chain(rest.iter().copied()).collect();
-        // The variable OPENDAT_CAPTURE is ignored, because it is for providers that can capture
-        // packets.
-        let env = |name: &str| if name == "OPENDAT_CAPTURE" { None } else { env(name) };
-        let unknown = |_: &str, _: &str| Err("unknown key; known are spin and strict".to_owned());
-        let adapter = adapter::params::parse(&words.join(" "), env, unknown)?;
-        if adapter.capture.is_some() {
-            return Err(invalid(
-                "capture: packets of an RDMA device do not pass through this process; see \
-                 tcpdump(8)"
-                    .into(),
-            ));
-        }
+        let adapter = adapter::params::parse(&words.join(" "), without_capture(env), own)?;
+        refuse_capture(adapter.capture.as_deref())?;
         Ok(Params {
             bind: adapter.bind,
             spin: adapter.spin.unwrap_or_default(),
             strict: adapter.strict,
         })
     }
+}
+
+/// Checks ia_params without the host; see [`adapter::params::read`].
+pub(crate) fn check(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
+    let read = adapter::params::read(text, without_capture(env), own)?;
+    refuse_capture(read.capture.as_deref())
+}
+
+/// Hides the environment variable that is for providers that can capture packets.
+fn without_capture(env: impl Fn(&str) -> Option<String>) -> impl Fn(&str) -> Option<String> {
+    move |name| if name == "OPENDAT_CAPTURE" { None } else { env(name) }
+}
+
+/// This provider has no key of its own.
+fn own(_: &str, _: &str) -> Result<(), String> {
+    Err("unknown key; known are spin and strict".to_owned())
+}
+
+fn refuse_capture(file: Option<&str>) -> Result<(), OpenError> {
+    let why = "capture: packets of an RDMA device do not pass through this process; see tcpdump(8)";
+    file.map_or(Ok(()), |_| Err(invalid(why.into())))
 }
 
 fn is_number(word: &str) -> bool {

@@ -2,13 +2,14 @@
 //! this program cannot use. Registry files of distributions have dozens of entries for devices that
 //! do not exist, so entries that fail for the same reason are grouped.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use registry::entry::Excerpt;
 
 use super::{Document, Item, State};
 use crate::table::{Colour, TERMINAL_WIDTH, colour, wrapped};
-use crate::units::ranges;
+use crate::units::{plural, ranges};
 
 /// Which entries are shown, and how.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,11 +57,24 @@ pub(super) fn text(document: &Document, view: View, fold: Fold) -> String {
         text +=
             &format!("{} {}\n", colour("error:", Colour::Bad), fold_after("error: ", error, fold));
     }
-    for hint in document.hint.iter().filter(|_| view != View::Usable) {
+    let hint = document.hint.filter(|_| view != View::Usable).map(ToOwned::to_owned);
+    for note in hint.into_iter().chain(not_opened(document)) {
         text +=
-            &format!("{} {}\n", colour("note:", Colour::Strong), fold_after("note: ", hint, fold));
+            &format!("{} {}\n", colour("note:", Colour::Strong), fold_after("note: ", &note, fold));
     }
     text + &colour(&fold_lines(&summary(document), fold), Colour::Faint) + "\n"
+}
+
+/// Says that the list does not tell of all entries whether they open, if that is so.
+fn not_opened(document: &Document) -> Option<String> {
+    let count = document.not_opened;
+    (count > 0).then(|| {
+        format!(
+            "{} not opened, because there are so many: `dat list NAME` opens those of one name, \
+             and `dat list --limit N` opens up to N entries",
+            if count == 1 { "1 entry was".to_owned() } else { format!("{count} entries were") }
+        )
+    })
 }
 
 /// Folds each line. Continuation lines are indented further.
@@ -88,31 +102,38 @@ fn fold_after(word: &str, text: &str, fold: Fold) -> String {
 /// order of the list.
 fn groups(items: &[Item], view: View) -> Vec<Vec<&Item>> {
     let mut groups: Vec<Vec<&Item>> = Vec::new();
+    let mut group_of: HashMap<_, usize> = HashMap::new();
     for item in items {
-        let alike = |group: &&mut Vec<&Item>| {
-            view == View::Grouped && item.why().is_some() && item.why() == group[0].why()
-        };
-        match groups.iter_mut().find(alike) {
-            Some(group) => group.push(item),
-            None if view == View::Usable && item.why().is_some() => {}
-            None => groups.push(vec![item]),
+        match (item.why(), view) {
+            (Some(_), View::Usable) => {}
+            (Some(why), View::Grouped) => {
+                let group = *group_of.entry(why).or_insert(groups.len());
+                match groups.get_mut(group) {
+                    Some(group) => group.push(item),
+                    None => groups.push(vec![item]),
+                }
+            }
+            (None, _) | (_, View::All) => groups.push(vec![item]),
         }
     }
     groups.sort_by_key(|group| match group[0].state {
         State::Opens => 0,
         State::Fails(_) => 1,
-        State::Unused(_) => 2,
+        State::NotOpened(_) => 2,
+        State::Unused(_) => 3,
     });
     groups
 }
 
 impl Item {
-    /// Returns the library and why the entry is unusable. What the library printed is left out,
-    /// because it contains times and process IDs.
+    /// Returns the library and why the entry is unusable or not opened. What the library printed is
+    /// left out, because it contains times and process IDs.
     fn why(&self) -> Option<(Option<&str>, &str, Option<&str>)> {
         let reason = match &self.state {
             State::Opens => return None,
             State::Fails(reason) => reason.lines().next().unwrap_or_default(),
+            // The limit concerns the entries of all libraries alike.
+            State::NotOpened(reason) => return Some((None, reason, None)),
             State::Unused(reason) => reason,
         };
         Some((self.library.as_deref(), reason, self.provider_message()))
@@ -133,16 +154,17 @@ impl Item {
         match self.state {
             State::Opens => colour("opens ", Colour::Good),
             State::Fails(_) => colour("fails ", Colour::Bad),
+            State::NotOpened(_) => colour("not opened", Colour::Faint),
             State::Unused(_) => colour("unused", Colour::Faint),
         }
     }
 
-    /// Returns why the entry is unusable, line by line.
+    /// Returns why the entry is unusable or not opened, line by line.
     fn reason(&self) -> std::str::Lines<'_> {
         match &self.state {
             State::Opens => "",
             State::Fails(reason) => reason.as_str(),
-            State::Unused(reason) => reason,
+            State::NotOpened(reason) | State::Unused(reason) => reason,
         }
         .lines()
     }
@@ -162,8 +184,13 @@ fn write_item(text: &mut String, item: &Item, width: usize) -> std::fmt::Result 
 
 fn write_group(text: &mut String, group: &[&Item], file: Option<&str>) -> std::fmt::Result {
     let first = group[0];
-    let library = first.library.as_deref().unwrap_or("linked in");
-    writeln!(text, "{} entries  {}  {library}", group.len(), first.word())?;
+    match (&first.state, first.library.as_deref()) {
+        (State::NotOpened(_), _) => writeln!(text, "{} entries  {}", group.len(), first.word())?,
+        (_, library) => {
+            let library = library.unwrap_or("linked in");
+            writeln!(text, "{} entries  {}  {library}", group.len(), first.word())?;
+        }
+    }
     for (index, line) in first.reason().enumerate() {
         let whose = if index == 0 { String::new() } else { format!("{}: ", first.name) };
         writeln!(text, "    {whose}{line}")?;
@@ -208,9 +235,12 @@ fn summary(document: &Document) -> String {
     let file = match (&document.file, count(false)) {
         (None, _) => "no registry file".to_owned(),
         (Some(file), (0, _)) => format!("no entry of {file}"),
-        (Some(file), (1, usable)) => format!("1 entry of {file}, {}", verdict(1, usable)),
         (Some(file), (total, usable)) => {
-            format!("{total} entries of {file}, {}", verdict(total, usable))
+            let entries = plural(total, "entry", "entries");
+            match document.not_opened {
+                0 => format!("{entries} of {file}, {}", verdict(total, usable)),
+                count => format!("{entries} of {file}, {usable} ready, {count} not opened"),
+            }
         }
     };
     let builtin = match count(true) {
@@ -273,6 +303,7 @@ mod tests {
             builtins_off: false,
             entries,
             errors: Vec::new(),
+            not_opened: 0,
             hint: None,
         }
     }
@@ -323,8 +354,14 @@ mod tests {
             state("first", State::Opens),
             state("second", State::Opens),
         ];
-        let document =
-            Document { file: None, builtins_off: false, entries, errors: Vec::new(), hint: None };
+        let document = Document {
+            file: None,
+            builtins_off: false,
+            entries,
+            errors: Vec::new(),
+            not_opened: 0,
+            hint: None,
+        };
         for view in [View::Grouped, View::All] {
             let text = text(&document, view, Fold::AtWidth);
             let names: Vec<&str> = text.lines().filter(|line| line.contains("  FILE")).collect();
@@ -344,6 +381,7 @@ mod tests {
             builtins_off: false,
             entries: vec![fails, opens],
             errors: vec![reason.clone()],
+            not_opened: 0,
             hint: Some(super::super::NO_DEVICE),
         };
         let narrow = text(&document, View::Grouped, Fold::AtWidth);
@@ -374,9 +412,39 @@ mod tests {
             builtins_off: true,
             entries,
             errors: Vec::new(),
+            not_opened: 0,
             hint: None,
         };
         assert!(text(&document, View::Grouped, Fold::Never).contains("\n    FILE:2-4,9,11-12\n"));
+    }
+
+    #[test]
+    fn what_was_not_opened_is_said_once_and_at_the_end() {
+        // Comparing each group with all others would take minutes.
+        let fails = |n: usize| {
+            let library = format!("lib{n}.so");
+            item(&format!("fails{n}"), Some(&library), State::Fails(format!("{library} is gone")))
+        };
+        let left = |n: usize| {
+            let library = format!("lib{n}.so");
+            item(&format!("left{n}"), Some(&library), State::NotOpened(super::super::NOT_OPENED))
+        };
+        let mut entries: Vec<Item> = (0..20_000).map(fails).chain((0..3).map(left)).collect();
+        entries.push(item("opens", Some("x.so"), State::Opens));
+        let document = Document { entries, not_opened: 3, ..stale() };
+        let shown = text(&document, View::Grouped, Fold::AtWidth);
+        assert!(shown.contains("\n3 entries  not opened\n"), "{shown}");
+        assert!(shown.contains("\n    left0 left1 left2\n"), "{shown}");
+        for view in [View::Grouped, View::Usable] {
+            let shown = text(&document, view, Fold::Never);
+            let last: Vec<&str> = shown.lines().rev().take(2).collect();
+            assert_eq!(last[0], "20004 entries of FILE, 1 ready, 3 not opened; none built in");
+            assert!(
+                last[1].starts_with("note: 3 entries were not opened, because "),
+                "{}",
+                last[1]
+            );
+        }
     }
 
     #[test]
@@ -401,6 +469,7 @@ mod tests {
                 builtins_off,
                 entries,
                 errors: Vec::new(),
+                not_opened: 0,
                 hint: None,
             })
         };
@@ -410,6 +479,7 @@ mod tests {
             builtins_off: false,
             entries: Vec::new(),
             errors: vec!["cannot read F".into()],
+            not_opened: 0,
             hint: None,
         };
         assert_eq!(summary(&unreadable), "no registry file; the built-in ones are hidden");

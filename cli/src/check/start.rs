@@ -1,0 +1,164 @@
+//! Starts the provider of an entry in a process of its own, because it may crash or hang.
+
+use std::io::{self, BufRead, BufReader};
+use std::net::Shutdown;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use registry::LoadError;
+use registry::entry::Entry;
+use serde::{Deserialize, Serialize};
+
+use crate::parent;
+
+/// Why a library does not provide an entry, and what to do about it, if that is known.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct LibraryFault {
+    pub(super) why: String,
+    pub(super) remedy: Option<String>,
+    /// The fault affects every entry that names the library: the library is not a provider at all,
+    /// or its start does not end.
+    pub(super) of_library: bool,
+}
+
+impl LibraryFault {
+    /// A fault that says nothing about other entries of the library and has no known remedy.
+    fn of_entry(why: String) -> LibraryFault {
+        LibraryFault { why, remedy: None, of_library: false }
+    }
+}
+
+/// How long a provider may take to start: far more than any needs.
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// Starts an entry's provider in a process of its own, because the provider may crash or hang.
+pub(super) fn inspect_library(entry: &Entry) -> Option<LibraryFault> {
+    let answer = || {
+        let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+        command.args(["inspect", registry::conf::write(std::slice::from_ref(entry)).trim_end()]);
+        start(command, &entry.library, START_LIMIT)
+    };
+    answer().unwrap_or_else(|error| Some(LibraryFault::of_entry(format!("{error:#}"))))
+}
+
+/// Runs a process that starts a library, and returns what it reports. A process that reports
+/// nothing or does not end is a fault of the library.
+fn start(mut command: Command, library: &str, limit: Duration) -> Result<Option<LibraryFault>> {
+    // Nobody reads what the library prints, so it must not fill a pipe.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let socket = parent::connect(&mut command)?;
+    socket.shutdown(Shutdown::Write)?;
+    let mut child = command.spawn().context("starting this program")?;
+    drop(command);
+    let Some(status) = wait_within(&mut child, limit).context("waiting for this program")? else {
+        let why = format!("starting {library} does not end within {} s", limit.as_secs_f32());
+        // Other entries of the library would take as long.
+        return Ok(Some(LibraryFault { why, remedy: None, of_library: true }));
+    };
+    // A process that the library has left running may keep the other end of the socket open.
+    socket.set_nonblocking(true)?;
+    let mut answer = String::new();
+    let _ = BufReader::new(socket).read_line(&mut answer);
+    Ok(serde_json::from_str(&answer).unwrap_or_else(|_| {
+        Some(LibraryFault::of_entry(format!(
+            "starting {library} terminates the program ({status})"
+        )))
+    }))
+}
+
+/// Waits until a process ends. A process that still runs after `limit` is killed; the result is
+/// then `None`.
+pub(crate) fn wait_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if start.elapsed() >= limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Inspection {
+    /// The entry, as a line of dat.conf
+    entry: String,
+}
+
+/// Starts an entry's provider, and tells the parent why it is not a provider.
+pub(crate) fn inspect(inspection: &Inspection) -> Result<bool> {
+    let (entries, _) = registry::conf::parse(Path::new("dat.conf"), inspection.entry.as_bytes());
+    let entry = entries.first().context("no entry of dat.conf")?;
+    let fault = registry::check_starts(entry).err();
+    parent::send(&fault.map(|error| LibraryFault {
+        why: error.to_string(),
+        of_library: matches!(error, LoadError::Open(_) | LoadError::Symbol(_)),
+        remedy: error.remedy().map(|remedy| remedy.replace("in the entry", "in this line")),
+    }));
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Returns the fault of a library whose start is this script. The script's standard input is
+    /// the socket.
+    fn started(script: &str, limit: Duration) -> Option<LibraryFault> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        start(command, "libx.so", limit).expect("sh starts")
+    }
+
+    /// Like `started`, without a time limit.
+    fn why(script: &str) -> Option<String> {
+        started(script, Duration::MAX).map(|fault| fault.why)
+    }
+
+    #[test]
+    fn a_library_whose_start_does_not_end_is_stopped_at_the_limit() {
+        let fault = started("exec sleep 1000", Duration::from_millis(50)).expect("a fault");
+        assert_eq!(fault.why, "starting libx.so does not end within 0.05 s");
+        assert!(fault.of_library, "it is not tried again");
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_is_reaped() {
+        let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep starts");
+        assert_eq!(wait_within(&mut child, Duration::ZERO).expect("it is killed"), None);
+        assert!(!Path::new(&format!("/proc/{}", child.id())).exists());
+    }
+
+    #[test]
+    fn a_library_that_prints_much_is_heard() {
+        assert_eq!(
+            why("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2; echo null >&0"),
+            None
+        );
+    }
+
+    #[test]
+    fn nobody_waits_for_a_process_that_a_library_leaves_behind() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let fifo = dir.path().join("fifo");
+        let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo starts");
+        assert!(made.success());
+        // The process has the socket as its descriptor 3, and runs until the FIFO is written.
+        let stays = format!("exec 3<&0; cat {} &", fifo.display());
+        assert_eq!(why(&format!("{stays} echo null >&0")), None);
+        fs::write(&fifo, "").expect("it reads");
+        let ends = "starting libx.so terminates the program (exit status: 3)";
+        assert_eq!(why(&format!("{stays} exit 3")).as_deref(), Some(ends));
+        fs::write(&fifo, "").expect("it reads");
+    }
+}
