@@ -19,7 +19,8 @@ fn the_key_engine_is_one_of_several() {
     let engine = |text| parse(text, |_| None).map(|(engine, _)| engine);
     let reason = |text| engine(text).expect_err(text).reason;
     assert_eq!(engine("lo mtu=1024").expect("parses"), Engine::Auto);
-    assert_eq!(engine("engine=kernel lo spin=5 engine=user").expect("parses"), Engine::User);
+    assert_eq!(engine("spin=5 lo engine=user").expect("parses"), Engine::User);
+    assert!(reason("engine=kernel engine=user").contains("the key engine occurs twice"));
     assert_eq!(reason("engine=fast"), "ia_params: engine=fast: expected auto, user or kernel");
     assert_eq!(
         reason("cc=reno"),
