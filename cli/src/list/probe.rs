@@ -37,11 +37,18 @@ pub(super) enum Answer {
     Broken(String),
 }
 
+/// The variable for the resolver (resolv.conf(5)). A device that the host does not have is looked
+/// up as a host name, and by default each answer of a name server that is lost costs 5 s.
+const RESOLVER_OPTIONS: &str = "RES_OPTIONS";
+
 /// Opens an entry. The reason why it does not open includes what the library printed.
 pub(super) fn probe_entry(candidate: &Candidate) -> Result<Answer> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
     command.arg("probe");
+    if std::env::var_os(RESOLVER_OPTIONS).is_none() {
+        command.env(RESOLVER_OPTIONS, "timeout:1 attempts:2");
+    }
     run_probe(command, &Plan::new(candidate), START_LIMIT)
         .with_context(|| format!("running {}", program.display()))
 }
