@@ -2,8 +2,8 @@
 //! evicted.
 //!
 //! A caller may be an attacker that holds descriptors on purpose. So the newest caller is admitted,
-//! and the oldest caller of the address with the most callers is evicted: by then a genuine caller
-//! has long sent its request.
+//! and the oldest caller of the address with the most callers is evicted: a genuine caller has sent
+//! its request long before. Its owner reads what it has sent before it evicts it.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -53,19 +53,12 @@ impl<T> HalfOpen<T> {
         }
     }
 
-    /// Evicts a caller if there are more than `most`, and returns it.
-    pub fn take_one_too_many(&mut self, most: usize) -> Option<T> {
+    /// Returns the caller to be evicted if there are more than `most`. It stays in the list.
+    pub fn one_too_many(&self, most: usize) -> Option<&T> {
         if self.len <= most {
             return None;
         }
-        let (&address, callers) =
-            self.by_address.iter_mut().max_by_key(|(_, callers)| callers.len())?;
-        let oldest = callers.pop_front()?;
-        self.len -= 1;
-        if callers.is_empty() {
-            self.by_address.remove(&address);
-        }
-        Some(oldest)
+        self.by_address.values().max_by_key(|callers| callers.len())?.front()
     }
 }
 
@@ -86,24 +79,24 @@ mod tests {
     fn the_oldest_of_the_address_with_the_most_goes() {
         let [a, b] = [1, 2].map(|n| IpAddr::from([10, 0, 0, n]));
         let mut half_open = HalfOpen::default();
-        assert_eq!(half_open.take_one_too_many(0), None);
+        assert_eq!(half_open.one_too_many(0), None);
         for (address, caller) in [(b, 0), (a, 1), (a, 2), (b, 3), (a, 4)] {
             half_open.add(address, caller);
         }
         assert_eq!(
-            (half_open.take_one_too_many(5), half_open.take_one_too_many(4)),
-            (None, Some(1))
+            (half_open.one_too_many(5), half_open.one_too_many(4)),
+            (None, Some(&1)),
+            "it stays in the list until its owner removes it"
         );
         for caller in [1, 2, 2, 9] {
             half_open.remove(a, |&of| of == caller);
         }
-        assert_eq!(
-            (half_open.take_one_too_many(3), half_open.take_one_too_many(2)),
-            (None, Some(0))
-        );
+        assert_eq!((half_open.one_too_many(3), half_open.one_too_many(2)), (None, Some(&0)));
+        half_open.remove(b, |&of| of == 0);
         half_open.remove(b, |&of| of == 3);
         assert_eq!((half_open.by_address.len(), half_open.len), (1, 1));
-        assert_eq!(half_open.take_one_too_many(0), Some(4));
+        assert_eq!(half_open.one_too_many(0), Some(&4));
+        half_open.remove(a, |&of| of == 4);
         assert!(half_open.by_address.is_empty() && half_open.len == 0);
     }
 

@@ -1,10 +1,16 @@
 //! Tests of `dat ping` and `dat bench`, with `dat serve` as their peer.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
+use socket2::SockRef;
 
 fn dat(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
@@ -146,19 +152,58 @@ fn ping_reaches_dat_serve_on_another_host() {
     }
 }
 
-/// Clients that never send data do not prevent others from being served.
+/// Connects to the server without a pause, and counts the connections. The latest 100 stay open.
+/// None of them sends anything.
+fn connect_silently(server: &Server, count: &AtomicUsize, ends: &AtomicBool) {
+    let mut silent = VecDeque::new();
+    while !ends.load(Ordering::Relaxed) {
+        // If this host has no memory or port for the connection, another one is tried.
+        let Ok(stream) = TcpStream::connect(server.at) else { continue };
+        count.fetch_add(1, Ordering::Relaxed);
+        // A closed connection leaves no port in TIME_WAIT, since others need ports, too.
+        SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("a socket");
+        silent.push_back(stream);
+        if silent.len() > 100 {
+            silent.pop_front();
+        }
+    }
+}
+
+/// Clients that send nothing do not prevent others from being served, even if they connect and
+/// disconnect without a pause, and even if another client sends its plan late.
 #[test]
 fn silent_clients_do_not_block_others() {
     let server = Server::start();
-    let silent: Vec<_> =
-        (0..200).map(|_| TcpStream::connect(server.at).expect("it listens")).collect();
+    let (count, ends) = (AtomicUsize::new(0), AtomicBool::new(false));
     let host = server.at.to_string();
-    let output = dat(&["ping", &host, "--count", "10", "--interval", "0", "--json"])
-        .output()
-        .expect("it starts");
-    let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
-    assert!(times(&document).is_sorted());
-    drop(silent);
+    let check = || {
+        for _ in 0..5 {
+            let mut late = TcpStream::connect(server.at).expect("it listens");
+            let others = count.load(Ordering::Relaxed) + 500;
+            while count.load(Ordering::Relaxed) < others {
+                thread::yield_now();
+            }
+            late.write_all(b"{}\n").expect("it waits for this");
+            let mut answer = String::new();
+            late.read_to_string(&mut answer).expect("an answer");
+            assert!(answer.contains("this is the port of `dat serve`"), "{answer}");
+        }
+        for _ in 0..8 {
+            let output = dat(&["ping", &host, "--count", "10", "--interval", "0", "--json"])
+                .output()
+                .expect("it starts");
+            let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+            assert!(times(&document).is_sorted());
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| connect_silently(&server, &count, &ends));
+        }
+        let result = catch_unwind(AssertUnwindSafe(check));
+        ends.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| resume_unwind(panic));
+    });
 }
 
 /// Returns the server's answer to this text.

@@ -197,9 +197,10 @@ impl Listeners {
             socket.start_capture(Some(capture), local, peer, Direction::In);
         }
         // With `TCP_DEFER_ACCEPT` (see `socket::listen`), the kernel holds back a connection until
-        // octets arrive. So a real caller has sent its whole request by now, and no number of
-        // simultaneous strangers can evict it. The first octets that are not MPA identify a
-        // stranger, and nothing more is read from it.
+        // octets arrive. So a real caller has usually sent its whole request by now. When many
+        // strangers call, the kernel holds back nothing (it uses SYN cookies), and the request may
+        // arrive later. The first octets that are not MPA identify a stranger, and nothing more is
+        // read from it.
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         let mut responder = Responder::new(deadline);
         let call = read_request(&mut socket, &mut responder);
@@ -238,10 +239,25 @@ impl Listeners {
         if let Some(call) = call {
             self.handle_call(resources, lingering, index, call);
         }
-        if let Some(oldest) = self.half_open.take_one_too_many(half_open_limit(descriptor)) {
-            self.reset_caller(resources, oldest);
+        if let Some(&oldest) = self.half_open.one_too_many(half_open_limit(descriptor)) {
+            self.evict_caller(resources, lingering, oldest);
         }
         Some(())
+    }
+
+    /// Resets a caller that must make room for another one, unless its whole request has arrived
+    /// since the poller was asked.
+    fn evict_caller(
+        &mut self,
+        resources: &mut EngineResources,
+        lingering: &mut LingeringSockets,
+        index: usize,
+    ) {
+        self.caller_readable(resources, lingering, index);
+        let caller = self.callers.get_mut(index);
+        if caller.is_some_and(|caller| matches!(caller.state, State::Reading(_))) {
+            self.reset_caller(resources, index);
+        }
     }
 
     /// Reads more of a caller's request.

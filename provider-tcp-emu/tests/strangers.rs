@@ -1,6 +1,7 @@
 //! Tests with peers of other kinds, which raw sockets play: other stacks, broken ones, and programs
 //! that are no RDMA stacks.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -405,7 +406,53 @@ fn silent_callers_make_room() {
     drop(silent);
 }
 
-/// Noise after a valid setup ends that connection only.
+/// A caller is not closed to make room if the rest of its request has arrived, even if the adapter
+/// accepts the next caller before it reads that rest.
+#[test]
+fn a_caller_whose_request_has_arrived_makes_no_room() {
+    let t = open();
+    let rig = Rig { a: &t, b: &t };
+    let service = Service::new(&t, 8);
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let most = (limit / 4).min(1024) as usize;
+    let begin = || {
+        let mut stream = call(service.port(&t));
+        stream.write_all(&REQUEST[..1]).expect("room");
+        stream
+    };
+    let mut callers: VecDeque<_> = (0..most)
+        .map(|_| {
+            let stream = begin();
+            t.progress();
+            stream
+        })
+        .collect();
+    let (mut tries, mut served) = (0, 0);
+    while tries < 20 {
+        // The poller reports in this order that there is one caller too many, and that the request
+        // of the oldest is complete.
+        callers.push_back(begin());
+        let mut oldest = callers.pop_front().expect("a caller");
+        if oldest.write_all(&REQUEST[1..]).is_err() {
+            // The adapter's own thread has accepted the next caller already.
+            continue;
+        }
+        tries += 1;
+        oldest.set_nonblocking(true).expect("a socket");
+        served += rig.until("the request, or the end of its caller", || {
+            let mut octet = [0];
+            match (service.log.take(), oldest.peek(&mut octet)) {
+                (Some(_), _) => Some(1),
+                (None, Err(error)) if error.kind() == std::io::ErrorKind::WouldBlock => None,
+                (None, _) => Some(0),
+            }
+        });
+    }
+    // The adapter's own thread may be between its read and its close when the request arrives.
+    assert!(served > tries / 2, "{served} of {tries} requests were served");
+}
+
+/// Noise after a valid setup ends that connection, and nothing else.
 #[test]
 fn noise_in_a_connection_ends_it() {
     let t = open();

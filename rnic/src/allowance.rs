@@ -83,7 +83,7 @@ impl Allowances {
 /// The part of an address that limits count by. For IPv6 this is the first 64 bits, since a host
 /// can use all addresses with the same prefix. Link-local addresses count as they are, because they
 /// all have the same prefix.
-pub(crate) fn network(source: IpAddr) -> IpAddr {
+pub fn network(source: IpAddr) -> IpAddr {
     match source {
         IpAddr::V6(ip) if !ip.is_unicast_link_local() => {
             Ipv6Addr::from(u128::from(ip) >> 64 << 64).into()

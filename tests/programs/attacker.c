@@ -5,11 +5,12 @@
  * program. If the attack needs the numbers of the victim's connections, the program first captures
  * packets. Then it becomes another user for good.
  *
- *   attacker ATTACK SOURCE VICTIM CLOSED OPEN...
+ *   attacker ATTACK SOURCE VICTIM SERVICE CLOSED OPEN...
  *
- * SOURCE and VICTIM are IPv4 addresses. OPEN are ports of the victim, and CLOSED is a port that is
- * closed. SIGUSR1 starts the attack on the open ports, SIGUSR2 sends the same packets to the closed
- * port. Before the first signal, the program sends nothing.
+ * SOURCE and VICTIM are IPv4 addresses. SERVICE is the connection qualifier of a service that
+ * accepts every request. OPEN are ports of the victim, and CLOSED is a port that is closed. SIGUSR1
+ * starts the attack on the open ports, SIGUSR2 sends the same packets to the closed port. Before
+ * the first signal, the program sends nothing.
  *
  * The output is `listening` when the program captures packets and `ready` when it waits for a
  * signal. During an attack, it is how many packets have gone to the open or closed ports, and in
@@ -48,6 +49,7 @@ enum {
 static struct in_addr source, victim;
 static in_port_t source_port, closed_port, open_ports[MAX_PORTS];
 static int port_count;
+static uint64_t service_port;
 
 /* xorshift. The victim cannot predict the numbers; nothing more is needed. */
 static uint64_t random_number(void)
@@ -84,6 +86,8 @@ struct packet {
 
 enum { BTH = 12, DETH = 8, MAD = 256, MAD_HEADER = 24, ICRC = 4 };
 enum { SEND_ONLY = 0x04, ACKNOWLEDGE = 0x11, DATAGRAM = 0x64 };
+/* The service ID of TCP port 0. */
+enum { SERVICE_OF_PORT_0 = 0x01060000 };
 enum { REQ = 0x10, REJ = 0x12, REP = 0x13, DREQ = 0x15 };
 
 static uint32_t crc(uint32_t state, const uint8_t *octets, size_t length)
@@ -289,7 +293,15 @@ static void make_req(struct packet *packet, uint64_t guid, uint32_t qpn, uint64_
 static void requests(struct packet *packet, uint64_t n)
 {
     make_req(packet, random_number() | 1, (uint32_t)random_number() & 0xffffff,
-             0x01060000 + n % 1024);
+             SERVICE_OF_PORT_0 + n % 1024);
+}
+
+/* Connection requests that are accepted, and never established. Each is of another caller. */
+static void accepted_requests(struct packet *packet, uint64_t n)
+{
+    (void)n;
+    make_req(packet, random_number() | 1, (uint32_t)random_number() & 0xffffff,
+             SERVICE_OF_PORT_0 + service_port);
 }
 
 /* Connection requests that name queue pairs which are connected. */
@@ -361,7 +373,7 @@ static const struct attack {
 } ATTACKS[] = {
     {"garbage", garbage, false, false},      {"requests", requests, false, false},
     {"stale_requests", stale_requests, true, false}, {"injections", injections, true, false},
-    {"sweep", sweep, false, true},
+    {"sweep", sweep, false, true},           {"accepted_requests", accepted_requests, false, true},
 };
 
 static int udp_socket(void)
@@ -490,14 +502,15 @@ int main(int argc, char **argv)
     double last, reported;
     int active_signal;
 
-    EXPECT(argc >= 6 && argc - 5 <= MAX_PORTS,
-           "usage: attacker ATTACK SOURCE VICTIM CLOSED OPEN...");
+    EXPECT(argc >= 7 && argc - 6 <= MAX_PORTS,
+           "usage: attacker ATTACK SOURCE VICTIM SERVICE CLOSED OPEN...");
     attack = find_attack(argv[1]);
     EXPECT(inet_pton(AF_INET, argv[2], &source) == 1 && inet_pton(AF_INET, argv[3], &victim) == 1,
            "%s or %s is not an IPv4 address", argv[2], argv[3]);
-    closed_port = (in_port_t)atoi(argv[4]);
-    for (port_count = 0; port_count < argc - 5; port_count++)
-        open_ports[port_count] = (in_port_t)atoi(argv[5 + port_count]);
+    service_port = (uint64_t)atoi(argv[4]);
+    closed_port = (in_port_t)atoi(argv[5]);
+    for (port_count = 0; port_count < argc - 6; port_count++)
+        open_ports[port_count] = (in_port_t)atoi(argv[6 + port_count]);
 
     sigemptyset(&signals);
     sigaddset(&signals, SIGUSR1);

@@ -5,13 +5,20 @@
  * event.
  *
  *   newcomers PORT   (the address is in OPENDAT_TEST_ADDRESS)
+ *
+ * The server accepts every request at once, with one of many endpoints. Requests of others may hold
+ * some of them without ever being established.
  */
 
 #include "dat_test.h"
 
 #include <sys/prctl.h>
 
-enum { LENGTH = 64 };
+enum {
+    LENGTH = 64,
+    /* softroce lets at most 64 acceptances of an address wait, and as many as the backlog has. */
+    SERVER_ENDPOINTS = 256,
+};
 
 static void drain(DAT_EVD_HANDLE evd)
 {
@@ -19,6 +26,104 @@ static void drain(DAT_EVD_HANDLE evd)
     while (dat_evd_dequeue(evd, &event) == DAT_SUCCESS)
         ;
 }
+
+/* ---- the server ------------------------------------------------------------------------------ */
+
+/* An endpoint of the server. It has one message of the buffer. */
+struct server_endpoint {
+    DAT_EP_HANDLE ep;
+    /* How often the endpoint was in use. Completions of earlier times are ignored. */
+    uint64_t uses;
+    bool in_use;
+};
+
+static struct end server;
+static struct server_endpoint endpoints[SERVER_ENDPOINTS];
+
+static DAT_DTO_COOKIE cookie_of(int i)
+{
+    return (DAT_DTO_COOKIE){.as_64 = endpoints[i].uses * SERVER_ENDPOINTS + (uint64_t)i};
+}
+
+static void reset_server_endpoint(int i)
+{
+    OK(dat_ep_reset(endpoints[i].ep));
+    endpoints[i].in_use = false;
+    endpoints[i].uses++;
+}
+
+static void accept_request(DAT_CR_HANDLE cr)
+{
+    DAT_LMR_TRIPLET segment;
+    int i = 0;
+    while (i < SERVER_ENDPOINTS && endpoints[i].in_use)
+        i++;
+    if (i == SERVER_ENDPOINTS) {
+        printf("refused: all endpoints of the server are in use\n");
+        dat_cr_reject(cr, 0, NULL);
+        return;
+    }
+    endpoints[i].in_use = true;
+    segment = local_segment(&server, (size_t)i * LENGTH, LENGTH);
+    OK(dat_ep_post_recv(endpoints[i].ep, 1, &segment, cookie_of(i), DAT_COMPLETION_DEFAULT_FLAG));
+    if (dat_cr_accept(cr, endpoints[i].ep, 0, NULL) != DAT_SUCCESS)
+        reset_server_endpoint(i);
+}
+
+static void handle_connection_event(const DAT_EVENT *event)
+{
+    DAT_EP_HANDLE ep = event->event_data.connect_event_data.ep_handle;
+    if (event->event_number == DAT_CONNECTION_EVENT_ESTABLISHED)
+        return;
+    for (int i = 0; i < SERVER_ENDPOINTS; i++)
+        if (endpoints[i].ep == ep && endpoints[i].in_use)
+            reset_server_endpoint(i);
+}
+
+/* Sends back what an endpoint has received. */
+static void handle_receive(const DAT_DTO_COMPLETION_EVENT_DATA *completion)
+{
+    int i = (int)(completion->user_cookie.as_64 % SERVER_ENDPOINTS);
+    DAT_LMR_TRIPLET segment = local_segment(&server, (size_t)i * LENGTH, LENGTH);
+    if (completion->status == DAT_DTO_SUCCESS &&
+        completion->user_cookie.as_64 == cookie_of(i).as_64)
+        dat_ep_post_send(endpoints[i].ep, 1, &segment, cookie_of(i), DAT_COMPLETION_DEFAULT_FLAG);
+}
+
+/* Sends back what each client sends. */
+static void serve(DAT_CONN_QUAL port, int ready)
+{
+    enum { EVENTS = 4 * SERVER_ENDPOINTS, REQUESTS = 64 };
+    DAT_EP_ATTR attr = ep_attributes(2);
+    DAT_CNO_HANDLE cno;
+    DAT_PSP_HANDLE psp;
+    DAT_EVD_HANDLE recv, request, connect, cr, evd;
+    DAT_EVENT event;
+    end_open(&server, SERVER_ENDPOINTS * LENGTH, 2);
+    OK(dat_cno_create(server.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
+    OK(dat_evd_create(server.ia, EVENTS, cno, DAT_EVD_DTO_FLAG, &recv));
+    OK(dat_evd_create(server.ia, EVENTS, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &request));
+    OK(dat_evd_create(server.ia, EVENTS, cno, DAT_EVD_CONNECTION_FLAG, &connect));
+    OK(dat_evd_create(server.ia, REQUESTS, cno, DAT_EVD_CR_FLAG, &cr));
+    for (int i = 0; i < SERVER_ENDPOINTS; i++)
+        OK(dat_ep_create(server.ia, server.pz, recv, request, connect, &attr, &endpoints[i].ep));
+    OK(dat_psp_create(server.ia, port, cr, DAT_PSP_CONSUMER_FLAG, &psp));
+    EXPECT(write(ready, "x", 1) == 1, "the parent process has ended");
+    for (;;) {
+        /* Requests without a pause must not keep endpoints from becoming free. */
+        if (dat_evd_dequeue(connect, &event) == DAT_SUCCESS)
+            handle_connection_event(&event);
+        else if (dat_evd_dequeue(recv, &event) == DAT_SUCCESS)
+            handle_receive(&event.event_data.dto_completion_event_data);
+        else if (dat_evd_dequeue(cr, &event) == DAT_SUCCESS)
+            accept_request(event.event_data.cr_arrival_event_data.cr_handle);
+        else
+            OK(dat_cno_wait(cno, DAT_TIMEOUT_INFINITE, &evd));
+        drain(request);
+    }
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
 
 /* Makes an endpoint ready for another connection. */
 static void reset_endpoint(struct end *end)
@@ -49,32 +154,6 @@ static bool is_received(struct end *end)
 {
     DAT_EVENT event = wait_event(end->recv);
     return event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS;
-}
-
-/* Sends back what each client sends. */
-static void serve(DAT_CONN_QUAL port, int ready)
-{
-    DAT_PSP_HANDLE psp;
-    struct end end;
-    end_open(&end, 4096, 2);
-    OK(dat_psp_create(end.ia, port, end.cr, DAT_PSP_CONSUMER_FLAG, &psp));
-    EXPECT(write(ready, "x", 1) == 1, "the parent process has ended");
-    for (;;) {
-        DAT_EVENT event = wait_event(end.cr);
-        EXPECT(event.event_number == DAT_CONNECTION_REQUEST_EVENT, "event 0x%x",
-               event.event_number);
-        post_receive(&end);
-        OK(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, end.ep, 0, NULL));
-        event = wait_event(end.connect);
-        if (event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED) {
-            if (is_received(&end)) {
-                memcpy(end.buffer, end.buffer + LENGTH, LENGTH);
-                post_send(&end);
-            }
-            wait_event(end.connect);
-        }
-        reset_endpoint(&end);
-    }
 }
 
 /* Makes one connection, and prints its outcome. */

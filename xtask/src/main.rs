@@ -47,7 +47,7 @@ enum Task {
     /// Run the tests of code that accesses only memory under Miri (not part of test)
     Miri,
     /// Run random calls in several threads under the thread sanitizer (not part of test)
-    Tsan,
+    Tsan(tsan::Options),
     /// Measure MPI messages over our adapters, compared with the MPI library's own TCP (not part of
     /// test)
     Mpi(mpi::speed::Options),
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
             loom::job(true, None).and_then(|job| test::run_only(vec![Stage::of("loom", vec![job])]))
         }
         Task::Mutants(options) => mutants::run(&options),
-        Task::Tsan => tsan::stage().and_then(|stage| test::run_only(vec![stage])),
+        Task::Tsan(options) => tsan::stage(&options).and_then(|stage| test::run_only(vec![stage])),
         Task::Miri => miri::stage().and_then(|stage| test::run_only(vec![stage])),
         Task::Mpi(options) => mpi::speed::run(&options),
         Task::Deny(options) => deny::run(&options),

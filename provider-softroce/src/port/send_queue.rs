@@ -2,8 +2,10 @@
 //! socket (net.unix.max_dgram_qlen), and hundreds of clients may connect to a server at once.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
+
+use rnic::allowance::network;
 
 use super::local_socket::SendOutcome;
 use super::names::Name;
@@ -11,25 +13,69 @@ use super::names::Name;
 /// The maximum number of messages that wait in all. Further messages are dropped, as a network may
 /// drop packets.
 const MAX_MESSAGES: usize = 4096;
-/// The maximum number of messages that wait for one receiver, so that there is room for those of
-/// others.
+/// Maximum number of messages that wait for one receiver, so that there is room for the others. A
+/// further one replaces one of the address with the most messages, so that a flood from one address
+/// does not displace messages of others.
 const MAX_MESSAGES_PER_RECEIVER: usize = 1024;
+/// If messages of more addresses wait for a receiver, the addresses are not compared: that would
+/// take longer than dropping the message, and an attacker may forge addresses.
+const MAX_COMPARED_ADDRESSES: usize = 64;
 /// The time until sending is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The messages that wait, by receiver.
 #[derive(Default)]
 pub(super) struct SendQueue {
-    /// The messages for each receiver. None of the queues is empty.
-    queues: HashMap<Name, VecDeque<Message>>,
+    /// No queue is empty.
+    queues: HashMap<Name, ReceiverQueue>,
     /// The number of messages in all queues.
     len: usize,
     due: Option<Instant>,
 }
 
+/// The messages that wait for one receiver, the oldest first.
+#[derive(Default)]
+struct ReceiverQueue {
+    messages: VecDeque<Message>,
+    /// The number of messages from each address that has any.
+    by_address: HashMap<IpAddr, usize>,
+}
+
 struct Message {
     from: SocketAddr,
     packet: Vec<u8>,
+}
+
+impl ReceiverQueue {
+    fn push(&mut self, message: Message) {
+        *self.by_address.entry(network(message.from.ip())).or_default() += 1;
+        self.messages.push_back(message);
+    }
+
+    /// Removes the message at this position.
+    fn remove(&mut self, position: usize) {
+        let Some(message) = self.messages.remove(position) else { return };
+        let address = network(message.from.ip());
+        if let Some(count) = self.by_address.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_address.remove(&address);
+            }
+        }
+    }
+
+    /// Removes the newest message of the address with the most messages, if that has at least two
+    /// more than the address `from`. Returns whether it has removed one.
+    fn make_room(&mut self, from: IpAddr) -> bool {
+        if self.by_address.len() > MAX_COMPARED_ADDRESSES {
+            return false;
+        }
+        let own = self.by_address.get(&network(from)).copied().unwrap_or(0);
+        let most = self.by_address.iter().max_by_key(|&(_, &count)| count);
+        let Some((&address, _)) = most.filter(|&(_, &count)| count > own + 1) else { return false };
+        let newest = self.messages.iter().rposition(|of| network(of.from.ip()) == address);
+        newest.map(|position| self.remove(position)).is_some()
+    }
 }
 
 impl SendQueue {
@@ -50,13 +96,17 @@ impl SendQueue {
                 SendOutcome::Full => {}
             }
         }
-        let waiting = self.queues.get(&to).map_or(0, VecDeque::len);
-        if self.len < MAX_MESSAGES && waiting < MAX_MESSAGES_PER_RECEIVER {
-            let message = Message { from, packet: packet.to_vec() };
-            self.queues.entry(to).or_default().push_back(message);
-            self.len += 1;
-            self.due.get_or_insert(now + RETRY_INTERVAL);
+        let waiting = self.queues.get(&to).map_or(0, |queue| queue.messages.len());
+        let has_room = self.len < MAX_MESSAGES && waiting < MAX_MESSAGES_PER_RECEIVER;
+        if !has_room {
+            if !self.queues.get_mut(&to).is_some_and(|queue| queue.make_room(from.ip())) {
+                return true;
+            }
+            self.len -= 1;
         }
+        self.queues.entry(to).or_default().push(Message { from, packet: packet.to_vec() });
+        self.len += 1;
+        self.due.get_or_insert(now + RETRY_INTERVAL);
         true
     }
 
@@ -71,11 +121,11 @@ impl SendQueue {
         }
         let SendQueue { queues, len, .. } = self;
         queues.retain(|&to, queue| {
-            while let Some(Message { from, packet }) = queue.front() {
+            while let Some(Message { from, packet }) = queue.messages.front() {
                 if matches!(send(to, *from, packet), SendOutcome::Full) {
                     return true;
                 }
-                queue.pop_front();
+                queue.remove(0);
                 *len -= 1;
             }
             false
@@ -170,6 +220,34 @@ mod tests {
         assert_eq!(receivers.messages(A), [0, 1, 2, 3, 4, 5]);
     }
 
+    /// A flood from one address fills the queue. Messages of other addresses are not dropped, and
+    /// keep their places in it.
+    #[test]
+    fn a_flood_displaces_no_message_of_others() {
+        let (mut send_queue, mut receivers, now) =
+            (SendQueue::default(), Receivers::new(&[A]), Instant::now());
+        let mut send_from = |address: [u8; 4], n: u8| {
+            let from = SocketAddr::new(IpAddr::from(address), 5);
+            send_queue.send(A, from, &[n], now, |to, _, packet| receivers.send(to, packet));
+        };
+        for n in 1..=3 {
+            for _ in 0..2 * MAX_MESSAGES_PER_RECEIVER {
+                send_from([10, 0, 0, 9], 0);
+            }
+            send_from([10, 0, 0, n], n);
+        }
+        for _ in 0..2 * MAX_MESSAGES_PER_RECEIVER {
+            send_from([10, 0, 0, 9], 0);
+        }
+        assert_eq!(send_queue.len, MAX_MESSAGES_PER_RECEIVER);
+        receivers.make_room(MAX_MESSAGES_PER_RECEIVER);
+        send_queue.retry(now + RETRY_INTERVAL, |to, _, packet| receivers.send(to, packet));
+        let sent = receivers.messages(A);
+        assert_eq!(sent.len(), MAX_MESSAGES_PER_RECEIVER);
+        assert_eq!(sent.iter().copied().filter(|&n| n > 0).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!((send_queue.len, send_queue.queues.len()), (0, 0));
+    }
+
     #[test]
     fn messages_have_an_end() {
         let services: Vec<Name> = (0..8).map(Name::Service).collect();
@@ -181,7 +259,10 @@ mod tests {
             }
         }
         assert_eq!(send_queue.len, MAX_MESSAGES);
-        assert!(send_queue.queues.values().all(|queue| queue.len() == MAX_MESSAGES_PER_RECEIVER));
+        assert!(send_queue.queues.values().all(|queue| {
+            queue.messages.len() == MAX_MESSAGES_PER_RECEIVER
+                && queue.by_address.values().sum::<usize>() == queue.messages.len()
+        }));
         // Messages to receivers that no longer exist are dropped.
         send_queue.retry(now + RETRY_INTERVAL, |_, _, _| SendOutcome::NoReceiver);
         assert_eq!((send_queue.deadline(), send_queue.len, send_queue.queues.len()), (None, 0, 0));

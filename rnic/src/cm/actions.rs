@@ -78,6 +78,7 @@ impl Cm {
             State::RepSent => to != State::RepSent && !conn.rep_is_seen,
             _ => false,
         };
+        let mut port_with_place = None;
         if to != conn.state {
             if conn.state == State::RepSent {
                 self.half_open.remove(source, id);
@@ -85,7 +86,8 @@ impl Cm {
             conn.state = to;
             conn.deadline = None;
             if let Some(pending) = conn.pending.take() {
-                pending.release(&mut self.listeners);
+                port_with_place = Some(pending.release(&mut self.listeners, source));
+                self.half_open.remove_undecided(source);
             }
             match to {
                 State::Established => {
@@ -130,6 +132,9 @@ impl Cm {
             && self.conns.get(&oldest).is_some_and(|conn| conn.state == State::Rejected)
         {
             self.close(oldest);
+        }
+        if let Some(port) = port_with_place {
+            self.admit_after_decision(now, port);
         }
         if frees_place {
             self.admit_deferred(now, source);

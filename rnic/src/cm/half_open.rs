@@ -36,6 +36,11 @@ pub(super) const MAX_DEFERRED: usize = 1024;
 /// caller has then given up. Linux repeats a REQ after 4.6 s.
 pub(super) const DEFERRED_LIFETIME: Duration = Duration::from_secs(5);
 
+/// Whether an acceptance that has waited since this time may be ended for another one.
+fn is_evictable(since: Instant, now: Instant) -> bool {
+    now >= since + EVICTABLE_AFTER
+}
+
 /// All acceptances that wait for their RTU, and the deferred REQs.
 #[derive(Default)]
 pub(super) struct HalfOpen {
@@ -49,11 +54,14 @@ pub(super) struct HalfOpen {
 struct Source {
     /// The acceptances, with their times, the oldest first.
     waiting: VecDeque<(u32, Instant)>,
+    /// The number of requests that wait for the consumer's decision.
+    undecided: usize,
     deferred: VecDeque<DeferredReq>,
 }
 
-/// A REQ that came when too many acceptances of its address waited. It is admitted when one of
-/// these acceptances is established or ends, so its caller need not repeat the REQ.
+/// A REQ that came when too many acceptances of its address waited, or when other addresses had all
+/// places of the listener's backlog. It is admitted when one of these acceptances is established or
+/// ends, or when the consumer decides on a request. So its caller need not repeat it.
 pub(super) struct DeferredReq {
     request: RequestKey,
     last_received: Instant,
@@ -62,13 +70,31 @@ pub(super) struct DeferredReq {
 }
 
 impl DeferredReq {
+    pub(super) fn new(
+        request: RequestKey,
+        to: IpAddr,
+        now: Instant,
+        mad: [u8; MAD_SIZE],
+    ) -> DeferredReq {
+        DeferredReq { request, last_received: now, to, mad: Box::new(mad) }
+    }
+
     pub(super) fn from(&self) -> IpAddr {
         self.request.0
     }
 
-    #[cfg(test)]
     pub(super) fn request(&self) -> RequestKey {
         self.request
+    }
+
+    /// Takes note that the caller has repeated the REQ.
+    pub(super) fn repeated(&mut self, now: Instant) {
+        self.last_received = now;
+    }
+
+    /// Whether the caller has not given up.
+    pub(super) fn is_current(&self, now: Instant) -> bool {
+        now < self.last_received + DEFERRED_LIFETIME
     }
 }
 
@@ -94,12 +120,36 @@ impl HalfOpen {
         self.by_source.get(&network(source)).map_or(0, |entry| entry.waiting.len())
     }
 
+    /// Counts a request that waits for the consumer's decision.
+    pub(super) fn add_undecided(&mut self, source: IpAddr) {
+        self.by_source.entry(network(source)).or_default().undecided += 1;
+    }
+
+    /// Takes a request off that count.
+    pub(super) fn remove_undecided(&mut self, source: IpAddr) {
+        let source = network(source);
+        if let Some(entry) = self.by_source.get_mut(&source) {
+            entry.undecided -= 1;
+        }
+        self.remove_if_empty(source);
+    }
+
     /// Whether the largest number of acceptances of this caller's address wait.
     pub(super) fn is_full(&self, source: IpAddr) -> bool {
         self.waiting(source) >= MAX_PER_SOURCE
     }
 
-    /// Whether the number of waiting acceptances of this caller's address exceeds the maximum.
+    /// Whether a further REQ of this caller's address must be deferred: the largest number of
+    /// acceptances wait, and there are no more that may be ended than undecided requests that need
+    /// their places.
+    pub(super) fn must_defer(&self, source: IpAddr, now: Instant) -> bool {
+        let Some(entry) = self.by_source.get(&network(source)) else { return false };
+        let waiting = entry.waiting.len();
+        let may_end = || entry.waiting.partition_point(|&(_, since)| is_evictable(since, now));
+        waiting >= MAX_PER_SOURCE && waiting + entry.undecided - may_end() >= MAX_PER_SOURCE
+    }
+
+    /// Whether more acceptances of this caller's address wait than may.
     pub(super) fn is_overfull(&self, source: IpAddr) -> bool {
         self.waiting(source) > MAX_PER_SOURCE
     }
@@ -107,7 +157,7 @@ impl HalfOpen {
     /// The oldest acceptance of this address, if it may be ended so that another one can wait.
     pub(super) fn evictable(&self, source: IpAddr, now: Instant) -> Option<u32> {
         let &(id, since) = self.by_source.get(&network(source))?.waiting.front()?;
-        (now >= since + EVICTABLE_AFTER).then_some(id)
+        is_evictable(since, now).then_some(id)
     }
 
     /// The time for which the latest acceptance may wait for its RTU. `None`: it waits as long as
@@ -126,7 +176,7 @@ impl HalfOpen {
     ) {
         let Some(entry) = self.by_source.get_mut(&network(request.0)) else { return };
         if let Some(known) = entry.deferred.iter_mut().find(|req| req.request == request) {
-            known.last_received = now;
+            known.repeated(now);
             return;
         }
         if entry.deferred.len() >= MAX_DEFERRED_PER_SOURCE || self.deferred >= MAX_DEFERRED {
@@ -135,12 +185,7 @@ impl HalfOpen {
             }
             self.deferred -= 1;
         }
-        entry.deferred.push_back(DeferredReq {
-            request,
-            last_received: now,
-            to,
-            mad: Box::new(mad()),
-        });
+        entry.deferred.push_back(DeferredReq::new(request, to, now, mad()));
         self.deferred += 1;
     }
 
@@ -154,7 +199,7 @@ impl HalfOpen {
         let mut next = None;
         while let Some(req) = entry.deferred.pop_front() {
             self.deferred -= 1;
-            if now < req.last_received + DEFERRED_LIFETIME {
+            if req.is_current(now) {
                 next = Some(req);
                 break;
             }
@@ -178,11 +223,9 @@ impl HalfOpen {
     }
 
     fn remove_if_empty(&mut self, source: IpAddr) {
-        if self
-            .by_source
-            .get(&source)
-            .is_some_and(|entry| entry.waiting.is_empty() && entry.deferred.is_empty())
-        {
+        if self.by_source.get(&source).is_some_and(|entry| {
+            entry.waiting.is_empty() && entry.undecided == 0 && entry.deferred.is_empty()
+        }) {
             self.by_source.remove(&source);
         }
     }

@@ -126,7 +126,7 @@ impl Cm {
             return Err(CmError::PortInUse(port));
         }
         self.listener_serial += 1;
-        self.listeners.insert(port, Listener { serial: self.listener_serial, backlog, pending: 0 });
+        self.listeners.insert(port, Listener::new(self.listener_serial, backlog));
         Ok(())
     }
 

@@ -34,8 +34,9 @@
 //!
 //! Strangers can make this module keep only these things, each of which is limited: a request for
 //! each place of a listener's backlog; acceptances that wait for their RTU (`half_open`), or have
-//! just been given up; deferred REQs; and refusals. The number of answers to messages that belong
-//! to no connection is limited, too ([`allowance`](crate::allowance)).
+//! just been given up; deferred REQs, of each listener and in all; and refusals. The number of
+//! answers to messages that belong to no connection is limited, too
+//! ([`allowance`](crate::allowance)).
 
 mod actions;
 mod connection;

@@ -97,6 +97,7 @@ impl Cm {
         {
             let request = (route.from, u64::from_be_bytes(*guid), rej.local_id);
             self.half_open.drop_deferred(&request);
+            self.drop_deferred_by_listener(&request);
             if let Some(&id) = self.by_request.get(&request) {
                 self.apply_if_valid(now, route, (id, rej.local_id), input, mad);
             }

@@ -1,16 +1,18 @@
 //! Handles REQs: decides which callers may connect.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use wire::cm::path::gid;
-use wire::cm::{Answered, IpHeader, Mad, Message, Reason, Rej, Req};
+use wire::cm::{Answered, IpHeader, MAD_SIZE, Mad, Message, Reason, Rej, Req};
 use wire::rocev2::PathMtu;
 
 use super::connection::Peer;
+use super::half_open::DeferredReq;
 use super::state::{Input, State};
 use super::{Cm, ConnId, Event, Request, Transmit};
+use crate::allowance::network;
 
 /// The values that identify a REQ: the caller's address, CA GUID and communication ID.
 pub(super) type RequestKey = (IpAddr, u64, u32);
@@ -28,12 +30,76 @@ const MIN_DECISION_TIME: Duration = Duration::from_secs(5);
 /// The maximum time for which a request is kept without a repetition of its REQ or a decision.
 const MAX_DECISION_TIME: Duration = Duration::from_secs(120);
 
+/// The most REQs that one listener defers because its backlog is full.
+pub(super) const MAX_DEFERRED_PER_LISTENER: usize = 64;
+/// The most of these that come from one address.
+const MAX_DEFERRED_PER_CALLER: usize = 8;
+
 /// A port at which requests are accepted.
 pub(super) struct Listener {
     pub(super) serial: u64,
     pub(super) backlog: usize,
     /// The number of requests that wait for a decision.
     pub(super) pending: usize,
+    /// The same for each address that has such requests.
+    pending_of: HashMap<IpAddr, usize>,
+    /// REQs of addresses that had no request in the backlog when it was full, the oldest first. The
+    /// consumer's next decision admits one, so requests of other addresses keep nobody out.
+    pub(super) deferred: VecDeque<DeferredReq>,
+}
+
+impl Listener {
+    pub(super) fn new(serial: u64, backlog: usize) -> Self {
+        let (pending_of, deferred) = (HashMap::new(), VecDeque::new());
+        Listener { serial, backlog, pending: 0, pending_of, deferred }
+    }
+
+    fn is_full(&self) -> bool {
+        self.pending >= self.backlog
+    }
+
+    /// Takes a place in the backlog.
+    fn take_place(&mut self, source: IpAddr) {
+        self.pending += 1;
+        *self.pending_of.entry(network(source)).or_default() += 1;
+    }
+
+    fn release_place(&mut self, source: IpAddr) {
+        self.pending -= 1;
+        let source = network(source);
+        if let Some(count) = self.pending_of.get_mut(&source) {
+            *count -= 1;
+            if *count == 0 {
+                self.pending_of.remove(&source);
+            }
+        }
+    }
+
+    /// Defers a REQ until the backlog has a place. Returns false if the REQ must be refused: its
+    /// address has a request in the backlog, or too many REQs are deferred.
+    fn defer(
+        &mut self,
+        request: RequestKey,
+        to: IpAddr,
+        now: Instant,
+        mad: impl FnOnce() -> [u8; MAD_SIZE],
+    ) -> bool {
+        let source = network(request.0);
+        if self.pending_of.contains_key(&source) || self.backlog == 0 {
+            return false;
+        }
+        if let Some(known) = self.deferred.iter_mut().find(|req| req.request() == request) {
+            known.repeated(now);
+            return true;
+        }
+        self.deferred.retain(|req| req.is_current(now));
+        let others = self.deferred.iter().filter(|req| network(req.from()) == source).count();
+        if self.deferred.len() >= MAX_DEFERRED_PER_LISTENER || others >= MAX_DEFERRED_PER_CALLER {
+            return false;
+        }
+        self.deferred.push_back(DeferredReq::new(request, to, now, mad()));
+        true
+    }
 }
 
 /// A request's place in a listener's backlog.
@@ -45,13 +111,14 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Frees the place for another request.
-    pub(super) fn release(self, listeners: &mut HashMap<u16, Listener>) {
+    /// Frees the place for another request. Returns the port.
+    pub(super) fn release(self, listeners: &mut HashMap<u16, Listener>, source: IpAddr) -> u16 {
         if let Some(listener) = listeners.get_mut(&self.port)
             && listener.serial == self.serial
         {
-            listener.pending -= 1;
+            listener.release_place(source);
         }
+        self.port
     }
 }
 
@@ -89,7 +156,7 @@ impl Cm {
         let key = (from, req.ca_guid, req.local_id);
         if let Some(&id) = self.by_request.get(&key) {
             self.repeated_request(now, id, mad);
-        } else if self.half_open.is_full(from) && self.half_open.evictable(from, now).is_none() {
+        } else if self.half_open.must_defer(from, now) {
             self.half_open.defer(key, to, now, || mad.emit());
         } else {
             self.half_open.drop_deferred(&key);
@@ -120,8 +187,44 @@ impl Cm {
         }
     }
 
-    /// Handles a new REQ. Returns whether the consumer gets it. A REQ that the consumer does not
-    /// get is refused, and no state is kept for it.
+    /// Defers a REQ whose listener has a full backlog. Returns false if the REQ must be refused.
+    fn defer_until_decision(
+        &mut self,
+        now: Instant,
+        from: IpAddr,
+        to: IpAddr,
+        mad: &Mad<'_>,
+        req: &Req<'_>,
+    ) -> bool {
+        let listener = req.service.tcp_port().and_then(|port| self.listeners.get_mut(&port));
+        let request = (from, req.ca_guid, req.local_id);
+        listener.is_some_and(|listener| listener.defer(request, to, now, || mad.emit()))
+    }
+
+    /// Admits deferred REQs of a listener. Call this when its backlog has a place again.
+    pub(super) fn admit_after_decision(&mut self, now: Instant, port: u16) {
+        while let Some(listener) = self.listeners.get_mut(&port)
+            && !listener.is_full()
+            && let Some(deferred) = listener.deferred.pop_front()
+        {
+            if deferred.is_current(now)
+                && let Ok(mad) = Mad::parse(&deferred.mad[..])
+                && let Message::Req(req) = &mad.message
+            {
+                self.receive_req(now, deferred.from(), deferred.to, &mad, req);
+            }
+        }
+    }
+
+    /// Drops a REQ whose caller has given up, if a listener has deferred it.
+    pub(super) fn drop_deferred_by_listener(&mut self, request: &RequestKey) {
+        for listener in self.listeners.values_mut() {
+            listener.deferred.retain(|req| req.request() != *request);
+        }
+    }
+
+    /// Handles a new REQ. Returns whether the consumer gets it. Otherwise it is refused, and no
+    /// state of it is kept, or it is deferred.
     fn new_request(
         &mut self,
         now: Instant,
@@ -132,6 +235,11 @@ impl Cm {
     ) -> bool {
         let caller = match self.admit(from, to, req) {
             Ok(caller) => caller,
+            Err(Refusal { reason: Reason::NO_RESOURCES, .. })
+                if self.defer_until_decision(now, from, to, mad, req) =>
+            {
+                return false;
+            }
             Err(_) if !self.answers.take(now, from) => return false,
             Err(Refusal { reason, ari }) => {
                 if reason == Reason::STALE_CONNECTION {
@@ -153,7 +261,8 @@ impl Cm {
 
         let listener =
             self.listeners.get_mut(&caller.to.port()).expect("an admitted caller has a listener");
-        listener.pending += 1;
+        listener.take_place(from);
+        self.half_open.add_undecided(from);
         let serial = listener.serial;
         let mut conn =
             self.new_conn(State::ReqRcvd, caller.to, caller.from, req.primary.ack_timeout);
@@ -194,10 +303,10 @@ impl Cm {
         true
     }
 
-    /// Ends the oldest acceptance of this caller's address if more acceptances wait than may, and
-    /// if the oldest has waited long enough to be ended.
+    /// Ends the oldest acceptances of this caller's address that have waited long enough to be
+    /// ended, if more wait than may.
     pub(super) fn evict_excess(&mut self, now: Instant, source: IpAddr) {
-        if self.half_open.is_overfull(source)
+        while self.half_open.is_overfull(source)
             && let Some(oldest) = self.half_open.evictable(source, now)
         {
             self.deadline_passed(now, oldest);
@@ -249,7 +358,7 @@ impl Cm {
             PathMtu::new(req.path_mtu).filter(|&mtu| mtu <= max_path_mtu).ok_or_else(|| {
                 Refusal { reason: Reason::INVALID_MTU, ari: vec![max_path_mtu.code()] }
             })?;
-        if listener.pending >= listener.backlog {
+        if listener.is_full() {
             return Err(Reason::NO_RESOURCES.into());
         }
         Ok(Caller {

@@ -85,7 +85,8 @@ impl AttackRun {
 
         let server = Transfer::serve(&registry, deadline)?;
         let mut attacker = Command::new(c_program(&dist, "attacker", dir.path())?);
-        attacker.args([attack.kind, source, victim, &CLOSED_PORT.to_string()]);
+        let [service, closed] = [NEWCOMERS_PORT, CLOSED_PORT].map(|port| port.to_string());
+        attacker.args([attack.kind, source, victim, &service, &closed]);
         attacker.args(match provider.packets {
             true => vec![ROCE_PORT.to_string()],
             false => vec![server.port().to_string(), NEWCOMERS_PORT.to_string()],

@@ -43,6 +43,11 @@ const ON_PACKETS: &[Attack] = &[
         from: AttackerLocation::AnotherHost,
         ..of_another_user("requests")
     },
+    Attack {
+        name: "accepted_requests",
+        from: AttackerLocation::AnotherHost,
+        ..of_another_user("accepted_requests")
+    },
     of_another_user("stale_requests"),
     of_another_user("injections"),
     of_another_user("sweep"),

@@ -578,7 +578,108 @@ fn a_flood_of_stale_requests() {
     assert!(asked <= 600, "{asked} questions");
 }
 
-/// A flood of REQs fills no more than the backlog of a listener.
+/// REQs of one address that come without a pause do not hold ever more endpoints: besides the
+/// acceptances that may wait, at most as many wait as the backlog has places.
+#[test]
+fn forgeries_without_a_pause_hold_a_limited_number_of_endpoints() {
+    const MAX: usize = half_open::MAX_PER_SOURCE;
+    const BACKLOG: usize = 64;
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, BACKLOG).unwrap();
+    let (mut most, mut accepted) = (0, 0);
+    for n in 0..3000 {
+        // The consumer accepts requests one by one, and the backlog is full again at once.
+        let requests: Vec<_> = pair.events(B);
+        for (id, event) in requests {
+            if matches!(event, Event::Request(_)) {
+                for k in 0..3 {
+                    forge(&mut pair.cms[B], 3 * n + k, address(A), pair.now);
+                }
+                pair.accept(id, id.0 & 0xFF_FFFF);
+                accepted += 1;
+                most = most.max(pair.half_open());
+            }
+        }
+        forge(&mut pair.cms[B], 100_000 + n, address(A), pair.now);
+        pair.pass_without_receiving(Duration::from_millis(1));
+    }
+    assert!(accepted > 10 * MAX, "{accepted} accepted in three seconds");
+    assert!(most <= MAX + BACKLOG, "{most} waited");
+}
+
+/// REQs of one address that fill the backlog keep no other address out: its REQ is deferred until
+/// the consumer decides on a request, and is then the first to be admitted.
+#[test]
+fn a_backlog_full_of_forgeries_keeps_nobody_out() {
+    const BACKLOG: u32 = 4;
+    let attacker = IpAddr::from([10, 9, 0, 1]);
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, BACKLOG as usize).unwrap();
+    for accepts in [true, false] {
+        for n in 0..20 {
+            forge(&mut pair.cms[B], n, attacker, pair.now);
+        }
+        let call = pair.connect(u32::from(accepts) << 7 | 1);
+        pair.run();
+        assert_eq!(pair.events(A), [], "the REQ is not refused");
+        let forged = pair.events(B);
+        assert_eq!(forged.len(), BACKLOG as usize);
+        // Nobody else takes the place that becomes free.
+        match accepts {
+            true => pair.accept(forged[0].0, 0x1234),
+            false => pair.cms[B].reject(pair.now, forged[0].0, Reason::CONSUMER, &[]).unwrap(),
+        }
+        for n in 20..40 {
+            forge(&mut pair.cms[B], n, attacker, pair.now);
+        }
+        let (id, request) = pair.request();
+        assert_eq!(request.from.ip(), address(A));
+        pair.accept(id, 0x2345 + u32::from(accepts));
+        pair.run();
+        assert!(pair.events(A).iter().any(|(of, event)| {
+            *of == call && matches!(event, Event::Accepted(_) | Event::Established)
+        }));
+        // The consumer rejects the rest.
+        let mut rest: Vec<_> = forged[1..].to_vec();
+        while let Some((id, event)) = rest.pop() {
+            if matches!(event, Event::Request(_)) {
+                let _ = pair.cms[B].reject(pair.now, id, Reason::CONSUMER, &[]);
+            }
+            rest.extend(pair.events(B));
+        }
+    }
+}
+
+/// The number of REQs that a listener defers is limited, and none is kept that its caller does not
+/// repeat.
+#[test]
+fn requests_deferred_for_a_place_in_the_backlog_have_a_bound() {
+    let mut pair = Pair::new();
+    pair.cms[B].listen(PORT, 1).unwrap();
+    forge(&mut pair.cms[B], 0, [10, 9, 0, 1].into(), pair.now);
+    let deferred = |pair: &Pair| pair.cms[B].listeners[&PORT].deferred.len();
+    for n in 1..200 {
+        forge(&mut pair.cms[B], n, [10, 9, 0, 2].into(), pair.now);
+    }
+    assert_eq!(deferred(&pair), 8, "REQs of one address");
+    for n in 200..400 {
+        forge(&mut pair.cms[B], n, [10, 9, 1, n as u8].into(), pair.now);
+    }
+    assert_eq!(deferred(&pair), request::MAX_DEFERRED_PER_LISTENER);
+    // One of them is repeated, which changes nothing, and keeps it.
+    pair.pass_without_receiving(3 * SECOND);
+    forge(&mut pair.cms[B], 5, [10, 9, 0, 2].into(), pair.now);
+    assert_eq!(deferred(&pair), request::MAX_DEFERRED_PER_LISTENER);
+    pair.pass_without_receiving(3 * SECOND);
+    let (first, _) = pair.request();
+    pair.cms[B].reject(pair.now, first, Reason::CONSUMER, &[]).unwrap();
+    let (second, kept) = pair.request();
+    assert_eq!(kept.from.ip(), IpAddr::from([10, 9, 0, 2]));
+    pair.cms[B].reject(pair.now, second, Reason::CONSUMER, &[]).unwrap();
+    assert_eq!((pair.events(B), deferred(&pair)), (vec![], 0));
+}
+
+/// A flood of REQs gets no more than a listener's backlog.
 #[test]
 fn a_flood_of_requests() {
     const BACKLOG: usize = 16;
