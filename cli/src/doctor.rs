@@ -590,7 +590,7 @@ mod tests {
     #[test]
     fn the_owner_of_a_port_is_named() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let port = socket.local_addr().expect("it").port();
+        let port = socket.local_addr().expect("the socket is bound").port();
         let this = format!("(process {})", std::process::id());
         let finding = super::port(port);
         assert_eq!(finding.state, State::Note);
@@ -632,8 +632,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let write = |path: &str, text: &str| {
             let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().expect("one")).expect("made");
-            fs::write(path, text).expect("written");
+            fs::create_dir_all(path.parent().expect("the path has a parent"))
+                .expect("the directory can be made");
+            fs::write(path, text).expect("the file can be written");
         };
         for (device, state) in [("mlx5_0", "4: ACTIVE"), ("rxe0", "1: DOWN")] {
             write(&format!("sys/{device}/ports/1/state"), &format!("{state}\n"));

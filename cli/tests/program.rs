@@ -576,12 +576,12 @@ fn a_process_ends_with_its_parent() {
         dat(&["peer"]).stdin(OwnedFd::from(theirs)).spawn().expect("the program starts");
     let plan = r#"{"role":"Server","adapters":["tcp-emu"],"address":"127.0.0.1","server":null,"cpu":null,
         "wait":"Poll","raw_wait":"Poll","work":{"Demo":{"sizes":[64],"unmeasured":[],"rounds":1}}}"#;
-    writeln!(&ours, "{}", plan.replace('\n', " ")).expect("it listens");
+    writeln!(&ours, "{}", plan.replace('\n', " ")).expect("the program reads its input");
     let mut line = String::new();
     BufReader::new(&ours).read_line(&mut line).expect("it speaks");
     assert!(line.contains("Listening"), "{line}");
     drop(ours); // as when its parent is gone, however it went
-    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    assert_eq!(child.wait().expect("the program ends").code(), Some(1));
 }
 
 #[test]

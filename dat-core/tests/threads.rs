@@ -53,7 +53,7 @@ fn an_adapter_is_closed_while_an_object_is_created() {
     let params = CString::new(name.as_str()).unwrap();
     // SAFETY: both records are complete.
     unsafe { export::init::<Mem, QueriedRegistry>(&info(&name, 2, 0, true), params.as_ptr()) };
-    let table = table(&name).expect("registered");
+    let table = table(&name).expect("the provider is registered");
     let (ia, _) = open(table, &name);
     let mut pz = null_mut();
     dat!(table, pz_create_func(ia, &mut pz)).unwrap();

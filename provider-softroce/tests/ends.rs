@@ -80,7 +80,7 @@ impl Peer {
     fn at(port: u16) -> Self {
         let socket = UdpSocket::bind((PEER, port)).expect("the port is free");
         socket.set_nonblocking(true).expect("a socket");
-        let from = socket.local_addr().expect("bound");
+        let from = socket.local_addr().expect("the socket is bound");
         let icrc = Icrc::new(from, (OURS, UDP_PORT).into()).expect("both are IPv4");
         Peer { socket, icrc, received: RefCell::default(), dreq: Cell::default() }
     }
@@ -124,13 +124,15 @@ impl Peer {
     fn receive(&self) -> Option<Received> {
         let mut datagram = [0; 8192];
         while let Ok(len) = self.socket.recv(&mut datagram) {
-            let packet = Packet::parse(&datagram[..len - Icrc::SIZE]).expect("our own");
+            let packet =
+                Packet::parse(&datagram[..len - Icrc::SIZE]).expect("a packet of our own is valid");
             let psn = packet.bth.psn;
             let received = match packet.bth.opcode.operation() {
                 Operation::Acknowledge => Received::Ack(psn),
                 _ if packet.bth.dest_qpn != Deth::GSI_QPN => Received::Request(psn),
                 _ => {
-                    let Mad { transaction, message } = Mad::parse(packet.payload).expect("our own");
+                    let Mad { transaction, message } =
+                        Mad::parse(packet.payload).expect("a packet of our own is valid");
                     match message {
                         Message::Req(req) => Received::Req { transaction, id: req.local_id },
                         Message::Rtu(_) => Received::Rtu,

@@ -71,7 +71,7 @@ fn accepted<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
 /// Connects `end` to a stranger, which checks this project's request first.
 fn connected<'t>(end: &End<'t, Tcp>, answer: &[u8]) -> TcpStream {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
-    end.connect(listener.local_addr().expect("bound").port().into(), b"hi", None);
+    end.connect(listener.local_addr().expect("the socket is bound").port().into(), b"hi", None);
     let mut stranger = prepared(listener.accept().expect("caller").0);
     let request = read::<26>(&mut stranger);
     assert_eq!(&request[..20], b"MPA ID Req Frame\x1C\x02\x00\x06", "enhanced, no markers, no CRC");
@@ -134,7 +134,7 @@ fn a_stranger_has_time_to_finish_its_last_message() {
                 t.progress();
             }
         }
-        let waited = peer.join().expect("it ends");
+        let waited = peer.join().expect("the thread ends");
         assert!(waited >= Duration::from_millis(15), "the stranger saw the end after {waited:?}");
     }
 }
@@ -226,7 +226,11 @@ fn a_silent_peer_times_out_and_an_impossible_one_is_unreachable() {
     let end = End::new(&t);
     let start = Instant::now();
     let timeout = Duration::from_millis(150);
-    end.connect(silent.local_addr().expect("bound").port().into(), b"", Some(timeout));
+    end.connect(
+        silent.local_addr().expect("the socket is bound").port().into(),
+        b"",
+        Some(timeout),
+    );
     let event = rig.next("the outcome", &end.log);
     assert_eq!(format!("{event:?}"), "TimedOut");
     assert!(start.elapsed() >= timeout);

@@ -115,7 +115,7 @@ fn entries_that_cannot_open_come_last_and_none_is_hidden() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("dat.conf");
     let own = |api| format!("own {api} nonthreadsafe default libown.so own.1.0 \"\" \"\"\n");
-    fs::write(&file, as_debians() + &own("u2.0") + &own("u1.2")).expect("it can be written");
+    fs::write(&file, as_debians() + &own("u2.0") + &own("u1.2")).expect("the file can be written");
     let list = List::new(Some(file.into()), None, &[]);
     let all = list.interfaces().len();
     let names = |host: &Host, major| {

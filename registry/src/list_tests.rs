@@ -35,7 +35,7 @@ broken line
 fn list() -> List {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("dat.conf");
-    fs::write(&path, FILE).expect("written");
+    fs::write(&path, FILE).expect("the file can be written");
     List::new(Some(path.into()), None, BUILTINS)
 }
 
@@ -117,7 +117,8 @@ fn a_file_that_cannot_be_read_hides_the_builtins() {
 fn a_toml_file_is_read_as_such() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("dat.toml");
-    fs::write(&path, "[[interface]]\nname = \"t\"\nlibrary = \"t.so\"\n").expect("written");
+    fs::write(&path, "[[interface]]\nname = \"t\"\nlibrary = \"t.so\"\n")
+        .expect("the file can be written");
     let list = List::new(Some(path.clone().into()), None, &[]);
     assert!(list.errors().is_empty());
     assert_eq!(list.interfaces()[0].ia_name, "t");
@@ -158,13 +159,13 @@ fn what_a_builtin_provider_finds_is_listed_and_found() {
     let list = List::new(Some("/dev/null".into()), None, &WITH_DEVICES[1..]);
     assert_eq!(list.names(), ["any", "any-a", "any-b"]);
     let find = |name| list.find(&Wanted { name, major: 2, minor: 0, threadsafe: true });
-    let of_b = find("any-b").expect("it is there");
+    let of_b = find("any-b").expect("the entry exists");
     let [Candidate { entry, builtin: Some(_) }] = of_b[..] else { panic!("one: {of_b:?}") };
     assert_eq!(
         (entry.ia_params.as_str(), entry.threadsafe, &entry.origin),
         ("b", true, &Origin::Builtin)
     );
-    assert_eq!(find("any").expect("it is there")[0].entry.ia_params, "first");
+    assert_eq!(find("any").expect("the entry exists")[0].entry.ia_params, "first");
     assert_eq!(find("any-c").err(), Some(Mismatch::Name));
 }
 
@@ -183,11 +184,12 @@ fn nobody_looks_for_devices_who_asks_for_something_else() {
 fn an_entry_of_the_file_hides_a_device() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("dat.conf");
-    fs::write(&path, "any-a u2.0 threadsafe default a.so a.1.0 \"\" \"\"\n").expect("written");
+    fs::write(&path, "any-a u2.0 threadsafe default a.so a.1.0 \"\" \"\"\n")
+        .expect("the file can be written");
     let list = List::new(Some(path.into()), None, &WITH_DEVICES[1..]);
     let found = list
         .find(&Wanted { name: "any-a", major: 2, minor: 0, threadsafe: false })
-        .expect("it is there");
+        .expect("the entry exists");
     assert_eq!(found.iter().map(|c| c.entry.library.as_str()).collect::<Vec<_>>(), ["a.so"]);
 }
 
@@ -207,7 +209,7 @@ fn an_entry_of_the_file_hides_what_is_built_in() {
     ];
     for line in lines {
         let path = directory.path().join("dat.conf");
-        fs::write(&path, line).expect("written");
+        fs::write(&path, line).expect("the file can be written");
         let list = List::new(Some(path.into()), None, BUILTINS);
         let found = list.find(&Wanted { name: "emu", major: 2, minor: 0, threadsafe: false });
         assert!(found.into_iter().flatten().all(|candidate| candidate.builtin.is_none()), "{line}");
@@ -232,7 +234,7 @@ fn an_entry_of_the_file_hides_what_is_built_in() {
     ];
     for table in tables {
         let path = directory.path().join("dat.toml");
-        fs::write(&path, table).expect("written");
+        fs::write(&path, table).expect("the file can be written");
         let list = List::new(Some(path.into()), None, BUILTINS);
         let find = |name| list.find(&Wanted { name, major: 2, minor: 0, threadsafe: false });
         let table = String::from_utf8_lossy(table);
@@ -241,7 +243,8 @@ fn an_entry_of_the_file_hides_what_is_built_in() {
     }
     // A kernel entry hides no built-in entry.
     let path = directory.path().join("dat.conf");
-    fs::write(&path, "emu k1.2 nonthreadsafe default e.ko a.1.0 \"\" \"\"").expect("written");
+    fs::write(&path, "emu k1.2 nonthreadsafe default e.ko a.1.0 \"\" \"\"")
+        .expect("the file can be written");
     let list = List::new(Some(path.into()), None, BUILTINS);
     assert!(list.find(&Wanted { name: "emu", major: 2, minor: 0, threadsafe: false }).is_ok());
 }
@@ -273,7 +276,7 @@ fn many_entries_are_read_and_listed_in_linear_time() {
         let lines = (0..100_000).map(|n| {
             format!("{} u2.0 nonthreadsafe default e.so a.1.0 \"lo {n}\" \"\"\n", name(n))
         });
-        fs::write(&path, lines.collect::<String>()).expect("written");
+        fs::write(&path, lines.collect::<String>()).expect("the file can be written");
         let list = List::new(Some(path.clone().into()), None, &[]);
         let many = if different { 100_000 } else { 1 };
         assert_eq!(
@@ -294,9 +297,9 @@ fn a_consumer_of_one_version_is_told_of_its_own_entries_first() {
     let text = line("other", "u2.0", "libvendor.so.2")
         + &line("gone", "u1.2", "/nowhere/libvendor.so")
         + &line("own", "u1.2", "libvendor.so.1");
-    std::fs::write(&file, text).expect("it can be written");
+    std::fs::write(&file, text).expect("the file can be written");
     for library in ["libvendor.so.1", "libvendor.so.2"] {
-        std::fs::write(dir.path().join(library), "").expect("it can be written");
+        std::fs::write(dir.path().join(library), "").expect("the file can be written");
     }
     let list = List::new(Some(file.into()), None, &[]);
     let host = Host::new(dir.path(), None, vec![dir.path().to_owned()]);

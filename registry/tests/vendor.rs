@@ -201,7 +201,8 @@ fn many_failures_are_told_in_few_lines() {
         let params = "x".repeat(if n == 0 { 1 << 20 } else { n });
         format!("many u2.0 nonthreadsafe default /nonexistent/{n}.so fake.1.0 \"{params}\" \"\"\n")
     };
-    std::fs::write(&conf, (0..2000).map(line).collect::<String>()).expect("written");
+    std::fs::write(&conf, (0..2000).map(line).collect::<String>())
+        .expect("the file can be written");
     let error = registry(&conf, &[]).open(&request("many")).expect_err("nothing opens");
     let text = error.to_string();
     assert_eq!((error.attempts.len(), text.lines().count()), (2000, 10));
@@ -217,7 +218,7 @@ fn a_long_value_is_told_in_part() {
     let conf = dir.path().join("dat.conf");
     let library = "l".repeat(1 << 20);
     let line = format!("long u2.0 nonthreadsafe default {library} fake.1.0 \"{library}\" \"\"\n");
-    std::fs::write(&conf, line).expect("written");
+    std::fs::write(&conf, line).expect("the file can be written");
     let text =
         registry(&conf, &[]).open(&request("long")).expect_err("it does not load").to_string();
     assert!(text.len() < 2000 && text.contains("(1048576 octets)"), "{} octets", text.len());
@@ -267,7 +268,8 @@ fn an_unknown_name_says_which_are_known_and_what_is_turned_off() {
     let conf = directory.path().join("dat.conf");
     let line = |n| format!("n{n} u2.0 nonthreadsafe default n.so fake.1.0 \"\" \"\"\n");
     let text = |entries, opendat_builtin: &str| {
-        std::fs::write(&conf, (0..entries).map(line).collect::<String>()).expect("written");
+        std::fs::write(&conf, (0..entries).map(line).collect::<String>())
+            .expect("the file can be written");
         let list = List::new(Some(conf.clone().into()), Some(opendat_builtin.into()), BUILTINS);
         let error =
             Registry::with_list(list).open(&request("x")).expect_err("not there").to_string();

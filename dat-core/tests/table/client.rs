@@ -110,7 +110,7 @@ pub(crate) fn register<P: Provider + Default>(
     let params = CString::new(params).unwrap();
     // SAFETY: both arguments are complete records.
     unsafe { export::init::<P, TestRegistry>(&info(name, 2, 0, thread_safe), params.as_ptr()) };
-    table(name).expect("registered")
+    table(name).expect("the provider is registered")
 }
 
 /// A name that nobody else uses.

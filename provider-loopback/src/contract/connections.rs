@@ -149,7 +149,7 @@ pub fn ports_are_exclusive<T: Transport>(_a: &T, b: &T) {
     let error = b.listen(Port::Qualifier(port), 1, log.sink()).err().expect("taken");
     assert_eq!(error.kind(), dat_sys::DAT_CONN_QUAL_IN_USE);
     drop(first);
-    let again = b.listen(Port::Qualifier(port), 1, log.sink()).expect("free again");
+    let again = b.listen(Port::Qualifier(port), 1, log.sink()).expect("the service is free again");
     assert_eq!(b.port(&again), port);
 }
 

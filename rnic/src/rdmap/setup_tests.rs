@@ -12,7 +12,7 @@ fn at(ms: u64) -> Instant {
 }
 
 fn initiator(offer: Offer, private: &[u8]) -> (Initiator, Vec<u8>) {
-    Initiator::new(offer, private, at(0) + REPLY_TIMEOUT).expect("fits")
+    Initiator::new(offer, private, at(0) + REPLY_TIMEOUT).expect("the private data fit")
 }
 
 /// Feeds a frame in pieces of at most `step` octets, as `wants` asks, and checks that exactly this
@@ -78,7 +78,7 @@ fn two_of_ours_agree() {
             assert_eq!(request.private(), b"hello");
             let (reply, passive) = request
                 .accept(Offer { ird: 2, ord: 16, crc: crc.1, ..OFFER }, b"welcome")
-                .expect("fits");
+                .expect("the private data fit");
             let Reply::Accepted { terms: active, private } = feed_reply(&mut ours, &reply, step)
             else {
                 panic!("refused")
@@ -99,8 +99,9 @@ fn two_of_ours_agree() {
 fn rfc_7306_takes_two() {
     for (active, passive) in [(true, false), (false, true), (false, false)] {
         let (mut ours, sent) = initiator(Offer { extended: active, ..OFFER }, b"");
-        let (reply, theirs) =
-            request(&sent).accept(Offer { extended: passive, ..OFFER }, b"").expect("fits");
+        let (reply, theirs) = request(&sent)
+            .accept(Offer { extended: passive, ..OFFER }, b"")
+            .expect("the private data fit");
         let Reply::Accepted { terms, .. } = feed_reply(&mut ours, &reply, 64) else {
             panic!("refused")
         };
@@ -115,7 +116,7 @@ fn private_data_has_its_limits() {
     let (mut ours, sent) = initiator(OFFER, &most);
     let request = request(&sent);
     assert_eq!(request.private(), most);
-    let reply = request.reject(&most).expect("fits");
+    let reply = request.reject(&most).expect("the private data fit");
     assert_eq!(feed_reply(&mut ours, &reply, 64), Reply::Rejected { private: &most });
     let beyond = vec![7; mpa::MAX_PRIVATE_DATA];
     assert!(Initiator::new(OFFER, &beyond, at(0)).is_err());
@@ -126,14 +127,15 @@ fn private_data_has_its_limits() {
 #[test]
 fn a_refusal_carries_the_header_of_ofed() {
     let (mut ours, sent) = initiator(OFFER, b"");
-    let reply = request(&sent).reject(b"no").expect("fits");
+    let reply = request(&sent).reject(b"no").expect("the private data fit");
     assert_eq!(reply, frame(REP, b"\x30\x02\x00\x0A\0\0\0\0\x02\0\x02\0no"));
     assert_eq!(feed_reply(&mut ours, &reply, 7), Reply::Rejected { private: b"no" });
 }
 
 #[test]
 fn a_refusal_is_of_the_callers_revision() {
-    let reply = request(&frame(REQ, b"\x00\x01\x00\x00")).reject(b"no").expect("fits");
+    let reply =
+        request(&frame(REQ, b"\x00\x01\x00\x00")).reject(b"no").expect("the private data fit");
     assert_eq!(reply, frame(REP, b"\x20\x01\x00\x06\x02\0\x02\0no"));
 }
 
@@ -200,7 +202,8 @@ fn requests_of_siw() {
     let dapltest = frame(REQ, b"\x10\x02\x00\x22\x00\x04\x00\x04DAPL and RDMA rule! Test 4321.");
     let Call::Request(request) = feed_request(&dapltest, 5) else { panic!("refused") };
     assert_eq!(request.private(), b"DAPL and RDMA rule! Test 4321.");
-    let (reply, terms) = request.accept(Offer { ird: 1, ord: 1, ..OFFER }, b"").expect("fits");
+    let (reply, terms) =
+        request.accept(Offer { ird: 1, ord: 1, ..OFFER }, b"").expect("the private data fit");
     assert_eq!(reply, frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"));
     assert_eq!(
         terms,
@@ -211,7 +214,8 @@ fn requests_of_siw() {
 
 #[test]
 fn models_of_other_initiators() {
-    let terms = |tail: &[u8]| request(&frame(REQ, tail)).accept(OFFER, b"").expect("fits");
+    let terms =
+        |tail: &[u8]| request(&frame(REQ, tail)).accept(OFFER, b"").expect("the private data fit");
     // Flags A and D: the reply names a READ, as requested.
     let (reply, read) = terms(b"\x10\x02\x00\x04\x80\x01\x40\x01");
     assert_eq!((&reply[20..], read.rtr), (&b"\x80\x01\x40\x01"[..], Rtr::Read));
