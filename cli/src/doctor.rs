@@ -606,10 +606,13 @@ mod tests {
 
     #[test]
     fn the_right_to_lock_memory_is_that_of_its_capability() {
-        assert!(may_lock_all("Name:\tdat\nCapEff:\t000001ffffffffff\n"), "root of a host");
+        assert!(
+            may_lock_all("Name:\tdat\nCapEff:\t000001ffffffffff\n"),
+            "root of a host may lock all memory"
+        );
         assert!(
             !may_lock_all("CapEff:\t00000000a80425fb\n"),
-            "root of a container, as Docker makes it"
+            "root of a container, as Docker makes it, may not lock all memory"
         );
         assert!(!may_lock_all(""));
     }
@@ -624,7 +627,11 @@ mod tests {
               0 0 4712 2 0 0\n\
              3: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000 \
               0 0 0 2 0 0\n";
-        assert_eq!(sockets(table, ROCE_PORT), ["4711"], "that of the kernel has no inode");
+        assert_eq!(
+            sockets(table, ROCE_PORT),
+            ["4711"],
+            "the kernel's socket has no inode and must not be listed"
+        );
     }
 
     /// A host with two devices, one of them down, and the modules of a distribution.

@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(
             fs::read_dir(dir.path()).expect("the directory exists").count(),
             2,
-            "nothing is left behind"
+            "no temporary file may be left"
         );
     }
 

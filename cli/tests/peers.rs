@@ -122,7 +122,7 @@ fn each_answer_is_printed_as_it_arrives() {
         let time = answer.strip_prefix(&format!("answer {number}: ")).expect(&answer);
         assert!(["µs", "ms", "s"].iter().any(|unit| time.ends_with(unit)), "{answer}");
     }
-    assert!(ping.0.try_wait().expect("it is ours").is_none(), "it has not ended");
+    assert!(ping.0.try_wait().expect("it is ours").is_none(), "the program must not have ended");
 }
 
 #[test]

@@ -160,7 +160,11 @@ fn warnings_alone_are_no_failure_unless_that_is_wanted() {
         },
         &[],
     );
-    assert_eq!(output.status.code(), Some(2), "no verdict");
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "a file that cannot be read must give the exit code for no verdict"
+    );
     assert!(stderr(&output).contains("reading /no/such/file: No such file"), "{}", stderr(&output));
 }
 
@@ -333,7 +337,7 @@ fn register_warns_of_an_unusable_entry() {
     assert_eq!(
         concerns(&["f", "libopendat_gone.so", "--nondefault"]),
         Vec::<String>::new(),
-        "as it was asked for"
+        "an entry that was registered as nondefault is no concern"
     );
 }
 
@@ -483,7 +487,7 @@ fn the_file_keeps_its_mode_and_stays_where_links_lead() {
     let left = fs::read_dir(file.path.parent().expect("the path has a parent"))
         .expect("the directory exists")
         .count();
-    assert_eq!(left, 2, "nothing is left behind");
+    assert_eq!(left, 2, "no temporary file may be left");
 }
 
 #[test]

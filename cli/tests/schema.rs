@@ -141,7 +141,10 @@ fn a_process_publishes_its_counters_while_it_runs() {
     let _ping = Killed(ping.spawn().expect("the program starts"));
     let since = Instant::now();
     let document = loop {
-        assert!(since.elapsed() < Duration::from_secs(60), "nobody tells anything");
+        assert!(
+            since.elapsed() < Duration::from_secs(60),
+            "no process published its counters within 60 s"
+        );
         let list = dat(&["top", "--json"]).output().expect("the program starts");
         let list: Value = serde_json::from_slice(&list.stdout).expect("JSON");
         is_valid(&["top"], &list);

@@ -310,7 +310,7 @@ mod tests {
         let (first, of_first) = listen_in(&directory).expect("the socket can be made");
         assert!(has_listener(&of_first.path).expect("a descriptor"));
         drop((of_first, first));
-        assert!(!place.path().join("4").exists(), "the last one removes the directories");
+        assert!(!place.path().join("4").exists(), "the last listener must remove the directories");
     }
 
     #[test]

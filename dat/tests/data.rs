@@ -191,7 +191,10 @@ fn regions_check_ranges_and_give_their_buffers_back() {
     region.store(99, b"!").expect("inside");
     let buffer = region.deregister().expect("deregisters").expect("it owned one");
     assert_eq!((buffer.as_ptr(), buffer[98], buffer[99]), (start, 9, b'!'));
-    assert!(side.zone.register(Vec::new(), Access::LOCAL).is_err(), "nothing to register");
+    assert!(
+        side.zone.register(Vec::new(), Access::LOCAL).is_err(),
+        "an empty buffer must be refused"
+    );
 }
 
 #[test]

@@ -161,7 +161,11 @@ mod tests {
             (EngineChoice::User, PathMtu::Octets1024, Some(false))
         );
         assert_eq!(params.conditions, "loss=1%,seed=7".parse().expect("conditions"));
-        assert_eq!(parse("gso=off gso=auto").expect("parses").gso, None, "the last value wins");
+        assert_eq!(
+            parse("gso=off gso=auto").expect("parses").gso,
+            None,
+            "the last value of a key must win"
+        );
     }
 
     #[test]
@@ -182,7 +186,10 @@ mod tests {
         let params = Params::parse("", env).expect("parses");
         assert_eq!(params.conditions, "loss=3%".parse().expect("conditions"));
         let params = Params::parse("net=off", env).expect("parses");
-        assert!(params.conditions.is_off(), "the entry wins");
+        assert!(
+            params.conditions.is_off(),
+            "the parameters of the entry must win over the variable"
+        );
         let env = |value: &'static str| {
             move |name: &str| (name != "OPENDAT_SPIN_US").then(|| value.to_owned())
         };

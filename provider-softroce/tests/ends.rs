@@ -350,7 +350,7 @@ fn a_disconnect_with_nothing_in_flight_does_not_wait() {
         }
         order == [3, 2]
     };
-    assert!((0..ROUNDS).any(idle_is_first), "it always waits as long as the other one");
+    assert!((0..ROUNDS).any(idle_is_first), "the idle side always waited as long as the other one");
 }
 
 /// The number of times that a test is repeated. A busy machine may hide the expected effect in some
@@ -545,7 +545,10 @@ fn a_port_that_is_refused_for_a_moment() {
             true
         }
     };
-    assert!((0..ROUNDS).any(goes_on), "the first report of the host ends the connection");
+    assert!(
+        (0..ROUNDS).any(goes_on),
+        "the first ICMP error of the host always ended the connection"
+    );
 }
 
 /// Once the peer has sent a valid packet, further packets must come from the same port. No other
@@ -581,8 +584,11 @@ fn a_dreq_is_repeated_while_the_adapter_closes() {
     let _peer_port = lock_peer_port();
     // On a busy machine some repetitions are skipped, or the answer to the second one arrives after
     // further ones.
-    assert!((0..ROUNDS).any(|_| closes_with(true) == 2), "an answer does not end the repetitions");
-    assert!((0..ROUNDS).any(|_| closes_with(false) >= 2), "the DREQ is not repeated");
+    assert!(
+        (0..ROUNDS).any(|_| closes_with(true) == 2),
+        "an answer never ended the repetitions of the DREQ"
+    );
+    assert!((0..ROUNDS).any(|_| closes_with(false) >= 2), "the DREQ was never repeated");
 }
 
 /// Returns the number of DREQs that are sent while the adapter is closed. With `answer`, the peer

@@ -123,7 +123,7 @@ mod tests {
             !parse("rnr=terminate").expect("parses").rnr_wait
                 && parse("rnr=wait").expect("parses").rnr_wait
         );
-        assert!(!parse("crc=on crc=off").expect("parses").crc, "the last one counts");
+        assert!(!parse("crc=on crc=off").expect("parses").crc, "the last value of a key must win");
         let peer_timeout = parse("timeout=500 retries=7").expect("parses").peer_timeout;
         assert_eq!(peer_timeout, PeerTimeout { timeout: Duration::from_millis(500), retries: 7 });
     }

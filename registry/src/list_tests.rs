@@ -108,7 +108,10 @@ fn a_file_that_cannot_be_read_hides_the_builtins() {
     assert_eq!(list.file(), None);
     let directory = tempfile::tempdir().expect("a directory");
     let list = List::new(Some(directory.path().into()), None, WITH_DEVICES);
-    assert!(list.errors().len() == 1 && list.candidates().is_empty(), "no device is looked for");
+    assert!(
+        list.errors().len() == 1 && list.candidates().is_empty(),
+        "no entry of a device may be listed"
+    );
     let list = List::new(Some("".into()), None, BUILTINS);
     assert!(matches!(list.errors(), [ListError::EmptyOverride]) && list.interfaces().is_empty());
 }
@@ -132,7 +135,7 @@ fn builtins_can_be_turned_off() {
     assert!(!list("1").builtins_off() && list("1").interfaces().len() == 2);
     assert!(
         !List::new(Some("/dev/null".into()), Some("0".into()), &[]).builtins_off(),
-        "there are none"
+        "there are no built-in entries that could be off"
     );
 }
 

@@ -250,7 +250,7 @@ fn what_no_entry_offers_has_its_subtype() {
     };
     assert_eq!(status("none", 2, 0, false), 0x800a_0064);
     assert_eq!(status("some", 3, 0, false), 0x800a_0065);
-    assert_eq!(status("some", 1, 0, false), 0x800a_0063, "in the numbers of 1.2");
+    assert_eq!(status("some", 1, 0, false), 0x800a_0063, "the status must have the number of 1.2");
     assert_eq!(status("some", 2, 1, false), 0x800a_0066);
     assert_eq!(status("some", 2, 0, true), 0x800a_0067);
     assert!(!vendor.is_loaded());
@@ -368,7 +368,7 @@ fn an_ia_may_have_another_table_than_the_one_that_is_registered() {
         assert!(ia::open_under("two").contains(&(opened.provider_ia, own)));
     }
     close_abruptly(one);
-    assert_eq!(table_of(two.provider_ia), Some(own), "the other one is still open");
+    assert_eq!(table_of(two.provider_ia), Some(own), "the other adapter must still be open");
     close_abruptly(two);
     assert_eq!(table_of(two.provider_ia), None);
     assert_eq!(two_tables::CLOSED.load(std::sync::atomic::Ordering::Relaxed), 2);

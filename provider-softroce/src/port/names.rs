@@ -342,7 +342,7 @@ mod tests {
         // A killed process leaves such a file.
         drop(UnixDatagram::bind(second.path(Name::Service(8))).expect("bound"));
         drop(second);
-        assert!(at("address/life-0").exists(), "somebody has the file");
+        assert!(at("address/life-0").exists(), "the file must exist while an adapter has it");
         let other = Names::at(at("other")).expect("the directory can be made");
         drop(life);
         assert!(!at("address").exists() && namespace.exists());

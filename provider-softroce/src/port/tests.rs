@@ -161,7 +161,10 @@ fn requests_reach_the_adapter_that_listens() {
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     let from: SocketAddr = "[fe80::1%7]:4791".parse().expect("an address");
     assert!(first.forward_request(0x0106_1234, from, b"request", now));
-    assert!(!first.forward_request(0x0106_1235, from, b"request", now), "no adapter listens");
+    assert!(
+        !first.forward_request(0x0106_1235, from, b"request", now),
+        "a request must not be forwarded if no adapter listens"
+    );
     let mut buffer = ReceiveBuffer::default();
     match service.local_socket.receive(&mut buffer) {
         Ok(Some(LocalMessage::Packet { from: sender, packet })) => {
@@ -241,7 +244,7 @@ fn a_full_queue_loses_nothing() {
         while *count < REQUESTS {
             match local_socket.receive(&mut buffer).expect("the socket can be read") {
                 Some(LocalMessage::Packet { packet, .. }) => {
-                    assert_eq!(packet, count.to_be_bytes(), "in order");
+                    assert_eq!(packet, count.to_be_bytes(), "packets must arrive in order");
                     *count += 1;
                 }
                 Some(LocalMessage::SocketRequest(_)) => panic!("no request was sent"),
@@ -500,7 +503,7 @@ fn a_full_queue_does_not_delay_other_messages() {
     for _ in 0..REQUESTS {
         assert!(port.forward_request(1, from, b"slow", now));
     }
-    assert!(port.deadline().is_some(), "some wait");
+    assert!(port.deadline().is_some(), "some packets must wait for the deadline");
     assert!(port.forward_request(2, from, b"fast", now));
     let mut buffer = ReceiveBuffer::default();
     assert!(matches!(

@@ -38,7 +38,7 @@ fn packets_arrive_alone_and_in_batches() {
         let mut expected = vec![3, 1050, 0];
         expected.extend([4; 20]);
         assert_eq!(lens, expected, "{ip}");
-        assert_eq!(got[1].1, 100, "the batch says how it is cut");
+        assert_eq!(got[1].1, 100, "the kernel must report the size of the packets of a batch");
         assert_eq!(got[0], (b"one".to_vec(), 3));
     }
 }

@@ -22,11 +22,14 @@ fn feed_reply<'a>(side: &'a mut Initiator, frame: &[u8], step: usize) -> Reply<'
     loop {
         let (now, later) = rest.split_at(side.wants().min(step).min(rest.len()));
         rest = later;
-        assert!(!now.is_empty(), "wants more than the frame has");
+        assert!(!now.is_empty(), "the setup must not want more than the frame has");
         // An early return would keep the borrow for the whole loop.
         if let Some(reply) = side.feed(now) {
             let reply: Reply<'a> = leaked(reply);
-            assert!(rest.is_empty() || reply == Reply::Failed, "stopped in mid-frame");
+            assert!(
+                rest.is_empty() || reply == Reply::Failed,
+                "the setup stopped in the middle of the frame"
+            );
             return reply;
         }
     }
@@ -48,7 +51,7 @@ fn feed_request(frame: &[u8], step: usize) -> Call {
     loop {
         let (now, later) = rest.split_at(side.wants().min(step).min(rest.len()));
         rest = later;
-        assert!(!now.is_empty(), "wants more than the frame has");
+        assert!(!now.is_empty(), "the setup must not want more than the frame has");
         if let Some(call) = side.feed(now) {
             return call;
         }
@@ -89,7 +92,10 @@ fn two_of_ours_agree() {
                 Terms { ird: 0, ord: 0, crc, large_fpdus: true, extended: true, rtr: Rtr::Write };
             assert_eq!(passive, Terms { ird: 2, ord: 4, ..ours });
             assert_eq!(active, Terms { ird: 4, ord: 2, ..ours });
-            assert!(Gate::initiator(&active, at(0)).is_open(), "no delay towards our own");
+            assert!(
+                Gate::initiator(&active, at(0)).is_open(),
+                "there must be no delay towards an OpenDAT peer"
+            );
             assert_eq!(Gate::responder(&passive, at(0)), Gate::Rtr(at(5000)));
         }
     }
@@ -106,7 +112,10 @@ fn rfc_7306_takes_two() {
             panic!("refused")
         };
         assert!(!terms.extended && !theirs.extended, "offered: {active}, {passive}");
-        assert!(!Gate::initiator(&terms, at(0)).is_open(), "such a peer may be a stranger");
+        assert!(
+            !Gate::initiator(&terms, at(0)).is_open(),
+            "there must be a delay, because the peer may be a stranger"
+        );
     }
 }
 
@@ -191,9 +200,17 @@ fn replies_that_fail() {
         assert_eq!(feed_reply(&mut ours, &frame(REP, tail), 24), Reply::Failed, "{tail:x?}");
     }
     let (mut ours, _) = initiator(OFFER, b"");
-    assert_eq!(ours.feed(b"HTTP"), Some(Reply::Failed), "refused before the frame is complete");
+    assert_eq!(
+        ours.feed(b"HTTP"),
+        Some(Reply::Failed),
+        "the frame must be refused before it is complete"
+    );
     let (mut ours, sent) = initiator(OFFER, b"");
-    assert_eq!(feed_reply(&mut ours, &sent, 20), Reply::Failed, "our own role");
+    assert_eq!(
+        feed_reply(&mut ours, &sent, 20),
+        Reply::Failed,
+        "a reply with our own role must be refused"
+    );
 }
 
 #[test]
@@ -241,23 +258,23 @@ fn requests_that_cannot_be_served() {
     assert_eq!(
         feed_request(&frame(REQ, b"\x90\x02\x00\x04\x00\x01\x00\x01"), 9),
         refusal,
-        "markers"
+        "a request with markers must be refused"
     );
     assert_eq!(
         feed_request(&frame(REQ, b"\x10\x02\x00\x04\xC0\x01\x00\x01"), 9),
         refusal,
-        "an RTR by SEND only"
+        "a request for an RTR by SEND only must be refused"
     );
     assert_eq!(feed_request(b"GET / HTTP/1.1\r\n\r\n..", 4), Call::Stranger);
     assert_eq!(
         feed_request(&frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"), 4),
         Call::Stranger,
-        "a reply"
+        "the sender of a reply in place of a request must count as a stranger"
     );
     assert_eq!(
         feed_request(&frame(REQ, b"\x10\x02\x02\x01"), 20),
         Call::Stranger,
-        "513 octets of private data"
+        "the sender of 513 octets of private data must count as a stranger"
     );
 }
 
@@ -266,15 +283,15 @@ fn a_gate_opens_by_frame_or_time() {
     let mut gate = Gate::FirstFrame(at(100));
     assert_eq!(gate.expire(at(99)), Ok(false));
     assert!(!gate.is_open() && gate.deadline() == Some(at(100)));
-    assert!(gate.frame_arrived(), "by the first frame");
+    assert!(gate.frame_arrived(), "the first frame must open the gate");
     assert!(gate.is_open() && gate.deadline().is_none() && !gate.frame_arrived());
 
     let mut gate = Gate::FirstFrame(at(100));
     assert_eq!(gate.expire(at(100)), Ok(false));
-    assert!(gate.is_open(), "by time");
+    assert!(gate.is_open(), "time must open the gate");
 
     let mut gate = Gate::Delay(at(10));
-    assert!(!gate.frame_arrived(), "the initiator's is a matter of time alone");
+    assert!(!gate.frame_arrived(), "only time may open the initiator's gate");
     assert_eq!(gate.expire(at(10)), Ok(false));
     assert!(gate.is_open() && gate.deadline() == Some(at(30)));
 
@@ -299,6 +316,6 @@ fn a_silent_peer_gets_a_limited_number_of_probes() {
     assert_eq!(nudges, [30, 70, 150, 310, 630, 1270].map(at));
 
     let mut gate = Gate::Probe(at(30), 0);
-    assert!(!gate.frame_arrived(), "it was open");
-    assert_eq!(gate, Gate::Open, "a peer that speaks has seen what came");
+    assert!(!gate.frame_arrived(), "the gate was open already");
+    assert_eq!(gate, Gate::Open, "a frame of the peer must open the gate");
 }
