@@ -199,6 +199,10 @@ mod tests {
     fn addresses_are_locally_administered() {
         assert_eq!(mac(Ipv4Addr::new(10, 77, 0, 3).to_bits().into()), [2, 0, 10, 77, 0, 3]);
         assert_eq!(mac(Ipv6Addr::LOCALHOST.to_bits()), [2, 0, 0, 0, 0, 1]);
-        assert_eq!(mac(u128::MAX)[0] & 0b11, 0b10, "local, and not a group's");
+        assert_eq!(
+            mac(u128::MAX)[0] & 0b11,
+            0b10,
+            "the address must be locally administered and no group address"
+        );
     }
 }

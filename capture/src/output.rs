@@ -365,7 +365,7 @@ mod tests {
         let name = path.to_str().expect("UTF-8");
         let output = Output::open(name).expect("opens");
         output.lock().file = Some(File::open(&path).expect("for reading"));
-        let length = path.metadata().expect("it is there").len();
+        let length = path.metadata().expect("the file exists").len();
 
         let mut state = output.lock();
         output.packet(&mut state, 0, Instant::now(), Direction::Out, |frame| frame.push(1));
@@ -375,10 +375,10 @@ mod tests {
         assert!(state.blocks.is_empty());
         drop(state);
         assert!(matches!(output.add_interface("x"), Err(OpenError::Io { .. })));
-        assert_eq!(path.metadata().expect("it is there").len(), length);
+        assert_eq!(path.metadata().expect("the file exists").len(), length);
 
         let again = Output::open(name).expect("opens");
         assert_eq!(again.add_interface("x").expect("writes"), 0);
-        assert!(path.metadata().expect("it is there").len() > length);
+        assert!(path.metadata().expect("the file exists").len() > length);
     }
 }

@@ -269,7 +269,7 @@ fn a_connection_within_a_file_is_recorded_once() {
     let (a, b) = (open(&scratch.file, "a"), open(&scratch.file, "b"));
     let (client, server) = (addr(CLIENT), addr(SERVER));
     let now = Instant::now();
-    let first = a.tcp(now, client, server, Direction::Out).expect("new");
+    let first = a.tcp(now, client, server, Direction::Out).expect("the connection is new");
     assert!(b.tcp(now, server, client, Direction::In).is_none());
     assert!(a.tcp(now, server, client, Direction::In).is_none());
     drop(first);
@@ -349,14 +349,14 @@ fn record(capture: &Capture) {
 fn a_file_is_new_and_belongs_to_its_owner() {
     let scratch = scratch();
     let name = scratch.file.to_str().expect("UTF-8");
-    fs::write(&scratch.file, "something else").expect("written");
+    fs::write(&scratch.file, "something else").expect("the file can be written");
     let error = Capture::open(name, "x").expect_err("the file exists");
     assert!(matches!(error, OpenError::Exists(_)));
     assert!(error.to_string().ends_with("or put append: before the name"), "{error}");
-    assert_eq!(fs::read(&scratch.file).expect("it is there"), b"something else");
+    assert_eq!(fs::read(&scratch.file).expect("the file exists"), b"something else");
     let fresh = scratch.file.with_extension("fresh");
     let _capture = open(&fresh, "x");
-    assert_eq!(fs::metadata(fresh).expect("it is there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(fresh).expect("the file exists").permissions().mode() & 0o777, 0o600);
 }
 
 /// A symbolic link of another user may lead to a file that this user must not change.
@@ -365,14 +365,14 @@ fn links_are_not_followed() {
     let scratch = scratch();
     let (target, link) =
         (scratch.file.with_extension("target"), scratch.file.with_extension("link"));
-    fs::write(&target, "precious").expect("written");
+    fs::write(&target, "precious").expect("the file can be written");
     symlink(&target, &link).expect("a link");
     for prefix in ["", "append:"] {
         let name = format!("{prefix}{}", link.display());
         let error = Capture::open(&name, "x").expect_err("a link");
         assert!(matches!(error, OpenError::NotAFile(_)), "{error}");
     }
-    fs::remove_file(&target).expect("removed");
+    fs::remove_file(&target).expect("the file can be removed");
     Capture::open(link.to_str().expect("UTF-8"), "x").expect_err("a link to nothing");
     assert!(!target.exists());
 }
@@ -394,12 +394,12 @@ fn what_is_no_capture_is_not_appended_to() {
     let scratch = scratch();
     let name = format!("append:{}", scratch.file.display());
     for text in ["x", "some other text"] {
-        fs::write(&scratch.file, text).expect("written");
+        fs::write(&scratch.file, text).expect("the file can be written");
         let error = Capture::open(&name, "x").expect_err("it is something else");
         assert!(matches!(error, OpenError::NotACapture(_)), "{error}");
-        assert_eq!(fs::read_to_string(&scratch.file).expect("it is there"), text);
+        assert_eq!(fs::read_to_string(&scratch.file).expect("the file exists"), text);
     }
-    fs::write(&scratch.file, "").expect("written");
+    fs::write(&scratch.file, "").expect("the file can be written");
     record(&Capture::open(&name, "x").expect("there is nothing in it"));
     assert_eq!(read(&scratch.file).packets.len(), 1);
 }

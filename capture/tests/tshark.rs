@@ -89,7 +89,10 @@ fn replay(golden: &Path, file: &Path, as_client: bool) {
                 true => (src, dst, Direction::Out),
                 false => (dst, src, Direction::In),
             };
-            flows.insert((local, peer), capture.tcp(now, local, peer, opened).expect("new"));
+            flows.insert(
+                (local, peer),
+                capture.tcp(now, local, peer, opened).expect("the connection is new"),
+            );
         }
         let (flow, direction) = match flows.contains_key(&(src, dst)) {
             true => (flows.get_mut(&(src, dst)), Direction::Out),
@@ -177,7 +180,9 @@ fn long_segments_and_interfaces() {
         [(a, "192.0.2.1:40000", "192.0.2.2:7174"), (b, "[2001:db8::1]:40000", "[2001:db8::2]:7174")]
     {
         let [client, server] = [client, server].map(|text| text.parse().expect(text));
-        let mut flow = capture.tcp(Instant::now(), client, server, Direction::Out).expect("new");
+        let mut flow = capture
+            .tcp(Instant::now(), client, server, Direction::Out)
+            .expect("the connection is new");
         for length in [1, 65_494, 65_495, 65_496, 300_000] {
             flow.data(Instant::now(), Direction::Out, &octets[..length]);
             flow.data(Instant::now(), Direction::In, &octets[..length / 2]);

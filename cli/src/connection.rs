@@ -459,9 +459,13 @@ mod tests {
 
     #[test]
     fn calls_are_counted_over_all_messages() {
-        assert_eq!(calls(7, 1000, 1), 7, "each look is a message of its own");
+        assert_eq!(calls(7, 1000, 1), 7, "one call must be due for each of the 7 milliseconds");
         assert_eq!(calls(7, 1000, 100), 700);
         assert_eq!(calls(7, 1000, 0), 0);
-        assert_eq!(calls(5000, 2, 1), 2, "what is late is made good by one");
+        assert_eq!(
+            calls(5000, 2, 1),
+            2,
+            "one call at each look must make up for all calls that are late"
+        );
     }
 }

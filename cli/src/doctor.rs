@@ -601,7 +601,7 @@ mod tests {
     #[test]
     fn the_owner_of_a_port_is_named() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let port = socket.local_addr().expect("it").port();
+        let port = socket.local_addr().expect("the socket is bound").port();
         let this = format!("(process {})", std::process::id());
         let finding = super::port(port);
         assert_eq!(finding.state, State::Note);
@@ -617,10 +617,13 @@ mod tests {
 
     #[test]
     fn the_right_to_lock_memory_is_that_of_its_capability() {
-        assert!(may_lock_all("Name:\tdat\nCapEff:\t000001ffffffffff\n"), "root of a host");
+        assert!(
+            may_lock_all("Name:\tdat\nCapEff:\t000001ffffffffff\n"),
+            "root of a host may lock all memory"
+        );
         assert!(
             !may_lock_all("CapEff:\t00000000a80425fb\n"),
-            "root of a container, as Docker makes it"
+            "root of a container, as Docker makes it, may not lock all memory"
         );
         assert!(!may_lock_all(""));
     }
@@ -635,7 +638,11 @@ mod tests {
               0 0 4712 2 0 0\n\
              3: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000 \
               0 0 0 2 0 0\n";
-        assert_eq!(sockets(table, ROCE_PORT), ["4711"], "that of the kernel has no inode");
+        assert_eq!(
+            sockets(table, ROCE_PORT),
+            ["4711"],
+            "the kernel's socket has no inode and must not be listed"
+        );
     }
 
     /// A host with two devices, one of them down, and the modules of a distribution.
@@ -643,8 +650,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let write = |path: &str, text: &str| {
             let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().expect("one")).expect("made");
-            fs::write(path, text).expect("written");
+            fs::create_dir_all(path.parent().expect("the path has a parent"))
+                .expect("the directory can be made");
+            fs::write(path, text).expect("the file can be written");
         };
         for (device, state) in [("mlx5_0", "4: ACTIVE"), ("rxe0", "1: DOWN")] {
             write(&format!("sys/{device}/ports/1/state"), &format!("{state}\n"));

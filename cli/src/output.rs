@@ -85,18 +85,18 @@ mod tests {
     fn a_file_is_as_it_was_until_it_is_filled_and_a_link_stays() {
         let dir = tempfile::tempdir().expect("a directory");
         let (file, link) = (dir.path().join("page"), dir.path().join("link"));
-        fs::write(&file, "before").expect("written");
+        fs::write(&file, "before").expect("the file can be written");
         symlink(&file, &link).expect("a link");
         let output = Output::new(&link).expect("it can be written");
-        assert_eq!(fs::read_to_string(&file).expect("it is there"), "before");
+        assert_eq!(fs::read_to_string(&file).expect("the file exists"), "before");
         output.fill("now").expect("written");
-        assert_eq!(fs::read_to_string(&file).expect("it is there"), "now");
-        assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
+        assert_eq!(fs::read_to_string(&file).expect("the file exists"), "now");
+        assert!(fs::symlink_metadata(&link).expect("the file exists").is_symlink());
         drop(Output::new(&link));
         assert_eq!(
-            fs::read_dir(dir.path()).expect("it is there").count(),
+            fs::read_dir(dir.path()).expect("the directory exists").count(),
             2,
-            "nothing is left behind"
+            "no temporary file may be left"
         );
     }
 
@@ -111,7 +111,7 @@ mod tests {
         });
         Output::new(&pipe).and_then(|output| output.fill("now")).expect("written");
         assert_eq!(reader.join().expect("no panic"), "now");
-        assert!(!fs::metadata(&pipe).expect("it is there").is_file());
+        assert!(!fs::metadata(&pipe).expect("the file exists").is_file());
         assert!(
             Output::new(dir.path()).is_err() && Output::new(&dir.path().join("no/page")).is_err()
         );

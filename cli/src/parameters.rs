@@ -136,7 +136,11 @@ mod tests {
         assert_eq!(misspelt("DAT_OVERIDE"), Some("DAT_OVERRIDE"));
         assert_eq!(misspelt("OPENDAT_NETT"), Some("OPENDAT_NET"));
         assert_eq!(misspelt("OPENDAT_NET"), None);
-        assert_eq!(misspelt("DAPL_MAX_INLINE"), None, "of OFED's providers");
+        assert_eq!(
+            misspelt("DAPL_MAX_INLINE"),
+            None,
+            "a variable of OFED's providers is not misspelt"
+        );
         assert_eq!(misspelt("HOME"), None);
     }
 }

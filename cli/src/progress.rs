@@ -83,8 +83,16 @@ mod tests {
     fn what_is_left_takes_as_long_as_what_is_done() {
         let seconds = Duration::from_secs_f64;
         assert_eq!(text(0.0, 12, seconds(0.0)), "0/12");
-        assert_eq!(text(0.0, 12, seconds(5.0)), "0/12", "nothing is known yet");
-        assert_eq!(text(0.1, 12, seconds(0.2)), "0/12", "the beginning says little");
+        assert_eq!(
+            text(0.0, 12, seconds(5.0)),
+            "0/12",
+            "nothing is known yet, so no time may be shown"
+        );
+        assert_eq!(
+            text(0.1, 12, seconds(0.2)),
+            "0/12",
+            "the beginning says too little for an estimate"
+        );
         assert_eq!(text(1.0, 12, seconds(1.5)), "1/12, 17 s left");
         assert_eq!(text(3.5, 12, seconds(4.0)), "3/12, 10 s left");
         assert_eq!(text(12.0, 12, seconds(15.0)), "12/12, 0 s left");

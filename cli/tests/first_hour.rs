@@ -48,7 +48,7 @@ fn program_errors_name_event_place_and_remedy() {
             .env_remove("DAT_DBG_TYPE")
             .stdin(Stdio::null())
             .output()
-            .expect("it starts");
+            .expect("the program starts");
         assert!(!output.status.success(), "{arguments:?}");
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         let text = text.replace(&conf.display().to_string(), "my.conf");
@@ -127,11 +127,16 @@ fn operation_errors_name_event_place_and_remedy() {
         .expect("a zone")
         .register(vec![0; 8], Access::ALL)
         .expect("registers");
-    let error =
-        client.endpoint.post_send(&[foreign.segment(0..8).expect("inside")], 1, Flags::default());
+    let error = client.endpoint.post_send(
+        &[foreign.segment(0..8).expect("the segment is inside the region")],
+        1,
+        Flags::default(),
+    );
     report("a send of memory of another protection zone", &error.expect_err("another zone"));
     let fixed = client.zone.register(vec![0; 8], Access::LOCAL_READ).expect("registers");
-    let error = client.endpoint.post_receive(&[fixed.segment(0..8).expect("inside")], 1);
+    let error = client
+        .endpoint
+        .post_receive(&[fixed.segment(0..8).expect("the segment is inside the region")], 1);
     report("a receive into memory that may not be written", &error.expect_err("no privilege"));
     let memory = client.zone.register(vec![0; 64], Access::ALL).expect("registers");
     let error = memory.segment(60..70).expect_err("outside");
@@ -140,8 +145,8 @@ fn operation_errors_name_event_place_and_remedy() {
     report("a second connection of an endpoint", &error);
 
     let private = server.zone.register(vec![0; 64], Access::LOCAL).expect("registers");
-    let target = private.remote().segment(0..8).expect("inside");
-    let data = memory.segment(0..8).expect("inside");
+    let target = private.remote().segment(0..8).expect("the segment is inside the region");
+    let data = memory.segment(0..8).expect("the segment is inside the region");
     client.endpoint.post_read(&[data], target, 1, Flags::default()).expect("posts");
     let mut events: Vec<String> = (0..2).map(|_| client.event().to_string()).collect();
     events.sort();

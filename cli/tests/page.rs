@@ -36,7 +36,7 @@ fn a_browser_renders_the_plots_without_errors() {
         .arg(&page)
         .env("DAT_OVERRIDE", "/dev/null")
         .output()
-        .expect("it starts");
+        .expect("the program starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
     let output = Command::new(CHROMIUM)
@@ -52,7 +52,7 @@ fn a_browser_renders_the_plots_without_errors() {
         .arg(format!("--screenshot={}", picture.display()))
         .arg(format!("file://{}", page.display()))
         .output()
-        .expect("it starts");
+        .expect("the program starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     // The browser's console contains the errors of the page, and the resources that could not be

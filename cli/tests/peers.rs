@@ -52,9 +52,11 @@ impl Server {
     fn of(adapters: &[&str]) -> Server {
         let mut command = dat(&["serve", "--port", "0"]);
         command.args(adapters.iter().flat_map(|name| ["--adapter", name]));
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        BufReader::new(child.stdout.take().expect("the output is piped"))
+            .read_line(&mut line)
+            .expect("a line");
         let at: SocketAddr =
             line.trim().rsplit(' ').next().expect("a word").parse().expect("an address");
         assert!(line.starts_with(&adapters.join(" and ")) && line.contains("serve"), "{line}");
@@ -84,7 +86,7 @@ fn ping_without_a_host_uses_a_local_process() {
             "--json",
         ];
         let document: Value =
-            serde_json::from_str(&stdout(&dat(&arguments).output().expect("it starts")))
+            serde_json::from_str(&stdout(&dat(&arguments).output().expect("the program starts")))
                 .expect("JSON");
         assert_eq!(
             (document["count"].as_u64(), document["size"].as_u64()),
@@ -99,7 +101,7 @@ fn ping_without_a_host_uses_a_local_process() {
     }
     let arguments =
         ["ping", "--adapter", "softroce", "--count", "100", "--interval", "0", "--quiet"];
-    let text = stdout(&dat(&arguments).output().expect("it starts"));
+    let text = stdout(&dat(&arguments).output().expect("the program starts"));
     let [head, count, names, values] = text.lines().collect::<Vec<_>>()[..] else {
         panic!("{text}")
     };
@@ -116,9 +118,9 @@ fn ping_without_a_host_uses_a_local_process() {
 #[test]
 fn each_answer_is_printed_as_it_arrives() {
     let mut ping = dat(&["ping", "--count", "10000000", "--interval", "0"]);
-    let mut ping = Killed(ping.stdout(Stdio::piped()).spawn().expect("it starts"));
+    let mut ping = Killed(ping.stdout(Stdio::piped()).spawn().expect("the program starts"));
     // The pings take a long time, so the lines that are read now were printed before the end.
-    let mut lines = BufReader::new(ping.0.stdout.take().expect("piped")).lines();
+    let mut lines = BufReader::new(ping.0.stdout.take().expect("the output is piped")).lines();
     let mut line = || lines.next().expect("a line").expect("text");
     assert_eq!(line(), "send/receive of 64 B to 127.0.0.1 and back, over tcp-emu:");
     for number in 1..=100 {
@@ -126,13 +128,14 @@ fn each_answer_is_printed_as_it_arrives() {
         let time = answer.strip_prefix(&format!("answer {number}: ")).expect(&answer);
         assert!(["µs", "ms", "s"].iter().any(|unit| time.ends_with(unit)), "{answer}");
     }
-    assert!(ping.0.try_wait().expect("it is ours").is_none(), "it has not ended");
+    assert!(ping.0.try_wait().expect("it is ours").is_none(), "the program must not have ended");
 }
 
 #[test]
 fn a_ping_of_some_answers_fits_a_terminal() {
-    let text =
-        stdout(&dat(&["ping", "--count", "3", "--interval", "0"]).output().expect("it starts"));
+    let text = stdout(
+        &dat(&["ping", "--count", "3", "--interval", "0"]).output().expect("the program starts"),
+    );
     assert_eq!(text.lines().filter(|line| line.starts_with("answer ")).count(), 3, "{text}");
     assert!(text.contains("\n3 answers, round trip:\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -145,7 +148,7 @@ fn ping_reaches_dat_serve_on_another_host() {
     for _ in 0..3 {
         let output = dat(&["ping", &host, "--count", "100", "--interval", "0", "--json"])
             .output()
-            .expect("it starts");
+            .expect("the program starts");
         let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
         assert_eq!(document["address"], "127.0.0.1");
         assert!(times(&document).is_sorted());
@@ -208,7 +211,7 @@ fn silent_clients_do_not_block_others() {
 
 /// Returns the server's answer to this text.
 fn send_and_receive(server: &Server, words: &str) -> String {
-    let mut stream = TcpStream::connect(server.at).expect("it listens");
+    let mut stream = TcpStream::connect(server.at).expect("the server listens");
     let _ = stream.write_all(words.as_bytes());
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut answer = String::new();
@@ -252,7 +255,11 @@ fn an_invalid_plan_is_refused_and_others_are_served() {
             "{answer}"
         );
     }
-    stdout(&dat(&["ping", &server.at.to_string(), "--count", "10"]).output().expect("it starts"));
+    stdout(
+        &dat(&["ping", &server.at.to_string(), "--count", "10"])
+            .output()
+            .expect("the program starts"),
+    );
 }
 
 #[test]
@@ -261,13 +268,13 @@ fn a_missing_server_is_an_error_with_a_remedy() {
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .expect("a port")
         .local_addr()
-        .expect("it")
+        .expect("the socket is bound")
         .port();
-    let output = dat(&["ping", &format!("127.0.0.1:{port}")]).output().expect("it starts");
+    let output = dat(&["ping", &format!("127.0.0.1:{port}")]).output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1));
     assert!(text.contains("does `dat serve` run there"), "{text}");
-    let output = dat(&["ping", "no-such-host.invalid"]).output().expect("it starts");
+    let output = dat(&["ping", "no-such-host.invalid"]).output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
         text.contains("finding no-such-host.invalid: expected a host name or an address"),
@@ -280,7 +287,7 @@ const SHORT_BENCHMARK: [&str; 8] =
     ["bench", "--sizes", "64,4K", "--depths", "1,4", "--rounds", "1", "--json"];
 
 fn bench(more: &[&str]) -> Value {
-    let output = dat(&SHORT_BENCHMARK).args(more).output().expect("it starts");
+    let output = dat(&SHORT_BENCHMARK).args(more).output().expect("the program starts");
     serde_json::from_str(&stdout(&output)).expect("JSON")
 }
 
@@ -358,7 +365,7 @@ fn bench_compares_two_adapters_and_draws_plots() {
 #[test]
 fn bench_table_fits_a_terminal_and_wide_has_more_columns() {
     let short = ["bench", "--sizes", "64,64K", "--rounds", "2"];
-    let text = stdout(&dat(&short).output().expect("it starts"));
+    let text = stdout(&dat(&short).output().expect("the program starts"));
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     for words in [
         "compare-swap    8 B ",
@@ -368,8 +375,9 @@ fn bench_table_fits_a_terminal_and_wide_has_more_columns() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    let text =
-        stdout(&dat(&short).args(["--operations", "send", "--wide"]).output().expect("it starts"));
+    let text = stdout(
+        &dat(&short).args(["--operations", "send", "--wide"]).output().expect("the program starts"),
+    );
     assert!(
         text.contains("p99.9") && text.contains("client + server") && text.contains(" + "),
         "{text}"
@@ -380,8 +388,9 @@ fn bench_table_fits_a_terminal_and_wide_has_more_columns() {
 fn bench_prints_values_for_a_spreadsheet() {
     let arguments =
         ["bench", "--sizes", "64", "--depths", "1", "--rounds", "1", "--operations", "send,read"];
-    let text =
-        stdout(&dat(&arguments).args(["--csv", "--vs", "softroce"]).output().expect("it starts"));
+    let text = stdout(
+        &dat(&arguments).args(["--csv", "--vs", "softroce"]).output().expect("the program starts"),
+    );
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     let rows: Vec<&[&str]> = lines[1..].iter().map(|line| &line[..3]).collect();
     let expected = [
@@ -402,15 +411,17 @@ fn bench_prints_values_for_a_spreadsheet() {
 #[test]
 fn bench_applies_duration_and_cpus() {
     let processor = {
-        let list = std::fs::read_to_string("/proc/self/status").expect("it is there");
+        let list = std::fs::read_to_string("/proc/self/status").expect("the file exists");
         let list =
             list.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a line");
         list.trim().split(['-', ',']).next().expect("a number").to_owned()
     };
     let both = format!("{processor},{processor}");
     let arguments = ["bench", "--sizes", "64", "--depths", "1", "--operations", "read", "--json"];
-    let output =
-        dat(&arguments).args(["--duration", "1", "--cpus", &both]).output().expect("it starts");
+    let output = dat(&arguments)
+        .args(["--duration", "1", "--cpus", &both])
+        .output()
+        .expect("the program starts");
     let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     let number: u64 = processor.parse().expect("a number");
     assert_eq!(document["pinned"], serde_json::json!([number, number]));
@@ -429,8 +440,9 @@ fn bench_applies_duration_and_cpus() {
 #[test]
 fn an_error_names_the_provider_that_is_served() {
     let server = Server::of(&["tcp-emu"]);
-    let output =
-        dat(&["ping", &server.at.to_string(), "--ia", "softroce"]).output().expect("it starts");
+    let output = dat(&["ping", &server.at.to_string(), "--ia", "softroce"])
+        .output()
+        .expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr);
     let why = "127.0.0.1 serves an adapter of tcp-emu, but softroce is of softroce: run `dat serve \
                --adapter softroce` there";
@@ -449,7 +461,7 @@ fn bench_with_another_host_asks_for_the_adapters_that_are_served_there() {
     let output = dat(&SHORT_BENCHMARK)
         .args([&one.at.to_string(), "--vs", "softroce"])
         .output()
-        .expect("it starts");
+        .expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(
         text.contains("2 adapters requested, 1 served: run `dat serve` with --adapter once more"),
@@ -477,7 +489,7 @@ fn bench_refuses_invalid_options_before_it_measures() {
         (&["--row", "64 B"], "--plain"),
         (&["--vs", "nowhere"], "nowhere"),
     ] {
-        let output = dat(&["bench"]).args(arguments).output().expect("it starts");
+        let output = dat(&["bench"]).args(arguments).output().expect("the program starts");
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(words), "{arguments:?}: {text}");
     }

@@ -617,12 +617,12 @@ fn a_process_ends_with_its_parent() {
         dat(&["peer"]).stdin(OwnedFd::from(theirs)).spawn().expect("the program starts");
     let plan = r#"{"role":"Server","adapters":["tcp-emu"],"address":"127.0.0.1","server":null,"cpu":null,
         "wait":"Poll","raw_wait":"Poll","work":{"Demo":{"sizes":[64],"unmeasured":[],"rounds":1}}}"#;
-    writeln!(&ours, "{}", plan.replace('\n', " ")).expect("it listens");
+    writeln!(&ours, "{}", plan.replace('\n', " ")).expect("the program reads its input");
     let mut line = String::new();
     BufReader::new(&ours).read_line(&mut line).expect("it speaks");
     assert!(line.contains("Listening"), "{line}");
     drop(ours); // as when its parent is gone, however it went
-    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    assert_eq!(child.wait().expect("the program ends").code(), Some(1));
 }
 
 #[test]
@@ -786,7 +786,10 @@ fn every_command_has_a_page_of_the_manual() {
     let output = run(&mut dat(&["manual", dir.path().to_str().expect("UTF-8")]));
     assert!(output.status.success(), "{}", stderr(&output));
     let page = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect(name);
-    assert!(page("dat.1").contains("OPENDAT_CAPTURE"), "with the environment");
+    assert!(
+        page("dat.1").contains("OPENDAT_CAPTURE"),
+        "the page must list the environment variables"
+    );
     assert!(page("dat-check.1").contains("registry file"));
     for name in ["dat-list.1", "dat-query.1", "dat-doctor.1", "dat-register.1", "dat-bench.1"] {
         assert!(page(name).contains(".SH"), "{name}");
@@ -794,7 +797,7 @@ fn every_command_has_a_page_of_the_manual() {
     assert!(
         page("dat.1")
             .contains(".SH ENVIRONMENT\n.nf\n\\&  DAT_OVERRIDE=FILE     the registry file to use"),
-        "as it is laid out"
+        "the page must show the variables as they are laid out"
     );
     assert!(
         page("dat-trace.1").contains(".SH TARGETS\n")

@@ -22,7 +22,7 @@ fn file(name: &str, text: &str) -> File {
 
 impl File {
     fn text(&self) -> String {
-        fs::read_to_string(&self.path).expect("it is there")
+        fs::read_to_string(&self.path).expect("the file exists")
     }
 }
 
@@ -33,7 +33,7 @@ fn dat(file: &Path, arguments: &[&str]) -> Output {
         .env("DAT_OVERRIDE", file)
         .env_remove("DAT_DBG_TYPE")
         .output()
-        .expect("it starts")
+        .expect("the program starts")
 }
 
 fn stdout(output: &Output) -> String {
@@ -153,9 +153,18 @@ fn warnings_alone_are_no_failure_unless_that_is_wanted() {
     let file = file("dat.conf", line);
     assert_eq!(check(&file, &[]).status.code(), Some(0));
     assert_eq!(check(&file, &["--strict"]).status.code(), Some(1));
-    let output =
-        check(&File { _dir: tempfile::tempdir().expect("one"), path: "/no/such/file".into() }, &[]);
-    assert_eq!(output.status.code(), Some(2), "no verdict");
+    let output = check(
+        &File {
+            _dir: tempfile::tempdir().expect("a temporary directory"),
+            path: "/no/such/file".into(),
+        },
+        &[],
+    );
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "a file that cannot be read must give the exit code for no verdict"
+    );
     assert!(stderr(&output).contains("reading /no/such/file: No such file"), "{}", stderr(&output));
 }
 
@@ -364,7 +373,7 @@ fn register_warns_of_an_unusable_entry() {
     assert_eq!(
         concerns(&["f", "libopendat_gone.so", "--nondefault"]),
         Vec::<String>::new(),
-        "as it was asked for"
+        "an entry that was registered as nondefault is no concern"
     );
 }
 
@@ -505,11 +514,16 @@ fn the_file_keeps_its_mode_and_stays_where_links_lead() {
     let link = file.path.with_file_name("link.conf");
     symlink(&file.path, &link).expect("a link");
     assert!(dat(&link, &["register", "c", "libc.so"]).status.success());
-    assert!(fs::symlink_metadata(&link).expect("it").is_symlink());
+    assert!(fs::symlink_metadata(&link).expect("the file exists").is_symlink());
     assert!(file.text().contains("\nc u2.0"));
-    assert_eq!(fs::metadata(&file.path).expect("it").permissions().mode() & 0o7777, 0o640);
-    let left = fs::read_dir(file.path.parent().expect("one")).expect("it").count();
-    assert_eq!(left, 2, "nothing is left behind");
+    assert_eq!(
+        fs::metadata(&file.path).expect("the file exists").permissions().mode() & 0o7777,
+        0o640
+    );
+    let left = fs::read_dir(file.path.parent().expect("the path has a parent"))
+        .expect("the directory exists")
+        .count();
+    assert_eq!(left, 2, "no temporary file may be left");
 }
 
 #[test]
@@ -537,13 +551,13 @@ fn a_file_that_is_not_regular_is_left_alone() {
     for (path, why) in
         [(&*fifo, "is not a regular file: it is left alone"), (dir.path(), "opening ")]
     {
-        let before = std::fs::metadata(path).expect("it is there").file_type();
+        let before = std::fs::metadata(path).expect("the file exists").file_type();
         let output = Command::new(env!("CARGO_BIN_EXE_dat"))
             .args(["register", "new", "libnew.so", "--file"])
             .arg(path)
             .output()
-            .expect("it starts");
+            .expect("the program starts");
         assert!(!output.status.success() && stderr(&output).contains(why), "{}", stderr(&output));
-        assert_eq!(std::fs::metadata(path).expect("it is there").file_type(), before);
+        assert_eq!(std::fs::metadata(path).expect("the file exists").file_type(), before);
     }
 }

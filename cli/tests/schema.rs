@@ -10,14 +10,17 @@ use serde_json::{Value, json};
 fn schema(name: &str) -> Value {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("schema").join(name).with_extension("json");
-    serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("JSON")
+    serde_json::from_str(&std::fs::read_to_string(path).expect("the file exists")).expect("JSON")
 }
 
 /// Runs a command and validates its output. Its first argument is also the name of the schema;
 /// `exit_code` is the expected exit code.
 fn conforms(registry: &Path, arguments: &[&str], exit_code: i32) {
-    let output =
-        dat(arguments).arg("--json").env("DAT_OVERRIDE", registry).output().expect("it starts");
+    let output = dat(arguments)
+        .arg("--json")
+        .env("DAT_OVERRIDE", registry)
+        .output()
+        .expect("the program starts");
     assert_eq!(output.status.code(), Some(exit_code), "{arguments:?}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
         panic!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&output.stderr))
@@ -71,14 +74,14 @@ fn the_demonstration_is_as_its_schema_says() {
     let output = dat(&["--json", "--rounds", "1"])
         .env("DAT_OVERRIDE", "/dev/null")
         .output()
-        .expect("it starts");
+        .expect("the program starts");
     is_valid(&["demo"], &serde_json::from_slice(&output.stdout).expect("JSON"));
 }
 
 #[test]
 fn the_rows_beside_plain_sockets_are_as_their_schema_says() {
     let row = ["bench", "--plain", "--rounds", "1", "--row", "64 B ping-pong, polling", "--json"];
-    let output = dat(&row).env("DAT_OVERRIDE", "/dev/null").output().expect("it starts");
+    let output = dat(&row).env("DAT_OVERRIDE", "/dev/null").output().expect("the program starts");
     is_valid(&["bench-plain"], &serde_json::from_slice(&output.stdout).expect("JSON"));
 }
 
@@ -96,7 +99,7 @@ fn an_error_document_has_the_reason() {
             .arg("--json")
             .env("DAT_OVERRIDE", "/dev/null")
             .output()
-            .expect("it starts");
+            .expect("the program starts");
         assert_eq!(output.status.code(), Some(code), "{arguments:?}");
         let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         is_valid(&["error"], &document);
@@ -120,9 +123,11 @@ impl Drop for Killed {
 fn serve_reports_where_it_listens() {
     let mut serve = dat(&["serve", "--json", "--bind", "127.0.0.1", "--port", "0"]);
     serve.env("DAT_OVERRIDE", "/dev/null").stdout(Stdio::piped());
-    let mut serve = Killed(serve.spawn().expect("it starts"));
+    let mut serve = Killed(serve.spawn().expect("the program starts"));
     let mut line = String::new();
-    BufReader::new(serve.0.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    BufReader::new(serve.0.stdout.take().expect("the output is piped"))
+        .read_line(&mut line)
+        .expect("a line");
     let document: Value = serde_json::from_str(&line).expect("JSON");
     is_valid(&["serve"], &document);
     assert_eq!(
@@ -135,18 +140,22 @@ fn serve_reports_where_it_listens() {
 fn a_process_publishes_its_counters_while_it_runs() {
     let mut ping = dat(&["ping", "--block", "--count", "10000000", "--interval", "0", "--quiet"]);
     ping.env("OPENDAT_STATS", "1").env("DAT_OVERRIDE", "/dev/null").stdout(Stdio::null());
-    let _ping = Killed(ping.spawn().expect("it starts"));
+    let _ping = Killed(ping.spawn().expect("the program starts"));
     let since = Instant::now();
     let document = loop {
-        assert!(since.elapsed() < Duration::from_secs(60), "nobody tells anything");
-        let list = dat(&["top", "--json"]).output().expect("it starts");
+        assert!(
+            since.elapsed() < Duration::from_secs(60),
+            "no process published its counters within 60 s"
+        );
+        let list = dat(&["top", "--json"]).output().expect("the program starts");
         let list: Value = serde_json::from_slice(&list.stdout).expect("JSON");
         is_valid(&["top"], &list);
         let pids =
             list["processes"].as_array().expect("processes").iter().filter_map(Value::as_u64);
         let asked = pids.filter_map(|pid| {
-            let answer =
-                dat(&["top", &pid.to_string(), "--once", "--json"]).output().expect("it starts");
+            let answer = dat(&["top", &pid.to_string(), "--once", "--json"])
+                .output()
+                .expect("the program starts");
             serde_json::from_slice::<Value>(&answer.stdout).ok()
         });
         let sends = |document: &Value| document["adapters"][0]["ep"]["DCNT_EP_POST_SEND"].as_u64();
@@ -164,7 +173,7 @@ fn a_process_publishes_its_counters_while_it_runs() {
     assert_eq!(adapter["endpoints"][0]["state"], "Connected", "{document}");
     assert!(adapter["ia"]["octets-sent"].as_u64() > Some(1000), "{document}");
     let pid = document["pid"].to_string();
-    let text = dat(&["top", &pid, "--once"]).output().expect("it starts");
+    let text = dat(&["top", &pid, "--once"]).output().expect("the program starts");
     let text = String::from_utf8_lossy(&text.stdout);
     assert!(
         text.starts_with("tcp-emu (provider tcp-emu), 1 endpoint\n")

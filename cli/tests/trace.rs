@@ -18,7 +18,7 @@ fn trace(options: &[&str], program: &[&str]) -> Output {
     for variable in ["DAPL_DBG_TYPE", "DAPL_DBG_DEST", "DAT_DBG_TYPE", "OPENDAT_BUILTIN"] {
         command.env_remove(variable);
     }
-    command.env("DAT_OVERRIDE", "/dev/null").output().expect("it starts")
+    command.env("DAT_OVERRIDE", "/dev/null").output().expect("the program starts")
 }
 
 const PING: &[&str] = &[env!("CARGO_BIN_EXE_dat"), "ping", "--count", "3"];
@@ -105,7 +105,7 @@ fn sleeps_and_wakeups_are_logged() {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+        text.lines().map(|line| serde_json::from_str(line).expect("the line is JSON")).collect();
     let mut asleep = BTreeMap::new();
     let (mut sleeps, mut asked) = (0, 0);
     for line in &lines {
@@ -189,19 +189,19 @@ fn a_message_without_a_receive_is_logged_once() {
         command.args(["--exact", "late_receiver", "--include-ignored", "--nocapture"]);
         command.env(IA_VARIABLE, ia).env("DAT_OVERRIDE", "/dev/null");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut program = command.spawn().expect("it starts");
-        let mut go_on = program.stdin.take().expect("piped");
+        let mut program = command.spawn().expect("the program starts");
+        let mut go_on = program.stdin.take().expect("the input is piped");
         let mut told = Vec::new();
         // For each message that the log mentions, one receive is posted. Then the next message
         // follows.
-        for line in BufReader::new(program.stderr.take().expect("piped")).lines() {
+        for line in BufReader::new(program.stderr.take().expect("the output is piped")).lines() {
             let line = line.expect("text");
             if line.contains(" and no receive is posted on ") {
-                writeln!(go_on, "go on").expect("it listens");
+                writeln!(go_on, "go on").expect("the program reads its input");
                 told.push(line);
             }
         }
-        let output = program.wait_with_output().expect("it ends");
+        let output = program.wait_with_output().expect("the program ends");
         assert!(output.status.success(), "{output:?}");
         assert_eq!(told.len(), WAITING_COUNT, "{told:#?}");
         for line in &told {
@@ -218,8 +218,8 @@ fn a_message_without_a_receive_is_logged_once() {
 #[test]
 fn each_line_is_as_its_schema_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/trace.json");
-    let schema =
-        serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("JSON");
+    let schema = serde_json::from_str(&std::fs::read_to_string(path).expect("the file exists"))
+        .expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
     let output = trace(&["--json", "--log", "trace"], PING);
     let mut targets: Vec<String> = Vec::new();
@@ -243,10 +243,10 @@ fn each_line_is_as_its_schema_says() {
 
 #[test]
 fn a_full_standard_error_disturbs_no_program() {
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the file exists");
     let mut ping = Command::new(PING[0]);
     ping.args(&PING[1..]).env("OPENDAT_LOG", "trace").env("DAT_OVERRIDE", "/dev/null").stderr(full);
-    let output = ping.output().expect("it starts");
+    let output = ping.output().expect("the program starts");
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -260,7 +260,7 @@ fn invalid_log_targets_are_reported() {
     // An invalid value in the environment of a program does not prevent it from running.
     let mut ping = Command::new(PING[0]);
     ping.args(&PING[1..]).env("OPENDAT_LOG", "degub").env("DAT_OVERRIDE", "/dev/null");
-    let output = ping.output().expect("it starts");
+    let output = ping.output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     assert!(

@@ -258,7 +258,7 @@ mod tests {
             let place = said.lines().find_map(|line| line.strip_prefix(super::LINE_PREFIX));
             let file = this.file_name().unwrap().to_str().unwrap();
             match way {
-                "blocked" => assert_eq!(place, None, "it has no time for that"),
+                "blocked" => assert_eq!(place, None, "the process has no time to report a place"),
                 _ => assert!(place.is_some_and(|place| place.starts_with(file)), "{way}: {said}"),
             }
             assert_eq!(child.status.signal(), Some(signal), "{way}");

@@ -601,7 +601,7 @@ mod tests {
         let mut status = -1;
         // SAFETY: `child` was just forked.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert_eq!(status, 0, "the child has seen something else");
+        assert_eq!(status, 0, "the child saw another state than expected");
         // SAFETY: only this test has the object.
         unsafe {
             assert_eq!(get::<Apple>(apple.handle()).unwrap().0, 7);

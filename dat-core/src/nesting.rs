@@ -177,7 +177,11 @@ mod tests {
     fn a_call_knows_what_its_thread_did_before() {
         assert_eq!(interrupted_activity(), Activity::Nothing);
         let outer = enter();
-        assert_eq!(interrupted_activity(), Activity::Nothing, "no handler");
+        assert_eq!(
+            interrupted_activity(),
+            Activity::Nothing,
+            "no handler runs, so no activity is interrupted"
+        );
         {
             let _inner = enter();
             assert_eq!(interrupted_activity(), Activity::Work);

@@ -278,6 +278,6 @@ mod tests {
             counts.share().retire();
             assert_eq!(counts.outstanding(), left);
         }
-        assert!(counts.retired().flows.is_empty(), "nothing is kept of each");
+        assert!(counts.retired().flows.is_empty(), "no flow may be kept of retired endpoints");
     }
 }

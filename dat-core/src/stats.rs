@@ -306,24 +306,24 @@ mod tests {
     fn a_socket_has_a_name_while_it_is_there() {
         let place = tempfile::tempdir().expect("a directory");
         let directory = place.path().join("4").join(DIRECTORY);
-        let (first, of_first) = listen_in(&directory).expect("made");
+        let (first, of_first) = listen_in(&directory).expect("the socket can be made");
         assert!(has_listener(&of_first.path).expect("a descriptor"));
         drop((of_first, first));
-        assert!(!place.path().join("4").exists(), "the last one removes the directories");
+        assert!(!place.path().join("4").exists(), "the last listener must remove the directories");
     }
 
     #[test]
     fn sockets_of_killed_processes_are_removed() {
         let place = tempfile::tempdir().expect("a directory");
         let of_killed = place.path().join("1-a");
-        drop(UnixListener::bind(&of_killed).expect("bound"));
+        drop(UnixListener::bind(&of_killed).expect("the address is free"));
         assert!(!has_listener(&of_killed).expect("a descriptor"));
         let of_other = place.path().join("2-b");
-        let _other = UnixListener::bind(&of_other).expect("bound");
+        let _other = UnixListener::bind(&of_other).expect("the address is free");
         // A process that is about to listen uses another name. Nobody removes a file of that name.
         let unready = place.path().join(format!("3-c{UNREADY_SUFFIX}"));
-        fs::write(&unready, "").expect("written");
-        let (_listener, own) = listen_in(place.path()).expect("made");
+        fs::write(&unready, "").expect("the file can be written");
+        let (_listener, own) = listen_in(place.path()).expect("the socket can be made");
         let mut sockets: Vec<_> = sockets_in(place.path()).expect("read").collect();
         sockets.sort();
         assert!(

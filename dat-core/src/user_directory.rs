@@ -158,7 +158,8 @@ mod tests {
     use super::*;
 
     fn set_mode(path: &Path, mode: u32) {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its owner may");
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))
+            .expect("the owner may change the mode");
     }
 
     #[test]
@@ -176,22 +177,22 @@ mod tests {
         };
         assert_eq!(open().expect("it is made"), own);
         assert_eq!(open().expect("it is found"), own);
-        assert_eq!(fs::metadata(&own).expect("it is there").mode() & 0o7777, 0o700);
+        assert_eq!(fs::metadata(&own).expect("the file exists").mode() & 0o7777, 0o700);
         set_mode(&own, 0o750);
         assert!(refusal().contains("other users have rights in it"));
         set_mode(&own, 0o700);
         if geteuid().is_root() {
-            chown(&own, Some(65534), None).expect("root may");
+            chown(&own, Some(65534), None).expect("root may do this");
             assert!(refusal().contains("it belongs to user 65534"));
         }
         // The target of a link may belong to this user, but the creator of the link may change it.
         fs::rename(&own, place.path().join("elsewhere")).expect("renamed");
         symlink(place.path().join("elsewhere"), &own).expect("a link");
         assert!(refusal().contains("it is not a directory"));
-        fs::remove_file(&own).expect("removed");
-        fs::write(&own, "").expect("written");
+        fs::remove_file(&own).expect("the file can be removed");
+        fs::write(&own, "").expect("the file can be written");
         assert!(refusal().contains("it is not a directory"));
-        fs::remove_file(&own).expect("removed");
+        fs::remove_file(&own).expect("the file can be removed");
         // Now anybody could replace the directory.
         set_mode(place.path(), 0o777);
         assert!(refusal().contains("no sticky bit"));

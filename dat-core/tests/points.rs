@@ -118,7 +118,10 @@ fn a_request_is_handed_off_to_another_service_point() {
     assert_eq!(unsafe { cr::begin_hand_off(request, 0) }.err(), Some(Error::arg(2)));
     hand_off(request, back.qualifier());
     // SAFETY: the function accepts any word as a handle.
-    assert!(unsafe { dat_core::handle::get::<cr::Cr<T>>(stale) }.is_err(), "the handle is dead");
+    assert!(
+        unsafe { dat_core::handle::get::<cr::Cr<T>>(stale) }.is_err(),
+        "the handle must be dead"
+    );
 
     let event = b.next(second_desk);
     // SAFETY: the event number selects the member.
@@ -194,7 +197,7 @@ fn a_file_descriptor_is_readable_while_there_are_triggers() {
     second.post_software(&event).unwrap();
     assert!(readable(fd));
     assert_eq!(cno.wait(0), Ok(first.handle()));
-    assert!(readable(fd), "the other has triggered it, too");
+    assert!(readable(fd), "the other EVD must also have triggered the CNO");
     assert_eq!(cno.wait(0), Ok(second.handle()));
     assert!(!readable(fd));
 

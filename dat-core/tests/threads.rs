@@ -93,10 +93,10 @@ fn an_adapter_is_closed_while_an_object_is_created() {
     assert_eq!(
         *REFUSAL.lock().unwrap(),
         Some(Error::of(DAT_ABORT)),
-        "the adapter was being closed, and still open"
+        "a call must be refused while the adapter is being closed"
     );
     assert!(handle::slot(lmr).is_some(), "{lmr:p} is a handle");
-    assert!(handle::live_slot(lmr).is_err(), "it went with its adapter");
+    assert!(handle::live_slot(lmr).is_err(), "the region must have gone with its adapter");
 }
 
 static TABLE: AtomicPtr<DAT_PROVIDER> = AtomicPtr::new(null_mut());

@@ -419,7 +419,10 @@ mod tests {
     #[test]
     fn ranges_are_checked() {
         let region = RemoteRegion { address: u64::MAX - 3, length: 8, key: 1 };
-        assert_eq!(region.segment(2..8).expect("inside").0.segment_length, 6);
+        assert_eq!(
+            region.segment(2..8).expect("the segment is inside the region").0.segment_length,
+            6
+        );
         assert_eq!(region.segment(8..8).expect("nothing at the end").0.segment_length, 0);
         #[expect(clippy::reversed_empty_ranges, reason = "that is the case")]
         let outside = [0..9, 9..9, 5..4, usize::MAX..0];

@@ -307,7 +307,11 @@ mod tests {
         assert_eq!(completion_flags(3), Value::Words(vec!["SUPPRESS", "SOLICITED_WAIT"]));
         assert_eq!(qualities(8), Value::Words(vec!["BEST_EFFORT", "PREMIUM"]));
         assert_eq!(rmr_scopes(2), Value::Words(vec!["ANY"]));
-        assert_eq!(rmr_scopes(77), Value::Number(77), "not of the standard");
+        assert_eq!(
+            rmr_scopes(77),
+            Value::Number(77),
+            "an undefined value must be shown as a number"
+        );
         assert_eq!(watermarks(0x101), Value::Words(vec!["SRQ_LOW", "EP_HARD_HIGH"]));
         assert_eq!(srq_info(0), Value::Words(vec![]));
         assert_eq!(streams([[DAT_TRUE; 6]; 6]), Value::Text("all of them".to_owned()));

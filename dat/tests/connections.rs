@@ -106,7 +106,10 @@ fn a_qualifier_is_listened_on_once() {
     let qualifier = listener.qualifier();
     drop(listener);
     assert_eq!(
-        side.adapter.listen(qualifier, &side.events).expect("free again").qualifier(),
+        side.adapter
+            .listen(qualifier, &side.events)
+            .expect("the service is free again")
+            .qualifier(),
         qualifier
     );
 }
@@ -127,9 +130,10 @@ fn waiting_ends_when_its_time_is_over() {
 #[test]
 fn a_threshold_is_waited_for() {
     let (mut client, mut server) = connected();
-    let data = client.memory.segment(0..8).expect("inside");
+    let data = client.memory.segment(0..8).expect("the segment is inside the region");
     for cookie in 0..3 {
-        let target = server.memory.remote().segment(0..8).expect("inside");
+        let target =
+            server.memory.remote().segment(0..8).expect("the segment is inside the region");
         client.endpoint.post_write(&[data], target, cookie, Flags::default()).expect("posts");
     }
     let (first, left) = client.events.wait_for(3, TIME_LIMIT).expect("three events");
@@ -169,7 +173,7 @@ fn objects_are_dropped_in_any_order() {
     drop(zone);
     drop(events);
     // The endpoint keeps all the dropped objects alive.
-    let data = memory.segment(0..4).expect("inside");
+    let data = memory.segment(0..4).expect("the segment is inside the region");
     endpoint.post_send(&[data], 1, Flags::default()).expect("posts");
     assert!(asynchronous.dequeue().expect("polls").is_none());
     drop(endpoint);
@@ -196,7 +200,7 @@ fn endpoints_work_in_threads_of_their_own() {
     let (mut client, mut server) = connected();
     std::thread::scope(|scope| {
         let echo = scope.spawn(|| {
-            let buffer = server.memory.segment(0..8).expect("inside");
+            let buffer = server.memory.segment(0..8).expect("the segment is inside the region");
             for round in 0..500 {
                 // The operations are the message and, except in the first round, the completion of
                 // the last answer.
@@ -207,7 +211,7 @@ fn endpoints_work_in_threads_of_their_own() {
                 server.endpoint.post_send(&[buffer], 0, Flags::default()).expect("posts");
             }
         });
-        let buffer = client.memory.segment(0..8).expect("inside");
+        let buffer = client.memory.segment(0..8).expect("the segment is inside the region");
         for cookie in 0..500 {
             client.endpoint.post_receive(&[buffer], cookie).expect("posts");
             client.endpoint.post_send(&[buffer], cookie, Flags::default()).expect("posts");
@@ -226,7 +230,7 @@ fn endpoints_go_while_another_thread_takes_their_events() {
         .map(|cookie| {
             let builder = side.adapter.endpoint().zone(&side.zone).events(&side.events);
             let mut endpoint = builder.create().expect("an endpoint");
-            let buffer = side.memory.segment(0..8).expect("inside");
+            let buffer = side.memory.segment(0..8).expect("the segment is inside the region");
             endpoint.post_receive(&[buffer], cookie).expect("posts");
             endpoint
         })

@@ -10,8 +10,8 @@ fn a_message_arrives_with_its_cookies_and_length() {
     let (mut client, mut server) = connected();
     client.memory.store(7, b"hello").expect("fits");
     let segments = [
-        client.memory.segment(7..9).expect("inside"),
-        client.memory.segment(9..12).expect("inside"),
+        client.memory.segment(7..9).expect("the segment is inside the region"),
+        client.memory.segment(9..12).expect("the segment is inside the region"),
     ];
     client.endpoint.post_send(&segments, u64::MAX, Flags::default()).expect("posts");
     let sent = client.completion();
@@ -29,8 +29,9 @@ fn a_message_arrives_with_its_cookies_and_length() {
 #[test]
 fn a_suppressed_success_is_not_reported() {
     let (mut client, mut server) = connected();
-    let data = client.memory.segment(0..8).expect("inside");
-    let target = server.memory.remote().segment(2000..2008).expect("inside");
+    let data = client.memory.segment(0..8).expect("the segment is inside the region");
+    let target =
+        server.memory.remote().segment(2000..2008).expect("the segment is inside the region");
     client.endpoint.post_write(&[data], target, 1, Flags::SUPPRESS).expect("posts");
     client.endpoint.post_send(&[data], 2, Flags::default()).expect("posts");
     assert_eq!(client.completion().cookie, 2);
@@ -42,10 +43,11 @@ fn a_suppressed_success_is_not_reported() {
 fn memory_is_written_and_read_at_the_peer() {
     let (mut client, server) = connected();
     client.memory.store(0, b"to be written").expect("fits");
-    let data = client.memory.segment(0..13).expect("inside");
-    let target = server.memory.remote().segment(3000..3013).expect("inside");
+    let data = client.memory.segment(0..13).expect("the segment is inside the region");
+    let target =
+        server.memory.remote().segment(3000..3013).expect("the segment is inside the region");
     client.endpoint.post_write(&[data], target, 1, Flags::default()).expect("posts");
-    let sink = client.memory.segment(100..113).expect("inside");
+    let sink = client.memory.segment(100..113).expect("the segment is inside the region");
     // The read returns data after the write has arrived.
     client.endpoint.post_read(&[sink], target, 2, Flags::BARRIER_FENCE).expect("posts");
     let (written, read) = (client.completion(), client.completion());
@@ -63,8 +65,8 @@ fn memory_that_does_not_grant_it_is_not_written() {
     let (mut client, mut server) = connected();
     let private =
         server.zone.register(vec![7; 64], Access::LOCAL | Access::REMOTE_READ).expect("registers");
-    let target = private.remote().segment(0..8).expect("inside");
-    let data = client.memory.segment(0..8).expect("inside");
+    let target = private.remote().segment(0..8).expect("the segment is inside the region");
+    let data = client.memory.segment(0..8).expect("the segment is inside the region");
     client.endpoint.post_write(&[data], target, 1, Flags::SUPPRESS).expect("posts");
     // The peer ends the connection.
     loop {
@@ -83,7 +85,7 @@ fn memory_that_does_not_grant_it_is_not_written() {
 fn a_stale_segment_reaches_nothing() {
     let (mut client, _server) = connected();
     let region = client.zone.register(vec![1; 64], Access::LOCAL).expect("registers");
-    let stale = region.segment(0..64).expect("inside");
+    let stale = region.segment(0..64).expect("the segment is inside the region");
     drop(region);
     let error = client
         .endpoint
@@ -98,12 +100,12 @@ fn memory_of_another_zone_or_without_access_is_refused() {
     let (mut client, _server) = connected();
     let zone = client.adapter.zone().expect("a zone");
     let foreign = zone.register(vec![0; 8], Access::LOCAL).expect("registers");
-    let segment = foreign.segment(0..8).expect("inside");
+    let segment = foreign.segment(0..8).expect("the segment is inside the region");
     let error =
         client.endpoint.post_send(&[segment], 1, Flags::default()).expect_err("another zone");
     assert_eq!(error.kind(), ErrorKind::ProtectionViolation, "{error}");
     let read_only = client.zone.register(vec![0; 8], Access::LOCAL_READ).expect("registers");
-    let segment = read_only.segment(0..8).expect("inside");
+    let segment = read_only.segment(0..8).expect("the segment is inside the region");
     let error = client.endpoint.post_receive(&[segment], 1).expect_err("not writable");
     assert_eq!(error.kind(), ErrorKind::PrivilegesViolation, "{error}");
 }
@@ -117,7 +119,7 @@ fn a_disconnect_flushes_what_is_posted() {
     assert_eq!((flushed.status, flushed.cookie, flushed.length), (Status::Flushed, 100, 0));
     assert_eq!(server.connection(), ConnectionEvent::Disconnected);
     assert_eq!(server.endpoint.state().expect("a state"), EndpointState::Disconnected);
-    let data = client.memory.segment(0..1).expect("inside");
+    let data = client.memory.segment(0..1).expect("the segment is inside the region");
     client.endpoint.post_send(&[data], 5, Flags::default()).expect("posts, to be flushed at once");
     assert_eq!(client.completion().status, Status::Flushed);
     client.endpoint.reset().expect("resets");
@@ -127,7 +129,7 @@ fn a_disconnect_flushes_what_is_posted() {
 #[test]
 fn a_full_queue_says_what_to_do() {
     let mut side = Peer::new();
-    let buffer = side.memory.segment(0..8).expect("inside");
+    let buffer = side.memory.segment(0..8).expect("the segment is inside the region");
     for _ in 0..64 {
         side.endpoint.post_receive(&[buffer], 0).expect("64 are the default");
     }
@@ -142,7 +144,7 @@ fn a_shared_receive_queue_serves_its_endpoints() {
     let (mut client, mut server) = (Peer::new(), Peer::new());
     assert!(server.adapter.attributes().shared_receive_queues);
     let mut queue = server.zone.shared_receive_queue(4, 1).expect("a queue");
-    let buffer = server.memory.segment(0..64).expect("inside");
+    let buffer = server.memory.segment(0..64).expect("the segment is inside the region");
     queue.post_receive(&[buffer], 77).expect("posts");
     server.endpoint = server
         .adapter
@@ -162,7 +164,7 @@ fn a_shared_receive_queue_serves_its_endpoints() {
     server.request().accept(&mut server.endpoint, b"").expect("accepts");
     assert!(matches!(server.connection(), ConnectionEvent::Established { .. }));
     assert!(matches!(client.connection(), ConnectionEvent::Established { .. }));
-    let data = client.memory.segment(0..3).expect("inside");
+    let data = client.memory.segment(0..3).expect("the segment is inside the region");
     client.endpoint.post_send(&[data], 1, Flags::default()).expect("posts");
     let received = server.completion();
     assert_eq!(
@@ -189,7 +191,10 @@ fn regions_check_ranges_and_give_their_buffers_back() {
     region.store(99, b"!").expect("inside");
     let buffer = region.deregister().expect("deregisters").expect("it owned one");
     assert_eq!((buffer.as_ptr(), buffer[98], buffer[99]), (start, 9, b'!'));
-    assert!(side.zone.register(Vec::new(), Access::LOCAL).is_err(), "nothing to register");
+    assert!(
+        side.zone.register(Vec::new(), Access::LOCAL).is_err(),
+        "an empty buffer must be refused"
+    );
 }
 
 #[test]

@@ -65,7 +65,10 @@ fn loss_and_duplication_are_as_frequent_as_they_should_be() {
             let lost = lossy.counters().lost;
             assert!(is_likely(lost, per_million), "{lost} of {PACKETS} for {percent}, seed {seed}");
             assert_eq!(arrived.len() as u64, PACKETS - lost);
-            assert!(arrived.is_sorted_by(|a, b| a < b), "in order, each at most once");
+            assert!(
+                arrived.is_sorted_by(|a, b| a < b),
+                "packets must arrive in order, and each at most once"
+            );
 
             let mut stuttering = link(&format!("duplicate={percent},seed={seed}"));
             let arrived = numbers(&run(&mut stuttering, PACKETS, MICROSECOND));
@@ -75,7 +78,7 @@ fn loss_and_duplication_are_as_frequent_as_they_should_be() {
                 "{repeated} of {PACKETS} for {percent}, seed {seed}"
             );
             assert_eq!(arrived.len() as u64, PACKETS + repeated);
-            assert!(arrived.is_sorted(), "in order");
+            assert!(arrived.is_sorted(), "packets must arrive in order");
             assert_eq!(
                 arrived.chunk_by(|a, b| a == b).filter(|same| same.len() == 2).count() as u64,
                 repeated
@@ -114,7 +117,7 @@ fn reordered_packets_are_overtaken_by_a_few_and_all_arrive() {
             let mut overtaken = 0;
             let mut in_order = arrived.clone();
             in_order.sort_unstable();
-            assert!(in_order.iter().copied().eq(0..PACKETS), "each once");
+            assert!(in_order.iter().copied().eq(0..PACKETS), "each packet must arrive once");
             for &number in &arrived {
                 if highest.is_some_and(|highest| number < highest) {
                     overtaken += 1;

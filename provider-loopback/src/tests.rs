@@ -153,7 +153,7 @@ fn messages_wait_for_buffers() {
     assert_eq!(poll::<Adapter>(&a.requests, 4), []);
     b.recv(1, &[b.mem.segment(0, 4)]);
     assert_eq!(outcomes(&poll::<Adapter>(&a.requests, 4)), [(1, WcStatus::Success)]);
-    assert_eq!(b.mem.read(64, 8), [0; 8], "nothing overtakes the message that waits");
+    assert_eq!(b.mem.read(64, 8), [0; 8], "the write must not overtake the message that waits");
     b.recv(2, &[b.mem.segment(4, 4)]);
     assert_eq!(
         outcomes(&poll::<Adapter>(&a.requests, 4)),
@@ -365,7 +365,11 @@ fn no_completion_overtakes_the_connection() {
     a.connect(service.port(&t), b"", None);
     a.send(1, &[]);
     qp.accept(service.request(&rig).0, b"", DEPTH).expect("accept");
-    assert_eq!(early.messages.load(Ordering::Relaxed), 1, "established, and no message yet");
+    assert_eq!(
+        early.messages.load(Ordering::Relaxed),
+        1,
+        "only the connection may have been reported, and no message yet"
+    );
     assert_eq!(outcomes(&poll::<Adapter>(&b.recvs, 8)), [(1, WcStatus::Success)]);
     drop(qp);
 }

@@ -77,10 +77,10 @@ mod tests {
     fn packets_are_numbered_as_the_kernel_does() {
         let target =
             Udp::bind_exclusive("127.0.0.1:0".parse().expect("an address")).expect("a socket");
-        let address = target.local_addr().expect("bound");
+        let address = target.local_addr().expect("the socket is bound");
         let sender = Udp::bind_send_only("127.0.0.1:0".parse().expect("an address"), address)
             .expect("a socket");
-        let from = sender.local_addr().expect("bound");
+        let from = sender.local_addr().expect("the socket is bound");
         let mut connected =
             ConnectedSocket::new(from, address).expect("the kernel numbers packets as expected");
         let (mut batch, mut strategy) = (RxBatch::new(), ReceiveStrategy::default());
@@ -100,7 +100,7 @@ mod tests {
         // The kernel returns the header of the sixth packet. Its destination does not matter.
         let sink =
             Udp::bind_exclusive("127.0.0.1:0".parse().expect("an address")).expect("a socket");
-        let to = sink.local_addr().expect("bound");
+        let to = sink.local_addr().expect("the socket is bound");
         let header = selftest::sent_header(&connected.socket, to, &[0; 64], 64).expect("a header");
         assert_eq!((header.id, header.dont_fragment), (connected.next_id, true));
     }
@@ -109,10 +109,10 @@ mod tests {
     fn a_socket_that_fails_is_not_used_again() {
         let target =
             Udp::bind_exclusive("127.0.0.1:0".parse().expect("an address")).expect("a socket");
-        let address = target.local_addr().expect("bound");
+        let address = target.local_addr().expect("the socket is bound");
         let sender = Udp::bind_send_only("127.0.0.1:0".parse().expect("an address"), address)
             .expect("a socket");
-        let from = sender.local_addr().expect("bound");
+        let from = sender.local_addr().expect("the socket is bound");
         let mut connected =
             ConnectedSocket::new(from, address).expect("the kernel numbers packets as expected");
         drop(target);

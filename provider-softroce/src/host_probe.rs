@@ -141,7 +141,8 @@ mod tests {
                     .expect("a socket")
             };
             let (taken, free) = (bind(), bind());
-            let [used, unused] = [&taken, &free].map(|socket| socket.local_addr().expect("bound"));
+            let [used, unused] =
+                [&taken, &free].map(|socket| socket.local_addr().expect("the socket is bound"));
             drop(free);
             let (probe, mut unread) = (HostProbe::new(used).expect("a port"), RxBatch::new());
             probe.probe_port(used, ConnId(0x0102_0304), 9);
@@ -187,7 +188,7 @@ mod tests {
         for _ in 0..4000 {
             stranger.send(probe.address, b"!", 1);
         }
-        let host = unused.local_addr().expect("bound");
+        let host = unused.local_addr().expect("the socket is bound");
         drop(unused);
         probe.probe_port(host, ConnId(5), 9);
         let refusal = Refusal { host: host.ip(), id: ConnId(5), qpn: 9 };

@@ -79,14 +79,14 @@ mod tests {
         let (ip, start) = (IpAddr::from([10, 0, 0, 1]), Instant::now());
         let mut hosts = Hosts::default();
         hosts.note_answer(ip, 7, start);
-        assert!(!hosts.is_up(ip, start), "it was not probed");
+        assert!(!hosts.is_up(ip, start), "a host that was not probed must not be up");
         assert_eq!(hosts.nonce_to_send(ip, start, || 7), Some(7));
         assert_eq!(hosts.nonce_to_send(ip, start + PROBE_INTERVAL / 2, || 8), None);
         hosts.note_answer(ip, 8, start);
-        assert!(!hosts.is_up(ip, start), "it was probed with another nonce");
+        assert!(!hosts.is_up(ip, start), "an answer with another nonce must not count");
         let ms = Duration::from_millis(1);
         hosts.note_answer(ip, 7, start + ANSWER_VALIDITY + ms);
-        assert!(!hosts.is_up(ip, start + ANSWER_VALIDITY + ms), "it was probed long ago");
+        assert!(!hosts.is_up(ip, start + ANSWER_VALIDITY + ms), "an old answer must not count");
         hosts.note_answer(ip, 7, start);
         assert!(hosts.is_up(ip, start + ANSWER_VALIDITY));
         assert!(!hosts.is_up(ip, start + ANSWER_VALIDITY + ms));

@@ -80,7 +80,7 @@ impl Peer {
     fn at(port: u16) -> Self {
         let socket = UdpSocket::bind((PEER, port)).expect("the port is free");
         socket.set_nonblocking(true).expect("a socket");
-        let from = socket.local_addr().expect("bound");
+        let from = socket.local_addr().expect("the socket is bound");
         let icrc = Icrc::new(from, (OURS, UDP_PORT).into()).expect("both are IPv4");
         Peer { socket, icrc, received: RefCell::default(), dreq: Cell::default() }
     }
@@ -124,13 +124,15 @@ impl Peer {
     fn receive(&self) -> Option<Received> {
         let mut datagram = [0; 8192];
         while let Ok(len) = self.socket.recv(&mut datagram) {
-            let packet = Packet::parse(&datagram[..len - Icrc::SIZE]).expect("our own");
+            let packet =
+                Packet::parse(&datagram[..len - Icrc::SIZE]).expect("a packet of our own is valid");
             let psn = packet.bth.psn;
             let received = match packet.bth.opcode.operation() {
                 Operation::Acknowledge => Received::Ack(psn),
                 _ if packet.bth.dest_qpn != Deth::GSI_QPN => Received::Request(psn),
                 _ => {
-                    let Mad { transaction, message } = Mad::parse(packet.payload).expect("our own");
+                    let Mad { transaction, message } =
+                        Mad::parse(packet.payload).expect("a packet of our own is valid");
                     match message {
                         Message::Req(req) => Received::Req { transaction, id: req.local_id },
                         Message::Rtu(_) => Received::Rtu,
@@ -348,7 +350,7 @@ fn a_disconnect_with_nothing_in_flight_does_not_wait() {
         }
         order == [3, 2]
     };
-    assert!((0..ROUNDS).any(idle_is_first), "it always waits as long as the other one");
+    assert!((0..ROUNDS).any(idle_is_first), "the idle side always waited as long as the other one");
 }
 
 /// The number of times that a test is repeated. A busy machine may hide the expected effect in some
@@ -543,7 +545,10 @@ fn a_port_that_is_refused_for_a_moment() {
             true
         }
     };
-    assert!((0..ROUNDS).any(goes_on), "the first report of the host ends the connection");
+    assert!(
+        (0..ROUNDS).any(goes_on),
+        "the first ICMP error of the host always ended the connection"
+    );
 }
 
 /// Once the peer has sent a valid packet, further packets must come from the same port. No other
@@ -579,8 +584,11 @@ fn a_dreq_is_repeated_while_the_adapter_closes() {
     let _peer_port = lock_peer_port();
     // On a busy machine some repetitions are skipped, or the answer to the second one arrives after
     // further ones.
-    assert!((0..ROUNDS).any(|_| closes_with(true) == 2), "an answer does not end the repetitions");
-    assert!((0..ROUNDS).any(|_| closes_with(false) >= 2), "the DREQ is not repeated");
+    assert!(
+        (0..ROUNDS).any(|_| closes_with(true) == 2),
+        "an answer never ended the repetitions of the DREQ"
+    );
+    assert!((0..ROUNDS).any(|_| closes_with(false) >= 2), "the DREQ was never repeated");
 }
 
 /// Returns the number of DREQs that are sent while the adapter is closed. With `answer`, the peer

@@ -295,7 +295,7 @@ fn messages_that_only_the_peer_can_send_are_not_taken_from_others() {
             .iter()
             .filter_map(|octets| Packet::parse(octets).ok())
             .filter(|packet| packet.bth.dest_qpn == Deth::GSI_QPN)
-            .map(|packet| Mad::parse(packet.payload).expect("our own"))
+            .map(|packet| Mad::parse(packet.payload).expect("a packet of our own is valid"))
             .collect();
         let (theirs, ours, qpn, transaction) = mads
             .iter()

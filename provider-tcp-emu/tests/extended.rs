@@ -106,7 +106,7 @@ fn connect(a: &Side, b: &Side) {
     let request = loop {
         assert!(
             start.elapsed() < Duration::from_micros(EVENT_LIMIT.into()),
-            "no connection request"
+            "no connection request arrived"
         );
         // SAFETY: only one thread takes events.
         let _ = unsafe { a.all.dequeue() };

@@ -91,7 +91,7 @@ fn a_flood_without_receives_costs_the_buffers_of_a_socket() {
             Err(e) => panic!("{e}"),
         }
     }
-    assert!(sent < LIMIT, "all octets were taken");
+    assert!(sent < LIMIT, "the peer took all octets, although no receive was posted");
     let taken = counter(&t, "octets-received");
     assert!(taken <= 1 << 17, "{taken} octets are held in this process");
     end.log.assert_silent();
@@ -224,6 +224,10 @@ fn with_rnr_terminate_the_connection_ends_instead() {
     assert!(matches!(rig.next("the end", &here.log), Event::Broken));
     let mut last = Vec::new();
     peer.read_to_end(&mut last).expect("a TERMINATE");
-    assert_eq!(last[2..4], [0x41, 0x47], "an untagged TERMINATE, the last of its message");
-    assert_eq!(last[20..22], [0x12, 0x02], "DDP, untagged buffer, no buffer");
+    assert_eq!(
+        last[2..4],
+        [0x41, 0x47],
+        "the frame must be an untagged TERMINATE, the last of its message"
+    );
+    assert_eq!(last[20..22], [0x12, 0x02], "the cause must be: DDP, untagged buffer, no buffer");
 }

@@ -72,11 +72,19 @@ fn accepted<'t>(rig: &Rig<'t, Tcp>, end: &End<'t, Tcp>) -> TcpStream {
 /// Connects `end` to a stranger, which checks this project's request first.
 fn connected<'t>(end: &End<'t, Tcp>, answer: &[u8]) -> TcpStream {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
-    end.connect(listener.local_addr().expect("bound").port().into(), b"hi", None);
+    end.connect(listener.local_addr().expect("the socket is bound").port().into(), b"hi", None);
     let mut stranger = prepared(listener.accept().expect("caller").0);
     let request = read::<26>(&mut stranger);
-    assert_eq!(&request[..20], b"MPA ID Req Frame\x1C\x02\x00\x06", "enhanced, no markers, no CRC");
-    assert_eq!(&request[20..], b"\x80\x04\x80\x04hi", "peer to peer with a WRITE; both depths");
+    assert_eq!(
+        &request[..20],
+        b"MPA ID Req Frame\x1C\x02\x00\x06",
+        "the request must be enhanced, without markers and CRC"
+    );
+    assert_eq!(
+        &request[20..],
+        b"\x80\x04\x80\x04hi",
+        "the request must be peer to peer with a WRITE, with both depths"
+    );
     stranger.write_all(answer).expect("answer");
     stranger
 }
@@ -135,7 +143,7 @@ fn a_stranger_has_time_to_finish_its_last_message() {
                 t.progress();
             }
         }
-        let waited = peer.join().expect("it ends");
+        let waited = peer.join().expect("the thread ends");
         assert!(waited >= Duration::from_millis(15), "the stranger saw the end after {waited:?}");
     }
 }
@@ -161,7 +169,7 @@ fn callers_who_babble_keep_nobody_out() {
         assert!(matches!(rig.next("the connection", &end.log), Event::Established { .. }));
         assert_eq!(read::<24>(&mut caller), REPLY);
         for babbler in &mut babblers {
-            assert!(rest(babbler).is_empty(), "nothing is said to them");
+            assert!(rest(babbler).is_empty(), "a caller that sends no request must get no answer");
         }
     }
 }
@@ -227,7 +235,11 @@ fn a_silent_peer_times_out_and_an_impossible_one_is_unreachable() {
     let end = End::new(&t);
     let start = Instant::now();
     let timeout = Duration::from_millis(150);
-    end.connect(silent.local_addr().expect("bound").port().into(), b"", Some(timeout));
+    end.connect(
+        silent.local_addr().expect("the socket is bound").port().into(),
+        b"",
+        Some(timeout),
+    );
     let event = rig.next("the outcome", &end.log);
     assert_eq!(format!("{event:?}"), "TimedOut");
     assert!(start.elapsed() >= timeout);
@@ -324,8 +336,12 @@ fn a_broken_rule_is_answered_with_terminate() {
     stranger.write_all(SEND).expect("frame");
     assert_eq!(format!("{:?}", rig.next("the end", &end.log)), "Broken");
     let last = rest(&mut stranger);
-    assert_eq!(last[2..4], [0x41, 0x47], "an untagged TERMINATE, the last of its message");
-    assert_eq!(last[20..22], [0x12, 0x02], "DDP, untagged buffer, no buffer");
+    assert_eq!(
+        last[2..4],
+        [0x41, 0x47],
+        "the frame must be an untagged TERMINATE, the last of its message"
+    );
+    assert_eq!(last[20..22], [0x12, 0x02], "the cause must be: DDP, untagged buffer, no buffer");
 }
 
 /// Callers that send half a request or random octets do not affect other callers.

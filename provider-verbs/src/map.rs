@@ -228,7 +228,11 @@ mod tests {
                 Transport,
             ]
         );
-        assert_eq!(status(1000), Transport, "a status of a newer library");
+        assert_eq!(
+            status(1000),
+            Transport,
+            "an unknown status of a newer library must be a transport error"
+        );
     }
 
     #[test]
@@ -259,7 +263,7 @@ mod tests {
             assert_eq!(
                 [sends(None, ended), receives(None, ended)],
                 [[status(ended); 2]; 2],
-                "hardware"
+                "the status of a hardware device must not be reinterpreted"
             );
         }
     }
@@ -284,10 +288,22 @@ mod tests {
     fn a_rejection_is_the_consumers_if_it_has_libdaplofas_header() {
         let rejected = |status, private: &[u8]| cm_event(RDMA_CM_EVENT_REJECTED, status, private);
         assert_eq!(rejected(28, &[2, 0, 2, 0, b'n', b'o']), CmEvent::RejectedByPeer);
-        assert_eq!(rejected(28, &[0; 148]), CmEvent::Rejected, "the peer's program has died");
+        assert_eq!(
+            rejected(28, &[0; 148]),
+            CmEvent::Rejected,
+            "the death of the peer's program must be a rejection"
+        );
         assert_eq!(rejected(28, &[]), CmEvent::Rejected);
-        assert_eq!(rejected(8, &[2, 0, 2, 0]), CmEvent::Rejected, "no such service");
-        assert_eq!(rejected(-111, &[2, 0, 2, 0]), CmEvent::RejectedByPeer, "iWARP");
+        assert_eq!(
+            rejected(8, &[2, 0, 2, 0]),
+            CmEvent::Rejected,
+            "an unknown service must be a rejection"
+        );
+        assert_eq!(
+            rejected(-111, &[2, 0, 2, 0]),
+            CmEvent::RejectedByPeer,
+            "a rejection over iWARP must be one by the peer"
+        );
     }
 
     #[test]

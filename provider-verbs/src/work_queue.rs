@@ -256,7 +256,11 @@ mod tests {
         assert!(work_queue.is_busy());
         assert_eq!(work_queue.take(second), Some(work(1, WcOp::CompareSwap, 8)));
         assert_eq!((work_queue.outstanding(), work_queue.is_busy()), (0, false));
-        assert_eq!(work_queue.take(1000), None, "an index that was never given out");
+        assert_eq!(
+            work_queue.take(1000),
+            None,
+            "an index that was never given out must find no request"
+        );
     }
 
     #[test]

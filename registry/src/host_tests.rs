@@ -20,7 +20,11 @@ fn only_what_a_known_provider_names_is_judged() {
     // The address is from a block reserved for documentation (RFC 5737).
     for gone in ["eth7", "203.0.113.77", "mlx4_0"] {
         assert_eq!(missing("/opt/libdat_verbs.so", gone).as_deref(), Some(gone));
-        assert_eq!(missing("libvendor.so", gone), None, "who knows what it means there");
+        assert_eq!(
+            missing("libvendor.so", gone),
+            None,
+            "the parameters of an unknown provider must not be judged"
+        );
     }
 }
 
@@ -51,7 +55,10 @@ fn a_library_is_looked_for_where_the_dynamic_linker_looks() {
         assert!(!may_open(gone), "{gone}");
     }
     assert!(may_open(&root.path().join("opt/libhidden.so").to_string_lossy()));
-    assert!(may_open("$ORIGIN/libhidden.so"), "the linker alone knows");
+    assert!(
+        may_open("$ORIGIN/libhidden.so"),
+        "only the linker knows the place, so the entry may open"
+    );
 }
 
 #[test]
@@ -85,7 +92,10 @@ fn ofeds_providers_need_an_rdma_device() {
     assert!(!without.may_open(&ofed));
     let (_root, with) = host(&[library, "sys/class/net/eth2", "sys/class/infiniband/siw0"], None);
     assert!(with.may_open(&ofed));
-    assert!(!with.may_open(&entry("libdaplofa.so.2", "ib0 0")), "a device that is not there");
+    assert!(
+        !with.may_open(&entry("libdaplofa.so.2", "ib0 0")),
+        "an entry for a missing device must not open"
+    );
 }
 
 /// Lines like those of the /etc/dat.conf of Debian, with three libraries, and devices that few

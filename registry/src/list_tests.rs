@@ -26,7 +26,7 @@ broken line
 fn list() -> List {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("dat.conf");
-    fs::write(&path, FILE).expect("written");
+    fs::write(&path, FILE).expect("the file can be written");
     List::new(Some(path.into()), None, BUILTINS)
 }
 
@@ -99,7 +99,10 @@ fn a_file_that_cannot_be_read_hides_the_builtins() {
     assert_eq!(list.file(), None);
     let directory = tempfile::tempdir().expect("a directory");
     let list = List::new(Some(directory.path().into()), None, WITH_DEVICES);
-    assert!(list.errors().len() == 1 && list.candidates().is_empty(), "no device is looked for");
+    assert!(
+        list.errors().len() == 1 && list.candidates().is_empty(),
+        "no entry of a device may be listed"
+    );
     let list = List::new(Some("".into()), None, BUILTINS);
     assert!(matches!(list.errors(), [ListError::EmptyOverride]) && list.interfaces().is_empty());
 }
@@ -142,13 +145,13 @@ fn what_a_builtin_provider_finds_is_listed_and_found() {
     let list = List::new(Some("/dev/null".into()), None, WITH_DEVICES);
     assert_eq!(list.names(), ["any", "any-a", "any-b"]);
     let find = |name| list.find(&Wanted { name, major: 2, minor: 0, threadsafe: true });
-    let of_b = find("any-b").expect("it is there");
+    let of_b = find("any-b").expect("the entry exists");
     let [Candidate { entry, builtin: Some(_) }] = of_b[..] else { panic!("one: {of_b:?}") };
     assert_eq!(
         (entry.ia_params.as_str(), entry.threadsafe, &entry.origin),
         ("b", true, &Origin::Builtin)
     );
-    assert_eq!(find("any").expect("it is there")[0].entry.ia_params, "first");
+    assert_eq!(find("any").expect("the entry exists")[0].entry.ia_params, "first");
     assert_eq!(find("any-c").err(), Some(Mismatch::Name));
 }
 
@@ -174,7 +177,7 @@ fn an_entry_of_the_file_hides_a_device() {
     let list = List::new(Some(path.into()), None, WITH_DEVICES);
     let found = list
         .find(&Wanted { name: "any-a", major: 2, minor: 0, threadsafe: false })
-        .expect("it is there");
+        .expect("the entry exists");
     assert_eq!(found.iter().map(|c| c.entry.library.as_str()).collect::<Vec<_>>(), ["a.so"]);
 }
 
@@ -194,7 +197,7 @@ fn an_entry_of_the_file_hides_what_is_built_in() {
     ];
     for line in lines {
         let path = directory.path().join("dat.conf");
-        fs::write(&path, line).expect("written");
+        fs::write(&path, line).expect("the file can be written");
         let list = List::new(Some(path.into()), None, BUILTINS);
         let found = list.find(&Wanted { name: "emu", major: 2, minor: 0, threadsafe: false });
         assert!(found.into_iter().flatten().all(|candidate| candidate.builtin.is_none()), "{line}");
@@ -219,7 +222,7 @@ fn an_entry_of_the_file_hides_what_is_built_in() {
     ];
     for table in tables {
         let path = directory.path().join("dat.toml");
-        fs::write(&path, table).expect("written");
+        fs::write(&path, table).expect("the file can be written");
         let list = List::new(Some(path.into()), None, BUILTINS);
         let find = |name| list.find(&Wanted { name, major: 2, minor: 0, threadsafe: false });
         let table = String::from_utf8_lossy(table);
@@ -228,7 +231,8 @@ fn an_entry_of_the_file_hides_what_is_built_in() {
     }
     // A kernel entry hides no built-in entry.
     let path = directory.path().join("dat.conf");
-    fs::write(&path, "emu k1.2 nonthreadsafe default e.ko a.1.0 \"\" \"\"").expect("written");
+    fs::write(&path, "emu k1.2 nonthreadsafe default e.ko a.1.0 \"\" \"\"")
+        .expect("the file can be written");
     let list = List::new(Some(path.into()), None, BUILTINS);
     assert!(list.find(&Wanted { name: "emu", major: 2, minor: 0, threadsafe: false }).is_ok());
 }
@@ -281,9 +285,9 @@ fn a_consumer_of_one_version_is_told_of_its_own_entries_first() {
     let text = line("other", "u2.0", "libvendor.so.2")
         + &line("gone", "u1.2", "/nowhere/libvendor.so")
         + &line("own", "u1.2", "libvendor.so.1");
-    std::fs::write(&file, text).expect("it can be written");
+    std::fs::write(&file, text).expect("the file can be written");
     for library in ["libvendor.so.1", "libvendor.so.2"] {
-        std::fs::write(dir.path().join(library), "").expect("it can be written");
+        std::fs::write(dir.path().join(library), "").expect("the file can be written");
     }
     let list = List::new(Some(file.into()), None, Builtins::NONE);
     let host = Host::new(dir.path(), None, vec![dir.path().to_owned()]);

@@ -206,7 +206,8 @@ fn many_failures_are_told_in_few_lines() {
         let params = "x".repeat(if n == 0 { 1 << 20 } else { n });
         format!("many u2.0 nonthreadsafe default /nonexistent/{n}.so fake.1.0 \"{params}\" \"\"\n")
     };
-    std::fs::write(&conf, (0..2000).map(line).collect::<String>()).expect("written");
+    std::fs::write(&conf, (0..2000).map(line).collect::<String>())
+        .expect("the file can be written");
     let error = registry(&conf, &[]).open(&request("many")).expect_err("nothing opens");
     let text = error.to_string();
     assert_eq!((error.attempts.len(), text.lines().count()), (2000, 10));
@@ -222,7 +223,7 @@ fn a_long_value_is_told_in_part() {
     let conf = dir.path().join("dat.conf");
     let library = "l".repeat(1 << 20);
     let line = format!("long u2.0 nonthreadsafe default {library} fake.1.0 \"{library}\" \"\"\n");
-    std::fs::write(&conf, line).expect("written");
+    std::fs::write(&conf, line).expect("the file can be written");
     let text =
         registry(&conf, &[]).open(&request("long")).expect_err("it does not load").to_string();
     assert!(text.len() < 2000 && text.contains("(1048576 octets)"), "{} octets", text.len());
@@ -254,7 +255,7 @@ fn what_no_entry_offers_has_its_subtype() {
     };
     assert_eq!(status("none", 2, 0, false), 0x800a_0064);
     assert_eq!(status("some", 3, 0, false), 0x800a_0065);
-    assert_eq!(status("some", 1, 0, false), 0x800a_0063, "in the numbers of 1.2");
+    assert_eq!(status("some", 1, 0, false), 0x800a_0063, "the status must have the number of 1.2");
     assert_eq!(status("some", 2, 1, false), 0x800a_0066);
     assert_eq!(status("some", 2, 0, true), 0x800a_0067);
     assert!(!vendor.is_loaded());
@@ -370,7 +371,7 @@ fn an_ia_may_have_another_table_than_the_one_that_is_registered() {
         assert!(ia::open_under("two").contains(&(opened.provider_ia, own)));
     }
     close_abruptly(one);
-    assert_eq!(table_of(two.provider_ia), Some(own), "the other one is still open");
+    assert_eq!(table_of(two.provider_ia), Some(own), "the other adapter must still be open");
     close_abruptly(two);
     assert_eq!(table_of(two.provider_ia), None);
     assert_eq!(two_tables::CLOSED.load(std::sync::atomic::Ordering::Relaxed), 2);

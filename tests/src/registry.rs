@@ -110,7 +110,8 @@ impl Registry {
     ) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         // Programs of other users also read the directory.
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("its owner may");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755))
+            .expect("the owner may change the mode");
         let path = dir.path().join("dat.conf");
         fs::write(&path, conf).expect("dat.conf can be written");
         let environment = Vec::new();

@@ -99,11 +99,12 @@ fn the_program_in_c_of_the_tutorial_prints_what_it_says() {
             let [server, client] =
                 [server, client].map(|lines| format!("{}{ia}", lines.trim_end()));
             let mut server = shell(&dir, &server.replace("./hello server", "exec ./hello server"));
-            let mut server = Killed(server.stdout(Stdio::piped()).spawn().expect("it starts"));
-            let mut output = BufReader::new(server.0.stdout.take().expect("piped"));
+            let mut server =
+                Killed(server.stdout(Stdio::piped()).spawn().expect("the program starts"));
+            let mut output = BufReader::new(server.0.stdout.take().expect("the output is piped"));
             let mut line = String::new();
             output.read_line(&mut line).expect("a line");
-            let client = shell(&dir, &client).output().expect("it starts");
+            let client = shell(&dir, &client).output().expect("the program starts");
             assert_eq!(text(&client), read("examples/hello/client.txt"), "{ia}");
             output.read_to_string(&mut line).expect("text");
             assert_eq!(line, read("examples/hello/server.txt"), "{ia}");
@@ -136,8 +137,9 @@ fn what_commands_print_is_as_the_pages_show() {
                              PATH=$PWD/target/dist/bin:$PATH";
                         let output =
                             shell(&dir, &format!("{paths}; exec 2>&1; {command} || true")).output();
-                        let printed = String::from_utf8_lossy(&output.expect("it starts").stdout)
-                            .into_owned();
+                        let printed =
+                            String::from_utf8_lossy(&output.expect("the program starts").stdout)
+                                .into_owned();
                         let prefix = format!("{}/", dir.path().display());
                         format!("$ {command}\n{}", printed.replace(&prefix, ""))
                     })
@@ -145,7 +147,7 @@ fn what_commands_print_is_as_the_pages_show() {
                 now = now.replace(block, &printed);
             }
             if std::env::var_os("DOCS_UPDATE").is_some() {
-                fs::write(workspace().join(name), &now).expect("written");
+                fs::write(workspace().join(name), &now).expect("the file can be written");
             } else {
                 assert_eq!(now, page, "{name} is out of date: run with DOCS_UPDATE=1 to update it");
             }
@@ -160,7 +162,8 @@ fn dtests_pass(dir: &TempDir, lines: &str) {
     let attempt = || {
         // A `dtest -s` whose client fails waits forever. `timeout` ends all processes.
         let mut shell = shell(dir, "timeout 60 bash -c \"$TYPED\"");
-        let output = shell.env("TYPED", format!("{lines}\nwait")).output().expect("it starts");
+        let output =
+            shell.env("TYPED", format!("{lines}\nwait")).output().expect("the program starts");
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         let all = output.status.success()
             && stdout.matches("DAPL Test Complete. PASSED").count() == passed;
@@ -211,7 +214,7 @@ fn the_lines_of_the_page_for_users_do_what_they_say() {
         let parts = lines.split("\n\n");
         assert_eq!(parts.clone().count(), 5, "{lines}");
         parts.for_each(|part| dtests_pass(&dir, part));
-        let files = fs::read_dir(dir.path()).expect("it is there").filter_map(Result::ok);
+        let files = fs::read_dir(dir.path()).expect("the directory exists").filter_map(Result::ok);
         let captures =
             files.filter(|file| file.path().extension().is_some_and(|end| end == "pcapng"));
         assert_eq!(captures.count(), 1);
@@ -238,7 +241,8 @@ fn the_lines_of_the_readme_do_what_they_say() {
         let (_, existing) = existing.expect("the first line, which `cargo xtask test` has done");
         assert_eq!(existing.matches(" -s &").count(), 1, "{existing}");
         dtests_pass(&dir, existing);
-        let output = text(&shell(&dir, &format!("{new}wait")).output().expect("it starts"));
+        let output =
+            text(&shell(&dir, &format!("{new}wait")).output().expect("the program starts"));
         let (client, server) =
             (read("examples/hello/client.txt"), read("examples/hello/server.txt"));
         for line in client.lines().chain(server.lines()) {
@@ -262,7 +266,8 @@ fn the_workflow_runs() {
             (read("examples/ci/rdma.yml"), tempfile::tempdir().expect("a directory"));
         let at = |name: &str| dir.path().join(name);
         for name in ["Makefile", "hello.c"] {
-            fs::copy(workspace().join("examples/hello").join(name), at(name)).expect("it is there");
+            fs::copy(workspace().join("examples/hello").join(name), at(name))
+                .expect("the file exists");
         }
         // The directory gets the state after the second step and `cargo xtask dist`.
         fs::create_dir_all(at("opendat/target")).expect("a directory");

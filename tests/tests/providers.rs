@@ -61,7 +61,7 @@ fn first_eight(dist: &Dist, program: &Path, conf: Option<&Path>) -> (usize, Vec<
         .env_remove("OPENDAT_BUILTIN")
         .env_remove("DAT_OVERRIDE");
     command.envs(conf.map(|conf| ("DAT_OVERRIDE", conf)));
-    let output = command.output().expect("it starts");
+    let output = command.output().expect("the program starts");
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("text");
     let mut lines = text.lines().map(ToOwned::to_owned);
@@ -75,7 +75,7 @@ fn ours_are_among_the_first_eight_of_a_distributions_file() {
         let (dist, dir) = (Dist::locate()?, tempfile::tempdir().expect("a directory"));
         let conf = dir.path().join("dat.conf");
         let lines = debian_dat_conf();
-        fs::write(&conf, &lines).expect("it can be written");
+        fs::write(&conf, &lines).expect("the file can be written");
         let old = tempfile::tempdir().expect("a directory");
         let programs = [
             ("u2.0", c_program(&dist, "providers", dir.path())?),

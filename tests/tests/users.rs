@@ -83,7 +83,8 @@ impl World {
         }
         let dist = Dist::locate()?;
         let dir = tempfile::tempdir().expect("a temporary directory");
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("its owner may");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755))
+            .expect("the owner may change the mode");
         let registry = Registry::builtin(&dist.copy_library(dir.path()), provider);
         Ok(World { dist, registry, dir })
     }
@@ -120,7 +121,8 @@ fn set_user_id(world: &World) -> Result<(), Stop> {
         .expect("writes");
     let setpriv = find_program("setpriv", "util-linux")?;
     for (mode, heeded) in [(0o755, true), (0o4755, false)] {
-        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).expect("its owner may");
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode))
+            .expect("the owner may change the mode");
         let output = Command::new(&setpriv)
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
             .args([&program, std::path::Path::new("list")])
@@ -160,7 +162,8 @@ fn other_rights(world: &World) -> Result<(), Stop> {
     fs::copy(world.dist.dat(), &program).expect("there is room");
     let setpriv = find_program("setpriv", "util-linux")?;
     for (mode, shares) in [(0o755, true), (0o4755, false), (0o2755, false)] {
-        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).expect("its owner may");
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode))
+            .expect("the owner may change the mode");
         let output = Command::new(&setpriv)
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
             .arg(&program)
@@ -181,16 +184,16 @@ fn other_rights(world: &World) -> Result<(), Stop> {
 /// Removes the files that systemd-logind removes when a user has logged out whose services go on.
 fn logout(world: &World) -> Result<(), Stop> {
     let session = std::path::Path::new("/run/user/65534");
-    fs::create_dir_all(session).expect("root may");
-    std::os::unix::fs::chown(session, Some(65534), Some(65534)).expect("root may");
-    fs::set_permissions(session, fs::Permissions::from_mode(0o700)).expect("root may");
+    fs::create_dir_all(session).expect("root may do this");
+    std::os::unix::fs::chown(session, Some(65534), Some(65534)).expect("root may do this");
+    fs::set_permissions(session, fs::Permissions::from_mode(0o700)).expect("root may do this");
     let server = world.start("server", world.as_nobody(&world.dtestcm(SERVER)?)?)?;
     server.wait_for("ready on port")?;
-    fs::remove_dir_all(session).expect("root may");
+    fs::remove_dir_all(session).expect("root may do this");
     for file in fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
         let is_theirs = file.metadata().is_ok_and(|metadata| metadata.uid() == 65534);
         if is_theirs && file.file_name().to_string_lossy().starts_with("opendat") {
-            fs::remove_dir_all(file.path()).expect("root may");
+            fs::remove_dir_all(file.path()).expect("root may do this");
         }
     }
     let client = world.start("client", world.as_nobody(&world.dtestcm(CLIENT)?)?)?;

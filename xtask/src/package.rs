@@ -276,7 +276,8 @@ mod tests {
     /// tools cannot refer to the latter.
     #[test]
     fn debians_version_is_that_of_the_workspace() {
-        let read = |path: &str| fs::read_to_string(workspace().join(path)).expect("it is there");
+        let read =
+            |path: &str| fs::read_to_string(workspace().join(path)).expect("the file exists");
         let version = env!("CARGO_PKG_VERSION");
         let changelog = read("cli/debian/changelog");
         assert!(changelog.starts_with(&format!("opendat ({version}-1) ")), "{changelog}");

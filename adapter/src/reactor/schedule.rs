@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(
             schedule.next_action(TickReport { passes: 1, ..NOTHING }),
             Action::Wait,
-            "it called just now"
+            "the thread must wait, because a consumer called just now"
         );
     }
 
@@ -180,7 +180,11 @@ mod tests {
         });
         assert_eq!(ticks.map(|tick| tick.as_millis()), [2, 4, 4]);
         schedule.was_active(ExitReason::Busy, false, false);
-        assert_eq!(schedule.tick(), MAX_TICK, "the thread at work is a consumer");
+        assert_eq!(
+            schedule.tick(),
+            MAX_TICK,
+            "the interval must be the maximum, because the thread at work is a consumer"
+        );
     }
 
     #[test]
@@ -197,7 +201,11 @@ mod tests {
             assert_eq!(schedule.tick(), MIN_TICK);
         }
         assert_eq!(schedule.next_action(PROGRESS), Action::Wait);
-        assert_eq!(schedule.tick(), 2 * MIN_TICK, "this consumer polls");
+        assert_eq!(
+            schedule.tick(),
+            2 * MIN_TICK,
+            "the interval must grow, because this consumer polls"
+        );
     }
 
     #[test]
@@ -234,7 +242,11 @@ mod tests {
             assert_eq!(schedule.next_action(asleep), Action::Serve(false));
         }
         assert_eq!(schedule.next_action(asleep), Action::Serve(true));
-        assert_eq!(schedule.next_action(asleep), Action::Serve(false), "the count starts again");
+        assert_eq!(
+            schedule.next_action(asleep),
+            Action::Serve(false),
+            "the count must start again"
+        );
         assert_eq!(schedule.next_action(TickReport { waited: true, ..asleep }), Action::Wait);
         assert_eq!(schedule.same_leader, 0);
     }

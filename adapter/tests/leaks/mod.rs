@@ -82,7 +82,7 @@ fn a_thousand_connections_leave_nothing_behind() {
             before = now;
             now <= goal
         };
-        assert!((0..THOUSANDS).any(leaks_nothing), "each thousand connections leak memory");
+        assert!((0..THOUSANDS).any(leaks_nothing), "each thousand connections leaked memory");
     }
     // Pollers, wakers and threads end with their adapters. A joined thread stays listed for a
     // moment.

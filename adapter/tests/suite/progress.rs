@@ -25,7 +25,11 @@ fn sleep_for_completion(end: &End<'_, Tested>) -> u64 {
             return wc.id;
         }
         if arm::<Tested>(&end.recvs, false) {
-            assert_ne!(end.t.sleep(wake, Some(deadline)), WakeReason::TimedOut, "no message came");
+            assert_ne!(
+                end.t.sleep(wake, Some(deadline)),
+                WakeReason::TimedOut,
+                "no message arrived before the deadline"
+            );
         }
     }
 }
@@ -266,7 +270,7 @@ fn memory_is_left_alone_once_its_region_is_dropped() {
         a.post(32, SendOp::Write(to), &[a.mem.segment(0, LEN)]);
         let end = rig.next("the end", &b.log);
         assert_eq!(format!("{end:?}"), "Broken");
-        assert!(memory == before, "written to after the region was dropped");
+        assert!(memory == before, "the region was written to after it was dropped");
         a.qp.disconnect(dat_core::provider::Close::Abrupt);
     }
 }

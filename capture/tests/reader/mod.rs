@@ -38,22 +38,22 @@ pub(crate) fn read(file: &[u8]) -> Contents {
         let (kind, length) = (le32(rest, 0), le32(rest, 4) as usize);
         assert!(
             length.is_multiple_of(4) && le32(rest, length - 4) as usize == length,
-            "a whole block"
+            "the block must be complete"
         );
         let (block, behind) = rest.split_at(length);
         let body = &block[8..length - 4];
         match kind {
             0x0A0D_0D0A => {
                 assert_eq!(le32(body, 0), 0x1A2B_3C4D);
-                assert_eq!((le16(body, 4), le16(body, 6)), (1, 0), "version");
-                assert_eq!(body[8..16], [0xFF; 8], "section of unknown length");
+                assert_eq!((le16(body, 4), le16(body, 6)), (1, 0), "the version must be 1.0");
+                assert_eq!(body[8..16], [0xFF; 8], "the length of the section must be unknown");
                 contents.sections.push((text(&options(&body[16..]), 4), Vec::new()));
             }
             1 => {
-                assert_eq!(le16(body, 0), 1, "Ethernet");
-                assert_eq!(le32(body, 4), 0, "no limit on the length of a packet");
+                assert_eq!(le16(body, 0), 1, "the link type must be Ethernet");
+                assert_eq!(le32(body, 4), 0, "there must be no limit on the length of a packet");
                 let options = options(&body[8..]);
-                assert_eq!(value(&options, 9), [9], "nanoseconds");
+                assert_eq!(value(&options, 9), [9], "the resolution of times must be nanoseconds");
                 contents.sections.last_mut().expect("a section").1.push(text(&options, 2));
             }
             6 => {
@@ -62,7 +62,7 @@ pub(crate) fn read(file: &[u8]) -> Contents {
                 assert!(interface < contents.sections[section].1.len());
                 let nanos = u64::from(le32(body, 4)) << 32 | u64::from(le32(body, 8));
                 let captured = le32(body, 12) as usize;
-                assert_eq!(le32(body, 16) as usize, captured, "the whole packet");
+                assert_eq!(le32(body, 16) as usize, captured, "the packet must be complete");
                 let options = options(&body[20 + captured.next_multiple_of(4)..]);
                 let direction = le32(&value(&options, 2), 0);
                 let (src, dst, body) = frame(&body[20..20 + captured]);
@@ -90,7 +90,7 @@ fn options(mut octets: &[u8]) -> Options {
     loop {
         let (code, length) = (le16(octets, 0), le16(octets, 2) as usize);
         if code == 0 {
-            assert_eq!(octets.len(), 4, "nothing behind the end of the options");
+            assert_eq!(octets.len(), 4, "nothing may follow the end of the options");
             return options;
         }
         options.push((code, octets[4..4 + length].to_vec()));
@@ -108,7 +108,7 @@ fn text(options: &Options, code: u16) -> String {
 
 fn frame(frame: &[u8]) -> (SocketAddr, SocketAddr, Body) {
     for mac in [&frame[..6], &frame[6..12]] {
-        assert_eq!(mac[0] & 0b11, 0b10, "a local address of one host");
+        assert_eq!(mac[0] & 0b11, 0b10, "both ends must have the local address of one host");
     }
     let packet = &frame[14..];
     let (src, dst, id, protocol, body): (IpAddr, IpAddr, _, _, _) = match be16(frame, 12) {
@@ -117,7 +117,7 @@ fn frame(frame: &[u8]) -> (SocketAddr, SocketAddr, Body) {
             assert_eq!(checksum(&packet[..20]), 0);
             let ip = |at: usize| Ipv4Addr::from_bits(be32(packet, at)).into();
             let fragment = be16(packet, 6);
-            assert_eq!(fragment & !0x4000, 0, "not a fragment");
+            assert_eq!(fragment & !0x4000, 0, "the packet must not be a fragment");
             let id = Some((be16(packet, 4), fragment == 0x4000));
             (ip(12), ip(16), id, packet[9], &packet[20..])
         }

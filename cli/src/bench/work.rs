@@ -432,7 +432,10 @@ mod tests {
             (Some(0.0), Some(0.0), false)
         );
         assert_eq!((figures.rounds, figures.operations), (5, 1000));
-        assert!(point.figures(&Rounds::of(vec![flow, latency]), 0).is_none(), "there are no times");
+        assert!(
+            point.figures(&Rounds::of(vec![flow, latency]), 0).is_none(),
+            "without times there must be no figures"
+        );
     }
 
     #[test]

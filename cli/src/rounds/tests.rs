@@ -23,7 +23,7 @@ impl Machine<'_> {
         let mut schedule = Schedule::new(rules, self.each.len());
         while let Some(step) = schedule.next() {
             let number = self.trials.len();
-            assert!(number < 10_000, "it does not end");
+            assert!(number < 10_000, "the measurement does not end");
             let seconds = step.operations as f64 * self.each[step.part] + (self.delay)(number);
             self.trials.push((step, seconds));
             schedule.record(Trial {
@@ -73,9 +73,9 @@ fn what_takes_long_has_as_many_operations_as_fit() {
         |part: usize| rounds.parts[part].iter().map(|trial| trial.operations).collect::<Vec<_>>();
     assert!(
         operations(0).iter().all(|operations| (29..=30).contains(operations)),
-        "60 ms of 2 ms each"
+        "a trial of 60 ms must have 29 or 30 operations of 2 ms each"
     );
-    assert_eq!(operations(1), [1; 5], "one is longer than a round");
+    assert_eq!(operations(1), [1; 5], "an operation that is longer than a round must be alone");
     assert_eq!(rounds.operations(), 1);
 }
 
@@ -95,7 +95,7 @@ fn one_trial_that_is_interrupted_decides_nothing() {
             );
             let rate = rounds.figure(0, |rate| rate.value);
             assert!(near(rate.median, true_rate), "{interrupted}, {pause} s: {rate:?}");
-            assert!(!rounds.is_noisy(), "one of five rounds is not enough for that");
+            assert!(!rounds.is_noisy(), "one slow round of five must not make the row noisy");
         }
     }
 }
@@ -131,7 +131,11 @@ fn a_noisy_row_is_measured_again_and_the_steadier_attempt_counts() {
     };
     let mut again = machine(&[5e-6], &delay);
     let rounds = again.run(RULES);
-    assert_eq!(again.trials.len(), until_rounds + 2 * DEFAULT_ROUNDS, "it was measured twice");
+    assert_eq!(
+        again.trials.len(),
+        until_rounds + 2 * DEFAULT_ROUNDS,
+        "the row must be measured twice"
+    );
     assert!(
         near(rounds.figure(0, |rate| rate.value).median, 1.0 / 5e-6) && !rounds.is_noisy(),
         "{rounds:?}"
@@ -154,7 +158,7 @@ fn a_row_whose_median_and_rate_contradict_each_other_is_noisy() {
     assert!(of(1.6).is_noisy() && of(5.0).is_noisy());
     let mut once = of(1.0);
     once.parts[0][2].sample.tail = 100.0;
-    assert!(!once.is_noisy(), "one round of five does not count");
+    assert!(!once.is_noisy(), "one slow round of five must not make the row noisy");
 }
 
 #[test]
@@ -176,7 +180,7 @@ fn a_busy_machine_is_not_measured_for_ever() {
     // round that exceeds it.
     assert!(machine.total_seconds() < 4.0 * 0.6 + 2.2, "{} s", machine.total_seconds());
     assert!((1..DEFAULT_ROUNDS).contains(&rounds.count()), "{rounds:?}");
-    assert!(rounds.is_noisy(), "too few rounds are not believed");
+    assert!(rounds.is_noisy(), "a row of too few rounds must be noisy");
 }
 
 #[test]
@@ -231,8 +235,16 @@ fn progress_does_not_go_beyond_the_row() {
 fn a_spread_is_of_the_middle_half() {
     assert_eq!(spread(&[1.0]), None);
     assert_eq!(spread(&[10.0, 10.0]), Some(0.0));
-    assert_eq!(spread(&[9.0, 10.0, 11.0, 8.0, 1000.0]), Some(0.1), "the slowest does not count");
-    assert_eq!(spread(&[10.0, 10.0, 10.0, 20.0, 20.0]), Some(0.5), "two of five do");
+    assert_eq!(
+        spread(&[9.0, 10.0, 11.0, 8.0, 1000.0]),
+        Some(0.1),
+        "the slowest round must not count"
+    );
+    assert_eq!(
+        spread(&[10.0, 10.0, 10.0, 20.0, 20.0]),
+        Some(0.5),
+        "two slow rounds of five must count"
+    );
 }
 
 #[test]

@@ -22,10 +22,22 @@ fn stars_stand_for_any_text() {
     let meant = |pattern: &str| all.iter().filter(|case| case.is_selected_by(pattern)).count();
     assert_eq!(meant(""), all.len());
     assert_eq!(meant("*"), all.len());
-    assert_eq!(meant("dat_ep_reset/in-connected"), 3, "the paths too: a beginning");
-    assert_eq!(meant("dat_ep_reset*/in-connected"), 1, "a star asks for all of the name");
+    assert_eq!(
+        meant("dat_ep_reset/in-connected"),
+        3,
+        "a path must select the cases that begin with it"
+    );
+    assert_eq!(
+        meant("dat_ep_reset*/in-connected"),
+        1,
+        "a pattern with a star must match the whole name"
+    );
     assert_eq!(meant("*_reset*in-*connected"), 4, "{:?}", all.len());
-    assert_eq!(meant("dat_ep_reset/*reset*"), 0, "no part of a name fits twice");
+    assert_eq!(
+        meant("dat_ep_reset/*reset*"),
+        0,
+        "two patterns must not match the same part of a name"
+    );
     assert_eq!(meant("no-such*"), 0);
 }
 
@@ -244,7 +256,7 @@ fn every_case_that_looks_at_strict_is_in_the_document() {
     }
     documented.sort_unstable();
     found.sort_unstable();
-    assert_eq!(documented, found, "docs/conformance.md, What differs without strict=on");
+    assert_eq!(documented, found, "docs/conformance.md must list the cases that depend on strict");
 }
 
 /// Returns the members of a structure as dat-sys declares it.

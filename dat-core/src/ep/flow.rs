@@ -476,7 +476,11 @@ mod tests {
         for _ in 0..ENDPOINTS {
             freed.add((7, Arc::clone(&empty_polls)), &flow(1, false), QueueKind::Requests);
         }
-        assert_eq!(freed.len(), ENDPOINTS as usize, "their completions are still there");
+        assert_eq!(
+            freed.len(),
+            ENDPOINTS as usize,
+            "all flows must be kept while their completions are queued"
+        );
         assert!(freed.inspections <= 4 * ENDPOINTS, "{} inspections", freed.inspections);
 
         // The completions are taken one after the other, so few flows are kept.

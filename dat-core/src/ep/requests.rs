@@ -228,7 +228,7 @@ mod tests {
             assert_eq!(
                 one.claim(2, false, |_| 0).is_some(),
                 !reported,
-                "the transport's queue is the limit"
+                "an unreported request needs no place, so only the transport's queue is the limit"
             );
         }
     }

@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(
             found(0x1010, 0x3ff0).as_deref(),
             Some("00:01 77 10"),
-            "two mappings of one object"
+            "two mappings of one object must be found as one"
         );
         assert_eq!(found(0x4800, 1).as_deref(), Some("00:01 77 3800"));
         assert_eq!(found(0x9fff, 1).as_deref(), Some("fe:02 79 1fff"));
@@ -226,9 +226,17 @@ mod tests {
             CookieClaim::claim_file(&directory, "another/provider", cookie, "b 1").unwrap().is_ok()
         );
         drop(first);
-        assert_eq!(claim(cookie, "b 1").err().as_deref(), Some("a 1"), "the second has it still");
+        assert_eq!(
+            claim(cookie, "b 1").err().as_deref(),
+            Some("a 1"),
+            "the second claim must still hold the cookie"
+        );
         drop(second);
-        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "the third's");
+        assert_eq!(
+            fs::read_dir(&directory).unwrap().count(),
+            1,
+            "only the third claim's file may be left"
+        );
         let again = claim(cookie, "b 1").unwrap();
         drop((again, third));
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);

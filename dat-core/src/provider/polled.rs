@@ -115,7 +115,7 @@ mod tests {
         assert_eq!((polled.room(), polled.completions()), (0, &[wc(7), wc(8)][..]));
         let one_more =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| polled.push(wc(9))));
-        assert!(one_more.is_err(), "there is no room");
+        assert!(one_more.is_err(), "a push without room must fail");
         assert_eq!(polled.completions(), &[wc(7), wc(8)]);
     }
 }

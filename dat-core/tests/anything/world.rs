@@ -132,7 +132,11 @@ pub(crate) fn run(calls: u64, short: u64, octets: u32, table: Table, name: &str)
     for group in 0..ADAPTER_COUNT {
         last.free(Kind::Ia, world.handles[Kind::Ia as usize][group][0].load(Ordering::SeqCst));
     }
-    assert_eq!(dat_core::handle::live_count(), 0, "handles are left");
+    assert_eq!(
+        dat_core::handle::live_count(),
+        0,
+        "handles are left after the adapters were closed"
+    );
     world.check_calls();
 }
 

@@ -313,7 +313,7 @@ impl Accounts {
         failed: usize,
         change: impl FnOnce(&mut [Option<usize>; 2], &mut [usize; 2]),
     ) {
-        let account = self.eps.get_mut(&handle).expect("known");
+        let account = self.eps.get_mut(&handle).expect("the handle is known");
         let old_evd = account.evds[0];
         change(&mut account.evds, &mut account.max);
         if let (Some(srq), None) = (account.srq, account.evds[0]) {
@@ -343,11 +343,11 @@ impl Accounts {
     }
 
     pub(crate) fn ep_reset(&mut self, handle: usize) {
-        self.eps.get_mut(&handle).expect("known").renew();
+        self.eps.get_mut(&handle).expect("the handle is known").renew();
     }
 
     pub(crate) fn ep_freed(&mut self, handle: usize) {
-        let account = self.eps.get_mut(&handle).expect("known");
+        let account = self.eps.get_mut(&handle).expect("the handle is known");
         account.renew();
         account.live = false;
         account.queues.iter_mut().flatten().for_each(|queue| queue.completions_optional = true);
@@ -357,7 +357,7 @@ impl Accounts {
     }
 
     pub(crate) fn posted(&mut self, handle: usize, side: Side, cookie: u64, suppressed: bool) {
-        self.eps.get_mut(&handle).expect("known").post(side, cookie, suppressed);
+        self.eps.get_mut(&handle).expect("the handle is known").post(side, cookie, suppressed);
     }
 
     pub(crate) fn srq_created(&mut self, handle: usize) {
@@ -365,7 +365,11 @@ impl Accounts {
     }
 
     pub(crate) fn srq_posted(&mut self, handle: usize, cookie: u64) {
-        self.srqs.get_mut(&handle).expect("known").queue.post(cookie, false, BTreeSet::new());
+        self.srqs.get_mut(&handle).expect("the handle is known").queue.post(
+            cookie,
+            false,
+            BTreeSet::new(),
+        );
     }
 
     /// Records that a completion was taken.
@@ -452,7 +456,7 @@ impl Accounts {
     }
 
     pub(crate) fn check_ep(&mut self, handle: usize, reported: &Reported) -> Result<(), String> {
-        let account = self.eps.get_mut(&handle).expect("known");
+        let account = self.eps.get_mut(&handle).expect("the handle is known");
         account.check(reported).map_err(|why| format!("{why}\n{account:?}"))
     }
 
@@ -461,7 +465,7 @@ impl Accounts {
         handle: usize,
         reported: &SrqReported,
     ) -> Result<(), String> {
-        let SrqAccount { queue, unseen } = self.srqs.get_mut(&handle).expect("known");
+        let SrqAccount { queue, unseen } = self.srqs.get_mut(&handle).expect("the handle is known");
         queue.check()?;
         let outstanding = queue.outstanding.len();
         if reported.available > reported.outstanding

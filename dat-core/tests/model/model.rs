@@ -346,7 +346,7 @@ impl Model {
                 let buffer = self.ep[peer]
                     .as_mut()
                     .and_then(|to| to.recvs.pop_front())
-                    .expect("looked above");
+                    .expect("the slot was checked above");
                 let there = buffer
                     .lmr
                     .is_none_or(|lmr| self.region(lmr).is_some_and(|lmr| Some(lmr.pz) == to_pz));
@@ -489,10 +489,11 @@ impl Model {
         };
         for work in recvs {
             if fits(self, &work) {
-                self.ep[slot].as_mut().expect("looked above").recvs.push_back(work);
+                self.ep[slot].as_mut().expect("the slot was checked above").recvs.push_back(work);
             } else {
                 self.complete(slot, &work, true, Status::Is(DAT_DTO_ERR_LOCAL_PROTECTION), 0);
-                let open = &mut self.ep[slot].as_mut().expect("looked above").open_recvs;
+                let open =
+                    &mut self.ep[slot].as_mut().expect("the slot was checked above").open_recvs;
                 open.retain(|cookie| *cookie != work.cookie);
             }
         }

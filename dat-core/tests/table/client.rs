@@ -28,7 +28,11 @@ pub(crate) fn result(status: DAT_RETURN) -> Result<(), Error> {
         DAT_SUCCESS => Ok(()),
         _ => {
             let error = Error::new(status & DAT_TYPE_MASK, status & DAT_SUBTYPE_MASK);
-            assert_eq!(status, error.code(), "the class, which only an empty queue lacks");
+            assert_eq!(
+                status,
+                error.code(),
+                "every status but that of an empty queue must have a class"
+            );
             Err(error)
         }
     }

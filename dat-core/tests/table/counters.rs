@@ -150,7 +150,10 @@ fn of_a_dispatcher() {
         (of(DCNT_EVD_DEQUEUE), of(DCNT_EVD_DEQUEUE_FOUND), of(DCNT_EVD_DEQUEUE_NOT_FOUND)),
         (2, 1, 1)
     );
-    assert!(of(DCNT_EVD_DEQUEUE_POLL) >= 1, "it looked for completions");
+    assert!(
+        of(DCNT_EVD_DEQUEUE_POLL) >= 1,
+        "the counter must show that the call looked for completions"
+    );
     expect(table, side.evd, DCNT_EVD_ALL_COUNTERS, &[]);
 
     // One wait finds an event at once. Another one sleeps until its time limit.
@@ -165,7 +168,10 @@ fn of_a_dispatcher() {
 
     let [(a, x), (b, y)] = connected(false);
     let counted = query(b.table, b.cr_evd, DCNT_EVD_CONN_CALLBACK, false).unwrap();
-    assert_eq!(counted[DCNT_EVD_CONN_CALLBACK as usize], 1, "the connection request");
+    assert_eq!(
+        counted[DCNT_EVD_CONN_CALLBACK as usize], 1,
+        "the connection request must be counted once"
+    );
     dat!(b.table, ep_post_recv_func(y, 0, null_mut(), cookie(0), 0)).unwrap();
     dat!(a.table, ep_post_send_func(x, 0, null_mut(), cookie(0), 0)).unwrap();
     query(b.table, b.evd, DCNT_EVD_ALL_COUNTERS, true).unwrap();

@@ -65,7 +65,11 @@ fn a_write_with_immediate_data() {
 
         // Invalid arguments are reported with their positions.
         assert_eq!(post(u64::MAX, 0), Err(Error::arg(3)));
-        assert_eq!(post(100, 0), Err(Error::arg(3)), "more than there can be");
+        assert_eq!(
+            post(100, 0),
+            Err(Error::arg(3)),
+            "more segments than there can be must be refused"
+        );
         let other = |args: [u64; 6]| extended(a.table, x, DAT_IB_RDMA_WRITE_IMMED_OP, &args, 4);
         assert_eq!(other([1, 0, 2, word(&remote), 1, 0]), Err(Error::arg(4)));
         assert_eq!(other([1, word(&iov), 2, 0, 1, 0]), Err(Error::arg(6)));

@@ -153,7 +153,11 @@ fn modified_flags_must_match_those_of_the_evd() {
     );
     let refused = Err(Error::arg(3));
     assert_eq!(modify(ep, flags, SOLICITED, shared), refused);
-    assert_eq!(modify(ep, request, PLAIN, shared), refused, "its requests are plain");
+    assert_eq!(
+        modify(ep, request, PLAIN, shared),
+        refused,
+        "plain requests must not share an EVD with unsignalled receives"
+    );
     // After a refused call the EVD is unchanged.
     assert_eq!(config(&side, shared), DAT_EVD_STATE_CONFIG_NOTIFY);
     assert_eq!(dat!(table, evd_free_func(shared)), Err(Error::state(DAT_INVALID_STATE_EVD_IN_USE)));
@@ -401,7 +405,7 @@ fn flags_of_a_post_are_those_of_its_endpoint() {
         p.recv(x, 0).unwrap();
         assert_eq!(p.send(y, flags), Ok(()), "{flags:#x}");
     }
-    assert_eq!(p.drain(p.request.0), 2, "one was suppressed");
+    assert_eq!(p.drain(p.request.0), 2, "the suppressed completion must not be reported");
 
     // A failure is reported even if the completion is suppressed.
     let mut buffer = [0u8; 8];
@@ -430,12 +434,12 @@ fn on_a_shared_evd_each_stream_keeps_its_own_flags() {
     }
     p.drain(evd);
     p.send(y, UNSIGNALLED).unwrap();
-    assert!(!p.triggered(cno), "the request was posted unsignalled");
+    assert!(!p.triggered(cno), "an unsignalled request must not trigger the CNO");
     p.send(x, 0).unwrap();
-    assert!(p.triggered(cno), "a receive of a stream with the default flag");
+    assert!(p.triggered(cno), "a receive of a stream with the default flag must trigger the CNO");
     assert_eq!(p.drain(evd), 2);
     p.send(y, 0).unwrap();
-    assert!(p.triggered(cno), "a request that was posted signalled");
+    assert!(p.triggered(cno), "a request that was posted signalled must trigger the CNO");
     assert_eq!(p.drain(evd), 1);
     p.close();
 
@@ -449,12 +453,12 @@ fn on_a_shared_evd_each_stream_keeps_its_own_flags() {
     }
     p.drain(evd);
     p.send(x, 0).unwrap();
-    assert!(!p.triggered(cno), "the sender did not solicit");
+    assert!(!p.triggered(cno), "a message that was not solicited must not trigger the CNO");
     p.send(y, 0).unwrap();
-    assert!(p.triggered(cno), "a request of a stream with the default flag");
+    assert!(p.triggered(cno), "a request of a stream with the default flag must trigger the CNO");
     assert_eq!(p.drain(evd), 2);
     p.send(x, SOLICITED).unwrap();
-    assert!(p.triggered(cno), "the sender solicited");
+    assert!(p.triggered(cno), "a solicited message must trigger the CNO");
     assert_eq!(p.drain(evd), 1);
     p.close();
 }

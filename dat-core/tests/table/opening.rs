@@ -174,7 +174,7 @@ impl Provider for Broken {
     const NAME: &'static str = "broken";
 
     fn open(&self, _: &str, params: &str) -> Result<Adapter, OpenError> {
-        assert_ne!(params, "panic", "as asked");
+        assert_ne!(params, "panic", "the test asked for this panic");
         Err(OpenError::new(
             Error::new(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE),
             "no such device",

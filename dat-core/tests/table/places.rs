@@ -98,7 +98,7 @@ fn a_completion_that_was_not_taken_keeps_its_cookie() {
         p.recv(id);
         assert_eq!(p.send(id, DAT_COMPLETION_SUPPRESS_FLAG), Ok(()), "{id}");
     }
-    assert!(!p.requests_idle(), "the first one's completion was not taken");
+    assert!(!p.requests_idle(), "the first request keeps its place until its completion is taken");
     p.completes(1);
     assert!(p.requests_idle());
     p.a.close();
@@ -117,7 +117,7 @@ fn suppressed_requests_that_wait_keep_their_places() {
     assert_eq!(p.send(9, 0), full);
     assert!(!p.requests_idle());
     p.recv(1);
-    assert_eq!(p.send(10, 0), Ok(()), "one was carried out");
+    assert_eq!(p.send(10, 0), Ok(()), "a request was carried out, so its place must be free");
     assert_eq!(p.send(9, 0), full);
     // Failed requests are reported even if they are suppressed, each exactly once.
     dat!(p.a.table, ep_disconnect_func(p.x, DAT_CLOSE_ABRUPT_FLAG)).unwrap();

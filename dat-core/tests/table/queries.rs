@@ -342,17 +342,28 @@ fn a_shared_queue_reaches_its_maximum_depth() {
     assert_eq!(resize(deepest, depth + 1), Err(no_room));
 
     let srq = create(8, 1, 8).unwrap();
-    assert_eq!(resize(srq, 7), Err(Error::of(DAT_INVALID_STATE)), "its watermark is 8");
+    assert_eq!(
+        resize(srq, 7),
+        Err(Error::of(DAT_INVALID_STATE)),
+        "a size below the watermark of 8 must be refused"
+    );
     assert_eq!(resize(srq, 8), Ok(()));
     dat!(table, srq_set_lw_func(srq, 2)).unwrap();
     for id in 0..3 {
         dat!(table, srq_post_recv_func(srq, 0, null_mut(), cookie(id))).unwrap();
     }
-    assert_eq!(resize(srq, 2), Err(Error::of(DAT_INVALID_STATE)), "3 buffers are posted");
+    assert_eq!(
+        resize(srq, 2),
+        Err(Error::of(DAT_INVALID_STATE)),
+        "a size below the 3 posted buffers must be refused"
+    );
     assert_eq!(resize(srq, 3), Ok(()));
     for srq in [srq, deepest] {
         dat!(table, srq_free_func(srq)).unwrap();
-        assert!(dat!(table, srq_free_func(srq)).is_err(), "it is gone");
+        assert!(
+            dat!(table, srq_free_func(srq)).is_err(),
+            "a queue that is gone cannot be freed again"
+        );
     }
     side.close();
 }

@@ -98,7 +98,7 @@ impl SrqPair {
             error,
             (DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT)
         );
-        assert_eq!(self.error(), None, "one event for each setting");
+        assert_eq!(self.error(), None, "a watermark must be reported once for each setting");
         true
     }
 
@@ -189,7 +189,10 @@ fn a_hard_watermark_breaks_the_connection() {
     let mut param = DAT_SRQ_PARAM::zeroed();
     dat!(d.b.table, srq_query_func(d.srq, DAT_SRQ_FIELD_ALL, &mut param)).unwrap();
     assert_eq!((param.available_dto_count, param.outstanding_dto_count), (2, 2));
-    assert!(d.srq_left_reported(), "and no more: the two watermarks are independent");
+    assert!(
+        d.srq_left_reported(),
+        "only this event may be raised, because the two watermarks are independent"
+    );
     d.close();
 }
 
@@ -259,11 +262,11 @@ fn watermarks_are_checked_and_accepted_in_every_state() {
     assert_eq!(d.state(), DAT_EP_STATE_DISCONNECTED);
     assert_eq!(set(d.y), Ok(()));
     let own = d.b.new_ep();
-    assert_eq!(set(own), Ok(()), "unconnected, with a queue of its own");
+    assert_eq!(set(own), Ok(()), "an unconnected EP with a queue of its own must take a watermark");
     let mut bare = null_mut();
     let none = null_mut();
     dat!(d.b.table, ep_create_func(d.b.ia, none, none, none, none, null(), &mut bare)).unwrap();
-    assert_eq!(set(bare), Ok(()), "unconfigured");
+    assert_eq!(set(bare), Ok(()), "an unconfigured EP must take a watermark");
 
     let (mut attr, mut ep) = (attributes(&d.b), null_mut());
     attr.srq_soft_hw = -2;
@@ -314,7 +317,11 @@ fn allocated_buffers_are_those_that_have_not_completed() {
     // Without an SRQ a buffer is allocated as soon as it is posted.
     assert_eq!(query(y), (3, 3));
     dat!(a.table, ep_post_send_func(x, 0, null_mut(), cookie(0), 0)).unwrap();
-    assert_eq!(query(y), (2, 2), "completed, though not taken from the EVD");
+    assert_eq!(
+        query(y),
+        (2, 2),
+        "a buffer that has completed must not count, even if its completion was not taken"
+    );
     // Either pointer may be NULL.
     let mut count = 0;
     assert_eq!(dat!(b.table, ep_recv_query_func(y, null_mut(), null_mut())), Ok(()));

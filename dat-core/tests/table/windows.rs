@@ -298,7 +298,11 @@ fn a_region_is_in_use_while_an_rmr_is_bound_to_it() {
     dat!(t, lmr_free_func(first.handle)).unwrap();
     Bind::new(other, y, &second, second.local(8, 8)).post_and_wait(&b);
     Bind::none(window, y).post_and_wait(&b);
-    assert_eq!(dat!(t, lmr_free_func(second.handle)), in_use, "by the other one");
+    assert_eq!(
+        dat!(t, lmr_free_func(second.handle)),
+        in_use,
+        "the region must be in use by the other window"
+    );
     // The RMR may be bound (uDAPL 1.2, dat_rmr_free).
     dat!(t, rmr_free_func(other)).unwrap();
     assert_eq!(dat!(t, rmr_free_func(other)), Err(Error::handle(DAT_INVALID_HANDLE_RMR)));

@@ -252,7 +252,11 @@ fn every_status_of_2_0_has_its_number_of_1_2() {
 #[test]
 fn statuses_keep_class_and_type() {
     assert_eq!(v1::status(DAT_SUCCESS), DAT_SUCCESS);
-    assert_eq!(v1::status(DAT_QUEUE_EMPTY), 0x000d_0000, "without a class, as it was");
+    assert_eq!(
+        v1::status(DAT_QUEUE_EMPTY),
+        0x000d_0000,
+        "a status without a class must stay without one"
+    );
     assert_eq!(v1::status(DAT_ERROR(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3)), 0x8006_0026);
     assert_eq!(
         v1::status(DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_SHUTDOWN)),

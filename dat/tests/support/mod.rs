@@ -62,7 +62,7 @@ pub(crate) fn loopback() -> Address {
 pub(crate) fn connected() -> (Peer, Peer) {
     let (mut client, mut server) = (Peer::new(), Peer::new());
     let listener = server.adapter.listen_any(&server.events).expect("listens");
-    let buffer = server.memory.segment(0..1024).expect("inside");
+    let buffer = server.memory.segment(0..1024).expect("the segment is inside the region");
     server.endpoint.post_receive(&[buffer], 100).expect("a receive before the connection");
     client.endpoint.connect(loopback(), listener.qualifier(), b"", TIME_LIMIT).expect("connects");
     server.request().accept(&mut server.endpoint, b"").expect("accepts");

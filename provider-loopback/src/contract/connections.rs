@@ -150,11 +150,11 @@ pub fn ports_are_exclusive<T: Transport>(_a: &T, b: &T) {
     let second = b.listen(Port::Any, 1, log.sink()).expect("listen");
     let port = b.port(&first);
     assert_ne!(port, b.port(&second));
-    assert!(port >= 1024, "not a privileged one");
+    assert!(port >= 1024, "the port must not be a privileged one");
     let error = b.listen(Port::Qualifier(port), 1, log.sink()).err().expect("taken");
     assert_eq!(error.kind(), dat_sys::DAT_CONN_QUAL_IN_USE);
     drop(first);
-    let again = b.listen(Port::Qualifier(port), 1, log.sink()).expect("free again");
+    let again = b.listen(Port::Qualifier(port), 1, log.sink()).expect("the service is free again");
     assert_eq!(b.port(&again), port);
 }
 
@@ -170,10 +170,10 @@ pub fn an_unanswered_request_times_out<T: Transport>(a: &T, b: &T) {
             Some(event) => break event,
             None => a.t.sleep(&a.log.wake, Some(start + EVENT_TIMEOUT)),
         };
-        assert!(start.elapsed() < EVENT_TIMEOUT, "no time-out");
+        assert!(start.elapsed() < EVENT_TIMEOUT, "the attempt has not timed out");
     };
     assert!(matches!(event, Event::TimedOut), "{event:?}");
-    assert!(start.elapsed() >= time_limit, "too early");
+    assert!(start.elapsed() >= time_limit, "the attempt ended too early");
     assert_eq!(outcomes(&poll::<T>(&a.recvs, 2)), [(5, WcStatus::Flushed)]);
 
     // The answer comes too late. Some wires detect that at once, others only after an exchange with

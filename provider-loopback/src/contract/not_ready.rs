@@ -46,7 +46,11 @@ pub fn a_message_waits_for_its_receive<T: Transport>(a: &T, b: &T) {
     }
     b.recv(5, &[]);
     rig.completions(&b.recvs, 1);
-    assert_eq!(b.mem.read(1024, 64), pattern(1, 64), "what was posted before the last is there");
+    assert_eq!(
+        b.mem.read(1024, 64),
+        pattern(1, 64),
+        "the data posted before the last message must have arrived"
+    );
     let done: Vec<_> = (0..6).map(|id| (id, WcStatus::Success)).collect();
     assert_eq!(outcomes(&rig.completions(&a.requests, 6)), done);
     a.log.assert_silent();
@@ -85,7 +89,7 @@ pub fn each_message_that_waits_is_reported_once<T: Transport>(a: &T, b: &T) {
     let reported = if waits_are_unreported() { 0 } else { 3 };
     assert_eq!(receiver.log.waits(), vec![(OCTETS, true); reported]);
     for log in [&sender.log, &c.log, &d.log] {
-        assert_eq!(log.waits(), [], "there is a receive for each of its messages");
+        assert_eq!(log.waits(), [], "no message may wait while there is a receive for each");
     }
 }
 

@@ -42,7 +42,7 @@ pub fn an_armed_queue_makes_one_upcall<T: Transport>(a: &T, b: &T) {
     assert_eq!(outcomes(&rig.completions(&b.recvs, 1)), [(0, WcStatus::Success)]);
     b.recvs_log.assert_silent();
 
-    assert!(arm::<T>(&b.recvs, false), "it is empty");
+    assert!(arm::<T>(&b.recvs, false), "arming an empty queue must succeed");
     b.recvs_log.assert_silent();
     a.send(1, &[]);
     a.send(2, &[]);
@@ -160,8 +160,8 @@ pub fn a_full_completion_queue_overflows<T: Transport>(a: &T, b: &T) {
     let kept =
         rig.until("completions", || Some(poll::<T>(&b.recvs, QUEUE)).filter(|wcs| wcs.len() >= 4));
     let want: Vec<_> = (0..kept.len() as u64).map(|id| (id, WcStatus::Success)).collect();
-    assert_eq!(outcomes(&kept), want, "what fitted is there");
-    assert!(overflowed || kept.len() == QUEUE, "completions were lost without a word");
+    assert_eq!(outcomes(&kept), want, "the completions that fitted must be in the queue");
+    assert!(overflowed || kept.len() == QUEUE, "completions were lost without an overflow");
     if overflowed {
         // There is room again, but completions that were queued now would follow a gap.
         a.send(sent, &[]);
@@ -186,7 +186,7 @@ pub fn resizing_loses_nothing<T: Transport>(a: &T, b: &T) {
     // that arms an empty queue is notified of the next completion.
     a.post(8, SendOp::Read(b.mem.remote(0)), &[a.mem.segment(0, 8)]);
     rig.completions(&a.requests, 9);
-    assert!(!arm::<T>(&b.recvs, false), "it is not empty");
+    assert!(!arm::<T>(&b.recvs, false), "arming a queue that is not empty must fail");
     let error = resize::<T>(&b.recvs, 4).expect_err("eight are in it");
     assert_eq!(error.kind(), dat_sys::DAT_INVALID_STATE);
     resize::<T>(&b.recvs, 16).expect("it may grow while it holds completions");
@@ -272,7 +272,10 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
     assert_eq!(rig.completions(&ends[1].recvs, 1)[0].status, WcStatus::Success);
     srq_log.assert_silent();
 
-    assert!(srq.resize(5).is_err(), "six are in it");
+    assert!(
+        srq.resize(5).is_err(),
+        "the queue holds six receives, so the size of five must be refused"
+    );
     srq.resize(20).expect("grow");
     for id in 10..24 {
         post(id).expect("post");
@@ -289,7 +292,7 @@ pub fn allocated_buffers_are_counted<T: Transport>(a: &T, b: &T) {
     for i in 0..3 {
         b.recv(i, &[b.mem.segment(0, 8)]);
     }
-    assert_eq!(b.qp.allocated(), of(3), "before there is a connection");
+    assert_eq!(b.qp.allocated(), of(3), "receives must count before there is a connection");
     rig.join(&a, &b);
     a.send(0, &[a.mem.segment(0, 8)]);
     // The receive has completed, although its completion was not polled.
@@ -335,9 +338,13 @@ pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
     peer.send(3, &[]);
     assert!(matches!(rig.next("the hard watermark", &end.log), Event::Broken));
     let taken = rig.completions(&end.recvs, 1);
-    assert_eq!(outcomes(&taken), [(3, WcStatus::Flushed)], "the buffer it may not have");
+    assert_eq!(
+        outcomes(&taken),
+        [(3, WcStatus::Flushed)],
+        "the buffer beyond the hard watermark must be flushed"
+    );
     if let Some(srq) = &srq {
-        assert_eq!(srq.available(), 4, "what no message took stays");
+        assert_eq!(srq.available(), 4, "buffers that no message took must stay");
     }
     let event = rig.next("the end", &peer.log);
     assert!(matches!(event, Event::Disconnected | Event::Broken), "{event:?}");
@@ -381,7 +388,7 @@ pub fn upcalls_stop_at_drop<T: Transport>(a: &T, b: &T) {
         assert_eq!(
             [log.late(), requests_log.late(), recvs_log.late()],
             [0, 0, 0],
-            "upcalls after the drop"
+            "no upcall may come after the drop"
         );
         drop((mem, pd));
     }

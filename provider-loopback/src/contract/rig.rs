@@ -333,7 +333,7 @@ impl Memory {
         let layout = Layout::from_size_align(len.max(1), 64).expect("layout");
         // SAFETY: the size is not 0.
         let addr = unsafe { alloc_zeroed(layout) };
-        assert!(!addr.is_null(), "out of memory");
+        assert!(!addr.is_null(), "the memory of the test cannot be allocated");
         Memory { addr, layout }
     }
 }
@@ -360,7 +360,7 @@ impl<T: Transport> Buffer<T> {
     }
 
     pub fn at(&self, offset: usize, len: usize) -> *mut u8 {
-        assert!(offset + len <= self.memory.layout.size(), "outside the buffer");
+        assert!(offset + len <= self.memory.layout.size(), "the segment is outside the buffer");
         // SAFETY: the offset is inside the allocation.
         unsafe { self.memory.addr.add(offset) }
     }

@@ -195,7 +195,11 @@ pub fn addresses_may_count_from_zero<T: Transport>(a: &T, b: &T) {
     }
     let past = [local(2999, 2)];
     assert_eq!(a.try_post(7, SEND, &past), Err(PostError::Bounds));
-    assert_eq!(a.try_post(7, SEND, &[near.segment(0, 8)]), Err(PostError::Bounds), "no addresses");
+    assert_eq!(
+        a.try_post(7, SEND, &[near.segment(0, 8)]),
+        Err(PostError::Bounds),
+        "a zero-based region has no such addresses"
+    );
     refused(&rig, &a, &b, SendOp::Write(far.remote(0)), local(0, 8));
 }
 

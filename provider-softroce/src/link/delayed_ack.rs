@@ -135,7 +135,11 @@ mod tests {
             }
             ack.sent();
         }
-        assert_eq!(waits, 3 * u32::from(CONFIDENCE_MAX), "three steps each");
+        assert_eq!(
+            waits,
+            3 * u32::from(CONFIDENCE_MAX),
+            "each level of confidence must have three steps"
+        );
         for _ in 0..RETRY_AFTER_ACKS {
             ack.owe(now);
             ack.note_consumer_sent();
@@ -144,7 +148,7 @@ mod tests {
         }
         ack.owe(now);
         ack.note_consumer_sent();
-        assert!(ack.can_wait(now), "it is tried again");
+        assert!(ack.can_wait(now), "an acknowledgement must be delayed again after a while");
         ack.owe(now);
         ack.owe(now);
         assert_eq!(ack.confidence, 3);

@@ -389,7 +389,8 @@ impl Port {
 /// Takes the liveness name of a slot of an address, which need not be an address of this host.
 #[cfg(test)]
 pub(crate) fn take_liveness_name(address: SocketAddr, slot: u8) -> LivenessListener {
-    LivenessListener::new(&Names::new(address).expect("a directory"), slot).expect("free")
+    LivenessListener::new(&Names::new(address).expect("a directory"), slot)
+        .expect("the slot is free")
 }
 
 fn with_port(mut address: SocketAddr) -> SocketAddr {

@@ -339,14 +339,14 @@ mod tests {
     fn the_names_of_killed_processes_are_free() {
         let (_root, names) = names();
         for name in [Name::Slot(0), Name::Service(7)] {
-            drop(UnixDatagram::bind(names.path(name)).expect("bound"));
+            drop(UnixDatagram::bind(names.path(name)).expect("the address is free"));
         }
         drop(UnixListener::bind(liveness_path(names.directory(), 0)).expect("bound"));
         assert_eq!(names.taken_slots().expect("descriptors").next(), None);
         let (slot, local_socket) = names.claim_slot().expect("no error").expect("a slot");
         assert_eq!(slot, 0);
-        drop(names.bind_liveness(0).expect("free"));
-        let service = names.claim_service(7).expect("free");
+        drop(names.bind_liveness(0).expect("the slot is free"));
+        let service = names.claim_service(7).expect("the service is free");
         assert_eq!(
             names.claim_service(7).map(drop).expect_err("taken").kind(),
             io::ErrorKind::AddrInUse
@@ -363,14 +363,16 @@ mod tests {
         let root = tempfile::tempdir().expect("a directory");
         let (namespace, at) =
             (root.path().join("4"), |name: &str| root.path().join("4").join(name));
-        let (first, second) =
-            (Names::at(at("address")).expect("made"), Names::at(at("address")).expect("found"));
-        let (life, _) = (first.bind_liveness(0).expect("free"), drop(first));
+        let (first, second) = (
+            Names::at(at("address")).expect("the directory can be made"),
+            Names::at(at("address")).expect("found"),
+        );
+        let (life, _) = (first.bind_liveness(0).expect("the slot is free"), drop(first));
         // A killed process leaves such a file.
         drop(UnixDatagram::bind(second.path(Name::Service(8))).expect("bound"));
         drop(second);
-        assert!(at("address/life-0").exists(), "somebody has the file");
-        let other = Names::at(at("other")).expect("made");
+        assert!(at("address/life-0").exists(), "the file must exist while an adapter has it");
+        let other = Names::at(at("other")).expect("the directory can be made");
         drop(life);
         assert!(!at("address").exists() && namespace.exists());
         drop(other);
@@ -387,8 +389,9 @@ mod tests {
                 scope.spawn(move || {
                     for _ in 0..200 {
                         let names = Names::at(path.clone()).expect("a directory");
-                        let local_socket = names.claim_service(service).expect("free");
-                        drop(names.claim_slot().expect("no error").expect("free"));
+                        let local_socket =
+                            names.claim_service(service).expect("the service is free");
+                        drop(names.claim_slot().expect("no error").expect("a slot is free"));
                         assert!(names.path(Name::Service(service)).exists());
                         drop(names);
                         drop(local_socket);
@@ -430,7 +433,7 @@ mod tests {
     #[test]
     fn a_directory_in_use_is_not_removed_as_too_old() {
         let (_root, names) = names();
-        let cleaner = File::open(names.directory()).expect("it is there");
+        let cleaner = File::open(names.directory()).expect("the file exists");
         assert!(matches!(cleaner.try_lock(), Err(TryLockError::WouldBlock)));
     }
 

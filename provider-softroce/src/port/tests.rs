@@ -96,9 +96,10 @@ fn send(to: SocketAddr, packet: &[u8]) {
 
 #[test]
 fn each_slot_gets_its_packets_while_adapters_open_and_close() {
-    let first = open(address()).expect("opens first");
+    let first = open(address()).expect("the first port opens");
     assert_eq!(first.slot(), 0);
-    let second = while_answering(&[&first], || open(first.address())).expect("opens too");
+    let second =
+        while_answering(&[&first], || open(first.address())).expect("a further port opens");
     assert_eq!((second.slot(), second.address()), (1, first.address()));
     let to = first.address();
     for (qpn, connection, expected) in [
@@ -121,7 +122,7 @@ fn each_slot_gets_its_packets_while_adapters_open_and_close() {
     // adapters get the same ones.
     drop(first);
     send(to, &packet(0x12_3480, 0));
-    let third = while_answering(&[&second], || open(to)).expect("opens too");
+    let third = while_answering(&[&second], || open(to)).expect("a further port opens");
     assert_eq!(third.slot(), 0, "the slot is free again");
     assert_eq!(arrived(&third.socket), 0, "packets for the previous owner are dropped");
     send(to, &packet(0x80, 0));
@@ -135,12 +136,12 @@ fn each_slot_gets_its_packets_while_adapters_open_and_close() {
     );
     // The port is free when all adapters have ended.
     drop((second, third));
-    Udp::bind_exclusive(to).expect("free");
+    Udp::bind_exclusive(to).expect("the address is free");
 }
 
 #[test]
 fn short_packets_go_to_the_strangers_socket() {
-    let port = open(address()).expect("opens first");
+    let port = open(address()).expect("the first port opens");
     for len in 1..12 {
         send(port.address(), &vec![0xff; len]);
     }
@@ -152,14 +153,18 @@ fn short_packets_go_to_the_strangers_socket() {
 #[test]
 fn requests_reach_the_adapter_that_listens() {
     let now = Instant::now();
-    let mut first = open(address()).expect("opens first");
-    let second = while_answering(&[&first], || open(first.address())).expect("opens too");
-    let service = second.listen(0x0106_1234).expect("free");
+    let mut first = open(address()).expect("the first port opens");
+    let second =
+        while_answering(&[&first], || open(first.address())).expect("a further port opens");
+    let service = second.listen(0x0106_1234).expect("the service is free");
     let error = first.listen(0x0106_1234).map(drop).expect_err("taken");
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     let from: SocketAddr = "[fe80::1%7]:4791".parse().expect("an address");
     assert!(first.forward_request(0x0106_1234, from, b"request", now));
-    assert!(!first.forward_request(0x0106_1235, from, b"request", now), "no adapter listens");
+    assert!(
+        !first.forward_request(0x0106_1235, from, b"request", now),
+        "a request must not be forwarded if no adapter listens"
+    );
     let mut buffer = ReceiveBuffer::default();
     match service.local_socket.receive(&mut buffer) {
         Ok(Some(LocalMessage::Packet { from: sender, packet })) => {
@@ -197,8 +202,9 @@ fn requests_reach_the_adapter_that_listens() {
 fn a_flood_is_passed_on_in_part() {
     const FLOOD: u64 = 10_000;
     let now = Instant::now();
-    let mut first = open(address()).expect("opens first");
-    let second = while_answering(&[&first], || open(first.address())).expect("opens too");
+    let mut first = open(address()).expect("the first port opens");
+    let second =
+        while_answering(&[&first], || open(first.address())).expect("a further port opens");
     let from: SocketAddr = "127.0.0.9:7".parse().expect("an address");
     let asked = (0..FLOOD).filter(|&n| !first.forward_request(0x0106_2000 + n % 7, from, b"", now));
     let asked = asked.count() as u64;
@@ -210,7 +216,7 @@ fn a_flood_is_passed_on_in_part() {
     let mut buffer = ReceiveBuffer::default();
     assert!(second.local_socket.receive(&mut buffer).expect("empty").is_none());
     // This service is new.
-    let service = second.listen(0x0106_1234).expect("free");
+    let service = second.listen(0x0106_1234).expect("the service is free");
     let soon = now + Duration::from_millis(101);
     for _ in 0..100 {
         first.forward_request(0x0106_2000, from, b"", soon);
@@ -234,9 +240,10 @@ fn a_flood_is_passed_on_in_part() {
 fn a_full_queue_loses_nothing() {
     const REQUESTS: usize = 700; // more than the queue of any system holds
     let mut now = Instant::now();
-    let mut first = open(address()).expect("opens first");
-    let second = while_answering(&[&first], || open(first.address())).expect("opens too");
-    let service = second.listen(0x0106_1234).expect("free");
+    let mut first = open(address()).expect("the first port opens");
+    let second =
+        while_answering(&[&first], || open(first.address())).expect("a further port opens");
+    let service = second.listen(0x0106_1234).expect("the service is free");
     for n in 0..REQUESTS {
         assert!(first.forward_request(0x0106_1234, first.address(), &n.to_be_bytes(), now));
         first.forward(second.slot(), (first.address(), true), &n.to_be_bytes(), now);
@@ -246,9 +253,9 @@ fn a_full_queue_loses_nothing() {
         [(&service.local_socket, &mut requests), (&second.local_socket, &mut packets)]
     {
         while *count < REQUESTS {
-            match local_socket.receive(&mut buffer).expect("readable") {
+            match local_socket.receive(&mut buffer).expect("the socket can be read") {
                 Some(LocalMessage::Packet { packet, .. }) => {
-                    assert_eq!(packet, count.to_be_bytes(), "in order");
+                    assert_eq!(packet, count.to_be_bytes(), "packets must arrive in order");
                     *count += 1;
                 }
                 Some(LocalMessage::SocketRequest(_)) => panic!("no request was sent"),
@@ -265,7 +272,7 @@ fn a_full_queue_loses_nothing() {
 #[test]
 fn a_taken_port_is_reported_as_such() {
     let taken = Udp::bind_exclusive(with_port(address())).expect("free");
-    let address = taken.local_addr().expect("bound");
+    let address = taken.local_addr().expect("the socket is bound");
     let error = open(address).map(drop).expect_err("taken").to_string();
     let expected = format!(
         "UDP port 4791 of {} is taken: by adapters or a program of another user",
@@ -279,9 +286,9 @@ fn adapters_that_do_not_answer_are_an_error() {
     const OTHERS: u32 = 14;
     const ASKED_MAX: usize =
         OPEN_TIMEOUT_CONNECTING.as_millis().div_ceil(ANSWER_TIMEOUT.as_millis()) as usize;
-    let first = open(address()).expect("opens first");
+    let first = open(address()).expect("the first port opens");
     let others: Vec<Port> = while_answering(&[&first], || {
-        (0..OTHERS).map(|_| open(first.address()).expect("opens too")).collect()
+        (0..OTHERS).map(|_| open(first.address()).expect("a further port opens")).collect()
     });
     assert!(matches!(
         Port::open(first.address(), OPEN_TIMEOUT_CONNECTING),
@@ -337,7 +344,7 @@ fn slots_are_added_when_needed_and_removed_with_their_owners() {
         ports.truncate(10);
     }
     drop(ports);
-    Udp::bind_exclusive(address).expect("free");
+    Udp::bind_exclusive(address).expect("the address is free");
 }
 
 #[test]
@@ -390,8 +397,9 @@ fn many_adapters_that_open_at_once_all_get_a_slot() {
 
 #[test]
 fn the_end_of_an_adapter_is_seen_by_its_peers() {
-    let first = open(address()).expect("opens first");
-    let mut second = while_answering(&[&first], || open(first.address())).expect("opens too");
+    let first = open(address()).expect("the first port opens");
+    let mut second =
+        while_answering(&[&first], || open(first.address())).expect("a further port opens");
     let error =
         first.connect_liveness(first.address(), 2).map(drop).expect_err("no adapter has slot 2");
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
@@ -432,8 +440,8 @@ fn another_user_is_kept_out() {
         println!("SKIP: only root can act for another user");
         return;
     }
-    let port = open(address()).expect("opens first");
-    let service = port.listen(0x0106_1234).expect("free");
+    let port = open(address()).expect("the first port opens");
+    let service = port.listen(0x0106_1234).expect("the service is free");
     let mut names: Vec<PathBuf> = files(&port).collect();
     names.sort();
     let known = names.iter().filter_map(|name| name.file_name()?.to_str()).collect::<Vec<_>>();
@@ -456,14 +464,23 @@ fn another_user_is_kept_out() {
         denied(Names::at(port.names.directory().to_owned()).map(drop));
     });
     assert!(
-        service.local_socket.receive(&mut ReceiveBuffer::default()).expect("readable").is_none()
+        service
+            .local_socket
+            .receive(&mut ReceiveBuffer::default())
+            .expect("the socket can be read")
+            .is_none()
     );
-    assert!(port.local_socket.receive(&mut ReceiveBuffer::default()).expect("readable").is_none());
+    assert!(
+        port.local_socket
+            .receive(&mut ReceiveBuffer::default())
+            .expect("the socket can be read")
+            .is_none()
+    );
 }
 
 fn files(port: &Port) -> impl Iterator<Item = PathBuf> {
     std::fs::read_dir(port.names.directory())
-        .expect("it is there")
+        .expect("the directory exists")
         .flatten()
         .map(|file| file.path())
 }
@@ -473,7 +490,7 @@ fn files(port: &Port) -> impl Iterator<Item = PathBuf> {
 #[test]
 fn an_adapter_gives_up_its_slot_last() {
     use rustix::fs::inotify;
-    let port = open(address()).expect("opens first");
+    let port = open(address()).expect("the first port opens");
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("inotify");
     inotify::add_watch(&watch, port.names.directory(), inotify::WatchFlags::DELETE)
         .expect("watched");
@@ -490,14 +507,14 @@ fn an_adapter_gives_up_its_slot_last() {
 fn a_full_queue_does_not_delay_other_messages() {
     const REQUESTS: usize = 700; // more than the queue of any system holds
     let now = Instant::now();
-    let mut port = open(address()).expect("opens first");
-    let [slow, fast] = [1, 2].map(|service| port.listen(service).expect("free"));
+    let mut port = open(address()).expect("the first port opens");
+    let [slow, fast] = [1, 2].map(|service| port.listen(service).expect("the service is free"));
     let from = port.address();
     assert!(!port.forward_request(3, from, b"nobody listens", now));
     for _ in 0..REQUESTS {
         assert!(port.forward_request(1, from, b"slow", now));
     }
-    assert!(port.deadline().is_some(), "some wait");
+    assert!(port.deadline().is_some(), "some packets must wait for the deadline");
     assert!(port.forward_request(2, from, b"fast", now));
     let mut buffer = ReceiveBuffer::default();
     assert!(matches!(
@@ -513,7 +530,7 @@ fn a_full_queue_does_not_delay_other_messages() {
 /// A process ends before it answers. The requester notices that at once and asks the next process.
 #[test]
 fn a_request_that_is_not_answered_fails_at_once() {
-    let first = open(address()).expect("opens first");
+    let first = open(address()).expect("the first port opens");
     let to = first.names.address(Name::Slot(0)).expect("short enough");
     let refused = std::thread::scope(|scope| {
         let requester = scope.spawn(|| {

@@ -25,7 +25,7 @@ fn receive_with(socket: &Udp, strategy: &mut ReceiveStrategy) -> Vec<(Vec<u8>, u
 fn packets_arrive_alone_and_in_batches() {
     for ip in ["127.0.0.1", "::1"] {
         let (a, b) = pair(ip);
-        let to = b.local_addr().expect("bound");
+        let to = b.local_addr().expect("the socket is bound");
         assert!(receive(&b).is_empty());
         assert_eq!(a.send(to, b"one", 3), Sent::All);
         assert_eq!(a.send(to, &[7; 10 * 100 + 50], 100), Sent::All);
@@ -38,7 +38,7 @@ fn packets_arrive_alone_and_in_batches() {
         let mut expected = vec![3, 1050, 0];
         expected.extend([4; 20]);
         assert_eq!(lens, expected, "{ip}");
-        assert_eq!(got[1].1, 100, "the batch says how it is cut");
+        assert_eq!(got[1].1, 100, "the kernel must report the size of the packets of a batch");
         assert_eq!(got[0], (b"one".to_vec(), 3));
     }
 }
@@ -47,7 +47,7 @@ fn packets_arrive_alone_and_in_batches() {
 fn batches_are_whole_again_after_packets_have_come_alone() {
     for ip in ["127.0.0.1", "::1"] {
         let (a, b) = pair(ip);
-        let to = b.local_addr().expect("bound");
+        let to = b.local_addr().expect("the socket is bound");
         let mut strategy = ReceiveStrategy::default();
         for n in 0..1000u16 {
             assert_eq!(a.send(to, &n.to_be_bytes(), 2), Sent::All);
@@ -78,7 +78,7 @@ fn batches_are_whole_again_after_packets_have_come_alone() {
 fn an_unused_port_is_reported() {
     for ip in ["127.0.0.1", "::1"] {
         let (a, b) = pair(ip);
-        let to = b.local_addr().expect("bound");
+        let to = b.local_addr().expect("the socket is bound");
         drop(b);
         a.enable_error_queue().expect("no privilege is needed");
         assert_eq!(a.send(to, b"who is there?", 13), Sent::All);
@@ -86,7 +86,7 @@ fn an_unused_port_is_reported() {
         a.read_errors(|report| reports.push((report.to, report.packet.to_vec(), report.refused)));
         assert_eq!(reports, [(to, b"who is there?".to_vec(), true)]);
         // The report does not prevent later sends.
-        let c = Udp::bind_exclusive(to).expect("free again");
+        let c = Udp::bind_exclusive(to).expect("the address is free again");
         assert_eq!(a.send(to, b"hello", 5), Sent::All);
         assert_eq!(receive(&c).len(), 1);
     }
@@ -103,7 +103,7 @@ fn packets_without_a_checksum_are_accepted() {
     ] {
         let (a, b) = pair(ip);
         a.set(level, option, 1).expect("no privilege is needed");
-        assert_eq!(a.send(b.local_addr().expect("bound"), b"unsummed", 8), Sent::All);
+        assert_eq!(a.send(b.local_addr().expect("the socket is bound"), b"unsummed", 8), Sent::All);
         assert_eq!(receive(&b), [(b"unsummed".to_vec(), 8)], "{ip}");
     }
 }
@@ -111,6 +111,6 @@ fn packets_without_a_checksum_are_accepted() {
 #[test]
 fn a_packet_that_is_too_long_is_refused() {
     let (a, b) = pair("127.0.0.1");
-    let to = b.local_addr().expect("bound");
+    let to = b.local_addr().expect("the socket is bound");
     assert_eq!(a.send(to, &vec![0; 66_000], 66_000), Sent::TooLong);
 }

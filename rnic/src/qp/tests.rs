@@ -71,7 +71,7 @@ fn posts_are_checked() {
     assert_eq!(
         post(send, &[segment(0, u32::MAX, vast); 2]),
         Err(PostError::Bounds),
-        "beyond 2^32-1 in all"
+        "a request of more than 2^32-1 octets must be refused"
     );
     assert!(!work.has_requests(), "none of these requests is queued");
 

@@ -12,7 +12,7 @@ fn at(ms: u64) -> Instant {
 }
 
 fn initiator(offer: Offer, private: &[u8]) -> (Initiator, Vec<u8>) {
-    Initiator::new(offer, private, at(0) + REPLY_TIMEOUT).expect("fits")
+    Initiator::new(offer, private, at(0) + REPLY_TIMEOUT).expect("the private data fit")
 }
 
 /// Feeds a frame in pieces of at most `step` octets, as `wants` asks, and checks that exactly this
@@ -22,11 +22,14 @@ fn feed_reply<'a>(side: &'a mut Initiator, frame: &[u8], step: usize) -> Reply<'
     loop {
         let (now, later) = rest.split_at(side.wants().min(step).min(rest.len()));
         rest = later;
-        assert!(!now.is_empty(), "wants more than the frame has");
+        assert!(!now.is_empty(), "the setup must not want more than the frame has");
         // An early return would keep the borrow for the whole loop.
         if let Some(reply) = side.feed(now) {
             let reply: Reply<'a> = leaked(reply);
-            assert!(rest.is_empty() || reply == Reply::Failed, "stopped in mid-frame");
+            assert!(
+                rest.is_empty() || reply == Reply::Failed,
+                "the setup stopped in the middle of the frame"
+            );
             return reply;
         }
     }
@@ -48,7 +51,7 @@ fn feed_request(frame: &[u8], step: usize) -> Call {
     loop {
         let (now, later) = rest.split_at(side.wants().min(step).min(rest.len()));
         rest = later;
-        assert!(!now.is_empty(), "wants more than the frame has");
+        assert!(!now.is_empty(), "the setup must not want more than the frame has");
         if let Some(call) = side.feed(now) {
             return call;
         }
@@ -78,7 +81,7 @@ fn two_of_ours_agree() {
             assert_eq!(request.private(), b"hello");
             let (reply, passive) = request
                 .accept(Offer { ird: 2, ord: 16, crc: crc.1, ..OFFER }, b"welcome")
-                .expect("fits");
+                .expect("the private data fit");
             let Reply::Accepted { terms: active, private } = feed_reply(&mut ours, &reply, step)
             else {
                 panic!("refused")
@@ -89,7 +92,10 @@ fn two_of_ours_agree() {
                 Terms { ird: 0, ord: 0, crc, large_fpdus: true, extended: true, rtr: Rtr::Write };
             assert_eq!(passive, Terms { ird: 2, ord: 4, ..ours });
             assert_eq!(active, Terms { ird: 4, ord: 2, ..ours });
-            assert!(Gate::initiator(&active, at(0)).is_open(), "no delay towards our own");
+            assert!(
+                Gate::initiator(&active, at(0)).is_open(),
+                "there must be no delay towards an OpenDAT peer"
+            );
             assert_eq!(Gate::responder(&passive, at(0)), Gate::Rtr(at(5000)));
         }
     }
@@ -99,13 +105,17 @@ fn two_of_ours_agree() {
 fn rfc_7306_takes_two() {
     for (active, passive) in [(true, false), (false, true), (false, false)] {
         let (mut ours, sent) = initiator(Offer { extended: active, ..OFFER }, b"");
-        let (reply, theirs) =
-            request(&sent).accept(Offer { extended: passive, ..OFFER }, b"").expect("fits");
+        let (reply, theirs) = request(&sent)
+            .accept(Offer { extended: passive, ..OFFER }, b"")
+            .expect("the private data fit");
         let Reply::Accepted { terms, .. } = feed_reply(&mut ours, &reply, 64) else {
             panic!("refused")
         };
         assert!(!terms.extended && !theirs.extended, "offered: {active}, {passive}");
-        assert!(!Gate::initiator(&terms, at(0)).is_open(), "such a peer may be a stranger");
+        assert!(
+            !Gate::initiator(&terms, at(0)).is_open(),
+            "there must be a delay, because the peer may be a stranger"
+        );
     }
 }
 
@@ -115,7 +125,7 @@ fn private_data_has_its_limits() {
     let (mut ours, sent) = initiator(OFFER, &most);
     let request = request(&sent);
     assert_eq!(request.private(), most);
-    let reply = request.reject(&most).expect("fits");
+    let reply = request.reject(&most).expect("the private data fit");
     assert_eq!(feed_reply(&mut ours, &reply, 64), Reply::Rejected { private: &most });
     let beyond = vec![7; mpa::MAX_PRIVATE_DATA];
     assert!(Initiator::new(OFFER, &beyond, at(0)).is_err());
@@ -126,14 +136,15 @@ fn private_data_has_its_limits() {
 #[test]
 fn a_refusal_carries_the_header_of_ofed() {
     let (mut ours, sent) = initiator(OFFER, b"");
-    let reply = request(&sent).reject(b"no").expect("fits");
+    let reply = request(&sent).reject(b"no").expect("the private data fit");
     assert_eq!(reply, frame(REP, b"\x30\x02\x00\x0A\0\0\0\0\x02\0\x02\0no"));
     assert_eq!(feed_reply(&mut ours, &reply, 7), Reply::Rejected { private: b"no" });
 }
 
 #[test]
 fn a_refusal_is_of_the_callers_revision() {
-    let reply = request(&frame(REQ, b"\x00\x01\x00\x00")).reject(b"no").expect("fits");
+    let reply =
+        request(&frame(REQ, b"\x00\x01\x00\x00")).reject(b"no").expect("the private data fit");
     assert_eq!(reply, frame(REP, b"\x20\x01\x00\x06\x02\0\x02\0no"));
 }
 
@@ -189,9 +200,17 @@ fn replies_that_fail() {
         assert_eq!(feed_reply(&mut ours, &frame(REP, tail), 24), Reply::Failed, "{tail:x?}");
     }
     let (mut ours, _) = initiator(OFFER, b"");
-    assert_eq!(ours.feed(b"HTTP"), Some(Reply::Failed), "refused before the frame is complete");
+    assert_eq!(
+        ours.feed(b"HTTP"),
+        Some(Reply::Failed),
+        "the frame must be refused before it is complete"
+    );
     let (mut ours, sent) = initiator(OFFER, b"");
-    assert_eq!(feed_reply(&mut ours, &sent, 20), Reply::Failed, "our own role");
+    assert_eq!(
+        feed_reply(&mut ours, &sent, 20),
+        Reply::Failed,
+        "a reply with our own role must be refused"
+    );
 }
 
 #[test]
@@ -200,7 +219,8 @@ fn requests_of_siw() {
     let dapltest = frame(REQ, b"\x10\x02\x00\x22\x00\x04\x00\x04DAPL and RDMA rule! Test 4321.");
     let Call::Request(request) = feed_request(&dapltest, 5) else { panic!("refused") };
     assert_eq!(request.private(), b"DAPL and RDMA rule! Test 4321.");
-    let (reply, terms) = request.accept(Offer { ird: 1, ord: 1, ..OFFER }, b"").expect("fits");
+    let (reply, terms) =
+        request.accept(Offer { ird: 1, ord: 1, ..OFFER }, b"").expect("the private data fit");
     assert_eq!(reply, frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"));
     assert_eq!(
         terms,
@@ -211,7 +231,8 @@ fn requests_of_siw() {
 
 #[test]
 fn models_of_other_initiators() {
-    let terms = |tail: &[u8]| request(&frame(REQ, tail)).accept(OFFER, b"").expect("fits");
+    let terms =
+        |tail: &[u8]| request(&frame(REQ, tail)).accept(OFFER, b"").expect("the private data fit");
     // Flags A and D: the reply names a READ, as requested.
     let (reply, read) = terms(b"\x10\x02\x00\x04\x80\x01\x40\x01");
     assert_eq!((&reply[20..], read.rtr), (&b"\x80\x01\x40\x01"[..], Rtr::Read));
@@ -237,23 +258,23 @@ fn requests_that_cannot_be_served() {
     assert_eq!(
         feed_request(&frame(REQ, b"\x90\x02\x00\x04\x00\x01\x00\x01"), 9),
         refusal,
-        "markers"
+        "a request with markers must be refused"
     );
     assert_eq!(
         feed_request(&frame(REQ, b"\x10\x02\x00\x04\xC0\x01\x00\x01"), 9),
         refusal,
-        "an RTR by SEND only"
+        "a request for an RTR by SEND only must be refused"
     );
     assert_eq!(feed_request(b"GET / HTTP/1.1\r\n\r\n..", 4), Call::Stranger);
     assert_eq!(
         feed_request(&frame(REP, b"\x10\x02\x00\x04\x00\x01\x00\x01"), 4),
         Call::Stranger,
-        "a reply"
+        "the sender of a reply in place of a request must count as a stranger"
     );
     assert_eq!(
         feed_request(&frame(REQ, b"\x10\x02\x02\x01"), 20),
         Call::Stranger,
-        "513 octets of private data"
+        "the sender of 513 octets of private data must count as a stranger"
     );
 }
 
@@ -262,15 +283,15 @@ fn a_gate_opens_by_frame_or_time() {
     let mut gate = Gate::FirstFrame(at(100));
     assert_eq!(gate.expire(at(99)), Ok(false));
     assert!(!gate.is_open() && gate.deadline() == Some(at(100)));
-    assert!(gate.frame_arrived(), "by the first frame");
+    assert!(gate.frame_arrived(), "the first frame must open the gate");
     assert!(gate.is_open() && gate.deadline().is_none() && !gate.frame_arrived());
 
     let mut gate = Gate::FirstFrame(at(100));
     assert_eq!(gate.expire(at(100)), Ok(false));
-    assert!(gate.is_open(), "by time");
+    assert!(gate.is_open(), "time must open the gate");
 
     let mut gate = Gate::Delay(at(10));
-    assert!(!gate.frame_arrived(), "the initiator's is a matter of time alone");
+    assert!(!gate.frame_arrived(), "only time may open the initiator's gate");
     assert_eq!(gate.expire(at(10)), Ok(false));
     assert!(gate.is_open() && gate.deadline() == Some(at(30)));
 
@@ -295,6 +316,6 @@ fn a_silent_peer_gets_a_limited_number_of_probes() {
     assert_eq!(nudges, [30, 70, 150, 310, 630, 1270].map(at));
 
     let mut gate = Gate::Probe(at(30), 0);
-    assert!(!gate.frame_arrived(), "it was open");
-    assert_eq!(gate, Gate::Open, "a peer that speaks has seen what came");
+    assert!(!gate.frame_arrived(), "the gate was open already");
+    assert_eq!(gate, Gate::Open, "a frame of the peer must open the gate");
 }

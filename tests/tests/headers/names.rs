@@ -54,7 +54,7 @@ fn every_name_of_udapl_1_2_is_there() {
 /// Reads the list. Each line is `KIND PREFIX SUFFIX[=VALUE] …`. A constant without a value is one
 /// more than the constant before.
 fn of_udapl_1_2() -> Names {
-    let text = fs::read_to_string(c_source("udapl_1_2.names")).expect("it is there");
+    let text = fs::read_to_string(c_source("udapl_1_2.names")).expect("the file exists");
     let mut names = Names::new();
     let mut last = 0;
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {

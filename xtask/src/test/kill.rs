@@ -79,13 +79,13 @@ mod tests {
         let lines = "sh -c 'sleep 1000 & echo ready; wait'; true";
         shell.args(["-c", lines]).stdout(Stdio::piped());
         let mut shell = shell.spawn().expect("a shell");
-        let mut output = BufReader::new(shell.stdout.take().expect("piped"));
+        let mut output = BufReader::new(shell.stdout.take().expect("the output is piped"));
         let mut text = String::new();
         output.read_line(&mut text).expect("a line");
         let ended = descendants(shell.id(), 1);
         // The read ends when all three processes have closed the pipe.
         output.read_to_string(&mut text).expect("text");
-        assert!(shell.wait().expect("it ends").success());
+        assert!(shell.wait().expect("the program ends").success());
         assert_eq!((ended.len(), text.as_str()), (2, "ready\n"), "{ended:?}");
         assert!(ended[0].contains("echo ready"), "{ended:?}");
     }

@@ -185,7 +185,7 @@ fn an_end_that_the_peer_may_not_have_heard_of() {
     pair.lose = vec!["A:DREQ"; 9];
     pair.cms[A].forget(pair.now, ids[A]);
     pair.cms[A].peers_are_gone(pair.now, |_, id| id != ids[B]);
-    assert!(pair.cms[A].parting_until().is_some(), "another peer is gone");
+    assert!(pair.cms[A].parting_until().is_some(), "the end of another peer must not end the wait");
     pair.cms[A].peers_are_gone(pair.now, |_, id| id == ids[B]);
     assert_eq!(pair.cms[A].parting_until(), None);
     // The adapter waits only for a limited time for a peer that does not answer.
@@ -358,11 +358,11 @@ fn a_stale_acceptance() {
     pair.run();
     assert_eq!(pair.events(A), [(old, Event::Stale)]);
     assert_eq!(pair.events(B), [(b, Event::AcceptFailed)]);
-    assert_eq!(pair.state(A, a), State::ReqSent, "it asks again");
+    assert_eq!(pair.state(A, a), State::ReqSent, "the caller must ask again");
     pair.cms[A].stale(pair.now, old);
     assert_eq!(pair.events(A), [(old, Event::Broken)]);
     pair.pass(5 * SECOND);
-    assert_eq!(pair.events(A)[0].0, old, "released");
+    assert_eq!(pair.events(A)[0].0, old, "the old connection must be released");
 }
 
 /// The caller gave its request up, or answered the DREQ, and the message about that was lost. A REQ

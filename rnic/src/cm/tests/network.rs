@@ -84,7 +84,7 @@ impl Network {
                 self.assert_agreement();
             }
         }
-        assert!(self.pair.is_empty(), "some state is left");
+        assert!(self.pair.is_empty(), "some state is left after the connections have ended");
         assert_eq!(self.events[A].len(), self.calls.len());
         self.events.iter().flat_map(BTreeMap::values).map(|events| summary(events)).collect()
     }

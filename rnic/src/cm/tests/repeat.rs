@@ -129,7 +129,7 @@ fn an_icmp_error_ends_the_wait() {
 
     let [a, _] = pair.connected();
     pair.cms[A].unreachable(pair.now, a);
-    assert_eq!(pair.state(A, a), State::Established, "only the data path may end it");
+    assert_eq!(pair.state(A, a), State::Established, "only the data path may end the connection");
     pair.lose = vec!["A:DREQ"];
     pair.cms[A].disconnect(pair.now, a, Ending::Graceful);
     pair.run();

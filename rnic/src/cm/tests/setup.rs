@@ -41,7 +41,7 @@ fn a_call_is_accepted() {
     assert_eq!(pair.events(A), [(a, Event::Accepted(Box::new(expected)))]);
     assert_eq!(pair.events(B), [(b, Event::Established)]);
     assert_eq!(pair.sent(), "A:REQ B:REP A:RTU");
-    assert_eq!([a.0 & 0x7F, b.0 & 0x7F], [1, 2], "the slots");
+    assert_eq!([a.0 & 0x7F, b.0 & 0x7F], [1, 2], "the IDs must name the slots");
     assert_eq!(pair.deadline(), None, "an idle connection needs no timer");
 }
 

@@ -65,7 +65,11 @@ fn what_was_taken_is_acknowledged_again_and_nothing_new_is_taken() {
     for ahead in [2, 3, 100] {
         assert_eq!(closed.answers(&only(ahead)), [""; 0]);
     }
-    assert_eq!(closed.answers(&answer(Syndrome::ACK, FIRST)), [""; 0], "this is not a request");
+    assert_eq!(
+        closed.answers(&answer(Syndrome::ACK, FIRST)),
+        [""; 0],
+        "a packet that is no request must not be answered"
+    );
     assert_eq!(buf.bytes()[..8], *b"datadata");
     assert_eq!(buf.bytes()[8..], [0; 8]);
     // Work that is posted later is flushed.

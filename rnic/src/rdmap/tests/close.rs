@@ -27,7 +27,10 @@ fn flush_keeps_the_order() {
     let frame = errors::fpdu(&errors::send_frame(3, 0, true, &[1; 100]), false);
     pair.b.stream.rx_bytes(&frame[..50]).unwrap();
     assert!(pair.b.stream.is_mid_message());
-    assert!(!arm(&pair.a.requests, false), "the first has not been taken");
+    assert!(
+        !arm(&pair.a.requests, false),
+        "the first completion was not taken, so the queue must not be armed"
+    );
 
     pair.a.stream.flush();
     pair.b.stream.flush();
@@ -55,7 +58,7 @@ fn flush_keeps_the_order() {
     pair.a.stream.flush();
     assert_eq!(pair.a.completions(), [flushed(7, WcOp::Send)]);
     assert_eq!(pair.a.received(), [flushed(8, WcOp::Recv)]);
-    assert_eq!(pair.a.ready.load(Ordering::Relaxed), 1, "failures count as solicited");
+    assert_eq!(pair.a.ready.load(Ordering::Relaxed), 1, "a failure must count as solicited");
     assert!(pair.a.stream.is_drained());
 }
 

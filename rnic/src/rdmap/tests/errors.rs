@@ -196,8 +196,11 @@ fn every_rule_of_reception() {
                 [&[0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0], &payload[..]]
                     .concat();
             assert_eq!(target.side.stream.terminate(), fpdu(&terminate, crc), "{what}");
-            assert!(target.side.stream.terminate().is_empty(), "once");
-            assert_eq!(target.side.stream.rx_bytes(&[0]), Err(failure), "dead");
+            assert!(
+                target.side.stream.terminate().is_empty(),
+                "the TERMINATE must be sent only once"
+            );
+            assert_eq!(target.side.stream.rx_bytes(&[0]), Err(failure), "the stream must be dead");
 
             target.side.stream.flush();
             let statuses =
@@ -242,9 +245,17 @@ fn addresses_of_empty_messages_are_ignored() {
 fn a_zero_length_read_may_be_the_first_frame() {
     let mut target = Target::new(StreamCfg { ird: 0, ..cfg() });
     assert_eq!(target.run(&[read_frame(1, request(1, 0, 0))], false), None);
-    assert_eq!(target.side.stream.stats().tx_messages, 3, "two reads of its own, and the answer");
+    assert_eq!(
+        target.side.stream.stats().tx_messages,
+        3,
+        "the target must have sent two reads of its own, and the answer"
+    );
     let failure = target.run(&[read_frame(2, request(1, 0, 0))], false).unwrap();
-    assert_eq!(failure.cause, Cause::STREAM_CATASTROPHIC, "no depth was agreed on");
+    assert_eq!(
+        failure.cause,
+        Cause::STREAM_CATASTROPHIC,
+        "a read must be refused if no depth was agreed on"
+    );
 }
 
 #[test]
@@ -254,7 +265,7 @@ fn a_damaged_frame() {
     frame[60] ^= 1;
     let failure = target.side.stream.rx_bytes(&frame).unwrap_err();
     assert_eq!(failure.cause, Cause::MPA_CRC);
-    assert!(target.sink.bytes().iter().all(|&byte| byte == 0), "nothing is placed");
+    assert!(target.sink.bytes().iter().all(|&byte| byte == 0), "nothing may be placed");
     let terminate = target.side.stream.terminate();
     assert_eq!(terminate[20..24], [0x20, 2, 0, 0]);
     // Without CRC the field is ignored.
@@ -284,7 +295,7 @@ fn the_peer_terminates() {
         let header = Header::Untagged { last: true, opcode, invalidate: 0, qn: 2, msn: 1, mo: 0 };
         let failure = target.run(&[ulpdu(header, &body)], false).unwrap();
         assert_eq!(failure, Failure { by_peer: true, cause });
-        assert!(target.side.stream.terminate().is_empty(), "no answer");
+        assert!(target.side.stream.terminate().is_empty(), "there must be no answer");
         target.side.stream.flush();
         let statuses: Vec<_> = target.side.completions().iter().map(|wc| wc.status).collect();
         assert_eq!(statuses, [status, WcStatus::Flushed]);

@@ -77,7 +77,7 @@ fn immediate_data_keep_their_place_among_sends() {
     pair.a.post(write_imm(2, &[near.seg(0, 20)], far.remote(50), 7));
     pair.a.post(SendWr { signalled: false, ..write_imm(3, &[], far.remote(0), 8) });
     pair.drive().unwrap();
-    assert_eq!(pair.b.ready.load(Ordering::Relaxed), 0, "nothing solicited");
+    assert_eq!(pair.b.ready.load(Ordering::Relaxed), 0, "no solicited event may have arrived");
     pair.a.post(SendWr { solicited: true, ..write_imm(4, &[near.seg(0, 1)], far.remote(50), 9) });
     pair.drive().unwrap();
     assert_eq!(pair.b.ready.load(Ordering::Relaxed), 1);
@@ -101,7 +101,7 @@ fn atomic_operations() {
     let original = [&near.bytes()[..3], &near.bytes()[10..15]].concat();
     assert_eq!(original, 40u64.to_ne_bytes());
     assert_eq!([24, 32, 40].map(|at| near.number(at)), [42, u64::MAX, u64::MAX]);
-    assert_eq!(far.number(16), 1, "wrapped around");
+    assert_eq!(far.number(16), 1, "the number must wrap around");
     let done =
         [(1, WcOp::FetchAdd), (2, WcOp::CompareSwap), (3, WcOp::CompareSwap), (4, WcOp::FetchAdd)];
     assert_eq!(pair.a.completions(), done.map(|(id, op)| wc(id, op, 8, WcStatus::Success)));
@@ -201,7 +201,11 @@ fn atomic_operations_count_as_reads() {
     pair.a.post(fetch_add(1, &[near.seg(0, 8)], far.remote(0), 1));
     pair.a.post(read(2, &[near.seg(8, 8)], far.remote(0)));
     pair.a.post(fetch_add(3, &[near.seg(16, 8)], far.remote(0), 1));
-    assert_eq!(pair.a.stream.tx(&mut pair.a.tx).unwrap(), request + 2 + 18 + 28 + 4, "ORD is two");
+    assert_eq!(
+        pair.a.stream.tx(&mut pair.a.tx).unwrap(),
+        request + 2 + 18 + 28 + 4,
+        "only two requests may leave, because ORD is two"
+    );
     pair.a.stream.tx_done(&mut pair.a.tx, 0);
     pair.drive().unwrap();
     assert_eq!([0, 8, 16].map(|at| near.number(at)), [0, 1, 1]);

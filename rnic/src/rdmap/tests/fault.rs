@@ -29,7 +29,10 @@ fn the_message_that_cannot_be_read_fails_and_no_other() {
     let failure = a.stream.tx_fault(&mut a.tx).expect_err("it is alone");
     assert!(!failure.by_peer);
     assert_eq!(a.stream.tx(&mut a.tx), Err(failure));
-    assert!(!a.stream.terminate().is_empty(), "no frame is half sent");
+    assert!(
+        !a.stream.terminate().is_empty(),
+        "no frame is half sent, so there must be a TERMINATE"
+    );
     a.stream.flush();
     assert_eq!(statuses(a.completions()), [(2, WcStatus::LocalProtection), (3, WcStatus::Flushed)]);
 }
@@ -45,10 +48,13 @@ fn a_receive_into_unmapped_memory_fails() {
     // The first octets pass through the stage; the rest goes to its destination.
     b.stream.rx_bytes(&frame[..SIZE / 2]).unwrap();
     b.stream.rx(&mut b.rx).unwrap();
-    assert!(b.rx.iov().len() > 1, "a place, and the stage behind it");
+    assert!(b.rx.iov().len() > 1, "the read must go to a place, and to the stage behind it");
     let direct = b.rx.iov()[0].iov_len;
     assert!(b.stream.may_fault_behind(&b.rx, direct - 1));
-    assert!(!b.stream.may_fault_behind(&b.rx, direct), "the stage is always there");
+    assert!(
+        !b.stream.may_fault_behind(&b.rx, direct),
+        "a fault behind the place is impossible, because the stage is always mapped"
+    );
     let failure = b.stream.rx_fault();
     assert!(!failure.by_peer);
     assert_eq!(b.stream.rx(&mut b.rx), Err(failure));

@@ -64,7 +64,10 @@ fn every_message_that_takes_a_receive_waits_for_one() {
             for (id, &len) in sizes.iter().enumerate() {
                 at += feed_until_stalled(&mut b, &bytes[at..], portion).unwrap();
                 assert!(b.stream.is_stalled() && b.received().is_empty());
-                assert!(!b.stream.resume().unwrap(), "nothing has been posted");
+                assert!(
+                    !b.stream.resume().unwrap(),
+                    "the stream must not resume before a receive is posted"
+                );
                 stalls.push(b.stream.stalled().unwrap());
                 // A write does not use this receive, because it names its own destination.
                 b.recv(
@@ -83,7 +86,11 @@ fn every_message_that_takes_a_receive_waits_for_one() {
             assert!(!b.stream.is_stalled() && !b.stream.is_mid_message());
             assert_eq!(b.stream.stalled(), None);
             let Stats { rx_bytes, rx_stalls, .. } = b.stream.stats();
-            assert_eq!((rx_bytes, rx_stalls), (bytes.len() as u64, 5), "each is counted once");
+            assert_eq!(
+                (rx_bytes, rx_stalls),
+                (bytes.len() as u64, 5),
+                "each stall must be counted once"
+            );
             let arrival = |octets, whole| Arrival { octets, whole };
             // The frames have ULPDUs of 128 octets, which is a multiple of four.
             let first = 108;
@@ -202,15 +209,15 @@ fn a_shared_receive_queue_serves_its_line_in_order() {
         pair.b.stream.wait_for_recv(number);
     }
     assert_eq!(pairs[0].b.stream.work().next_waiting(), None);
-    assert_eq!(share(&srq, 100, &[]), Ok(true), "somebody waits");
-    assert!(!pairs[1].b.stream.resume().unwrap(), "not its turn");
+    assert_eq!(share(&srq, 100, &[]), Ok(true), "a connection must be waiting for the buffer");
+    assert!(!pairs[1].b.stream.resume().unwrap(), "a connection must wait for its turn");
     pairs[2].drive().unwrap();
     assert!(pairs[2].b.stream.is_stalled());
     pairs[2].b.stream.wait_for_recv(2);
     (101..108).for_each(|id| assert_eq!(share(&srq, id, &[]), Ok(true)));
 
     let heads: Vec<_> = pairs.iter().map(|pair| pair.b.stream.work().next_waiting()).collect();
-    assert_eq!(heads, [Some(0); 3], "the line is the shared queue's");
+    assert_eq!(heads, [Some(0); 3], "all connections must wait in the line of the shared queue");
     // SAFETY: the test has one thread.
     let next = || unsafe { srq.next_waiting() };
     let mut turns = VecDeque::new();
@@ -237,8 +244,8 @@ fn a_shared_receive_queue_serves_its_line_in_order() {
     assert_eq!(
         (pairs[0].b.received()[0].id, pairs[0].b.stream.is_stalled()),
         (108, false),
-        "its last"
+        "the connection must have got its last message"
     );
     drop(pairs);
-    assert_eq!(share(&srq, 109, &[]), Ok(false), "nobody waits");
+    assert_eq!(share(&srq, 109, &[]), Ok(false), "no connection may be waiting");
 }

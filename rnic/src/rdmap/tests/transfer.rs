@@ -98,7 +98,10 @@ fn every_operation_of_every_size() {
             pair.drive().unwrap();
             assert_eq!(pair.b.completions(), [wc(4, WcOp::Read, size, WcStatus::Success)]);
             assert!(to.bytes()[..size] == from.bytes()[..size], "read {size} {cfg:?}");
-            assert!(to.bytes()[size..].iter().all(|&byte| byte == 0), "nothing behind it");
+            assert!(
+                to.bytes()[size..].iter().all(|&byte| byte == 0),
+                "nothing may be written behind the data"
+            );
             to.bytes_mut()[..size].fill(0);
         }
         assert!(pair.a.stream.is_drained() && pair.b.stream.is_drained());
@@ -398,7 +401,11 @@ fn solicited_and_invalidating_sends() {
 
     pair.a.post(send(1, &[near.seg(0, 10)]));
     pair.drive().unwrap();
-    assert_eq!(pair.b.ready.load(Ordering::Relaxed), 0, "not solicited");
+    assert_eq!(
+        pair.b.ready.load(Ordering::Relaxed),
+        0,
+        "a message that is not solicited must not wake anybody"
+    );
     let op = SendOp::Send { invalidate: Some(key) };
     pair.a.post(SendWr { op, solicited: true, ..send(2, &[near.seg(0, 10)]) });
     pair.drive().unwrap();
@@ -500,7 +507,10 @@ fn a_shared_receive_queue_serves_many() {
     }
     assert_eq!(share(&srq, 9, &[]), Err(PostError::Full));
     // SAFETY: the test has one thread.
-    assert!(!unsafe { srq.resize(4) }.unwrap(), "eight are queued");
+    assert!(
+        !unsafe { srq.resize(4) }.unwrap(),
+        "eight receives are queued, so the size of four must be refused"
+    );
     // SAFETY: the test has one thread.
     assert!(unsafe { srq.resize(16) }.unwrap());
     srq.set_low_watermark(7);
@@ -516,7 +526,7 @@ fn a_shared_receive_queue_serves_many() {
         }
     }
     assert_eq!(srq.available(), 0);
-    assert_eq!(low.load(Ordering::Relaxed), 1, "told once");
+    assert_eq!(low.load(Ordering::Relaxed), 1, "the watermark must be reported once");
     for (at, &byte) in sink.bytes().iter().enumerate() {
         assert_eq!(usize::from(byte), at / 10);
     }
@@ -560,6 +570,6 @@ fn a_message_may_be_denied_its_buffer() {
         let done = |id| Wc { immediate: immediate.then_some(0), ..of(id, WcStatus::Success) };
         let flushed = |id| of(id, WcStatus::Flushed);
         assert_eq!(pair.b.received(), [done(1), done(2), flushed(3), flushed(4)]);
-        assert_eq!(takes.load(Ordering::Relaxed), 3, "what is flushed no message takes");
+        assert_eq!(takes.load(Ordering::Relaxed), 3, "no message may take a flushed receive");
     }
 }

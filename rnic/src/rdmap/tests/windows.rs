@@ -21,7 +21,7 @@ fn a_bind_waits_for_its_turn() {
     pair.a.post(send(3, &[near.seg(0, 8)]));
     while !pair.b.stream.wants_tx() {
         let gathered = pair.a.stream.tx(&mut pair.a.tx).unwrap();
-        assert!(gathered <= 52, "the READ request alone");
+        assert!(gathered <= 52, "only the READ request may be sent");
         pair.a.stream.tx_done(&mut pair.a.tx, 0);
         assert_eq!(window.state(key), BindState::Posted);
         pair.step().unwrap();
