@@ -8,7 +8,7 @@ use super::convert::{control_call, control_functions, out, query};
 use super::register::{self, Version};
 use crate::error::Error;
 use crate::handle::{self, Node};
-use crate::ia::{self, AsyncEvd, Ia};
+use crate::ia::{self, AsyncEvd, Entry, Ia};
 use crate::nesting;
 use crate::provider::Transport;
 use crate::threads::BlockedSignals;
@@ -85,7 +85,9 @@ pub(super) unsafe fn open_as(
                 Handles::OfTransport => of_transport,
                 Handles::OfEntry => registered.table(provider.tables),
             };
-            opened.0.create_ia(registered.for_adapter(name, table), requested)
+            let (provider, registry) = (provider.name, registered.registry);
+            let entry = Entry { name, provider, table, registry, thread_safe };
+            opened.0.create_ia(entry, requested)
         });
         let (ia, own_async_evd) = entered.map_err(|error| {
             if !error.reason.is_empty() {

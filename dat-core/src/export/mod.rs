@@ -31,7 +31,8 @@ pub use self::any_provider::{AnyProvider, OpenFn, Opened};
 pub use self::register::{fini, init, register};
 
 /// Makes a `cdylib` a loadable provider: defines `dat_provider_init`, `dat_provider_fini` and
-/// `dapl_extensions`, which libdat looks up. The argument is a constant of type [`AnyProvider`].
+/// `dapl_extensions`, which libdat looks up. The argument is a constant of type
+/// [`AnyProvider`](crate::export::AnyProvider).
 ///
 /// The three functions of the registry stay undefined in the library. The process that loads it has
 /// them in the global scope.

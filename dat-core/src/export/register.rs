@@ -10,7 +10,6 @@ use dat_sys::*;
 
 use super::any_provider::{AnyProvider, Table, Tables};
 use crate::environment;
-use crate::ia;
 use crate::log;
 
 /// The version of uDAPL that an entry asks for. It determines the table.
@@ -34,7 +33,7 @@ pub(super) struct Registered {
     key: Key,
     pub(super) provider: AnyProvider,
     pub(super) params: Arc<str>,
-    registry: RegistryFns,
+    pub(super) registry: RegistryFns,
 }
 
 /// The function table of a transport for the adapters of an entry.
@@ -56,12 +55,33 @@ pub fn register(
     info: &DAT_PROVIDER_INFO,
     params: &str,
 ) -> Result<*const DAT_PROVIDER, String> {
-    let registered = Registered::new(provider, registry, info, params)?;
-    let table = registered.table(provider.tables);
+    enter(provider, registry, info, params, true)
+}
+
+/// As [`register`]. `again`: whether the entry may be registered already.
+fn enter(
+    provider: AnyProvider,
+    registry: RegistryFns,
+    info: &DAT_PROVIDER_INFO,
+    params: &str,
+    again: bool,
+) -> Result<*const DAT_PROVIDER, String> {
+    log::start();
+    let entry = Registered { key: Key::of(info)?, provider, params: params.into(), registry };
+    let table = entry.table(provider.tables);
     let mut entries = entries();
-    entries.retain(|entry| entry.key != registered.key);
-    entries.push(registered);
+    match entries.iter_mut().find(|former| former.key == entry.key) {
+        Some(_) if !again => return Err("the name is registered already".into()),
+        Some(former) => *former = entry,
+        None => entries.push(entry),
+    }
     Ok(table)
+}
+
+/// Forgets a registered entry, and returns it.
+fn remove(info: &DAT_PROVIDER_INFO) -> Option<Registered> {
+    let key = Key::of(info).ok()?;
+    entries().extract_if(.., |entry| entry.key == key).next()
 }
 
 /// `dat_provider_init` of a provider: registers a function table for the IA name that `info`
@@ -100,20 +120,12 @@ fn add_to_registry(
     params: &CStr,
 ) -> Result<(), String> {
     let params = params.to_str().map_err(|_| "the IA parameters are not UTF-8")?;
-    let registered = Registered::new(provider, registry, info, params)?;
-    let (key, table) = (registered.key.clone(), registered.table(provider.tables));
-    {
-        let mut entries = entries();
-        if entries.iter().any(|entry| entry.key == key) {
-            return Err("the name is registered already".into());
-        }
-        entries.push(registered);
-    }
+    let table = enter(provider, registry, info, params, false)?;
     // SAFETY: this is the registry's own function. The table and `info` are complete.
     match unsafe { (registry.add_provider)(table, info) } {
         DAT_SUCCESS => Ok(()),
         status => {
-            entries().retain(|entry| entry.key != key);
+            remove(info);
             Err(format!("the registry refused the registration with status {status:#010x}"))
         }
     }
@@ -127,9 +139,7 @@ pub unsafe fn fini(registry: RegistryFns, info: *const DAT_PROVIDER_INFO) {
     // SAFETY: the caller guarantees this.
     let Some(info) = (unsafe { info.as_ref() }) else { return };
     let _ = catch_unwind(|| {
-        let Ok(key) = Key::of(info) else { return };
-        let entry = entries().extract_if(.., |entry| entry.key == key).next();
-        if let Some(entry) = entry {
+        if let Some(entry) = remove(info) {
             // SAFETY: this is the registry's own function, with what was registered. A refusal
             // changes nothing, since the registry is about to unload the provider.
             unsafe { (registry.remove_provider)(entry.table(entry.provider.tables), info) };
@@ -144,16 +154,6 @@ pub(super) fn find(name: &CStr, version: Version, thread_safe: bool) -> Option<R
 }
 
 impl Registered {
-    fn new(
-        provider: AnyProvider,
-        registry: RegistryFns,
-        info: &DAT_PROVIDER_INFO,
-        params: &str,
-    ) -> Result<Self, String> {
-        log::start();
-        Ok(Registered { key: Key::of(info)?, provider, params: params.into(), registry })
-    }
-
     /// The table of a transport for the adapters of this entry. It is made once and never freed,
     /// because freed handles still lead to it.
     pub(super) fn table(&self, of: Tables) -> *const DAT_PROVIDER {
@@ -168,21 +168,6 @@ impl Registered {
         let made: &EntryTable = Box::leak(Box::new(EntryTable { key, of, table }));
         tables.push(made);
         made.table.address()
-    }
-
-    /// The entry for an adapter with this name and table.
-    pub(super) fn for_adapter<'a>(
-        &self,
-        name: &'a str,
-        table: *const DAT_PROVIDER,
-    ) -> ia::Entry<'a> {
-        ia::Entry {
-            name,
-            provider: self.provider.name,
-            table,
-            registry: self.registry,
-            thread_safe: self.key.thread_safe,
-        }
     }
 }
 
