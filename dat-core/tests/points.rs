@@ -118,10 +118,8 @@ fn a_request_is_handed_off_to_another_service_point() {
     assert_eq!(unsafe { cr::begin_hand_off(request, 0) }.err(), Some(Error::arg(2)));
     hand_off(request, back.qualifier());
     // SAFETY: the function accepts any word as a handle.
-    assert!(
-        unsafe { dat_core::handle::get::<cr::Cr<T>>(stale) }.is_err(),
-        "the handle must be dead"
-    );
+    let found = unsafe { dat_core::handle::get::<cr::Cr<T>>(stale) };
+    assert!(found.is_err(), "the handle must be dead");
 
     let event = b.next(second_desk);
     // SAFETY: the event number selects the member.

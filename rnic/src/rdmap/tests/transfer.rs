@@ -507,10 +507,8 @@ fn a_shared_receive_queue_serves_many() {
     }
     assert_eq!(share(&srq, 9, &[]), Err(PostError::Full));
     // SAFETY: the test has one thread.
-    assert!(
-        !unsafe { srq.resize(4) }.unwrap(),
-        "eight receives are queued, so the size of four must be refused"
-    );
+    let resized = unsafe { srq.resize(4) }.unwrap();
+    assert!(!resized, "eight receives are queued, so the size of four must be refused");
     // SAFETY: the test has one thread.
     assert!(unsafe { srq.resize(16) }.unwrap());
     srq.set_low_watermark(7);
