@@ -71,7 +71,7 @@ fn debians_programs(world: &World) -> Result<(), Stop> {
     }
     world.has_adapters("dat")?;
     let conf = "/usr/share/doc/opendat/dat.conf";
-    world.has_adapters(&format!("OPENDAT_BUILTIN=0 DAT_OVERRIDE={conf} dat"))?;
+    world.has_adapters(&format!("OPENDAT_PARAMS=builtin=off DAT_OVERRIDE={conf} dat"))?;
     world.has_manual()?;
     for file in [
         "bash-completion/completions/dat",
@@ -153,7 +153,7 @@ fn the_tarball(world: &World) -> Result<(), Stop> {
 
     world.has_adapters(&format!("{tree}/bin/dat"))?;
     let libraries = format!("LD_LIBRARY_PATH={tree}/lib");
-    let conf = format!("OPENDAT_BUILTIN=0 DAT_OVERRIDE={tree}/share/dat.conf");
+    let conf = format!("OPENDAT_PARAMS=builtin=off DAT_OVERRIDE={tree}/share/dat.conf");
     world.has_adapters(&format!("{libraries} {conf} {tree}/bin/dat"))?;
     let there = [("PKG_CONFIG_PATH", &*debian.at(&tree).join("lib/pkgconfig"))];
     for name in ["dat", "dat2"] {
