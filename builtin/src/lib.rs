@@ -101,4 +101,14 @@ mod tests {
         assert_eq!(BTreeSet::from_iter(known), of_providers.iter().collect::<BTreeSet<_>>());
         assert_eq!(BTreeSet::from_iter(known).len(), known.len(), "each occurs once");
     }
+
+    #[test]
+    fn every_provider_reads_each_of_its_keys() {
+        for adapter in crate::ADAPTERS {
+            for key in adapter::params::KEYS {
+                let outcome = crate::check(adapter.name, &format!("{key}= lo"), "");
+                assert!(outcome.is_err(), "{}: {key}= has no value", adapter.name);
+            }
+        }
+    }
 }
