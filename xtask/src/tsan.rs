@@ -34,7 +34,7 @@ pub(crate) fn stage() -> Result<Stage> {
             .env("CARGO_TARGET_DIR", &target)
             .env("RUSTFLAGS", "-Zsanitizer=thread")
             .env("TSAN_OPTIONS", "halt_on_error=1")
-            .env("OPENDAT_CALLS", calls.to_string());
+            .env("OPENDAT_TEST", format!("calls={calls}"));
         Job {
             name: format!("thread sanitizer, {name}"),
             command,

@@ -5,12 +5,13 @@
 
 mod debian;
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::Trial;
-use opendat_tests::{Dist, PROVIDERS, Registry, Skip, Stop, c_program_by_pkg_config, trial};
+use opendat_tests::{
+    Dist, PROVIDERS, Registry, Skip, Stop, c_program_by_pkg_config, setting, trial,
+};
 
 use crate::dtest;
 use crate::pair::{Place, Route};
@@ -27,8 +28,7 @@ pub(crate) struct Packages {
 
 /// Returns the packages if these tests must run.
 pub(crate) fn made() -> Option<Packages> {
-    let variable = |name| env::var_os(name).map(PathBuf::from);
-    Some(Packages { dir: variable("OPENDAT_PACKAGES")?, debian: variable("OPENDAT_DEBIAN")? })
+    Some(Packages { dir: setting("packages")?.into(), debian: setting("debian")?.into() })
 }
 
 pub(crate) fn trials(packages: &Packages, dist: &Result<Dist, Skip>) -> Vec<Trial> {
