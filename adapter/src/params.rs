@@ -57,6 +57,9 @@ const DEFAULT_SPIN: Duration = Duration::from_micros(30);
 /// The environment variable with the defaults of all adapters.
 const VARIABLE: &str = "OPENDAT_PARAMS";
 
+/// What is wrong with a word of `OPENDAT_PARAMS` that has no key.
+const NO_KEY: &str = "expected key=value; an address belongs in the ia_params of an entry";
+
 /// The keys of all our providers.
 pub const KEYS: &[&str] = &[
     "crc", "extended", "rnr", "cc", "fpdu", "engine", "mtu", "gso", "timeout", "retries", "net",
@@ -118,7 +121,8 @@ pub fn read<'t>(
     keys: &[&str],
     mut own: impl FnMut(&str, &str) -> Result<(), String>,
 ) -> Result<Unlocated<'t>, OpenError> {
-    let (places, options) = split(text);
+    let (places, options): (Vec<_>, Vec<_>) =
+        text.split_whitespace().partition(|word| !word.contains('='));
     let place = match places[..] {
         [] => None,
         [place] => Some(place),
@@ -127,46 +131,37 @@ pub fn read<'t>(
             return Err(invalid(format!("\"{word}\": expected key=value after the address")));
         }
     };
-    let (misplaced, default_options) = split(defaults);
-    if let [word, ..] = misplaced[..] {
-        let why = "expected key=value; an address belongs in the ia_params of an entry";
-        return Err(invalid_in(VARIABLE, format!("\"{word}\": {why}")));
-    }
     let mut params = Unlocated { place, ..Unlocated::default() };
-    for (source, words) in [(VARIABLE, default_options), (IA_PARAMS, options)] {
+    for (source, words) in [(VARIABLE, defaults.split_whitespace().collect()), (IA_PARAMS, options)]
+    {
         let mut seen = HashSet::new();
         for word in words {
-            let (key, value) = word.split_once('=').unwrap_or((word, ""));
-            let set = match (key, value) {
+            let set = match word.split_once('=') {
+                None => Err(NO_KEY.into()),
                 // An unknown key is refused as such when it occurs first.
-                _ if !seen.insert(key) => {
+                Some((key, _)) if !seen.insert(key) => {
                     Err(format!("the key {key} occurs twice; expected it once"))
                 }
-                ("builtin", _) if source == VARIABLE => on(value).map(drop),
-                _ if !keys.contains(&key) => match source {
+                Some(("builtin", value)) if source == VARIABLE => on(value).map(drop),
+                Some((key, _)) if !keys.contains(&key) => match source {
                     VARIABLE if KEYS.contains(&key) => Ok(()),
                     VARIABLE => Err(unknown(&[&["builtin"], KEYS].concat())),
                     _ => Err(unknown(keys)),
                 },
-                ("spin", _) => self::spin(value).map(|spin| params.spin = Some(spin)),
-                ("capture", "") => Err("expected the name of a file".into()),
-                ("capture", file) => {
+                Some(("spin", value)) => self::spin(value).map(|spin| params.spin = Some(spin)),
+                Some(("capture", "")) => Err("expected the name of a file".into()),
+                Some(("capture", file)) => {
                     params.capture = Some(file.to_owned());
                     Ok(())
                 }
-                ("strict", _) => on(value).map(|strict| params.strict = strict),
-                ("stats", _) => on(value).map(|stats| params.stats = stats),
-                _ => own(key, value),
+                Some(("strict", value)) => on(value).map(|strict| params.strict = strict),
+                Some(("stats", value)) => on(value).map(|stats| params.stats = stats),
+                Some((key, value)) => own(key, value),
             };
             set.map_err(|e| invalid_in(source, format!("{word}: {e}")))?;
         }
     }
     Ok(params)
-}
-
-/// Returns the words that are no keys, and those that are keys with their values.
-fn split(text: &str) -> (Vec<&str>, Vec<&str>) {
-    text.split_whitespace().partition(|word| !word.contains('='))
 }
 
 /// Returns the reason why a key is refused that is not among these.
@@ -441,8 +436,7 @@ mod tests {
         );
         assert_eq!(
             reason("spin=1 lo"),
-            "OPENDAT_PARAMS: \"lo\": expected key=value; an address belongs in the ia_params of an \
-             entry"
+            "OPENDAT_PARAMS: lo: expected key=value; an address belongs in the ia_params of an entry"
         );
         let unknown = reason("mut=1024");
         assert!(
