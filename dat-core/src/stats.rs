@@ -1,7 +1,7 @@
 //! Statistics of the adapters of this process, for other programs.
 //!
-//! A thread serves those of the adapters with `stats=on` in ia_params on a Unix socket in the [directory of the
-//! user](UserDirectory), which only the user and root can enter. The name is
+//! A thread serves those of the adapters with `stats=on` in ia_params on a Unix socket in the
+//! [directory of the user](UserDirectory), which only the user and root can enter. The name is
 //! `NETNS/stats/PID-COPY`, where COPY numbers the copies of this code in one process, each of which
 //! has adapters of its own. The data path has no extra cost: the counters exist anyway
 //! ([`crate::counters`]) and are read on request.

@@ -39,8 +39,8 @@ const SHARES: &[Shares] = &[
     Shares { program: "tests sanitizers", parts: 1, load: Load::Spins },
 ];
 
-/// The setting that selects tests: those whose names begin with one of its values or, after `!`, all
-/// others.
+/// The setting that selects tests: those whose names begin with one of its values or, after `!`,
+/// all others.
 const SHARE: &str = "share";
 
 /// The environment of test programs.
