@@ -1,31 +1,34 @@
-//! The common part of all ia_params: the address, how long to poll, the capture file, and how
-//! strict to be.
+//! The common part of all ia_params: the address, how long to poll, the capture file, whether the
+//! counters are available, and how strict to be.
 //!
 //! ```text
 //! ia_params = [ where [ number ] ] { key "=" value }        words, separated by blanks
 //! where     = network device | IPv4 or IPv6 address | host name
 //! ```
 //!
-//! A key that occurs twice is an error, because one of its values would have no effect. An
-//! environment variable and a key for the same setting are two sources: the key wins.
+//! A key that occurs twice is an error, because one of its values would have no effect.
+//!
+//! The environment variable `OPENDAT_PARAMS` contains such keys, without an address. They are the
+//! defaults of all adapters that the process opens: a key in ia_params wins over them. An adapter
+//! ignores the keys of other providers in it, and `builtin`, which is for the registry.
 //!
 //! Without `where`, the adapter serves every address of the host. The number is the port in entries
 //! written for OFED's providers (`"eth0 0"`); sockets have no such number.
 //!
-//! - `capture`: a pcapng file that records what sockets send and receive (docs/capture.md); also
-//!   `OPENDAT_CAPTURE`. The default is none.
-//! - `spin`: how many µs a blocking wait polls before it sleeps; also `OPENDAT_SPIN_US`. The
-//!   default is 30, and 0 on one processor and over verbs devices.
+//! - `capture`: a pcapng file that records what sockets send and receive (docs/capture.md). The
+//!   default is none.
+//! - `spin`: how many µs a blocking wait polls before it sleeps. The default is 30, and 0 on one
+//!   processor and over verbs devices.
+//! - `stats`: `on` makes the adapter's counters available to `dat top`. The default is `off`.
 //! - `strict`: `on` refuses what the standard forbids, even where OFED's library lets programs do
 //!   it (docs/compatibility.md). The default is `off`.
 
 use std::collections::HashSet;
-use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use dat_core::{Error, OpenError};
+use dat_core::{Error, OpenError, environment};
 use dat_sys::{DAT_INVALID_ADDRESS, DAT_INVALID_PARAMETER};
 
 use crate::netdev::{self, NetAddr};
@@ -44,34 +47,55 @@ pub struct Params {
     /// Whether the adapter is strict: it refuses what the standard forbids, even where programs
     /// rely on OFED's library, which permits it.
     pub strict: bool,
+    /// Whether the adapter's counters are available to other processes.
+    pub stats: bool,
 }
 
 const MAX_SPIN_US: u64 = 1_000_000;
 const DEFAULT_SPIN: Duration = Duration::from_micros(30);
 
-/// Parses ia_params. `env` looks up an environment variable. `own` is called, in their order, with
-/// each key that is not in the list above and its value. Its error says what was expected. The
-/// resolver of the host is asked only for a name that is neither an address nor a device.
+/// The environment variable with the defaults of all adapters.
+const VARIABLE: &str = "OPENDAT_PARAMS";
+
+/// What is wrong with a word of `OPENDAT_PARAMS` that has no key.
+const NO_KEY: &str = "expected key=value; an address belongs in the ia_params of an entry";
+
+/// The keys of all our providers.
+pub const KEYS: &[&str] = &[
+    "crc", "extended", "rnr", "cc", "fpdu", "engine", "mtu", "gso", "timeout", "retries", "net",
+    "spin", "strict", "stats", "capture",
+];
+
+/// Returns the value of the environment variable `OPENDAT_PARAMS`.
+pub fn defaults() -> String {
+    environment::variable(VARIABLE).unwrap_or_default()
+}
+
+/// Parses ia_params. `defaults` is the value of `OPENDAT_PARAMS`. `keys` are the keys that the
+/// provider has. `own` is called with each of them that is not in the list above, and its value:
+/// first with those of `defaults`, then with those of ia_params. Its error says what was expected.
+/// The resolver of the host is asked only for a name that is neither an address nor a device.
 ///
 /// # Errors
 /// `DAT_INVALID_PARAMETER` for what [`read`] refuses, else `DAT_INVALID_ADDRESS` for an address
 /// that is not of this host.
 pub fn parse(
     text: &str,
-    env: impl Fn(&str) -> Option<String>,
+    defaults: &str,
+    keys: &[&str],
     own: impl FnMut(&str, &str) -> Result<(), String>,
 ) -> Result<Params, OpenError> {
-    let Unlocated { place, spin, capture, strict } = read(text, env, own)?;
+    let Unlocated { place, spin, capture, strict, stats } = read(text, defaults, keys, own)?;
     let devices = netdev::addresses().map_err(|e| {
         OpenError::new(Error::of(DAT_INVALID_ADDRESS), format!("listing network devices: {e}"))
     })?;
     let bind = place.map(|place| locate(place, &devices)).transpose()?;
     let address = bind.unwrap_or_else(|| netdev::of_host(&devices));
-    Ok(Params { bind, address, spin, capture, strict })
+    Ok(Params { bind, address, spin, capture, strict, stats })
 }
 
 /// What ia_params say, before the host is asked for the address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unlocated<'t> {
     /// The word for the address to serve; `None` for all addresses of the host.
     pub place: Option<&'t str>,
@@ -81,6 +105,8 @@ pub struct Unlocated<'t> {
     pub capture: Option<String>,
     /// As [`Params::strict`].
     pub strict: bool,
+    /// As [`Params::stats`].
+    pub stats: bool,
 }
 
 /// Like [`parse`], but asks neither the host nor its resolver. A check of many entries takes one
@@ -88,12 +114,13 @@ pub struct Unlocated<'t> {
 ///
 /// # Errors
 /// `DAT_INVALID_PARAMETER` for a word that is out of place, an unknown key, a key that occurs
-/// twice, an invalid value, or an invalid environment variable.
-pub fn read(
-    text: &str,
-    env: impl Fn(&str) -> Option<String>,
+/// twice, or an invalid value, in ia_params or in `OPENDAT_PARAMS`.
+pub fn read<'t>(
+    text: &'t str,
+    defaults: &str,
+    keys: &[&str],
     mut own: impl FnMut(&str, &str) -> Result<(), String>,
-) -> Result<Unlocated<'_>, OpenError> {
+) -> Result<Unlocated<'t>, OpenError> {
     let (places, options): (Vec<_>, Vec<_>) =
         text.split_whitespace().partition(|word| !word.contains('='));
     let place = match places[..] {
@@ -104,27 +131,43 @@ pub fn read(
             return Err(invalid(format!("\"{word}\": expected key=value after the address")));
         }
     };
-    let capture = variable(&env, "OPENDAT_CAPTURE", |file| Ok::<_, String>(file.to_owned()))?;
-    let spin = variable(&env, "OPENDAT_SPIN_US", self::spin)?;
-    let mut params = Unlocated { place, spin, capture, strict: false };
-    let mut seen = HashSet::new();
-    for word in options {
-        let (key, value) = word.split_once('=').unwrap_or((word, ""));
-        let set = match (key, value) {
-            // An unknown key is refused as such when it occurs first.
-            _ if !seen.insert(key) => Err(format!("the key {key} occurs twice; expected it once")),
-            ("spin", _) => self::spin(value).map(|spin| params.spin = Some(spin)),
-            ("capture", "") => Err("expected the name of a file".into()),
-            ("capture", file) => {
-                params.capture = Some(file.to_owned());
-                Ok(())
-            }
-            ("strict", _) => on(value).map(|strict| params.strict = strict),
-            _ => own(key, value),
-        };
-        set.map_err(|e| invalid(format!("{word}: {e}")))?;
+    let mut params = Unlocated { place, ..Unlocated::default() };
+    for (source, words) in [(VARIABLE, defaults.split_whitespace().collect()), (IA_PARAMS, options)]
+    {
+        let mut seen = HashSet::new();
+        for word in words {
+            let set = match word.split_once('=') {
+                None => Err(NO_KEY.into()),
+                // An unknown key is refused as such when it occurs first.
+                Some((key, _)) if !seen.insert(key) => {
+                    Err(format!("the key {key} occurs twice; expected it once"))
+                }
+                Some(("builtin", value)) if source == VARIABLE => on(value).map(drop),
+                Some((key, _)) if !keys.contains(&key) => match source {
+                    VARIABLE if KEYS.contains(&key) => Ok(()),
+                    VARIABLE => Err(unknown(&[&["builtin"], KEYS].concat())),
+                    _ => Err(unknown(keys)),
+                },
+                Some(("spin", value)) => self::spin(value).map(|spin| params.spin = Some(spin)),
+                Some(("capture", "")) => Err("expected the name of a file".into()),
+                Some(("capture", file)) => {
+                    params.capture = Some(file.to_owned());
+                    Ok(())
+                }
+                Some(("strict", value)) => on(value).map(|strict| params.strict = strict),
+                Some(("stats", value)) => on(value).map(|stats| params.stats = stats),
+                Some((key, value)) => own(key, value),
+            };
+            set.map_err(|e| invalid_in(source, format!("{word}: {e}")))?;
+        }
     }
     Ok(params)
+}
+
+/// Returns the reason why a key is refused that is not among these.
+fn unknown(keys: &[&str]) -> String {
+    let (last, others) = keys.split_last().expect("every provider has a key");
+    format!("unknown key; known are {} and {last}", others.join(", "))
 }
 
 impl Params {
@@ -132,21 +175,6 @@ impl Params {
     pub fn spin(&self) -> Duration {
         self.spin.unwrap_or_else(|| default_spin(online_processors()))
     }
-}
-
-/// Parses an environment variable. An empty one counts as not set, so that a script can always set
-/// it.
-///
-/// # Errors
-/// `DAT_INVALID_PARAMETER` with the message of `read`.
-pub fn variable<T, E: Display>(
-    env: impl Fn(&str) -> Option<String>,
-    name: &str,
-    read: impl FnOnce(&str) -> Result<T, E>,
-) -> Result<Option<T>, OpenError> {
-    let value = env(name).filter(|value| !value.is_empty());
-    let read = value.map(|value| read(&value).map_err(|e| format!("{name}={value}: {e}")));
-    read.transpose().map_err(|reason| OpenError::new(Error::of(DAT_INVALID_PARAMETER), reason))
 }
 
 /// Parses the value of a switch.
@@ -237,9 +265,17 @@ fn local(ip: IpAddr, devices: &[NetAddr]) -> Option<SocketAddr> {
     exact.or_else(|| (ip.is_ipv4() && ip.is_loopback()).then(|| SocketAddr::new(ip, 0)))
 }
 
+/// The name of ia_params in messages.
+const IA_PARAMS: &str = "ia_params";
+
 /// Creates the error for invalid ia_params.
 pub fn invalid(reason: String) -> OpenError {
-    OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("ia_params: {}", shortened(reason)))
+    invalid_in(IA_PARAMS, reason)
+}
+
+/// Creates the error for invalid parameters from this source.
+fn invalid_in(source: &str, reason: String) -> OpenError {
+    OpenError::new(Error::of(DAT_INVALID_PARAMETER), format!("{source}: {}", shortened(reason)))
 }
 
 fn no_address(reason: String) -> OpenError {
@@ -266,11 +302,13 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Params, OpenError> {
-        with(text, |_| None)
+        with(text, "")
     }
 
-    fn with(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<Params, OpenError> {
-        super::parse(text, env, |_, _| Err("unknown key".into()))
+    const COMMON: &[&str] = &["spin", "strict", "stats", "capture"];
+
+    fn with(text: &str, defaults: &str) -> Result<Params, OpenError> {
+        super::parse(text, defaults, COMMON, |_, _| unreachable!("no other keys are known"))
     }
 
     fn reason(text: &str) -> String {
@@ -315,19 +353,29 @@ mod tests {
             asked.push(format!("{key}: {value}"));
             Ok(())
         };
-        let params = super::parse("crc=on spin=100 lo cc= rnr=a=b", |_| None, own).expect("parses");
-        assert_eq!(asked, ["crc: on", "cc: ", "rnr: a=b"]);
+        let params = super::parse("crc=on spin=100 lo cc= rnr=a=b", "rnr=c mtu=1024", KEYS, own)
+            .expect("parses");
+        assert_eq!(asked, ["rnr: c", "mtu: 1024", "crc: on", "cc: ", "rnr: a=b"]);
         assert!(params.bind.is_some_and(|bind| bind.ip().is_loopback()));
         assert_eq!(params.spin, Some(Duration::from_micros(100)));
-        assert_eq!(reason("bad=1"), "ia_params: bad=1: unknown key");
+        assert_eq!(
+            reason("bad=1"),
+            "ia_params: bad=1: unknown key; known are spin, strict, stats and capture"
+        );
         let long = reason(&format!("bad={}", "µ".repeat(1 << 20)));
-        assert!(long.len() < 1000 && long.ends_with("µ: unknown key"), "{long}");
+        assert!(
+            long.len() < 1000
+                && long.ends_with("µ: unknown key; known are spin, strict, stats and capture"),
+            "{long}"
+        );
     }
 
     #[test]
     fn a_key_that_occurs_twice_is_refused() {
         let reason = |text| {
-            let error = super::parse(text, |_| None, |_, _| Ok(())).expect_err(text);
+            let error =
+                super::parse(text, "", &["crc", "", "spin", "strict", "capture"], |_, _| Ok(()))
+                    .expect_err(text);
             assert_eq!(error.code, Error::of(DAT_INVALID_PARAMETER), "{text}");
             error.reason
         };
@@ -345,50 +393,62 @@ mod tests {
             let expected = format!("the key {key} occurs twice; expected it once");
             assert!(reason(text).ends_with(&expected), "{text}");
         }
-        assert_eq!(super::tests::reason("bad=1 bad=2"), "ia_params: bad=1: unknown key");
+        assert!(super::tests::reason("bad=1 bad=2").starts_with("ia_params: bad=1: unknown key"));
         // The environment is another source, and the entry wins.
-        let env = |name: &str| match name {
-            "OPENDAT_SPIN_US" => Some("7".to_owned()),
-            "OPENDAT_CAPTURE" => Some("/tmp/a".to_owned()),
-            _ => None,
-        };
-        let params = with("spin=8 capture=/tmp/b", env).expect("two sources");
+        let params = with("spin=8 capture=/tmp/b", "capture=/tmp/a spin=7").expect("two sources");
         assert_eq!(params.spin(), Duration::from_micros(8));
         assert_eq!(params.capture.as_deref(), Some("/tmp/b"));
     }
 
     #[test]
     fn what_is_wrong_with_a_key_is_found_without_its_device() {
-        assert!(reason("no-such-device0.invalid bad=1").ends_with("bad=1: unknown key"));
-        let read = super::read("no-such-device0.invalid 1 strict=on", |_| None, |_, _| Ok(()));
-        let read = read.expect("the host is not asked");
+        assert!(reason("no-such-device0.invalid bad=1").contains("bad=1: unknown key"));
+        let text = "no-such-device0.invalid 1 strict=on";
+        let read = super::read(text, "", COMMON, |_, _| Ok(())).expect("the host is not asked");
         assert_eq!((read.place, read.strict), (Some("no-such-device0.invalid"), true));
     }
 
     #[test]
-    fn the_environment_sets_the_spin_and_the_entry_wins() {
-        let env = |value: &'static str| {
-            move |name: &str| (name == "OPENDAT_SPIN_US").then(|| value.to_owned())
-        };
-        assert_eq!(with("", env("7")).expect("parses").spin(), Duration::from_micros(7));
-        assert_eq!(with("spin=8", env("7")).expect("parses").spin(), Duration::from_micros(8));
-        assert_eq!(parse("").expect("parses").spin, None);
-        let error = with("", env("soon")).expect_err("no number").reason;
-        assert_eq!(error, "OPENDAT_SPIN_US=soon: expected 0 to 1000000 microseconds");
-        assert_eq!(with("", env("")).expect("empty means unset"), parse("").expect("parses"));
+    fn the_environment_has_defaults_and_the_entry_wins() {
+        assert_eq!(with("", "spin=7").expect("parses").spin(), Duration::from_micros(7));
+        assert_eq!(with("spin=8", "spin=7").expect("parses").spin(), Duration::from_micros(8));
+        assert!(!with("strict=off", "strict=on").expect("parses").strict);
+        let capture = |text, defaults| with(text, defaults).expect(text).capture;
+        assert_eq!(capture("", "capture=/tmp/a spin=1").as_deref(), Some("/tmp/a"));
+        assert_eq!(capture("capture=/tmp/b=%p", "capture=/tmp/a").as_deref(), Some("/tmp/b=%p"));
+        let nothing = parse("").expect("parses");
+        assert_eq!((nothing.spin, &nothing.capture), (None, &None));
+        assert_eq!(with("", " ").expect("empty means unset"), nothing);
+        assert_eq!(with("", "mtu=7 builtin=off").expect("keys of others"), nothing);
+        assert_eq!(reason("capture="), "ia_params: capture=: expected the name of a file");
     }
 
     #[test]
-    fn the_environment_names_a_capture_and_the_entry_wins() {
-        let env = |value: &'static str| {
-            move |name: &str| (name == "OPENDAT_CAPTURE").then(|| value.to_owned())
+    fn errors_name_the_environment_variable() {
+        let reason = |defaults| {
+            let error = with("spin=8", defaults).expect_err(defaults);
+            assert_eq!(error.code, Error::of(DAT_INVALID_PARAMETER), "{defaults}");
+            error.reason
         };
-        let capture = |text, value| with(text, env(value)).expect(text).capture;
-        assert_eq!(parse("").expect("parses").capture, None);
-        assert_eq!(capture("", "/tmp/a").as_deref(), Some("/tmp/a"));
-        assert_eq!(capture("capture=/tmp/b=%p", "/tmp/a").as_deref(), Some("/tmp/b=%p"));
-        assert_eq!(capture("", ""), None);
-        assert_eq!(reason("capture="), "ia_params: capture=: expected the name of a file");
+        assert_eq!(
+            reason("spin=soon"),
+            "OPENDAT_PARAMS: spin=soon: expected 0 to 1000000 microseconds"
+        );
+        assert_eq!(
+            reason("spin=1 lo"),
+            "OPENDAT_PARAMS: lo: expected key=value; an address belongs in the ia_params of an entry"
+        );
+        let unknown = reason("mut=1024");
+        assert!(
+            unknown.starts_with("OPENDAT_PARAMS: mut=1024: unknown key; known are builtin, crc,"),
+            "{unknown}"
+        );
+        assert_eq!(
+            reason("mtu=1024 mtu=1024"),
+            "OPENDAT_PARAMS: mtu=1024: the key mtu occurs twice; expected it once"
+        );
+        assert_eq!(reason("builtin=0"), "OPENDAT_PARAMS: builtin=0: expected on or off");
+        assert!(super::tests::reason("builtin=off").contains("unknown key"));
     }
 
     #[test]

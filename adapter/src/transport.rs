@@ -132,6 +132,7 @@ fn attrs(ia: &str, params: &Params, wire: Wire) -> Attrs {
         zero_based: true,
         quiet: true,
         strict: params.strict,
+        stats: params.stats,
         optimal_alignment: 64,
         named,
     }

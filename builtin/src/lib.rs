@@ -71,24 +71,44 @@ pub mod providers {
     pub const VERBS: AnyProvider = AnyProvider::of::<provider_verbs::Verbs>();
 }
 
-/// Checks ia_params and the environment variables that amend them, without opening an adapter.
-/// `name` is the name of an adapter. The parameters of any other name are correct.
+/// Checks ia_params and the value of `OPENDAT_PARAMS`, without opening an adapter. `name` is the
+/// name of an adapter. The parameters of any other name are correct.
 ///
 /// # Errors
 /// The errors with which the provider would refuse to open an adapter, as far as they are known
 /// without opening one.
-pub fn check(
-    name: &str,
-    params: &str,
-    env: impl Fn(&str) -> Option<String>,
-) -> Result<(), OpenError> {
+pub fn check(name: &str, params: &str, defaults: &str) -> Result<(), OpenError> {
     match name {
         #[cfg(feature = "tcp-emu")]
-        "tcp-emu" => provider_tcp_emu::check(params, env),
+        "tcp-emu" => provider_tcp_emu::check(params, defaults),
         #[cfg(feature = "softroce")]
-        "softroce" => softroce::check(params, env),
+        "softroce" => softroce::check(params, defaults),
         #[cfg(feature = "verbs")]
-        "verbs" => provider_verbs::check(params, env),
+        "verbs" => provider_verbs::check(params, defaults),
         _ => Ok(()),
+    }
+}
+
+#[cfg(all(test, feature = "tcp-emu", feature = "softroce", feature = "verbs"))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_keys_of_opendat_params_are_those_of_the_providers() {
+        let of_providers =
+            [provider_tcp_emu::KEYS, &crate::softroce::keys(), provider_verbs::KEYS].concat();
+        let known = adapter::params::KEYS;
+        assert_eq!(BTreeSet::from_iter(known), of_providers.iter().collect::<BTreeSet<_>>());
+        assert_eq!(BTreeSet::from_iter(known).len(), known.len(), "each occurs once");
+    }
+
+    #[test]
+    fn every_provider_reads_each_of_its_keys() {
+        for adapter in crate::ADAPTERS {
+            for key in adapter::params::KEYS {
+                let outcome = crate::check(adapter.name, &format!("{key}= lo"), "");
+                assert!(outcome.is_err(), "{}: {key}= has no value", adapter.name);
+            }
+        }
     }
 }

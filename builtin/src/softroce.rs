@@ -13,9 +13,8 @@
 mod kernel;
 mod netlink;
 
-use adapter::params::invalid;
+use adapter::params::{defaults, invalid};
 use dat_core::OpenError;
-use dat_core::environment::variable;
 use dat_core::export::Opened;
 use provider_softroce::Params;
 
@@ -30,14 +29,14 @@ enum Engine {
 
 /// Opens an adapter of the engine that the parameters select.
 pub(crate) fn open(ia: &str, text: &str) -> Result<Opened, OpenError> {
-    let (engine, params) = parse(text, variable)?;
+    let (engine, params) = parse(text, &defaults())?;
     match engine {
         Engine::Auto => auto(ia, params),
         Engine::User => user(ia, params, "engine=user"),
         Engine::Kernel => {
-            // The environment variables are meant for engines that support them, so only the keys
-            // in ia_params count.
-            if let Some(key) = parse(text, |_| None)?.1.user_only_key {
+            // The environment variable is also meant for other engines, so only the keys in
+            // ia_params count.
+            if let Some(key) = parse(text, "")?.1.user_only_key {
                 return Err(invalid(format!(
                     "{key}: only the engine in user space supports this, not engine=kernel"
                 )));
@@ -47,28 +46,32 @@ pub(crate) fn open(ia: &str, text: &str) -> Result<Opened, OpenError> {
     }
 }
 
-/// Checks ia_params and the environment variables without opening an adapter.
-pub(crate) fn check(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
-    Params::check(text, env, |key, value| engine_key(key, value).map(drop))
+/// Checks ia_params and the value of `OPENDAT_PARAMS` without opening an adapter.
+pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
+    Params::check(text, defaults, &keys(), |_, value| engine_of(value).map(drop))
 }
 
-fn parse(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<(Engine, Params), OpenError> {
+/// Returns the names of all keys.
+pub(crate) fn keys() -> Vec<&'static str> {
+    [&["engine"], Params::KEYS].concat()
+}
+
+fn parse(text: &str, defaults: &str) -> Result<(Engine, Params), OpenError> {
     let mut engine = Engine::default();
-    let params = Params::parse(text, env, |key, value| {
-        engine = engine_key(key, value)?;
+    let params = Params::parse(text, defaults, &keys(), |_, value| {
+        engine = engine_of(value)?;
         Ok(())
     })?;
     Ok((engine, params))
 }
 
-/// Parses the key `engine`. Refuses every other key.
-fn engine_key(key: &str, value: &str) -> Result<Engine, String> {
-    match (key, value) {
-        ("engine", "auto") => Ok(Engine::Auto),
-        ("engine", "user") => Ok(Engine::User),
-        ("engine", "kernel") => Ok(Engine::Kernel),
-        ("engine", _) => Err("expected auto, user or kernel".to_owned()),
-        _ => Err(format!("unknown key; known are engine, {}", Params::KEYS)),
+/// Parses the value of the key `engine`.
+fn engine_of(value: &str) -> Result<Engine, String> {
+    match value {
+        "auto" => Ok(Engine::Auto),
+        "user" => Ok(Engine::User),
+        "kernel" => Ok(Engine::Kernel),
+        _ => Err("expected auto, user or kernel".to_owned()),
     }
 }
 

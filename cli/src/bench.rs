@@ -197,7 +197,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     // Open the page before measuring, so that a file that cannot be written is an error at once.
     let page = options.html.as_deref().map(Output::new).transpose()?;
     let circumstances = MeasurementInfo::now();
-    let mut pair = Pair::start_with(&plan, Placement { environment: &[], host, processors })?;
+    let mut pair = Pair::start_with(&plan, Placement { params: "", host, processors })?;
     let mut info = ConnectionInfo::default();
     options.print_head(&names)?;
     let mut measured = Vec::new();

@@ -186,8 +186,8 @@ fn cut(text: &str) -> String {
 fn adapters(list: &List) -> Vec<Finding> {
     let candidates = list.candidates().into_iter();
     if list.builtins_off() {
-        let message = "the built-in adapters are turned off by OPENDAT_BUILTIN=0";
-        let remedy = "unset OPENDAT_BUILTIN";
+        let message = "the built-in adapters are turned off by builtin=off in OPENDAT_PARAMS";
+        let remedy = "remove builtin=off from OPENDAT_PARAMS";
         // An adapter of the registry file is enough, if it opens.
         let usable: Vec<_> = candidates.filter(|candidate| candidate.entry.usable()).collect();
         return vec![match list::any_opens(&usable, DEFAULT_LIMIT) {
@@ -259,6 +259,11 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
     let mut set: Vec<(String, String)> = variables.filter(|(name, _)| ours(name)).collect();
     set.sort();
     let faults = set.iter().filter_map(|(name, value)| {
+        if let Some(replacement) = parameters::replacement(name) {
+            let message = format!("{name} is no longer read");
+            let fix = format!("unset it, and set {replacement}");
+            return Some(Finding::problem("environment", message, fix));
+        }
         if let Some(meant) = parameters::misspelt(name) {
             let message = format!("{name} is not a variable that OpenDAT reads");
             return Some(Finding::problem(
@@ -270,7 +275,9 @@ fn environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Finding
         let fault = parameters::fault_of_variable(name, value)?;
         Some(Finding::problem("environment", fault, format!("correct it, or unset {name}")))
     });
-    let known = set.iter().filter(|(name, _)| parameters::misspelt(name).is_none());
+    let known = set.iter().filter(|(name, _)| {
+        parameters::misspelt(name).is_none() && parameters::replacement(name).is_none()
+    });
     let words: Vec<String> = known.map(|(name, value)| format!("{name}={value}")).collect();
     let in_force = match words.is_empty() {
         true => Finding::fine("environment", "no variable changes the behaviour"),
@@ -698,14 +705,25 @@ mod tests {
     fn variables_in_force_are_told() {
         let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let findings = environment(
-            [set("HOME", "/"), set("OPENDAT_BUILTIN", "0"), set("DAPL_DBG_TYPE", "1")].into_iter(),
+            [set("HOME", "/"), set("OPENDAT_PARAMS", "mtu=1024"), set("DAPL_DBG_TYPE", "1")]
+                .into_iter(),
         );
-        assert_eq!(findings[0].message, "DAPL_DBG_TYPE=1 OPENDAT_BUILTIN=0");
+        assert_eq!(findings[0].message, "DAPL_DBG_TYPE=1 OPENDAT_PARAMS=mtu=1024");
         assert_eq!(environment(std::iter::empty())[0].state, State::Fine);
-        let findings = environment([set("OPENDAT_SPIN_US", "soon")].into_iter());
+        let findings = environment([set("OPENDAT_PARAMS", "spin=soon")].into_iter());
         assert_eq!(findings[1].state, State::Problem);
-        assert_eq!(findings[1].message, "OPENDAT_SPIN_US=soon: expected 0 to 1000000 microseconds");
-        let findings = environment([set("OPENDAT_NETT", "loss=1%")].into_iter());
-        assert_eq!(findings[1].fix.as_deref(), Some("did you mean OPENDAT_NET?"));
+        assert_eq!(
+            findings[1].message,
+            "OPENDAT_PARAMS: spin=soon: expected 0 to 1000000 microseconds"
+        );
+        let findings = environment([set("OPENDAT_PARAM", "mtu=1024")].into_iter());
+        assert_eq!(findings[1].fix.as_deref(), Some("did you mean OPENDAT_PARAMS?"));
+        let findings = environment([set("OPENDAT_SPIN_US", "0")].into_iter());
+        assert_eq!((findings.len(), findings[0].state), (2, State::Fine), "it is not in force");
+        assert_eq!(findings[1].message, "OPENDAT_SPIN_US is no longer read");
+        assert_eq!(
+            findings[1].fix.as_deref(),
+            Some("unset it, and set OPENDAT_PARAMS=\"spin=MICROSECONDS\"")
+        );
     }
 }

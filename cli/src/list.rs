@@ -89,7 +89,7 @@ const NOT_OPENED: &str = "this command opens a limited number of entries; to ope
 struct Document {
     /// The registry file.
     file: Option<String>,
-    /// Whether OPENDAT_BUILTIN=0 turned the built-in entries off.
+    /// Whether OPENDAT_PARAMS turned the built-in entries off.
     builtins_off: bool,
     entries: Vec<Item>,
     /// How many entries were not opened because of the limit.

@@ -65,22 +65,26 @@ struct Cli {
 const ENVIRONMENT: &str = "\
 Environment:
   DAT_OVERRIDE=FILE     the registry file to use instead of /etc/dat.conf
-  OPENDAT_BUILTIN=0     leave out the built-in registry entries
-  OPENDAT_CAPTURE=FILE  write what adapters send and receive to a pcapng file for
-                        Wireshark. %p in the name is the process id, %n the number
-                        of the adapter in the process. The file must not exist;
-                        append:FILE appends to one that does. An entry's IA
-                        parameters may say capture=FILE instead
+  OPENDAT_PARAMS=WORDS  IA parameters without an address, the defaults of every
+                        adapter; those of an entry win. Some of them:
+                          capture=FILE   write what adapters send and receive to a
+                                         pcapng file for Wireshark. %p in the name
+                                         is the process id, %n the number of the
+                                         adapter in the process. The file must not
+                                         exist; append:FILE appends to one that does
+                          net=CONDITIONS emulate a network under softroce, such as
+                                         loss=1%,delay=200us: see docs/softroce.md
+                          mtu=N          the maximum octets of payload in a softroce
+                                         packet
+                          spin=N         microseconds that a blocking wait polls
+                                         before it sleeps
+                          stats=on       let `dat top` show what the adapters do
+                        builtin=off leaves out the built-in registry entries
   OPENDAT_LOG=WHAT      what adapters log to standard error, as for `dat trace`: a
                         level (warn, info, debug, trace), or levels of targets
-                        (dat::cm=debug,dat::ep=trace). Without it, the bits of
-                        DAPL_DBG_TYPE and DAPL_DBG_DEST apply, as with OFED
-  OPENDAT_LOG_FORMAT=json  log one JSON object per line instead of text
-  OPENDAT_MTU=N         the maximum octets of payload in a softroce packet
-  OPENDAT_NET=WORDS     emulate a network under softroce: loss=1%,delay=200us and
-                        others, see docs/softroce.md
-  OPENDAT_STATS=1       let `dat top` show what the process's adapters do
-  OPENDAT_SPIN_US=N     microseconds that a blocking wait polls before it sleeps";
+                        (dat::cm=debug,dat::ep=trace). The word json among them
+                        logs one JSON object per line. Without the variable, the
+                        bits of DAPL_DBG_TYPE and DAPL_DBG_DEST apply, as with OFED";
 
 #[derive(Subcommand)]
 enum Command {
@@ -114,7 +118,7 @@ enum Command {
     /// 1 if something did, 2 if the provider could not be tested
     Conformance(conformance::Options),
     /// Show what the adapters of a running process do; the process must have been started with
-    /// OPENDAT_STATS=1
+    /// OPENDAT_PARAMS=stats=on
     Top(top::Options),
     /// Run a program and log what its adapters do: connections, states, refused calls, failed
     /// operations

@@ -61,8 +61,9 @@ impl Drop for Process {
 /// The places where the two processes run.
 #[derive(Clone, Copy)]
 pub(crate) struct Placement<'a> {
-    /// Environment variables for the processes on this host.
-    pub(crate) environment: &'a [(&'a str, &'a str)],
+    /// Parameters for OPENDAT_PARAMS of the processes on this host. They win over those of this
+    /// process.
+    pub(crate) params: &'a str,
     /// The host of the server, if it is another host. `dat serve` listens there.
     pub(crate) host: Option<SocketAddr>,
     /// The processors of the client and the server. `None` means that the process is not pinned.
@@ -74,7 +75,7 @@ impl Placement<'_> {
     /// two.
     pub(crate) fn here() -> Self {
         Placement {
-            environment: &[],
+            params: "",
             host: None,
             processors: cpu::two_processors().map_or([None; 2], |two| two.map(Some)),
         }
@@ -90,11 +91,11 @@ impl Pair {
 
     /// Starts both processes.
     pub(crate) fn start_with(plan: &Plan, setting: Placement<'_>) -> Result<Self> {
-        let Placement { environment, host, processors: [client_cpu, server_cpu] } = setting;
+        let Placement { params, host, processors: [client_cpu, server_cpu] } = setting;
         let (sender, receiver) = channel();
         let plan = Plan { role: Role::Server, cpu: server_cpu, ..plan.clone() };
         let server = match host {
-            None => spawn(&plan, environment, &sender)?,
+            None => spawn(&plan, params, &sender)?,
             Some(host) => connect_to_server(host, &plan, &sender)?,
         };
         let ports = match receive(&receiver)? {
@@ -102,7 +103,7 @@ impl Pair {
             (_, other) => bail!("the server process did not listen, but sent {other:?}"),
         };
         let plan = Plan { role: Role::Client, cpu: client_cpu, server: Some(ports), ..plan };
-        let client = spawn(&plan, environment, &sender)?;
+        let client = spawn(&plan, params, &sender)?;
         Ok(Pair { receiver, done: 0, _processes: [server, client] })
     }
 
@@ -175,13 +176,9 @@ fn is_terminal_control(c: char) -> bool {
     c.is_control() && c != '\n'
 }
 
-fn spawn(
-    plan: &Plan,
-    environment: &[(&str, &str)],
-    sender: &Sender<(Role, Received)>,
-) -> Result<Process> {
+fn spawn(plan: &Plan, params: &str, sender: &Sender<(Role, Received)>) -> Result<Process> {
     let role = plan.role;
-    let (child, socket) = command(environment)?;
+    let (child, socket) = command(params)?;
     let lines = BufReader::new(socket.try_clone()?).lines();
     let instructed = parent::send_plan(&socket, plan);
     let process = Process::Here { child, _socket: socket };
@@ -190,12 +187,19 @@ fn spawn(
     Ok(process)
 }
 
-/// Starts a process that waits for its plan.
-pub(crate) fn command(environment: &[(&str, &str)]) -> Result<(Child, UnixStream)> {
+/// Starts a process that waits for its plan. `params` are those of [`Placement::params`].
+pub(crate) fn command(params: &str) -> Result<(Child, UnixStream)> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
     // A provider's output must not mix with the result, so it goes to standard error.
-    command.arg("peer").stdout(stderr()).envs(environment.iter().copied());
+    command.arg("peer").stdout(stderr());
+    if let Some((key, _)) = params.split_once('=') {
+        let of_this_process = adapter::params::defaults();
+        let others =
+            of_this_process.split_whitespace().filter(|word| word.split('=').next() != Some(key));
+        let all: Vec<_> = others.chain([params]).collect();
+        command.env("OPENDAT_PARAMS", all.join(" "));
+    }
     let socket = parent::connect(&mut command)?;
     let child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
     Ok((child, socket)) // dropping `command` closes our copy of the child's end of the socket

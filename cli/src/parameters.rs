@@ -12,31 +12,37 @@ pub(crate) fn fault(entry: &Entry) -> Option<String> {
     let library = Path::new(&entry.library).file_name()?.to_str()?;
     // The name is, for example, `libdat_softroce.so.1`.
     let name = library.strip_prefix("libdat_")?.split('.').next()?;
-    // The check uses no environment, because that of the program that will use the entry is
-    // unknown.
-    let none = |_: &str| None;
-    parameter_error(builtin::check(&name.replace('_', "-"), &entry.ia_params, none))
+    // The check uses no defaults, because the environment of the program that will use the entry
+    // is unknown.
+    parameter_error(builtin::check(&name.replace('_', "-"), &entry.ia_params, ""))
 }
 
 /// Environment variables that OpenDAT reads.
-const KNOWN_VARIABLES: [&str; 16] = [
+const KNOWN_VARIABLES: [&str; 7] = [
     "DAT_OVERRIDE",
     "DAT_DBG_TYPE",
     "DAT_DBG_DEST",
     "DAPL_DBG_TYPE",
     "DAPL_DBG_DEST",
-    "OPENDAT_BUILTIN",
-    "OPENDAT_CAPTURE",
-    "OPENDAT_DIST",
     "OPENDAT_LOG",
-    "OPENDAT_LOG_FORMAT",
-    "OPENDAT_MTU",
-    "OPENDAT_NET",
-    "OPENDAT_SPIN_US",
-    "OPENDAT_STATS",
-    "OPENDAT_GUEST",
-    "OPENDAT_MPI",
+    "OPENDAT_PARAMS",
 ];
+
+/// Environment variables that earlier versions read, and what replaces them.
+const REPLACEMENTS: [(&str, &str); 7] = [
+    ("OPENDAT_BUILTIN", "OPENDAT_PARAMS=\"builtin=off\""),
+    ("OPENDAT_CAPTURE", "OPENDAT_PARAMS=\"capture=FILE\""),
+    ("OPENDAT_LOG_FORMAT", "OPENDAT_LOG=json,LEVELS"),
+    ("OPENDAT_MTU", "OPENDAT_PARAMS=\"mtu=OCTETS\""),
+    ("OPENDAT_NET", "OPENDAT_PARAMS=\"net=CONDITIONS\""),
+    ("OPENDAT_SPIN_US", "OPENDAT_PARAMS=\"spin=MICROSECONDS\""),
+    ("OPENDAT_STATS", "OPENDAT_PARAMS=\"stats=on\""),
+];
+
+/// Returns what replaces a variable that earlier versions read.
+pub(crate) fn replacement(name: &str) -> Option<&'static str> {
+    REPLACEMENTS.iter().find(|(removed, _)| *removed == name).map(|(_, replacement)| *replacement)
+}
 
 /// Returns the known variable that a name resembles so much that it is probably a misspelling.
 pub(crate) fn misspelt(name: &str) -> Option<&'static str> {
@@ -49,23 +55,21 @@ pub(crate) fn misspelt(name: &str) -> Option<&'static str> {
 pub(crate) fn fault_of_variable(name: &str, value: &str) -> Option<String> {
     let set = |variable: &str| (variable == name).then(|| value.to_owned());
     match name {
-        "OPENDAT_LOG" | "OPENDAT_LOG_FORMAT" | "DAPL_DBG_TYPE" | "DAPL_DBG_DEST" => {
-            // Without OPENDAT_LOG, the other variables of the log have no effect and are not
-            // checked.
-            let all = |variable: &str| {
+        "OPENDAT_LOG" | "DAPL_DBG_TYPE" => dat_core::log::check_environment(set).err(),
+        "DAPL_DBG_DEST" => {
+            // Without a log, its destination has no effect and is not checked.
+            let with_log = |variable: &str| {
                 set(variable).or_else(|| (variable == "OPENDAT_LOG").then(|| "warn".to_owned()))
             };
-            let outcome = match name {
-                "DAPL_DBG_TYPE" => dat_core::log::check_environment(set),
-                _ => dat_core::log::check_environment(all),
-            };
-            outcome.err()
+            dat_core::log::check_environment(with_log).err()
         }
         "DAT_DBG_TYPE" | "DAT_DBG_DEST" => (!value.trim().is_empty()
             && dat_core::environment::number(value).is_none())
         .then(|| format!("{name}={value}: expected a number, decimal or hexadecimal with 0x")),
-        // softroce reads all of the remaining variables.
-        _ => parameter_error(builtin::check("softroce", "", set)),
+        "OPENDAT_PARAMS" => builtin::ADAPTERS
+            .iter()
+            .find_map(|adapter| parameter_error(builtin::check(adapter.name, "", value))),
+        _ => None,
     }
 }
 
@@ -96,7 +100,7 @@ mod tests {
             (
                 "libdat_verbs.so",
                 "lo mtu=1024",
-                "ia_params: mtu=1024: unknown key; known are spin and strict",
+                "ia_params: mtu=1024: unknown key; known are spin, strict and stats",
             ),
         ] {
             assert_eq!(fault(library, params).as_deref(), Some(why));
@@ -114,11 +118,8 @@ mod tests {
     #[test]
     fn variables_are_judged_by_whom_they_are_for() {
         for (name, value, good) in [
-            ("OPENDAT_SPIN_US", "soon", "0"),
-            ("OPENDAT_MTU", "1500", "1024"),
-            ("OPENDAT_NET", "loss=much", "loss=1%"),
             ("OPENDAT_LOG", "dat::nothing=debug", "dat::cm=debug"),
-            ("OPENDAT_LOG_FORMAT", "xml", "json"),
+            ("OPENDAT_LOG", "xml", "json"),
             ("DAPL_DBG_TYPE", "all", "0xffff"),
             ("DAPL_DBG_DEST", "here", "1"),
             ("DAT_DBG_TYPE", "all", "0xf"),
@@ -128,19 +129,30 @@ mod tests {
             assert_eq!(fault_of_variable(name, good), None);
             assert_eq!(fault_of_variable(name, ""), None, "{name}");
         }
+        for (value, good) in [
+            ("spin=soon", "spin=0"),
+            ("mtu=1500", "mtu=1024"),
+            ("net=loss=much", "net=loss=1%"),
+            ("crc=maybe", "crc=on"),
+            ("engine=fast", "engine=user"),
+            ("builtin=0", "builtin=off"),
+            ("eth0", ""),
+            ("mut=1024", " "),
+        ] {
+            let why = fault_of_variable("OPENDAT_PARAMS", value).expect(value);
+            assert!(why.starts_with("OPENDAT_PARAMS: ") && why.contains(value), "{why}");
+            assert_eq!(fault_of_variable("OPENDAT_PARAMS", good), None);
+        }
         assert_eq!(fault_of_variable("DAT_OVERRIDE", "x"), None);
     }
 
     #[test]
     fn a_slip_of_the_pen_is_told_from_other_variables() {
         assert_eq!(misspelt("DAT_OVERIDE"), Some("DAT_OVERRIDE"));
-        assert_eq!(misspelt("OPENDAT_NETT"), Some("OPENDAT_NET"));
-        assert_eq!(misspelt("OPENDAT_NET"), None);
-        assert_eq!(
-            misspelt("DAPL_MAX_INLINE"),
-            None,
-            "a variable of OFED's providers is not misspelt"
-        );
+        assert_eq!(misspelt("OPENDAT_PARAM"), Some("OPENDAT_PARAMS"));
+        assert_eq!(misspelt("OPENDAT_PARAMS"), None);
+        assert!(REPLACEMENTS.iter().all(|(removed, _)| misspelt(removed).is_none()));
+        assert_eq!(misspelt("DAPL_MAX_INLINE"), None, "of OFED's providers");
         assert_eq!(misspelt("HOME"), None);
     }
 }

@@ -128,7 +128,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         work: peer::Work::Ping(work),
     };
     let processors = cpu::assign(&[], host.is_none())?;
-    let mut pair = Pair::start_with(&plan, Placement { environment: &[], host, processors })?;
+    let mut pair = Pair::start_with(&plan, Placement { params: "", host, processors })?;
     let (mut info, mut times, mut answers) = (ConnectionInfo::default(), None, 0);
     let progress = Progress::new(*count as usize);
     while let Some(message) = pair.next()? {

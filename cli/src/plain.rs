@@ -58,8 +58,8 @@ struct Row {
     /// The way in which DAT waits, and the way in which the plain socket waits.
     wait: Wait,
     raw_wait: Wait,
-    /// Environment variables that are set for both processes, instead of ia_params.
-    environment: &'static [(&'static str, &'static str)],
+    /// What OPENDAT_PARAMS contains for both processes, instead of ia_params.
+    params: &'static str,
     bar: Bar,
 }
 
@@ -101,7 +101,7 @@ fn watched_row(against: Against, size: usize, calls: u32) -> Row {
         against,
         wait: Wait::Poll,
         raw_wait: Wait::Block,
-        environment: &[],
+        params: "",
         bar: Bar::AtMost(1.30),
     }
 }
@@ -114,7 +114,7 @@ const ROWS: [Row; 10] = [
         against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
-        environment: &[],
+        params: "",
         bar: Bar::AtMost(1.10),
     },
     Row {
@@ -124,7 +124,7 @@ const ROWS: [Row; 10] = [
         against: Against::Tcp,
         wait: Wait::Block,
         raw_wait: Wait::Block,
-        environment: &[("OPENDAT_SPIN_US", "0")],
+        params: "spin=0",
         bar: Bar::AtMost(1.15),
     },
     Row {
@@ -134,7 +134,7 @@ const ROWS: [Row; 10] = [
         against: Against::Tcp,
         wait: Wait::Block,
         raw_wait: Wait::Poll,
-        environment: &[],
+        params: "",
         bar: Bar::AtMost(1.20),
     },
     Row {
@@ -144,7 +144,7 @@ const ROWS: [Row; 10] = [
         against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
-        environment: &[],
+        params: "",
         bar: Bar::AtLeast(0.90),
     },
     Row {
@@ -154,7 +154,7 @@ const ROWS: [Row; 10] = [
         against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
-        environment: &[],
+        params: "",
         bar: Bar::AtLeast(0.85),
     },
     Row {
@@ -164,7 +164,7 @@ const ROWS: [Row; 10] = [
         against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
-        environment: &[],
+        params: "",
         bar: Bar::AtLeast(10.0),
     },
     Row {
@@ -174,7 +174,7 @@ const ROWS: [Row; 10] = [
         against: Against::Udp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
-        environment: &[],
+        params: "",
         bar: Bar::AtMost(1.25),
     },
     Row {
@@ -184,7 +184,7 @@ const ROWS: [Row; 10] = [
         against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
-        environment: &[("OPENDAT_MTU", "4096")],
+        params: "mtu=4096",
         bar: Bar::AtLeast(0.55),
     },
     Row {
@@ -194,7 +194,7 @@ const ROWS: [Row; 10] = [
         against: Against::Tcp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
-        environment: &[("OPENDAT_MTU", "1024")],
+        params: "mtu=1024",
         bar: Bar::AtLeast(0.40),
     },
     Row {
@@ -204,7 +204,7 @@ const ROWS: [Row; 10] = [
         against: Against::Udp,
         wait: Wait::Poll,
         raw_wait: Wait::Poll,
-        environment: &[],
+        params: "",
         bar: Bar::AtLeast(2.0),
     },
 ];
@@ -366,7 +366,7 @@ impl Row {
             raw_wait: self.raw_wait,
             work: peer::Work::Plain(Work { what: self.what, against: self.against, rounds }),
         };
-        let setting = Placement { environment: self.environment, processors, ..Placement::here() };
+        let setting = Placement { params: self.params, processors, ..Placement::here() };
         let mut pair = Pair::start_with(&plan, setting)?;
         let (mut info, mut rounds) = (ConnectionInfo::default(), Vec::new());
         while let Some(message) = pair.next()? {

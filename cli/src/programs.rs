@@ -38,7 +38,7 @@ fn in_cache(listed: &str, soname: &str) -> Option<PathBuf> {
 /// Returns whether a library, or a program with the library linked in, is OpenDAT's. Only OpenDAT's
 /// contain the name of this variable.
 pub(crate) fn is_ours(file: &Path) -> bool {
-    fs::read(file).is_ok_and(|text| has(&text, "OPENDAT_BUILTIN"))
+    fs::read(file).is_ok_and(|text| has(&text, "OPENDAT_PARAMS"))
 }
 
 /// Returns the foreign library that a program would load, if any.
@@ -50,7 +50,7 @@ pub(crate) fn foreign_library_of(program: &OsStr) -> Option<PathBuf> {
     let is_path = program.as_encoded_bytes().contains(&b'/');
     let text = fs::read(if is_path { program.into() } else { places.next()? }).ok()?;
     let wanted =
-        SONAMES.into_iter().filter(|soname| has(&text, soname) && !has(&text, "OPENDAT_BUILTIN"));
+        SONAMES.into_iter().filter(|soname| has(&text, soname) && !has(&text, "OPENDAT_PARAMS"));
     wanted.filter_map(library_path).find(|library| !is_ours(library))
 }
 
@@ -87,8 +87,8 @@ mod tests {
     fn others_are_not_ours() {
         let dir = tempfile::tempdir().expect("a directory");
         let [ours, other] = ["ours", "other"].map(|name| dir.path().join(name));
-        fs::write(&ours, b"\x7fELF...OPENDAT_BUILTIN\0").expect("the file can be written");
-        fs::write(&other, b"\x7fELF...DAT_OVERRIDE\0").expect("the file can be written");
+        fs::write(&ours, b"\x7fELF...OPENDAT_PARAMS\0").expect("written");
+        fs::write(&other, b"\x7fELF...DAT_OVERRIDE\0").expect("written");
         assert!(is_ours(&ours) && !is_ours(&other) && !is_ours(dir.path()));
     }
 }

@@ -150,7 +150,7 @@ fn serve(client: &TcpStream, requested: Plan, mut adapters: Vec<String>) -> Resu
     // The client can reach the adapter at the address at which it has reached this host.
     let address = client.local_addr()?.ip().to_canonical().to_string();
     let plan = Plan { role: Role::Server, adapters, address, cpu: None, server: None, ..requested };
-    let (mut child, socket) = pair::command(&[])?;
+    let (mut child, socket) = pair::command("")?;
     parent::send_plan(&socket, &plan)?;
     let served = relay(client, &socket);
     // The process ends when its socket is closed.

@@ -137,7 +137,7 @@ fn list(json: bool) -> Result<bool> {
     }
     ensure!(
         !pids.is_empty(),
-        "no process publishes its adapters' counters: start one with OPENDAT_STATS=1"
+        "no process publishes its adapters' counters: start one with OPENDAT_PARAMS=stats=on"
     );
     for pid in pids {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -167,8 +167,8 @@ fn pid_of(socket: &Path) -> Option<u32> {
 fn no_answer_reason(pid: u32) -> String {
     match std::path::Path::new(&format!("/proc/{pid}")).exists() {
         true => format!(
-            "process {pid} does not publish its adapters' counters: start it with OPENDAT_STATS=1; \
-             it must have an adapter of OpenDAT open and belong to this user"
+            "process {pid} does not publish its adapters' counters: start it with \
+             OPENDAT_PARAMS=stats=on; it must have an adapter of OpenDAT open and belong to this user"
         ),
         false => format!("there is no process {pid}"),
     }

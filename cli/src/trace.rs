@@ -17,7 +17,7 @@ use crate::programs;
 pub(crate) struct Options {
     /// What to log: a level (warn, info, debug, trace), or levels of targets, as in
     /// dat::cm=debug,dat::ep=trace
-    #[arg(long, value_name = "WHAT", default_value = "debug", value_parser = log::check)]
+    #[arg(long, value_name = "WHAT", default_value = log::DEFAULT_LEVEL, value_parser = log::check)]
     log: String,
     /// Log one JSON object per line
     #[arg(long)]
@@ -40,7 +40,7 @@ Targets:
 
 The log goes to standard error and covers OpenDAT's adapters only: a program that loads
 OFED's providers, or runs with more privileges than its caller, logs nothing. Operations
-that complete with success are not logged; OPENDAT_CAPTURE records what is on the wire.
+that complete with success are not logged; capture=FILE in OPENDAT_PARAMS records what is on the wire.
 
 The exit code is that of the program; 127 if there is no such program, 126 if it cannot
 be run.";
@@ -59,10 +59,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
         );
     }
     let mut command = Command::new(program);
-    command.args(arguments).env("OPENDAT_LOG", &options.log);
+    let format = if options.json { "json," } else { "" };
+    command.args(arguments).env("OPENDAT_LOG", format!("{format}{}", options.log));
     // The log goes to standard error, as the help says.
     command.env_remove("DAPL_DBG_DEST");
-    command.env("OPENDAT_LOG_FORMAT", if options.json { "json" } else { "text" });
     let error = command.exec();
     eprintln!("dat: {} cannot be run: {error}", printable(&program.to_string_lossy()));
     // The exit codes are the same as those of shells.

@@ -110,8 +110,12 @@ fn an_adapter_that_does_not_open_is_an_error_with_its_reason() {
     let text = fails(dat(&["query", "softrose"]).env("DAT_OVERRIDE", "/dev/null"));
     assert!(text.contains(" (did you mean softroce?); known are tcp-emu"), "{text}");
 
-    let text = fails(dat(&[]).env("OPENDAT_BUILTIN", "0").env("DAT_OVERRIDE", "/dev/null"));
-    assert!(text.contains("built-in providers are turned off by OPENDAT_BUILTIN=0"), "{text}");
+    let text =
+        fails(dat(&[]).env("OPENDAT_PARAMS", "builtin=off").env("DAT_OVERRIDE", "/dev/null"));
+    assert!(
+        text.contains("built-in providers are turned off by builtin=off in OPENDAT_PARAMS"),
+        "{text}"
+    );
 
     // Not even a built-in name can be opened, because the file may have had other parameters for
     // it.
@@ -277,7 +281,7 @@ fn list_with_devices(devices: &[&str]) -> Option<Value> {
     command
         .env("PORTS", devices.join(" "))
         .env("DAT_OVERRIDE", "/dev/null")
-        .env_remove("OPENDAT_BUILTIN");
+        .env_remove("OPENDAT_PARAMS");
     let output = command.stdin(Stdio::null()).output().ok();
     match output.filter(|output| !matches!(output.status.code(), Some(1 | 77))) {
         Some(output) => Some(json(&output)),
@@ -786,10 +790,7 @@ fn every_command_has_a_page_of_the_manual() {
     let output = run(&mut dat(&["manual", dir.path().to_str().expect("UTF-8")]));
     assert!(output.status.success(), "{}", stderr(&output));
     let page = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect(name);
-    assert!(
-        page("dat.1").contains("OPENDAT_CAPTURE"),
-        "the page must list the environment variables"
-    );
+    assert!(page("dat.1").contains("OPENDAT_PARAMS"), "with the environment");
     assert!(page("dat-check.1").contains("registry file"));
     for name in ["dat-list.1", "dat-query.1", "dat-doctor.1", "dat-register.1", "dat-bench.1"] {
         assert!(page(name).contains(".SH"), "{name}");

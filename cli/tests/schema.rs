@@ -139,8 +139,8 @@ fn serve_reports_where_it_listens() {
 #[test]
 fn a_process_publishes_its_counters_while_it_runs() {
     let mut ping = dat(&["ping", "--block", "--count", "10000000", "--interval", "0", "--quiet"]);
-    ping.env("OPENDAT_STATS", "1").env("DAT_OVERRIDE", "/dev/null").stdout(Stdio::null());
-    let _ping = Killed(ping.spawn().expect("the program starts"));
+    ping.env("OPENDAT_PARAMS", "stats=on").env("DAT_OVERRIDE", "/dev/null").stdout(Stdio::null());
+    let _ping = Killed(ping.spawn().expect("it starts"));
     let since = Instant::now();
     let document = loop {
         assert!(

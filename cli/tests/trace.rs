@@ -15,7 +15,7 @@ use serde_json::Value;
 fn trace(options: &[&str], program: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
     command.arg("trace").args(options).arg("--").args(program);
-    for variable in ["DAPL_DBG_TYPE", "DAPL_DBG_DEST", "DAT_DBG_TYPE", "OPENDAT_BUILTIN"] {
+    for variable in ["DAPL_DBG_TYPE", "DAPL_DBG_DEST", "DAT_DBG_TYPE", "OPENDAT_PARAMS"] {
         command.env_remove(variable);
     }
     command.env("DAT_OVERRIDE", "/dev/null").output().expect("the program starts")

@@ -238,13 +238,14 @@ fn loopback_plugin() -> PathBuf {
 
 fn trials(setup: Setup) -> Vec<Trial> {
     let target = Target { binding: setup.binding.clone(), provider: setup.ia.into() }.to_argument();
-    let (conf, builtin) = (setup.conf.clone(), if setup.builtin { "1" } else { "0" });
+    let (conf, builtin) =
+        (setup.conf.clone(), if setup.builtin { "builtin=on" } else { "builtin=off" });
     let pool = Arc::new(Mutex::new(Pool::new(move || {
         let mut command = Command::new(std::env::current_exe().expect("this test has a path"));
         command
             .env(WORKER_VARIABLE, &target)
             .env("DAT_OVERRIDE", &conf)
-            .env("OPENDAT_BUILTIN", builtin);
+            .env("OPENDAT_PARAMS", builtin);
         command.env(conformance::TIMEOUT_VARIABLE, EVENT_TIMEOUT_SECONDS);
         // This suppresses the messages about errors that cases cause on purpose.
         command.env("DAT_DBG_TYPE", "0");

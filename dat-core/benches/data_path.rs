@@ -81,6 +81,7 @@ impl Provider for BenchProvider {
             zero_based: true,
             quiet: true,
             strict: false,
+            stats: false,
             optimal_alignment: 64,
             named: Vec::new(),
         }))

@@ -105,21 +105,12 @@ impl Settings {
                 format!("{name}={text}: not a number, which is decimal, or hexadecimal after 0x")
             }),
         };
-        let targets = match given("OPENDAT_LOG") {
-            Some(text) => {
-                parse_targets(&text).map_err(|why| format!("OPENDAT_LOG={text}: {why}"))?
-            }
+        let (targets, json) = match given("OPENDAT_LOG") {
+            Some(text) => parse(&text).map_err(|why| format!("OPENDAT_LOG={text}: {why}"))?,
             None => match number("DAPL_DBG_TYPE")? {
                 None | Some(0) => return Ok(None),
-                Some(bits) => targets_of_bits(bits),
+                Some(bits) => (targets_of_bits(bits), false),
             },
-        };
-        let json = match given("OPENDAT_LOG_FORMAT").as_deref() {
-            None | Some("text") => false,
-            Some("json") => true,
-            Some(other) => {
-                return Err(format!("OPENDAT_LOG_FORMAT={other}: neither text nor json"));
-            }
         };
         let destination = match number("DAPL_DBG_DEST")?.unwrap_or(0) {
             bits if bits & 2 != 0 => Destination::Syslog,
@@ -160,19 +151,26 @@ pub fn check_environment(
 ///
 /// The error says what is wrong with the value.
 pub fn check(text: &str) -> std::result::Result<String, String> {
-    parse_targets(text).map(|_| text.to_owned())
+    parse(text).map(|_| text.to_owned())
 }
 
 /// The targets of events.
 const TARGETS: [&str; 8] =
     ["dat", "dat::ia", "dat::cm", "dat::ep", "dat::dto", "dat::evd", "dat::api", "dat::wake"];
 
-fn parse_targets(text: &str) -> std::result::Result<Targets, String> {
-    const EXAMPLE: &str = "for example debug, or dat::cm=debug,dat::ep=trace";
-    let targets: Targets = text.trim().parse().map_err(|error| format!("{error}; {EXAMPLE}"))?;
+/// The level of a log without levels.
+pub const DEFAULT_LEVEL: &str = "debug";
+
+/// Parses a value of `OPENDAT_LOG`. Returns the targets, and whether each line is a JSON object.
+fn parse(text: &str) -> std::result::Result<(Targets, bool), String> {
+    const EXAMPLE: &str = "for example debug, or json,dat::cm=debug,dat::ep=trace";
+    let (json, levels): (Vec<_>, Vec<_>) =
+        text.split(',').map(str::trim).partition(|word| *word == "json");
+    let levels = if levels.is_empty() { DEFAULT_LEVEL.to_owned() } else { levels.join(",") };
+    let targets: Targets = levels.parse().map_err(|error| format!("{error}; {EXAMPLE}"))?;
     match targets.iter().find(|(target, _)| !TARGETS.contains(target)) {
         Some((target, _)) => Err(format!("{target} is neither a level nor a target; {EXAMPLE}")),
-        None => Ok(targets),
+        None => Ok((targets, !json.is_empty())),
     }
 }
 
@@ -411,12 +409,24 @@ mod tests {
         assert_eq!(
             why(&[("OPENDAT_LOG", "degub")]),
             "OPENDAT_LOG=degub: degub is neither a level nor a target; \
-             for example debug, or dat::cm=debug,dat::ep=trace"
+             for example debug, or json,dat::cm=debug,dat::ep=trace"
         );
-        assert_eq!(
-            why(&[("OPENDAT_LOG", "debug"), ("OPENDAT_LOG_FORMAT", "xml")]),
-            "OPENDAT_LOG_FORMAT=xml: neither text nor json"
-        );
+        assert!(why(&[("OPENDAT_LOG", "xml,debug")]).contains("xml is neither a level nor"));
+    }
+
+    #[test]
+    fn json_is_a_word_of_opendat_log() {
+        for (text, json, targets) in [
+            ("debug", false, "debug"),
+            ("json", true, DEFAULT_LEVEL),
+            ("json,dat::cm=trace", true, "dat::cm=trace"),
+            (" warn, json ", true, "warn"),
+        ] {
+            let settings = settings(&[("OPENDAT_LOG", text), ("DAPL_DBG_TYPE", "0x1")]);
+            let settings = settings.expect(text).expect(text);
+            let targets: Targets = targets.parse().expect("targets");
+            assert_eq!((settings.json, settings.targets), (json, targets), "{text}");
+        }
     }
 
     #[test]

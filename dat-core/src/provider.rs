@@ -428,6 +428,8 @@ pub struct Attrs {
     /// The consumer requires the letter of the standard (`strict=on` in ia_params): what the
     /// standard forbids is refused, even if OFED's library has always permitted it.
     pub strict: bool,
+    /// The adapter's counters are available to other processes (`stats=on` in ia_params).
+    pub stats: bool,
     /// The recommended alignment of buffers in bytes.
     pub optimal_alignment: u32,
     /// Transport-specific named attributes.

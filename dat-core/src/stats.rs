@@ -1,7 +1,7 @@
 //! Statistics of the adapters of this process, for other programs.
 //!
-//! With `OPENDAT_STATS=1` a thread serves them on a Unix socket in the [directory of the
-//! user](UserDirectory), which only the user and root can enter. The name is
+//! A thread serves those of the adapters with `stats=on` in ia_params on a Unix socket in the
+//! [directory of the user](UserDirectory), which only the user and root can enter. The name is
 //! `NETNS/stats/PID-COPY`, where COPY numbers the copies of this code in one process, each of which
 //! has adapters of its own. The data path has no extra cost: the counters exist anyway
 //! ([`crate::counters`]) and are read on request.
@@ -30,7 +30,6 @@ use dat_sys::*;
 use tracing::warn;
 
 use crate::counters::{CounterQuery, EP, EP_ALL, EP_EXTRA, EVD, names};
-use crate::environment;
 use crate::ep::Ep;
 use crate::evd::Evd;
 use crate::handle::{self, Node};
@@ -84,9 +83,9 @@ fn served_adapters() -> MutexGuard<'static, ServedAdapters> {
     SERVED_ADAPTERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds an adapter that was opened.
+/// Adds an adapter that was opened, if its counters are to be available.
 pub(crate) fn add_adapter<T: Transport>(ia: &'static Node<Ia<T>>) {
-    if environment::variable("OPENDAT_STATS").is_none_or(|value| value.is_empty() || value == "0") {
+    if !ia.transport.attrs().stats {
         return;
     }
     let mut served_adapters = served_adapters();

@@ -90,6 +90,7 @@ fn attrs(ia: &str, fabric: &str) -> Attrs {
         zero_based: true,
         quiet: true,
         strict: false,
+        stats: false,
         optimal_alignment: 64,
         named: vec![("fabric".to_owned(), fabric.to_owned())],
     }

@@ -39,7 +39,6 @@ mod socket;
 
 use adapter::{Adapter, Wire};
 use dat_core::OpenError;
-use dat_core::environment::variable;
 use dat_core::provider::Provider;
 use rnic::cm::Cm;
 
@@ -68,8 +67,9 @@ impl Provider for SoftRoce {
     const NAME: &'static str = "softroce";
 
     fn open(&self, ia: &str, params: &str) -> Result<Roce, OpenError> {
-        let unknown = |_: &str, _: &str| Err(format!("unknown key; known are {}", Params::KEYS));
-        open(ia, Params::parse(params, variable, unknown)?, "user space")
+        let no_other = |key: &str, _: &str| unreachable!("{key} is not in KEYS");
+        let params = Params::parse(params, &adapter::params::defaults(), Params::KEYS, no_other)?;
+        open(ia, params, "user space")
     }
 }
 

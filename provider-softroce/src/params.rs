@@ -10,11 +10,9 @@
 //!
 //! - `gso=auto` turns batches on if the kernel's IP headers fit the ICRC.
 //! - `timeout` is rounded up to 4.096 µs · 2^n.
-//! - The environment variables `OPENDAT_MTU` and `OPENDAT_NET` are the defaults of `mtu` and `net`.
 
 use std::time::Duration;
 
-use adapter::params::variable;
 use dat_core::OpenError;
 use netem::Conditions;
 use wire::cm::Timeout;
@@ -41,21 +39,23 @@ pub struct Params {
 
 impl Params {
     /// The names of all keys.
-    pub const KEYS: &str = "mtu, gso, timeout, retries, net, spin, strict and capture";
+    pub const KEYS: &[&str] =
+        &["mtu", "gso", "timeout", "retries", "net", "spin", "strict", "stats", "capture"];
 
-    /// Reads ia_params; see [`adapter::params::parse`]. `other` takes each key that is not in
-    /// [`Params::KEYS`].
+    /// Parses ia_params; see [`adapter::params::parse`]. `other` takes each key of `keys` that is
+    /// not in [`Params::KEYS`].
     ///
     /// # Errors
     /// Those of [`adapter::params::parse`].
     pub fn parse(
         text: &str,
-        env: impl Fn(&str) -> Option<String>,
+        defaults: &str,
+        keys: &[&str],
         mut other: impl FnMut(&str, &str) -> Result<(), String>,
     ) -> Result<Self, OpenError> {
-        let mut own = OwnKeys::of_environment(&env)?;
-        let adapter =
-            adapter::params::parse(text, env, |key, value| own.set(key, value, &mut other))?;
+        let mut own = OwnKeys::default();
+        let set = |key: &str, value: &str| own.set(key, value, &mut other);
+        let adapter = adapter::params::parse(text, defaults, keys, set)?;
         let OwnKeys { mtu, gso, timeout, retries, conditions } = own;
         let user_only_key = [
             ("net", !conditions.is_off()),
@@ -71,21 +71,24 @@ impl Params {
         Ok(Params { adapter, mtu, gso, timeout, retries, conditions, user_only_key })
     }
 
-    /// Checks ia_params without the host. `other` is that of [`Params::parse`].
+    /// Checks ia_params without the host. The arguments are those of [`Params::parse`].
     ///
     /// # Errors
     /// Those of [`adapter::params::read`].
     pub fn check(
         text: &str,
-        env: impl Fn(&str) -> Option<String>,
+        defaults: &str,
+        keys: &[&str],
         mut other: impl FnMut(&str, &str) -> Result<(), String>,
     ) -> Result<(), OpenError> {
-        let mut own = OwnKeys::of_environment(&env)?;
-        adapter::params::read(text, env, |key, value| own.set(key, value, &mut other)).map(drop)
+        let mut own = OwnKeys::default();
+        let set = |key: &str, value: &str| own.set(key, value, &mut other);
+        adapter::params::read(text, defaults, keys, set).map(drop)
     }
 }
 
 /// The values of the keys that only this provider has; see [`Params`].
+#[derive(Default)]
 struct OwnKeys {
     mtu: Option<PathMtu>,
     gso: Option<bool>,
@@ -95,17 +98,6 @@ struct OwnKeys {
 }
 
 impl OwnKeys {
-    /// Returns the defaults, some of which environment variables set.
-    fn of_environment(env: impl Fn(&str) -> Option<String>) -> Result<OwnKeys, OpenError> {
-        Ok(OwnKeys {
-            mtu: variable(&env, "OPENDAT_MTU", self::mtu)?,
-            gso: None,
-            timeout: None,
-            retries: None,
-            conditions: variable(&env, "OPENDAT_NET", str::parse)?.unwrap_or(Conditions::OFF),
-        })
-    }
-
     fn set(
         &mut self,
         key: &str,
@@ -149,11 +141,11 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Params, OpenError> {
-        parse_with(text, |_| None)
+        parse_with(text, "")
     }
 
-    fn parse_with(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<Params, OpenError> {
-        Params::parse(text, env, |_, _| Err("unknown key".to_owned()))
+    fn parse_with(text: &str, defaults: &str) -> Result<Params, OpenError> {
+        Params::parse(text, defaults, Params::KEYS, |_, _| unreachable!("no other keys"))
     }
 
     fn reason(text: &str) -> String {
@@ -189,26 +181,18 @@ mod tests {
             ["net=loss=1%", "capture=/tmp/x", "mtu=4096", "gso=on"].map(user_only_key),
             ["net", "capture", "mtu", "gso"].map(Some)
         );
-        let env = |name: &str| (name == "OPENDAT_CAPTURE").then(|| "/tmp/x".to_owned());
-        assert_eq!(parse_with("", env).expect("parses").user_only_key, Some("capture"));
+        let params = parse_with("", "capture=/tmp/x").expect("parses");
+        assert_eq!(params.user_only_key, Some("capture"));
     }
 
     #[test]
-    fn environment_variables_apply_unless_the_entry_says_otherwise() {
-        let env = |name: &str| (name == "OPENDAT_NET").then(|| "loss=3%".to_owned());
-        let params = parse_with("", env).expect("parses");
+    fn defaults_apply_unless_the_entry_says_otherwise() {
+        let params = parse_with("", "net=loss=3%").expect("parses");
         assert_eq!(params.conditions, "loss=3%".parse().expect("conditions"));
-        let params = parse_with("net=off", env).expect("parses");
-        assert!(params.conditions.is_off(), "the entry wins");
-        let env = |value: &'static str| {
-            move |name: &str| (name != "OPENDAT_SPIN_US").then(|| value.to_owned())
-        };
-        assert_eq!(
-            parse_with("", env("")).expect("as if they were not set"),
-            parse("").expect("parses")
-        );
-        let reason = parse_with("", env("7")).expect_err("no path MTU").reason;
-        assert_eq!(reason, "OPENDAT_MTU=7: expected 256, 512, 1024, 2048 or 4096 octets");
+        let params = parse_with("net=off gso=auto", "net=loss=3% gso=on").expect("parses");
+        assert!(params.conditions.is_off() && params.gso.is_none(), "the entry wins");
+        let reason = parse_with("", "mtu=7").expect_err("no path MTU").reason;
+        assert_eq!(reason, "OPENDAT_PARAMS: mtu=7: expected 256, 512, 1024, 2048 or 4096 octets");
     }
 
     #[test]
@@ -233,6 +217,6 @@ mod tests {
         assert_eq!(reason("retries=-1"), "ia_params: retries=-1: expected 0 to 7");
         assert_eq!(reason("gso=no"), "ia_params: gso=no: expected on, off or auto");
         assert!(reason("net=los=1%").starts_with("ia_params: net=los=1%: "));
-        assert_eq!(reason("cc=reno"), "ia_params: cc=reno: unknown key");
+        assert!(reason("cc=reno").starts_with("ia_params: cc=reno: unknown key; known are mtu,"));
     }
 }

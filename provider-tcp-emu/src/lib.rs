@@ -23,7 +23,6 @@ mod params;
 mod socket;
 
 use adapter::{Adapter, Wire, params::invalid};
-use dat_core::environment::variable;
 use dat_core::provider::Provider;
 use dat_core::{Error, OpenError};
 use dat_sys::DAT_INVALID_ADDRESS;
@@ -36,13 +35,15 @@ use crate::params::Params;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpEmu;
 
-/// Checks ia_params and the environment variables that amend them.
+pub use crate::params::KEYS;
+
+/// Checks ia_params and the value of `OPENDAT_PARAMS`.
 ///
 /// # Errors
 /// The errors with which [`TcpEmu`] would refuse to open an adapter, as far as they are known
 /// without opening one and without the addresses of the host.
-pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
-    Params::check(params, env)
+pub fn check(params: &str, defaults: &str) -> Result<(), OpenError> {
+    Params::check(params, defaults)
 }
 
 /// An open adapter.
@@ -53,7 +54,7 @@ impl Provider for TcpEmu {
     const NAME: &'static str = "tcp-emu";
 
     fn open(&self, ia: &str, params: &str) -> Result<Tcp, OpenError> {
-        let params = Params::parse(params, variable)?;
+        let params = Params::parse(params, &adapter::params::defaults())?;
         if let Some(cc) = &params.cc {
             socket::check_congestion_control(cc).map_err(|e| {
                 invalid(format!(

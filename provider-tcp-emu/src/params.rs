@@ -42,22 +42,26 @@ pub(crate) struct Params {
 
 const FPDU_OCTETS: std::ops::RangeInclusive<usize> = 128..=65536;
 
+/// The names of all keys.
+pub const KEYS: &[&str] = &[
+    "crc", "extended", "rnr", "cc", "fpdu", "timeout", "retries", "spin", "strict", "stats",
+    "capture",
+];
+
 impl Params {
     /// Parses ia_params; see [`adapter::params::parse`].
-    pub(crate) fn parse(
-        text: &str,
-        env: impl Fn(&str) -> Option<String>,
-    ) -> Result<Self, OpenError> {
+    pub(crate) fn parse(text: &str, defaults: &str) -> Result<Self, OpenError> {
         let mut own = OwnKeys::default();
-        let adapter = adapter::params::parse(text, env, |key, value| own.set(key, value))?;
+        let adapter =
+            adapter::params::parse(text, defaults, KEYS, |key, value| own.set(key, value))?;
         let OwnKeys { crc, extended, cc, fpdu, peer_timeout, rnr_wait } = own;
         Ok(Params { adapter, crc, extended, cc, fpdu, peer_timeout, rnr_wait })
     }
 
     /// Checks ia_params without the host; see [`adapter::params::read`].
-    pub(crate) fn check(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
+    pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
         let mut own = OwnKeys::default();
-        adapter::params::read(text, env, |key, value| own.set(key, value)).map(drop)
+        adapter::params::read(text, defaults, KEYS, |key, value| own.set(key, value)).map(drop)
     }
 }
 
@@ -97,13 +101,7 @@ impl OwnKeys {
             ("rnr", "wait") => self.rnr_wait = true,
             ("rnr", "terminate") => self.rnr_wait = false,
             ("rnr", _) => return Err("expected wait or terminate".into()),
-            _ => {
-                return Err(
-                    "unknown key; known are crc, extended, rnr, cc, fpdu, timeout, retries, spin, \
-                     strict and capture"
-                        .into(),
-                );
-            }
+            _ => unreachable!("{key} is not in KEYS"),
         }
         Ok(())
     }
@@ -123,7 +121,7 @@ mod tests {
     use std::time::Duration;
 
     fn parse(text: &str) -> Result<Params, OpenError> {
-        Params::parse(text, |_| None)
+        Params::parse(text, "")
     }
 
     fn reason(text: &str) -> String {
@@ -168,7 +166,7 @@ mod tests {
         assert_eq!(
             reason("speed=11"),
             "ia_params: speed=11: unknown key; known are crc, extended, rnr, cc, fpdu, timeout, \
-             retries, spin, strict and capture"
+             retries, spin, strict, stats and capture"
         );
         assert_eq!(reason("timeout=1"), "ia_params: timeout=1: expected 32 to 600000 milliseconds");
         assert_eq!(reason("retries=8"), "ia_params: retries=8: expected 0 to 7");

@@ -232,7 +232,7 @@ impl Device {
     }
 
     /// The attributes that `dat_ia_query` returns.
-    pub fn attrs(&self, ia: &str, strict: bool) -> Attrs {
+    pub fn attrs(&self, ia: &str, strict: bool, stats: bool) -> Attrs {
         let (attr, count) = (&self.attr, |n: i32| usize::try_from(n).unwrap_or(0));
         let segments = count(attr.max_sge).min(32);
         // The markers of the send queue use the remaining places.
@@ -274,6 +274,7 @@ impl Device {
             zero_based: !self.is_siw(),
             quiet: false,
             strict,
+            stats,
             optimal_alignment: 64,
             named: vec![
                 ("device".to_owned(), format!("{} port {}", self.name, self.port)),

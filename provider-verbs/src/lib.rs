@@ -154,10 +154,10 @@ mod work_request;
 use std::path::Path;
 
 use dat_core::OpenError;
-use dat_core::environment::variable;
 use dat_core::provider::Provider;
 
 pub use crate::entries::entries;
+pub use crate::params::KEYS;
 use crate::params::{Params, SYSFS};
 pub use crate::transport::Adapter;
 
@@ -165,12 +165,12 @@ pub use crate::transport::Adapter;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verbs;
 
-/// Checks ia_params and the environment without opening a device.
+/// Checks ia_params and the value of `OPENDAT_PARAMS` without opening a device.
 ///
 /// # Errors
 /// The errors of [`Verbs::open`](Provider::open) that can be found without a device.
-pub fn check(params: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
-    params::check(params, env)
+pub fn check(params: &str, defaults: &str) -> Result<(), OpenError> {
+    params::check(params, defaults)
 }
 
 impl Provider for Verbs {
@@ -179,7 +179,7 @@ impl Provider for Verbs {
 
     fn open(&self, ia: &str, params: &str) -> Result<Adapter, OpenError> {
         let sysfs = Path::new(SYSFS);
-        let params = Params::parse(params, sysfs, variable)?;
+        let params = Params::parse(params, sysfs, &adapter::params::defaults())?;
         entries::require_device(sysfs)?;
         Adapter::open(ia, &params)
     }

@@ -1,4 +1,4 @@
-//! The ia_params: the local address, `spin` and `strict`.
+//! The ia_params: the local address, `spin`, `strict` and `stats`.
 //!
 //! ```text
 //! where = network device | address | host name | RDMA device [ port ]
@@ -31,6 +31,8 @@ pub struct Params {
     pub spin: Duration,
     /// Whether the adapter is strict: see [`adapter::Params::strict`].
     pub strict: bool,
+    /// Whether the counters are available: see [`adapter::Params::stats`].
+    pub stats: bool,
 }
 
 impl Params {
@@ -39,11 +41,8 @@ impl Params {
     /// # Errors
     /// `DAT_INVALID_ADDRESS` for an address or device that this host does not have,
     /// `DAT_INVALID_PARAMETER` for everything else.
-    pub fn parse(
-        text: &str,
-        sysfs: &Path,
-        env: impl Fn(&str) -> Option<String>,
-    ) -> Result<Self, OpenError> {
+    pub fn parse(text: &str, sysfs: &Path, defaults: &str) -> Result<Self, OpenError> {
+        refuse_capture(text)?;
         let words: Vec<_> = text.split_whitespace().collect();
         let (place, rest) = match words[..] {
             [device, port, ref rest @ ..] if is_device(sysfs, device) && is_number(port) => {
@@ -55,35 +54,36 @@ impl Params {
             ref words => (None, words),
         };
         let words: Vec<_> = place.iter().map(String::as_str).chain(rest.iter().copied()).collect();
-        let adapter = adapter::params::parse(&words.join(" "), without_capture(env), own)?;
-        refuse_capture(adapter.capture.as_deref())?;
+        let adapter = adapter::params::parse(&words.join(" "), defaults, KEYS, own)?;
         Ok(Params {
             bind: adapter.bind,
             spin: adapter.spin.unwrap_or_default(),
             strict: adapter.strict,
+            stats: adapter.stats,
         })
     }
 }
 
 /// Checks ia_params without the host; see [`adapter::params::read`].
-pub(crate) fn check(text: &str, env: impl Fn(&str) -> Option<String>) -> Result<(), OpenError> {
-    let read = adapter::params::read(text, without_capture(env), own)?;
-    refuse_capture(read.capture.as_deref())
+pub(crate) fn check(text: &str, defaults: &str) -> Result<(), OpenError> {
+    refuse_capture(text)?;
+    adapter::params::read(text, defaults, KEYS, own).map(drop)
 }
 
-/// Hides the environment variable that is for providers that can capture packets.
-fn without_capture(env: impl Fn(&str) -> Option<String>) -> impl Fn(&str) -> Option<String> {
-    move |name| if name == "OPENDAT_CAPTURE" { None } else { env(name) }
-}
+/// The names of all keys.
+pub const KEYS: &[&str] = &["spin", "strict", "stats"];
 
 /// This provider has no key of its own.
-fn own(_: &str, _: &str) -> Result<(), String> {
-    Err("unknown key; known are spin and strict".to_owned())
+fn own(key: &str, _: &str) -> Result<(), String> {
+    unreachable!("{key} is not in KEYS")
 }
 
-fn refuse_capture(file: Option<&str>) -> Result<(), OpenError> {
+fn refuse_capture(text: &str) -> Result<(), OpenError> {
     let why = "capture: packets of an RDMA device do not pass through this process; see tcpdump(8)";
-    file.map_or(Ok(()), |_| Err(invalid(why.into())))
+    match text.split_whitespace().any(|word| word.starts_with("capture=")) {
+        true => Err(invalid(why.into())),
+        false => Ok(()),
+    }
 }
 
 fn is_number(word: &str) -> bool {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn parse(text: &str) -> Result<Params, OpenError> {
-        Params::parse(text, sysfs().path(), |_| None)
+        Params::parse(text, sysfs().path(), "")
     }
 
     fn reason(text: &str) -> String {
@@ -156,11 +156,8 @@ mod tests {
     #[test]
     fn a_wait_polls_only_if_asked_to() {
         assert_eq!(parse("").expect("parses").spin, Duration::ZERO);
-        let env = |name: &str| (name == "OPENDAT_SPIN_US").then(|| "9".to_owned());
-        assert_eq!(
-            Params::parse("", sysfs().path(), env).expect("parses").spin,
-            Duration::from_micros(9)
-        );
+        let params = Params::parse("", sysfs().path(), "spin=9").expect("parses");
+        assert_eq!(params.spin, Duration::from_micros(9));
     }
 
     #[test]
@@ -187,7 +184,7 @@ mod tests {
         assert_eq!(parse("rxe0 3").expect_err("no such port").code, Error::of(DAT_INVALID_ADDRESS));
         assert_eq!(
             reason("rxe0 mtu=1"),
-            "ia_params: mtu=1: unknown key; known are spin and strict"
+            "ia_params: mtu=1: unknown key; known are spin, strict and stats"
         );
         assert_eq!(reason("lo rxe0"), "ia_params: \"rxe0\": expected key=value after the address");
         assert!(
@@ -199,8 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_of_other_providers_is_ignored() {
-        let env = |name: &str| (name == "OPENDAT_CAPTURE").then(|| "/tmp/x".to_owned());
-        assert!(Params::parse("", sysfs().path(), env).is_ok());
+    fn defaults_of_other_providers_are_ignored() {
+        assert!(Params::parse("", sysfs().path(), "capture=/tmp/x mtu=7").is_ok());
     }
 }

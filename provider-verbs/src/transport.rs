@@ -35,7 +35,7 @@ pub struct Adapter {
 impl Adapter {
     pub(crate) fn open(ia: &str, params: &Params) -> std::result::Result<Adapter, OpenError> {
         let device = Device::open(params.bind)?;
-        let attrs = device.attrs(ia, params.strict);
+        let attrs = device.attrs(ia, params.strict, params.stats);
         let failed = |e: std::io::Error| {
             let code = Error::new(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
             OpenError::new(code, format!("opening {}: {e}", device.name))

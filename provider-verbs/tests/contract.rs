@@ -1,5 +1,5 @@
-//! The test suite of dat-core's transport contract, run with an RDMA device of this host. The
-//! environment variable `OPENDAT_VERBS` holds the ia_params of the device.
+//! The test suite of dat-core's transport contract, run with an RDMA device of this host.
+//! `OPENDAT_TEST=verbs=PARAMS` in the environment sets the ia_params of the device.
 //!
 //! `cargo test` does not run this, because it needs a host with an RDMA device. When the suite was
 //! last run, the kernel's rxe (6.12) passed 38 of 52 cases. These cases fail:
@@ -34,8 +34,10 @@ fn pair() -> (Adapter, Adapter) {
 }
 
 fn open() -> Adapter {
-    let params = std::env::var("OPENDAT_VERBS").unwrap_or_default();
-    Verbs.open("verbs", &params).unwrap_or_else(|e| panic!("{params}: {e}"))
+    let settings = std::env::var("OPENDAT_TEST").unwrap_or_default();
+    let params = settings.split(';').find_map(|setting| setting.strip_prefix("verbs="));
+    let params = params.unwrap_or_default();
+    Verbs.open("verbs", params).unwrap_or_else(|e| panic!("{params}: {e}"))
 }
 
 provider_loopback::transport_contract!(pair);

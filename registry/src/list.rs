@@ -152,15 +152,15 @@ fn named_by(overridden: bool) -> &'static str {
 
 impl List {
     /// The entries of this process: those of the file that DAT_OVERRIDE names, or else of
-    /// /etc/dat.conf if that exists; then `builtins`, unless OPENDAT_BUILTIN is 0.
+    /// /etc/dat.conf if that exists; then `builtins`, unless OPENDAT_PARAMS has `builtin=off`.
     pub fn from_environment(builtins: Builtins) -> List {
-        List::new(variable("DAT_OVERRIDE"), variable("OPENDAT_BUILTIN"), builtins)
+        List::new(variable("DAT_OVERRIDE"), variable("OPENDAT_PARAMS"), builtins)
     }
 
     /// Like [`List::from_environment`], with explicit values of the two variables.
     pub fn new(
         dat_override: Option<OsString>,
-        opendat_builtin: Option<OsString>,
+        opendat_params: Option<OsString>,
         builtins: Builtins,
     ) -> List {
         let mut list = List::default();
@@ -180,7 +180,11 @@ impl List {
             },
         }
         let has_builtins = builtins.adapters.iter().any(|adapters| !adapters.is_empty());
-        list.builtins_off = has_builtins && opendat_builtin.is_some_and(|value| value == "0");
+        // The providers report mistakes in OPENDAT_PARAMS.
+        let is_off = |text: &OsString| {
+            text.to_string_lossy().split_whitespace().any(|word| word == "builtin=off")
+        };
+        list.builtins_off = has_builtins && opendat_params.as_ref().is_some_and(is_off);
         if !list.builtins_off {
             list.add_builtins(builtins);
         }
@@ -286,7 +290,7 @@ impl List {
         self.file_unreadable
     }
 
-    /// Whether OPENDAT_BUILTIN turned off built-in entries.
+    /// Whether OPENDAT_PARAMS turned off built-in entries.
     pub fn builtins_off(&self) -> bool {
         self.builtins_off
     }

@@ -121,10 +121,12 @@ fn a_toml_file_is_read_as_such() {
 #[test]
 fn builtins_can_be_turned_off() {
     let list = |value: &str| List::new(Some("/dev/null".into()), Some(value.into()), BUILTINS);
-    assert!(list("0").builtins_off() && list("0").interfaces().is_empty());
-    assert!(!list("1").builtins_off() && list("1").interfaces().len() == 2);
+    let off = list("mtu=1024 builtin=off");
+    assert!(off.builtins_off() && off.interfaces().is_empty());
+    assert!(!list("builtin=on").builtins_off() && list("builtin=on").interfaces().len() == 2);
     assert!(
-        !List::new(Some("/dev/null".into()), Some("0".into()), Builtins::NONE).builtins_off(),
+        !List::new(Some("/dev/null".into()), Some("builtin=off".into()), Builtins::NONE)
+            .builtins_off(),
         "there are none"
     );
 }

@@ -176,7 +176,7 @@ impl fmt::Display for OpenError {
             }
             let file = self.file.as_deref().unwrap_or("none");
             let off = if self.builtins_off {
-                "; built-in providers are turned off by OPENDAT_BUILTIN=0"
+                "; built-in providers are turned off by builtin=off in OPENDAT_PARAMS"
             } else if self.file_unreadable {
                 "; built-in entries are hidden, because the registry file cannot be read"
             } else {

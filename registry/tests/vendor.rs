@@ -267,18 +267,24 @@ fn an_unknown_name_says_which_are_known_and_what_is_turned_off() {
     let directory = tempfile::tempdir().expect("a directory");
     let conf = directory.path().join("dat.conf");
     let line = |n| format!("n{n} u2.0 nonthreadsafe default n.so fake.1.0 \"\" \"\"\n");
-    let text = |entries, opendat_builtin: &str| {
+    let text = |entries, opendat_params: &str| {
         std::fs::write(&conf, (0..entries).map(line).collect::<String>()).expect("written");
         let list =
-            List::new(Some(conf.clone().into()), Some(opendat_builtin.into()), builtins(BUILTINS));
+            List::new(Some(conf.clone().into()), Some(opendat_params.into()), builtins(BUILTINS));
         let error =
             Registry::with_list(list).open(&request("x")).expect_err("not there").to_string();
         error.replace(&conf.display().to_string(), "FILE")
     };
     let unknown = "cannot open IA \"x\" (u2.0): no entry has this name";
-    let off = "; built-in providers are turned off by OPENDAT_BUILTIN=0";
-    assert_eq!(text(1, "1"), format!("{unknown}; known are inside, n0 (registry file: FILE)"));
-    assert_eq!(text(0, "0"), format!("{unknown}; none are known (registry file: FILE{off})"));
+    let off = "; built-in providers are turned off by builtin=off in OPENDAT_PARAMS";
+    assert_eq!(
+        text(1, "builtin=on"),
+        format!("{unknown}; known are inside, n0 (registry file: FILE)")
+    );
+    assert_eq!(
+        text(0, "builtin=off"),
+        format!("{unknown}; none are known (registry file: FILE{off})")
+    );
     let eight = "inside, n0, n1, n2, n3, n4, n5, n6";
     assert_eq!(
         text(9, ""),

@@ -12,7 +12,7 @@
  *                         connection and no datagram is accepted
  *   other_user listens    the attacker has the name that a service had in an earlier OpenDAT; a
  *                         request for that service, with its private data, does not reach it
- *   other_user asks       the attacker asks for the adapters' statistics (OPENDAT_STATS=1) and gets
+ *   other_user asks       the attacker asks for the adapters' statistics (stats=on) and gets
  *                         none
  *   other_user set_uid    a program whose effective user is not its real user does not share the
  *                         port of either
@@ -257,7 +257,7 @@ static void asks(void)
     struct end end;
     int attacker, fd = socket(AF_UNIX, SOCK_STREAM, 0);
     pid_t child = start_attacker(ask, &attacker);
-    EXPECT(setenv("OPENDAT_STATS", "1", 1) == 0, "setenv: %s", strerror(errno));
+    EXPECT(setenv("OPENDAT_PARAMS", "stats=on", 1) == 0, "setenv: %s", strerror(errno));
     end_open(&end, 4096, 1);
     snprintf(path, sizeof address.sun_path, "%s/*/stats/%d-*", DIRECTORY, (int)getpid());
     EXPECT(glob(path, 0, NULL, &found) == 0 && found.gl_pathc == 1, "%s: not exactly one socket",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A wait for completions sleeps at once, or first polls for as long as OPENDAT_SPIN_US says. The
+ * A wait for completions sleeps at once, or first polls for as long as OPENDAT_PARAMS says. The
  * provider's counter of waits that blocked shows which.
  */
 
@@ -31,13 +31,13 @@ int main(void)
     struct end end;
     DAT_UINT64 blocked;
 
-    unsetenv("OPENDAT_SPIN_US");
+    unsetenv("OPENDAT_PARAMS");
     end_open(&end, 4096, 4);
     blocked = blocked_after(&end, SHORTER_US);
     EXPECT(blocked > 0, "the wait has not slept");
     end_close(&end);
 
-    setenv("OPENDAT_SPIN_US", "100000", 1);
+    setenv("OPENDAT_PARAMS", "spin=100000", 1);
     end_open(&end, 4096, 4);
     blocked = blocked_after(&end, SHORTER_US);
     EXPECT(blocked == 0, "the wait has slept %lu times", (unsigned long)blocked);

@@ -34,11 +34,11 @@ static inline long entries(const char *path)
  */
 static inline void start_without_caches(char **argv)
 {
-    static const char *mark = "OPENDAT_TEST_WITHOUT_CACHES";
-    if (getenv(mark))
+    static const char *setting = "glibc.malloc.tcache_count=0";
+    const char *present = getenv("GLIBC_TUNABLES");
+    if (present && strcmp(present, setting) == 0)
         return;
-    setenv(mark, "1", 1);
-    setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
+    setenv("GLIBC_TUNABLES", setting, 1);
     execv("/proc/self/exe", argv);
     EXPECT(0, "/proc/self/exe: %s", strerror(errno));
 }

@@ -24,7 +24,7 @@ pub use process::{Ended, Running, ends_with_ok};
 pub use provider::{PROVIDERS, Provider, VERBS};
 pub use registry::Registry;
 pub use torn::is_torn;
-pub use trial::{SHARE, Stop, is_short_run, run, trial};
+pub use trial::{SHARE, Stop, is_short_run, run, setting, trial};
 
 /// The reason why a test cannot run on this machine. A skipped test is not a failure of the
 /// product, and is never counted as a pass.

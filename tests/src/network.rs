@@ -6,8 +6,10 @@ use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// An environment variable that is set in the process that runs in its own network namespace.
-const NAMESPACE_VARIABLE: &str = "OPENDAT_TEST_NETWORK";
+use crate::setting;
+
+/// A setting of the process that runs in its own network namespace.
+const OWN_NETWORK: &str = "own-network";
 
 /// A shell script that enables loopback, and moves the client ports to another range.
 const SETUP_SCRIPT: &str =
@@ -15,7 +17,7 @@ const SETUP_SCRIPT: &str =
 
 /// Returns whether this process has its own network namespace.
 pub fn has_own_network() -> bool {
-    env::var_os(NAMESPACE_VARIABLE).is_some()
+    setting(OWN_NETWORK).is_some()
 }
 
 /// Restarts this program in a network namespace of its own, if this user may create one. Otherwise
@@ -49,11 +51,12 @@ fn enter(namespaces: &[&str]) {
 }
 
 fn in_namespaces(namespaces: &[&str], program: &std::ffi::OsStr) -> Command {
+    let others = env::var("OPENDAT_TEST").unwrap_or_default();
     let mut command = Command::new("unshare");
     command
         .args(namespaces)
         .args(["--", "sh", "-c", SETUP_SCRIPT, "sh"])
         .arg(program)
-        .env(NAMESPACE_VARIABLE, "own");
+        .env("OPENDAT_TEST", format!("{OWN_NETWORK}=on;{others}"));
     command
 }

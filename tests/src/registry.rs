@@ -20,11 +20,12 @@ pub struct Registry {
     name: &'static str,
     ia: &'static str,
     library_path: Option<PathBuf>,
-    builtin: bool,
     /// Files that a process under this registry must have mapped.
     maps: Vec<PathBuf>,
     conf: PathBuf,
     environment: Vec<(&'static str, String)>,
+    /// The words of OPENDAT_PARAMS.
+    params: Vec<String>,
     _dir: TempDir,
 }
 
@@ -115,12 +116,19 @@ impl Registry {
         let path = dir.path().join("dat.conf");
         fs::write(&path, conf).expect("dat.conf can be written");
         let environment = Vec::new();
-        Self { name, ia, library_path, builtin, maps, conf: path, environment, _dir: dir }
+        let params = if builtin { Vec::new() } else { vec!["builtin=off".to_owned()] };
+        Self { name, ia, library_path, maps, conf: path, environment, params, _dir: dir }
     }
 
     /// Adds a variable to the environment of programs.
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.environment.push((name, value.into()));
+        self
+    }
+
+    /// Adds parameters to the OPENDAT_PARAMS of programs.
+    pub fn with_params(mut self, params: &str) -> Self {
+        self.params.push(params.to_owned());
         self
     }
 
@@ -151,8 +159,8 @@ impl Registry {
         if let Some(path) = &self.library_path {
             command.env("LD_LIBRARY_PATH", path);
         }
-        if !self.builtin {
-            command.env("OPENDAT_BUILTIN", "0");
+        if !self.params.is_empty() {
+            command.env("OPENDAT_PARAMS", self.params.join(" "));
         }
     }
 

@@ -32,17 +32,25 @@ impl From<String> for Stop {
 /// Returns whether this is the short run (`cargo xtask test` without `--all`). The short run leaves
 /// out tests that take long and rarely find anything that other tests miss.
 pub fn is_short_run() -> bool {
-    env::var_os("OPENDAT_SHORT").is_some()
+    setting("short").is_some()
 }
 
-/// The environment variable that selects the tests of this process. The value has prefixes of the
-/// tests' names, separated by commas. After `!`, the prefixes are those of the tests that other
-/// processes run.
-pub const SHARE: &str = "OPENDAT_SHARE";
+/// The setting that selects the tests of this process. The value has prefixes of the tests' names,
+/// separated by commas. After `!`, the prefixes are those of the tests that other processes run.
+pub const SHARE: &str = "share";
+
+/// Returns a setting of the tests. The environment variable `OPENDAT_TEST` contains the settings,
+/// separated by semicolons, each as `NAME=VALUE`. `cargo xtask test` sets it.
+pub fn setting(name: &str) -> Option<String> {
+    let settings = env::var("OPENDAT_TEST").ok()?;
+    let found =
+        settings.split(';').find_map(|setting| setting.strip_prefix(name)?.strip_prefix('='));
+    found.map(str::to_owned)
+}
 
 /// Runs the tests of this process's share.
 pub fn run(arguments: &Arguments, mut trials: Vec<Trial>) -> ExitCode {
-    if let Ok(share) = env::var(SHARE) {
+    if let Some(share) = setting(SHARE) {
         trials.retain(|trial| is_of(&share, trial.name()));
     }
     libtest_mimic::run(arguments, trials).exit_code()

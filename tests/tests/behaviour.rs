@@ -182,8 +182,8 @@ fn builtin(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
 }
 
 fn in_a_bad_network(dist: &Dist, provider: &Provider) -> Result<Registry, Skip> {
-    let conditions = "loss=2%,duplicate=1%,reorder=2%,seed=4";
-    Ok(Registry::builtin(dist, provider).with("OPENDAT_NET", conditions))
+    let network = "net=loss=2%,duplicate=1%,reorder=2%,seed=4";
+    Ok(Registry::builtin(dist, provider).with_params(network))
 }
 
 /// Returns the registry for a program that changes settings of its network namespace.

@@ -133,7 +133,7 @@ fn the_conformance_suite_asks_a_provider_behind_any_library() {
         let dat = |library: &Path| {
             let mut command = Command::new(dist.lib().join("../bin/dat"));
             command.args(["conformance", "--json", "--provider", "x", "dat_pz_free", "--library"]);
-            command.arg(library).arg("--registry").arg(&conf).env("OPENDAT_BUILTIN", "0");
+            command.arg(library).arg("--registry").arg(&conf).env("OPENDAT_PARAMS", "builtin=off");
             command
         };
         let debian = Path::new("/usr/lib/x86_64-linux-gnu/libdat2.so.2");

@@ -1,6 +1,6 @@
 //! Tests with an MPI library that this project did not write: Intel MPI 2018 over DAPL, with
 //! mpi4py's benchmarks and mpi4py's own tests. `cargo xtask test --all` installs both in the target
-//! directory and sets `OPENDAT_MPI` to the place.
+//! directory and sets `mpi=` in `OPENDAT_TEST` to the place.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -182,7 +182,7 @@ struct Installation {
 
 impl Installation {
     fn locate() -> Result<Self, Skip> {
-        let root = std::env::var_os("OPENDAT_MPI").map(PathBuf::from);
+        let root = opendat_tests::setting("mpi").map(PathBuf::from);
         match root {
             Some(root) if root.join("bin/mpiexec.hydra").exists() => Ok(Self { root }),
             _ => Err(Skip(

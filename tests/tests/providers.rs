@@ -58,7 +58,7 @@ fn first_eight(dist: &Dist, program: &Path, conf: Option<&Path>) -> (usize, Vec<
     let mut command = Command::new(program);
     command
         .env("LD_LIBRARY_PATH", dist.lib())
-        .env_remove("OPENDAT_BUILTIN")
+        .env_remove("OPENDAT_PARAMS")
         .env_remove("DAT_OVERRIDE");
     command.envs(conf.map(|conf| ("DAT_OVERRIDE", conf)));
     let output = command.output().expect("the program starts");

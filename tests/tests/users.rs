@@ -127,10 +127,11 @@ fn set_user_id(world: &World) -> Result<(), Stop> {
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
             .args([&program, std::path::Path::new("list")])
             .env("DAT_OVERRIDE", &conf)
+            .env("OPENDAT_PARAMS", "builtin=off")
             .output()
             .map_err(|error| format!("setpriv does not start: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        if !text.contains("tcp-emu") || text.contains("planted") != heeded {
+        if text.contains("tcp-emu") == heeded || text.contains("planted") != heeded {
             return Err(format!(
                 "mode {mode:o}: {text}{}",
                 String::from_utf8_lossy(&output.stderr)

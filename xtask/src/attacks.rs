@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use crate::cargo::cargo;
 use crate::dist::{self, Profile};
 use crate::prerequisites;
+use crate::test::Environment;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -16,16 +17,15 @@ pub(crate) struct Options {
     names: Vec<String>,
 }
 
-/// The environment variable that makes the test program measure each attack for this many seconds
-/// and run no tests.
-const SECONDS_VARIABLE: &str = "OPENDAT_ATTACK_SECONDS";
-
 pub(crate) fn measure(options: &Options) -> Result<bool> {
     prerequisites::provide(false);
     let dist = dist::build(Profile::Release)?;
     let mut command = cargo();
     command.args(["test", "--release", "-p", "opendat-tests", "--test", "attacks", "--"]);
     command.args(&options.names);
-    command.env("OPENDAT_DIST", dist).env(SECONDS_VARIABLE, options.seconds.to_string());
+    // With `attack-seconds`, the test program measures each attack for this time and runs no tests.
+    Environment { dist, settings: Vec::new() }
+        .with("attack-seconds", options.seconds.to_string())
+        .apply(&mut command);
     Ok(command.status().context("cargo does not start")?.success())
 }

@@ -2,7 +2,7 @@
 //! virtual machine that `tests/guest/build.sh` builds from Debian's packages. The tests are in
 //! `tests/tests/programs/guest/`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -25,19 +25,18 @@ pub(crate) fn measure(options: &Options) -> Result<bool> {
     prerequisites::provide(true);
     let dist = dist::build(Profile::Dist)?;
     let machine = match build()? {
-        Guest::Built(environment) => environment,
+        Guest::Built(machine) => machine,
         Guest::Unavailable(why) => bail!("there can be no guest: {why}"),
     };
     let mut command = cargo();
-    command.args(["test", "--workspace", "--test", "programs", "--", "--nocapture"]).envs(machine);
-    let status =
-        command.env("OPENDAT_DIST", dist).env(ROUNDS_VARIABLE, options.rounds.to_string()).status();
-    Ok(status.context("cargo does not start")?.success())
+    command.args(["test", "--workspace", "--test", "programs", "--", "--nocapture"]);
+    // With `guest-speed`, the test program measures this many rounds and does nothing else.
+    Environment { dist, settings: Vec::new() }
+        .with("guest", machine)
+        .with("guest-speed", options.rounds.to_string())
+        .apply(&mut command);
+    Ok(command.status().context("cargo does not start")?.success())
 }
-
-/// The environment variable that makes the test program measure this many rounds and do nothing
-/// else.
-const ROUNDS_VARIABLE: &str = "OPENDAT_GUEST_SPEED";
 
 /// Returns the stage of the tests in the guest. If this machine can have no guest, the stage counts
 /// as one skipped test.
@@ -45,11 +44,10 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
     let (program, filter, environment) =
         (tests.program(PROGRAMS)?, tests.filter.clone(), tests.environment());
     Ok(Stage::new("the guest", move || {
-        let mut environment = environment;
-        match build()? {
-            Guest::Built(machine) => environment.extend(machine),
+        let environment = match build()? {
+            Guest::Built(machine) => environment.with("guest", machine),
             Guest::Unavailable(why) => return Ok(Prepared::Cannot(why)),
-        }
+        };
         let all: Vec<&str> = GROUPS.iter().flat_map(|(_, tests)| tests.iter().copied()).collect();
         let groups = GROUPS.iter().map(|(name, tests)| (*name, tests.join(",")));
         let groups = groups.chain([("guest, the rest", format!("!{}", all.join(",")))]);
@@ -64,8 +62,8 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
 
 /// The result of building the guest.
 enum Guest {
-    /// The environment variables that tell the tests where the guest's files are.
-    Built(Environment),
+    /// The directory of the guest's files.
+    Built(PathBuf),
     Unavailable(String),
 }
 
@@ -83,7 +81,7 @@ fn build() -> Result<Guest> {
         return Ok(Guest::Unavailable(format!("its packages cannot be downloaded\n{text}")));
     }
     ensure!(output.status.success(), "tests/guest/build.sh failed ({})\n{text}", output.status);
-    Ok(Guest::Built(vec![("OPENDAT_GUEST", machine)]))
+    Ok(Guest::Built(machine))
 }
 
 /// Groups of tests that run at the same time as the rest, each with a guest and a network of its

@@ -15,9 +15,6 @@ use crate::cargo::target;
 const PACKAGES: [&str; 2] = ["impi==2018.0.3", MPI4PY];
 const MPI4PY: &str = "mpi4py==4.1.2";
 
-/// The environment variable that tells the tests where the MPI library is.
-pub(crate) const VARIABLE: &str = "OPENDAT_MPI";
-
 /// Returns the directory of the MPI library, and installs the library first if necessary. Returns
 /// `None` after printing why the library is not available.
 pub(crate) fn provide() -> Option<PathBuf> {

@@ -28,7 +28,6 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
         (tests.program(PROGRAMS)?, tests.filter.clone(), tests.dist.clone());
     let environment = tests.environment();
     Ok(Stage::new("the packages", move || {
-        let mut environment = environment;
         if let Some(reason) = obstacle() {
             return Ok(Prepared::Cannot(reason));
         }
@@ -53,7 +52,7 @@ pub(crate) fn stage(tests: &Tests) -> Result<Stage> {
             "tests/packages/build.sh failed ({})\n{output}",
             built.status
         );
-        environment.extend([("OPENDAT_PACKAGES", packages), ("OPENDAT_DEBIAN", debian)]);
+        let environment = environment.with("packages", packages).with("debian", debian);
         let job = program.job_of_share(
             "packages",
             "packages::",

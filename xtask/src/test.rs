@@ -1,7 +1,7 @@
 //! `cargo xtask test`: runs the tests of the workspace and counts them as one run.
 //!
 //! The short run leaves out tests that take long and rarely find anything that other tests miss.
-//! The test programs see `OPENDAT_SHORT` in their environment and choose their tests accordingly.
+//! The test programs see the setting `short` in `OPENDAT_TEST` and choose their tests accordingly.
 //! `--all` runs all tests. A run with a filter runs all tests whose names contain it.
 
 mod job;
@@ -139,9 +139,6 @@ pub(crate) struct Tests {
     pub(crate) filter: Option<String>,
 }
 
-/// The environment variable that tells test programs to do the short run.
-pub(crate) const SHORT_VARIABLE: &str = "OPENDAT_SHORT";
-
 impl Tests {
     fn stages(&self) -> Result<Vec<Stage>> {
         let filter = self.filter.as_deref();
@@ -169,13 +166,10 @@ impl Tests {
         Ok(stages)
     }
 
-    /// Returns the environment variables of all test programs.
+    /// Returns the environment of all test programs.
     pub(crate) fn environment(&self) -> Environment {
-        let mut environment = vec![("OPENDAT_DIST", self.dist.clone())];
-        if !self.everything {
-            environment.push((SHORT_VARIABLE, PathBuf::from("1")));
-        }
-        environment
+        let environment = Environment { dist: self.dist.clone(), settings: Vec::new() };
+        if self.everything { environment } else { environment.with("short", "1") }
     }
 
     pub(crate) fn program(&self, name: &str) -> Result<Program> {
@@ -188,7 +182,7 @@ impl Tests {
             (self.program(MPI)?, self.filter.clone(), self.environment());
         Ok(Stage::new("MPI", move || {
             // Without Intel MPI, the tests report that they are skipped.
-            environment.extend(mpi::provide().map(|root| (mpi::VARIABLE, root)));
+            environment.settings.extend(mpi::provide().map(|root| ("mpi", root)));
             Ok(Prepared::Jobs(program.jobs(&environment, filter.as_deref())?))
         }))
     }

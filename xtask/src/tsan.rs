@@ -42,7 +42,7 @@ pub(crate) fn stage(options: &Options) -> Result<Stage> {
             .env("CARGO_TARGET_DIR", &target)
             .env("RUSTFLAGS", "-Zsanitizer=thread")
             .env("TSAN_OPTIONS", "halt_on_error=1")
-            .env("OPENDAT_CALLS", (options.calls / divisor).to_string());
+            .env("OPENDAT_TEST", format!("calls={}", options.calls / divisor));
         Job {
             name: format!("thread sanitizer, {name}"),
             command,

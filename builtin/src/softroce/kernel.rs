@@ -77,8 +77,11 @@ fn candidates(bind: Option<SocketAddr>, addresses: &[NetAddr]) -> Vec<&NetAddr> 
 pub(crate) fn open(ia: &str, rxe: &Rxe, params: &Params, why: &str) -> Result<Adapter, OpenError> {
     let spin =
         params.adapter.spin.map_or_else(String::new, |spin| format!("spin={}", spin.as_micros()));
-    let strict = if params.adapter.strict { "strict=on" } else { "" };
-    let adapter = Verbs.open(ia, &format!("{} {spin} {strict}", rxe.address))?;
+    // The environment variable has no effect on these keys, because it has amended `params`.
+    let on = |switch| if switch { "on" } else { "off" };
+    let (strict, stats) = (on(params.adapter.strict), on(params.adapter.stats));
+    let params = format!("{} {spin} strict={strict} stats={stats}", rxe.address);
+    let adapter = Verbs.open(ia, &params)?;
     Ok(adapter
         .with_attribute("engine", &format!("the kernel's {} on {}: {why}", rxe.name, rxe.netdev)))
 }

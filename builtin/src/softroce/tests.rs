@@ -16,16 +16,17 @@ fn engine(params: &str) -> Result<String, OpenError> {
 
 #[test]
 fn the_key_engine_is_one_of_several() {
-    let engine = |text| parse(text, |_| None).map(|(engine, _)| engine);
-    let reason = |text| engine(text).expect_err(text).reason;
-    assert_eq!(engine("lo mtu=1024").expect("parses"), Engine::Auto);
-    assert_eq!(engine("spin=5 lo engine=user").expect("parses"), Engine::User);
+    let engine = |text, defaults| parse(text, defaults).map(|(engine, _)| engine);
+    let reason = |text| engine(text, "").expect_err(text).reason;
+    assert_eq!(engine("lo mtu=1024", "").expect("parses"), Engine::Auto);
+    assert_eq!(engine("lo spin=5", "engine=kernel").expect("parses"), Engine::Kernel);
+    assert_eq!(engine("engine=user lo", "engine=kernel").expect("parses"), Engine::User);
     assert!(reason("engine=kernel engine=user").contains("the key engine occurs twice"));
     assert_eq!(reason("engine=fast"), "ia_params: engine=fast: expected auto, user or kernel");
     assert_eq!(
         reason("cc=reno"),
         "ia_params: cc=reno: unknown key; known are engine, mtu, gso, timeout, retries, net, spin, \
-         strict and capture"
+         strict, stats and capture"
     );
 }
 

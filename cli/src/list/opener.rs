@@ -158,7 +158,8 @@ mod tests {
         format!("{name} u2.0 nonthreadsafe default {library} v.1.0 \"{params}\" \"\"\n")
     }
 
-    /// Returns the answers for all candidates, and the sorted names of the opened entries.
+    /// Returns the answers for all candidates, and the sorted names of the entries that were
+    /// opened.
     fn opened(
         candidates: &[Candidate],
         limit: usize,

@@ -245,7 +245,7 @@ fn summary(document: &Document) -> String {
     };
     let builtin = match count(true) {
         _ if document.builtins_off => {
-            "the built-in ones are turned off by OPENDAT_BUILTIN=0".to_owned()
+            "the built-in ones are turned off by builtin=off in OPENDAT_PARAMS".to_owned()
         }
         (0, _) if document.file.is_none() && !document.errors.is_empty() => {
             "the built-in ones are hidden".to_owned()
@@ -485,7 +485,7 @@ mod tests {
         assert_eq!(summary(&unreadable), "no registry file; the built-in ones are hidden");
         assert_eq!(
             of(Some("F"), true, vec![]),
-            "no entry of F; the built-in ones are turned off by OPENDAT_BUILTIN=0"
+            "no entry of F; the built-in ones are turned off by builtin=off in OPENDAT_PARAMS"
         );
         assert_eq!(of(Some("F"), false, vec![opens()]), "1 entry of F, ready; none built in");
         assert_eq!(of(Some("F"), false, vec![unused()]), "1 entry of F, not usable; none built in");

@@ -2,7 +2,7 @@
 //! table, on handles that other threads free meanwhile, on stale handles and on handles of other
 //! types. Each call returns a status, and the process does not crash.
 //!
-//! `OPENDAT_CALLS` sets the number of calls, `OPENDAT_SEED` the seed of the random sequence.
+//! `OPENDAT_TEST="calls=N;seed=N"` sets the number of calls and the seed of the random sequence.
 
 use std::ffi::CString;
 use std::ptr::null_mut;
@@ -17,7 +17,7 @@ use dat_sys::*;
 
 use crate::calls::CALLS;
 use crate::client::{Table, dat};
-use crate::random::Random;
+use crate::random::{Random, setting};
 
 const THREADS: u64 = 8;
 /// The number of adapters. Most calls use only objects of one adapter.
@@ -95,11 +95,9 @@ pub(crate) struct Caller<'a> {
 /// Makes `calls` calls with the table of a provider, or `short` calls in a short run. `octets`: the
 /// length of a transfer.
 pub(crate) fn run(calls: u64, short: u64, octets: u32, table: Table, name: &str) {
-    let calls = if std::env::var_os("OPENDAT_SHORT").is_some() { short } else { calls };
-    let number =
-        |variable| std::env::var(variable).ok().map(|text| text.parse().expect("a number"));
-    let calls = number("OPENDAT_CALLS").unwrap_or(calls);
-    let seed = number("OPENDAT_SEED").unwrap_or(1);
+    let calls = if setting("short").is_some() { short } else { calls };
+    let calls = setting("calls").unwrap_or(calls);
+    let seed = setting("seed").unwrap_or(1);
     println!("{calls} calls, seed {seed}");
     let world = World {
         table,

@@ -3,7 +3,7 @@
 //! sides disconnect while requests are still being posted. Every event is taken exactly once.
 //!
 //! Only few events are outstanding at a time, so a missed wake-up stops everything. The watchdog
-//! then ends the process and prints the seed of the round. `OPENDAT_SEED` repeats a round.
+//! then ends the process and prints the seed of the round. `OPENDAT_TEST=seed=N` repeats a round.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -17,7 +17,7 @@ use dat_sys::*;
 
 use crate::client::{self, Side, Table, cookie, dat};
 use crate::freed_objects;
-use crate::random::Random;
+use crate::random::{Random, setting};
 
 /// The number of events of each kind and side, before and after a disconnect.
 const EVENTS: u64 = 60;
@@ -27,10 +27,7 @@ const WINDOW: u64 = 4;
 const ROUND_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) fn rounds(count: u64, table: Table, name: &str) {
-    let seed = std::env::var("OPENDAT_SEED")
-        .ok()
-        .map(|seed| seed.parse().expect("OPENDAT_SEED is a number"));
-    let seeds = seed.map_or(1..=count, |seed: u64| seed..=seed);
+    let seeds = setting("seed").map_or(1..=count, |seed| seed..=seed);
     println!("seeds {seeds:?}");
     for seed in seeds {
         let (done, ended) = channel::<()>();

@@ -1,4 +1,13 @@
-//! Random numbers.
+//! Random numbers, and settings of the tests that use them.
+
+/// Returns a number in the environment variable `OPENDAT_TEST`, which contains settings, separated
+/// by semicolons, each as `NAME=VALUE`.
+pub(crate) fn setting(name: &str) -> Option<u64> {
+    let settings = std::env::var("OPENDAT_TEST").ok()?;
+    let mut settings = settings.split(';').filter_map(|setting| setting.split_once('='));
+    let (_, value) = settings.find(|(found, _)| *found == name)?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value}: not a number")))
+}
 
 /// The generator splitmix64.
 pub(crate) struct Random(pub(crate) u64);

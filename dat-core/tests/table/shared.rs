@@ -167,13 +167,14 @@ fn processes_share_a_region() {
 
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "shared::another_process", "--ignored", "--nocapture"])
-        .env("OPENDAT_SHARED", format!("{run} {}", path.display()))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut told = |what: &str| assert!(lines.any(|line| line.ends_with(what)), "{what}");
+    let mut stdin = child.stdin.take().unwrap();
+    writeln!(stdin, "{run} {}", path.display()).unwrap();
     told("registered");
     dat!(
         a.table,
@@ -181,7 +182,7 @@ fn processes_share_a_region() {
     )
     .unwrap();
     assert_eq!(a.completion().status, DAT_DTO_SUCCESS);
-    child.stdin.as_mut().unwrap().write_all(b"written\n").unwrap();
+    stdin.write_all(b"written\n").unwrap();
     told("read");
     // The child uses the cookie as well, so it stays in use.
     dat!(b.table, lmr_free_func(lmr.handle)).unwrap();
@@ -203,8 +204,9 @@ fn processes_share_a_region() {
 #[test]
 #[ignore = "not a test: the other process of processes_share_a_region"]
 fn another_process() {
-    let told = std::env::var("OPENDAT_SHARED").unwrap();
-    let (run, path) = told.split_once(' ').unwrap();
+    let mut told = String::new();
+    std::io::stdin().read_line(&mut told).unwrap();
+    let (run, path) = told.trim_end().split_once(' ').unwrap();
     let memory = Mapping::new(Path::new(path), libc::MAP_SHARED);
     let (table, ia) = loopback(false);
     let side = Side::new(table, &ia);

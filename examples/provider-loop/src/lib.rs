@@ -16,9 +16,9 @@ mod link;
 mod message;
 
 use adapter::{Adapter, Wire, no_resources, params};
+use dat_core::OpenError;
 use dat_core::export::AnyProvider;
 use dat_core::provider::Provider;
-use dat_core::{OpenError, environment};
 
 use crate::engine::Engine;
 
@@ -32,10 +32,10 @@ impl Provider for Loop {
     const NAME: &'static str = "loop";
 
     fn open(&self, ia: &str, params: &str) -> Result<Adapter<Engine>, OpenError> {
-        let unknown = |_: &str, _: &str| Err("expected spin=MICROSECONDS".to_owned());
-        let mut params = params::parse(params, environment::variable, unknown)?;
-        // There is no socket whose packets could be captured.
-        params.capture = None;
+        // There is no socket whose packets could be captured, so `capture` is not among the keys.
+        let keys = ["spin", "strict", "stats"];
+        let no_other = |_: &str, _: &str| unreachable!("parse() reads these keys");
+        let params = params::parse(params, &params::defaults(), &keys, no_other)?;
         let wire = Wire {
             max_read_depth: 32,
             max_message: u32::MAX,

@@ -53,7 +53,10 @@ impl Registered {
                 cargo
             }
         };
-        command.args(arguments).env("DAT_OVERRIDE", self.file()).env("OPENDAT_BUILTIN", "0");
+        command
+            .args(arguments)
+            .env("DAT_OVERRIDE", self.file())
+            .env("OPENDAT_PARAMS", "builtin=off");
         command.env_remove("DAT_DBG_TYPE");
         let output = command.output().expect("cargo runs");
         let text = String::from_utf8(output.stdout).expect("UTF-8");
@@ -81,8 +84,11 @@ fn two_adapters_of_a_program_talk_to_each_other() -> Result<(), Box<dyn std::err
         library().display()
     );
     std::fs::write(&conf, line)?;
-    let registry =
-        Registry::with_list(List::new(Some(conf.into()), Some("0".into()), Builtins::NONE));
+    let registry = Registry::with_list(List::new(
+        Some(conf.into()),
+        Some("builtin=off".into()),
+        Builtins::NONE,
+    ));
 
     let (near, far) = (Adapter::open_in(&registry, "loop")?, Adapter::open_in(&registry, "loop")?);
     assert_eq!(near.attributes().provider, "loop");

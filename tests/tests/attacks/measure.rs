@@ -1,25 +1,21 @@
 //! Measures how much throughput an attack costs a transfer, compared to the same packets sent to a
 //! closed port.
 
-use std::env;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use opendat_tests::{Provider, Skip, Stop};
+use opendat_tests::{Provider, Skip, Stop, setting};
 
 use crate::Attack;
 use crate::attack_run::{AttackRun, Port};
 
-/// The environment variable with the number of seconds of each attack. If the variable is set, this
-/// program measures and runs no tests.
-const SECONDS_VARIABLE: &str = "OPENDAT_ATTACK_SECONDS";
 /// The length of a turn in seconds. The attack and its packets to a closed port take turns.
 const TURN_SECONDS: u64 = 10;
 
-/// Returns the number of seconds if this is a measurement.
+/// Returns the number of seconds of each attack if this is a measurement, which runs no tests.
 pub(crate) fn requested_seconds() -> Option<u64> {
-    env::var(SECONDS_VARIABLE).ok()?.parse().ok()
+    setting("attack-seconds")?.parse().ok()
 }
 
 /// A row of the table.

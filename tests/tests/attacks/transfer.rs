@@ -35,7 +35,7 @@ impl Server {
     ) -> Result<Transfer, Stop> {
         let mut client = dapltest(registry, "T")?;
         client.args(["-s", to, "-t", "1", "-w", "1", "-i", "1000000000", "-V"]);
-        client.args(OPERATIONS.split_whitespace()).env("OPENDAT_STATS", "1");
+        client.args(OPERATIONS.split_whitespace()).env("OPENDAT_PARAMS", "stats=on");
         let client = Running::start("client", client, registry, deadline)?;
         Ok(Transfer { server: self.0, client })
     }

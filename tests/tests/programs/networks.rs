@@ -19,7 +19,7 @@ pub(crate) const NETWORKS: &[(&str, MakeRegistry)] = &[
 ];
 
 fn with(dist: &Dist, provider: &Provider, conditions: &str) -> Result<Registry, Skip> {
-    Ok(Registry::builtin(dist, provider).with("OPENDAT_NET", conditions))
+    Ok(Registry::builtin(dist, provider).with_params(&format!("net={conditions}")))
 }
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -28,7 +28,7 @@ struct Shares {
     load: Load,
 }
 
-/// The programs that would take long as one job. All of these programs support `OPENDAT_SHARE`
+/// The programs that would take long as one job. All of these programs support the setting `share`
 /// (`opendat_tests::run`).
 const SHARES: &[Shares] = &[
     Shares { program: "conformance suite", parts: 2, load: Load::Computes },
@@ -39,12 +39,38 @@ const SHARES: &[Shares] = &[
     Shares { program: "tests sanitizers", parts: 1, load: Load::Spins },
 ];
 
-/// The environment variable that selects tests: those whose names begin with one of the variable's
-/// values or, after `!`, all others.
-pub(crate) const SHARE_VARIABLE: &str = "OPENDAT_SHARE";
+/// The setting that selects tests: those whose names begin with one of its values or, after `!`,
+/// all others.
+const SHARE: &str = "share";
 
-/// Environment variables for all jobs.
-pub(crate) type Environment = Vec<(&'static str, PathBuf)>;
+/// The environment of test programs.
+#[derive(Clone)]
+pub(crate) struct Environment {
+    /// The value of `OPENDAT_DIST`: the layout under test.
+    pub(crate) dist: PathBuf,
+    /// The settings in `OPENDAT_TEST` (`opendat_tests::setting`).
+    pub(crate) settings: Vec<(&'static str, PathBuf)>,
+}
+
+impl Environment {
+    /// Returns the environment with one more setting.
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<PathBuf>) -> Self {
+        self.settings.push((name, value.into()));
+        self
+    }
+
+    /// Sets the environment of a command. The settings in this process's own `OPENDAT_TEST` apply
+    /// too, except for the selection of tests.
+    pub(crate) fn apply(&self, command: &mut Command) {
+        let own = std::env::var("OPENDAT_TEST").unwrap_or_default();
+        let selects = |word: &&str| matches!(word.split('=').next(), Some("short" | "share"));
+        let inherited = own.split(';').filter(|word| !selects(word)).map(str::to_owned);
+        let settings = self.settings.iter();
+        let settings = settings.map(|(name, value)| format!("{name}={}", value.display()));
+        let words: Vec<String> = settings.chain(inherited).collect();
+        command.env("OPENDAT_DIST", &self.dist).env("OPENDAT_TEST", words.join(";"));
+    }
+}
 
 /// Builds all test programs of the workspace.
 pub(crate) fn build() -> Result<Vec<Program>> {
@@ -114,11 +140,9 @@ impl Program {
         command
             .current_dir(&self.directory)
             .env("CARGO_MANIFEST_DIR", &self.directory)
-            .env_remove(SHARE_VARIABLE)
-            .env_remove(super::SHORT_VARIABLE)
-            .envs(environment.iter().map(|(name, value)| (name, value)))
             .args(["--color=never", "--test-threads=1"])
             .args(filter);
+        environment.apply(&mut command);
         command
     }
 
@@ -146,9 +170,8 @@ impl Program {
         };
         let job = |(start, tests): (String, usize)| {
             let name = format!("{} {}", self.name, start.trim_end_matches("::"));
-            let mut job = self.job(name, environment, filter, tests, shares.load);
-            job.command.env(SHARE_VARIABLE, start);
-            job
+            let environment = environment.clone().with(SHARE, start);
+            self.job(name, &environment, filter, tests, shares.load)
         };
         Ok(count_by_start(&tests, shares.parts).into_iter().map(job).collect())
     }
@@ -162,8 +185,7 @@ impl Program {
         filter: Option<&str>,
         load: Load,
     ) -> Result<Option<Job>> {
-        let mut environment = environment.clone();
-        environment.push((SHARE_VARIABLE, share.into()));
+        let environment = environment.clone().with(SHARE, share);
         let tests = self.list(&environment, filter)?.len();
         Ok((tests > 0).then(|| self.job(name.to_owned(), &environment, filter, tests, load)))
     }

@@ -151,7 +151,7 @@ fn child_leaves_adapters_open() {
 #[test]
 fn closing_the_library_leaves_the_provider_its_code() {
     let child = Child::new("loading::child_closes_a_busy_library", ours(), Path::new("/dev/null"));
-    child.env("OPENDAT_BUILTIN", "1").run();
+    child.env("OPENDAT_PARAMS", "builtin=on").run();
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn a_missing_registry_file_is_said_once_and_nothing_replaces_it() {
         "dat: cannot read the registry file /nonexistent/dat.conf (named by DAT_OVERRIDE): \
          No such file or directory (os error 2)\n\
          dat: cannot open IA \"v\" (u2.0): no entry has this name; none are known \
-         (registry file: none; built-in providers are turned off by OPENDAT_BUILTIN=0)\n"
+         (registry file: none; built-in providers are turned off by builtin=off in OPENDAT_PARAMS)\n"
     );
 }
 

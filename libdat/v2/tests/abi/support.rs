@@ -57,7 +57,10 @@ impl Child {
     pub(crate) fn new(test: &str, library: &Path, conf: &Path) -> Child {
         let mut command = Command::new(std::env::current_exe().expect("the test has a path"));
         command.args(["--ignored", "--exact", test, "--nocapture", "--test-threads=1"]);
-        command.env(LIBRARY, library).env("DAT_OVERRIDE", conf).env("OPENDAT_BUILTIN", "0");
+        command
+            .env(LIBRARY, library)
+            .env("DAT_OVERRIDE", conf)
+            .env("OPENDAT_PARAMS", "builtin=off");
         command.env_remove("DAT_DBG_TYPE").env_remove("DAT_DBG_DEST");
         Child(command)
     }

@@ -42,7 +42,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("the_kernels_is_made_if_asked_for", |guest| {
         let without = |who: &str| {
             guest.run("for old in $(ls /sys/class/infiniband); do rdma link delete $old; done")?;
-            list(guest, who, "DAT_OVERRIDE=/tmp/dist/dat.within OPENDAT_BUILTIN=0")
+            list(guest, who, "DAT_OVERRIDE=/tmp/dist/dat.within OPENDAT_PARAMS=builtin=off")
         };
         let (made, refused) = (without(""), without("chroot --userspec=1000:1000 /"));
         guest.run(

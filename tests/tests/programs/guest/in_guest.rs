@@ -83,7 +83,10 @@ pub(super) fn conf() -> String {
 
 /// The two registries: this project's, without the built-in entries, and Debian's.
 pub(super) const REGISTRIES: [(&str, &str); 2] = [
-    ("ours", "DAT_OVERRIDE=/tmp/dist/dat.within OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib"),
+    (
+        "ours",
+        "DAT_OVERRIDE=/tmp/dist/dat.within OPENDAT_PARAMS=builtin=off LD_LIBRARY_PATH=/tmp/dist/lib",
+    ),
     ("debian", "DAT_OVERRIDE=/tmp/dist/dat.within"),
 ];
 
@@ -92,10 +95,10 @@ pub(super) const REGISTRIES: [(&str, &str); 2] = [
 pub(super) fn as_ours(family: Family) -> GuestEnvironment {
     let registry = match family {
         Family::V4 => {
-            "DAT_OVERRIDE=/tmp/dist/dat.ipv4 OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib"
+            "DAT_OVERRIDE=/tmp/dist/dat.ipv4 OPENDAT_PARAMS=builtin=off LD_LIBRARY_PATH=/tmp/dist/lib"
         }
         Family::V6 => {
-            "DAT_OVERRIDE=/tmp/dist/dat.ipv6 OPENDAT_BUILTIN=0 LD_LIBRARY_PATH=/tmp/dist/lib"
+            "DAT_OVERRIDE=/tmp/dist/dat.ipv6 OPENDAT_PARAMS=builtin=off LD_LIBRARY_PATH=/tmp/dist/lib"
         }
     };
     GuestEnvironment { registry, network: "" }

@@ -367,9 +367,9 @@ fn start(
     // QEMU is unpacked and not installed, so it does not find its libraries and data by itself.
     let libraries =
         ["qemu/usr/lib/x86_64-linux-gnu", "qemu/lib/x86_64-linux-gnu"].map(file).join(":");
-    // If the variable is set, the packets on the wire are captured in a format that Wireshark can
+    // With this setting, the packets on the wire are captured in a format that Wireshark can
     // read while the file is still being written.
-    let capture = std::env::var_os("OPENDAT_GUEST_CAPTURE");
+    let capture = opendat_tests::setting("guest-capture");
     let offload = if capture.is_some() { "off" } else { "on" };
     let machine = format!(
         "-M q35 {processors} -cpu max -m 1024 -nodefaults -no-user-config -display none -no-reboot \
@@ -398,8 +398,7 @@ fn start(
         .env("LD_LIBRARY_PATH", libraries)
         .stdin(Stdio::null());
     if let Some(file) = capture {
-        command
-            .args(["-object", &format!("filter-dump,id=dump,netdev=wire,file={}", file.display())]);
+        command.args(["-object", &format!("filter-dump,id=dump,netdev=wire,file={file}")]);
     }
     command.spawn().map_err(|error| Stop::Fail(format!("QEMU cannot be started: {error}")))
 }

@@ -31,12 +31,11 @@ mod rights;
 mod rping;
 mod speed;
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
-use opendat_tests::{Dist, PROVIDERS, Provider, Registry, SHARE, Skip, Stop};
+use opendat_tests::{Dist, PROVIDERS, Provider, Registry, SHARE, Skip, Stop, setting};
 
 use crate::dapltest::Transaction;
 use crate::host::Family;
@@ -53,7 +52,7 @@ pub(crate) use relay::{is_relay, relay};
 /// Returns the directory in which `tests/guest/build.sh` has built the guest, if these tests must
 /// run.
 pub(crate) fn image() -> Option<PathBuf> {
-    env::var_os("OPENDAT_GUEST").map(PathBuf::from)
+    setting("guest").map(PathBuf::from)
 }
 
 /// A driver of the kernel, and this project's provider of the same protocol.
@@ -119,7 +118,7 @@ pub(crate) fn trials(image: &Path, dist: &Result<Dist, Skip>, arguments: &Argume
         })];
     }
     // This test has a guest of its own, so no other test may run in this process.
-    if env::var(SHARE).is_ok_and(|share| share == speed::TRIAL) {
+    if setting(SHARE).is_some_and(|share| share == speed::TRIAL) {
         return vec![speed::trial(image, dist)];
     }
     let machine = Arc::new(Machine::new(image, dist));

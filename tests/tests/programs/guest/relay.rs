@@ -19,33 +19,32 @@ const SILENCE: Duration = Duration::from_secs(10);
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const PROBE_COUNT: u32 = 50;
 
-/// The environment variables of a relay: the guest's address, and the line of shell to run.
-const ADDRESS_VARIABLE: &str = "OPENDAT_TEST_RELAY_TO";
-const LINE_VARIABLE: &str = "OPENDAT_TEST_RELAY_LINE";
+/// The first argument of a relay. The others are the guest's address and the line of shell to run.
+const RELAY: &str = "--relay";
 
 pub(super) fn command(to: SocketAddr, line: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program has a name"));
-    command.env(ADDRESS_VARIABLE, to.to_string()).env(LINE_VARIABLE, line);
+    command.args([RELAY, &to.to_string(), line]);
     command
 }
 
 /// Returns whether this process is a relay.
 pub(crate) fn is_relay() -> bool {
-    env::var_os(ADDRESS_VARIABLE).is_some()
+    env::args().nth(1).is_some_and(|argument| argument == RELAY)
 }
 
 /// Runs the relay.
 pub(crate) fn relay() -> ExitCode {
-    let variable = |name| env::var(name).map_err(io::Error::other);
+    let argument = |n| env::args().nth(n).unwrap_or_default();
     let run = || {
-        let mut stream = TcpStream::connect(variable(ADDRESS_VARIABLE)?)?;
+        let mut stream = TcpStream::connect(argument(2))?;
         // A guest that has died sends nothing, not even a reset.
         let probes = TcpKeepalive::new()
             .with_time(SILENCE)
             .with_interval(PROBE_INTERVAL)
             .with_retries(PROBE_COUNT);
         SockRef::from(&stream).set_tcp_keepalive(&probes)?;
-        writeln!(stream, "{}", variable(LINE_VARIABLE)?)?;
+        writeln!(stream, "{}", argument(3))?;
         let mut out = io::stdout();
         for line in BufReader::new(stream).split(b'\n') {
             let line = line?;

@@ -19,7 +19,7 @@ use super::machine::{APART, Guest, RXE};
 
 /// Returns the number of rounds, if the measurement must run.
 pub(super) fn rounds() -> Option<usize> {
-    std::env::var("OPENDAT_GUEST_SPEED").ok()?.parse().ok()
+    opendat_tests::setting("guest-speed")?.parse().ok()
 }
 
 /// The octets of an operation, and the number of operations that are measured.

@@ -5,12 +5,13 @@
 
 mod debian;
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::Trial;
-use opendat_tests::{Dist, PROVIDERS, Registry, Skip, Stop, c_program_by_pkg_config, trial};
+use opendat_tests::{
+    Dist, PROVIDERS, Registry, Skip, Stop, c_program_by_pkg_config, setting, trial,
+};
 
 use crate::dtest;
 use crate::pair::{Place, Route};
@@ -27,8 +28,7 @@ pub(crate) struct Packages {
 
 /// Returns the packages if these tests must run.
 pub(crate) fn made() -> Option<Packages> {
-    let variable = |name| env::var_os(name).map(PathBuf::from);
-    Some(Packages { dir: variable("OPENDAT_PACKAGES")?, debian: variable("OPENDAT_DEBIAN")? })
+    Some(Packages { dir: setting("packages")?.into(), debian: setting("debian")?.into() })
 }
 
 pub(crate) fn trials(packages: &Packages, dist: &Result<Dist, Skip>) -> Vec<Trial> {
@@ -71,7 +71,7 @@ fn debians_programs(world: &World) -> Result<(), Stop> {
     }
     world.has_adapters("dat")?;
     let conf = "/usr/share/doc/opendat/dat.conf";
-    world.has_adapters(&format!("OPENDAT_BUILTIN=0 DAT_OVERRIDE={conf} dat"))?;
+    world.has_adapters(&format!("OPENDAT_PARAMS=builtin=off DAT_OVERRIDE={conf} dat"))?;
     world.has_manual()?;
     for file in [
         "bash-completion/completions/dat",
@@ -153,7 +153,7 @@ fn the_tarball(world: &World) -> Result<(), Stop> {
 
     world.has_adapters(&format!("{tree}/bin/dat"))?;
     let libraries = format!("LD_LIBRARY_PATH={tree}/lib");
-    let conf = format!("OPENDAT_BUILTIN=0 DAT_OVERRIDE={tree}/share/dat.conf");
+    let conf = format!("OPENDAT_PARAMS=builtin=off DAT_OVERRIDE={tree}/share/dat.conf");
     world.has_adapters(&format!("{libraries} {conf} {tree}/bin/dat"))?;
     let there = [("PKG_CONFIG_PATH", &*debian.at(&tree).join("lib/pkgconfig"))];
     for name in ["dat", "dat2"] {
