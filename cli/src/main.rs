@@ -1,38 +1,47 @@
 //! The program `dat`. Without a command it runs a demonstration; `dat --help` lists the commands.
 #![forbid(unsafe_code)]
 
+// The layers, from top to bottom. First the commands:
 mod bench;
 mod check;
 mod conformance;
-mod connection;
 mod convert;
-mod cpu;
 mod demo;
 mod doctor;
 mod generate;
 mod list;
-mod machine;
-mod measure;
-mod output;
-mod pair;
-mod parameters;
-mod parent;
-mod peer;
 mod ping;
 mod plain;
-mod plain_sockets;
-mod programs;
-mod progress;
 mod query;
 mod register;
-mod rounds;
 mod serve;
-mod table;
-mod times;
 mod top;
 mod trace;
-mod units;
+
+// The two processes of a measurement, and the conversation with their parent:
+mod pair;
+mod parent;
+mod peer;
+
+// Measuring, by DAT and by plain sockets:
+mod connection;
+mod measure;
+mod plain_sockets;
+mod rounds;
+mod times;
 mod verify;
+
+// Facts about this host, its programs and its registry:
+mod cpu;
+mod machine;
+mod parameters;
+mod programs;
+
+// What is printed:
+mod output;
+mod progress;
+mod table;
+mod units;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};

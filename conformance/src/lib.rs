@@ -8,17 +8,24 @@
 //! the binding. [`Pool`] runs cases in processes of their own, so that a case that hangs or crashes
 //! is a single failure. docs/conformance.md maps the sentences of the manual to cases.
 
-mod api;
-mod binding;
+// The layers, from top to bottom. First running the cases:
+mod report;
+mod worker;
+
+// The cases:
 mod case;
 mod cases;
+
+// The tools of cases:
 mod check;
 mod crash;
-mod functions;
-mod report;
 mod rig;
 mod time_limits;
-mod worker;
+
+// The functions under test, and the ways in which they are called:
+mod api;
+mod binding;
+mod functions;
 
 pub use binding::{Binding, Version};
 pub use case::{Case, Level, NotPassed, matches_pattern};

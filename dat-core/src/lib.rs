@@ -4,33 +4,40 @@
 //! A provider supplies a transport. This crate implements everything that the standard says about
 //! adapters, endpoints, event dispatchers, memory and connections.
 
+// The layers, from top to bottom. First the C interface, and what a provider supplies below it:
 pub mod export;
 pub mod provider;
 
+// The objects of the standard. They refer to one another.
+pub mod cno;
 pub mod conn;
 pub mod ep;
 pub mod evd;
 pub mod ia;
 pub mod mem;
 pub mod srq;
+
+// What is told of adapters and their objects:
+pub mod counters;
+pub mod log;
 pub mod stats;
 
+// The parts of objects:
 pub mod addr;
 mod agent;
 mod allocate;
-pub mod barrier;
-pub mod cno;
-pub mod counters;
-pub mod environment;
 pub mod error;
 mod event_fd;
-pub mod futex;
 pub mod handle;
-pub mod log;
+pub mod wake;
+
+// Threads, signals and the environment of the process:
+pub mod barrier;
+pub mod environment;
+pub mod futex;
 pub mod nesting;
 mod sync;
 pub mod threads;
 pub mod user_directory;
-pub mod wake;
 
 pub use error::{Error, OpenError, Result};

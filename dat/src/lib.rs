@@ -55,21 +55,28 @@
 //! each of `dat_registry_add_provider`, `dat_registry_remove_provider` and `dats_get_ia_handle`:
 //! `println!("cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol={symbol}");`
 
+// The layers, from top to bottom. First methods that combine others:
+mod expect;
+
+// The objects and their operations:
 mod adapter;
-mod address;
 mod dispatcher;
 mod endpoint;
-mod error;
-mod event;
-mod expect;
 mod extended;
 mod listener;
 mod memory;
-mod object;
 mod post;
-mod providers;
 mod srq;
+
+// What operations and queries report:
+mod error;
+mod event;
 mod standard;
+
+// The common part of objects, addresses, and the registry:
+mod address;
+mod object;
+mod providers;
 
 pub use adapter::{Adapter, Attributes};
 pub use address::Address;

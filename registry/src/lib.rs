@@ -7,24 +7,30 @@
 //! the handles of open IAs ([`ia`]) and the check of all other handles ([`handle`]) are global to
 //! the process, as in C.
 
-pub mod abi;
-pub mod boundary;
-pub mod conf;
-pub mod dynamic;
-pub mod entry;
-mod environment;
-pub mod handle;
-pub mod host;
-pub mod ia;
-pub mod list;
-pub mod report;
-pub mod status;
-pub mod toml;
-
-mod load;
+// The layers, from top to bottom. First opening an IA, and querying a provider without one:
 mod open;
 mod open_error;
 mod query;
+
+// Open IAs, the providers that are loaded for them, and the functions that providers call:
+pub mod abi;
+pub mod dynamic;
+pub mod handle;
+pub mod ia;
+mod load;
+
+// The entries, and the formats of the file:
+pub mod conf;
+pub mod entry;
+pub mod list;
+pub mod toml;
+
+// The host, the environment, messages, and the boundary to C:
+pub mod boundary;
+mod environment;
+pub mod host;
+pub mod report;
+pub mod status;
 
 pub use abi::FNS;
 pub use entry::{Api, Entry, Origin};
