@@ -139,7 +139,7 @@ impl<T: Transport> Srq<T> {
     ///
     /// # Safety
     /// The segments' memory stays valid until the receive completes. Only one thread at a time
-    /// posts to the queue. Thread-safe tables ensure that.
+    /// posts to the queue. The functions of a thread-safe adapter ensure that with a lock.
     #[inline]
     pub unsafe fn post_recv(&self, segments: &[Segment], cookie: u64) -> Result<()> {
         if segments.len() > self.max_recv_iov {

@@ -14,7 +14,8 @@ use crate::units::{plural, ranges};
 /// Which entries are shown, and how.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
-    /// All entries; those of one library that fail for the same reason are grouped.
+    /// All entries. The entries of one library that fail for the same reason are shown as one
+    /// group.
     Grouped,
     /// All entries, each separately.
     All,

@@ -187,7 +187,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_ep_connect/bad-handle",
         "RETURN VALUES: invalid handle",
-        "A null, freed or other handle is refused.",
+        "A null handle, a freed handle and the handle of an object of another type are refused.",
         |rig| {
             let (ep, listener) = (rig.ep()?.ep, rig.listen()?);
             ok(rig.api.dat_ep_free(ep))?;

@@ -341,7 +341,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_evd_dequeue/bad-handle",
         "RETURN VALUES",
-        "A null, freed or other handle is refused.",
+        "A null handle, a freed handle and the handle of an object of another type are refused.",
         |rig| {
             let evd = soft(rig, 0)?;
             ok(rig.api.dat_evd_free(evd))?;

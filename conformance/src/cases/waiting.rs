@@ -187,7 +187,8 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_cno_modify_agent/any-trigger",
         "DESCRIPTION",
-        "An agent that is set later is called for every trigger, until it is removed.",
+        "An agent that dat_cno_modify_agent gives to an existing CNO is called for every trigger, \
+         until the agent is removed.",
         |rig| {
             let ((agent, calls), cno) = (AgentCalls::agent(), rig.cno()?);
             let evd = rig.evd_with(rig.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG)?;

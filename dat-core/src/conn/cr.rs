@@ -141,8 +141,9 @@ pub unsafe fn accept<T: Transport>(
     answer
 }
 
-/// A request whose handle is stale and that is about to be refused or handed off. The thread that
-/// owns this value holds no lock, because the endpoint of the request has one of its own.
+/// A connection request whose handle is stale and that is about to be refused or handed off. The
+/// thread that owns this value holds neither a handle's lock nor the control lock, because refusing
+/// or handing off takes the lock of the endpoint's handle and the control lock.
 #[must_use]
 pub struct WithdrawnRequest<T: Transport> {
     ia: Ref<Ia<T>>,

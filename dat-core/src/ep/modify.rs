@@ -59,7 +59,8 @@ impl<T: Transport> Ep<T> {
     /// Implements dat_ep_modify.
     ///
     /// # Safety
-    /// No other thread posts to the endpoint meanwhile. Thread-safe tables ensure that.
+    /// During this call no other thread posts to the endpoint. The functions of a thread-safe
+    /// adapter ensure that with a lock.
     pub unsafe fn modify(
         &self,
         mask: DAT_EP_PARAM_MASK,

@@ -23,8 +23,8 @@ const REQUEST_FLAGS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG
 
 /// # Safety of all posts
 /// The segments' memory stays valid until the work request completes. One thread at a time posts to
-/// each queue of an endpoint, and neither dat_ep_modify nor dat_ep_reset runs on it meanwhile.
-/// Thread-safe tables ensure that.
+/// each queue of an endpoint, and neither dat_ep_modify nor dat_ep_reset runs on the endpoint
+/// during a post. The functions of a thread-safe adapter ensure both with a lock.
 impl<T: Transport> Node<Ep<T>> {
     /// Implements dat_ep_post_send.
     ///

@@ -13,8 +13,8 @@ use crate::handle::{self, Node, Object};
 use crate::provider::{Remote, Segment, Transport};
 use crate::srq::Srq;
 
-/// Defines functions as `control_functions!` does, on one object, without a panic boundary and with
-/// the lock of thread-safe tables.
+/// Defines functions as `control_functions!` does, on one object, without a panic boundary. The
+/// functions of a thread-safe adapter hold the lock of the object's handle.
 macro_rules! data_path_functions {
     ($(
         $(#[$attr:meta])*

@@ -1,4 +1,5 @@
-//! Data transfers through the table, and the guarantees of thread-safe tables.
+//! Data transfers through the function table, and what the function tables of thread-safe adapters
+//! guarantee.
 
 use std::collections::HashSet;
 use std::ptr::null_mut;

@@ -1,4 +1,5 @@
-//! A running attack, with a transfer and newcomers.
+//! A running attack, with a transfer and newcomers. A newcomer is a client of
+//! `programs/newcomers.c`: it connects during the attack, exchanges one message and disconnects.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -170,7 +171,8 @@ impl AttackRun {
         refused
     }
 
-    /// Returns the time that each newcomer took, in milliseconds.
+    /// Returns, for each newcomer that was served, the milliseconds from its call until its message
+    /// came back.
     pub(crate) fn newcomer_times(&self) -> Vec<f64> {
         let output = self.newcomers.said();
         let times =

@@ -345,8 +345,8 @@ fn a_fence_waits_for_reads_and_ord_stalls() {
     let mut pair = Pair::new(cfg(), 0);
     let (near, far) = (pair.a.buf(100), pair.b.buf(100).filled(&mut Rng(1)));
     pair.a.post(read(1, &[near.seg(0, 100)], far.remote(0)));
-    // The program writes the octets that it reads. They are correct only if the write comes after
-    // the read.
+    // The write sends the octets that the read has placed in `near`. Because of its fence, the
+    // write must wait for the read. Without the fence it would send the old octets of `near`.
     pair.a.post(SendWr { fence: true, ..write(2, &[near.seg(0, 50)], far.remote(50)) });
     assert_eq!(pair.a.stream.tx(&mut pair.a.tx).unwrap(), read_request);
     pair.a.stream.tx_done(&mut pair.a.tx, 0);
