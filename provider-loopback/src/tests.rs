@@ -209,7 +209,7 @@ fn senders_to_a_shared_queue_take_turns() {
         }
     }
     for i in 0..6 {
-        // SAFETY: the receive has no memory.
+        // SAFETY: the receive has no segments, so no memory must stay valid.
         unsafe { srq.post_recv(&RecvWr { id: i, segments: &[], quiet: false }) }.expect("post");
         assert_eq!(srq.available(), 0);
     }
@@ -360,7 +360,7 @@ fn no_completion_overtakes_the_connection() {
     // SAFETY: `early` outlives the queue pair.
     let sink = unsafe { Sink::new(&raw const early) };
     let qp = t.qp(cfg::<Adapter>(&b.pd, &b.requests, &b.recvs, None), sink).expect("queue pair");
-    // SAFETY: the receive has no memory.
+    // SAFETY: the receive has no segments, so no memory must stay valid.
     unsafe { qp.post_recv(&RecvWr { id: 1, segments: &[], quiet: false }) }.expect("post");
     a.connect(service.port(&t), b"", None);
     a.send(1, &[]);

@@ -82,9 +82,11 @@ const BATCH_COUNT: usize = 16;
 /// The number of markers that every queue has room for from the start.
 pub(crate) const MARKER_CAPACITY_MIN: usize = 64;
 
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Send for CqShared {}
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Sync for CqShared {}
 
 impl Cq {

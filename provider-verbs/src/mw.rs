@@ -81,9 +81,11 @@ struct DeviceWindow {
     windows: Arc<WindowTable>,
 }
 
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Send for WindowShared {}
-// SAFETY: libibverbs locks the state that threads share.
+// SAFETY: several threads may call libibverbs with this object, because libibverbs locks what they
+// share.
 unsafe impl Sync for WindowShared {}
 
 /// All windows of an adapter that peers can invalidate, by their keys without the last octet.

@@ -48,7 +48,8 @@ impl<T: Transport> Node<Ep<T>> {
     /// # Safety
     /// As for all posts (see `post`).
     pub(crate) unsafe fn is_in(&self, pz: &Node<Pz<T>>) -> bool {
-        // SAFETY: the caller guarantees that no other thread replaces the queue pair meanwhile.
+        // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
+        // call.
         unsafe { self.qp_for_post() }.is_ok_and(|bound| bound.pz == pz.handle() as usize)
     }
 
@@ -64,16 +65,17 @@ impl<T: Transport> Node<Ep<T>> {
         cookie: u64,
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<DAT_RMR_CONTEXT> {
-        // SAFETY: the caller guarantees that no other thread replaces the queue pair meanwhile.
+        // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
+        // call.
         let bound = unsafe { self.qp_for_post() }?;
         let signalled = flags & DAT_COMPLETION_SUPPRESS_FLAG == 0;
         let quiet = flags & DAT_COMPLETION_UNSIGNALLED_FLAG != 0;
         bound.flow.prepare_binds()?;
-        // SAFETY: the caller guarantees that no other thread posts requests meanwhile.
+        // SAFETY: the caller guarantees that no other thread posts requests during this call.
         let claim = unsafe { self.claim(bound, cookie, !signalled) }?;
         bound.flow.set_rmr(claim.cell, rmr);
         let wr = BindWr { id: claim.cell as u64, window, view, signalled, quiet };
-        // SAFETY: the caller guarantees that no other thread posts requests meanwhile.
+        // SAFETY: the caller guarantees that no other thread posts requests during this call.
         unsafe { bound.qp.post_bind(&wr) }.map_err(|e| {
             bound.flow.requests.withdraw(&claim);
             post_error(e)

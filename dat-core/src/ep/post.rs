@@ -138,7 +138,8 @@ impl<T: Transport> Node<Ep<T>> {
         flags_arg: u32,
     ) -> Result<()> {
         self.shared.state.check(Event::PostRequest)?;
-        // SAFETY: the caller guarantees that no other thread replaces the queue pair meanwhile.
+        // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
+        // call.
         let bound = unsafe { self.qp_for_post() }?;
         // The unsignalled flag is legal only if the endpoint was created with it (uDAPL 1.2,
         // dat_ep_post_send).
@@ -162,7 +163,7 @@ impl<T: Transport> Node<Ep<T>> {
             return Err(Error::of(DAT_LENGTH_ERROR));
         }
         let suppressed = flags & DAT_COMPLETION_SUPPRESS_FLAG != 0;
-        // SAFETY: the caller guarantees that no other thread posts requests meanwhile.
+        // SAFETY: the caller guarantees that no other thread posts requests during this call.
         let claim = unsafe { self.claim(bound, cookie, suppressed) }?;
         let wr = SendWr {
             id: claim.cell as u64,
@@ -208,7 +209,8 @@ impl<T: Transport> Node<Ep<T>> {
         flags: DAT_COMPLETION_FLAGS,
     ) -> Result<()> {
         let state = self.shared.state.check(Event::PostRecv)?;
-        // SAFETY: the caller guarantees that no other thread replaces the queue pair meanwhile.
+        // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
+        // call.
         let bound = unsafe { self.qp_for_post() }?;
         // Receive buffers cannot be posted to an endpoint on an SRQ (uDAPL 1.2,
         // dat_ep_create_with_srq).
@@ -278,7 +280,7 @@ impl<T: Transport> Node<Ep<T>> {
             if progress {
                 self.ia.transport.progress();
             }
-            // SAFETY: the caller guarantees that no other thread posts requests meanwhile.
+            // SAFETY: the caller guarantees that no other thread posts requests during this call.
             unsafe { bound.qp.carried_out() }
         };
         let claim = bound.flow.requests.claim(cookie, suppressed, carried_out);

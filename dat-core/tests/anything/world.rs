@@ -280,7 +280,7 @@ impl Caller<'_> {
     /// Publishes the new handles that an event contains.
     pub(crate) fn publish_handles_of(&mut self, event: &DAT_EVENT) {
         if event.event_number == DAT_CONNECTION_REQUEST_EVENT {
-            // SAFETY: the event number selects the member.
+            // SAFETY: the number of the event says that this member of the union is valid.
             let request = unsafe { event.event_data.cr_arrival_event_data }.cr_handle;
             let _ = self.publish(Kind::Cr, request, Ok(()));
         }

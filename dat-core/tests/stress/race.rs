@@ -329,12 +329,13 @@ impl SharedSide {
             return false;
         }
         let (kind, number) = match event.event_number {
-            // SAFETY: the event number selects the member.
+            // SAFETY: the number of the event says that this member of the union is valid.
             DAT_SOFTWARE_EVENT => unsafe {
                 (Kind::Software, event.event_data.software_event_data.pointer as u64)
             },
             DAT_DTO_COMPLETION_EVENT => {
-                // SAFETY: the event number selects the member. A cookie may have any 64 bits.
+                // SAFETY: the number of the event says that this member of the union is valid. A
+                // cookie may have any 64 bits.
                 let (operation, number) = unsafe {
                     let data = &event.event_data.dto_completion_event_data;
                     (data.operation, data.user_cookie.as_64)

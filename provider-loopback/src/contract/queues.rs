@@ -109,7 +109,7 @@ pub fn solicited_waits_ignore_quiet_posts<T: Transport>(a: &T, b: &T) {
         unsafe { a.qp.post_send(&wr) }.expect("post");
     };
     let recv = |id, quiet| {
-        // SAFETY: the receive has no memory.
+        // SAFETY: the receive has no segments, so no memory must stay valid.
         unsafe { b.qp.post_recv(&RecvWr { id, segments: &[], quiet }) }.expect("post");
     };
     for id in 0..4 {
@@ -237,7 +237,7 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
     assert_eq!(post(10), Err(PostError::Full));
     assert_eq!(srq.available(), 10);
     let own = RecvWr { id: 0, segments: &[], quiet: false };
-    // SAFETY: the receive has no memory.
+    // SAFETY: the receive has no segments, so no memory must stay valid.
     let refused = unsafe { ends[0].qp.post_recv(&own) };
     assert!(refused.is_err(), "an endpoint with a shared queue has none of its own");
 
@@ -320,7 +320,7 @@ pub fn watermarks_limit_what_is_held<T: Transport>(a: &T, b: &T) {
     for id in 0..8 {
         match &srq {
             Some(srq) => {
-                // SAFETY: the receive has no memory.
+                // SAFETY: the receive has no segments, so no memory must stay valid.
                 unsafe { srq.post_recv(&RecvWr { id, segments: &[], quiet: false }) }.expect("post")
             }
             None => end.recv(id, &[]),
