@@ -120,7 +120,8 @@ impl Plan {
 
 /// Runs a process that opens an entry, and returns its answer.
 fn run_probe(mut command: Command, plan: &Plan, limit: Duration) -> Result<Answer> {
-    // A file takes any amount of output, also from a process that the library leaves running.
+    // The output goes to files, because a pipe that nobody reads would block its writer. A process
+    // that the library leaves running may also write to them.
     let file = |name| rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
     let printed = [file("stdout")?, file("stderr")?];
     let [output, complaints] = [printed[0].try_clone()?, printed[1].try_clone()?];

@@ -55,7 +55,8 @@ unsafe fn counters<T: Transport>(
     }
 }
 
-/// Arguments: `counter, values, reset`. Writes each counter to the index of its number.
+/// Arguments: `counter, values, reset`. Writes each counter to the element of `values` whose index
+/// is the counter's number.
 ///
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).
@@ -95,7 +96,7 @@ pub(super) unsafe fn print<T: Transport>(handle: *mut c_void, args: &mut VaList)
     }
 }
 
-/// Argument: `type`. The counters of connection management continue, from 0.
+/// Argument: `type`. The counters of connection management are set to 0 and count again.
 ///
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).
@@ -107,7 +108,7 @@ pub(super) unsafe fn start<T: Transport>(handle: *mut c_void, args: &mut VaList)
     }
 }
 
-/// Argument: `type`. The counters of connection management stop.
+/// Argument: `type`. The counters of connection management stop counting.
 ///
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).
@@ -119,8 +120,8 @@ pub(super) unsafe fn stop<T: Transport>(handle: *mut c_void, args: &mut VaList) 
     }
 }
 
-/// Checks that the type is connection management. The other types are samples of a device's own
-/// counters, and there is no device.
+/// Checks that the type is connection management. The other types select counters of a device,
+/// which no provider here offers.
 ///
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).

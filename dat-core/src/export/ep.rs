@@ -102,7 +102,7 @@ control_functions! {
         qos: DAT_QOS,
     ) {
         handle::check::<Ep<T>>(ep)?;
-        // The other endpoint is not pinned, since calls on endpoints pin no endpoints.
+        // The endpoint `model` is not pinned: a call on an endpoint must not pin another endpoint.
         let source = handle::with_object::<Ep<T>, _>(model, |model| Ok(model.dup_source()))?;
         let private = private_slice(private_size, private_data, 4)?;
         handle::with_object::<Ep<T>, _>(ep, |ep| ep.dup_connect(source, timeout, private, qos))

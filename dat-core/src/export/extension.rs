@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Node};
 use crate::provider::{Segment, Transport};
 
-/// dat_extension_op, as libdat passes it on. `handle` is any handle, except for an operation that
-/// opens an adapter, where it is the adapter's name.
+/// dat_extension_op, as libdat passes it on. `handle` is any handle. For an operation that opens an
+/// adapter, `handle` is a pointer to the adapter's name.
 pub(super) unsafe extern "C" fn handle_extendedop<T: Transport, const THREAD_SAFE: bool>(
     handle: DAT_HANDLE,
     op: DAT_EXTENDED_OP,

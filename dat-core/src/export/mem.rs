@@ -223,7 +223,7 @@ control_functions! {
 /// The segments of a synchronisation, at positions 2 and 3 (their number).
 ///
 /// # Safety
-/// The pointer is NULL or leads to `count` triplets, at any address.
+/// `iov` is NULL or leads to `count` triplets, which need not be aligned.
 unsafe fn segments_to_sync<'a>(
     iov: *const DAT_LMR_TRIPLET,
     count: DAT_VLEN,

@@ -26,8 +26,8 @@ macro_rules! data_path_functions {
             $($arg: $type),*
         ) -> DAT_RETURN {
             // SAFETY: `control_functions!` documents the assumptions. The consumer keeps the memory
-            // of the segments. If only one thread at a time may call, the consumer ensures that, or
-            // the table is thread-safe.
+            // of the segments mapped. If only one thread at a time may call, the lock of the handle
+            // ensures that on a thread-safe adapter, and the consumer on others.
             unsafe { on::<$object, THREAD_SAFE>(handle, stringify!($name), |$node| { $($body)* }) }
         }
     )*};
@@ -154,7 +154,7 @@ data_path_functions! {
 /// The remote memory that an RMR triplet at position `arg` names, and its length in bytes.
 ///
 /// # Safety
-/// The pointer is NULL or leads to a triplet, at any address.
+/// `triplet` is NULL or leads to a triplet, which need not be aligned.
 #[inline]
 pub(super) unsafe fn target(triplet: *const DAT_RMR_TRIPLET, arg: u32) -> Result<(Remote, u32)> {
     if triplet.is_null() {

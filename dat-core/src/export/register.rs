@@ -58,7 +58,7 @@ pub fn register(
     enter(provider, registry, info, params, true)
 }
 
-/// As [`register`]. `again`: whether the entry may be registered already.
+/// Does what [`register`] does. `again`: whether the entry may be registered already.
 fn enter(
     provider: AnyProvider,
     registry: RegistryFns,
@@ -171,7 +171,8 @@ impl Registered {
     }
 }
 
-/// The function table of 2.0 of an adapter's transport. The handle need not lead to it.
+/// The function table of 2.0 of an adapter's transport. The adapter's handle may lead to another
+/// table: the one that was registered.
 pub(super) fn table_of_transport(ia: DAT_IA_HANDLE) -> Option<&'static DAT_PROVIDER> {
     tables().iter().find_map(|made| match &made.table {
         Table::V2(table) if (made.of.has_adapter)(ia) => Some(table),

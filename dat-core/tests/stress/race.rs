@@ -1,6 +1,7 @@
-//! In a round, on each side of a connection, some threads make numbered events of three kinds.
-//! Others take the events in every possible way, and others change the EVD meanwhile. Then both
-//! sides disconnect while requests are still being posted. Every event is taken exactly once.
+//! In a round, on each side of a connection, some threads make numbered events of three kinds. At
+//! the same time, other threads take the events in every possible way, and still others change the
+//! EVD. At the end both sides disconnect while requests are still being posted. Every event is
+//! taken exactly once.
 //!
 //! Only few events are outstanding at a time, so a missed wake-up stops everything. The watchdog
 //! then ends the process and prints the seed of the round. `OPENDAT_SEED` repeats a round.

@@ -139,7 +139,7 @@ const ADDRESSES: u64 = 1 << 47;
 /// function refuses it.
 ///
 /// # Safety
-/// The pointer is NULL or leads to `count` triplets, at any address.
+/// `iov` is NULL or leads to `count` triplets, which need not be aligned.
 unsafe fn segments(
     iov: *const v1::DAT_LMR_TRIPLET,
     count: DAT_VLEN,
