@@ -253,7 +253,7 @@ fn an_agent_may_be_changed_and_removed() {
     evd.post_software(&software(3)).unwrap();
     // SAFETY: after this call nobody uses a reference to the EVD.
     unsafe { evd::free(evd) }.unwrap();
-    // The thread of the agent ends here, so it is not called later.
+    // Freeing the CNO ends the thread of the agent, so the agent is not called any more.
     // SAFETY: after this call nobody uses a reference to the CNO.
     unsafe { cno::free(cno) }.map(drop).unwrap();
     assert!(told_one.try_recv().is_err() && told_two.try_recv().is_err());

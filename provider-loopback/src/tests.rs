@@ -108,8 +108,8 @@ fn time_passes_by_advance() {
 
 #[test]
 fn a_drop_waits_for_the_upcall_in_flight() {
-    /// A receiver that stays in its upcall for some time, and checks whether the drop returns
-    /// meanwhile.
+    /// A receiver of upcalls that stays in its upcall for some time, and checks that the drop of
+    /// the object does not return during the upcall.
     #[derive(Default)]
     struct SlowReceiver {
         inside: AtomicBool,

@@ -93,7 +93,8 @@ fn connected() -> (Side, Side) {
     (a, b)
 }
 
-/// Covers two cases: the progress thread holds the engine, or a polling consumer's thread holds it.
+/// The agent is called while another thread holds the engine. The test covers both cases: that
+/// thread is the progress thread, or a consumer's thread that polls.
 #[test]
 fn an_agent_may_dequeue_disconnect_and_free() {
     for polls in [false, true] {

@@ -172,7 +172,7 @@ impl Shared {
     }
 
     /// Takes an event with dat_evd_dequeue, or with dat_evd_wait for a threshold with a timeout of
-    /// 0. Returns false if there was none.
+    /// 0. Returns false if there was no event.
     fn take(
         &self,
         side: usize,

@@ -67,8 +67,8 @@ impl ResourceUse {
         }
     }
 
-    /// Waits until the process uses the same resources again. A thread that was joined may still be
-    /// listed for a moment, now as well as when `self` was taken.
+    /// Waits until the process uses as many resources as `self` says. A thread that was joined may
+    /// stay in the kernel's list for a moment, both now and when `self` was recorded.
     fn await_same(&self, seed: u64) {
         let start = Instant::now();
         loop {
@@ -251,7 +251,7 @@ impl SharedSide {
                 Kind::Send => self.until(|| {
                     Self::count(&self.made, kind) < Self::count(&peer.made, Kind::Receive) || gone()
                 }),
-                // The peer takes as many messages as it is sent.
+                // The peer must take all messages that were sent to it.
                 Kind::Receive => self.until(|| {
                     Self::count(&self.made, kind) < Self::count(&self.taken, kind) + WINDOW
                         || gone()
@@ -356,7 +356,7 @@ impl SharedSide {
         true
     }
 
-    /// Changes the EVD concurrently with the others. In the end the EVD is as before.
+    /// Changes the EVD while other threads use it. At the end the EVD is as before.
     fn change_evd(&self, random: &mut Random) {
         let Side { table, evd, .. } = self.side;
         let mut seen = BTreeMap::new();

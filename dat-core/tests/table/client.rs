@@ -109,7 +109,7 @@ pub(crate) fn register<P: Provider + Default>(
 ) -> Table {
     let (provider, params) = (AnyProvider::of::<P>(), CString::new(params).unwrap());
     let info = info(name, 2, 0, thread_safe);
-    // SAFETY: both arguments are complete.
+    // SAFETY: `info` is a complete record, and `params` is NUL-terminated.
     unsafe { export::init(provider, REGISTRY, &info, params.as_ptr()) };
     table(name).expect("registered")
 }

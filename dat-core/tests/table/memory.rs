@@ -64,8 +64,9 @@ fn unmapped_memory_is_not_registered() {
     assert_eq!(register(buffer.as_mut_ptr(), 1 << 46), Err(Error::arg(3)));
 }
 
-/// If such memory could be registered, an access of a peer would end the process by a signal. A
-/// device refuses to pin such memory.
+/// Memory whose mapping lacks a permission that the region's privileges require is refused. If it
+/// could be registered, an access by a peer would end the process by a signal. A device refuses to
+/// pin such memory, too.
 #[test]
 fn memory_without_the_required_permissions_is_not_registered() {
     const PAGE: usize = 4096;

@@ -53,8 +53,8 @@ pub(crate) struct AttackRun {
 /// The progress of all programs.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Progress {
-    /// The number of packets or attempts so far, and the seconds that they took. This member counts
-    /// those to the open ports, and the next member those to a closed port.
+    /// The number of packets or connection attempts to the open ports so far, and the seconds that
+    /// the attacker took for them. `closed` has the same for a closed port.
     pub(crate) open: (u64, f64),
     pub(crate) closed: (u64, f64),
     /// The octets that the transfer has moved.

@@ -14,7 +14,8 @@ use crate::attack_run::{AttackRun, Port};
 /// The environment variable with the number of seconds of each attack. If the variable is set, this
 /// program measures and runs no tests.
 const SECONDS_VARIABLE: &str = "OPENDAT_ATTACK_SECONDS";
-/// The length of a turn in seconds. The attack and its packets to a closed port take turns.
+/// The length of a turn in seconds. Turns of the attack alternate with turns in which the same
+/// packets go to a closed port.
 const TURN_SECONDS: u64 = 10;
 
 /// Returns the number of seconds if this is a measurement.
@@ -25,8 +26,8 @@ pub(crate) fn requested_seconds() -> Option<u64> {
 /// A row of the table.
 #[derive(Default)]
 struct Figures {
-    /// Packets per second, and octets of the transfer per second. This member has the figures
-    /// during the attack, and the next member those while the packets go to a closed port.
+    /// Packets per second, and octets of the transfer per second. `attack` has the figures during
+    /// the attack. The next member has the figures while the packets go to a closed port.
     attack: (f64, f64),
     closed: (f64, f64),
     wrong: usize,

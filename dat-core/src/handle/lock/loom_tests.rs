@@ -74,7 +74,7 @@ impl Subject {
         called.unwrap()
     }
 
-    /// A call on `subject` that also names this object.
+    /// A call on `subject` that names this object in a further argument.
     fn named_by(&self, subject: &Subject) {
         if self.pinned() {
             let both = subject.lock.locked(|| {

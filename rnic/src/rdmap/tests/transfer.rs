@@ -157,7 +157,7 @@ fn interleavings() {
         let sinks = [&pair.a, &pair.b].map(|side| side.buf(AREA));
         let mut expected =
             [(); 2].map(|()| Expected { completions: vec![], received: vec![], pieces: vec![] });
-        // Each end has a number that the other end adds to.
+        // Each end has a number in memory to which the other end adds by atomic operations.
         let counters = [&pair.a, &pair.b].map(|side| side.buf(8));
         let mut sums = [0; 2];
         // The receives that will be posted later.
@@ -528,8 +528,8 @@ fn a_shared_receive_queue_serves_many() {
     for (at, &byte) in sink.bytes().iter().enumerate() {
         assert_eq!(usize::from(byte), at / 10);
     }
-    // Flushing one queue pair does not flush the buffers of others, but it flushes a buffer that is
-    // in use.
+    // Flushing one queue pair flushes the buffer into which this queue pair is receiving a message.
+    // It does not flush the other buffers of the shared receive queue.
     share(&srq, 20, &[sink.seg(0, 10)]).unwrap();
     share(&srq, 21, &[]).unwrap();
     let frame = errors::fpdu(&errors::send_frame(5, 0, true, &[1; 10]), false);

@@ -215,7 +215,8 @@ fn a_peer_that_lives_is_asked_again() {
     assert_eq!(fixture.repeat_challenge(), Err(Failure::Stale));
     assert_eq!(fixture.now - start, 20 * TIMEOUT);
 
-    // If packets are in flight, the silence is measured from the time when they were sent.
+    // If packets are in flight, the peer's silence is measured from the time when these packets
+    // were sent.
     let mut fixture = Fixture::new();
     fixture.challenge();
     fixture.now += TIMEOUT / 2;
