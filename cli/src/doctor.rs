@@ -222,7 +222,7 @@ fn adapters(list: &List) -> Vec<Finding> {
     findings
 }
 
-/// Reports which uDAPL library programs load. This program needs no such library.
+/// Reports which uDAPL library programs load. The program `dat` itself needs none.
 fn program(soname: &'static str) -> Finding {
     let subject = "programs";
     let remedy = match programs::own_library_directory() {

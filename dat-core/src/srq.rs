@@ -119,7 +119,7 @@ pub fn create<T: Transport>(
 /// Implements dat_srq_free. It is refused while an endpoint uses the queue.
 ///
 /// # Safety
-/// If this succeeds, nobody uses a reference to the queue any more.
+/// If this call succeeds, nobody uses a reference to the queue after the call.
 pub unsafe fn free<T: Transport>(srq: &Node<Srq<T>>) -> Result<()> {
     let (ia, handle) = (srq.ia.clone(), srq.handle());
     let control = ia.control_to_free::<Srq<T>>(handle)?;

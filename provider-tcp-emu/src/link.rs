@@ -212,8 +212,8 @@ impl Link {
                     return self.wait_for_receive(resources, lingering, progress);
                 }
                 Ok(ReadOutcome::Resumed) => {
-                    // Read again, because meanwhile the poller may have reported events that it
-                    // does not repeat.
+                    // Read again: while the message waited, the poller may have reported events
+                    // that it does not repeat.
                     (progress, until_end) = (true, true);
                 }
                 Err(end @ EndReason::Protocol(_)) => {

@@ -489,7 +489,7 @@ impl QpShared {
     /// many requests have completed.
     ///
     /// # Safety
-    /// No other thread posts requests meanwhile.
+    /// No other thread posts requests during this call.
     #[cold]
     unsafe fn post_count_marker(&self) {
         let work_queue = &self.send_queue;

@@ -46,8 +46,8 @@ pub enum LoadError {
 
 impl RdmaCore {
     /// Loads both libraries, which then stay loaded. If a library is missing, the error names the
-    /// Debian packages to install. These packages contain the library and also the devices'
-    /// drivers, which the library loads as plug-ins.
+    /// Debian packages to install. These packages also contain the drivers of devices, which the
+    /// library loads as plug-ins.
     ///
     /// # Errors
     /// See [`LoadError`]. The result is the same for the life of the process.

@@ -141,7 +141,8 @@ fn run_probe(mut command: Command, plan: &Plan, limit: Duration) -> Result<Answe
         (Ok(Answer::Fails(reason)), _) => reason,
         (Ok(answer), Some(_)) => return Ok(answer),
         (Err(_), Some(status)) => format!("opening it terminated the program ({status})"),
-        // Other entries of the library would take as long.
+        // The answer counts for the whole library, because opening another entry of it would take
+        // as long.
         (_, None) => {
             let reason = format!("opening it does not end within {} s", limit.as_secs_f32());
             return Ok(Answer::Broken(append_output(reason, printed)?));

@@ -496,7 +496,7 @@ pub(super) const CASES: &[Row] = &[
             answers(bind(98), DAT_INSUFFICIENT_RESOURCES)?;
             answers(rig.send(ep, &[], 99), DAT_INSUFFICIENT_RESOURCES)?;
             ensure_equal("the first bind", rig.bind_completion(pair.active.request)?.cookie, 0)?;
-            // There is room for one more request again.
+            // The request queue has room for one more request again.
             ok(rig.send(ep, &[], 100))?;
             answers(bind(101), DAT_INSUFFICIENT_RESOURCES)
         },

@@ -37,8 +37,8 @@ pub(super) const CASES: &[Row] = &[
         "An unsignalled completion does not end a wait; a signalled one does, and both are then \
          queued.",
         |rig| {
-            // A waiter may sleep for a short time before it looks for events. In that case it has
-            // missed no event.
+            // A waiter may sleep for a short time before it looks for events. Such a sleep shows
+            // nothing, so the attempt is repeated.
             const TRIES: usize = 5;
             let request_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
             let pair = rig.pair_with(&DAT_EP_ATTR { request_completion_flags, ..rig.ep_attr() })?;

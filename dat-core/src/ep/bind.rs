@@ -23,7 +23,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// that have no effect.
     ///
     /// # Safety
-    /// As for all posts (see `post`).
+    /// The requirements of all posts (see `post`).
     pub(crate) unsafe fn check_bind(
         &self,
         flags: DAT_COMPLETION_FLAGS,
@@ -32,7 +32,7 @@ impl<T: Transport> Node<Ep<T>> {
         // The completion is an event of the request EVD, which must take such events (uDAPL 1.2,
         // dat_rmr_bind).
         // SAFETY: the caller guarantees that no other thread posts requests to the endpoint or
-        // replaces its queue pair meanwhile.
+        // replaces its queue pair during this call.
         let bound = unsafe { self.qp_for_post() }?;
         if !bound.takes_binds {
             return Err(Error::state(DAT_INVALID_STATE_EP_EVD_REQUEST));
@@ -46,7 +46,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// Whether the endpoint is in this protection zone.
     ///
     /// # Safety
-    /// As for all posts (see `post`).
+    /// The requirements of all posts (see `post`).
     pub(crate) unsafe fn is_in(&self, pz: &Node<Pz<T>>) -> bool {
         // SAFETY: the caller guarantees that no other thread replaces the queue pair during this
         // call.
@@ -57,7 +57,7 @@ impl<T: Transport> Node<Ep<T>> {
     /// context.
     ///
     /// # Safety
-    /// As for all posts (see `post`).
+    /// The requirements of all posts (see `post`).
     pub(crate) unsafe fn post_bind(
         &self,
         (rmr, window): (*mut c_void, &T::Mw),

@@ -163,7 +163,7 @@ pub fn a_full_completion_queue_overflows<T: Transport>(a: &T, b: &T) {
     assert_eq!(outcomes(&kept), want, "the completions that fitted must be in the queue");
     assert!(overflowed || kept.len() == QUEUE, "completions were lost without an overflow");
     if overflowed {
-        // There is room again, but completions that were queued now would follow a gap.
+        // The queue has room again, but a completion that is queued now would follow a gap.
         a.send(sent, &[]);
         rig.completions(&a.requests, 1);
         b.t.progress();
@@ -264,7 +264,8 @@ pub fn a_shared_queue_serves_all_its_endpoints<T: Transport>(a: &T, b: &T) {
     srq.set_low_watermark(8);
     assert!(matches!(rig.next("the watermark, at once", &srq_log), Event::LowWatermark));
 
-    // The end of one connection leaves the buffers to the others.
+    // When one connection ends, the buffers of the shared receive queue stay available to the other
+    // connections.
     peers[0].qp.disconnect(Close::Abrupt);
     assert!(matches!(rig.next("the end", &ends[0].log), Event::Disconnected | Event::Broken));
     assert_eq!(srq.available(), 7);

@@ -131,8 +131,9 @@ impl Established {
         shared: &Shared,
     ) -> Result<ReadOutcome, EndReason> {
         if !std::mem::replace(&mut self.receive_wait.requested, true) {
-            // The request must precede the look at the queue. Then a receive that is posted
-            // meanwhile is noticed either by its poster or here.
+            // The request must precede the look at the queue. Then a receive that is posted at the
+            // same time is noticed: either the posting thread sees the request, or this thread sees
+            // the receive.
             shared.want_receives(true);
             self.stream.wait_for_recv(shared.index());
         }

@@ -30,9 +30,9 @@ const MIN_DECISION_TIME: Duration = Duration::from_secs(5);
 /// The maximum time for which a request is kept without a repetition of its REQ or a decision.
 const MAX_DECISION_TIME: Duration = Duration::from_secs(120);
 
-/// The most REQs that one listener defers because its backlog is full.
+/// The maximum number of REQs that one listener defers because its backlog is full.
 pub(super) const MAX_DEFERRED_PER_LISTENER: usize = 64;
-/// The most of these that come from one address.
+/// The maximum number of REQs of one address that one listener defers because its backlog is full.
 const MAX_DEFERRED_PER_CALLER: usize = 8;
 
 /// A port at which requests are accepted.
@@ -314,7 +314,7 @@ impl Cm {
     }
 
     /// Makes the consumer ask the peer whether it still uses a connection ([`Event::Stale`]),
-    /// because a REQ or REP names the peer's queue pair of that connection. The message may be
+    /// because a REQ or REP names the peer's queue pair of that connection. The REQ or REP may be
     /// forged, so it is refused until that connection has ended.
     pub(super) fn challenge(&mut self, peer_qp: PeerQp) {
         if let Some(&id) = self.by_peer_qp.get(&peer_qp)

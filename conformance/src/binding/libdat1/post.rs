@@ -185,7 +185,8 @@ pub(super) unsafe extern "C" fn evd_post_se(
 
 fn event_of_2_0(old: &v1::DAT_EVENT) -> DAT_EVENT {
     let data = &old.event_data;
-    // SAFETY: only that member of the union is read which the event number selects.
+    // SAFETY: the number of the event says which member of the union is valid, and only this member
+    // is read.
     let event_data = unsafe {
         match old.event_number {
             DAT_DTO_COMPLETION_EVENT => {

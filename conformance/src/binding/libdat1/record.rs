@@ -1,5 +1,6 @@
 //! Converts structures that functions fill in, and structures that are passed to functions.
-// This is for `copied!`: in most structures, but not in all, 2.0 has members that 1.2 lacks.
+// `copied!` sets all members that are not listed to zero. In a few structures all members are
+// listed.
 #![allow(clippy::needless_update)]
 
 use std::ptr::{from_ref, null, null_mut};
