@@ -307,8 +307,8 @@ fn port(port: u16) -> Finding {
             Finding::note(
                 subject,
                 "taken by a process of another user",
-                "root sees whose; adapters of softroce share an address of a host only among the \
-             processes of one user",
+                "root can see which process it is; adapters of softroce share an address of a \
+                 host only among the processes of one user",
             )
         }
         owners if owners.is_empty() => Finding::note(

@@ -28,8 +28,8 @@ pub struct Cq {
     notify: Box<dyn Fn(CqEvent) + Send + Sync>,
 }
 
-/// The completions that were pushed since the last call of `announce`. This belongs to the
-/// producer.
+/// The completions that were pushed since the last call of `announce`. Only the producer accesses
+/// this record.
 #[derive(Clone, Copy, Default)]
 struct Unannounced {
     any: bool,

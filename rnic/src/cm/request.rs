@@ -41,7 +41,7 @@ pub(super) struct Listener {
     pub(super) backlog: usize,
     /// The number of requests that wait for a decision.
     pub(super) pending: usize,
-    /// The same for each address that has such requests.
+    /// The number of requests that wait for a decision, for each address that has any.
     pending_of: HashMap<IpAddr, usize>,
     /// REQs of addresses that had no request in the backlog when it was full, the oldest first. The
     /// consumer's next decision admits one, so requests of other addresses keep nobody out.
@@ -304,7 +304,7 @@ impl Cm {
     }
 
     /// Ends the oldest acceptances of this caller's address that have waited long enough to be
-    /// ended, if more wait than may.
+    /// ended, if more wait than the limit allows.
     pub(super) fn evict_excess(&mut self, now: Instant, source: IpAddr) {
         while self.half_open.is_overfull(source)
             && let Some(oldest) = self.half_open.evictable(source, now)

@@ -152,8 +152,8 @@ pub const fn transition(state: State, input: Input) -> Option<Transition> {
         (Dreq, TimeWait) => (state, &[SendDrep]),
         (Drep, DreqSent) => (TimeWait, &[Tell(EventKind::Disconnected)]),
 
-        // The DREQ is sent only once, since nobody answers it. In other states the connection ends
-        // without this if its peer has left.
+        // The DREQ is sent only once, since nobody answers it. In other states a connection whose
+        // peer has left ends without a DREQ.
         (Stale, Established) => (TimeWait, &[SendDreq, Tell(EventKind::Broken)]),
 
         (Accept, ReqRcvd) => (RepSent, &[SendKept]),
