@@ -266,7 +266,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_sync_rdma_read/checks",
         "DESCRIPTION",
-        "Segments inside regions are accepted; one that is not is invalid.",
+        "Segments inside regions are accepted; a segment outside all regions is invalid.",
         |rig| {
             let region = rig.memory(8)?;
             let (inside, outside) = ([region.all(), region.part(2, 3)], [region.part(4, 5)]);
@@ -284,7 +284,7 @@ pub(super) const CASES: &[Row] = &[
     must(
         "dat_lmr_sync_rdma_write/checks",
         "DESCRIPTION",
-        "Segments inside regions are accepted; one that is not is invalid.",
+        "Segments inside regions are accepted; a segment outside all regions is invalid.",
         |rig| {
             let region = rig.memory(8)?;
             let (inside, outside) = ([region.all()], [region.part(4, 5)]);
