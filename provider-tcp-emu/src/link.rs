@@ -262,8 +262,8 @@ impl Link {
         progress
     }
 
-    /// Handles frames that have arrived. They may open the gate, and the peer's reads among them
-    /// wait for their responses.
+    /// Handles frames that have arrived. A frame may open the gate, or may be an RDMA read of the
+    /// peer, which waits for its response.
     fn after_frames(&mut self, resources: &mut EngineResources, lingering: &mut LingeringSockets) {
         let Phase::Established(conn) = &mut self.phase else { return };
         if conn.fault_check == FaultCheck::Requested {

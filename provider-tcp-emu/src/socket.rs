@@ -304,7 +304,7 @@ pub(crate) unsafe fn send(socket: &Socket, iov: &[libc::iovec], ends_record: boo
     let fd = socket.as_raw_fd();
     let flags = if ends_record { libc::MSG_NOSIGNAL | libc::MSG_EOR } else { libc::MSG_NOSIGNAL };
     retry_interrupted(|| match iov {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller fulfils the contract of this function.
         [one] => unsafe { sendto(fd, one, flags) },
         _ => {
             // SAFETY: a `msghdr` of zeros is a valid, empty one.
@@ -325,9 +325,9 @@ pub(crate) unsafe fn send(socket: &Socket, iov: &[libc::iovec], ends_record: boo
 pub(crate) unsafe fn receive(socket: &Socket, iov: &[libc::iovec]) -> IoOutcome {
     let fd = socket.as_raw_fd();
     retry_interrupted(|| match iov {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller fulfils the contract of this function.
         [one] => unsafe { recvfrom(fd, one) },
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller fulfils the contract of this function.
         _ => unsafe { libc::readv(fd, iov.as_ptr(), iov.len() as libc::c_int) },
     })
 }
@@ -340,7 +340,7 @@ pub(crate) unsafe fn receive(socket: &Socket, iov: &[libc::iovec]) -> IoOutcome 
 #[inline]
 unsafe fn recvfrom(fd: libc::c_int, to: &libc::iovec) -> isize {
     const UNUSED: usize = 0;
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         libc::syscall(libc::SYS_recvfrom, fd, to.iov_base, to.iov_len, UNUSED, UNUSED, UNUSED)
             as isize
@@ -354,7 +354,7 @@ unsafe fn recvfrom(fd: libc::c_int, to: &libc::iovec) -> isize {
 #[inline]
 unsafe fn sendto(fd: libc::c_int, from: &libc::iovec, flags: libc::c_int) -> isize {
     const UNUSED: usize = 0;
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         libc::syscall(libc::SYS_sendto, fd, from.iov_base, from.iov_len, flags, UNUSED, UNUSED)
             as isize

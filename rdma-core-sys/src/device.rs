@@ -139,8 +139,8 @@ records! {
         pub ibdev_path: [c_char; IBV_SYSFS_PATH_MAX],
     }
 
-    /// The functions of the data path, which the driver supplies. Members named `_compat` are not
-    /// functions any more.
+    /// The functions of the data path, which the driver supplies. Members whose names begin with
+    /// `_compat` are former functions, which are not used any more.
     pub struct ibv_context_ops {
         /// A former function pointer, which is not used any more.
         pub _compat_query_device: *mut c_void,

@@ -163,7 +163,7 @@ impl<T: Transport> Evd<T> {
             // after the count.
             let tally = &self.shared.counters.tally;
             tally.add(DCNT_EVD_WAIT_NOTIFY, self.cq.is_some().into());
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller fulfils the contract of this function.
             if self.cq.as_ref().is_none_or(|cq| unsafe { cq.arm(self.shared.solicited()) }) {
                 tally.add(DCNT_EVD_WAIT_BLOCKED, 1);
                 let (transport, wake) = (&self.ia.transport, &self.shared.waiter_slot.wake);

@@ -90,7 +90,7 @@ impl<T: Transport> AnyTransport for T {
         entry: Entry<'_>,
         async_evd: AsyncEvd,
     ) -> Result<(DAT_IA_HANDLE, DAT_EVD_HANDLE), OpenError> {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller fulfils the contract of this function.
         let ia = unsafe { ia::open_with_transport(*self, entry, async_evd) }?;
         let ia = handle::pin_created(ia);
         Ok((ia.handle(), ia.async_evd_handle()))

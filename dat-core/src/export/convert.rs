@@ -175,7 +175,7 @@ pub(super) fn with_lock<const THREAD_SAFE: bool, V>(
 /// # Safety
 /// `ptr` is NULL or leads to memory that may be written.
 pub(super) unsafe fn out<'a, V>(ptr: *mut V, arg: u32) -> Result<&'a mut MaybeUninit<V>> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe { ptr.cast::<MaybeUninit<V>>().as_mut() }.ok_or(Error::arg(arg))
 }
 
@@ -196,7 +196,7 @@ pub(super) unsafe fn query<V>(
     if mask != 0 {
         // The standard permits providers to return fields that were not requested.
         let mut filled = blank;
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller fulfils the contract of this function.
         let record = unsafe { out(record, arg + 1) }?;
         fill(&mut filled);
         record.write(filled);
@@ -216,7 +216,7 @@ pub(super) unsafe fn private_slice<'a>(
     match usize::try_from(size) {
         Ok(0) => Ok(&[]),
         Ok(_) if data.is_null() => Err(Error::arg(arg + 1)),
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller fulfils the contract of this function.
         Ok(size) => Ok(unsafe { std::slice::from_raw_parts(data.cast_const().cast(), size) }),
         Err(_) => Err(Error::arg(arg)),
     }
@@ -277,7 +277,7 @@ pub(super) unsafe fn segments(
         Ok(0) => Ok(&[]),
         Ok(1..=MAX_SEGMENTS) if iov.is_null() => Err(Error::arg(3)),
         Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_aligned() => {
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller fulfils the contract of this function.
             Ok(unsafe { aligned.copy(iov, count) })
         }
         // SAFETY: the caller guarantees that `iov` leads to `count` triplets. It is aligned here.
@@ -295,6 +295,6 @@ pub(super) unsafe fn pin_evd<T: Transport>(
     evd: DAT_EVD_HANDLE,
     invalid: DAT_RETURN,
 ) -> Result<Pin<Evd<T>>> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe { handle::pin(evd) }.map_err(|error| error.with_subtype(invalid))
 }

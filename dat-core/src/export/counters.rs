@@ -32,7 +32,7 @@ unsafe fn counters<T: Transport>(
         Ok(one) if one < number => Ok((CounterQuery { which: Some(one), reset }, one..one + 1)),
         _ => Err(Error::arg(3)),
     };
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         match handle::live_slot(handle)?.kind() {
             DAT_HANDLE_TYPE_IA => {
@@ -61,7 +61,7 @@ unsafe fn counters<T: Transport>(
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).
 pub(super) unsafe fn query<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         let (counter, out, reset) =
             (args.next() as i32, args.pointer::<u64>(), args.next() as i32 != 0);
@@ -80,7 +80,7 @@ pub(super) unsafe fn query<T: Transport>(handle: *mut c_void, args: &mut VaList)
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).
 pub(super) unsafe fn print<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         let (counter, reset) = (args.next() as i32, args.next() as i32 != 0);
         let (range, values, first) = counters::<T>(handle, counter, reset)?;
@@ -101,7 +101,7 @@ pub(super) unsafe fn print<T: Transport>(handle: *mut c_void, args: &mut VaList)
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).
 pub(super) unsafe fn start<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         let ia = handle::get::<Ia<T>>(handle)?;
         check_is_cm(args).map(|()| ia.counters.start_cm())
@@ -113,7 +113,7 @@ pub(super) unsafe fn start<T: Transport>(handle: *mut c_void, args: &mut VaList)
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).
 pub(super) unsafe fn stop<T: Transport>(handle: *mut c_void, args: &mut VaList) -> Result<()> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         let ia = handle::get::<Ia<T>>(handle)?;
         check_is_cm(args).map(|()| ia.counters.stop_cm())
@@ -126,7 +126,7 @@ pub(super) unsafe fn stop<T: Transport>(handle: *mut c_void, args: &mut VaList) 
 /// # Safety
 /// As for [`handle_extendedop`](super::extension::handle_extendedop).
 unsafe fn check_is_cm(args: &mut VaList) -> Result<()> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     match unsafe { args.next() } as DAT_IA_COUNTER_TYPE {
         DCNT_IA_CM => Ok(()),
         DCNT_IA_LNK | DCNT_IA_DIAG => Err(Error::of(DAT_MODEL_NOT_SUPPORTED)),

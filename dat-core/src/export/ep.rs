@@ -196,7 +196,7 @@ impl<T: Transport> PinnedParts<T> {
         request: DAT_EVD_HANDLE,
         connect: DAT_EVD_HANDLE,
     ) -> Result<Self> {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller fulfils the contract of this function.
         unsafe {
             let pz = handle::pin_or_null(pz)?;
             let [recv, request, connect] = handle::pin_all([recv, request, connect]);

@@ -210,7 +210,7 @@ unsafe fn wait<T: Transport>(
     arg: u32,
 ) -> Result<()> {
     let wake = Wake::new();
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     unsafe {
         let (waiter, evd) = handle::with_object::<Cno<T>, _>(cno, |cno| {
             let evd = out(evd, arg)?;

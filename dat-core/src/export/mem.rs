@@ -234,7 +234,7 @@ unsafe fn segments_to_sync<'a>(
             if iov.is_null() {
                 return Err(Error::arg(2));
             }
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller fulfils the contract of this function.
             unsafe {
                 Ok(match iov.is_aligned() {
                     true => Cow::Borrowed(std::slice::from_raw_parts(iov, count)),

@@ -41,7 +41,7 @@ unsafe fn on<O: Object, const THREAD_SAFE: bool>(
     name: &str,
     f: impl FnOnce(&Node<O>) -> Result<()>,
 ) -> DAT_RETURN {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     let result = || unsafe { handle::get::<O>(handle) }.and_then(f);
     data_path_code((handle as usize, name), with_lock::<THREAD_SAFE, _>(handle, result))
 }
@@ -160,7 +160,7 @@ pub(super) unsafe fn target(triplet: *const DAT_RMR_TRIPLET, arg: u32) -> Result
     if triplet.is_null() {
         return Err(Error::arg(arg));
     }
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     let triplet = unsafe { triplet.read_unaligned() };
     Ok((Remote { addr: triplet.virtual_address, key: triplet.rmr_context }, triplet.segment_length))
 }

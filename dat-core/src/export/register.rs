@@ -96,7 +96,7 @@ pub unsafe fn init(
     info: *const DAT_PROVIDER_INFO,
     ia_params: *const c_char,
 ) {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     let (info, params) = unsafe {
         let Some(info) = info.as_ref() else {
             return report_error(provider.name, "?", &"dat_provider_init got no provider info");
@@ -136,7 +136,7 @@ fn add_to_registry(
 /// # Safety
 /// As for [`init`]. No adapter of the provider is open.
 pub unsafe fn fini(registry: RegistryFns, info: *const DAT_PROVIDER_INFO) {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     let Some(info) = (unsafe { info.as_ref() }) else { return };
     let _ = catch_unwind(|| {
         if let Some(entry) = remove(info) {

@@ -190,8 +190,8 @@ fn round(seed: u64, table: Table, name: &str) {
         let mut taken = [Numbers::new(), Numbers::new()];
         for (index, reader) in readers {
             while !reader.is_finished() {
-                // The thread sleeps and must notice the end of the round. The event may be refused,
-                // because the queue may be full.
+                // The reader may be asleep and must notice the end of the round, so it gets an
+                // event. A full queue refuses the event, which does not matter.
                 let _ = arenas[index].post_se(0);
                 thread::yield_now();
             }

@@ -26,7 +26,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 /// The messages that wait, by receiver.
 #[derive(Default)]
 pub(super) struct SendQueue {
-    /// No queue is empty.
+    /// The queues by receiver. A queue that becomes empty is removed.
     queues: HashMap<Name, ReceiverQueue>,
     /// The number of messages in all queues.
     len: usize,

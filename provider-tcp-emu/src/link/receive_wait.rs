@@ -58,7 +58,7 @@ pub(super) enum WindowWatch {
     /// The timer is set.
     Scheduled {
         at: Instant,
-        /// Since when every check has found that the last window probe is unanswered.
+        /// The time since which every check has found that the last window probe is unanswered.
         unanswered_since: Option<Instant>,
     },
 }
@@ -240,7 +240,8 @@ impl Link {
             conn.window_watch.schedule(Instant::now(), resources.params.peer_timeout, None);
         }
         self.renew_timer(resources);
-        // `Link::transmit` stopped to start the watch. Other work may be left.
+        // `Link::transmit` has stopped so that the watch could be started. Now it continues,
+        // because other work may be left.
         self.transmit(resources, lingering);
     }
 }

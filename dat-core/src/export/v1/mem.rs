@@ -151,7 +151,7 @@ unsafe fn segments(
     if count > isize::MAX as usize / size_of::<v1::DAT_LMR_TRIPLET>() {
         return Some(Err(Error::arg(3)));
     }
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     let segments = || (0..count).map(|at| unsafe { iov.add(at).read_unaligned() });
     if segments().any(|segment| segment.segment_length > ADDRESSES) {
         return Some(Err(Error::arg(2)));

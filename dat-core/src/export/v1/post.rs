@@ -127,7 +127,7 @@ unsafe fn with_segments<O: Object>(
 ) -> DAT_RETURN {
     let count = match usize::try_from(count) {
         Ok(count @ 1..=MAX_SEGMENTS) if !iov.is_null() => count,
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller fulfils the contract of this function.
         Ok(count) if count > MAX_SEGMENTS => return refuse::<O>(handle, Error::arg(2)),
         _ => return post(iov.cast()),
     };
@@ -137,7 +137,7 @@ unsafe fn with_segments<O: Object>(
         match lmr_triplet_to_2_0(&unsafe { iov.add(at).read_unaligned() }) {
             Ok(converted) => segment.write(converted),
             // No adapter supports messages of that size.
-            // SAFETY: the caller guarantees this.
+            // SAFETY: the caller fulfils the contract of this function.
             Err(TooLarge) => return refuse::<O>(handle, Error::of(DAT_LENGTH_ERROR)),
         };
     }
@@ -157,7 +157,7 @@ unsafe fn with_target(
     if remote.is_null() {
         return post(null());
     }
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller fulfils the contract of this function.
     let remote = unsafe { remote.read_unaligned() };
     post(&DAT_RMR_TRIPLET {
         virtual_address: remote.target_address,
