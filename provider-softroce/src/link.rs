@@ -580,7 +580,7 @@ impl Link {
         }
         let Phase::Established(established) = &mut self.phase else { return };
         if !established.rc.owes_ack() {
-            // The engine has sent the acknowledgement in the meantime.
+            // The engine has already sent the acknowledgement.
             established.delayed_ack.sent();
         } else {
             established.delayed_ack.owe(cx.now);

@@ -86,7 +86,8 @@ impl<'a, P: Fn(&Candidate) -> Result<Answer> + Sync> Opener<'a, P> {
             loop {
                 // This lock is released before the entry is opened.
                 let Some((key, candidate)) = lock(&jobs).next() else { break };
-                // An entry of the same library may have shown in the meantime that none opens.
+                // Since the candidates were chosen, another entry of the same library may have
+                // shown that no entry of it opens.
                 if !key.is_builtin && lock(&broken).contains_key(key.library) {
                     continue;
                 }

@@ -169,7 +169,7 @@ impl Keys {
             registry.end_bind(stag);
             return Err(KeyError::Invalid);
         };
-        // A window that has been freed in the meantime stays unbound.
+        // A window that was freed after the bind was posted stays unbound.
         let old = match registry.windows.bound.get_mut(&window) {
             Some(bound) => std::mem::replace(bound, if region == 0 { 0 } else { stag }),
             None => stag,
